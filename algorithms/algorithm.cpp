@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace weft {
+namespace weft::internal {
 
 const char* UserAlgorithm::refusal(const Layout& layout) const {
     if (layout.ranks != schedules[0].ranks) return "is for another number of ranks";
@@ -13,4 +13,4 @@ const char* UserAlgorithm::refusal(const Layout& layout) const {
     return nullptr;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -6,7 +6,7 @@
 #include "src/schedule/layout.hpp"
 #include "src/schedule/schedule.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 struct Parameters {
     int channels = 1;
@@ -57,4 +57,4 @@ struct Algorithm {
     }
 };
 
-}  // namespace weft
+}  // namespace weft::internal

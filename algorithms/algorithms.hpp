@@ -2,7 +2,7 @@
 #pragma once
 #include "algorithms/algorithm.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 Schedule ring_all_reduce(const Layout& layout, const Parameters& parameters);
 double ring_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
@@ -195,4 +195,4 @@ const char* too_many_ahead(const Layout& layout);       // of a root that sends 
 const char* too_many_for_one(const Layout& layout);     // of its root
 const char* too_many_to_scatter(const Layout& layout);  // for trees not to be faster at any size
 
-}  // namespace weft
+}  // namespace weft::internal

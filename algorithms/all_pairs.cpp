@@ -9,7 +9,7 @@
 #include "algorithms/network.hpp"
 #include "src/schedule/builder.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // One would do; with two the next tile is on its way while this one is handed out.
 static constexpr int all_pairs_fifo_depth = 2;
@@ -179,4 +179,4 @@ const char* too_many_pairs_here(const Layout& layout) {
     return layout.host_count() == 1 ? too_many_pairs(layout) : too_many_of_a_host(layout);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

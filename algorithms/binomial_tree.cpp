@@ -11,7 +11,7 @@
 #include "algorithms/patterns.hpp"
 #include "src/schedule/builder.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -236,4 +236,4 @@ double binomial_tree_scatter_us(const Layout& layout, const LinkCosts& costs, si
     return tree_us(layout, costs, bytes, {true, true, Network::Coming::finished});
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -8,7 +8,7 @@
 #include "algorithms/network.hpp"
 #include "src/schedule/builder.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // One would do; with two the next tile is on its way while this one is taken in.
 static constexpr int bruck_fifo_depth = 2;
@@ -75,4 +75,4 @@ double bruck_all_to_all_us(const Layout& layout, const LinkCosts& costs, size_t 
     return Network::in_turn_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
 }
 
-}  // namespace weft
+}  // namespace weft::internal

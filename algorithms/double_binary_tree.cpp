@@ -11,7 +11,7 @@
 #include "algorithms/patterns.hpp"
 #include "src/schedule/builder.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -312,4 +312,4 @@ double double_binary_tree_reduce_us(const Layout& layout, const LinkCosts& costs
     return one_way_us(layout, costs, bytes, 3);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

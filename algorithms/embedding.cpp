@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-namespace weft {
+namespace weft::internal {
 
 Hosts::Hosts(const Layout& layout, int first)
     : host(layout.host_of(layout.rank)), place(0), ranks_(layout.ranks_by_host()) {
@@ -178,4 +178,4 @@ int largest_span(const std::vector<int>& counts, int span) {
     return largest;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -3,7 +3,7 @@
 #pragma once
 #include "src/schedule/builder.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // The ranks by host, and where one of them is.
 struct Hosts {
@@ -66,4 +66,4 @@ class Embedding {
 // The most chunks in a message of any rank's, where hosts' chunks are `counts` and inner messages hold `span` of them.
 int largest_span(const std::vector<int>& counts, int span);
 
-}  // namespace weft
+}  // namespace weft::internal

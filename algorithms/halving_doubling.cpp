@@ -15,7 +15,7 @@
 #include "algorithms/patterns.hpp"
 #include "src/schedule/builder.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // One would do; with two the next tile is on its way while this one is taken in.
 static constexpr int halving_doubling_fifo_depth = 2;
@@ -150,4 +150,4 @@ const char* too_many_parts(const Layout& layout) {
     return layout.ranks > 4096 ? "sends half of all parts in a message: at most 4096 ranks" : nullptr;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

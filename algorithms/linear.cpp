@@ -9,7 +9,7 @@
 #include "algorithms/network.hpp"
 #include "src/schedule/builder.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // One would do; with two the next tile is on its way while this one is taken in.
 static constexpr int linear_fifo_depth = 2;
@@ -183,4 +183,4 @@ const char* too_many_for_one(const Layout& layout) {
     return layout.host_count() > 1 ? too_many_of_a_host(layout) : nullptr;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -5,7 +5,7 @@
 
 #include "algorithms/algorithms.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 Network::Network(const Layout& layout, const LinkCosts& costs, size_t bytes)
     : layout_(layout),
@@ -140,4 +140,4 @@ const char* not_two_levels(const Layout& layout) {
     return hosts == layout.ranks ? "needs a host with several ranks" : nullptr;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

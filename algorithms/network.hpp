@@ -5,7 +5,7 @@
 
 #include "src/schedule/layout.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Made for one prediction. Places are those of Layout::host_major().
 class Network {
@@ -104,4 +104,4 @@ class Network {
     std::vector<int32_t> link_of_, sharing_, spread_;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -6,7 +6,7 @@
 #include "algorithms/algorithms.hpp"
 #include "src/schedule/builder.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 Schedule one_shot_all_reduce(const Layout& layout, const Parameters&) {
     const bool alone = layout.ranks == 1;
@@ -189,4 +189,4 @@ double one_shot_all_reduce_us(const Layout& layout, const LinkCosts& costs, size
     return costs.meeting_us() * costs.tiles(bytes) + streams * costs.stream_us(bytes, (2 + layout.ranks) * bytes);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

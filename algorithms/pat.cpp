@@ -14,7 +14,7 @@
 #include "algorithms/network.hpp"
 #include "src/schedule/builder.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -145,4 +145,4 @@ double pat_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_
     return rounds_us(layout, costs, bytes, Network::Coming::parts);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

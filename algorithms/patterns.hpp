@@ -6,7 +6,7 @@
 
 #include "src/schedule/layout.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // The binomial tree as one rank sees it. Places count from the root; the parent of v is v without its lowest bit, so
 // the subtree of v is v .. v + 2^k - 1, as far as there are so many.
@@ -59,4 +59,4 @@ inline std::vector<int> others_in_turns(int place, int count) {
     return others;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

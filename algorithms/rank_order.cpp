@@ -11,7 +11,7 @@
 #include "algorithms/network.hpp"
 #include "src/schedule/builder.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -124,4 +124,4 @@ double rank_order_reduce_us(const Layout& layout, const LinkCosts& costs, size_t
            summed_us(costs, double(bytes) * layout.ranks);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -9,7 +9,7 @@
 #include "algorithms/network.hpp"
 #include "src/schedule/builder.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // One would do; with two the next tile is on its way while this one is taken in.
 static constexpr int recursive_doubling_fifo_depth = 2;
@@ -87,4 +87,4 @@ double recursive_doubling_all_reduce_us(const Layout& layout, const LinkCosts& c
     return network.overlapped_us(rounds, double(bytes), double(costs.net_slot_bytes));
 }
 
-}  // namespace weft
+}  // namespace weft::internal

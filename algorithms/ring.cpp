@@ -9,7 +9,7 @@
 #include "algorithms/network.hpp"
 #include "src/schedule/builder.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Two slots a connection are needed and enough. A rank has sent at most one chunk more than it has received, so at most
 // N chunks are in flight on the ring's N connections. With one slot each, all may be full while every rank holds a
@@ -266,4 +266,4 @@ double ring_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t b
     return hops + streams * costs.stream_us(bytes, 2 * bytes);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -9,7 +9,7 @@
 #include "algorithms/patterns.hpp"
 #include "src/schedule/builder.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // One would do; with two the next tile is on its way while this one is taken in.
 static constexpr int scatter_all_gather_fifo_depth = 2;
@@ -116,4 +116,4 @@ const char* too_many_to_scatter(const Layout& layout) {
     return layout.ranks > 32 ? "is slower than two trees: at most 32 ranks" : nullptr;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

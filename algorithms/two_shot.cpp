@@ -6,7 +6,7 @@
 #include "algorithms/algorithms.hpp"
 #include "src/schedule/builder.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 Schedule two_shot_all_reduce(const Layout& layout, const Parameters&) {
     const bool alone = layout.ranks == 1;
@@ -62,4 +62,4 @@ double two_shot_all_reduce_us(const Layout& layout, const LinkCosts& costs, size
     return waits + streams * costs.stream_us(bytes, 2 * bytes);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -79,9 +79,10 @@ class Benchmark {
     void print(const std::string& text) {
         if (!rank_.is_first()) return;
         progress_.wipe();
-        weft::print_text(text);
+        weft::internal::print_text(text);
         // Fails now if the output is lost: a long benchmark without results is a waste.
-        if (const weft::Status output = weft::output_status(); !output) throw Failure(output.sentence());
+        if (const weft::internal::Status output = weft::internal::output_status(); !output)
+            throw Failure(output.sentence());
     }
     // False on all ranks, after one has said why, if a host lacks memory.
     bool memory_suffices(const std::vector<RankPlace>& places);
@@ -131,10 +132,11 @@ bool Benchmark::memory_suffices(const std::vector<RankPlace>& places) {
     if (rank_.gpu()) each = rank_.gpu()->no_kernels().empty() ? 0 : each / 2;
     std::vector<std::string> hosts;
     for (const RankPlace& place : places) hosts.push_back(place.host);
-    const std::string lack = memory_lack(weft::memory_rooms(), each, rank_, hosts);
+    const std::string lack = memory_lack(weft::internal::memory_rooms(), each, rank_, hosts);
     // The least rank that lacks memory speaks.
     const double speaker = rank_.combine(lack.empty() ? rank_.count() : rank_.index(), weftMin);
-    if (speaker == rank_.index()) weft::print_error("{}: rank {}: {}\n", collective_.program, rank_.index(), lack);
+    if (speaker == rank_.index())
+        weft::internal::print_error("{}: rank {}: {}\n", collective_.program, rank_.index(), lack);
     return speaker == rank_.count();
 }
 
@@ -354,7 +356,8 @@ int Benchmark::run() {
         json_ = std::make_unique<JsonReport>(collective_.served_by, arguments_, places);
     const bool unwritable = json_ && json_->path().empty();
     if (unwritable)
-        weft::print_error("{}: -J {}: the file cannot be created\n", collective_.program, arguments_.json_file);
+        weft::internal::print_error("{}: -J {}: the file cannot be created\n", collective_.program,
+                                    arguments_.json_file);
     if (rank_.combine(unwritable ? 1 : 0, weftMax) > 0) return 2;
     if (json_ && !lines()) print(fmt::format("# Writing JSON output to {}\n", json_->path()));
     if (rank_.gpu() && !lines() && arguments_.checks > 0) print(checking_text(*rank_.gpu()));
@@ -386,19 +389,19 @@ int Benchmark::run() {
         print(regret_footer(summarize(regrets_)));
     }
     if (json_) json_->finish(wrong_, average, memory);
-    const weft::Status written = json_ ? json_->write() : weft::ok();
+    const weft::internal::Status written = json_ ? json_->write() : weft::internal::ok();
     if (!lines()) print(footer_text(collective_, wrong_, average, memory));
-    if (!written) weft::print_error("{}: {}\n", collective_.program, written.sentence());
+    if (!written) weft::internal::print_error("{}: {}\n", collective_.program, written.sentence());
     return !written || wrong_ > 0 || own_wrong_ > 0;
 }
 
 // Flags that this collective has no use for; nccl-tests takes them in silence.
 void tell_idle_flags(const Collective& collective, const Arguments& arguments) {
     if (!collective.rooted && arguments.root != 0)
-        weft::print_error("{}: this collective has no root: -r {} changes nothing\n", collective.program,
-                          arguments.root);
+        weft::internal::print_error("{}: this collective has no root: -r {} changes nothing\n", collective.program,
+                                    arguments.root);
     if (!collective.reduces && (arguments.reductions.size() > 1 || arguments.reductions[0]->op != weftSum))
-        weft::print_error("{}: this collective reduces nothing: -o changes nothing\n", collective.program);
+        weft::internal::print_error("{}: this collective reduces nothing: -o changes nothing\n", collective.program);
 }
 
 }  // namespace
@@ -406,17 +409,19 @@ void tell_idle_flags(const Collective& collective, const Arguments& arguments) {
 int run_benchmark(const Collective& collective, int argc, const char* const* argv) {
     const auto parsed = parse_arguments(collective.program, argc, argv);
     if (const Refusal* refusal = std::get_if<Refusal>(&parsed)) {
-        refusal->status == 0 ? weft::print_text(refusal->text) : weft::print_error_text(refusal->text);
-        return weft::status_after_output(collective.program, refusal->status);
+        refusal->status == 0 ? weft::internal::print_text(refusal->text)
+                             : weft::internal::print_error_text(refusal->text);
+        return weft::internal::status_after_output(collective.program, refusal->status);
     }
     const Arguments& arguments = std::get<Arguments>(parsed);
     if ((arguments.show_algorithm || arguments.regret) && !collective.weft_name) {
-        weft::print_error("{}: {}: no algorithm is chosen here: messages go from rank to rank\n", collective.program,
-                          arguments.regret ? "--regret" : "--show algo");
+        weft::internal::print_error("{}: {}: no algorithm is chosen here: messages go from rank to rank\n",
+                                    collective.program, arguments.regret ? "--regret" : "--show algo");
         return 2;
     }
     if (collective.rooted && arguments.root < 0 && !arguments.json_lines_peer.empty()) {
-        weft::print_error("{}: --json-lines has no column for the root: give one with -r\n", collective.program);
+        weft::internal::print_error("{}: --json-lines has no column for the root: give one with -r\n",
+                                    collective.program);
         return 2;
     }
     const int status = run_ranks(collective.program, arguments, [&](Rank& rank) {
@@ -424,17 +429,18 @@ int run_benchmark(const Collective& collective, int argc, const char* const* arg
             if (rank.is_first()) tell_idle_flags(collective, arguments);
             if (collective.rooted && arguments.root >= rank.count()) {
                 if (rank.is_first())
-                    weft::print_error("{}: -r {}: there are {} ranks\n", collective.program, arguments.root,
-                                      rank.count());
+                    weft::internal::print_error("{}: -r {}: there are {} ranks\n", collective.program, arguments.root,
+                                                rank.count());
                 return 2;
             }
             return Benchmark(collective, arguments, rank).run();
         } catch (const Buffers::Shortage& shortage) {
-            if (!shortage.sentence.empty()) weft::print_error("{}: {}\n", collective.program, shortage.sentence);
+            if (!shortage.sentence.empty())
+                weft::internal::print_error("{}: {}\n", collective.program, shortage.sentence);
             return 1;
         }
     });
-    return weft::status_after_output(collective.program, status);
+    return weft::internal::status_after_output(collective.program, status);
 }
 
 }  // namespace perf

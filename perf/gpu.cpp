@@ -18,14 +18,14 @@ namespace perf {
 
 namespace {
 
-using namespace weft::cuda;
+using namespace weft::internal::cuda;
 
-void need(const weft::Status& status) {
+void need(const weft::internal::Status& status) {
     if (!status) throw Failure(status.sentence());
 }
 
 template <class T>
-T need(weft::Result<T> result) {
+T need(weft::internal::Result<T> result) {
     if (!result) throw Failure(result.status().sentence());
     return std::move(*result);
 }

@@ -16,12 +16,12 @@ namespace perf {
 
 namespace {
 
-using namespace weft::cuda;
+using namespace weft::internal::cuda;
 
 constexpr size_t period_place = 256;  // behind the count; as aligned as memory of cuMemAlloc
 constexpr size_t pattern_blocks_max = 256;
 
-weft::Result<Library> pattern_library([[maybe_unused]] const Driver& driver) {
+weft::internal::Result<Library> pattern_library([[maybe_unused]] const Driver& driver) {
 #if PERF_DEVICE_CODE
     static std::mutex mutex;
     static Library library;
@@ -33,7 +33,7 @@ weft::Result<Library> pattern_library([[maybe_unused]] const Driver& driver) {
     }
     return library;
 #else
-    return weft::fail(weftSystemError, "this build has no device code: no nvcc was found when it was made");
+    return weft::internal::fail(weftSystemError, "this build has no device code: no nvcc was found when it was made");
 #endif
 }
 
@@ -45,7 +45,7 @@ size_t common_element(const void* buffer, size_t bytes, size_t period_bytes) {
 
 }  // namespace
 
-weft::Result<GpuPattern> GpuPattern::load(const Context& context) {
+weft::internal::Result<GpuPattern> GpuPattern::load(const Context& context) {
     auto library = pattern_library(context.driver());
     if (!library) return library.take_status();
     GpuPattern result;
@@ -62,8 +62,8 @@ weft::Result<GpuPattern> GpuPattern::load(const Context& context) {
     return result;
 }
 
-weft::Status GpuPattern::run(const Kernel& kernel, CUstream stream, void* buffer, size_t bytes, const Period& period,
-                             size_t element_bytes) {
+weft::internal::Status GpuPattern::run(const Kernel& kernel, CUstream stream, void* buffer, size_t bytes,
+                                       const Period& period, size_t element_bytes) {
     assert(period.size() <= period_bytes_max && bytes % element_bytes == 0 && period.size() % element_bytes == 0);
     const CUdeviceptr there = memory_.address() + period_place;
     WEFT_TRY(copy_async(*driver_, there, reinterpret_cast<CUdeviceptr>(period.data()), period.size(), stream));
@@ -79,14 +79,14 @@ weft::Status GpuPattern::run(const Kernel& kernel, CUstream stream, void* buffer
                          stream, arguments);
 }
 
-weft::Status GpuPattern::fill(CUstream stream, void* buffer, size_t bytes, const Period& period) {
-    if (bytes == 0) return weft::ok();
+weft::internal::Status GpuPattern::fill(CUstream stream, void* buffer, size_t bytes, const Period& period) {
+    if (bytes == 0) return weft::internal::ok();
     WEFT_TRY(run(fill_, stream, buffer, bytes, period, common_element(buffer, bytes, period.size())));
     return driver_->check(driver_->StreamSynchronize(stream), "fill {} bytes of a buffer", bytes);
 }
 
-weft::Result<size_t> GpuPattern::count_wrong(CUstream stream, const void* buffer, size_t bytes, const Period& period,
-                                             size_t element_bytes) {
+weft::internal::Result<size_t> GpuPattern::count_wrong(CUstream stream, const void* buffer, size_t bytes,
+                                                       const Period& period, size_t element_bytes) {
     if (bytes == 0) return size_t(0);
     uint64_t wrong = 0;
     WEFT_TRY(fill_async(*driver_, memory_.address(), 0, sizeof wrong, stream));

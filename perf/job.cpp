@@ -23,7 +23,7 @@ weftConfig_t config_of(const Arguments& arguments) {
 }
 
 int complain(const std::string& program, const std::string& sentence) {
-    weft::print_error("{}: {}\n", program, sentence);
+    weft::internal::print_error("{}: {}\n", program, sentence);
     return 1;
 }
 
@@ -34,9 +34,9 @@ int complain(const std::string& program, const char* call, weftResult_t result) 
 
 // Which of its host's processes the launcher says this is. Variables half set are the communicator's to refuse.
 int local_rank() {
-    const auto family = weft::find_family();
+    const auto family = weft::internal::find_family();
     if (!family || *family == nullptr) return 0;
-    const auto place = weft::read_place(**family);
+    const auto place = weft::internal::read_place(**family);
     return place ? std::max(place->local_rank, 0) : 0;
 }
 

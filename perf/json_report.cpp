@@ -99,17 +99,19 @@ JsonReport::JsonReport(const char* library, const Arguments& a, const std::vecto
 }
 
 JsonReport::~JsonReport() {
-    if (const weft::Status written = write(); !written) weft::print_error("{}\n", written.sentence());
+    if (const weft::internal::Status written = write(); !written)
+        weft::internal::print_error("{}\n", written.sentence());
 }
 
-weft::Status JsonReport::write() {
-    if (!file_) return weft::ok();
+weft::internal::Status JsonReport::write() {
+    if (!file_) return weft::internal::ok();
     const std::string text = report_->dump(1) + "\n";
     int error = std::fwrite(text.data(), 1, text.size(), file_) == text.size() ? 0 : errno;
     if (std::fclose(std::exchange(file_, nullptr)) != 0 && error == 0) error = errno;
-    if (error == 0) return weft::ok();
+    if (error == 0) return weft::internal::ok();
     std::remove(path_.c_str());
-    return weft::fail(weftSystemError, "-J {}: it could not be written: {}", path_, weft::errno_text(error));
+    return weft::internal::fail(weftSystemError, "-J {}: it could not be written: {}", path_,
+                                weft::internal::errno_text(error));
 }
 
 void JsonReport::add(const Row& row) {

@@ -30,7 +30,7 @@ class JsonReport {
     void finish(int64_t wrong, std::optional<double> average_bus_bandwidth, const std::optional<Memory>& memory);
 
     // Call it once. If the file cannot be written completely, it is removed.
-    weft::Status write();
+    weft::internal::Status write();
 
   private:
     const Arguments& arguments_;

@@ -185,12 +185,12 @@ Progress::Progress(bool wanted) : on_(wanted && isatty(STDERR_FILENO)) {}
 void Progress::show(const std::string& text) {
     if (!on_) return;
     wipe();
-    weft::print_error_text(text);
+    weft::internal::print_error_text(text);
     shown_ = text.size();
 }
 
 void Progress::wipe() {
-    if (shown_ > 0) weft::print_error("\r{:{}}\r", "", shown_);
+    if (shown_ > 0) weft::internal::print_error("\r{:{}}\r", "", shown_);
     shown_ = 0;
 }
 

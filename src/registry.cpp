@@ -5,7 +5,7 @@
 #include "transports/shm/shm.hpp"
 #include "transports/tcp/tcp.hpp"
 
-namespace weft::registry {
+namespace weft::internal::registry {
 
 static constexpr Algorithm in_rank_order(Algorithm row) {
     row.sums = Sums::in_rank_order;
@@ -190,4 +190,4 @@ std::span<const Transport> transports() {
     return table;
 }
 
-}  // namespace weft::registry
+}  // namespace weft::internal::registry

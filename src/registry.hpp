@@ -6,7 +6,7 @@
 #include "algorithms/algorithm.hpp"
 #include "transports/transport.hpp"
 
-namespace weft::registry {
+namespace weft::internal::registry {
 
 std::span<const Algorithm> algorithms();
 // Null: there is none of that name for that collective.
@@ -14,4 +14,4 @@ const Algorithm* find_algorithm(std::string_view name, Collective collective = C
 
 std::span<const Transport> transports();  // in order of preference
 
-}  // namespace weft::registry
+}  // namespace weft::internal::registry

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <random>
 
-namespace weft::test {
+namespace weft::internal::test {
 
 // By either compiler: which sanitizer looks on, for what it cannot run.
 #if defined(__has_feature)
@@ -40,4 +40,4 @@ inline uint32_t seed() {
     return number;
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

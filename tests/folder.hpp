@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace weft::test {
+namespace weft::internal::test {
 
 struct Folder {
     std::filesystem::path path;
@@ -20,4 +20,4 @@ struct Folder {
     ~Folder() { std::filesystem::remove_all(path); }
 };
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -4,11 +4,11 @@
 #include <filesystem>
 #include <iterator>
 
-namespace weft::test {
+namespace weft::internal::test {
 
 inline size_t open_descriptors() {
     const std::filesystem::directory_iterator all("/proc/self/fd");
     return size_t(std::distance(begin(all), end(all)));
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

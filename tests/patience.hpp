@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-namespace weft::test {
+namespace weft::internal::test {
 
 // Waits until `condition()` holds. A test that needs more than some minutes hangs.
 template <class Condition>
@@ -30,4 +30,4 @@ std::string with_growing_limit(int64_t first_ms, Attempt attempt) {
     }
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

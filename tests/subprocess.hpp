@@ -15,7 +15,7 @@
 
 #include "tests/patience.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 // The process's state letter in /proc: 'R', 'S', 'T' stopped, 'Z' dead but not reaped; 'X' if there is no such process.
 inline char process_state(pid_t pid) {
@@ -158,4 +158,4 @@ inline std::vector<std::string> lines_of(const std::string& text) {
     return lines;
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -11,7 +11,7 @@
 #include "src/registry.hpp"
 #include "tools/algorithm_named.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 namespace {
 
@@ -101,4 +101,4 @@ void print_assumption(const std::string& name, const ScheduleFile& file) {
     if (!file.assumed.empty()) print_error("weft schedule: {}: {}\n", name, file.assumed);
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

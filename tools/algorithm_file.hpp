@@ -11,7 +11,7 @@
 #include "src/base/result.hpp"
 #include "src/msccl/msccl.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 // The command line's other options, which must select one algorithm of a file that has several.
 struct FileChoice {
@@ -41,4 +41,4 @@ void add_any_order_flag(CLI::App& command, FileChoice& choice);
 // Says on standard error what the file does not state and Weft assumes.
 void print_assumption(const std::string& name, const ScheduleFile& file);
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

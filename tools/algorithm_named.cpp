@@ -4,7 +4,7 @@
 
 #include "src/registry.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 namespace {
 
@@ -36,4 +36,4 @@ Result<const Algorithm*> algorithm_named(const std::string& algorithm, const std
     return fail(weftInvalidArgument, "there is no algorithm `{}` for {}; there are {}", algorithm, collective, names);
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

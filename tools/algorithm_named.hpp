@@ -5,7 +5,7 @@
 #include "algorithms/algorithm.hpp"
 #include "src/base/result.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 // As it is called in Weft, or as people write it: `allreduce`, `AllReduce`, `all-reduce`. weftInvalidArgument lists what
 // there is.
@@ -13,4 +13,4 @@ Result<Collective> collective_meant(const std::string& name);
 // Likewise, for a collective so named.
 Result<const Algorithm*> algorithm_named(const std::string& algorithm, const std::string& collective);
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

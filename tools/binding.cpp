@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-namespace weft::tools {
+namespace weft::internal::tools {
 namespace {
 
 // A processor mask of any size: cpu_set_t itself ends at 1,024.
@@ -87,4 +87,4 @@ int bind_to(int processor) {
     return sched_setaffinity(0, mask.bytes(), mask.get()) == 0 ? 0 : errno;
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

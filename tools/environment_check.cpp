@@ -8,7 +8,7 @@
 #include "src/selector/algo_rules.hpp"
 #include "src/selector/tuning_file.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 EnvironmentCheck check_environment(const Catalog& catalog) {
     EnvironmentCheck check;
@@ -37,4 +37,4 @@ EnvironmentCheck check_environment(const Catalog& catalog) {
     return check;
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

@@ -6,7 +6,7 @@
 #include "src/base/result.hpp"
 #include "src/selector/catalog.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 // Sentences.
 struct EnvironmentCheck {
@@ -17,4 +17,4 @@ struct EnvironmentCheck {
 // `catalog`: as WEFT_ALGO_FILES has it.
 EnvironmentCheck check_environment(const Catalog& catalog);
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

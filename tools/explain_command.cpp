@@ -18,13 +18,13 @@
 #include "src/selector/tuning_file.hpp"
 #include "tools/algorithm_named.hpp"
 #include "tools/environment_check.hpp"
-#include "topology/search/arrangement.hpp"
 #include "topology/detect/container.hpp"
 #include "topology/detect/discover.hpp"
 #include "topology/fabric/played_hosts.hpp"
 #include "topology/files/topology_xml.hpp"
+#include "topology/search/arrangement.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 namespace {
 
 // What would be chosen for a call on ranks that need not exist.
@@ -173,4 +173,4 @@ CLI::App* add_explain_command(CLI::App& info, int& exit_status) {
     return explaining;
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

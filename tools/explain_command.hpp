@@ -2,8 +2,8 @@
 #pragma once
 #include <CLI/CLI.hpp>
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 CLI::App* add_explain_command(CLI::App& info, int& exit_status);
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

@@ -24,7 +24,7 @@
 #include "topology/detect/discover.hpp"
 #include "topology/summary.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -251,4 +251,4 @@ void add_info_command(CLI::App& app, int& exit_status) {
     });
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

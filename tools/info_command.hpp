@@ -2,10 +2,10 @@
 #pragma once
 #include <CLI/CLI.hpp>
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 // Adds the subcommand; when it is called, `exit_status` receives what the process shall return: 1 if an option is
 // wrong.
 void add_info_command(CLI::App& app, int& exit_status);
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

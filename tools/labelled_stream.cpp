@@ -10,7 +10,7 @@
 #include <climits>
 #include <cstring>
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 Result<LabelledStream> LabelledStream::make(int target) {
     Fd epoll(epoll_create1(EPOLL_CLOEXEC));
@@ -109,4 +109,4 @@ void LabelledStream::finish() {
     }
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

@@ -7,7 +7,7 @@
 #include "src/base/fd.hpp"
 #include "src/base/result.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 // Reads the pipes of the ranks and writes to `target`, which is never made non-blocking, for others share it: it is
 // written only as far as poll says it takes. When no process reads the target any more, or it is full, the
@@ -57,4 +57,4 @@ class LabelledStream {
     int error_ = 0;
 };
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

@@ -24,7 +24,7 @@
 #include "tools/labelled_stream.hpp"
 #include "tools/rank_process.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 namespace {
 
 const int forwarded_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
@@ -375,4 +375,4 @@ Result<int> launch(const Job& job) {
     return launcher.run();
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

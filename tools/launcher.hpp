@@ -6,7 +6,7 @@
 
 #include "src/base/result.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 struct Job {
     int ranks = 0;
@@ -24,4 +24,4 @@ struct Job {
 // children; call it once, from the only thread.
 Result<int> launch(const Job& job);
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

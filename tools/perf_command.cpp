@@ -10,7 +10,7 @@
 #include "src/base/printing.hpp"
 #include "src/base/result.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 namespace {
 
 const char* const benchmark_names[] = {WEFT_PERF_NAMES};
@@ -80,4 +80,4 @@ void add_perf_command(CLI::App& app, int& exit_status) {
     });
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

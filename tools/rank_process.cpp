@@ -9,7 +9,7 @@
 
 #include "tools/binding.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 namespace {
 
 [[noreturn]] void give_up(const RankStart& start, int report, StartStep step, int error) {
@@ -93,4 +93,4 @@ Result<pid_t> start_rank(const RankStart& start, int report) {
     return child;
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

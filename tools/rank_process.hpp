@@ -10,7 +10,7 @@
 #include "src/base/fd.hpp"
 #include "src/base/result.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 // What the launcher changed for itself and a rank must find as it was.
 struct ProcessState {
@@ -44,4 +44,4 @@ struct StartFailure {
 // exec closes. The caller has one thread. Errors: weftSystemError.
 Result<pid_t> start_rank(const RankStart& start, int report);
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

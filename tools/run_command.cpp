@@ -14,13 +14,13 @@
 
 #include "src/base/options.hpp"
 #include "src/base/printing.hpp"
-#include "src/rendezvous/unique_id.hpp"
 #include "src/registry.hpp"
+#include "src/rendezvous/unique_id.hpp"
 #include "src/selector/algo_rules.hpp"
 #include "src/selector/catalog.hpp"
 #include "tools/launcher.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 namespace {
 
 // CLI11 ends a subcommand at `--`, and its parent would take the program's options for its own. Not an option's form.
@@ -131,4 +131,4 @@ void add_run_command(CLI::App& app, int& exit_status) {
     });
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

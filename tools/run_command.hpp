@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 // Adds the subcommand; when it is called, `exit_status` receives what the process shall return.
 void add_run_command(CLI::App& app, int& exit_status);
@@ -13,4 +13,4 @@ void add_run_command(CLI::App& app, int& exit_status);
 // To be called on the arguments before they are parsed, so that `weft run -n 4 -- program --its-option` is understood.
 void shield_separator(std::vector<std::string>& arguments);
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

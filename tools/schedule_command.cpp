@@ -19,7 +19,7 @@
 #include "tools/schedule_picture.hpp"
 #include "tools/simulate_command.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 namespace {
 
 // Bounds of what one may ask to see: a screenful a rank, a few hundred megabytes at most.
@@ -288,4 +288,4 @@ void add_schedule_command(CLI::App& app, int& exit_status) {
     add_simulate_command(*command, report);
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

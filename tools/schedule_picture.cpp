@@ -10,7 +10,7 @@
 #include "tools/pictures/lanes.hpp"
 #include "tools/simulated_call.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 namespace {
 
 constexpr int ranks_drawn_most = 16;
@@ -69,4 +69,4 @@ Result<std::string> picture_of(const std::vector<Schedule>& schedules, const Alg
     return svg.finish(run.title);
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

@@ -8,7 +8,7 @@
 #include "src/base/result.hpp"
 #include "src/schedule/schedule.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 struct PictureRequest {
     std::string file;  // empty: none is wanted
@@ -21,4 +21,4 @@ struct PictureRequest {
 Result<std::string> picture_of(const std::vector<Schedule>& schedules, const Algorithm& row,
                                const PictureRequest& request);
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

@@ -6,7 +6,7 @@
 #include "src/registry.hpp"
 #include "src/selector/selector.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 namespace {
 
@@ -69,4 +69,4 @@ Result<WeftChoice> weft_choice(const SimulateRequest& request, const Scene& scen
     return weft;
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

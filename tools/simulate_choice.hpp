@@ -7,7 +7,7 @@
 
 #include "tools/simulate_scene.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 struct WeftChoice {
     std::string algorithm;
@@ -19,4 +19,4 @@ struct WeftChoice {
 // By its costs for such ranks, which know nothing of what is slow. weftInvalidUsage: it would serve none, and why.
 Result<WeftChoice> weft_choice(const SimulateRequest& request, const Scene& scene);
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

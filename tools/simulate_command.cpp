@@ -15,7 +15,7 @@
 #include "tools/simulate_trace.hpp"
 #include "tools/simulate_tune.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 namespace {
 
 // A row of the scene as it is now, on its machines. `before`: the scene without what is wrong, `after`: with it, where
@@ -222,4 +222,4 @@ void add_simulate_command(CLI::App& schedule_command, std::function<void(const S
     });
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

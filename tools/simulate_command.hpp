@@ -6,9 +6,9 @@
 
 #include "src/base/result.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 // Adds the subcommand to `weft schedule`; `report` says what went wrong.
 void add_simulate_command(CLI::App& schedule_command, std::function<void(const Status&)> report);
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

@@ -6,7 +6,7 @@
 #include "tools/simulate_numbers.hpp"
 #include "topology/fabric/graph_fabric.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 namespace {
 
@@ -99,4 +99,4 @@ Result<std::optional<Scene>> scene_after(const SimulateRequest& request, const S
     return std::optional(std::move(after));
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

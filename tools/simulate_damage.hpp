@@ -5,7 +5,7 @@
 #include "src/simulator/damaged_fabric.hpp"
 #include "tools/simulate_scene.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 // What is slow and which links are gone; names of links are the fabric's.
 Result<Damage> damage_of(const SimulateRequest& request, const Scene& scene, const Fabric& fabric);
@@ -14,4 +14,4 @@ Result<Damage> damage_of(const SimulateRequest& request, const Scene& scene, con
 // that are left. None: it would be the same. `scene` must outlive it.
 Result<std::optional<Scene>> scene_after(const SimulateRequest& request, const Scene& scene);
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

@@ -3,7 +3,7 @@
 #include <charconv>
 #include <cmath>
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 Result<NamedNumber> named_number(const std::string& option, const std::string& text) {
     const size_t sign = text.rfind('=');
@@ -32,4 +32,4 @@ Result<int> number_of(const std::string& option, const std::string& text, int co
     return number;
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

@@ -5,7 +5,7 @@
 
 #include "src/base/result.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 struct NamedNumber {
     std::string name;
@@ -19,4 +19,4 @@ Result<NamedNumber> slowed(const std::string& option, const std::string& text);
 // Of 0 to count - 1.
 Result<int> number_of(const std::string& option, const std::string& text, int count);
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

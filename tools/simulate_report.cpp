@@ -9,7 +9,7 @@
 
 #include "src/base/printing.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 namespace {
 
@@ -177,4 +177,4 @@ void print_comparison(const SimulateRequest& request, const Scene& scene, std::v
     print_output("\n{}\n", text_of_choice(rows, choice));
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

@@ -6,7 +6,7 @@
 
 #include "tools/simulate_choice.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 struct SimulatedRow {
     const Algorithm* row = nullptr;
@@ -24,4 +24,4 @@ void print_simulation(const SimulateRequest& request, const Scene& scene, const 
 void print_comparison(const SimulateRequest& request, const Scene& scene, std::vector<SimulatedRow> rows,
                       const Result<WeftChoice>& choice);
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

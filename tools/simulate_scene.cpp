@@ -12,12 +12,12 @@
 #include "tools/simulated_call.hpp"
 #include "topology/detect/discover.hpp"
 #include "topology/fabric/graph_fabric.hpp"
+#include "topology/files/topology_xml.hpp"
+#include "topology/model/speeds.hpp"
 #include "topology/search/rails.hpp"
 #include "topology/search/rank_orders.hpp"
-#include "topology/model/speeds.hpp"
-#include "topology/files/topology_xml.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 namespace {
 
@@ -271,4 +271,4 @@ SimulatedCall call_of(const SimulateRequest& request, const Scene& scene, const 
     return call;
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

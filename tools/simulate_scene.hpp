@@ -12,7 +12,7 @@
 #include "tools/algorithm_file.hpp"
 #include "topology/search/job.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 inline constexpr int simulated_ranks_most = 1'000'000;  // what fits some gigabytes of memory, every rank simulated
 inline constexpr int simulated_channels_most = 64;
@@ -75,4 +75,4 @@ Result<std::unique_ptr<Fabric>> fabric_of(const Scene& scene, const Algorithm& r
 // For the time of the scene.
 SimulatedCall call_of(const SimulateRequest& request, const Scene& scene, const Algorithm& row);
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

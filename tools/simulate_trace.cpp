@@ -6,7 +6,7 @@
 
 #include "src/base/file.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 namespace {
 
@@ -132,4 +132,4 @@ Result<TracedCall> write_trace(const Fabric& fabric, SimulatedCall call, const S
     return traced;
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

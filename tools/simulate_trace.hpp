@@ -6,7 +6,7 @@
 #include "src/base/result.hpp"
 #include "src/simulator/simulator.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 struct TraceBounds {
     int ranks = 64;              // the lowest
@@ -25,4 +25,4 @@ struct TracedCall {
 Result<TracedCall> write_trace(const Fabric& fabric, SimulatedCall call, const Simulation& found,
                                const TraceBounds& bounds, const std::string& file);
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

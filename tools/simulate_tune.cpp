@@ -13,7 +13,7 @@
 #include "tools/algorithm_named.hpp"
 #include "tools/tune_ranks.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 namespace {
 
@@ -94,4 +94,4 @@ Status write_simulated_tuning(SimulateRequest request, const SimulateRows& rows_
     return ok();
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

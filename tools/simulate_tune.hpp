@@ -4,7 +4,7 @@
 
 #include "tools/simulate_report.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 // Every algorithm that can serve a request, simulated, and the scene that it is simulated in.
 struct SimulatedRows {
@@ -17,4 +17,4 @@ using SimulateRows = std::function<Result<SimulatedRows>(const SimulateRequest& 
 // weftInvalidArgument: no tuning can be of such ranks, and why.
 Status write_simulated_tuning(SimulateRequest request, const SimulateRows& rows_of);
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

@@ -1,6 +1,6 @@
 #include "tools/simulated_call.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 SimulatedCall simulated_call(const Algorithm& row, const HostKind& kind, const Layout& layout, uint64_t bytes,
                              uint64_t tile_bytes) {
@@ -20,4 +20,4 @@ SimulatedCall simulated_call(const Algorithm& row, const HostKind& kind, const L
     return call;
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

@@ -14,14 +14,14 @@
 #include "src/base/printing.hpp"
 #include "tools/pictures/channels.hpp"
 #include "tools/pictures/machine.hpp"
-#include "topology/search/channel_check.hpp"
 #include "topology/detect/discover.hpp"
-#include "topology/search/search.hpp"
-#include "topology/search/search_text.hpp"
 #include "topology/files/text.hpp"
 #include "topology/files/topology_xml.hpp"
+#include "topology/search/channel_check.hpp"
+#include "topology/search/search.hpp"
+#include "topology/search/search_text.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 namespace {
 
 struct Request {
@@ -229,4 +229,4 @@ void add_topology_command(CLI::App& app, int& exit_status) {
     search_command->callback([request, &exit_status] { exit_status = exit_status_of(search(*request)); });
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

@@ -2,7 +2,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 // Adds the subcommand; when it is called, `exit_status` receives what the process shall return: 1 if a file cannot be
 // read or written, 2 if the command line is wrong.
@@ -10,4 +10,4 @@ void add_topology_command(CLI::App& app, int& exit_status);
 // `weft topology show`, for `command` to be called by another name, too.
 void make_topology_show(CLI::App& command, int& exit_status);
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

@@ -22,7 +22,7 @@
 #include "tools/tune_ranks.hpp"
 #include "topology/detect/container.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 namespace {
 
 // As the command line has it.
@@ -294,4 +294,4 @@ void add_tune_command(CLI::App& app, int& exit_status) {
     });
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

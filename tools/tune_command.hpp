@@ -2,8 +2,8 @@
 #pragma once
 #include <CLI/CLI.hpp>
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 void add_tune_command(CLI::App& app, int& exit_status);
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

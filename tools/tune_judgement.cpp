@@ -9,7 +9,7 @@
 #include "src/registry.hpp"
 #include "src/selector/selector.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 namespace {
 
 // By algorithm: the better of the passes.
@@ -180,4 +180,4 @@ std::string judgement_text(const Tuning& tuning, const std::vector<Arrangement>&
     return text;
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

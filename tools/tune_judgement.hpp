@@ -7,7 +7,7 @@
 #include "src/selector/tuning.hpp"
 #include "tools/tune_ranks.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 // Ranks that were measured together.
 struct Arrangement {
@@ -37,4 +37,4 @@ Judgement judge(const Tuning& tuning, const Arrangement& arrangement, Collective
 std::string judgement_text(const Tuning& tuning, const std::vector<Arrangement>& arrangements,
                            const std::vector<Collective>& collectives);
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

@@ -14,10 +14,10 @@
 #include "perf/race.hpp"
 #include "src/base/cpu.hpp"
 #include "src/base/printing.hpp"
-#include "topology/model/cpu_mask.hpp"
 #include "topology/detect/discover.hpp"
+#include "topology/model/cpu_mask.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 namespace {
 
 struct Call {
@@ -254,4 +254,4 @@ int run_tune_rank(const TuneWork& work) try {
     return 1;
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

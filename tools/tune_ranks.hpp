@@ -8,7 +8,7 @@
 #include "src/base/collective.hpp"
 #include "src/base/result.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 struct TuneWork {
     std::vector<Collective> collectives;
@@ -47,4 +47,4 @@ std::optional<bool> read_apart(const std::string& line);
 // The ranks find each other by the environment. The process's exit status.
 int run_tune_rank(const TuneWork& work);
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

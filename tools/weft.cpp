@@ -28,20 +28,20 @@ int main(int argc, char** argv) {
     if (lowest > 2) close(lowest);
 
     CLI::App app("Weft: collective communication on one machine or many.", "weft");
-    app.set_version_flag("--version", "weft " + weft::library_version());
+    app.set_version_flag("--version", "weft " + weft::internal::library_version());
     app.require_subcommand(1);
     int exit_status = 0;
-    weft::tools::add_run_command(app, exit_status);
-    weft::tools::add_info_command(app, exit_status);
-    weft::tools::add_schedule_command(app, exit_status);
-    weft::tools::add_topology_command(app, exit_status);
-    weft::tools::add_tune_command(app, exit_status);
-    weft::tools::add_perf_command(app, exit_status);
+    weft::internal::tools::add_run_command(app, exit_status);
+    weft::internal::tools::add_info_command(app, exit_status);
+    weft::internal::tools::add_schedule_command(app, exit_status);
+    weft::internal::tools::add_topology_command(app, exit_status);
+    weft::internal::tools::add_tune_command(app, exit_status);
+    weft::internal::tools::add_perf_command(app, exit_status);
     std::vector<std::string> arguments(argv + 1, argv + argc);
-    if (!arguments.empty() && arguments[0] == "run") weft::tools::shield_separator(arguments);
+    if (!arguments.empty() && arguments[0] == "run") weft::internal::tools::shield_separator(arguments);
     auto is_named = [&](CLI::App* command) { return command->check_name(arguments[0]); };
     if (!arguments.empty() && arguments[0].substr(0, 1) != "-" && app.get_subcommands(is_named).empty()) {
-        weft::print_error("weft: {} is not a command; `weft --help` lists them\n", arguments[0]);
+        weft::internal::print_error("weft: {} is not a command; `weft --help` lists them\n", arguments[0]);
         return 2;
     }
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
@@ -51,11 +51,11 @@ int main(int argc, char** argv) {
         // --help and --version come here, too, and are no failure.
         std::ostringstream answer, objection;
         exit_status = app.exit(misuse, answer, objection) == 0 ? 0 : 2;
-        weft::print_text(answer.str());
-        weft::print_error_text(objection.str());
+        weft::internal::print_text(answer.str());
+        weft::internal::print_error_text(objection.str());
     } catch (const std::bad_alloc&) {
-        weft::print_error("weft: out of memory\n");
+        weft::internal::print_error("weft: out of memory\n");
         exit_status = 1;
     }
-    return weft::status_after_output("weft", exit_status);
+    return weft::internal::status_after_output("weft", exit_status);
 }

@@ -6,7 +6,7 @@
 
 #include "topology/files/topology_xml.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -85,4 +85,4 @@ std::string describe_host(const Graph& graph, int host, bool gpus) {
     return all ? write_topology(plain) : std::string();
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

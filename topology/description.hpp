@@ -4,7 +4,7 @@
 
 #include "topology/model/graph.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 // A topology file of the graph, connected or not, without what tells hosts of one kind apart or is of one process:
 // names of hosts and NVLink domains, identifiers of ports, bus ids but those of GPUs, ranks, parts of the processors.
@@ -16,4 +16,4 @@ std::string describe_host(const Graph& graph, int host, bool gpus = true);
 // The NVLink domain that all GPUs of the host are in, which other hosts may be in, too; empty: there is none.
 std::string shared_domain(const Graph& graph, int host = 0);
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

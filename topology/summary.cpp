@@ -6,10 +6,10 @@
 #include <map>
 #include <set>
 
-#include "topology/model/paths.hpp"
 #include "topology/files/text.hpp"
+#include "topology/model/paths.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -91,4 +91,4 @@ std::string nics(const Graph& graph) {
 
 std::vector<std::string> summarize(const Graph& graph) { return {processors(graph), gpus(graph), nics(graph)}; }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

@@ -5,9 +5,9 @@
 
 #include "topology/model/graph.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 // Processors with their caches; GPUs and how they are linked; NICs. Of a connected graph of one host or more.
 std::vector<std::string> summarize(const Graph& graph);
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

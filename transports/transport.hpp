@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "src/segment/host_group.hpp"
 #include "src/base/result.hpp"
+#include "src/segment/host_group.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace net {
 struct Identity;
@@ -119,4 +119,4 @@ struct Transport {
     std::string (*available)();
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -11,7 +11,7 @@
 #include "algorithms/network.hpp"
 #include "algorithms/two_level/two_level.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -183,4 +183,4 @@ const char* no_leaders_of_pairs(const Layout& layout) {
                : nullptr;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -14,7 +14,7 @@
 #include "algorithms/patterns.hpp"
 #include "algorithms/two_level/two_level.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -163,4 +163,4 @@ double rail_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs,
     return rails_us(rail_doubling, true, layout, costs, bytes);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

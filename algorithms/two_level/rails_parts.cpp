@@ -15,7 +15,7 @@
 #include "algorithms/patterns.hpp"
 #include "algorithms/two_level/two_level.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -218,4 +218,4 @@ const char* no_rails_of_pairs(const Layout& layout) {
     return too_many_pairs(layout_of_hosts(layout));
 }
 
-}  // namespace weft
+}  // namespace weft::internal

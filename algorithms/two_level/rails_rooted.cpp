@@ -12,7 +12,7 @@
 #include "algorithms/patterns.hpp"
 #include "algorithms/two_level/two_level.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -132,4 +132,4 @@ double rail_binomial_tree_broadcast_us(const Layout& layout, const LinkCosts& co
     return rails_broadcast_us(broadcast_along_binomial, layout, costs, bytes);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

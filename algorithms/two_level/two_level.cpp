@@ -15,7 +15,7 @@
 #include "algorithms/algorithms.hpp"
 #include "algorithms/network.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 size_t owners_of(const TwoLevel& levels, const Layout& layout) {
     size_t owners = size_t(levels.owners_most);
@@ -175,4 +175,4 @@ double leader_doubling_all_reduce_us(const Layout& layout, const LinkCosts& cost
     return two_level_all_reduce_us(leader_with_doubling, layout, costs, bytes);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

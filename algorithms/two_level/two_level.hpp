@@ -4,7 +4,7 @@
 #include "algorithms/algorithm.hpp"
 #include "algorithms/embedding.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 struct TwoLevel {
     const char* name;
@@ -95,4 +95,4 @@ struct Grid {
 
 size_t owners_of(const TwoLevel& levels, const Layout& layout);
 
-}  // namespace weft
+}  // namespace weft::internal

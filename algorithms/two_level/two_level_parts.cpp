@@ -14,7 +14,7 @@
 #include "algorithms/network.hpp"
 #include "algorithms/two_level/two_level.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -288,4 +288,4 @@ const char* no_grid_of_pairs(const Layout& layout) {
     return too_many_pairs(layout_of_hosts(layout));
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -10,7 +10,7 @@
 #include "algorithms/network.hpp"
 #include "algorithms/two_level/two_level.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -196,4 +196,4 @@ double leader_binomial_tree_reduce_us(const Layout& layout, const LinkCosts& cos
 double two_level_tree_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     return reduce_us(reduce_by_tree, layout, costs, bytes);
 }
-}  // namespace weft
+}  // namespace weft::internal

@@ -13,14 +13,14 @@
 
 #include "src/base/datatype.hpp"
 #include "src/base/options.hpp"
-#include "src/launchers/launcher_family.hpp"
 #include "src/drivers/cuda/memory.hpp"
 #include "src/drivers/cuda/pointer.hpp"
 #include "src/drivers/cuda/stream.hpp"
 #include "src/drivers/library.hpp"
+#include "src/launchers/launcher_family.hpp"
 
-using namespace weft;
-using namespace weft::cuda;
+using namespace weft::internal;
+using namespace weft::internal::cuda;
 
 struct weftComm {
     void* handle = nullptr;  // NCCL's

@@ -4,7 +4,7 @@
 #include "src/base/result.hpp"
 #include "src/comm/handle.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 inline Status check_type(weftDataType_t type) {
     if (is_datatype(type)) [[likely]]
@@ -66,4 +66,4 @@ inline Status place(Entered& entered, Communicator& communicator, Communicator::
     return placed(entered, communicator, communicator.place(call));
 }
 
-}  // namespace weft
+}  // namespace weft::internal

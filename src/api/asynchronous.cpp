@@ -8,7 +8,7 @@
 #include "src/calls/prepared.hpp"
 #include "weft/weft.h"
 
-using namespace weft;
+using namespace weft::internal;
 
 namespace {
 

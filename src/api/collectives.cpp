@@ -6,7 +6,7 @@
 #include "src/calls/group.hpp"
 #include "weft/weft.h"
 
-using namespace weft;
+using namespace weft::internal;
 
 namespace {
 

@@ -5,13 +5,13 @@
 
 #include "src/api/guard.hpp"
 #include "src/base/log.hpp"
-#include "src/launchers/launcher.hpp"
 #include "src/calls/group.hpp"
 #include "src/comm/splitting.hpp"
 #include "src/comm/told_ranks.hpp"
+#include "src/launchers/launcher.hpp"
 #include "weft/weft.h"
 
-using namespace weft;
+using namespace weft::internal;
 
 namespace {
 

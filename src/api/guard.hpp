@@ -7,7 +7,7 @@
 #include "src/base/float_mode.hpp"
 #include "src/calls/group.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Keeps the sentence for weftGetLastError and returns the code.
 weftResult_t report(const Status& failure);
@@ -84,4 +84,4 @@ weftResult_t guarded_call(const char* function, weftComm* handle, Body&& body) n
     return guarded_quick_call(function, handle, body);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

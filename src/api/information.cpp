@@ -4,7 +4,7 @@
 #include "src/comm/told_ranks.hpp"
 #include "weft/weft.h"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 thread_local std::string thread_error;
@@ -43,15 +43,15 @@ const char* last_error(weftComm* handle) {
     return text.c_str();
 }
 
-}  // namespace weft
+}  // namespace weft::internal
 
 extern "C" {
 
 weftResult_t weftGetVersion(int* version) {
-    return weft::guarded([&]() -> weft::Status {
-        if (!version) return weft::fail(weftInvalidArgument, "weftGetVersion: version is NULL");
+    return weft::internal::guarded([&]() -> weft::internal::Status {
+        if (!version) return weft::internal::fail(weftInvalidArgument, "weftGetVersion: version is NULL");
         *version = WEFT_VERSION_CODE;
-        return weft::ok();
+        return weft::internal::ok();
     });
 }
 
@@ -72,5 +72,5 @@ const char* weftGetErrorString(weftResult_t result) {
     return "unknown result code";
 }
 
-const char* weftGetLastError(weftComm_t comm) { return weft::last_error(comm); }
+const char* weftGetLastError(weftComm_t comm) { return weft::internal::last_error(comm); }
 }

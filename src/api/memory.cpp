@@ -2,11 +2,11 @@
 #include <map>
 
 #include "src/api/guard.hpp"
-#include "src/segment/arena.hpp"
 #include "src/gpu/engine/device_memory.hpp"
+#include "src/segment/arena.hpp"
 #include "weft/weft.h"
 
-using namespace weft;
+using namespace weft::internal;
 
 extern "C" {
 

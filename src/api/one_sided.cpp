@@ -5,7 +5,7 @@
 #include "src/comm/registering.hpp"
 #include "weft/weft.h"
 
-using namespace weft;
+using namespace weft::internal;
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include "src/calls/group.hpp"
 #include "weft/weft.h"
 
-using namespace weft;
+using namespace weft::internal;
 
 namespace {
 

@@ -17,7 +17,7 @@
 // Never emitted out of line: movers_avx512.cpp includes this too, and its copy must not be the one the linker keeps.
 #define WEFT_INLINE __attribute__((always_inline)) inline
 
-namespace weft {
+namespace weft::internal {
 
 // A binary floating-point format below 32 bits with subnormals. `infinite`: the highest exponent means infinity or NaN,
 // as in IEEE 754; otherwise only the pattern of all ones is a NaN and the rest are numbers ("fn").
@@ -215,4 +215,4 @@ WEFT_INLINE constexpr decltype(auto) with_reduction(weftRedOp_t op, Visitor&& vi
     }
 }
 
-}  // namespace weft
+}  // namespace weft::internal

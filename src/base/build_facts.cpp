@@ -7,7 +7,7 @@
 #define __has_feature(name) 0
 #endif
 
-namespace weft {
+namespace weft::internal {
 
 std::string library_version() { return fmt::format("{}.{}.{}", WEFT_MAJOR, WEFT_MINOR, WEFT_PATCH); }
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace weft {
+namespace weft::internal {
 
 std::string library_version();   // "0.1.0"
 std::string library_compiler();  // "GCC 12.2.0"

@@ -3,7 +3,7 @@
 #pragma once
 #include <pthread.h>
 
-namespace weft {
+namespace weft::internal {
 
 // While it lives, this thread is not cancelled. A request that comes meanwhile acts at the caller's next cancellation
 // point. It takes about 20 ns, so the path of a short call that hits the plan cache does without it: that path has no
@@ -24,4 +24,4 @@ class CancelHeld {
     int before_ = PTHREAD_CANCEL_ENABLE;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

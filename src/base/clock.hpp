@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace weft {
+namespace weft::internal {
 
 inline int64_t now_us() {
     return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -19,4 +19,4 @@ inline int64_t coarse_now_us() {
     return time.tv_sec * 1'000'000 + time.tv_nsec / 1000;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -1,6 +1,6 @@
 #include "src/base/collective.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 std::optional<Collective> collective_named(std::string_view name) {
     for (const Collective collective : all_collectives)
@@ -8,4 +8,4 @@ std::optional<Collective> collective_named(std::string_view name) {
     return {};
 }
 
-}  // namespace weft
+}  // namespace weft::internal

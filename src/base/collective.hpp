@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-namespace weft {
+namespace weft::internal {
 
 enum class Collective : uint8_t {
     none,
@@ -113,4 +113,4 @@ constexpr size_t first_held(Held held, int rank, size_t part_bytes) {
     return held == Held::own ? size_t(rank) * part_bytes : 0;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

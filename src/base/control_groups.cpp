@@ -7,7 +7,7 @@
 
 #include "src/base/file.hpp"
 
-namespace weft {
+namespace weft::internal {
 namespace {
 
 bool controls(const std::string& controllers, const std::string& wanted) {
@@ -91,4 +91,4 @@ std::vector<MemoryRoom> memory_rooms(const std::string& root) {
     return rooms;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace weft {
+namespace weft::internal {
 
 // Below /sys. Version 1 has a tree for each controller, version 2 one for all.
 struct ControlGroup {
@@ -23,4 +23,4 @@ struct MemoryRoom {
 // Of the host and of each control group with a limit; empty if nothing is known. `root` is for tests. Reentrant.
 std::vector<MemoryRoom> memory_rooms(const std::string& root = "");
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -8,7 +8,7 @@
 
 #include "src/base/file.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 CpuSet allowed_cpus() {
     // A kernel with more than 1,024 processors refuses the small mask; those online, counted from 0, are near enough
@@ -101,4 +101,4 @@ std::string cpu_model() {
     return "unknown processor";
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -12,7 +12,7 @@
 #endif
 #include <sched.h>
 
-namespace weft {
+namespace weft::internal {
 
 // A thread-local load where glibc has registered restartable sequences, else a call of the vDSO.
 inline int current_cpu() {
@@ -98,4 +98,4 @@ std::string cpu_model();
 // cores pass on 30; on Intel's Xeon it copies 20.
 bool kernel_copies_messages(int asked);
 
-}  // namespace weft
+}  // namespace weft::internal

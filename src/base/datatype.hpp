@@ -4,7 +4,7 @@
 
 #include "weft/types.h"
 
-namespace weft {
+namespace weft::internal {
 
 inline constexpr size_t datatype_bytes[] = {
 #define WEFT_DATATYPE(enumerator, name, bytes) bytes,
@@ -35,4 +35,4 @@ inline const char* name_of(weftRedOp_t op) {
     return op >= 0 && op < weftNumOps ? reduction_names[op] : "made reduction";
 }
 
-}  // namespace weft
+}  // namespace weft::internal

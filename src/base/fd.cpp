@@ -19,7 +19,7 @@
 #include "src/base/options.hpp"
 #include "src/base/result.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -183,4 +183,4 @@ std::string no_descriptor_text(int error) {
 
 bool is_lost_descriptor(int error) { return error == EBADF || error == ENOTSOCK; }
 
-}  // namespace weft
+}  // namespace weft::internal

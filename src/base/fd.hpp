@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-namespace weft {
+namespace weft::internal {
 
 // The file that a number stands for. Anonymous files of the kernel's (eventfd, epoll, timerfd) share one inode: they are told from
 // files, sockets and pipes, but not from each other.
@@ -92,4 +92,4 @@ bool is_lost_descriptor(int error);
 inline constexpr char lost_descriptor_text[] =
     "this process has closed a descriptor of Weft's; a program must close only what it has opened itself";
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -9,7 +9,7 @@
 
 #include "src/base/fd.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 Result<std::string> read_file(const std::string& name, size_t bytes_most, Pipes pipes) {
     struct stat info;
@@ -85,4 +85,4 @@ Status FileWriter::finish() {
     return status();
 }
 
-}  // namespace weft
+}  // namespace weft::internal

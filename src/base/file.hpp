@@ -7,7 +7,7 @@
 
 #include "src/base/result.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Opening a pipe waits for who writes it, reading it for their end: for commands, not for what options name.
 enum class Pipes { refused, read };
@@ -39,4 +39,4 @@ class FileWriter {
     int error_ = 0;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -7,7 +7,7 @@
 #include <emmintrin.h>
 #endif
 
-namespace weft {
+namespace weft::internal {
 
 // Sets the mode for its lifetime, where the thread has another one. Reentrant.
 class FloatMode {
@@ -58,4 +58,4 @@ class FloatMode {
     Word before_ = 0;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

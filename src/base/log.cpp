@@ -13,7 +13,7 @@
 #include "src/base/fd.hpp"
 #include "src/base/service_variables.hpp"
 
-namespace weft {
+namespace weft::internal {
 namespace {
 
 struct CategoryRow {
@@ -201,4 +201,4 @@ void write_log(LogLevel level, std::optional<int> rank, const std::string& text)
     process_log().write(format_lines(level, rank, text));
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -11,7 +11,7 @@
 
 #include "src/base/options.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 enum class LogLevel : uint8_t { none, version, warn, info, trace };
 
@@ -41,13 +41,14 @@ const LogSettings& log_settings();
 // it writes to its parent's file, under its own pid. Thread-safe.
 void write_log(LogLevel level, std::optional<int> rank, const std::string& text);
 
-}  // namespace weft
+}  // namespace weft::internal
 
 #define WEFT_LOG(level, category, ...) WEFT_LOG_AS(std::nullopt, level, category, __VA_ARGS__)
 // The same in a rank's name.
 #define WEFT_LOG_RANK(rank, level, category, ...) WEFT_LOG_AS(int(rank), level, category, __VA_ARGS__)
-#define WEFT_LOG_AS(rank, level, category, ...)                                                                \
-    do {                                                                                                       \
-        if (::weft::log_settings().wants(::weft::LogLevel::level, ::weft::LogCategory::category)) [[unlikely]] \
-            ::weft::write_log(::weft::LogLevel::level, rank, ::fmt::format(__VA_ARGS__));                      \
+#define WEFT_LOG_AS(rank, level, category, ...)                                                               \
+    do {                                                                                                      \
+        if (::weft::internal::log_settings().wants(::weft::internal::LogLevel::level,                         \
+                                                   ::weft::internal::LogCategory::category)) [[unlikely]]     \
+            ::weft::internal::write_log(::weft::internal::LogLevel::level, rank, ::fmt::format(__VA_ARGS__)); \
     } while (0)

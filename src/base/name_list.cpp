@@ -1,6 +1,6 @@
 #include "src/base/name_list.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 Status check_names(const char* variable, std::string_view text, const std::vector<std::string_view>& existing) {
     const NameList list(text);
@@ -16,4 +16,4 @@ Status check_names(const char* variable, std::string_view text, const std::vecto
     return ok();
 }
 
-}  // namespace weft
+}  // namespace weft::internal

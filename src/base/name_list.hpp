@@ -6,7 +6,7 @@
 
 #include "src/base/result.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 struct NameList {
     std::vector<std::string_view> allowed, excluded;
@@ -35,4 +35,4 @@ struct NameList {
 // What is wrong with the list in `variable`, if these are all the names there are. weftInvalidArgument.
 Status check_names(const char* variable, std::string_view text, const std::vector<std::string_view>& existing);
 
-}  // namespace weft
+}  // namespace weft::internal

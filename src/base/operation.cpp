@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-namespace weft {
+namespace weft::internal {
 
 const char* Operation::name_of_reduction() const {
     if (scales()) return "premulsum";
@@ -28,4 +28,4 @@ std::string Operation::text() const {
                     : "");
 }
 
-}  // namespace weft
+}  // namespace weft::internal

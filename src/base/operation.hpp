@@ -6,7 +6,7 @@
 #include "src/base/collective.hpp"
 #include "src/base/datatype.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Where a call's buffers lie: all ranks must agree on that too.
 enum class Space : uint8_t { host, device };
@@ -58,4 +58,4 @@ inline uint32_t fingerprint(const Operation& operation) {
     return uint32_t(mix >> 32);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -15,7 +15,7 @@
 
 #include "src/base/service_variables.hpp"
 
-namespace weft {
+namespace weft::internal {
 namespace {
 
 struct Reading {
@@ -287,4 +287,4 @@ Result<int64_t> parse_integer(const std::string& text, bool with_unit) {
     return value * (int64_t(1) << shift);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

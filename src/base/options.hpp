@@ -8,7 +8,7 @@
 
 #include "src/base/result.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // The variable's value; none if it is unset or empty. Thread-safe as long as nobody calls setenv.
 std::optional<std::string> environment(const char* variable);
@@ -80,4 +80,4 @@ const Status& options_status();
 // A whole decimal number; with_unit accepts a binary K, M, G or T behind it (64K is 65536). Reentrant.
 Result<int64_t> parse_integer(const std::string& text, bool with_unit = false);
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -10,7 +10,7 @@
 #include "src/base/process_token.hpp"
 #include "src/base/result.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // For static variables: never destroyed, so that threads may use it until the process ends. Thread-safe.
 template <class T>
@@ -59,4 +59,4 @@ Result<std::shared_ptr<T>> shared_by_process(Make&& make) {
     return shared_by_process<T>(0, std::forward<Make>(make));
 }
 
-}  // namespace weft
+}  // namespace weft::internal

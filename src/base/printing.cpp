@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 
-namespace weft {
+namespace weft::internal {
 namespace {
 
 std::atomic<int> first_error{0};  // errno of the first output that was lost
@@ -44,4 +44,4 @@ int status_after_output(const char* program, int status) {
     return status != 0 ? status : 1;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

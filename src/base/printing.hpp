@@ -4,7 +4,7 @@
 
 #include "src/base/result.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // To standard output, which buffers it. Never throws; a failure is kept until it is asked for. Thread-safe.
 void print_text(std::string_view text);
@@ -27,4 +27,4 @@ Status output_status();
 // returned it before.
 int status_after_output(const char* program, int status);
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -8,7 +8,7 @@
 
 #include "src/base/clock.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -39,4 +39,4 @@ uint64_t process_token() {
 
 uint64_t process_token_address() { return reinterpret_cast<uint64_t>(&token.value); }
 
-}  // namespace weft
+}  // namespace weft::internal

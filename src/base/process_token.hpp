@@ -2,10 +2,10 @@
 #pragma once
 #include <cstdint>
 
-namespace weft {
+namespace weft::internal {
 
 uint64_t process_token();
 // Where the number lies in this process's memory. A peer reads it there to check that it reads this process.
 uint64_t process_token_address();
 
-}  // namespace weft
+}  // namespace weft::internal

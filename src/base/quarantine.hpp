@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-namespace weft {
+namespace weft::internal {
 
 // Owned by a list that lives for ever, so that it does not count as leaked.
 template <class Handle>
@@ -25,4 +25,4 @@ uint64_t magic_of(const Handle* handle) {
     return misplaced ? 0 : handle->magic.load(std::memory_order_acquire);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

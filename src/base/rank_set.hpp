@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace weft {
+namespace weft::internal {
 
 inline constexpr int max_ranks = 4096;  // of a communicator
 
@@ -43,4 +43,4 @@ class RankSet {
     uint64_t bits_[max_ranks / 64];  // only the first words_ count
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -2,11 +2,11 @@
 
 #include <cstring>
 
-namespace weft {
+namespace weft::internal {
 
 std::string errno_text(int error) {
     char buffer[128];
     return fmt::format("{} (errno {})", strerror_r(error, buffer, sizeof buffer), error);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -10,7 +10,7 @@
 
 #include "weft/types.h"
 
-namespace weft {
+namespace weft::internal {
 
 struct Failure {
     weftResult_t code;
@@ -63,10 +63,10 @@ class [[nodiscard]] Result {
     Status status_;
 };
 
-}  // namespace weft
+}  // namespace weft::internal
 
 // Returns from the calling function if `expression`, a Status, is a failure.
-#define WEFT_TRY(expression)                                                            \
-    do {                                                                                \
-        if (::weft::Status weft_try_ = (expression); !weft_try_.ok()) return weft_try_; \
+#define WEFT_TRY(expression)                                                                      \
+    do {                                                                                          \
+        if (::weft::internal::Status weft_try_ = (expression); !weft_try_.ok()) return weft_try_; \
     } while (0)

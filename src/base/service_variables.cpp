@@ -4,7 +4,7 @@
 
 #include "src/base/options.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -54,4 +54,4 @@ std::vector<std::string> service_variables() {
     return names;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -5,11 +5,11 @@
 #include <string_view>
 #include <vector>
 
-namespace weft {
+namespace weft::internal {
 
 // Reentrant.
 bool is_service_variable(std::string_view name, std::string_view value);
 // Those of the environment that begin with WEFT_. Thread-safe as long as nobody calls setenv.
 std::vector<std::string> service_variables();
 
-}  // namespace weft
+}  // namespace weft::internal

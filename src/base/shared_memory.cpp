@@ -9,7 +9,7 @@
 
 #include <cerrno>
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -157,4 +157,4 @@ void SharedMemory::release(size_t offset, size_t length) {
         (void)fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(offset_ + first), off_t(last - first));
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -8,7 +8,7 @@
 #include "src/base/fd.hpp"
 #include "src/base/result.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class SharedMemory {
   public:
@@ -58,4 +58,4 @@ class SharedMemory {
 
 size_t page_bytes();
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace weft {
+namespace weft::internal {
 
 // Two copies that may overlap each other in the middle cover every size between one and two times `half`. Both loads
 // come before both stores, so destination and source may be equal. Never emitted out of line, see arithmetic.hpp.
@@ -33,4 +33,4 @@ template <size_t most = 64>
     if (bytes == 1) *static_cast<char*>(destination) = *static_cast<const char*>(source);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -11,7 +11,7 @@
 #include "src/base/float_mode.hpp"
 #include "src/base/process_token.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 static Result<std::thread> start(const char* name, std::function<void()> function) {
     sigset_t all, before;
@@ -49,7 +49,7 @@ int64_t processor_wait_us() {
 }
 
 Result<OwnedThread> OwnedThread::start(const char* name, std::function<void()> function) {
-    auto thread = weft::start(name, std::move(function));
+    auto thread = weft::internal::start(name, std::move(function));
     if (!thread) return thread.take_status();
     OwnedThread owned;
     owned.process_ = process_token();
@@ -67,4 +67,4 @@ void OwnedThread::end() {
     delete thread_.release();
 }
 
-}  // namespace weft
+}  // namespace weft::internal

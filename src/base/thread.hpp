@@ -7,7 +7,7 @@
 
 #include "src/base/result.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Runs `function` on a thread that nobody joins. Fails if there can be none. `name`: at most 15 letters. Thread-safe.
 Status run_detached(const char* name, std::function<void()> function);
@@ -37,4 +37,4 @@ class OwnedThread {
     std::unique_ptr<std::thread, Leak> thread_;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

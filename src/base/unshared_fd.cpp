@@ -6,7 +6,7 @@
 
 #include "src/base/process_token.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -68,4 +68,4 @@ UnsharedFd::~UnsharedFd() {
         fd_.release();
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -7,7 +7,7 @@
 
 #include "src/base/fd.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // In the child it is closed as soon as that is forked, and its owner gives nothing back.
 class UnsharedFd {
@@ -27,4 +27,4 @@ class UnsharedFd {
     uint64_t process_ = 0;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

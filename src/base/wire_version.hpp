@@ -7,7 +7,7 @@
 
 #include "weft/types.h"
 
-namespace weft {
+namespace weft::internal {
 
 // Of builds of one version. Raise it with whatever changes in what one process writes for another, in a segment or on a
 // socket: DeviceFacts, AgreedOptions, a row of HostGroup, the roster, agreed texts, headers of messages, what the board's
@@ -31,4 +31,4 @@ inline std::string wire_mismatch(const std::string& here, uint32_t own, const st
         here, own & mask, there, own >> wire_version_bits, other >> wire_version_bits);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace weft::xml {
+namespace weft::internal::xml {
 
 namespace {
 
@@ -137,4 +137,4 @@ std::string root_name(std::string_view text) {
     return root.name;
 }
 
-}  // namespace weft::xml
+}  // namespace weft::internal::xml

@@ -10,7 +10,7 @@
 
 #include "src/base/result.hpp"
 
-namespace weft::xml {
+namespace weft::internal::xml {
 
 // Where something stands in the file, from 1.
 struct Mark {
@@ -96,4 +96,4 @@ Status read(std::string_view text, Handler& handler);
 // not XML up to there.
 std::string root_name(std::string_view text);
 
-}  // namespace weft::xml
+}  // namespace weft::internal::xml

@@ -4,7 +4,7 @@
 
 #include "src/calls/lane.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -428,4 +428,4 @@ Status submit(std::vector<Joining> joinings, const std::shared_ptr<Outcomes>& ou
     return waits ? in_progress() : ok();
 }
 
-}  // namespace weft
+}  // namespace weft::internal

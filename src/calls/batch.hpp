@@ -7,7 +7,7 @@
 #include "src/calls/fusion.hpp"
 #include "src/comm/joining.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Whether it is given to a stream.
 bool is_queued(const QueuedCall& queued);
@@ -25,4 +25,4 @@ Status submit(std::vector<Joining> joinings, const std::shared_ptr<Outcomes>& ou
 // `work` in its turn on the communicator's own stream, by who is inside.
 Status submit(weftComm* handle, std::function<Status()> work);
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -7,7 +7,7 @@
 #include "src/base/arithmetic.hpp"
 #include "src/calls/batch.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -228,4 +228,4 @@ bool Fusion::scatter() const {
     return true;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -12,7 +12,7 @@
 
 #include "src/calls/queued_call.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class Fusion {
   public:
@@ -38,4 +38,4 @@ class Fusion {
     size_t bytes_ = 0;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -4,7 +4,7 @@
 
 #include "src/base/log.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 Group& Group::current() {
     static thread_local Group group;
@@ -128,4 +128,4 @@ Result<Group::Kept> Group::end_prepared() {
     return kept;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -5,7 +5,7 @@
 
 #include "src/calls/batch.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class Group {
   public:
@@ -80,4 +80,4 @@ class Group {
     std::shared_ptr<Outcomes> collected_, ended_;  // taken in turns; streams may still write to what has ended
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -132,4 +132,4 @@ void Lane::give_up() noexcept {
     outcomes->give_up(numbers);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -3,7 +3,7 @@
 #pragma once
 #include "src/calls/batch.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 struct Lane {
     weftComm* handle;
@@ -56,4 +56,4 @@ struct Lane {
     void give_up() noexcept;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -2,7 +2,7 @@
 
 #include "src/base/quarantine.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 weftPrepared* make_prepared(Group::Kept kept) {
     auto prepared = std::make_unique<weftPrepared>();
@@ -51,4 +51,4 @@ Status start(const weftPrepared& prepared) {
     });
 }
 
-}  // namespace weft
+}  // namespace weft::internal

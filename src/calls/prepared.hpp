@@ -10,10 +10,10 @@ struct weftPrepared {
 
     std::atomic<uint64_t> magic{living};
     uint64_t process = 0;
-    weft::Group::Kept kept;
+    weft::internal::Group::Kept kept;
 };
 
-namespace weft {
+namespace weft::internal {
 
 weftPrepared* make_prepared(Group::Kept kept);
 // Why it cannot be used here; ok if it can.
@@ -22,4 +22,4 @@ void end_prepared(weftPrepared* prepared);
 // Carries the calls out; within an open group they become part of it.
 Status start(const weftPrepared& prepared);
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -2,7 +2,7 @@
 
 #include "src/calls/fusion.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 void QueuedCall::keep_pointed() {
     auto kept = std::make_shared<Pointed>();
@@ -41,4 +41,4 @@ void CallQueue::put(std::vector<QueuedCall> calls) {
     first_ = 0;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -7,7 +7,7 @@
 #include "src/comm/handle.hpp"
 #include "src/comm/undertaking.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class Fusion;
 
@@ -70,4 +70,4 @@ class CallQueue {
     size_t first_ = 0;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -5,7 +5,7 @@
 #include "src/checker/proof.hpp"
 #include "src/schedule/validate.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 Status check(int ranks, std::span<const CheckedOperation> operations, const CheckOptions& options, Proved* proved) {
     Proof proof(ranks, operations, options);
@@ -96,4 +96,4 @@ Status check_set(std::span<const Schedule> schedules, const BoardMode& mode, con
     return ok();
 }
 
-}  // namespace weft
+}  // namespace weft::internal

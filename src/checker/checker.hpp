@@ -22,7 +22,7 @@
 #include "src/schedule/expand.hpp"
 #include "src/schedule/schedule.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // One collective call, as all ranks make it.
 struct CheckedOperation {
@@ -65,4 +65,4 @@ Status check(int ranks, std::span<const CheckedOperation> operations, const Chec
 Status check_set(std::span<const Schedule> schedules, const BoardMode& mode = {}, const CheckOptions& options = {},
                  Proved* proved = nullptr);
 
-}  // namespace weft
+}  // namespace weft::internal

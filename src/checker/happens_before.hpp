@@ -9,7 +9,7 @@
 
 #include "src/checker/symbolic.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 struct ChunkAccess {
     int32_t thread = -1;  // -1: none
@@ -105,4 +105,4 @@ class ReadLists {
     int32_t free_ = -1;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

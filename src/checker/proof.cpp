@@ -6,7 +6,7 @@
 
 #include "src/schedule/validate.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Bounds of one proof: about a gigabyte, about a minute.
 static constexpr uint64_t cells_most = uint64_t(1) << 24;
@@ -385,4 +385,4 @@ bool Proof::execute(const Here& here) {
     }
 }
 
-}  // namespace weft
+}  // namespace weft::internal

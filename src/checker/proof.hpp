@@ -10,7 +10,7 @@
 #include "src/checker/checker.hpp"
 #include "src/checker/happens_before.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class Proof {
   public:
@@ -197,4 +197,4 @@ class Proof {
     Status failure_;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -2,7 +2,7 @@
 // in.
 #include "src/checker/proof.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 Proof::Meeting& Proof::meeting(int rank, int64_t board_tile, int phase) {
     const Board& board = boards_[board_of_[rank]];
@@ -45,4 +45,4 @@ bool Proof::execute_wait(const Here& here) {
     return true;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -4,7 +4,7 @@
 #include "src/checker/proof.hpp"
 #include "src/schedule/text.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 std::string Proof::step_name(int rank, int block, int step) const {
     if (options_.step_name) return options_.step_name(rank, block, step);
@@ -95,4 +95,4 @@ Status Proof::leftovers() const {
     return ok();
 }
 
-}  // namespace weft
+}  // namespace weft::internal

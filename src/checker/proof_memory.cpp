@@ -3,7 +3,7 @@
 
 #include "src/checker/proof.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Chunks in all slots together: half a gigabyte.
 static constexpr size_t under_way_most = size_t(1) << 24;
@@ -393,4 +393,4 @@ bool Proof::check_result(int rank) {
     return true;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -4,7 +4,7 @@
 
 #include <unordered_map>
 
-namespace weft {
+namespace weft::internal {
 
 Contributions::Contributions(int ranks) : ranks_(ranks), weights_(size_t(ranks)) {
     for (int rank = 0; rank < ranks; ++rank) {
@@ -29,4 +29,4 @@ std::string Contributions::fault(const Value& value, int chunk) const {
     return fmt::format("has {} contributions where {} ranks give one each", value.count, ranks_);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace weft {
+namespace weft::internal {
 
 struct Value {
     uint64_t expression = 0;  // hash: equal if and only if made alike
@@ -61,4 +61,4 @@ class Contributions {
     uint64_t all_ = 0;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

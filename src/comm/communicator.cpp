@@ -5,13 +5,13 @@
 
 #include <algorithm>
 
-#include "src/segment/arena.hpp"
 #include "src/base/cancellation.hpp"
 #include "src/base/clock.hpp"
-#include "src/segment/first_cause.hpp"
 #include "src/base/log.hpp"
+#include "src/segment/arena.hpp"
+#include "src/segment/first_cause.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 static constexpr int64_t leave_patience_us = 2'000'000;
 
@@ -262,7 +262,7 @@ DeviceCall on_device(const Communicator::Call& call) {
 Status Communicator::begin_on_device() {
     if (uneven(call_.operation.collective)) return begin_uneven_on_device();
     if (one_sided(call_.operation.collective)) return begin_access_on_device();
-    const DeviceCall call = weft::on_device(call_);
+    const DeviceCall call = weft::internal::on_device(call_);
     if (Status prepared = device_->prepare(call); !prepared) return refuse_or_die(std::move(prepared));
     // Before the launch: a kernel may fail at once, and whoever tells of it looks here for what was called.
     group_->row(rank_).position.enter(++sequence_, device_->prepared());
@@ -287,7 +287,7 @@ Status Communicator::begin_joined_on_device(std::span<const Call> calls) {
     WEFT_TRY(usable());
     call_ = calls.back();
     std::vector<DeviceCall> on_device;
-    for (const Call& call : calls) on_device.push_back(weft::on_device(call));
+    for (const Call& call : calls) on_device.push_back(weft::internal::on_device(call));
     if (Status prepared = device_->prepare_joined(on_device); !prepared) return refuse_or_die(std::move(prepared));
     for (size_t i = 0; i < calls.size(); ++i)
         group_->row(rank_).position.enter(++sequence_, device_->prepared_joined(i));
@@ -451,4 +451,4 @@ uint64_t Communicator::board_bytes() const {
     return uint64_t(board_->reserved()) + HostGeometry::board_line_stride * board_slots;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

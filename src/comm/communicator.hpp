@@ -9,20 +9,20 @@
 #include <span>
 #include <utility>
 
-#include "src/segment/arena.hpp"
 #include "src/base/clock.hpp"
-#include "src/segment/waiting.hpp"
-#include "src/rendezvous/gathering.hpp"
+#include "src/comm/told_ranks.hpp"
+#include "src/control/watchdog.hpp"
 #include "src/gpu/engine/device.hpp"
+#include "src/kernels/user_reduction.hpp"
 #include "src/p2p/messages.hpp"
 #include "src/p2p/partials.hpp"
 #include "src/planning/plan_cache.hpp"
-#include "src/comm/told_ranks.hpp"
+#include "src/rendezvous/gathering.hpp"
 #include "src/rma/window.hpp"
-#include "src/control/watchdog.hpp"
-#include "src/kernels/user_reduction.hpp"
+#include "src/segment/arena.hpp"
+#include "src/segment/waiting.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 struct CommunicatorOptions {
     std::string name;
@@ -378,4 +378,4 @@ Status Communicator::see_through(Begin&& begin, Advance&& advance, End&& end) tr
     throw;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

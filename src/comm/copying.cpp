@@ -6,7 +6,7 @@
 #include "src/comm/communicator.hpp"
 #include "src/gpu/engine/device_failure.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -145,4 +145,4 @@ Progress Communicator::end_copied_messages() {
     return Progress::failed;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

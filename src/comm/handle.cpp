@@ -2,7 +2,7 @@
 
 #include "src/base/quarantine.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 bool is_being_made(const weftComm* handle) {
     const uint64_t magic = magic_of(handle);
@@ -36,9 +36,10 @@ weftComm* make_handle() {
     return keep_for_ever(std::move(handle));
 }
 
-}  // namespace weft
+}  // namespace weft::internal
 
-void weftComm::deliver(std::unique_ptr<weft::Communicator> made, std::shared_ptr<weft::HostStream> stream) {
+void weftComm::deliver(std::unique_ptr<weft::internal::Communicator> made,
+                       std::shared_ptr<weft::internal::HostStream> stream) {
     std::lock_guard lock(mutex);
     if (stream) keep_stream(std::move(stream));
     communicator = std::move(made);
@@ -56,7 +57,7 @@ void weftComm::give_up() noexcept {
     magic.store(unmade, std::memory_order_release);
 }
 
-void weftComm::deliver(const weft::Status& failure) {
+void weftComm::deliver(const weft::internal::Status& failure) {
     std::lock_guard lock(mutex);
     error = failure.sentence();
     unmade_by = failure.code();

@@ -16,50 +16,51 @@ struct weftComm {
                               making = 0x746665776d616b65u, unmade = 0x74666577756e6d64u;
 
     std::atomic<uint64_t> magic{making};
-    std::atomic<uint32_t> inside{0};                   // 1 while a thread is inside, which alone may take turns
-    std::atomic<bool> cancelled{false};                // it was aborted while it was made
-    weft::Turns turns;                                 // of streams: who has one drives it
-    std::shared_ptr<weft::HostStream> own_stream;      // of what is called without a stream; null: that blocks
-    std::atomic<bool> has_own_stream{false};           // or had; for who is not inside
-    uint64_t process = 0;                              // that made it
-    std::shared_ptr<weft::Communicator> communicator;  // used by who is inside; others take share()
-    std::mutex mutex;                                  // of what follows, and of giving up `communicator`
+    std::atomic<uint32_t> inside{0};                         // 1 while a thread is inside, which alone may take turns
+    std::atomic<bool> cancelled{false};                      // it was aborted while it was made
+    weft::internal::Turns turns;                             // of streams: who has one drives it
+    std::shared_ptr<weft::internal::HostStream> own_stream;  // of what is called without a stream; null: that blocks
+    std::atomic<bool> has_own_stream{false};                 // or had; for who is not inside
+    uint64_t process = 0;                                    // that made it
+    std::shared_ptr<weft::internal::Communicator> communicator;  // used by who is inside; others take share()
+    std::mutex mutex;                                            // of what follows, and of giving up `communicator`
     std::string error;
     weftResult_t unmade_by = weftSuccess;
 
-    void keep_error(const weft::Status& failure) {
+    void keep_error(const weft::internal::Status& failure) {
         std::lock_guard lock(mutex);
         error = failure.sentence();
     }
-    void keep_stream(std::shared_ptr<weft::HostStream> stream) {
+    void keep_stream(std::shared_ptr<weft::internal::HostStream> stream) {
         own_stream = std::move(stream);
         has_own_stream.store(true, std::memory_order_relaxed);
     }
     // Its communicator is there, with a stream of its own if it has none yet; or will never be.
-    void deliver(std::unique_ptr<weft::Communicator> made, std::shared_ptr<weft::HostStream> stream);
-    void deliver(const weft::Status& failure);
+    void deliver(std::unique_ptr<weft::internal::Communicator> made,
+                 std::shared_ptr<weft::internal::HostStream> stream);
+    void deliver(const weft::internal::Status& failure);
     void give_up() noexcept;  // if neither has been delivered
     // For calls that may come while another thread is inside or ends the communicator: null once it has ended.
-    std::shared_ptr<weft::Communicator> share() {
+    std::shared_ptr<weft::internal::Communicator> share() {
         std::lock_guard lock(mutex);
         return communicator;
     }
     // By who is inside: no call finds the communicator from here on.
     void retire() {
         magic.store(destroyed, std::memory_order_release);
-        std::shared_ptr<weft::Communicator> last;  // these end outside the lock, the stream first
-        std::shared_ptr<weft::HostStream> stream;
+        std::shared_ptr<weft::internal::Communicator> last;  // these end outside the lock, the stream first
+        std::shared_ptr<weft::internal::HostStream> stream;
         std::lock_guard lock(mutex);
         last.swap(communicator);
         stream.swap(own_stream);
     }
-    std::shared_ptr<weft::HostStream> share_own_stream() {
+    std::shared_ptr<weft::internal::HostStream> share_own_stream() {
         std::lock_guard lock(mutex);
         return own_stream;
     }
 };
 
-namespace weft {
+namespace weft::internal {
 
 // Why the handle cannot be used here; ok if it can. Thread-safe.
 Status check_handle(const weftComm* handle);
@@ -109,4 +110,4 @@ class Inside : public Entered {
     }
 };
 
-}  // namespace weft
+}  // namespace weft::internal

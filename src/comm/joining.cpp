@@ -15,14 +15,14 @@
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
 #include "src/control/agreed_texts.hpp"
-#include "src/planning/machines.hpp"
 #include "src/gpu/kernels/device_code.hpp"
+#include "src/planning/machines.hpp"
 #include "src/registry.hpp"
 #include "src/selector/algo_rules.hpp"
 #include "src/selector/tuning_file.hpp"
 #include "topology/detect/container.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -409,4 +409,4 @@ Status join(std::vector<Joining> joinings, Outcomes* outcomes) {
     return first;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -3,11 +3,11 @@
 #include <memory>
 #include <vector>
 
-#include "src/rendezvous/meeting.hpp"
 #include "src/comm/handle.hpp"
 #include "src/comm/outcomes.hpp"
+#include "src/rendezvous/meeting.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 struct Joining {
     std::unique_ptr<Entrance> meeting;   // null: it has come to its end
@@ -67,4 +67,4 @@ Result<bool> advance(Joining& joining);
 // group that they are of, null if none.
 Status join(std::vector<Joining> joinings, Outcomes* outcomes = nullptr);
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -4,7 +4,7 @@
 
 #include "src/comm/handle.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -108,4 +108,4 @@ weftResult_t Outcomes::of(size_t number, const char*& sentence) const {
     return entry.code;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -12,7 +12,7 @@
 
 struct weftComm;
 
-namespace weft {
+namespace weft::internal {
 
 class Outcomes {
   public:
@@ -78,4 +78,4 @@ class Outcomes {
     std::vector<Refused> refused_;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -5,7 +5,7 @@
 #include "src/comm/communicator.hpp"
 #include "src/streams/host_stream.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -140,4 +140,4 @@ Status Communicator::check_device_scalar(const void* scalar, size_t bytes) {
     return fail(weftInvalidArgument, "the scalar is host memory: its residence is weftScalarHostImmediate");
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -5,7 +5,7 @@
 #include "src/base/clock.hpp"
 #include "src/comm/communicator.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -284,4 +284,4 @@ Status Communicator::cause() {
     return watchdog_.look_at_partners(alone.missing(), INT64_MAX, [&](int other) { return alone.owed_by(other); });
 }
 
-}  // namespace weft
+}  // namespace weft::internal

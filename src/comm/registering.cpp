@@ -4,7 +4,7 @@
 
 #include "src/base/clock.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 std::shared_ptr<Registering> Registering::open(weftComm* comm, weftWindow* window) {
     return std::make_shared<Registering>(comm, window, true);
@@ -247,4 +247,4 @@ void Registering::finish() {
     }
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -6,7 +6,7 @@
 #include "src/comm/handle.hpp"
 #include "src/comm/undertaking.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class Registering final : public Undertaking {
   public:
@@ -61,4 +61,4 @@ class Registering final : public Undertaking {
     Status failure_;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -6,11 +6,11 @@
 #include <cstring>
 
 #include "src/base/clock.hpp"
-#include "src/segment/first_cause.hpp"
 #include "src/base/log.hpp"
 #include "src/control/roster.hpp"
+#include "src/segment/first_cause.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -240,11 +240,11 @@ Progress Splitting::advance() {
         failure_ = choose_child();
         return !failure_ ? Progress::failed : joining_.meeting ? Progress::moved : Progress::done;
     }
-    auto made = weft::advance(joining_);
+    auto made = weft::internal::advance(joining_);
     if (made && !*made && !joining_.met)
         if (Status obstacle = look_at_parent(); !obstacle) {
             // The last may have come meanwhile, gone on, and met the parent's end.
-            made = weft::advance(joining_);
+            made = weft::internal::advance(joining_);
             if (made && !*made && !joining_.met) {
                 tell_failure(obstacle);
                 joining_.meeting.reset();
@@ -347,4 +347,4 @@ Status Splitting::pause(bool may_sleep) {
     return ok();
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -1,12 +1,12 @@
 // splitting.hpp: a communicator made from another one, as a call on that: the ranks tell each other their colours over
 // the parent's own connections (or, where it shrinks, know already who takes part), then those of one colour join.
 #pragma once
-#include "src/rendezvous/branching.hpp"
 #include "src/comm/joining.hpp"
 #include "src/comm/undertaking.hpp"
 #include "src/control/news.hpp"
+#include "src/rendezvous/branching.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class Splitting final : public Undertaking {
   public:
@@ -77,4 +77,4 @@ class Splitting final : public Undertaking {
     Status failure_;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -6,7 +6,7 @@
 
 #include "src/base/per_process.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -74,4 +74,4 @@ void tell_ranks_of(const Status& failure) {
     for (const auto& membership : memberships) membership->tell_failure();
 }
 
-}  // namespace weft
+}  // namespace weft::internal

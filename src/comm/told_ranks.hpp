@@ -4,10 +4,10 @@
 #pragma once
 #include <memory>
 
-#include "src/segment/host_group.hpp"
 #include "src/rendezvous/gathering.hpp"
+#include "src/segment/host_group.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // That a rank of this process is in a communicator, until it leaves. Thread-safe.
 class ToldRank {
@@ -25,4 +25,4 @@ class ToldRank {
 // it before the end of this process, or after a second. Thread-safe.
 void tell_ranks_of(const Status& failure);
 
-}  // namespace weft
+}  // namespace weft::internal

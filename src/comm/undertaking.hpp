@@ -5,7 +5,7 @@
 
 struct weftComm;
 
-namespace weft {
+namespace weft::internal {
 
 class Undertaking {
   public:
@@ -25,4 +25,4 @@ class Undertaking {
     virtual const weftComm* child() const { return nullptr; }
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -5,10 +5,10 @@
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/base/name_list.hpp"
-#include "src/comm/communicator.hpp"
 #include "src/base/quarantine.hpp"
+#include "src/comm/communicator.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -250,4 +250,4 @@ void Communicator::await_untouched() {
         }
 }
 
-}  // namespace weft
+}  // namespace weft::internal

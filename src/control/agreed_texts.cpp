@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -93,4 +93,4 @@ AgreedTexts AgreedTexts::of(const HostGroup& group) {
     return read(from);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "src/segment/host_group.hpp"
 #include "src/net/bytes.hpp"
+#include "src/segment/host_group.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // What a host tells of its machine.
 struct MachineText {
@@ -46,4 +46,4 @@ struct AgreedTexts {
     static AgreedTexts of(const HostGroup& group);
 };
 
-}  // namespace weft
+}  // namespace weft::internal

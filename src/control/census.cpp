@@ -4,7 +4,7 @@
 
 #include "src/base/clock.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -214,4 +214,4 @@ void Census::read_table(ByteReader& content, int64_t known_us) {
     group_->wake_sleepers();
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -8,7 +8,7 @@
 
 #include "src/control/neighbours.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class Census {
   public:
@@ -56,4 +56,4 @@ class Census {
     std::vector<bool> backed_;  // rows of other hosts' ranks that have memory, some at a time
 };
 
-}  // namespace weft
+}  // namespace weft::internal

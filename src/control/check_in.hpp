@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-namespace weft {
+namespace weft::internal {
 
 // Kinds of frames between a host's leader and the root.
 enum class CheckIn : uint32_t {
@@ -14,4 +14,4 @@ enum class CheckIn : uint32_t {
     roster,    // a Roster, final
 };
 
-}  // namespace weft
+}  // namespace weft::internal

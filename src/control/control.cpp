@@ -17,7 +17,7 @@
 #include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -496,4 +496,4 @@ void Control::await_leaving() {
                             [] { return leaving().controls.empty(); });
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -14,7 +14,7 @@
 #include "src/control/neighbours.hpp"
 #include "src/control/registration.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 struct ControlSettings {
     int64_t heartbeat_ms = 10'000;  // a host silent for so long is dead; 0: never
@@ -97,4 +97,4 @@ class Control {
     uint64_t hurry_timer_ = 0;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

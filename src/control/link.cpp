@@ -15,7 +15,7 @@
 #include "src/base/per_process.hpp"
 #include "src/net/lost_packets.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 Link::Link(Service& service, Fd socket, OnFrame on_frame, OnEnd on_end)
     : heard_us(now_us()),
@@ -256,4 +256,4 @@ void Reception::stop_expecting(const net::IdName& name, uint32_t kind, std::opti
     if (!place->second.any && place->second.by_token.empty()) expected_.erase(place);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

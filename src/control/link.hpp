@@ -12,7 +12,7 @@
 #include "src/net/door.hpp"
 #include "src/net/frames.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class Link {
   public:
@@ -124,4 +124,4 @@ class Reception {
     std::map<Key, Expected> expected_;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -7,7 +7,7 @@
 #include "src/base/thread.hpp"
 #include "src/net/lost_packets.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 constexpr int64_t retry_us = 20'000;
@@ -182,4 +182,4 @@ void Neighbours::tick() {
         look_at_packets(now);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -9,7 +9,7 @@
 #include "src/control/link.hpp"
 #include "src/control/roster.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Kinds of frames between leaders.
 enum class News : uint32_t {
@@ -85,4 +85,4 @@ class Neighbours {
     bool finishing_ = false;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

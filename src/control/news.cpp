@@ -2,7 +2,7 @@
 
 #include "src/base/clock.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 constexpr int64_t cause_patience_us = 400'000;   // some ticks of the leaders
 constexpr int64_t news_patience_us = 5'000'000;  // leaders that are alive and not given a processor
@@ -32,4 +32,4 @@ bool RemoteNews::cause_may_come(int64_t broken_us) const {
     return !group_->aborted() && waited_us < news_patience_us && (waited_us < cause_patience_us || !since(broken_us));
 }
 
-}  // namespace weft
+}  // namespace weft::internal

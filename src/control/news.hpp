@@ -6,7 +6,7 @@
 
 #include "src/segment/host_group.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Thread-safe. On one host there is nothing to ask.
 class RemoteNews {
@@ -32,4 +32,4 @@ class RemoteNews {
     std::atomic<int64_t> next_question_us_{0};
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -3,7 +3,7 @@
 #include "src/base/log.hpp"
 #include "src/control/watchdog.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // What another host's rank sent before its end may come after the news of that: of one that died soon, of one that left
 // in order its connection says more.
@@ -48,4 +48,4 @@ Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, co
     return ok();
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -5,7 +5,7 @@
 #include "src/base/clock.hpp"
 #include "src/control/check_in.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 constexpr int64_t retry_first_us = 20'000, retry_most_us = 1'000'000;
@@ -168,4 +168,4 @@ void Registration::on_frame(uint32_t kind, ByteReader& content) {
     }
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -9,7 +9,7 @@
 #include "src/control/link.hpp"
 #include "src/control/roster.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 struct RegistrationSettings {
     std::vector<net::Address> root;  // where to check in
@@ -61,4 +61,4 @@ class Registration {
     std::string obstacle_;  // as last heard
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-namespace weft {
+namespace weft::internal {
 
 void RosterRank::write(ByteWriter& to) const {
     to.put(rank);
@@ -140,4 +140,4 @@ AgreedFacts facts_of(const std::vector<HostEntry>& hosts) {
     return facts;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "src/segment/host_group.hpp"
 #include "src/control/agreed_texts.hpp"
 #include "src/net/bytes.hpp"
+#include "src/segment/host_group.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 struct RosterRank {
     int32_t rank = 0;
@@ -74,4 +74,4 @@ struct HostTree {
     }
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -15,7 +15,7 @@
 #include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // What the thread works on. It may outlive the Service by the task that ended it.
 struct Service::Loop {
@@ -46,12 +46,14 @@ Result<std::shared_ptr<Service>> Service::of_process() {
         loop->epoll = Fd::epoll();
         loop->bell = Fd::event();
         if (!loop->epoll || !loop->bell)
-            return weft::fail(weftSystemError, "the service thread has no descriptors: {}", no_descriptor_text(errno));
+            return weft::internal::fail(weftSystemError, "the service thread has no descriptors: {}",
+                                        no_descriptor_text(errno));
         epoll_event event{};
         event.events = EPOLLIN;
         event.data.fd = loop->bell.number();
         if (epoll_ctl(loop->epoll.number(), EPOLL_CTL_ADD, loop->bell.number(), &event) != 0)
-            return weft::fail(weftSystemError, "the service thread cannot wait: epoll_ctl: {}", errno_text(errno));
+            return weft::internal::fail(weftSystemError, "the service thread cannot wait: epoll_ctl: {}",
+                                        errno_text(errno));
         auto thread = OwnedThread::start("weft-service", [loop] { loop->run(); });
         if (!thread) return thread.take_status();
         return std::make_shared<Service>(std::move(loop), std::move(*thread));
@@ -222,4 +224,4 @@ void Service::Loop::run() {
     run_tasks();
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -13,7 +13,7 @@
 #include "src/base/result.hpp"
 #include "src/base/thread.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class Service {
   public:
@@ -45,4 +45,4 @@ class Service {
     OwnedThread thread_;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "src/base/clock.hpp"
-#include "src/segment/first_cause.hpp"
 #include "src/base/log.hpp"
-#include "src/segment/partner_wait.hpp"
 #include "src/net/lost_packets.hpp"
+#include "src/segment/first_cause.hpp"
+#include "src/segment/partner_wait.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -232,4 +232,4 @@ Status Watchdog::look(const RankSet& missing, uint64_t sequence, const Operation
     return ok();
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -3,10 +3,10 @@
 #pragma once
 #include <functional>
 
-#include "src/segment/host_group.hpp"
 #include "src/control/news.hpp"
+#include "src/segment/host_group.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 struct WatchdogLimits {
     int64_t warn_us = 0;     // 0: never
@@ -75,4 +75,4 @@ class Watchdog {
     int64_t partners_silent_since_us_ = 0;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -5,7 +5,7 @@
 #include "src/drivers/cuda/device.hpp"
 #include "src/drivers/nvml/nvml.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -106,4 +106,4 @@ DriverInventory describe_drivers() {
     return all;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

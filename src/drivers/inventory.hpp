@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace weft {
+namespace weft::internal {
 
 struct GpuInventory {
     int device = 0;
@@ -31,4 +31,4 @@ struct DriverInventory {
 // Opens the drivers. No context is made.
 DriverInventory describe_drivers();
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -1,7 +1,7 @@
 // inventory_without_cuda.cpp: the answers of a build without the CUDA driver's headers.
 #include "src/drivers/inventory.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 DriverInventory describe_drivers() {
     DriverInventory all;
@@ -10,4 +10,4 @@ DriverInventory describe_drivers() {
     return all;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -5,7 +5,7 @@
 #include "src/base/fd.hpp"
 #include "src/base/file.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -43,4 +43,4 @@ DynamicLibrary::~DynamicLibrary() {
 
 void* DynamicLibrary::find(const char* symbol) const { return dlsym(handle_, symbol); }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -5,7 +5,7 @@
 
 #include "src/base/result.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class DynamicLibrary {
   public:
@@ -31,4 +31,4 @@ class DynamicLibrary {
     void* handle_ = nullptr;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -2,7 +2,7 @@
 #include "src/base/cpu.hpp"
 #include "src/executor/run.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 void Run::post_entry(uint64_t tile) {
     const uint32_t number = board_tile(tile);
@@ -53,4 +53,4 @@ Progress Run::poll(RankSet& waiting, uint64_t entry_tile, uint64_t done_tile) {
     return blocked ? Progress::blocked : Progress::moved;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

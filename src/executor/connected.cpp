@@ -1,7 +1,7 @@
 // connected.cpp: what instructions move over connections: from slots and into them, and over a network past them.
 #include "src/executor/run.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // An instruction's connections are looked at before anything moves, so a blocked one has done nothing.
 Progress Run::move_connection(size_t index, const Instruction& instruction, uint64_t tile) {
@@ -10,8 +10,9 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
     const BlockEnds& ends = plan_->ends[index];
     const Span span = span_of(instruction, state.iteration, tile);
     if (span.bytes == 0) return Progress::moved;  // empty chunks are skipped on both ends
-    const bool receives = weft::receives(instruction.opcode), sends = weft::sends(instruction.opcode),
-               reduces = weft::reduces(instruction.opcode), stores = weft::stores(instruction.opcode);
+    const bool receives = weft::internal::receives(instruction.opcode),
+               sends = weft::internal::sends(instruction.opcode), reduces = weft::internal::reduces(instruction.opcode),
+               stores = weft::internal::stores(instruction.opcode);
 
     if (ends.source_abroad || ends.target_abroad)
         if (const auto progress = move_past_slots(index, instruction, tile, span)) return *progress;
@@ -187,4 +188,4 @@ void Run::add_descriptors(std::vector<pollfd>& list) const {
     }
 }
 
-}  // namespace weft
+}  // namespace weft::internal

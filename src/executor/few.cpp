@@ -6,7 +6,7 @@
 #include "src/base/small_copy.hpp"
 #include "src/executor/run.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Below what slots are ever stored to past the caches, or lent.
 constexpr size_t few_bytes = 1 << 10;
@@ -120,4 +120,4 @@ Progress Run::take_step(const FewStep& step) {
     return Progress::moved;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

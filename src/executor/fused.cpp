@@ -5,7 +5,7 @@
 
 #include "src/executor/run.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Everybody stages everything and reduces everything: one wait a tile.
 Progress Run::one_shot(BlockState& state) {
@@ -355,4 +355,4 @@ Progress Run::two_shot(BlockState& state) {
     }
 }
 
-}  // namespace weft
+}  // namespace weft::internal

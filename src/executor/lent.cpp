@@ -1,7 +1,7 @@
 // lent.cpp: messages whose slot says where the bytes lie in place of the bytes (src/README.md, "Lending").
 #include "src/executor/run.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Where what the instruction sends will stay until the operation ends, if the receiver shall read it there; else 0.
 uint64_t Run::lent_place(size_t index, const Instruction& instruction, uint64_t tile, const Span& span) const {
@@ -41,4 +41,4 @@ bool Run::may_be_reading(int peer) const {
     return false;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -5,16 +5,16 @@
 #include <vector>
 
 #include "src/base/arithmetic.hpp"
-#include "src/peer_access/cross_memory.hpp"
 #include "src/kernels/movers.hpp"
 #include "src/kernels/slot_stores.hpp"
+#include "src/peer_access/cross_memory.hpp"
 #include "src/peer_access/lent_memory.hpp"
 #include "src/peer_access/reach.hpp"
 #include "src/schedule/schedule.hpp"
 #include "src/segment/board.hpp"
 #include "transports/transport.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // The connections of one block; null where the block has none.
 struct BlockEnds {
@@ -61,7 +61,7 @@ struct Plan {
     }
     size_t bytes() const { return operation.bytes(); }  // of a part
     // Of a part in this tile.
-    size_t tile_length(uint64_t tile) const { return weft::tile_length(bytes(), tile_bytes, tile); }
+    size_t tile_length(uint64_t tile) const { return weft::internal::tile_length(bytes(), tile_bytes, tile); }
     weftDataType_t type() const { return weftDataType_t(operation.type); }
     // Pre-multiplied sums reduce as sums; their scaling happens where a rank reads its own input.
     weftRedOp_t op() const { return operation.op < weftNumOps ? weftRedOp_t(operation.op) : weftSum; }
@@ -74,4 +74,4 @@ struct Plan {
     bool changes_input() const { return scaled() || average().rounds_shares; }
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -7,7 +7,7 @@
 
 #include "src/kernels/user_reduction.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 Run::Run(const Plan& plan)
     : plan_(&plan),
@@ -337,4 +337,4 @@ void Run::reduce(const ReduceJob& job) {
     plan_->movers->reduce[plan_->type()][plan_->op()](job);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

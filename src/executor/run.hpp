@@ -5,7 +5,7 @@
 #include "src/base/rank_set.hpp"
 #include "src/executor/plan.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 enum class Progress : uint8_t {
     moved,    // something happened; call again
@@ -233,4 +233,4 @@ class Run {
     size_t cell_bytes_ = 0;              // of its cells
 };
 
-}  // namespace weft
+}  // namespace weft::internal

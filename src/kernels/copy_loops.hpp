@@ -4,7 +4,7 @@
 #include "src/kernels/lanes.hpp"
 #include "src/kernels/movers.hpp"
 
-namespace weft {
+namespace weft::internal {
 namespace {
 
 WEFT_INLINE void copy_lines(char* destination, const char* source, size_t lines, bool streaming) {
@@ -70,4 +70,4 @@ class CopySteps {
 };
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::internal

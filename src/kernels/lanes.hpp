@@ -12,7 +12,7 @@
 #include <arm_neon.h>
 #endif
 
-namespace weft {
+namespace weft::internal {
 namespace {
 
 constexpr size_t line_bytes = 64;
@@ -320,4 +320,4 @@ WEFT_INLINE typename Lanes<type>::Wide broadcast(typename Arithmetic<type>::Accu
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::internal

@@ -4,7 +4,7 @@
 #include "src/kernels/copy_loops.hpp"
 #include "src/kernels/reduce_loops.hpp"
 
-namespace weft {
+namespace weft::internal {
 namespace {
 
 // What the shortest stream advances by in each round, and the most that the longest does: little enough that the
@@ -105,4 +105,4 @@ constexpr Movers set = make_movers();
 extern const Movers WEFT_MOVERS;
 constinit const Movers WEFT_MOVERS = set;
 
-}  // namespace weft
+}  // namespace weft::internal

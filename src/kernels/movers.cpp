@@ -7,7 +7,7 @@
 #include <cpuid.h>
 #endif
 
-namespace weft {
+namespace weft::internal {
 
 extern const Movers plain_movers;
 #if defined(__x86_64__)
@@ -61,4 +61,4 @@ const Movers* find_movers(std::string_view isa) {
     return nullptr;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

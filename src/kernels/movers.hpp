@@ -12,7 +12,7 @@
 
 #include "weft/types.h"
 
-namespace weft {
+namespace weft::internal {
 
 // streaming: past the caches, where the destination's address allows it and it is long enough to pay. A mover that has
 // streamed ends with a store fence, so that a flag stored afterwards is seen after the data, as with ordinary stores.
@@ -65,4 +65,4 @@ const Movers* find_movers(std::string_view isa);
 // Every set that this machine can run, best first.
 std::span<const Movers* const> all_movers();
 
-}  // namespace weft
+}  // namespace weft::internal

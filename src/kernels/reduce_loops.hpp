@@ -3,7 +3,7 @@
 #include "src/kernels/lanes.hpp"
 #include "src/kernels/movers.hpp"
 
-namespace weft {
+namespace weft::internal {
 namespace {
 
 template <weftDataType_t type>
@@ -228,4 +228,4 @@ void scale(void* destination, const void* source, size_t count, const void* scal
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::internal

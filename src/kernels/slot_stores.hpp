@@ -14,7 +14,7 @@
 
 #include "src/kernels/movers.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class SlotStores {
   public:
@@ -114,4 +114,4 @@ class SlotStores {
     double taken_[trials] = {};  // by the last trials
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -7,7 +7,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/datatype.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -79,4 +79,4 @@ void reduce_by(const UserReduction& reduction, const ReduceJob& job) {
     }
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -8,7 +8,7 @@
 #include "src/base/result.hpp"
 #include "src/kernels/movers.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 struct UserReduction {
     weftRedOpFunction_t function = nullptr;
@@ -42,4 +42,4 @@ bool in_function_of(const std::atomic<int64_t>* in_function_us);
 // UserReductionFailed: destinations hold anything then. Reentrant, but as the function is.
 void reduce_by(const UserReduction& reduction, const ReduceJob& job);
 
-}  // namespace weft
+}  // namespace weft::internal

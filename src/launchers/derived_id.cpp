@@ -7,7 +7,7 @@
 #include "src/launchers/pmi.hpp"
 #include "src/net/resolution.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -108,4 +108,4 @@ Result<UniqueId> derive_id(const Family& family, const Place& place, const Optio
     return UniqueId::derive(identity, root, port);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

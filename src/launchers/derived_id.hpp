@@ -1,11 +1,11 @@
 // derived_id.hpp: the unique id that all ranks of a job make alike, where its launcher can carry none.
 #pragma once
 #include "src/base/options.hpp"
-#include "src/rendezvous/deadline.hpp"
 #include "src/launchers/launcher_family.hpp"
+#include "src/rendezvous/deadline.hpp"
 #include "src/rendezvous/unique_id.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // From the job's identity, and where rank 0 is met if there are several hosts: WEFT_ROOT_HOST, else as the launcher's
 // row says; WEFT_ROOT_PORT, else a port that follows from the identity, never MASTER_PORT. Whoever knows the identity
@@ -20,4 +20,4 @@ std::string first_pod(const std::string& host, int index);
 // One of 20000 to 29999, the same for the same job; not `taken`.
 uint16_t derived_port(const std::string& identity, uint16_t taken);
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -9,7 +9,7 @@
 
 #include "src/net/resolution.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -152,4 +152,4 @@ Status Dialogue::surprised(const std::string& what, std::string_view answer) con
     return fail(weftRemoteError, "{} sent `{}` instead of {}", server_, shown(answer), what);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -6,10 +6,10 @@
 
 #include "src/base/fd.hpp"
 #include "src/base/result.hpp"
-#include "src/rendezvous/deadline.hpp"
 #include "src/net/address.hpp"
+#include "src/rendezvous/deadline.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Blocks, but never past its deadline. Failures name the server and what was waited for: weftTimeout when the deadline
 // passed, weftRemoteError when the server went away or does not speak as expected, weftSystemError for the rest.
@@ -53,4 +53,4 @@ class Dialogue {
 // Text as a log can show it: one line, printable, at most `most` characters.
 std::string shown(std::string_view text, size_t most = 60);
 
-}  // namespace weft
+}  // namespace weft::internal

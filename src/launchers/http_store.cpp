@@ -8,7 +8,7 @@
 #include "src/base/options.hpp"
 #include "src/launchers/dialogue.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -77,4 +77,4 @@ Result<SharedText> share_by_http(const std::string& host, uint16_t port, const S
     }
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -2,9 +2,9 @@
 #pragma once
 #include "src/rendezvous/sharing.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Nobody carries the id if nothing listens there.
 Result<SharedText> share_by_http(const std::string& host, uint16_t port, const Sharing& sharing);
 
-}  // namespace weft
+}  // namespace weft::internal

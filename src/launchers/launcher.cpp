@@ -5,14 +5,14 @@
 
 #include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
+#include "src/control/link.hpp"
 #include "src/launchers/derived_id.hpp"
 #include "src/launchers/http_store.hpp"
-#include "src/control/link.hpp"
 #include "src/launchers/pmi.hpp"
 #include "src/launchers/pmix.hpp"
 #include "src/launchers/torch_store.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -148,4 +148,4 @@ Result<Job> read_job() {
     return *found;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

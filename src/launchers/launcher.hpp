@@ -5,7 +5,7 @@
 #include "src/base/options.hpp"
 #include "src/rendezvous/unique_id.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 struct Job {
     const char* launcher;  // for the log
@@ -26,4 +26,4 @@ Result<Job> read_job(const Options& options);
 // The process's job by its options(), kept once it is found: a launcher's store is asked once. Thread-safe.
 Result<Job> read_job();
 
-}  // namespace weft
+}  // namespace weft::internal

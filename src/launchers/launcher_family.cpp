@@ -7,7 +7,7 @@
 #include "src/base/options.hpp"
 #include "src/launchers/node_list.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -187,4 +187,4 @@ std::string family_identity(const Family& family) {
     return identity;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -5,7 +5,7 @@
 
 #include "src/base/result.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // How a unique id reaches all ranks; derived: by nobody, each rank makes the same one.
 enum class Carrier { derived, given, torch_store, http, pmi, pmix };
@@ -48,4 +48,4 @@ Result<Place> read_place(const Family& family);
 // The variables that are set, in one line of text.
 std::string family_identity(const Family& family);
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -56,4 +56,4 @@ MpiState mpi_state() {
     return state;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -4,7 +4,7 @@
 
 #include "src/base/options.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -92,4 +92,4 @@ Result<std::vector<int>> parse_task_counts(const std::string& text) {
     return counts;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

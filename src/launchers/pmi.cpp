@@ -19,7 +19,7 @@
 #include "src/launchers/dialogue.hpp"
 #include "src/launchers/mpi_library.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -204,4 +204,4 @@ std::string pmi_server_identity(int descriptor) {
     return fields ? fmt::format("{} {}", peer.pid, field) : std::string();
 }
 
-}  // namespace weft
+}  // namespace weft::internal

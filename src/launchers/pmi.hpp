@@ -3,7 +3,7 @@
 #pragma once
 #include "src/rendezvous/sharing.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Collective over all ranks. The socket stays open, so that an MPI_Init which comes later finds it; unless MPI took it
 // over, it is told at the process's end that we leave in good order: launchers kill a job whose process just closes it.
@@ -15,4 +15,4 @@ Result<SharedText> share_by_pmi(int descriptor, const std::string& job, const Sh
 // when it started. Empty if that cannot be seen. Says nothing to the server.
 std::string pmi_server_identity(int descriptor);
 
-}  // namespace weft
+}  // namespace weft::internal

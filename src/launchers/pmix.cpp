@@ -16,7 +16,7 @@
 #include "src/base/options.hpp"
 #include "src/launchers/mpi_library.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -201,4 +201,4 @@ Result<PmixShared> share_by_pmix(const std::string& library, const Sharing& shar
     return std::move(session->result);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -3,7 +3,7 @@
 #pragma once
 #include "src/rendezvous/sharing.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 struct PmixShared {
     SharedText shared;
@@ -17,4 +17,4 @@ struct PmixShared {
 // What hangs in the library is left to a thread that nobody waits for any more.
 Result<PmixShared> share_by_pmix(const std::string& library, const Sharing& sharing);
 
-}  // namespace weft
+}  // namespace weft::internal

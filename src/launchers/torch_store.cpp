@@ -7,12 +7,12 @@
 #include <thread>
 #include <vector>
 
-#include "src/segment/host_group.hpp"
-#include "src/rendezvous/root_hint.hpp"
 #include "src/launchers/dialogue.hpp"
 #include "src/net/secret.hpp"
+#include "src/rendezvous/root_hint.hpp"
+#include "src/segment/host_group.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -193,4 +193,4 @@ Result<SharedText> share_by_torch_store(const std::string& host, uint16_t port, 
     return fail(weftTimeout, "{}{}", shared.status().sentence(), loopback_hint("MASTER_ADDR", host, {store.peer()}));
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -3,7 +3,7 @@
 #pragma once
 #include "src/rendezvous/sharing.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // If nothing listens there, the result has no text. `key`: this job's alone. Attempts of a job that torchrun restarts
 // may share a store and a key. A rank takes only what rank 0 answers to this call, never what an earlier attempt left.
@@ -11,4 +11,4 @@ namespace weft {
 Result<SharedText> share_by_torch_store(const std::string& host, uint16_t port, const std::string& key,
                                         const Sharing& sharing);
 
-}  // namespace weft
+}  // namespace weft::internal

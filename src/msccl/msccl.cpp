@@ -14,7 +14,7 @@
 #include "src/schedule/text.hpp"
 #include "src/schedule/validate.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace msccl {
 
@@ -217,4 +217,4 @@ Result<ScheduleFile> read_schedules(std::string_view text, bool any_order) {
     return file;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -14,7 +14,7 @@
 #include "src/checker/checker.hpp"
 #include "src/schedule/schedule.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Whatever the file says of in place, the schedules serve both: what a step reads of a buffer before the rank has
 // written there it reads of the input, and where in place that would come too late the input is saved beforehand.
@@ -48,4 +48,4 @@ struct ScheduleFile {
 // range of messages that they are for in their headers.
 Result<ScheduleFile> read_schedules(std::string_view text, bool any_order = false);
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -8,7 +8,7 @@
 
 #include "src/schedule/validate.hpp"
 
-namespace weft::msccl {
+namespace weft::internal::msccl {
 
 namespace {
 
@@ -341,4 +341,4 @@ std::vector<Emitted> emit(const File& file, const Shape& shape, const std::vecto
     return ranks;
 }
 
-}  // namespace weft::msccl
+}  // namespace weft::internal::msccl

@@ -5,7 +5,7 @@
 
 #include "src/msccl/msccl_flow.hpp"
 
-namespace weft::msccl {
+namespace weft::internal::msccl {
 
 // Two, so that a tile is on its way while the one before is still looked at.
 inline constexpr int32_t fifo_depth_least = 2;
@@ -26,4 +26,4 @@ std::string algorithm_name(const File& file);
 // All ranks', with slots for a whole tile: no sender ever waits.
 std::vector<Emitted> emit(const File& file, const Shape& shape, const std::vector<RankFlow>& flow);
 
-}  // namespace weft::msccl
+}  // namespace weft::internal::msccl

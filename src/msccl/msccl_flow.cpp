@@ -7,10 +7,10 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "src/msccl/msccl_races.hpp"
 #include "src/checker/symbolic.hpp"
+#include "src/msccl/msccl_races.hpp"
 
-namespace weft::msccl {
+namespace weft::internal::msccl {
 
 namespace {
 
@@ -391,4 +391,4 @@ Result<std::vector<RankFlow>> follow(const File& file, const Shape& shape, const
     return Walk(file, shape, options).run();
 }
 
-}  // namespace weft::msccl
+}  // namespace weft::internal::msccl

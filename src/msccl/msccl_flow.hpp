@@ -8,7 +8,7 @@
 #include "src/msccl/msccl_xml.hpp"
 #include "src/schedule/schedule.hpp"
 
-namespace weft::msccl {
+namespace weft::internal::msccl {
 
 // Where a chunk lies: `input` and `output` at the chunk's own place, scratch in a cell, which any number names.
 struct Where {
@@ -63,4 +63,4 @@ struct FollowOptions {
 };
 Result<std::vector<RankFlow>> follow(const File& file, const Shape& shape, const FollowOptions& options);
 
-}  // namespace weft::msccl
+}  // namespace weft::internal::msccl

@@ -1,6 +1,6 @@
 #include "src/msccl/msccl_places.hpp"
 
-namespace weft::msccl {
+namespace weft::internal::msccl {
 
 std::string Places::name(const StepPlace& at) const {
     return fmt::format("gpu {}, tb {}, step {}", at.rank, id_of(at), at.step);
@@ -57,4 +57,4 @@ Status Places::find_stays(const StepPlace& here, int i, bool& stays) const {
     return ok();
 }
 
-}  // namespace weft::msccl
+}  // namespace weft::internal::msccl

@@ -6,7 +6,7 @@
 #include "src/msccl/msccl_xml.hpp"
 #include "src/schedule/schedule.hpp"
 
-namespace weft::msccl {
+namespace weft::internal::msccl {
 
 struct Shape {
     Collective collective = Collective::none;
@@ -59,4 +59,4 @@ class Places {
     const Shape shape_;
 };
 
-}  // namespace weft::msccl
+}  // namespace weft::internal::msccl

@@ -7,7 +7,7 @@
 
 #include "src/checker/happens_before.hpp"
 
-namespace weft::msccl {
+namespace weft::internal::msccl {
 
 namespace {
 
@@ -168,4 +168,4 @@ Status find_race(const File& file, const Places& places) {
     return ok();
 }
 
-}  // namespace weft::msccl
+}  // namespace weft::internal::msccl

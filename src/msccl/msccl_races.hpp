@@ -3,11 +3,11 @@
 #pragma once
 #include "src/msccl/msccl_places.hpp"
 
-namespace weft::msccl {
+namespace weft::internal::msccl {
 
 // weftInvalidArgument: a race; its two steps are named in the file's order, so the order in which steps are walked
 // does not show. A gpu whose dependencies form a cycle is walked as far as it goes. Too large a file is refused, too: the
 // clocks of each block and of each step that others depend on take as many words as a gpu has blocks.
 Status find_race(const File& file, const Places& places);
 
-}  // namespace weft::msccl
+}  // namespace weft::internal::msccl

@@ -8,7 +8,7 @@
 #include "src/schedule/schedule.hpp"
 #include "src/schedule/validate.hpp"
 
-namespace weft::msccl {
+namespace weft::internal::msccl {
 
 using xml::shown;
 
@@ -200,4 +200,4 @@ class MscclReader : xml::Handler {
 
 Result<File> parse(std::string_view xml) { return MscclReader().read(xml); }
 
-}  // namespace weft::msccl
+}  // namespace weft::internal::msccl

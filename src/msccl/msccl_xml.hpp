@@ -11,7 +11,7 @@
 #include "src/base/xml.hpp"
 #include "src/schedule/instruction.hpp"
 
-namespace weft::msccl {
+namespace weft::internal::msccl {
 
 using xml::fail_at;
 using xml::Mark;
@@ -60,4 +60,4 @@ struct File {
 
 Result<File> parse(std::string_view xml);
 
-}  // namespace weft::msccl
+}  // namespace weft::internal::msccl

@@ -9,7 +9,7 @@
 #include "src/base/fd.hpp"
 #include "src/base/options.hpp"
 
-namespace weft::net {
+namespace weft::internal::net {
 
 std::optional<Address> Address::of(const sockaddr* address) {
     Address result;
@@ -194,4 +194,4 @@ Result<std::vector<Address>> resolve(const std::string& host, uint16_t port, std
     return addresses;
 }
 
-}  // namespace weft::net
+}  // namespace weft::internal::net

@@ -13,7 +13,7 @@
 
 #include "src/base/result.hpp"
 
-namespace weft::net {
+namespace weft::internal::net {
 
 // A value.
 class Address {
@@ -95,4 +95,4 @@ int64_t link_mbps(const std::vector<std::string>& interfaces, const std::string&
 // Of those that connections from this host run over.
 int64_t link_mbps();
 
-}  // namespace weft::net
+}  // namespace weft::internal::net

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 constexpr size_t text_most = 1000, addresses_most = 32;
@@ -77,4 +77,4 @@ std::vector<net::Address> ByteReader::get_addresses() {
     return addresses;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -11,7 +11,7 @@
 #include "src/base/result.hpp"
 #include "src/net/address.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Numbers and texts in a row of bytes, as the sender's processor lays them out: all hosts of a communicator run the
 // same build.
@@ -65,4 +65,4 @@ class ByteReader {
     bool ok_ = true;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

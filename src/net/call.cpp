@@ -8,7 +8,7 @@
 #include "src/base/options.hpp"
 #include "src/net/socket.hpp"
 
-namespace weft::net {
+namespace weft::internal::net {
 
 namespace {
 
@@ -186,4 +186,4 @@ void Call::add_descriptors(std::vector<pollfd>& list) const {
                 {attempt.socket.number(), attempt.handshake ? attempt.handshake->events() : short(POLLOUT), 0});
 }
 
-}  // namespace weft::net
+}  // namespace weft::internal::net

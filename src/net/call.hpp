@@ -11,7 +11,7 @@
 #include "src/net/address.hpp"
 #include "src/net/handshake.hpp"
 
-namespace weft::net {
+namespace weft::internal::net {
 
 // Owned by who made it, thread-bound. Has no deadline of its own: whoever advances it has.
 class Call {
@@ -69,4 +69,4 @@ class Call {
     bool chosen_ = false;  // the one attempt left has proved the secret
 };
 
-}  // namespace weft::net
+}  // namespace weft::internal::net

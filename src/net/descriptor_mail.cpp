@@ -14,7 +14,7 @@
 #include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -280,4 +280,4 @@ Result<MailedDescriptors> fetch_descriptors(const MailAddress& from, uint64_t nu
     return letter;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -14,7 +14,7 @@
 #include "src/base/thread.hpp"
 #include "src/base/unshared_fd.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Travels between processes, through what no stranger reads: who knows it may fetch.
 struct MailAddress {
@@ -63,4 +63,4 @@ class DescriptorMail {
 // namespace), has withdrawn the letter, or has not answered by the deadline (now_us()).
 Result<MailedDescriptors> fetch_descriptors(const MailAddress& from, uint64_t number, int64_t deadline_us);
 
-}  // namespace weft
+}  // namespace weft::internal

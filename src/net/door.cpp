@@ -12,7 +12,7 @@
 #include "src/base/per_process.hpp"
 #include "src/net/socket.hpp"
 
-namespace weft::net {
+namespace weft::internal::net {
 
 namespace {
 
@@ -370,4 +370,4 @@ Status Door::progress() {
     return ok();
 }
 
-}  // namespace weft::net
+}  // namespace weft::internal::net

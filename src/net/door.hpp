@@ -13,7 +13,7 @@
 #include "src/net/address.hpp"
 #include "src/net/handshake.hpp"
 
-namespace weft::net {
+namespace weft::internal::net {
 
 // A connection that proved its communicator's secret.
 struct Arrival {
@@ -121,4 +121,4 @@ class Door {
 // A port, or first-last. weftInvalidArgument says what is expected.
 Result<std::pair<uint16_t, uint16_t>> parse_port_range(const std::string& text);
 
-}  // namespace weft::net
+}  // namespace weft::internal::net

@@ -5,7 +5,7 @@
 
 #include "src/net/socket.hpp"
 
-namespace weft::net {
+namespace weft::internal::net {
 
 FrameStream::FrameStream(Fd socket) : socket_(std::move(socket)), peer_(peer_address(socket_.number())) {}
 
@@ -87,4 +87,4 @@ Result<std::optional<Frame>> FrameStream::receive() {
     }
 }
 
-}  // namespace weft::net
+}  // namespace weft::internal::net

@@ -9,7 +9,7 @@
 #include "src/base/fd.hpp"
 #include "src/net/address.hpp"
 
-namespace weft::net {
+namespace weft::internal::net {
 
 struct Frame {
     uint32_t kind = 0;
@@ -62,4 +62,4 @@ class FrameStream {
     bool ended_ = false;
 };
 
-}  // namespace weft::net
+}  // namespace weft::internal::net

@@ -8,7 +8,7 @@
 #include "src/base/process_token.hpp"
 #include "src/net/socket.hpp"
 
-namespace weft::net {
+namespace weft::internal::net {
 
 namespace {
 
@@ -260,4 +260,4 @@ AnswerHandshake::Outcome AnswerHandshake::advance(int socket, const Find& find, 
     return say(socket);
 }
 
-}  // namespace weft::net
+}  // namespace weft::internal::net

@@ -12,7 +12,7 @@
 #include "src/base/wire_version.hpp"
 #include "src/net/secret.hpp"
 
-namespace weft::net {
+namespace weft::internal::net {
 
 // What a connection is for; whose `detail` and `token` mean what, each kind knows.
 enum PurposeKind : uint32_t { checkin = 1, control = 2, data = 3 };
@@ -151,4 +151,4 @@ class AnswerHandshake {
     std::string sentence_;
 };
 
-}  // namespace weft::net
+}  // namespace weft::internal::net

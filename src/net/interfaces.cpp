@@ -12,7 +12,7 @@
 #include "src/base/options.hpp"
 #include "src/net/address.hpp"
 
-namespace weft::net {
+namespace weft::internal::net {
 
 namespace {
 
@@ -196,4 +196,4 @@ int64_t link_mbps() {
     return link_mbps(interfaces);
 }
 
-}  // namespace weft::net
+}  // namespace weft::internal::net

@@ -15,7 +15,7 @@
 #include "src/base/per_process.hpp"
 #include "src/net/socket.hpp"
 
-namespace weft::net {
+namespace weft::internal::net {
 namespace {
 
 // Every network takes packets of this size, by IPv6's rule.
@@ -110,4 +110,4 @@ std::string lost_packets_of_process() {
     return {};
 }
 
-}  // namespace weft::net
+}  // namespace weft::internal::net

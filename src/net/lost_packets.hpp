@@ -3,7 +3,7 @@
 #pragma once
 #include <string>
 
-namespace weft::net {
+namespace weft::internal::net {
 
 // For a connection whose peer is known to live. Returns a sentence if the kernel sends large packets again and again.
 // Empty: packets arrive, or nothing is known. Reentrant.
@@ -26,4 +26,4 @@ class WatchedSocket {
 // The sentence of one of them; empty: there is none. Thread-safe.
 std::string lost_packets_of_process();
 
-}  // namespace weft::net
+}  // namespace weft::internal::net

@@ -7,7 +7,7 @@
 
 #include "src/base/fd.hpp"
 
-namespace weft::net {
+namespace weft::internal::net {
 
 Resolution look_up(const std::string& host, uint16_t port, std::optional<int> family) {
     if (const auto numeric = Address::parse(host); numeric && numeric->port() == 0)
@@ -30,4 +30,4 @@ Question<std::string> look_up_own_name() {
     });
 }
 
-}  // namespace weft::net
+}  // namespace weft::internal::net

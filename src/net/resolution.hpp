@@ -14,7 +14,7 @@
 #include "src/base/thread.hpp"
 #include "src/net/address.hpp"
 
-namespace weft::net {
+namespace weft::internal::net {
 
 // What `ask` answers, an exception included. Thread-bound.
 template <class T>
@@ -64,4 +64,4 @@ Resolution look_up(const std::string& host, uint16_t port, std::optional<int> fa
 // This host's full name, as its resolver has it; its short one, if it has no other.
 Question<std::string> look_up_own_name();
 
-}  // namespace weft::net
+}  // namespace weft::internal::net

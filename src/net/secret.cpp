@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace weft::net {
+namespace weft::internal::net {
 
 void ready_crypto() {
     static const int once = sodium_init();
@@ -36,4 +36,4 @@ void random_bytes(void* to, size_t bytes) {
     randombytes_buf(to, bytes);
 }
 
-}  // namespace weft::net
+}  // namespace weft::internal::net

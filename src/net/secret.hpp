@@ -3,7 +3,7 @@
 #include <array>
 #include <cstddef>
 
-namespace weft::net {
+namespace weft::internal::net {
 
 using Digest = std::array<unsigned char, 32>;
 
@@ -28,4 +28,4 @@ bool equal_digests(const Digest& one, const Digest& other);  // in constant time
 void random_bytes(void* to, size_t bytes);
 void ready_crypto();  // to be called before any function of libsodium; cheap
 
-}  // namespace weft::net
+}  // namespace weft::internal::net

@@ -6,7 +6,7 @@
 
 #include "src/base/options.hpp"
 
-namespace weft::net {
+namespace weft::internal::net {
 
 namespace {
 
@@ -82,4 +82,4 @@ Result<size_t> write_some(int socket, const void* from, size_t bytes) {
     return broken_connection(errno);
 }
 
-}  // namespace weft::net
+}  // namespace weft::internal::net

@@ -5,7 +5,7 @@
 #include "src/base/fd.hpp"
 #include "src/net/address.hpp"
 
-namespace weft::net {
+namespace weft::internal::net {
 
 // Non-blocking, closed on exec, without delay, with keepalive and WEFT_SOCKET_BUFFER_BYTES. What a listener has, the
 // sockets that it accepts inherit.
@@ -23,4 +23,4 @@ Status broken_connection(int error);
 Result<size_t> read_some(int socket, void* to, size_t bytes, bool* closed = nullptr);
 Result<size_t> write_some(int socket, const void* from, size_t bytes);
 
-}  // namespace weft::net
+}  // namespace weft::internal::net

@@ -6,7 +6,7 @@
 #include "src/base/small_copy.hpp"
 #include "src/executor/run.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -363,4 +363,4 @@ std::vector<size_t> Exchange::unfinished() const {
     return places;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

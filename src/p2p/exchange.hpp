@@ -6,15 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "src/segment/partner_wait.hpp"
 #include "src/base/rank_set.hpp"
-#include "src/peer_access/cross_memory.hpp"
+#include "src/executor/plan.hpp"
 #include "src/kernels/movers.hpp"
 #include "src/kernels/slot_stores.hpp"
 #include "src/p2p/message_mark.hpp"
-#include "src/executor/plan.hpp"
+#include "src/peer_access/cross_memory.hpp"
+#include "src/segment/partner_wait.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 enum class Progress : uint8_t;
 
@@ -138,4 +138,4 @@ class Exchange {
     Status failure_;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -4,7 +4,7 @@
 
 #include "src/schedule/tiles.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -63,4 +63,4 @@ void Links::begin(int peer, PeerLink& link, Binding& binding) const {
     link.slot_bytes = (link.abroad ? abroad_ : here_).slot_bytes(depth_to(peer));
 }
 
-}  // namespace weft
+}  // namespace weft::internal

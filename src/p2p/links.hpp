@@ -3,10 +3,10 @@
 #pragma once
 #include <map>
 
-#include "src/planning/connector.hpp"
 #include "src/p2p/exchange.hpp"
+#include "src/planning/connector.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class Links {
   public:
@@ -36,4 +36,4 @@ class Links {
     std::map<int, Binding> bindings_;  // by peer
 };
 
-}  // namespace weft
+}  // namespace weft::internal

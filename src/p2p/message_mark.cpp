@@ -6,7 +6,7 @@
 
 #include "src/base/operation.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -28,8 +28,8 @@ bool reduces(const MessageView& view) { return caller_of(view.mark) == MessageCa
 
 std::string amount(const MessageView& view) {
     const weftDataType_t type = type_of(view.mark);
-    std::string text =
-        fmt::format("{} {}", view.count, is_datatype(type) ? weft::name_of(type) : "elements of an unknown type");
+    std::string text = fmt::format("{} {}", view.count,
+                                   is_datatype(type) ? weft::internal::name_of(type) : "elements of an unknown type");
     if (reduces(view)) text += fmt::format(" ({})", Operation{.op = reduction_of(view.mark)}.name_of_reduction());
     return text;
 }
@@ -60,4 +60,4 @@ std::string message_to_oneself(int rank, bool outgoing, const MessageView& view)
                        amount(view), outgoing ? "to" : "from", counterpart_of(by));
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -7,7 +7,7 @@
 
 #include "weft/types.h"
 
-namespace weft {
+namespace weft::internal {
 
 // The call that a message is of.
 enum class MessageCaller : uint8_t {
@@ -50,4 +50,4 @@ std::string owed_message(int rank, bool outgoing, bool begun, const MessageView&
 // `rank` alone knows of a message to itself.
 std::string message_to_oneself(int rank, bool outgoing, const MessageView& view);
 
-}  // namespace weft
+}  // namespace weft::internal

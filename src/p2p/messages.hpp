@@ -3,7 +3,7 @@
 #pragma once
 #include "src/p2p/links.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Thread-bound to the rank.
 class Messages {
@@ -22,4 +22,4 @@ class Messages {
     Exchange exchange_;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

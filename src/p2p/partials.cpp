@@ -3,7 +3,7 @@
 #include "src/base/arithmetic.hpp"
 #include "src/kernels/user_reduction.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 void Partials::begin(const Operation& operation, const void* operand, const Portions& portions, int rank,
                      const Movers& movers) {
@@ -48,4 +48,4 @@ void Partials::reduce() {
     movers_->reduce[operation_.type][op](job);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

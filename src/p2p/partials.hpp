@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "src/base/operation.hpp"
-#include "src/p2p/portions.hpp"
 #include "src/kernels/movers.hpp"
+#include "src/p2p/portions.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Thread-bound to the rank. Its memory is kept for the next call.
 class Partials {
@@ -37,4 +37,4 @@ class Partials {
     std::vector<const void*> sources_;   // likewise
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-namespace weft {
+namespace weft::internal {
 
 std::string overlapping_parts(int first, int second, uint64_t count, uint64_t behind, const char* counts_name) {
     return fmt::format(
@@ -17,4 +17,4 @@ std::string overlapping_buffers(int to, int from) {
         from);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

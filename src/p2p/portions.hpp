@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace weft {
+namespace weft::internal {
 
 // What a call sends to or receives from a rank.
 struct Portion {
@@ -27,4 +27,4 @@ std::string overlapping_parts(int first, int second, uint64_t count, uint64_t be
 // What goes to one rank, and what comes from one.
 std::string overlapping_buffers(int to, int from);
 
-}  // namespace weft
+}  // namespace weft::internal

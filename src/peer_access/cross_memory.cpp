@@ -6,7 +6,7 @@
 
 #include "src/base/log.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // The peer has just posted its entry, so its pid is still its own: for another process to have it, the kernel would
 // have to go through all numbers within this operation.
@@ -70,4 +70,4 @@ Status CrossMemory::write(int rank, const void* from, uint64_t address, size_t b
     return ok();
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -6,7 +6,7 @@
 #include "src/base/result.hpp"
 #include "src/peer_access/reach.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class CrossMemory {
   public:
@@ -35,4 +35,4 @@ class CrossMemory {
     State state_ = State::unknown;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -3,7 +3,7 @@
 #pragma once
 #include "src/segment/arena.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // What a rank can read of what another lends it.
 struct CanRead {
@@ -29,4 +29,4 @@ inline const std::byte* lent_bytes(uint64_t address, const std::byte* arena, boo
     return arena && (address & in_arena) ? arena + (address & ~in_arena) : nullptr;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

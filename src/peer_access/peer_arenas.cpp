@@ -3,7 +3,7 @@
 #include "src/base/log.hpp"
 #include "src/peer_access/peer_memory.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 std::byte* PeerArenas::of(int peer) {
     const RankRow& row = group_->row(peer);
@@ -26,4 +26,4 @@ std::byte* PeerArenas::if_used(int peer) {
     return wanted ? of(peer) : nullptr;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -6,7 +6,7 @@
 
 #include "src/segment/host_group.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class PeerArenas {
   public:
@@ -22,4 +22,4 @@ class PeerArenas {
     std::map<uint64_t, std::shared_ptr<SharedMemory>> arenas_;  // by process; null: it cannot be mapped
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -11,7 +11,7 @@
 
 #include "src/base/per_process.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -85,4 +85,4 @@ Result<std::shared_ptr<SharedMemory>> map_peer_memory(const PeerMemory& where) {
     return shared_by_process<SharedMemory>(std::pair(where.process, where.inode), [&] { return map(where); });
 }
 
-}  // namespace weft
+}  // namespace weft::internal

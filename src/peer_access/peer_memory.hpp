@@ -4,7 +4,7 @@
 
 #include "src/base/shared_memory.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Where it is to be found; travels between processes.
 struct PeerMemory {
@@ -23,4 +23,4 @@ bool peer_memory_in_use(const PeerMemory& where);
 // quarter of the address space at most, then it is refused. Core dumps leave it out. Thread-safe.
 Result<std::shared_ptr<SharedMemory>> map_peer_memory(const PeerMemory& where);
 
-}  // namespace weft
+}  // namespace weft::internal

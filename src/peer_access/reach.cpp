@@ -1,10 +1,10 @@
 #include "src/peer_access/reach.hpp"
 
-#include "src/segment/arena.hpp"
 #include "src/base/cancellation.hpp"
 #include "src/base/log.hpp"
+#include "src/segment/arena.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 Reach::Reach(HostGroup& host, int rank, bool allowed) : host_(&host), rank_(rank), peers_(host, rank) {
     for (int other = 0; other < host.ranks() && one_process_; ++other)
@@ -40,4 +40,4 @@ void Reach::agree(bool all_have_mapped) {
                       all_have_mapped ? "read and written" : "not used");
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -7,7 +7,7 @@
 
 #include "src/peer_access/peer_arenas.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class Reach {
   public:
@@ -35,4 +35,4 @@ class Reach {
     std::vector<std::byte*> arenas_;  // by rank
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -4,7 +4,7 @@
 
 #include "weft/types.h"
 
-namespace weft {
+namespace weft::internal {
 
 struct CallSettings {
     int64_t timeout_ms = -1;  // negative: the communicator's
@@ -12,4 +12,4 @@ struct CallSettings {
     int priority = WEFT_CONFIG_UNDEF_INT;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

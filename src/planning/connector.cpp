@@ -9,7 +9,7 @@
 #include "src/registry.hpp"
 #include "src/schedule/tiles.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Of the blob with the receiver's address: what it can read of what the sender lends it.
 static constexpr size_t reads_word = Blob::of_transport;
@@ -146,7 +146,7 @@ std::byte* Connector::arena_of(int peer) {
 // The first that can; both ends see the same facts.
 Result<const Transport*> Connector::transport_to(const ConnectionOptions& options) const {
     std::string reasons;
-    const NameList allowed(weft::options().transports);
+    const NameList allowed(weft::internal::options().transports);
     for (const Transport& transport : registry::transports()) {
         std::string why =
             allowed.admits(transport.name) ? transport.can_connect(options) : "excluded by WEFT_TRANSPORTS";
@@ -156,4 +156,4 @@ Result<const Transport*> Connector::transport_to(const ConnectionOptions& option
     return fail(weftSystemError, "rank {} has no way to {} ({})", rank_, group_->name_of(options.peer), reasons);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -6,11 +6,11 @@
 #include <memory>
 #include <vector>
 
-#include "src/peer_access/peer_arenas.hpp"
 #include "src/executor/plan.hpp"
+#include "src/peer_access/peer_arenas.hpp"
 #include "transports/transport.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // A schedule and the ends of its connections: shared by the plans of all sizes.
 struct Binding {
@@ -77,4 +77,4 @@ class Connector {
     std::map<Key, Target> senders_;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

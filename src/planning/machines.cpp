@@ -12,13 +12,13 @@
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
 #include "src/control/agreed_texts.hpp"
-#include "topology/search/arrangement.hpp"
-#include "topology/model/cpu_mask.hpp"
 #include "topology/description.hpp"
 #include "topology/detect/discover.hpp"
 #include "topology/files/topology_xml.hpp"
+#include "topology/model/cpu_mask.hpp"
+#include "topology/search/arrangement.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // What a text describes; the communicators of a process share it.
 struct DescribedMachine {
@@ -239,4 +239,4 @@ uint64_t Machines::digest(const Rings& rings) {
     return hash;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

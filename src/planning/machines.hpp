@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "src/segment/host_group.hpp"
 #include "src/base/result.hpp"
 #include "src/control/agreed_texts.hpp"
 #include "src/schedule/layout.hpp"
+#include "src/segment/host_group.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // What this process tells of its host, for AgreedTexts; found once, and once more with GPUs, for which NVML is asked, too.
 // weftInvalidUsage: what is wrong with WEFT_TOPO_FILE. If NCCL_TOPO_FILE names the file, that is a warning, as it is if no
@@ -57,4 +57,4 @@ class Machines {
     std::vector<std::string> notes_;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

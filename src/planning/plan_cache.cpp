@@ -1,6 +1,6 @@
 #include "src/planning/plan_cache.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 uint64_t PlanCache::heap_bytes() const {
     uint64_t bytes = sizeof *this;
@@ -10,4 +10,4 @@ uint64_t PlanCache::heap_bytes() const {
     return bytes;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -6,7 +6,7 @@
 
 #include "src/planning/planner.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 template <class Prepared>
 class PlansByKey {
@@ -57,4 +57,4 @@ class PlanCache : public PlansByKey<PreparedPlan> {
     uint64_t heap_bytes() const;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -10,7 +10,7 @@
 #include "src/schedule/tiles.hpp"
 #include "src/selector/algo_rules.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -171,7 +171,7 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
         WEFT_TRY(board_->reserve(plan.rotation.bytes(), plan.rotation.slots));
     }
     if (has_scratch(binding.schedule)) {
-        const size_t scratch = weft::scratch_bytes(binding.schedule, plan.tile_bytes);
+        const size_t scratch = weft::internal::scratch_bytes(binding.schedule, plan.tile_bytes);
         if (scratch_.size() < scratch) scratch_.resize(scratch);
         plan.scratch = &scratch_;
     }
@@ -199,7 +199,7 @@ size_t Planner::streamed_bytes(int ranks) const {
 }
 
 std::string Planner::explain(const Operation& operation, uint8_t preference) const {
-    return weft::explain(operation, layout_, costs_, preferences_[preference], catalog_->rows());
+    return weft::internal::explain(operation, layout_, costs_, preferences_[preference], catalog_->rows());
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "src/executor/run.hpp"
 #include "src/planning/connector.hpp"
 #include "src/planning/machines.hpp"
-#include "src/executor/run.hpp"
 #include "src/selector/catalog.hpp"
 #include "src/selector/selector.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // What a plan is for: the agreed facts of a call, nothing that one rank alone knows.
 struct PlanKey {
@@ -100,4 +100,4 @@ class Planner {
     std::map<BindingKey, Binding> bindings_;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -8,13 +8,13 @@
 #include <functional>
 
 #include "src/base/clock.hpp"
-#include "src/segment/first_cause.hpp"
 #include "src/base/log.hpp"
-#include "src/peer_access/peer_memory.hpp"
 #include "src/base/per_process.hpp"
 #include "src/control/roster.hpp"
+#include "src/peer_access/peer_memory.hpp"
+#include "src/segment/first_cause.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -216,4 +216,4 @@ void Branching::wait() {
         usleep(branch_nap_us);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

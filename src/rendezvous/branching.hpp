@@ -8,7 +8,7 @@
 
 #include "src/rendezvous/meeting.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // A communicator to be made, as all of its ranks know it.
 struct Child {
@@ -66,4 +66,4 @@ class Branching final : public Entrance {
     int64_t next_check_us_ = 0;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -6,7 +6,7 @@
 
 #include "src/base/clock.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class Deadline {
   public:
@@ -26,4 +26,4 @@ class Deadline {
     int64_t end_us_;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -16,7 +16,7 @@
 #include "src/base/per_process.hpp"
 #include "src/rendezvous/root_hint.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -376,4 +376,4 @@ Status Gathering::be_guest() {
     return fail(weftInternalError, "process {}, which leads the meeting, sent a message out of turn", leader_pid_);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -10,13 +10,13 @@
 #include <optional>
 #include <vector>
 
-#include "src/segment/host_group.hpp"
 #include "src/control/control.hpp"
+#include "src/net/resolution.hpp"
 #include "src/rendezvous/handshake.hpp"
 #include "src/rendezvous/root.hpp"
-#include "src/net/resolution.hpp"
+#include "src/segment/host_group.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // What a process keeps as long as it has ranks of a communicator over several hosts: its door open for them, and, if it
 // leads, the control. Thread-safe.
@@ -127,4 +127,4 @@ class Gathering {
     std::weak_ptr<Membership> membership_;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace weft {
+namespace weft::internal {
 
 static constexpr size_t passed_most = 2;
 
@@ -85,4 +85,4 @@ Digest proof_mac(const UniqueId& id, const Digest& guest_nonce, const Digest& ho
     return mac(id, "guest", guest_nonce, host_nonce);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

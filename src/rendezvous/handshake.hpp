@@ -11,7 +11,7 @@
 #include "src/base/wire_version.hpp"
 #include "src/rendezvous/unique_id.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 struct Message {
     enum Kind : uint32_t { hello = 1, challenge, proof, welcome, refusal };
@@ -35,4 +35,4 @@ Result<std::optional<Message>> receive_message(int socket, std::vector<Fd>* pass
 Digest challenge_mac(const UniqueId& id, const Digest& guest_nonce, const Digest& host_nonce);
 Digest proof_mac(const UniqueId& id, const Digest& guest_nonce, const Digest& host_nonce);
 
-}  // namespace weft
+}  // namespace weft::internal

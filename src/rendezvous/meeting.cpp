@@ -8,13 +8,13 @@
 #include <climits>
 #include <vector>
 
-#include "src/segment/arena.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/control/agreed_texts.hpp"
 #include "src/rendezvous/gathering.hpp"
+#include "src/segment/arena.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -221,4 +221,4 @@ void Meeting::wait() {
     syscall(SYS_futex, &joined, FUTEX_WAIT, seen, &most, nullptr, 0);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

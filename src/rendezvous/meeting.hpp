@@ -6,11 +6,11 @@
 #include <memory>
 #include <string>
 
-#include "src/segment/host_group.hpp"
 #include "src/control/agreed_texts.hpp"
 #include "src/rendezvous/unique_id.hpp"
+#include "src/segment/host_group.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class Gathering;   // what the ranks of one process share of a meeting
 class Membership;  // and what they keep of it, if there are several hosts
@@ -78,4 +78,4 @@ class Meeting final : public Entrance {
 // Writes the row of `rank` in the segment of its host and counts it as joined. `backed`: the row has its memory already.
 Status claim_row(HostGroup& group, int rank, int ranks, const MeetingOptions& options, bool backed = false);
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -10,7 +10,7 @@
 #include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -272,4 +272,4 @@ void Root::tell_waiting() {
     for (Guest& guest : guests_) guest.link->send(uint32_t(CheckIn::waiting), content);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

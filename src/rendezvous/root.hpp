@@ -11,7 +11,7 @@
 #include "src/control/check_in.hpp"
 #include "src/control/link.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class Root {
   public:
@@ -60,4 +60,4 @@ class Root {
     static void await_finished();
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -6,7 +6,7 @@
 
 #include "src/base/options.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 std::string root_variable(const std::string& root_host) {
     if (options().root_host == root_host) return "WEFT_ROOT_HOST";
@@ -29,4 +29,4 @@ std::string loopback_hint(const std::string& variable, const std::string& name,
         variable.find(' ') == std::string::npos && variable != "SLURM_STEP_NODELIST" ? variable : "WEFT_ROOT_HOST");
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -5,7 +5,7 @@
 
 #include "src/net/address.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // The variable that gives this name of rank 0's host. Error messages name it.
 std::string root_variable(const std::string& root_host);
@@ -14,4 +14,4 @@ std::string root_variable(const std::string& root_host);
 std::string loopback_hint(const std::string& variable, const std::string& name,
                           const std::vector<net::Address>& addresses);
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -7,7 +7,7 @@
 #include "src/base/result.hpp"
 #include "src/rendezvous/deadline.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 struct Sharing {
     int rank;
@@ -24,4 +24,4 @@ struct SharedText {
 };
 inline SharedText nobody_carries(std::string reason) { return {std::nullopt, std::move(reason)}; }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -17,7 +17,7 @@
 #include "src/control/link.hpp"
 #include "src/rendezvous/root.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -268,4 +268,4 @@ Result<weftUniqueId> from_hex(const std::string& text) {
     return id;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

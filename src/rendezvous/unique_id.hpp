@@ -9,7 +9,7 @@
 #include "src/net/address.hpp"
 #include "src/net/secret.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 using net::Digest;
 using net::equal_digests;
@@ -70,9 +70,10 @@ class UniqueId {
         uint32_t pid;
         uint64_t host;
         unsigned char secret[32];
-        uint16_t root_port;                 // of a derived id
-        char root_host[sizeof(net::PackedAddresses)];  // and zeros to its end; of a made id a zero, a count and packed addresses
-        uint8_t descendant;                 // 1: not the id that was made, but one that follows from it
+        uint16_t root_port;  // of a derived id
+        char root_host[sizeof(
+            net::PackedAddresses)];  // and zeros to its end; of a made id a zero, a count and packed addresses
+        uint8_t descendant;          // 1: not the id that was made, but one that follows from it
         uint64_t checksum;
     };
     static_assert(sizeof(Content) == WEFT_UNIQUE_ID_BYTES);
@@ -92,4 +93,4 @@ uint64_t boot_identity();
 std::string to_hex(const weftUniqueId& id);
 Result<weftUniqueId> from_hex(const std::string& text);
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -240,4 +240,4 @@ void Deliveries::abandon() {
     }
 }
 
-}  // namespace weft
+}  // namespace weft::internal

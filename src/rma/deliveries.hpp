@@ -12,7 +12,7 @@
 #include "src/base/rank_set.hpp"
 #include "src/p2p/exchange.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class Deliveries {
   public:
@@ -108,4 +108,4 @@ class Deliveries {
     std::vector<uint32_t> letters_;  // of those, likewise
 };
 
-}  // namespace weft
+}  // namespace weft::internal

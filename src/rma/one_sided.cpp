@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include "src/segment/arena.hpp"
 #include "src/base/log.hpp"
 #include "src/base/small_copy.hpp"
 #include "src/executor/run.hpp"
+#include "src/segment/arena.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // At a time: then we look whether somebody has failed, and others that the thread drives have their turn.
 static constexpr uint64_t copied_bytes = 1 << 20;
@@ -273,4 +273,4 @@ void OneSided::abandon() {
     waits_.clear();
 }
 
-}  // namespace weft
+}  // namespace weft::internal

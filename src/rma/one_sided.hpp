@@ -8,11 +8,11 @@
 #include <span>
 
 #include "src/base/shared_memory.hpp"
-#include "src/rma/deliveries.hpp"
 #include "src/peer_access/peer_arenas.hpp"
+#include "src/rma/deliveries.hpp"
 #include "src/rma/signals.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // What each rank tells the others of its part of a window.
 struct WindowPart {
@@ -124,4 +124,4 @@ class OneSided {
     Status failure_;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -2,7 +2,7 @@
 
 #include "src/segment/wire.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 std::string owed_signals(int rank, int number, uint64_t came, uint64_t wanted) {
     return fmt::format("has sent {} of the {} signals with index {} and context {} that rank {} waits for", came,
@@ -36,4 +36,4 @@ bool Signals::enter(int peer) {
     return false;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -9,7 +9,7 @@
 
 #include "src/segment/host_group.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // What a rank has sent too few of: "has sent 1 of the 3 signals with index 0 and context 0 that rank 2 waits for".
 std::string owed_signals(int rank, int number, uint64_t came, uint64_t wanted);
@@ -76,4 +76,4 @@ class Signals {
     std::vector<std::unique_ptr<Seen>> seen_;     // by peer
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -22,15 +22,15 @@ struct weftWindow {
     // This rank's part, and what is known of it.
     void* address = nullptr;
     size_t bytes = 0;
-    weft::Space space = weft::Space::host;
-    bool mapped = false;   // see DevicePlace
-    weft::Status unfit{};  // why it cannot be in a window
+    weft::internal::Space space = weft::internal::Space::host;
+    bool mapped = false;             // see DevicePlace
+    weft::internal::Status unfit{};  // why it cannot be in a window
     // Once it lives (release of `magic`).
     uint32_t number = 0;
     bool on_device = false;  // its parts are device memory, all that have any
 };
 
-namespace weft {
+namespace weft::internal {
 
 struct Access {
     weftWindow* window = nullptr;  // of puts and gets
@@ -45,4 +45,4 @@ Status check_window(const weftWindow* window, const weftComm* comm);
 // Of one that can: why it does not live.
 Status check_living(const weftWindow& window);
 
-}  // namespace weft
+}  // namespace weft::internal

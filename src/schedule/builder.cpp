@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-namespace weft {
+namespace weft::internal {
 
 Builder::Builder(const char* algorithm, Collective collective, const Layout& layout, Shape shape) {
     schedule_.algorithm = algorithm;

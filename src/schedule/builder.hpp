@@ -13,7 +13,7 @@
 #include "src/schedule/layout.hpp"
 #include "src/schedule/schedule.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // A chunk that may move: Chunk{base, start, modulus}, and .then(step) for the distance from one iteration to the next.
 using Chunk = Index;

@@ -5,7 +5,7 @@
 
 #include "src/schedule/builder.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -127,4 +127,4 @@ Schedule expand_pipelined(const Schedule& schedule, const BoardMode& mode, int t
     return builder.finish();
 }
 
-}  // namespace weft
+}  // namespace weft::internal

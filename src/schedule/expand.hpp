@@ -5,7 +5,7 @@
 
 #include "src/schedule/schedule.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // What the ranks of a board have agreed that they can reach of each other's buffers. A one_shot whose ranks can reach
 // some of them goes on as a two_shot does.
@@ -28,4 +28,4 @@ Schedule expand(const Schedule& schedule, const BoardMode& mode);
 // k-1. Of a schedule that is one two_shot instruction. Direct mode is one tile: there is nothing to overlap.
 Schedule expand_pipelined(const Schedule& schedule, const BoardMode& mode, int tiles);
 
-}  // namespace weft
+}  // namespace weft::internal

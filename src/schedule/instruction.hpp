@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace weft {
+namespace weft::internal {
 
 enum class Opcode : uint8_t {
 #define WEFT_INSTRUCTION(name, kind, uses, help) name,
@@ -170,4 +170,4 @@ struct Tiling {
     }
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace weft {
+namespace weft::internal {
 
 std::vector<int32_t> Layout::ranks_of(int host) const {
     const RanksByHost all = ranks_by_host();
@@ -53,4 +53,4 @@ Layout layout_in_blocks(int ranks, int hosts, int rank) {
     return layout;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

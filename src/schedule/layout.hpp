@@ -9,7 +9,7 @@
 
 #include "src/schedule/rank_order.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 struct Ring {
     int position;  // of this rank on the ring
@@ -98,4 +98,4 @@ struct LinkCosts {
     size_t tiles(size_t bytes) const { return std::max<size_t>(1, bytes / tile_bytes + (bytes % tile_bytes != 0)); }
 };
 
-}  // namespace weft
+}  // namespace weft::internal

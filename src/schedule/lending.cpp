@@ -1,6 +1,6 @@
 #include "src/schedule/lending.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -61,4 +61,4 @@ std::vector<std::vector<bool>> lasting_sends(const Schedule& schedule) {
     return any ? found : std::vector<std::vector<bool>>();
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -6,10 +6,10 @@
 
 #include "src/schedule/schedule.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // By block and instruction; empty if there is none. Of those that lend, `source` of a send and the output of the
 // others.
 std::vector<std::vector<bool>> lasting_sends(const Schedule& schedule);
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace weft {
+namespace weft::internal {
 
 // The ranks of each host, ascending. Copies share what they hold.
 class RanksByHost {
@@ -104,4 +104,4 @@ class RankOrder {
     std::vector<int32_t> order_;  // empty: by_rank()
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -1,6 +1,6 @@
 #include "src/schedule/schedule.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Chunks of whole lines: in no shorter tile either is a piece of a message longer than here, however bounds are rounded.
 size_t largest_tile_bytes(const Schedule& schedule, size_t slot_bytes) {
@@ -87,4 +87,4 @@ const char* uses_of(Opcode opcode) {
     return "";
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -13,7 +13,7 @@
 #include "src/base/operation.hpp"
 #include "src/schedule/instruction.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 struct Block {
     int32_t channel = 0;
@@ -71,4 +71,4 @@ const char* name_of(Buffer buffer);  // one of them
 OpcodeKind kind_of(Opcode opcode);
 const char* uses_of(Opcode opcode);  // letters as in instruction.def
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -23,7 +23,7 @@
 #include "src/base/result.hpp"
 #include "src/schedule/schedule.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 std::string write_text(const Schedule& schedule);
 std::string write_text(std::span<const Schedule> schedules);
@@ -35,4 +35,4 @@ Result<Schedule> read_text(std::string_view text);  // exactly one
 std::string text_of(const Instruction& instruction);
 std::string text_of(const Instruction& instruction, int iteration);
 
-}  // namespace weft
+}  // namespace weft::internal

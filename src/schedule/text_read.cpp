@@ -6,7 +6,7 @@
 #include "src/schedule/text.hpp"
 #include "src/schedule/validate.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -379,4 +379,4 @@ Result<Schedule> read_text(std::string_view text) {
     return std::move((*schedules)[0]);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

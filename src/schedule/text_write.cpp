@@ -4,7 +4,7 @@
 
 #include "src/schedule/text.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 static std::string text_of(const Index& index) {
     if (index.start == 0 && index.modulus == 1 && index.step == 0) return fmt::format("{}", index.base);
@@ -91,4 +91,4 @@ std::string write_text(std::span<const Schedule> schedules) {
     return text;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -69,4 +69,4 @@ size_t tile_bytes_of(const Schedule& schedule, size_t bytes, const TileBounds& b
     return bytes;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -3,7 +3,7 @@
 #pragma once
 #include "src/schedule/schedule.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Slots of a usual connection.
 inline constexpr int few_slots = 4;
@@ -36,4 +36,4 @@ constexpr uint64_t tiles_of(size_t bytes, size_t tile_bytes) {
     return bytes == 0 ? 1 : (bytes + tile_bytes - 1) / tile_bytes;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

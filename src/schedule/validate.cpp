@@ -8,7 +8,7 @@
 
 #include "src/schedule/text.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -294,4 +294,4 @@ Status check_runnable(const Schedule& schedule) {
     return ok();
 }
 
-}  // namespace weft
+}  // namespace weft::internal

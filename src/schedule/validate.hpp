@@ -8,7 +8,7 @@
 #include "src/base/result.hpp"
 #include "src/schedule/schedule.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Most that a schedule may say, so that a file from anywhere costs no more than its length.
 inline constexpr size_t name_letters_most = 256;
@@ -40,4 +40,4 @@ Status validate(const Schedule& schedule);
 // Whether executors can run it: the expansions of fused instructions are for proofs. weftInvalidArgument likewise.
 Status check_runnable(const Schedule& schedule);
 
-}  // namespace weft
+}  // namespace weft::internal

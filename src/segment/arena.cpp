@@ -7,7 +7,7 @@
 
 #include "src/base/per_process.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -155,4 +155,4 @@ ArenaMemory::~ArenaMemory() {
     if (data_ && Arena::existing() == arena_) (void)arena_->free(data_);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

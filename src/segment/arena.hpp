@@ -13,7 +13,7 @@
 
 #include "src/base/shared_memory.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class Arena {
   public:
@@ -80,4 +80,4 @@ class ArenaMemory {
     size_t bytes_ = 0;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -4,7 +4,7 @@
 
 #include "src/segment/board.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 Board::Board(HostGroup& host, int rank)
     : host_(&host),
@@ -44,4 +44,4 @@ Status Board::reserve(size_t bytes, uint32_t slots) {
     return ok();
 }
 
-}  // namespace weft
+}  // namespace weft::internal

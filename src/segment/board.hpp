@@ -4,11 +4,11 @@
 #include <memory>
 #include <numeric>
 
-#include "src/segment/host_group.hpp"
 #include "src/base/result.hpp"
+#include "src/segment/host_group.hpp"
 #include "src/segment/wire.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // This rank's view of the board of its host's ranks. Plain memory: the executor reads and writes it without a
 // call. Thread-bound. The protocol is in src/README.md.
@@ -70,4 +70,4 @@ class Board {
     std::array<size_t, board_slots> reserved_{};  // by slot
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -1,6 +1,6 @@
 #include "src/segment/first_cause.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -55,4 +55,4 @@ Status first_cause(const HostGroup& group, Status seen, int blamed) {
                 group.told(ended.victim), seen.sentence());
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -3,7 +3,7 @@
 #pragma once
 #include "src/segment/host_group.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // How a rank that is dead died, as far as it is known: `rank 3 (pid 77) died inside operation 5`.
 std::string death_of(const HostGroup& group, int rank);
@@ -14,4 +14,4 @@ Status first_cause(const HostGroup& group, Status seen, int blamed = -1);
 // The same where news of other ranks may still come: the death of another rank; ok if none is known yet.
 Status known_cause(const HostGroup& group);
 
-}  // namespace weft
+}  // namespace weft::internal

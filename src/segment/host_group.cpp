@@ -20,7 +20,7 @@
 #include "src/base/file.hpp"
 #include "src/base/wire_version.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -393,4 +393,4 @@ std::string ranks_text(const std::vector<int>& ascending) {
     return text;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

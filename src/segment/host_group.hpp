@@ -16,14 +16,14 @@
 #include <vector>
 
 #include "src/base/cpu.hpp"
-#include "src/segment/position.hpp"
 #include "src/base/process_token.hpp"
 #include "src/base/rank_set.hpp"
 #include "src/base/shared_memory.hpp"
+#include "src/segment/position.hpp"
 #include "src/segment/told.hpp"
 #include "weft/types.h"
 
-namespace weft {
+namespace weft::internal {
 
 // With which way to each other's device memory ranks begin.
 enum class GpuPath : int32_t { fastest, descriptors, host, copies };
@@ -356,4 +356,4 @@ uint64_t pid_namespace();
 // Whether a process of this host is stopped by a signal.
 bool process_stopped(int pid);
 
-}  // namespace weft
+}  // namespace weft::internal

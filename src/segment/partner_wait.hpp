@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-namespace weft {
+namespace weft::internal {
 
 struct PartnerWait {
     enum Kind : uint32_t {
@@ -20,4 +20,4 @@ struct PartnerWait {
     static PartnerWait of(uint64_t word) { return {Kind(word >> 32), int32_t(uint32_t(word))}; }
 };
 
-}  // namespace weft
+}  // namespace weft::internal

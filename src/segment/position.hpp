@@ -8,7 +8,7 @@
 
 #include "src/base/operation.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 struct alignas(64) Position {
     std::atomic<uint64_t> entered;   // sequence number of the last call entered; release, pairs with read()
@@ -49,4 +49,4 @@ struct alignas(64) Position {
 };
 static_assert(sizeof(Position) == 64);
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace weft {
+namespace weft::internal {
 
 // One writer at a time; readers may be anywhere.
 struct alignas(64) Told {
@@ -47,4 +47,4 @@ struct alignas(64) Told {
 };
 static_assert(sizeof(Told) == 256);
 
-}  // namespace weft
+}  // namespace weft::internal

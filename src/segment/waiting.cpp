@@ -14,7 +14,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/cpu.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -65,7 +65,7 @@ Waiting::Waiting(HostGroup& group, int rank, int64_t sleep_us) : group_(&group),
     (void)membarrier();  // registers this process as one that publishes
 }
 
-int Waiting::current_cpu() { return weft::current_cpu(); }
+int Waiting::current_cpu() { return weft::internal::current_cpu(); }
 
 bool Waiting::pause(const RankSet& missing, bool may_sleep) {
     if (polls_ == 0) {
@@ -194,4 +194,4 @@ void Waiting::withdraw() {
     if (std::exchange(told_, false)) group_->row(rank_).partner_wait_us.store(0, std::memory_order_relaxed);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -12,7 +12,7 @@
 #include "src/segment/host_group.hpp"
 #include "src/segment/partner_wait.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Thread-bound to the rank's driving thread. One for each rank, kept across calls.
 class Waiting {
@@ -76,4 +76,4 @@ class Waiting {
     int64_t next_look_us_ = 0;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -6,7 +6,7 @@
 
 #include "src/segment/host_group.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 inline constexpr size_t line_bytes = 64;
 constexpr size_t round_to_line(size_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
@@ -60,4 +60,4 @@ struct alignas(line_bytes / 2) SlotHeader {
 };
 static_assert(2 * sizeof(SlotHeader) == line_bytes);
 
-}  // namespace weft
+}  // namespace weft::internal

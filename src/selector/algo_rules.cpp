@@ -5,7 +5,7 @@
 #include "src/base/name_list.hpp"
 #include "src/base/options.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -131,4 +131,4 @@ std::vector<size_t> AlgoRules::borders() const {
     return all;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

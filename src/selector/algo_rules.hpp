@@ -15,7 +15,7 @@
 #include "algorithms/algorithm.hpp"
 #include "src/base/result.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 struct AlgoRule {
     std::vector<Collective> collectives;  // empty: none is named
@@ -44,4 +44,4 @@ class AlgoRules {
     std::vector<AlgoRule> rules_;  // all with their collectives
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -12,7 +12,7 @@
 #include "src/schedule/validate.hpp"
 #include "src/selector/algo_rules.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 static constexpr size_t file_bytes_most = size_t(256) << 20;
 
@@ -157,4 +157,4 @@ Status Catalog::add_set(const std::string& file, std::vector<Schedule> schedules
     return ok();
 }
 
-}  // namespace weft
+}  // namespace weft::internal

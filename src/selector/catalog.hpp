@@ -9,7 +9,7 @@
 #include "src/base/result.hpp"
 #include "src/msccl/msccl.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Immutable.
 class Catalog {
@@ -61,4 +61,4 @@ class Catalog {
     uint64_t digest_ = 0;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -3,7 +3,7 @@
 #pragma once
 #include <cmath>
 
-namespace weft {
+namespace weft::internal {
 
 inline constexpr double logarithm_of_two = 0.6931471805599453;
 
@@ -31,4 +31,4 @@ inline double exponential(double number) {
     return std::ldexp(sum, int(halvings));
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -56,4 +56,4 @@ Prediction predict(const Algorithm& row, const Layout& layout, const Costs& cost
     return found;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -6,7 +6,7 @@
 #include "algorithms/algorithm.hpp"
 #include "src/selector/tuning.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // What predictions are made of, alike on all ranks.
 struct Costs {
@@ -32,4 +32,4 @@ struct Prediction {
 // `layout`: as rank 0 sees it.
 Prediction predict(const Algorithm& row, const Layout& layout, const Costs& costs, size_t bytes);
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -6,7 +6,7 @@
 #include "src/base/name_list.hpp"
 #include "src/selector/algo_rules.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 uint64_t Choice::hash() const {
     uint64_t hash = 0xcbf29ce484222325u;
@@ -179,4 +179,4 @@ std::string explain(const Operation& operation, const Layout& layout, const Cost
                                                                             : "least predicted time");
 }
 
-}  // namespace weft
+}  // namespace weft::internal

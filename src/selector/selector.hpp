@@ -10,7 +10,7 @@
 #include "src/base/result.hpp"
 #include "src/selector/prediction.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 struct Preferences {
     std::string algo;            // as WEFT_ALGO: AlgoRules; empty: all
@@ -58,4 +58,4 @@ std::string told(const Operation& operation, const Layout& layout, const Choice&
 std::string explain(const Operation& operation, const Layout& layout, const Costs& costs,
                     const Preferences& preferences, std::span<const Algorithm> rows);
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -3,7 +3,7 @@
 #include "src/selector/logarithm.hpp"
 #include "src/selector/selector.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 std::span<const Tuning::Constant> Tuning::constant_table() {
     static constexpr Constant table[] = {
@@ -122,4 +122,4 @@ const Tuning::Curve* Tuning::nearest(Collective collective, std::string_view alg
     return best;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

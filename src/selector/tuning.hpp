@@ -12,7 +12,7 @@
 #include "src/base/result.hpp"
 #include "src/schedule/layout.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 struct Tuning {
     static constexpr int ranks_most = 4096;  // of a curve
@@ -80,4 +80,4 @@ struct Tuning {
 // cores.
 LinkCosts link_costs_in_blocks(int ranks, int hosts, int machines, int cores, int64_t link_mbps, bool kernel_copies);
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -11,7 +11,7 @@
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -78,4 +78,4 @@ Result<std::shared_ptr<const Tuning>> tuning_of_file(const std::string& name) {
     return tuning;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -5,7 +5,7 @@
 
 #include "src/selector/tuning.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // What a tuning of this machine, by this library, names as its own; the rest is empty.
 Tuning tuning_of_here();
@@ -15,4 +15,4 @@ Tuning tuning_of_here();
 // weftInvalidUsage, weftSystemError: it cannot be read, or is none; the sentence says what to do. Thread-safe.
 Result<std::shared_ptr<const Tuning>> tuning_of_file(const std::string& name);
 
-}  // namespace weft
+}  // namespace weft::internal

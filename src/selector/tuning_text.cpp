@@ -8,7 +8,7 @@
 
 #include "src/selector/tuning.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -202,4 +202,4 @@ std::string Tuning::text() const {
     return lines + "\n]\n}\n";
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -44,4 +44,4 @@ Result<int> link_named(const Fabric& fabric, const std::string& name) {
                 name, some);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -9,7 +9,7 @@
 #include "src/base/result.hpp"
 #include "src/simulator/fabric.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 struct Damage {
     std::map<int, double> slow_links, slow_ranks;  // so many times as slow as they were
@@ -44,4 +44,4 @@ class DamagedFabric : public Fabric {
 // weftInvalidArgument: no link is called so; with names of some.
 Result<int> link_named(const Fabric& fabric, const std::string& name);
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace weft {
+namespace weft::internal {
 
 enum class EventKind : uint8_t { wake, begin_moving, flow_ends, carry, arrive };
 
@@ -42,4 +42,4 @@ class EventQueue {
     uint64_t order_ = 0;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace weft {
+namespace weft::internal {
 
 inline constexpr double unlimited = std::numeric_limits<double>::infinity();
 
@@ -77,4 +77,4 @@ class Fabric {
     virtual Turned turned(int link) const { return {link, 1}; }
 };
 
-}  // namespace weft
+}  // namespace weft::internal

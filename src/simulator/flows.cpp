@@ -1,6 +1,6 @@
 #include "src/simulator/flows.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 int Flows::add_link(double bytes_per_us) {
     links_.push_back({bytes_per_us, {}, 0, {}, false, 0});
@@ -101,4 +101,4 @@ void Flows::give_speed(double now_us, int number) {
     events_.push(now_us + flow.left / speed, EventKind::flow_ends, number, ++flow.version);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -9,7 +9,7 @@
 
 #include "src/simulator/event_queue.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class Flows {
   public:
@@ -74,4 +74,4 @@ class Flows {
     Observer observer_;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -265,4 +265,4 @@ std::vector<int32_t> HostsFabric::hosts() const {
     return of;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

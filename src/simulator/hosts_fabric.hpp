@@ -11,7 +11,7 @@
 #include "src/base/result.hpp"
 #include "src/simulator/fabric.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Bytes a microsecond (1000 are a GB/s) in each direction, and microseconds.
 struct HostKind {
@@ -86,4 +86,4 @@ class HostsFabric : public Fabric {
     int firsts_[roles_ + 1];  // links by role, those of a role by rank or host
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -1,7 +1,7 @@
 // simulated_ranks.cpp: what happens: blocks go on as far as they can, then time goes on to the next event.
 #include "src/simulator/simulated_ranks.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -396,4 +396,4 @@ double SimulatedRanks::bytes_of(const BlockState& state, const Instruction& inst
     return double(chunk_span(instruction, state.iteration, length, schedule.chunks, schedule.parts()).bytes);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -10,7 +10,7 @@
 #include "src/simulator/flows.hpp"
 #include "src/simulator/simulator.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class SimulatedRanks {
   public:
@@ -170,4 +170,4 @@ class SimulatedRanks {
     Status failure_;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -2,10 +2,10 @@
 // read when it has run, or has stopped.
 #include <algorithm>
 
-#include "src/simulator/simulated_ranks.hpp"
 #include "src/schedule/tiles.hpp"
+#include "src/simulator/simulated_ranks.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 SimulatedRanks::SimulatedRanks(const Fabric& fabric, const SimulatedCall& call, const Shape& shape)
     : fabric_(fabric),
@@ -206,4 +206,4 @@ Status SimulatedRanks::deadlock() const {
                 int32_t(blocks_.size()) - ended_, schedules_[0].fifo_depth, who);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <functional>
 
+#include "src/schedule/tiles.hpp"
 #include "src/simulator/simulated_ranks.hpp"
 #include "src/simulator/symmetry.hpp"
-#include "src/schedule/tiles.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -144,4 +144,4 @@ class Preparation {
 
 Result<Simulation> simulate(const Fabric& fabric, const SimulatedCall& call) { return Preparation(fabric, call).run(); }
 
-}  // namespace weft
+}  // namespace weft::internal

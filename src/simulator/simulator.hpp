@@ -13,7 +13,7 @@
 #include "src/schedule/expand.hpp"
 #include "src/simulator/fabric.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Ranks of which nothing tells them apart but their numbers do the same at the same times. Where a fabric can be turned
 // (Fabric::rotation) and the schedules turn with it, those of one turn are simulated, and stand for all.
@@ -104,4 +104,4 @@ struct Simulation {
 // with a sentence that says who waits.
 Result<Simulation> simulate(const Fabric& fabric, const SimulatedCall& call);
 
-}  // namespace weft
+}  // namespace weft::internal

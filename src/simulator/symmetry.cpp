@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -59,4 +59,4 @@ bool board_turns(const Schedule& schedule, int period) {
     return schedule.board.front() / period == schedule.board.back() / period;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -10,7 +10,7 @@
 
 #include "src/schedule/schedule.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Whether all chunks of such a tile are of one size. `length`: of a part.
 bool chunks_alike(const Schedule& schedule, size_t length);
@@ -23,4 +23,4 @@ bool turns_into(const Schedule& one, const Schedule& other, int period);
 // Whether the boards of the first `period` ranks are made of ranks that stand for different ones, or are of all ranks.
 bool board_turns(const Schedule& schedule, int period);
 
-}  // namespace weft
+}  // namespace weft::internal

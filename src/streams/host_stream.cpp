@@ -9,10 +9,10 @@
 #include <shared_mutex>
 #include <vector>
 
-#include "src/base/process_token.hpp"
 #include "src/base/log.hpp"
+#include "src/base/process_token.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -216,4 +216,4 @@ Result<std::shared_ptr<HostStream>> host_stream(void* stream) {
     return handle->stream;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

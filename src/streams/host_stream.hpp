@@ -11,7 +11,7 @@
 
 #include "src/base/thread.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Thread-safe.
 class HostStream {
@@ -57,15 +57,15 @@ class HostStream {
 
 Status in_progress();
 
-}  // namespace weft
+}  // namespace weft::internal
 
 struct weftStream {
     uint64_t process = 0;
     std::mutex mutex;
-    std::shared_ptr<weft::HostStream> stream;  // null: destroyed
+    std::shared_ptr<weft::internal::HostStream> stream;  // null: destroyed
 };
 
-namespace weft {
+namespace weft::internal {
 
 weftStream* make_stream_handle(std::shared_ptr<HostStream> stream);
 // Whether a weftStream_t is one of ours, alive or not; else it is CUDA's.
@@ -73,4 +73,4 @@ bool is_host_stream(const void* stream);
 // What it stands for; fails if it was destroyed, or made before fork.
 Result<std::shared_ptr<HostStream>> host_stream(void* stream);
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -2,7 +2,7 @@
 
 #include "src/base/cancellation.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 void Turns::wait_until_idle() {
     const CancelHeld held;
@@ -49,4 +49,4 @@ Turn::~Turn() {
     turns_->end(number_);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -7,7 +7,7 @@
 #include <deque>
 #include <mutex>
 
-namespace weft {
+namespace weft::internal {
 
 class Turns {
   public:
@@ -51,4 +51,4 @@ class Turn {
     bool active_ = false;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -9,7 +9,7 @@
 
 #include "tests/catch.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 constexpr size_t arena_pages = 64;
@@ -166,4 +166,4 @@ TEST_CASE("a process has one arena", "[arena]") {
     CHECK(Arena::existing() == *first);
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

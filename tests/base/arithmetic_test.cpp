@@ -9,7 +9,7 @@
 #include "src/base/datatype.hpp"
 #include "tests/catch.hpp"
 
-namespace weft {
+namespace weft::internal {
 namespace {
 
 // What bits mean, by the formula of the format's definition.
@@ -211,4 +211,4 @@ TEST_CASE("each number of a type or reduction reaches its own template", "[arith
     }
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -6,7 +6,7 @@
 #include "tests/catch.hpp"
 #include "tests/folder.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 constexpr uint64_t mib = uint64_t(1) << 20;
@@ -84,4 +84,4 @@ TEST_CASE("version 1's limit is read where its tree is mounted", "[control_group
     CHECK(fake.rooms().empty());
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -9,7 +9,7 @@
 #include "tests/catch.hpp"
 #include "tests/folder.hpp"
 
-using namespace weft;
+using namespace weft::internal;
 
 namespace {
 

@@ -22,7 +22,7 @@
 #include "tests/open_descriptors.hpp"
 #include "tests/patience.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 constexpr int64_t long_us = 60'000'000;
@@ -293,4 +293,4 @@ TEST_CASE("a child that lives on keeps nothing of a letter that its parent is fe
 }
 #endif
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -15,7 +15,7 @@
 #include "src/base/unshared_fd.hpp"
 #include "tests/catch.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 // While it lives the number 0 is free.
@@ -165,4 +165,4 @@ TEST_CASE("the soft limit of descriptors is raised when none is left, not before
     CHECK_THAT(no_descriptor_text(EMFILE), Catch::Contains("ulimit -n"));
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -10,7 +10,7 @@
 #include "tests/catch.hpp"
 #include "tests/folder.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 TEST_CASE("a pipe that nobody writes is refused at once, and read where that is asked for", "[file]") {
     const Folder folder;
@@ -38,4 +38,4 @@ TEST_CASE("what never ends, is a folder or is not there is told by name", "[file
     CHECK(read_file("/nowhere/at/all", 100).status().code() == weftSystemError);
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -15,7 +15,7 @@
 #include "src/segment/first_cause.hpp"
 #include "tests/catch.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 std::shared_ptr<HostGroup> group_of(int ranks) {
@@ -306,4 +306,4 @@ TEST_CASE("the cores of a group are those that any of its ranks may run on", "[h
     CHECK(group->cores() == 3);
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

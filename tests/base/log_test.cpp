@@ -16,8 +16,8 @@
 #include "tests/folder.hpp"
 #include "tests/subprocess.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include "src/base/service_variables.hpp"
 #include "tests/catch.hpp"
 
-using namespace weft;
+using namespace weft::internal;
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include "tests/catch.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 // All fields follow from the number, so a mixture of two calls is told.
@@ -74,4 +74,4 @@ TEST_CASE("readers never see half of one call and half of another", "[position]"
     CHECK(torn == std::vector<uint64_t>{0, 0});
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -7,7 +7,7 @@
 
 #include "tests/catch.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 std::vector<int> content(const RankSet& set) {
@@ -69,4 +69,4 @@ TEST_CASE("a set united with another has the ranks of both; a visitor may erase 
     CHECK(!first.contains(1023));
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

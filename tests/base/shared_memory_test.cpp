@@ -11,7 +11,7 @@
 
 #include "tests/catch.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 Fd copy_of(int fd) { return Fd(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
@@ -142,4 +142,4 @@ TEST_CASE("more than any file may be is a sentence", "[shared_memory]") {
     CHECK(refused.status().sentence().size() > 20);
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -10,7 +10,7 @@
 
 #include "tests/catch.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 std::shared_ptr<HostGroup> waiting_group_of(int ranks) {
@@ -151,4 +151,4 @@ TEST_CASE("ranks that sleep at once and wake each other come through ten thousan
     CHECK(group->header().sleepers.load() == 0);
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -3,7 +3,7 @@
 
 #include "tests/catch.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 TEST_CASE("texts come back as they were left, and what there is no room for is unknown", "[texts]") {
     AgreedTexts texts;
@@ -45,4 +45,4 @@ TEST_CASE("texts come back as they were left, and what there is no room for is u
     CHECK_FALSE((*group)->write_texts(nullptr, HostGroup::texts_most + 1));
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

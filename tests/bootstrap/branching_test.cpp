@@ -6,7 +6,7 @@
 
 #include "tests/catch.hpp"
 
-using namespace weft;
+using namespace weft::internal;
 
 namespace {
 

@@ -10,8 +10,8 @@
 #include "src/rendezvous/root.hpp"
 #include "tests/net/ends.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace weft::test {
+namespace weft::internal::test {
 
 using Variables = std::map<std::string, std::string>;
 
@@ -38,4 +38,4 @@ class FakeEnvironment {
     }
 };
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -7,7 +7,7 @@
 
 #include "tests/bootstrap/fake_server.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 class FakePmi {
   public:
@@ -143,4 +143,4 @@ class FakePmi {
     Handlers handlers_;  // last, so that they end first
 };
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

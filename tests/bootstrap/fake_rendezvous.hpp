@@ -5,7 +5,7 @@
 
 #include "tests/bootstrap/fake_server.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 // As http.server.BaseHTTPRequestHandler behaves: HTTP/1.0, the connection ends with the answer.
 class FakeRendezvous {
@@ -38,4 +38,4 @@ class FakeRendezvous {
     TcpServer server_{[this](const Line& line) { serve(line); }};  // last, so that it ends first
 };
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

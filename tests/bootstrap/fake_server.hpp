@@ -16,7 +16,7 @@
 
 #include "src/base/fd.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 // The server's end of a connection. Everything is empty, or false, once the other end or the server is gone.
 class Line {
@@ -134,4 +134,4 @@ class DesertedPort {
     uint16_t number_ = 0;
 };
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -6,7 +6,7 @@
 
 #include "tests/bootstrap/fake_server.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 template <class Number>
 std::string raw(Number value) {
@@ -85,4 +85,4 @@ class FakeTorchStore {
     TcpServer server_{[this](const Line& line) { serve(line); }};
 };
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -4,8 +4,8 @@
 #include "tests/bootstrap/fake_rendezvous.hpp"
 #include "tests/bootstrap/ranks.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 
 namespace {
 

@@ -5,15 +5,15 @@
 #include "src/launchers/launcher.hpp"
 
 int main() {
-    const auto job = weft::read_job();
+    const auto job = weft::internal::read_job();
     if (!job) {
         std::printf("failed\n%d\n%s\n", int(job.status().code()), job.status().sentence().c_str());
         return 0;
     }
-    const weft::Digest digest = job->id.prove("test", 4);
+    const weft::internal::Digest digest = job->id.prove("test", 4);
     std::string id;
     for (const unsigned char byte : digest) id += fmt::format("{:02x}", byte);
-    const auto again = weft::read_job();
+    const auto again = weft::internal::read_job();
     if (!again || again->id.prove("test", 4) != digest) return 1;
     std::printf("%s\n%d\n%d\n%d\n%d\n%s\n%s\n%d\n%s\n", job->launcher, job->rank, job->ranks, job->local_rank,
                 job->local_size, id.c_str(), job->id.root_host().c_str(), int(job->id.root_port()),

@@ -6,8 +6,8 @@
 #include "tests/bootstrap/fake_environment.hpp"
 #include "tests/catch.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 
 namespace {
 

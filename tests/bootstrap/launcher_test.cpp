@@ -14,8 +14,8 @@
 #include "tests/bootstrap/ranks.hpp"
 #include "tests/subprocess.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include "tests/catch.hpp"
 
-using namespace weft;
+using namespace weft::internal;
 using Names = std::vector<std::string>;
 
 TEST_CASE("a node list names every node, in order", "[node_list]") {

@@ -9,7 +9,7 @@
 #include "tests/catch.hpp"
 #include "tests/patience.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
@@ -55,4 +55,4 @@ inline void check_all_have_it(const std::vector<Result<SharedText>>& results) {
     }
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -3,7 +3,7 @@
 
 #include "tests/catch.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -69,4 +69,4 @@ TEST_CASE("what a host's ranks may use survives its message", "[roster]") {
     CHECK(read.unlimited);
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

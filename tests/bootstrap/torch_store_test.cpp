@@ -5,8 +5,8 @@
 #include "tests/bootstrap/fake_torch_store.hpp"
 #include "tests/bootstrap/ranks.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include "tests/comm/rank_order_calls.hpp"
 #include "tests/subprocess.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 struct Ran {
@@ -109,4 +109,4 @@ TEST_CASE("the config of rank 0 makes all ranks deterministic, and explain says 
     CHECK_THAT(weftGetLastError(nullptr), Catch::Contains("config.deterministic is 2; it is 0, 1 or undefined"));
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -14,7 +14,7 @@
 #include "tests/catch.hpp"
 #include "tests/subprocess.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 constexpr size_t beyond_31_bits = (size_t(1) << 31) + 3, beyond_32_bits = (size_t(1) << 32) + 3;
@@ -126,4 +126,4 @@ TEST_CASE("more than 2^31 elements go over TCP", "[calls]") {
         {2, 2, false, {"count=" + std::to_string(beyond_31_bits), "calls=all_reduce,messages,windows", "rows=chosen"}});
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -13,13 +13,13 @@
 #include "tests/folder.hpp"
 #include "tests/subprocess.hpp"
 #include "tests/topology/machines.hpp"
-#include "topology/search/arrangement.hpp"
-#include "topology/model/cpu_mask.hpp"
 #include "topology/description.hpp"
 #include "topology/fabric/played_hosts.hpp"
+#include "topology/model/cpu_mask.hpp"
+#include "topology/search/arrangement.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 
 namespace {
 

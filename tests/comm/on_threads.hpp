@@ -8,7 +8,7 @@
 
 #include "tests/catch.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 // What body(comm, rank) says went wrong, by rank. Under an algorithm, or any.
 template <class Body>
@@ -33,4 +33,4 @@ std::vector<std::string> on_threads(int ranks, const char* algo, Body&& body) {
     return wrong;
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

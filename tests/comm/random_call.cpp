@@ -10,7 +10,7 @@
 #include "tests/comm/user_functions.hpp"
 #include "tests/reference/exact.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 using reference::Bytes;
 
@@ -286,4 +286,4 @@ std::string RandomCall::name() const {
     return text.str();
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

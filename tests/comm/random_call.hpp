@@ -9,7 +9,7 @@
 
 #include "tests/comm/random_calls.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 // A communicator that does not block said weftInProgress: what came of it in the end.
 weftResult_t settled(weftComm_t comm, weftResult_t code);
@@ -45,4 +45,4 @@ class RandomCall {
     bool misled_ = false;  // the user's function, about types
 };
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

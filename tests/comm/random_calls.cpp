@@ -2,7 +2,7 @@
 
 #include "tests/comm/random_call.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 std::string run_random_calls(weftComm_t comm, const Sequence& sequence) {
     int rank = 0, ranks = 0;
@@ -20,4 +20,4 @@ std::string run_random_calls(weftComm_t comm, const Sequence& sequence) {
     return "";
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

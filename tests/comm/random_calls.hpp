@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-namespace weft::test {
+namespace weft::internal::test {
 
 struct Sequence {
     uint32_t seed = 0;
@@ -20,4 +20,4 @@ struct Sequence {
 // Runs this rank's part. What went wrong, or nothing.
 std::string run_random_calls(weftComm_t comm, const Sequence& sequence);
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

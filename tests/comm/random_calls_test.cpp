@@ -21,7 +21,7 @@
 #include "tests/subprocess.hpp"
 #endif
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 // Of ranks that are late, which is no error.
@@ -233,4 +233,4 @@ TEST_CASE("random calls of ranks on several hosts are right under every algorith
 }
 #endif
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

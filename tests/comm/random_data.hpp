@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-namespace weft::test {
+namespace weft::internal::test {
 
 using RandomBytes = std::vector<std::byte>;
 
@@ -51,4 +51,4 @@ class Guarded {
     RandomBytes all_ = RandomBytes(guard, untouched);
 };
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -11,7 +11,7 @@
 #include "src/base/datatype.hpp"
 #include "tests/comm/random_uneven.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -213,4 +213,4 @@ std::string run_random_messages_of_all(const std::vector<std::vector<weftComm_t>
     return "";
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

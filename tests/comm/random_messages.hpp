@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace weft::test {
+namespace weft::internal::test {
 
 struct MessageSequence {
     uint32_t seed = 0;
@@ -23,4 +23,4 @@ std::string run_random_messages(const std::vector<weftComm_t>& comms, const Mess
 std::string run_random_messages_of_all(const std::vector<std::vector<weftComm_t>>& comms,
                                        const MessageSequence& sequence);
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

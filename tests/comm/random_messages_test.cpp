@@ -12,7 +12,7 @@
 #include "tests/subprocess.hpp"
 #endif
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 void check_threads(int ranks, int comms, const MessageSequence& sequence) {
@@ -105,4 +105,4 @@ TEST_CASE("random messages between hosts arrive", "[messages][hosts]") {
 }
 #endif
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -8,7 +8,7 @@
 #include "tests/comm/random_call.hpp"
 #include "tests/comm/random_steps.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -202,4 +202,4 @@ class Program {
 
 std::string run_random_program(weftComm_t world, const Sequence& sequence) { return Program(world, sequence).run(); }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

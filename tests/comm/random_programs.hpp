@@ -6,9 +6,9 @@
 #pragma once
 #include "tests/comm/random_calls.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 // Runs this rank's part of `sequence.calls` rounds; `world` lives on. What went wrong, or nothing.
 std::string run_random_program(weftComm_t world, const Sequence& sequence);
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

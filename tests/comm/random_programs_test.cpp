@@ -12,7 +12,7 @@
 #include "tests/subprocess.hpp"
 #endif
 
-namespace weft::test {
+namespace weft::internal::test {
 
 TEST_CASE("random programs of threads are right", "[programs]") {
     for (const int ranks : {1, 2, 3, 5, 8}) {
@@ -50,4 +50,4 @@ TEST_CASE("random programs of processes are right, on one host and on several", 
 }
 #endif
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -229,4 +229,4 @@ std::string run_random_splits(const std::map<int, weftComm_t>& world, int ranks,
     return Family(world, ranks, seed).run(steps);
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

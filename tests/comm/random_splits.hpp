@@ -9,10 +9,10 @@
 #include <map>
 #include <string>
 
-namespace weft::test {
+namespace weft::internal::test {
 
 // Runs the part of those ranks of a communicator of `ranks` whose handles `world` has, by their number; ends all
 // communicators. What went wrong, or nothing.
 std::string run_random_splits(const std::map<int, weftComm_t>& world, int ranks, uint32_t seed, int steps);
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

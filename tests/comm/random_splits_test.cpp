@@ -12,7 +12,7 @@
 #include "tests/subprocess.hpp"
 #endif
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 // `ranks` of which each thread has as many.
@@ -92,4 +92,4 @@ TEST_CASE("a call that fails beside a split in a group leaves nobody waiting for
     }
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

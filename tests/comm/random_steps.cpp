@@ -6,7 +6,7 @@
 #include "tests/comm/random_call.hpp"
 #include "tests/comm/random_uneven.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -226,4 +226,4 @@ std::unique_ptr<RandomStep> draw_step(const Sequence& sequence, const RandomPlac
     }
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

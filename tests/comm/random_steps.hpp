@@ -10,7 +10,7 @@
 
 #include "tests/comm/random_calls.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 // A window on a communicator of the program's. Its memory begins with what gets read, which nobody writes; behind that
 // lies a place for each step of a round that puts.
@@ -56,4 +56,4 @@ class RandomStep {
 std::unique_ptr<RandomStep> draw_step(const Sequence& sequence, const RandomPlace& place, int number, int index,
                                       std::mt19937& random);
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -4,7 +4,7 @@
 
 #include "src/base/datatype.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 void RandomUneven::Table::set(std::vector<size_t> of, std::mt19937& random, bool closely) {
     counts = std::move(of);
@@ -132,4 +132,4 @@ const char* RandomUneven::name() const {
     return names[int(kind_)];
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -7,7 +7,7 @@
 
 #include "tests/comm/random_data.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 // What rank p has for rank q is piece p * ranks + q of the model.
 class RandomUneven {
@@ -47,4 +47,4 @@ class RandomUneven {
     std::byte *send_, *take_;  // where the call's buffers begin
 };
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

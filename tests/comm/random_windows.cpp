@@ -9,7 +9,7 @@
 #include "src/base/datatype.hpp"
 #include "tests/comm/random_data.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -350,4 +350,4 @@ std::string run_random_windows_of_all(const std::vector<weftComm_t>& comms, cons
     return "";
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace weft::test {
+namespace weft::internal::test {
 
 struct WindowSequence {
     uint32_t seed = 0;
@@ -22,4 +22,4 @@ std::string run_random_windows(weftComm_t comm, const WindowSequence& sequence);
 // All ranks, driven by this thread.
 std::string run_random_windows_of_all(const std::vector<weftComm_t>& comms, const WindowSequence& sequence);
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -9,7 +9,7 @@
 #include "tests/comm/random_windows.hpp"
 #include "tests/subprocess.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 TEST_CASE("random one-sided calls of threads leave every window as the model has it", "[windows][threads]") {
     std::cout << "seed " << seed() << std::endl;
     for (const int ranks : {1, 2, 3, 5, 8}) {
@@ -72,4 +72,4 @@ TEST_CASE("random one-sided calls between hosts are right", "[windows]") {
 }
 #endif
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

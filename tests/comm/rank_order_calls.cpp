@@ -6,7 +6,7 @@
 
 #include "src/base/arithmetic.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -127,4 +127,4 @@ RankOrderResult run_rank_order_calls(weftComm_t comm, uint32_t seed, size_t most
     return result;
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

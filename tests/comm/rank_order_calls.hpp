@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-namespace weft::test {
+namespace weft::internal::test {
 
 struct RankOrderResult {
     std::string wrong;  // a call that failed; empty: none did
@@ -17,4 +17,4 @@ struct RankOrderResult {
 // Runs this rank's part; every rank draws the same calls from the seed.
 RankOrderResult run_rank_order_calls(weftComm_t comm, uint32_t seed, size_t most_elements);
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

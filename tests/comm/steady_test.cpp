@@ -10,7 +10,7 @@
 #include "tests/catch.hpp"
 #include "tests/comm/on_threads.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 // What this thread asks of the allocator while it counts.
@@ -71,13 +71,13 @@ TEST_CASE("a call on host memory that was made before allocates nothing", "[stea
     }
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test
 
 // Of the C library's, which everything else in this process asks, too.
 extern "C" {
 void* __libc_malloc(size_t bytes);
 void* malloc(size_t bytes) {
-    weft::test::asked += weft::test::counting;
+    weft::internal::test::asked += weft::internal::test::counting;
     return __libc_malloc(bytes);
 }
 }

@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-namespace weft::test {
+namespace weft::internal::test {
 
 // The map x -> a x + b modulo 2^32, as a << 32 | b: composing such is associative and not commutative.
 inline uint64_t compose(uint64_t left, uint64_t right) {
@@ -12,4 +12,4 @@ inline uint64_t compose(uint64_t left, uint64_t right) {
 // Associative and commutative, and none of the built-in ones: 1 + a o b = (1 + a)(1 + b).
 inline uint64_t circle(uint64_t left, uint64_t right) { return left + right + left * right; }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

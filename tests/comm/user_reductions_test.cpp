@@ -18,7 +18,7 @@
 #include "tests/comm/on_threads.hpp"
 #include "tests/comm/user_functions.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 struct Counter {
@@ -237,4 +237,4 @@ TEST_CASE("one thread that drives all ranks calls the functions of all", "[comm]
     for (weftComm_t comm : comms) CHECK(weftCommDestroy(comm) == weftSuccess);
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

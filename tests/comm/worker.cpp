@@ -26,7 +26,7 @@ int main(int count, char** arguments) {
         const int own = atoi(getenv("WEFT_RANK")) * hosts / atoi(getenv("WEFT_SIZE"));
         setenv("WEFT_HOSTID", ("node" + std::to_string(own)).c_str(), 1);
     }
-    weft::test::Sequence sequence;
+    weft::internal::test::Sequence sequence;
     sequence.seed = uint32_t(strtoul(arguments[1], nullptr, 10));
     sequence.calls = atoi(arguments[2]);
     sequence.most_elements = strtoul(arguments[3], nullptr, 10);
@@ -39,20 +39,21 @@ int main(int count, char** arguments) {
     weftCommUserRank(comm, &own);
     weftCommCount(comm, &ranks);
     if (kind == "order") {
-        const weft::test::RankOrderResult result =
-            weft::test::run_rank_order_calls(comm, sequence.seed, sequence.most_elements);
+        const weft::internal::test::RankOrderResult result =
+            weft::internal::test::run_rank_order_calls(comm, sequence.seed, sequence.most_elements);
         if (!result.wrong.empty()) return fprintf(stderr, "%s\n", result.wrong.c_str()), 1;
         printf("order %d of %d\n", result.differing, result.calls);
         return weftCommDestroy(comm) == weftSuccess ? 0 : 1;
     }
     const std::string wrong =
         kind == "messages"
-            ? weft::test::run_random_messages({comm}, {sequence.seed, sequence.calls, sequence.most_elements})
+            ? weft::internal::test::run_random_messages({comm}, {sequence.seed, sequence.calls, sequence.most_elements})
         : kind == "windows"
-            ? weft::test::run_random_windows(comm, {sequence.seed, sequence.calls, sequence.most_elements})
-        : kind == "programs" ? weft::test::run_random_program(comm, sequence)
-        : kind == "splits"   ? weft::test::run_random_splits({{own, comm}}, ranks, sequence.seed, sequence.calls)
-                             : run_random_calls(comm, sequence);
+            ? weft::internal::test::run_random_windows(comm, {sequence.seed, sequence.calls, sequence.most_elements})
+        : kind == "programs" ? weft::internal::test::run_random_program(comm, sequence)
+        : kind == "splits"
+            ? weft::internal::test::run_random_splits({{own, comm}}, ranks, sequence.seed, sequence.calls)
+            : run_random_calls(comm, sequence);
     if (!wrong.empty()) {
         fprintf(stderr, "%s\n", wrong.c_str());
         return 1;

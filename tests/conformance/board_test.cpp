@@ -7,10 +7,10 @@
 #include <set>
 #include <vector>
 
-#include "tests/catch.hpp"
 #include "src/segment/board.hpp"
+#include "tests/catch.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 struct Boards {
@@ -149,4 +149,4 @@ TEST_CASE("a slot beyond the largest is refused with both sizes, and changes not
     CHECK(boards.ranks[0]->reserve(Board::slot_bytes_max).ok());
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -6,11 +6,11 @@
 
 #include "src/net/secret.hpp"
 #include "src/registry.hpp"
+#include "src/segment/board.hpp"
 #include "tests/catch.hpp"
 #include "tests/subprocess.hpp"
-#include "src/segment/board.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 struct Connection {
     std::shared_ptr<HostGroup> group;
@@ -94,4 +94,4 @@ struct Connection {
     }
 };
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -4,7 +4,7 @@
 
 #include "tests/conformance/table.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 // How the ranks of a job lie: of each process the host and how many ranks it has.
 struct Spread {
@@ -51,4 +51,4 @@ inline std::string served_line(const Algorithm& row) {
     return std::string("served ") + row.name + " " + facts_of(row.collective).name + "\n";
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -5,7 +5,7 @@
 #include "tests/subprocess.hpp"
 #include "weft/weft.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -59,4 +59,4 @@ TEST_CASE("every algorithm of two levels agrees with the reference on several ho
     CHECK(served > 0);
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

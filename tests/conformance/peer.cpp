@@ -14,7 +14,7 @@
 #include "src/registry.hpp"
 #include "src/segment/board.hpp"
 
-using namespace weft;
+using namespace weft::internal;
 
 static void require(bool holds, const char* what) {
     if (holds) return;

@@ -6,10 +6,10 @@
 #include <random>
 #include <set>
 
-#include "tests/conformance/connection.hpp"
 #include "src/segment/wire.hpp"
+#include "tests/conformance/connection.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 const Transport& shm() { return shm_transport; }
@@ -195,4 +195,4 @@ TEST_CASE("a rank whose heap is full says so and what to do, and takes nothing",
     CHECK(used <= heap_end);
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -4,7 +4,7 @@
 #include <array>
 #include <set>
 
-namespace weft::test {
+namespace weft::internal::test {
 
 // Each line begins with a pair that has not met yet, and of some draws of the rest takes the one with the most of those.
 std::vector<Line> all_pairs_of(const std::vector<int>& sizes, std::mt19937& random) {
@@ -125,4 +125,4 @@ std::string fault_of(const Ranks& ranks, const Call& call, DeviceBuffer::Kind ki
     return rank < 0 ? "" : "rank " + std::to_string(rank) + " wrote what is not its result";
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

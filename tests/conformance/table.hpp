@@ -9,7 +9,7 @@
 
 #include "tests/device/calls.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 // An index for each column.
 using Line = std::vector<int>;
@@ -78,4 +78,4 @@ class Checks {
     int calls_ = 0;
 };
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -6,7 +6,7 @@
 
 #include "tests/conformance/uneven_table.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -135,4 +135,4 @@ TEST_CASE("collectives of uneven parts leave what the model says", "[table][unev
     check_uneven(GENERATE(Kind::host, Kind::host_shared, Kind::plain), random);
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -7,7 +7,7 @@
 #include "tests/conformance/uneven_table.hpp"
 #include "weft/weft.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -55,4 +55,4 @@ TEST_CASE("a process's ranks have what the reference says", "[worker]") {
     CHECK(checks.calls() > 0);
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

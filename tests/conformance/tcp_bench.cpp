@@ -23,7 +23,7 @@
 #include "src/net/socket.hpp"
 #include "transports/tcp/tcp.hpp"
 
-using namespace weft;
+using namespace weft::internal;
 
 namespace {
 

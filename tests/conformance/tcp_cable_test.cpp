@@ -7,7 +7,7 @@
 #include "tests/subprocess.hpp"
 #include "transports/tcp/tcp.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 constexpr size_t slot_bytes = 100'000;
@@ -146,4 +146,4 @@ TEST_CASE("a sender that goes away ends its own way of a cable, after what it ha
     }
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

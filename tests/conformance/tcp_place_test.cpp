@@ -5,7 +5,7 @@
 #include "tests/net/ends.hpp"
 #include "transports/tcp/message.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 using tcp::Place;
 
@@ -68,4 +68,4 @@ TEST_CASE("a place survives its blob, and shares cover a message without gaps", 
         }
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -14,7 +14,7 @@
 #include "transports/tcp/receiver.hpp"
 #include "transports/tcp/sender.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 using tcp::MessageHeader;
@@ -444,4 +444,4 @@ TEST_CASE("stripes that contradict each other are errors", "[tcp]") {
     }
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

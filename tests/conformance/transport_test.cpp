@@ -7,12 +7,12 @@
 #include <thread>
 
 #include "src/base/clock.hpp"
-#include "src/segment/waiting.hpp"
 #include "src/control/watchdog.hpp"
+#include "src/segment/waiting.hpp"
 #include "tests/conformance/connection.hpp"
 #include "tests/subprocess.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 const Transport& every_transport() {
@@ -340,4 +340,4 @@ TEST_CASE("a peer that dies is an error on the survivor, never a hang, and what 
                Catch::Contains(fmt::format("rank 1 (pid {}) died", peer.pid())) || Catch::Contains("from rank 1 at "));
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

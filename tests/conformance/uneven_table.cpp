@@ -6,7 +6,7 @@
 #include <array>
 #include <numeric>
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -281,4 +281,4 @@ UnevenCall UnevenTable::call(const Line& line, std::mt19937& random) const {
     return call;
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

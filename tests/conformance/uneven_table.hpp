@@ -4,7 +4,7 @@
 #pragma once
 #include "tests/conformance/table.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 inline constexpr Collective uneven_collectives[] = {Collective::all_to_all_v, Collective::gather_v,
                                                     Collective::scatter_v, Collective::all_gather_v,
@@ -53,4 +53,4 @@ struct UnevenTable {
 // As that of a Call.
 std::string fault_of(const Ranks& ranks, const UnevenCall& call, DeviceBuffer::Kind kind);
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

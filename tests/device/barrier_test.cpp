@@ -9,7 +9,7 @@
 
 #include "tests/device/ranks.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -223,4 +223,4 @@ TEST_CASE("a barrier in a CUDA stream is refused where no device serves it", "[b
                   "the stream belongs to device 1");
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -136,4 +136,4 @@ void enqueue(const Ranks& ranks, const Call& call, const Buffers& buffers) {
     });
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

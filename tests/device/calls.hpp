@@ -4,7 +4,7 @@
 #include "tests/device/ranks.hpp"
 #include "tests/executor/local_ranks.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 // The buffers of one call of these ranks, a process's or all, with bytes around them that must stay.
 class Buffers {
@@ -52,4 +52,4 @@ class Reductions {
 // On every rank, in a group; on the host it is done then.
 void enqueue(const Ranks& ranks, const Call& call, const Buffers& buffers);
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

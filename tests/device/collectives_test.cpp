@@ -5,7 +5,7 @@
 
 #include "tests/device/calls.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -300,4 +300,4 @@ TEST_CASE("buffers of parts are checked whole, and those that a rank has no use 
     ranks.check_healthy();
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

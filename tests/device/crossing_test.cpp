@@ -8,7 +8,7 @@
 #include "tests/device/ranks.hpp"
 #include "tests/fake_cuda/control.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -94,4 +94,4 @@ TEST_CASE("kernels that wait for room which others hold that wait for them end a
     both.second.check_healthy();
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

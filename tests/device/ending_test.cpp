@@ -5,7 +5,7 @@
 
 #include "tests/device/ranks.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -123,4 +123,4 @@ TEST_CASE("a reduction of the user's does not take device memory, and says so", 
     demand(weftRedOpDestroy(op, ranks.comms[0]));
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -7,7 +7,7 @@
 #include "tests/device/ranks.hpp"
 #include "tests/fake_cuda/control.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -316,4 +316,4 @@ TEST_CASE("kernels that cannot be loaded on one rank make all ranks work on copi
     check_works();
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -1,7 +1,7 @@
 // fake_machine.cpp: a machine that the fake driver plays.
 #include "tests/device/machine.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 bool real_driver() { return false; }
 
@@ -13,4 +13,4 @@ std::string device_worker() { return DEVICE_WORKER; }
 
 int devices_of(int wanted) { return wanted; }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -8,7 +8,7 @@
 #include "tests/device/ranks.hpp"
 #include "tests/fake_cuda/control.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -341,4 +341,4 @@ TEST_CASE("of joined calls of several blocks the one that differs is named, not 
         CHECK_THAT(weftGetLastError(comm), !Catch::Contains("all_reduce of 800 int32"));
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

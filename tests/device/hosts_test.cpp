@@ -2,7 +2,7 @@
 // hosts goes over TCP, by each process's proxy.
 #include "tests/device/job.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -279,4 +279,4 @@ TEST_CASE("what keeps one host from serving device memory is told on every host"
     }
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -6,7 +6,7 @@
 #include "tests/device/ranks.hpp"
 #include "tests/fake_cuda/control.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -355,4 +355,4 @@ TEST_CASE("kernels have the priority that calls ask for, as far as the device ha
     check_lives(ranks);
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -4,7 +4,7 @@
 #include "tests/device/ranks.hpp"
 #include "weft/weft.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 using Steps = std::vector<std::string>;
 
@@ -59,4 +59,4 @@ class Job {
     std::vector<std::unique_ptr<Subprocess>> processes_;
 };
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

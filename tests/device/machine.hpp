@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace weft::test {
+namespace weft::internal::test {
 
 bool real_driver();
 // What a process finds in its environment that has such a machine (tests/fake_cuda/control.hpp).
@@ -13,4 +13,4 @@ std::string device_worker();  // worker.cpp as a program
 // Of so many devices those that there are: ranks share them.
 int devices_of(int wanted);
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -2,7 +2,7 @@
 #include "tests/device/ranks.hpp"
 #include "tests/fake_cuda/control.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -97,4 +97,4 @@ TEST_CASE("a device that refuses memory of the kind that it says it has gives it
     }
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

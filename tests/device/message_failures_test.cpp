@@ -6,7 +6,7 @@
 
 #include "tests/device/ranks.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -202,4 +202,4 @@ TEST_CASE("what messages on device memory are refused for leaves the communicato
     pair.ranks->check_healthy();
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -7,7 +7,7 @@
 
 #include "tests/device/ranks.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -332,4 +332,4 @@ TEST_CASE("more ranks than know each other's words send each other messages too"
     ends.check();
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

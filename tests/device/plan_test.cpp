@@ -9,7 +9,7 @@
 
 #include "tests/catch.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -339,4 +339,4 @@ TEST_CASE("a user's algorithm that asks for more slots than connections have is 
     }
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

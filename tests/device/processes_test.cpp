@@ -8,7 +8,7 @@
 #include "tests/device/ranks.hpp"
 #include "tests/folder.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 TEST_CASE("processes reduce over mapped device memory", "[processes]") {
     for (const int devices : {4, 1}) {
@@ -494,4 +494,4 @@ TEST_CASE("where the host's memory cannot be shared either, device memory is ref
     }
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace weft::test {
+namespace weft::internal::test {
 
 void demand(CUresult result) {
     if (result != CUDA_SUCCESS) throw std::runtime_error("CUDA says " + std::to_string(int(result)));
@@ -127,4 +127,4 @@ Stream::Stream(int on, unsigned flags) : device(on) {
 Stream::~Stream() { cuStreamDestroy(handle); }
 void Stream::finish() const { demand(cuStreamSynchronize(handle)); }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -6,7 +6,7 @@
 
 #include "tests/reference/exact.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 using reference::Bytes;
 
@@ -67,4 +67,4 @@ struct Stream {
     CUstream handle = nullptr;
 };
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

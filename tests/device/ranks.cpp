@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
-namespace weft::test {
+namespace weft::internal::test {
 
 std::vector<int> spread(int ranks) {
     std::vector<int> placing;
@@ -148,4 +148,4 @@ std::string compare(const Ranks& ranks, const Question& question, std::mt19937& 
     return {};
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

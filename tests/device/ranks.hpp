@@ -13,7 +13,7 @@
 #include "tests/device/program.hpp"
 #include "tests/subprocess.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
@@ -106,4 +106,4 @@ struct Question {
 // Draws inputs, lets devices and host answer, and says what differs; empty: nothing.
 std::string compare(const Ranks& ranks, const Question& question, std::mt19937& random);
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

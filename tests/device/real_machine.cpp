@@ -9,7 +9,7 @@
 #include "tests/device/program.hpp"
 #include "tests/fake_cuda/control.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 bool real_driver() { return true; }
 std::vector<std::string> environment_of(const std::string&) { return {}; }
@@ -18,9 +18,9 @@ std::string device_worker() {
 }
 int devices_of(int wanted) { return std::min(wanted, devices()); }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test
 
-namespace weft::fake {
+namespace weft::internal::fake {
 
 static std::logic_error untold(const std::string& what) {
     return std::logic_error(what + " is the fake driver's to tell: the test should have the tag [fake]");
@@ -40,4 +40,4 @@ void destroy_context(void*) {}
 int streams_destroyed_early() { throw untold("streams"); }
 int last_priority() { throw untold("a priority"); }
 
-}  // namespace weft::fake
+}  // namespace weft::internal::fake

@@ -7,7 +7,7 @@
 #include "tests/device/ranks.hpp"
 #include "tests/folder.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 TEST_CASE("registered buffers are reduced where they lie, and staged when they are not registered any more",
           "[processes]") {
@@ -203,4 +203,4 @@ TEST_CASE("what is registered is unmapped when its communicator ends", "[process
     job.finish();
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -11,7 +11,7 @@
 #include "tests/drivers/fake.hpp"
 #include "tests/open_descriptors.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -70,4 +70,4 @@ TEST_CASE("descriptors of registered memory are closed when whoever has not mapp
     REQUIRE(waitpid(other, nullptr, 0) == other);
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

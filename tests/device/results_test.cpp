@@ -5,7 +5,7 @@
 
 #include "tests/device/ranks.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -497,4 +497,4 @@ TEST_CASE("two communicators on the same devices do not disturb each other", "[r
     }
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -6,7 +6,7 @@
 
 #include "tests/device/ranks.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -176,4 +176,4 @@ TEST_CASE("on copies calls choose as on host memory", "[copies]") {
     CHECK(compare(ranks, {weftInt32, weftSum, 30'000, false, 0}, random) == "");
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

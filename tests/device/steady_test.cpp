@@ -5,7 +5,7 @@
 #include "tests/device/ranks.hpp"
 #include "tests/fake_cuda/control.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -133,4 +133,4 @@ TEST_CASE("nor does a call on another stream than the one before", "[steady]") {
     for (const auto& stream : others) stream->finish();
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -6,7 +6,7 @@
 
 #include "tests/device/calls.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -158,4 +158,4 @@ TEST_CASE("two communicators with connections of their own do not disturb each o
     }
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

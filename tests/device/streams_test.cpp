@@ -4,7 +4,7 @@
 #include "tests/device/ranks.hpp"
 #include "tests/fake_cuda/control.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 TEST_CASE("a stream with the handle of one that was destroyed still follows the call before", "[streams][fake]") {
     const Ranks ranks(spread(2));
@@ -57,4 +57,4 @@ TEST_CASE("ranks that share a device may call on a stream with the handle of ano
     ranks.check_healthy();
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

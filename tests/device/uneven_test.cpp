@@ -4,7 +4,7 @@
 
 #include "tests/device/ranks.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -445,4 +445,4 @@ TEST_CASE("a reduction of uneven parts that is refused leaves the communicator w
     ranks.check_healthy();
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

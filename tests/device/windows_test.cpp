@@ -6,7 +6,7 @@
 
 #include "tests/device/ranks.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -483,4 +483,4 @@ TEST_CASE("where kernels do not reach each other's memory windows of device memo
     ranks.check_healthy();
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -20,7 +20,7 @@
 #include "tests/fake_cuda/control.hpp"
 #include "weft/weft.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 void tell(const std::string& line) {
@@ -520,10 +520,10 @@ struct Worker {
 };
 
 }  // namespace
-}  // namespace weft::test
+}  // namespace weft::internal::test
 
 int main(int count, char** arguments) try {
-    using namespace weft::test;
+    using namespace weft::internal::test;
     if (count < 7) return fprintf(stderr, "usage: device_worker ID RANKS FIRST COUNT DEVICES STEP...\n"), 2;
     Worker worker{weft::api::unique_id_from_text(arguments[1]), atoi(arguments[2]), atoi(arguments[3]),
                   atoi(arguments[4]), atoi(arguments[5])};
@@ -558,7 +558,7 @@ int main(int count, char** arguments) try {
         if (verb == "destroy") worker.destroy();
         if (verb == "say") tell(step.substr(4));
         if (verb == "pause") pause();
-        if (verb == "fault") weft::fake::add_setting(step);
+        if (verb == "fault") weft::internal::fake::add_setting(step);
         if (verb == "exit") exit(0);
         // id RANKS FIRST ID: for the next communicator
         if (verb == "id") {

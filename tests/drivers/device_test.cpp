@@ -6,8 +6,8 @@
 #include "src/drivers/nvml/nvml.hpp"
 #include "tests/drivers/fake.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 using cuda::Context;
 using cuda::ContextScope;
 

@@ -6,8 +6,8 @@
 #include "tests/drivers/fake.hpp"
 #include "tests/subprocess.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 using cuda::Driver;
 
 namespace {

@@ -8,7 +8,7 @@
 #include "tests/catch.hpp"
 #include "tests/fake_cuda/control.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
@@ -49,4 +49,4 @@ inline void demand(const Status& status) {
     REQUIRE(status.ok());
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

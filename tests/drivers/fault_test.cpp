@@ -14,9 +14,9 @@
 #include "tests/drivers/fake.hpp"
 #include "tests/fake_cuda/kernels.hpp"
 
-using namespace weft;
-using namespace weft::test;
-using namespace weft::cuda;
+using namespace weft::internal;
+using namespace weft::internal::test;
+using namespace weft::internal::cuda;
 
 namespace {
 
@@ -44,7 +44,7 @@ const std::vector<Case>& cases() {
              if (!event) return event.take_status();
              if (Result<bool> done = event->done(); !done) return done.take_status();
              Result<CUipcEventHandle> handle = event->exported();
-             return handle ? weft::ok() : handle.take_status();
+             return handle ? weft::internal::ok() : handle.take_status();
          }},
         {"device memory",
          {"cuMemAlloc", "cuMemGetAddressRange", "cuIpcGetMemHandle", "cuPointerGetAttributes"},
@@ -55,7 +55,7 @@ const std::vector<Case>& cases() {
              if (Result<IpcExport> handle = export_ipc(context.driver(), memory->address()); !handle)
                  return handle.take_status();
              Result<PointerFacts> facts = describe_pointer(context.driver(), memory->data());
-             return facts ? weft::ok() : facts.take_status();
+             return facts ? weft::internal::ok() : facts.take_status();
          }},
         {"pinned memory",
          {"cuMemHostAlloc", "cuMemHostGetDevicePointer"},

@@ -5,7 +5,7 @@
 #include "tests/catch.hpp"
 #include "tests/subprocess.hpp"
 
-using namespace weft::test;
+using namespace weft::internal::test;
 using Json = nlohmann::json;
 
 namespace {

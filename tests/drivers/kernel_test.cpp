@@ -12,9 +12,9 @@
 #include "tests/fake_cuda/kernels.hpp"
 #include "tests/subprocess.hpp"
 
-using namespace weft;
-using namespace weft::test;
-using namespace weft::cuda;
+using namespace weft::internal;
+using namespace weft::internal::test;
+using namespace weft::internal::cuda;
 
 namespace {
 

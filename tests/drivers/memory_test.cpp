@@ -16,9 +16,9 @@
 #include "tests/drivers/hex.hpp"
 #include "tests/subprocess.hpp"
 
-using namespace weft;
-using namespace weft::test;
-using namespace weft::cuda;
+using namespace weft::internal;
+using namespace weft::internal::test;
+using namespace weft::internal::cuda;
 
 namespace {
 

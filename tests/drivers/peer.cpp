@@ -18,8 +18,8 @@
 #include "tests/drivers/hex.hpp"
 #include "tests/fake_cuda/control.hpp"
 
-using namespace weft;
-using namespace weft::cuda;
+using namespace weft::internal;
+using namespace weft::internal::cuda;
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include "tests/catch.hpp"
 #include "tests/folder.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 TEST_CASE("a build without GPU support warns a program that uses CUDA, once, and refuses what it can tell",
           "[without_cuda]") {
@@ -44,4 +44,4 @@ TEST_CASE("a build without GPU support warns a program that uses CUDA, once, and
     CHECK_THAT(weftGetLastError(nullptr), Catch::Contains("this build of Weft has no GPU support"));
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

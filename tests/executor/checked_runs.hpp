@@ -3,7 +3,7 @@
 #include "tests/catch.hpp"
 #include "tests/executor/local_ranks.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 inline void check(LocalRanks& ranks, const std::vector<Call>& calls, Driver driver, std::mt19937& random) {
     const auto results = ranks.run(calls, driver, random);
@@ -13,4 +13,4 @@ inline void check(LocalRanks& ranks, const std::vector<Call>& calls, Driver driv
     }
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -5,7 +5,7 @@
 
 #include "tests/executor/wild_inputs.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 enum class Data { whole, mild };
@@ -164,4 +164,4 @@ TEST_CASE("the reference of averages objects to an infinity, and to the neighbou
     }
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -2,7 +2,7 @@
 // tiles overlapped end in the same bits; and so do all sets of movers.
 #include "tests/executor/wild_inputs.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 TEST_CASE("a fused instruction leaves the bits of its expansion, run by the step machine", "[executor]") {
     WEFT_PRINT_SEED();
@@ -85,4 +85,4 @@ TEST_CASE("every set of movers leaves the interpreter's bits under every algorit
                 }
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

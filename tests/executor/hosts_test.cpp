@@ -3,7 +3,7 @@
 #include "tests/executor/checked_runs.hpp"
 #include "tests/executor/wild_inputs.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 // Hosts of about the same size, of very different sizes, or whose ranks are dealt out in turn.
@@ -118,4 +118,4 @@ TEST_CASE("tiles overlap: the board of a host works on later tiles while an earl
     CHECK(ranks.tiles_entered(call, {0, 1}) == 3);
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

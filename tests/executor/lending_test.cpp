@@ -5,7 +5,7 @@
 #include "tests/executor/checked_runs.hpp"
 #include "tests/executor/wild_inputs.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 Call random_call(const WildInputs& wild, int n, const Algorithm& row, std::mt19937& random) {
@@ -78,4 +78,4 @@ TEST_CASE("a call that lends ends when what it lent has been read", "[executor]"
         }
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

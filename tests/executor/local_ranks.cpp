@@ -7,13 +7,13 @@
 #include <stdexcept>
 #include <thread>
 
-#include "src/segment/arena.hpp"
 #include "src/base/datatype.hpp"
-#include "src/segment/waiting.hpp"
 #include "src/schedule/lending.hpp"
 #include "src/schedule/tiles.hpp"
+#include "src/segment/arena.hpp"
+#include "src/segment/waiting.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -441,4 +441,4 @@ std::vector<std::vector<Bytes>> LocalRanks::run(const std::vector<Call>& calls, 
     return results;
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -15,7 +15,7 @@
 #include "tests/reference/exact.hpp"
 #include "tests/reference/interpreter.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 using reference::Bytes;
 
@@ -149,4 +149,4 @@ class LocalRanks {
     uint64_t sequence_ = 0;
 };
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

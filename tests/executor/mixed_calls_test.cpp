@@ -4,7 +4,7 @@
 
 #include "tests/executor/wild_inputs.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 Call random_call(const WildInputs& wild, int n, std::mt19937& random) {
@@ -87,4 +87,4 @@ TEST_CASE("the count of tiles may wrap around in the middle of calls", "[executo
     }
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -14,20 +14,22 @@
 #include "tests/amount.hpp"
 #include "tests/catch.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
-#define WEFT_PRINT_SEED() INFO("seed " << weft::test::seed())
+#define WEFT_PRINT_SEED() INFO("seed " << weft::internal::test::seed())
 
 // For TEMPLATE_TEST_CASE, which takes types only.
 template <weftDataType_t t>
 struct Type {
     static constexpr weftDataType_t type = t;
 };
-#define WEFT_ALL_TYPES                                                                               \
-    weft::test::Type<weftInt8>, weft::test::Type<weftUint8>, weft::test::Type<weftInt32>,            \
-        weft::test::Type<weftUint32>, weft::test::Type<weftInt64>, weft::test::Type<weftUint64>,     \
-        weft::test::Type<weftFloat16>, weft::test::Type<weftFloat32>, weft::test::Type<weftFloat64>, \
-        weft::test::Type<weftBfloat16>, weft::test::Type<weftFloat8e4m3>, weft::test::Type<weftFloat8e5m2>
+#define WEFT_ALL_TYPES                                                                     \
+    weft::internal::test::Type<weftInt8>, weft::internal::test::Type<weftUint8>,           \
+        weft::internal::test::Type<weftInt32>, weft::internal::test::Type<weftUint32>,     \
+        weft::internal::test::Type<weftInt64>, weft::internal::test::Type<weftUint64>,     \
+        weft::internal::test::Type<weftFloat16>, weft::internal::test::Type<weftFloat32>,  \
+        weft::internal::test::Type<weftFloat64>, weft::internal::test::Type<weftBfloat16>, \
+        weft::internal::test::Type<weftFloat8e4m3>, weft::internal::test::Type<weftFloat8e5m2>
 
 // One of the built-in reductions that serve the type.
 inline weftRedOp_t random_reduction(weftDataType_t type, std::mt19937& random) {
@@ -141,4 +143,4 @@ class Brink {
     char* base_;
 };
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

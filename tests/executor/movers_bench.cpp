@@ -11,7 +11,7 @@
 #include "src/base/datatype.hpp"
 #include "src/kernels/movers.hpp"
 
-namespace weft {
+namespace weft::internal {
 namespace {
 
 // Nanoseconds of one call: the least of seven loops of some 200 us each.
@@ -108,10 +108,10 @@ void bench_fused(const Movers& set, int ranks) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::internal
 
 int main(int argument_count, char** arguments) {
-    using namespace weft;
+    using namespace weft::internal;
     const std::string type_wanted = argument_count > 1 ? arguments[1] : "",
                       op_wanted = argument_count > 2 ? arguments[2] : "sum";
     for (const Movers* set : all_movers()) {

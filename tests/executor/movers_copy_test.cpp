@@ -6,7 +6,7 @@
 #include "src/kernels/slot_stores.hpp"
 #include "tests/executor/mover_data.hpp"
 
-namespace weft {
+namespace weft::internal {
 namespace {
 
 using test::Element;
@@ -203,17 +203,17 @@ TEST_CASE("the fused loop does without a reduction, or with nothing else", "[mov
     }
 }
 
-}  // namespace weft
+}  // namespace weft::internal
 
-namespace weft::test {
+namespace weft::internal::test {
 
 // A Movers whose copies say which stores they were asked for.
 static std::vector<Stores> asked;
 static Movers recording() {
-    Movers movers = weft::movers();
+    Movers movers = weft::internal::movers();
     movers.copy = [](const CopyJob& job) {
         asked.push_back(job.stores);
-        weft::movers().copy(job);
+        weft::internal::movers().copy(job);
     };
     return movers;
 }
@@ -291,4 +291,4 @@ TEST_CASE("slots are written past the caches only where readers are far and that
     CHECK(to == from);
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

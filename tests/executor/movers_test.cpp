@@ -6,7 +6,7 @@
 
 #include "tests/executor/mover_data.hpp"
 
-namespace weft {
+namespace weft::internal {
 namespace {
 
 using test::Accumulator;
@@ -309,4 +309,4 @@ TEST_CASE("the machine's movers can be found by name, the plain ones always", "[
     CHECK(find_movers("mmx") == nullptr);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -11,7 +11,7 @@
 #include "tests/executor/wild_inputs.hpp"
 #include "tests/schedule/mutation.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 std::vector<MscclProgram> programs() {
@@ -141,7 +141,7 @@ TEST_CASE("an MSCCL program with one fault is refused, or gives the same result"
             operation.schedule = [&](int rank) { return mutant[size_t(rank)]; };
             operation.runs = 3;
             const CheckedOperation twice[] = {operation, operation};
-            const Status status = weft::check(ranks, twice, options);
+            const Status status = weft::internal::check(ranks, twice, options);
             Call faulty = call;
             faulty.written = &mutant;
             const bool valid =
@@ -175,4 +175,4 @@ TEST_CASE("an MSCCL program with one fault is refused, or gives the same result"
     CHECK(wrong > 300);
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

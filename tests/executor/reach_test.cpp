@@ -4,7 +4,7 @@
 
 #include "tests/executor/wild_inputs.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 Call shot(const char* algorithm, const WildInputs& wild, int n, weftDataType_t type, int op, size_t count,
@@ -184,4 +184,4 @@ TEST_CASE("where buffers may not be reached, everything is staged", "[executor]"
     if (const auto wrong = difference(call, ranks.run(call, random), expected(call))) FAIL_CHECK(*wrong);
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

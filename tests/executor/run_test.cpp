@@ -2,7 +2,7 @@
 // small number of ranks, lengths from nothing to many odd tiles, in and out of place, aligned and not.
 #include "tests/executor/wild_inputs.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 struct Variant {
@@ -217,4 +217,4 @@ TEST_CASE("blocked means that nothing moved and names who is missing; tiles gone
     CHECK(progress[1] == Progress::done);
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

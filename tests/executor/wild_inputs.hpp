@@ -8,7 +8,7 @@
 #include "tests/amount.hpp"
 #include "tests/executor/local_ranks.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 class WildInputs {
   public:
@@ -94,4 +94,4 @@ inline std::vector<Schedule> two_places() {
     return all;
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

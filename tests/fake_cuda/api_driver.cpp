@@ -9,7 +9,7 @@
 #include "tests/fake_cuda/kernels.hpp"
 #include "tests/fake_cuda/work.hpp"
 
-using namespace weft::fake;
+using namespace weft::internal::fake;
 
 extern "C" {
 

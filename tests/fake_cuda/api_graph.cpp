@@ -1,7 +1,7 @@
 // api_graph.cpp: the fake driver: captures, and graphs that replay them.
 #include "tests/fake_cuda/work.hpp"
 
-using namespace weft::fake;
+using namespace weft::internal::fake;
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include "tests/fake_cuda/memory.hpp"
 #include "tests/fake_cuda/work.hpp"
 
-using namespace weft::fake;
+using namespace weft::internal::fake;
 
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include "tests/fake_cuda/world.hpp"
 
-using namespace weft::fake;
+using namespace weft::internal::fake;
 
 namespace {
 

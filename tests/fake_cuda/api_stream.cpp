@@ -6,16 +6,16 @@
 #include "tests/fake_cuda/memory.hpp"
 #include "tests/fake_cuda/work.hpp"
 
-using namespace weft::fake;
+using namespace weft::internal::fake;
 
-namespace weft::fake {
+namespace weft::internal::fake {
 
 Event::~Event() {
     if (shared != nullptr) munmap(shared, 4096);
     if (fd >= 0) close(fd);
 }
 
-}  // namespace weft::fake
+}  // namespace weft::internal::fake
 
 namespace {
 

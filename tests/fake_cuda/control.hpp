@@ -17,7 +17,7 @@
 #pragma once
 #include <string>
 
-namespace weft::fake {
+namespace weft::internal::fake {
 
 // Forgets everything and begins anew, uninitialised, with this setting. Returns what was not given back, a line for
 // each; empty if nothing. Work that never ends is a hang here: tests end it first.
@@ -39,4 +39,4 @@ int streams_destroyed_early();
 // Of the kernel launched last; INT_MIN: its stream's.
 int last_priority();
 
-}  // namespace weft::fake
+}  // namespace weft::internal::fake

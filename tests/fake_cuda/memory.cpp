@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace weft::fake {
+namespace weft::internal::fake {
 
 namespace {
 
@@ -157,4 +157,4 @@ void list_memory_leaks(std::string& to) {
         to += "a handle of " + std::to_string(handle.physical->bytes) + " bytes\n";
 }
 
-}  // namespace weft::fake
+}  // namespace weft::internal::fake

@@ -12,7 +12,7 @@
 
 #include "tests/fake_cuda/world.hpp"
 
-namespace weft::fake {
+namespace weft::internal::fake {
 
 // A memfd with room for a page of facts behind the data: what an importing process needs to know.
 struct Physical {
@@ -81,4 +81,4 @@ CUresult check_access(Context* context, uintptr_t address, size_t bytes, bool& p
 void forget_memory();
 void list_memory_leaks(std::string& to);
 
-}  // namespace weft::fake
+}  // namespace weft::internal::fake

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace weft::fake {
+namespace weft::internal::fake {
 
 namespace {
 
@@ -116,4 +116,4 @@ int Multiprocessors::running() {
     return running_;
 }
 
-}  // namespace weft::fake
+}  // namespace weft::internal::fake

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace weft::fake {
+namespace weft::internal::fake {
 
 struct Limits {
     static constexpr int threads = 2048, blocks = 32, grids = 128;  // of a multiprocessor; of a device at once
@@ -71,4 +71,4 @@ class Multiprocessors {
     int running_ = 0;   // their blocks
 };
 
-}  // namespace weft::fake
+}  // namespace weft::internal::fake

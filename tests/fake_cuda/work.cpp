@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace weft::fake {
+namespace weft::internal::fake {
 
 namespace {
 
@@ -230,4 +230,4 @@ CUresult run_graph(const std::shared_ptr<Executable>& executable) {
     return CUresult(failed.load());
 }
 
-}  // namespace weft::fake
+}  // namespace weft::internal::fake

@@ -14,7 +14,7 @@
 
 #include "tests/fake_cuda/world.hpp"
 
-namespace weft::fake {
+namespace weft::internal::fake {
 
 // That a piece of work has ended.
 class Completion {
@@ -134,4 +134,4 @@ struct Event {
     ~Event();
 };
 
-}  // namespace weft::fake
+}  // namespace weft::internal::fake

@@ -14,7 +14,7 @@
 #include "tests/fake_cuda/memory.hpp"
 #include "tests/fake_cuda/work.hpp"
 
-namespace weft::fake {
+namespace weft::internal::fake {
 
 namespace {
 
@@ -300,4 +300,4 @@ int last_priority() {
     return world().last_priority;
 }
 
-}  // namespace weft::fake
+}  // namespace weft::internal::fake

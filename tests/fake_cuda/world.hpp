@@ -14,7 +14,7 @@
 
 #include "tests/fake_cuda/multiprocessors.hpp"
 
-namespace weft::fake {
+namespace weft::internal::fake {
 
 struct Stream;
 class Completion;
@@ -109,9 +109,9 @@ CUresult current(Context*& context);
 CUresult check_device(int device);
 
 #define FAKE_ENTER(function) \
-    if (const CUresult early = ::weft::fake::enter("cu" #function); early != CUDA_SUCCESS) return early
-#define FAKE_CURRENT(context)                 \
-    ::weft::fake::Context* context = nullptr; \
-    if (const CUresult early = ::weft::fake::current(context); early != CUDA_SUCCESS) return early
+    if (const CUresult early = ::weft::internal::fake::enter("cu" #function); early != CUDA_SUCCESS) return early
+#define FAKE_CURRENT(context)                           \
+    ::weft::internal::fake::Context* context = nullptr; \
+    if (const CUresult early = ::weft::internal::fake::current(context); early != CUDA_SUCCESS) return early
 
-}  // namespace weft::fake
+}  // namespace weft::internal::fake

@@ -3,7 +3,7 @@
 
 #include "tests/faults/job.hpp"
 
-using namespace weft::test;
+using namespace weft::internal::test;
 
 namespace {
 

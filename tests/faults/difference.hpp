@@ -4,7 +4,7 @@
 
 #include "tests/faults/job.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 struct Difference {
     const char* what;
@@ -70,4 +70,4 @@ inline const WrongCall wrong_calls[] = {
     {"barrier", "broadcast,1", "barrier", "broadcast of 1 int32, root 0"},
 };
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -18,7 +18,7 @@
 #include "tests/subprocess.hpp"
 #include "weft/weft.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 inline std::string new_id() { return api::to_text(api::make_unique_id()); }
 inline std::string meeting_name(const std::string& id) {
@@ -239,4 +239,4 @@ inline std::string check_survivors(Job& job, int victim, bool during_init,
     return objection;
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

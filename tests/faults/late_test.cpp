@@ -1,7 +1,7 @@
 // late_test.cpp: ranks that are alive and do not come: warned of, waited for, named at the deadline.
 #include "tests/faults/job.hpp"
 
-using namespace weft::test;
+using namespace weft::internal::test;
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include "src/net/socket.hpp"
 #include "tests/faults/job.hpp"
 
-using namespace weft::test;
+using namespace weft::internal::test;
 
 // A sanitizer needs terabytes of address space, and descriptors of its own.
 constexpr bool limits_are_ours = !sanitized;
@@ -149,12 +149,12 @@ TEST_CASE("a forked child may not use its parent's communicator, makes its own, 
 #if !WEFT_TEST_ASAN  // whose allocator's locks a child inherits as they are
 TEST_CASE("a child may be forked while other threads allocate, meet and ask a launcher's store", "[limits]") {
     // A store that takes the connection and never answers.
-    const weft::Fd store(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const weft::internal::Fd store(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     REQUIRE(listen(store.number(), 64) == 0);
     Job job(2);
     job.start(0, {"fork_busy=200"},
               {quiet, "WEFT_INIT_TIMEOUT_MS=3000", "RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
-               "MASTER_PORT=" + std::to_string(weft::net::local_address(store.number()).port())});
+               "MASTER_PORT=" + std::to_string(weft::internal::net::local_address(store.number()).port())});
     job.finish();
     CHECK(job.answer(0, "fork_busy") == "200");
     CHECK(contains(job.answer(0, "environment"), "8 PyTorch's store"));

@@ -11,7 +11,7 @@
 #include "tests/faults/job.hpp"
 #include "tests/folder.hpp"
 
-using namespace weft::test;
+using namespace weft::internal::test;
 
 TEST_CASE("two processes with one rank are told each other's pid", "[meeting]") {
     for (const int ranks : {2, 3}) {
@@ -120,7 +120,7 @@ TEST_CASE("who waits for ranks that have failed already is told that they may ha
 
 TEST_CASE("an id that another host made for its own ranks is refused with a sentence", "[meeting]") {
     // As it would be written there: another identity at its place, and a checksum that fits.
-    weftUniqueId id = weft::UniqueId::make_local()->bytes();
+    weftUniqueId id = weft::internal::UniqueId::make_local()->bytes();
     id.internal[16] = char(id.internal[16] ^ 1);
     unsigned char hash[crypto_generichash_BYTES_MIN];
     crypto_generichash(hash, sizeof hash, reinterpret_cast<const unsigned char*>(&id), sizeof id - sizeof(uint64_t),
@@ -180,8 +180,8 @@ TEST_CASE("a process says once what runs in it, from WEFT_DEBUG's level VERSION 
     };
     const std::vector<std::string> alone = lines_of(job[0].error());
     REQUIRE(alone.size() == 1);
-    CHECK_THAT(alone[0], Catch::Contains(" WEFT VERSION Weft " + weft::library_version() + ", compiled by " +
-                                         weft::library_compiler()) &&
+    CHECK_THAT(alone[0], Catch::Contains(" WEFT VERSION Weft " + weft::internal::library_version() + ", compiled by " +
+                                         weft::internal::library_compiler()) &&
                              Catch::Contains("; transports shm, tcp; movers ") && Catch::Contains("plain; ") &&
                              Catch::Contains("device code"));
     CHECK(lines_of_version(1).size() == 1);
@@ -194,12 +194,12 @@ TEST_CASE("a process says once what runs in it, from WEFT_DEBUG's level VERSION 
 TEST_CASE("ranks with other algorithm files are told so", "[meeting]") {
     const Folder folder;
     const std::string good = folder.path / "good.txt", other = folder.path / "other.txt";
-    std::vector<weft::Schedule> ring;
+    std::vector<weft::internal::Schedule> ring;
     for (int rank = 0; rank < 2; ++rank)
-        ring.push_back(weft::registry::find_algorithm("ring")->build({.ranks = 2, .rank = rank}, {}));
-    for (weft::Schedule& schedule : ring) schedule.algorithm = "mine";
-    std::ofstream(good) << weft::write_text(ring);
-    std::ofstream(other) << weft::write_text(ring) << "# another file\n";
+        ring.push_back(weft::internal::registry::find_algorithm("ring")->build({.ranks = 2, .rank = rank}, {}));
+    for (weft::internal::Schedule& schedule : ring) schedule.algorithm = "mine";
+    std::ofstream(good) << weft::internal::write_text(ring);
+    std::ofstream(other) << weft::internal::write_text(ring) << "# another file\n";
     {
         Job job(2);
         job.start(0, {"init", "reduce"}, {"WEFT_ALGO_FILES=" + good, quiet});
@@ -228,14 +228,14 @@ TEST_CASE("ranks with other algorithm files are told so", "[meeting]") {
 TEST_CASE("a communicator does without algorithm files that cannot be used, unless WEFT_ALGO wants them", "[meeting]") {
     const Folder folder;
     const std::string good = folder.path / "good.txt", wrong = folder.path / "wrong.txt";
-    std::vector<weft::Schedule> ring;
+    std::vector<weft::internal::Schedule> ring;
     for (int rank = 0; rank < 2; ++rank)
-        ring.push_back(weft::registry::find_algorithm("ring")->build({.ranks = 2, .rank = rank}, {}));
-    for (weft::Schedule& schedule : ring) schedule.algorithm = "mine";
-    std::ofstream(good) << weft::write_text(ring);
+        ring.push_back(weft::internal::registry::find_algorithm("ring")->build({.ranks = 2, .rank = rank}, {}));
+    for (weft::internal::Schedule& schedule : ring) schedule.algorithm = "mine";
+    std::ofstream(good) << weft::internal::write_text(ring);
     ring[0].blocks[0].instructions.pop_back();
-    for (weft::Schedule& schedule : ring) schedule.algorithm = "wrong";
-    std::ofstream(wrong) << weft::write_text(ring);
+    for (weft::internal::Schedule& schedule : ring) schedule.algorithm = "wrong";
+    std::ofstream(wrong) << weft::internal::write_text(ring);
     const std::string files = "WEFT_ALGO_FILES=" + wrong + ":/nowhere:" + good;
     {
         Job job(2);
@@ -286,16 +286,18 @@ TEST_CASE("WEFT_ALGO_FILES_ORDER is the same on all ranks, and not that of a det
 }
 
 TEST_CASE("an algorithm that cannot serve a call says why", "[meeting]") {
-    const weft::Algorithm none[] = {{"star", weft::Collective::all_reduce, nullptr,
-                                     [](const weft::Layout&, const weft::LinkCosts&, size_t) { return 1.0; }, "",
-                                     [](const weft::Layout&) { return "needs 5 ranks"; }},
-                                    {"snake", weft::Collective::all_reduce, nullptr,
-                                     [](const weft::Layout&, const weft::LinkCosts&, size_t) { return 1.0; }, ""}};
-    weft::Operation operation;
-    operation.collective = weft::Collective::all_reduce;
+    const weft::internal::Algorithm none[] = {
+        {"star", weft::internal::Collective::all_reduce, nullptr,
+         [](const weft::internal::Layout&, const weft::internal::LinkCosts&, size_t) { return 1.0; }, "",
+         [](const weft::internal::Layout&) { return "needs 5 ranks"; }},
+        {"snake", weft::internal::Collective::all_reduce, nullptr,
+         [](const weft::internal::Layout&, const weft::internal::LinkCosts&, size_t) { return 1.0; }, ""}};
+    weft::internal::Operation operation;
+    operation.collective = weft::internal::Collective::all_reduce;
     operation.type = weftFloat32;
     operation.count = 10;
-    const auto choice = weft::select(operation, {3, 0}, weft::host_link_costs(3, 2), {"^snake", 0}, none);
+    const auto choice =
+        weft::internal::select(operation, {3, 0}, weft::internal::host_link_costs(3, 2), {"^snake", 0}, none);
     REQUIRE(!choice);
     CHECK(choice.status().code() == weftInvalidArgument);
     CHECK(choice.status().sentence() ==
@@ -321,16 +323,16 @@ TEST_CASE("what finds no room in slots is refused on every rank, and the communi
     constexpr int ranks = 17;
     const Folder folder;
     const std::string file = folder.path / "deep.txt";
-    std::vector<weft::Schedule> deep;
+    std::vector<weft::internal::Schedule> deep;
     for (int rank = 0; rank < ranks; ++rank) {
-        deep.push_back(weft::registry::find_algorithm("ring", weft::Collective::all_gather)
+        deep.push_back(weft::internal::registry::find_algorithm("ring", weft::internal::Collective::all_gather)
                            ->build({.ranks = ranks, .rank = rank}, {}));
         deep.back().algorithm = "deep";
         deep.back().fifo_depth = 4096;  // slots as small as any
         deep.back().span = ranks;
         deep.back().least_bytes = 100 * ranks;
     }
-    std::ofstream(file) << weft::write_text(deep);
+    std::ofstream(file) << weft::internal::write_text(deep);
     Job job(ranks);
     for (int rank = 0; rank < ranks; ++rank)
         job.start(rank, {"init", "call=all_gather,100", "call=all_gather,2", "async", "destroy"},
@@ -346,23 +348,25 @@ TEST_CASE("what finds no room in slots is refused on every rank, and the communi
 }
 
 TEST_CASE("what is chosen is told in a line with what the others would take, the best first", "[meeting]") {
-    const auto takes = [](double (*us)(const weft::Layout&, const weft::LinkCosts&, size_t), const char* name) {
-        return weft::Algorithm{name, weft::Collective::all_reduce, nullptr, us, ""};
+    const auto takes = [](double (*us)(const weft::internal::Layout&, const weft::internal::LinkCosts&, size_t),
+                          const char* name) {
+        return weft::internal::Algorithm{name, weft::internal::Collective::all_reduce, nullptr, us, ""};
     };
-    const weft::Algorithm rows[] = {
-        takes([](const weft::Layout&, const weft::LinkCosts&, size_t) { return 30.0; }, "slow"),
-        takes([](const weft::Layout&, const weft::LinkCosts&, size_t) { return 1.0; }, "fast"),
-        takes([](const weft::Layout&, const weft::LinkCosts&, size_t) { return 2.5; }, "middling"),
-        takes([](const weft::Layout&, const weft::LinkCosts&, size_t) { return 0.1; }, "excluded")};
-    weft::Operation operation;
-    operation.collective = weft::Collective::all_reduce;
+    const weft::internal::Algorithm rows[] = {
+        takes([](const weft::internal::Layout&, const weft::internal::LinkCosts&, size_t) { return 30.0; }, "slow"),
+        takes([](const weft::internal::Layout&, const weft::internal::LinkCosts&, size_t) { return 1.0; }, "fast"),
+        takes([](const weft::internal::Layout&, const weft::internal::LinkCosts&, size_t) { return 2.5; }, "middling"),
+        takes([](const weft::internal::Layout&, const weft::internal::LinkCosts&, size_t) { return 0.1; }, "excluded")};
+    weft::internal::Operation operation;
+    operation.collective = weft::internal::Collective::all_reduce;
     operation.type = weftFloat32;
     operation.count = 10;
-    const weft::Preferences preferences{"^excluded", 0};
-    const weft::Costs costs(weft::host_link_costs(3, 2));
-    const auto choice = weft::select(operation, {3, 0}, costs, preferences, rows);
+    const weft::internal::Preferences preferences{"^excluded", 0};
+    const weft::internal::Costs costs(weft::internal::host_link_costs(3, 2));
+    const auto choice = weft::internal::select(operation, {3, 0}, costs, preferences, rows);
     REQUIRE(choice);
-    CHECK(weft::told(operation, {3, 0}, *choice, weft::candidates(operation, {3, 0}, costs, preferences, rows)) ==
+    CHECK(weft::internal::told(operation, {3, 0}, *choice,
+                               weft::internal::candidates(operation, {3, 0}, costs, preferences, rows)) ==
           "all_reduce of 10 float, sum (40 bytes) on 3 ranks: fast over shm, 1.00 us predicted; middling 2.50 us, slow "
           "30.00 us");
 }

@@ -2,7 +2,7 @@
 // signal, and the processes go on when there is memory again.
 #include "tests/faults/job.hpp"
 
-using namespace weft::test;
+using namespace weft::internal::test;
 
 namespace {
 

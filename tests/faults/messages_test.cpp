@@ -2,7 +2,7 @@
 // told, with both ranks and both calls, and lives. On one host, and between hosts.
 #include "tests/faults/job.hpp"
 
-using namespace weft::test;
+using namespace weft::internal::test;
 
 namespace {
 

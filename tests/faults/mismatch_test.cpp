@@ -1,7 +1,7 @@
 // mismatch_test.cpp: ranks that call different things: every rank is told, with both ranks and both calls, and lives.
 #include "tests/faults/difference.hpp"
 
-using namespace weft::test;
+using namespace weft::internal::test;
 
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include "tests/faults/job.hpp"
 
-using namespace weft::test;
+using namespace weft::internal::test;
 
 namespace {
 

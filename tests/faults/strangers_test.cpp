@@ -12,10 +12,10 @@
 #include "src/rendezvous/handshake.hpp"
 #include "tests/faults/job.hpp"
 
-using namespace weft::test;
-using weft::Fd;
-using weft::Message;
-using weft::UniqueId;
+using namespace weft::internal::test;
+using weft::internal::Fd;
+using weft::internal::Message;
+using weft::internal::UniqueId;
 
 namespace {
 
@@ -42,14 +42,14 @@ std::optional<Message> receive(const Fd& socket, Fd* passed = nullptr) {
     pollfd wait{socket.number(), POLLIN, 0};
     REQUIRE(poll(&wait, 1, 60'000) == 1);
     std::vector<Fd> descriptors;
-    auto message = weft::receive_message(socket.number(), &descriptors);
+    auto message = weft::internal::receive_message(socket.number(), &descriptors);
     if (passed && !descriptors.empty()) *passed = std::move(descriptors[0]);
     return message ? *message : std::nullopt;
 }
 
 bool try_to_send(const Fd& socket, const Message& message, int descriptor = -1) {
     const auto sent =
-        weft::send_message(socket.number(), message, {&descriptor, descriptor >= 0 ? size_t(1) : size_t(0)});
+        weft::internal::send_message(socket.number(), message, {&descriptor, descriptor >= 0 ? size_t(1) : size_t(0)});
     return sent && *sent;
 }
 void send(const Fd& socket, const Message& message, int descriptor = -1) {
@@ -75,13 +75,13 @@ Message hello_of_version(uint32_t version) {
     Message hello;
     hello.weft_version = version;
     hello.pid = getpid();
-    weft::random_bytes(hello.nonce.data(), hello.nonce.size());
+    weft::internal::random_bytes(hello.nonce.data(), hello.nonce.size());
     return hello;
 }
 Message proof_for(const UniqueId& id, const Message& hello, const Message& challenge) {
     Message proof;
     proof.kind = Message::proof;
-    proof.mac = weft::proof_mac(id, hello.nonce, challenge.nonce);
+    proof.mac = weft::internal::proof_mac(id, hello.nonce, challenge.nonce);
     return proof;
 }
 
@@ -106,8 +106,8 @@ class FalseLeader {
     Message challenge() const {
         Message challenge;
         challenge.kind = Message::challenge;
-        weft::random_bytes(challenge.nonce.data(), challenge.nonce.size());
-        challenge.mac = weft::challenge_mac(id_, hello_.nonce, challenge.nonce);
+        weft::internal::random_bytes(challenge.nonce.data(), challenge.nonce.size());
+        challenge.mac = weft::internal::challenge_mac(id_, hello_.nonce, challenge.nonce);
         return challenge;
     }
 
@@ -137,13 +137,13 @@ TEST_CASE("strangers at the meeting's socket are turned away and the ranks meet"
     }
     {
         const Fd hasty = connect_and(job.id(), [&](const Fd& socket) {  // a proof before it was asked for
-            const Message nothing = hello_of_version(weft::wire_version);
+            const Message nothing = hello_of_version(weft::internal::wire_version);
             return try_to_send(socket, proof_for(secret, nothing, nothing));
         });
         CHECK(!receive(hasty));
     }
     {
-        const Message hello = hello_of_version(weft::wire_version);
+        const Message hello = hello_of_version(weft::internal::wire_version);
         Message challenge;
         const Fd ignorant = greet(job.id(), hello, challenge);
         send(ignorant, proof_for(secret_of(job.another_id()), hello, challenge));
@@ -152,11 +152,11 @@ TEST_CASE("strangers at the meeting's socket are turned away and the ranks meet"
         CHECK(!segment);
     }
     // A whole handshake, recorded; played again it proves nothing, for the challenge is another.
-    Message hello = hello_of_version(weft::wire_version), proof;
+    Message hello = hello_of_version(weft::internal::wire_version), proof;
     {
         Message challenge;
         const Fd knowing = greet(job.id(), hello, challenge);
-        CHECK(challenge.mac == weft::challenge_mac(secret, hello.nonce, challenge.nonce));
+        CHECK(challenge.mac == weft::internal::challenge_mac(secret, hello.nonce, challenge.nonce));
         proof = proof_for(secret, hello, challenge);
         send(knowing, proof);
         Fd segment;
@@ -181,7 +181,7 @@ TEST_CASE("strangers at the meeting's socket are turned away and the ranks meet"
 TEST_CASE("who connects to the meeting's socket and never speaks is let go; who has greeted has time", "[strangers]") {
     Job job(2);
     job.start(0, {"init", "reduce=1000", "destroy"}, {quiet});
-    const Message hello = hello_of_version(weft::wire_version);
+    const Message hello = hello_of_version(weft::internal::wire_version);
     Message challenge;
     const Fd greeted = greet(job.id(), hello, challenge);
     std::vector<Fd> silent;
@@ -313,7 +313,7 @@ TEST_CASE("a false leader gets no ranks, and they say what it did", "[strangers]
         send(guest, leader.challenge());
         REQUIRE(receive(guest));
         const size_t bytes = GENERATE(1, 4096, 1 << 20);
-        auto memory = weft::SharedMemory::create("stranger", bytes);
+        auto memory = weft::internal::SharedMemory::create("stranger", bytes);
         REQUIRE(memory);
         send(guest, welcome, memory->fd());
         CHECK(contains(said(), "not one of this library's version"));

@@ -8,7 +8,7 @@
 #include "src/selector/algo_rules.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
-    using namespace weft;
+    using namespace weft::internal;
     static const std::vector<Algorithm> rows = {
         {.name = "ring", .collective = Collective::all_reduce, .build = nullptr, .predict_us = nullptr, .cost = ""},
         {.name = "ring", .collective = Collective::all_gather, .build = nullptr, .predict_us = nullptr, .cost = ""},

@@ -6,7 +6,7 @@
 #include "topology/files/graph_xml.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
-    using namespace weft::topology;
+    using namespace weft::internal::topology;
     const auto read = read_graphs({reinterpret_cast<const char*>(data), bytes});
     if (!read) {
         if (read.status().sentence().find("line ") != 0) std::abort();

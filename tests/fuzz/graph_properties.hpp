@@ -6,7 +6,7 @@
 #include "topology/files/text.hpp"
 #include "topology/files/topology_xml.hpp"
 
-namespace weft::fuzz {
+namespace weft::internal::fuzz {
 
 // It is the same when it is written and read again, it can be merged with itself and shown.
 inline void check_graph(const topology::Graph& graph) {
@@ -18,4 +18,4 @@ inline void check_graph(const topology::Graph& graph) {
     if (write_text(graph, {.pxn = true}).size() > size_t(1) << 24) std::abort();
 }
 
-}  // namespace weft::fuzz
+}  // namespace weft::internal::fuzz

@@ -7,7 +7,7 @@
 #include "topology/detect/discover.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
-    using namespace weft::topology;
+    using namespace weft::internal::topology;
     const std::string text(reinterpret_cast<const char*>(data), bytes);
     const bool xml = text.find('<') < 8;
     const auto found = xml ? discover_xml("", text) : discover_synthetic("", text);
@@ -15,6 +15,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
         if (found.status().sentence().empty()) std::abort();
         return 0;
     }
-    weft::fuzz::check_graph(found->graph);
+    weft::internal::fuzz::check_graph(found->graph);
     return 0;
 }

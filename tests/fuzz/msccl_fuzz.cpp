@@ -8,13 +8,13 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
     for (const bool any_order : {false, true}) {
-        const auto program = weft::read_msccl({reinterpret_cast<const char*>(data), bytes}, any_order);
+        const auto program = weft::internal::read_msccl({reinterpret_cast<const char*>(data), bytes}, any_order);
         if (!program) {
             if (program.status().sentence().find("line ") != 0) std::abort();
             continue;
         }
-        for (const weft::Schedule& schedule : program->schedules)
-            if (!weft::validate(schedule)) std::abort();
+        for (const weft::internal::Schedule& schedule : program->schedules)
+            if (!weft::internal::validate(schedule)) std::abort();
     }
     return 0;
 }

@@ -9,7 +9,7 @@
 #include "topology/detect/hardware.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
-    using namespace weft;
+    using namespace weft::internal;
     static const std::unique_ptr<const nvml::Nvml> nvml(*nvml::Nvml::open(ANSWERING_NVML_LIBRARY));
     static const auto feed = reinterpret_cast<void (*)(const uint8_t*, size_t)>(
         DynamicLibrary::loaded(ANSWERING_NVML_LIBRARY).find("answering_nvml_feed"));

@@ -9,7 +9,7 @@
 
 namespace {
 
-using namespace weft;
+using namespace weft::internal;
 
 template <class T>
 std::vector<std::byte> written(const T& value) {

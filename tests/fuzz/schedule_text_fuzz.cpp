@@ -9,19 +9,19 @@
 #include "src/schedule/validate.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
-    const auto schedules = weft::read_texts({reinterpret_cast<const char*>(data), bytes});
+    const auto schedules = weft::internal::read_texts({reinterpret_cast<const char*>(data), bytes});
     if (!schedules) return 0;
-    for (const weft::Schedule& schedule : *schedules)
-        if (!weft::validate(schedule)) std::abort();
-    const auto again = weft::read_texts(weft::write_text(*schedules));
+    for (const weft::internal::Schedule& schedule : *schedules)
+        if (!weft::internal::validate(schedule)) std::abort();
+    const auto again = weft::internal::read_texts(weft::internal::write_text(*schedules));
     if (!again || *again != *schedules) std::abort();
     // The checker's bounds are wide; small schedules leave time for many.
-    for (const weft::Schedule& schedule : *schedules) {
+    for (const weft::internal::Schedule& schedule : *schedules) {
         if (int64_t(schedule.chunks) * schedule.tiles > 256) return 0;
-        for (const weft::Block& block : schedule.blocks)
-            for (const weft::Instruction& instruction : block.instructions)
+        for (const weft::internal::Block& block : schedule.blocks)
+            for (const weft::internal::Instruction& instruction : block.instructions)
                 if (instruction.repeat > 64 || instruction.after.ago > 8) return 0;
     }
-    (void)weft::check_set(*schedules).ok();
+    (void)weft::internal::check_set(*schedules).ok();
     return 0;
 }

@@ -44,13 +44,13 @@ void make_tree(const std::filesystem::path& root, const std::string& text) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
-    const weft::test::Folder folder;
+    const weft::internal::test::Folder folder;
     make_tree(folder.path, {reinterpret_cast<const char*>(data), bytes});
-    weft::topology::Sources sources;
+    weft::internal::topology::Sources sources;
     sources.sys = folder.path / "sys";
     sources.proc = folder.path / "proc";
-    const auto found = weft::topology::discover(sources);
-    if (found.graph.of_kind(weft::topology::NodeKind::cpu).empty()) std::abort();
-    weft::fuzz::check_graph(found.graph);
+    const auto found = weft::internal::topology::discover(sources);
+    if (found.graph.of_kind(weft::internal::topology::NodeKind::cpu).empty()) std::abort();
+    weft::internal::fuzz::check_graph(found.graph);
     return 0;
 }

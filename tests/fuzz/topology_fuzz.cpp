@@ -7,12 +7,12 @@
 #include "tests/fuzz/graph_properties.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
-    using namespace weft::topology;
+    using namespace weft::internal::topology;
     const auto read = read_topology({reinterpret_cast<const char*>(data), bytes});
     if (!read) {
         if (read.status().sentence().find("line ") != 0) std::abort();
         return 0;
     }
-    weft::fuzz::check_graph(read->graph);
+    weft::internal::fuzz::check_graph(read->graph);
     return 0;
 }

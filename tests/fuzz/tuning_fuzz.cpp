@@ -8,7 +8,7 @@
 #include "src/selector/tuning.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
-    using namespace weft;
+    using namespace weft::internal;
     const auto read = Tuning::read({reinterpret_cast<const char*>(data), bytes});
     if (!read) {
         if (read.status().sentence().empty()) std::abort();

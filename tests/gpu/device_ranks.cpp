@@ -5,7 +5,7 @@
 
 #include "src/gpu/kernels/device_code.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 using namespace cuda;
 
@@ -310,4 +310,4 @@ std::vector<Bytes> DeviceRanks::run(const Call& call, const DeviceLaunch& how) {
     return results();
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -10,11 +10,11 @@
 #include "src/drivers/cuda/kernel.hpp"
 #include "src/drivers/cuda/memory.hpp"
 #include "src/drivers/cuda/stream.hpp"
-#include "src/gpu/kernels/kernels.hpp"
 #include "src/gpu/domain/program.hpp"
+#include "src/gpu/kernels/kernels.hpp"
 #include "tests/executor/local_ranks.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 // Throws the failure's sentence.
 void require(const Status& status);
@@ -113,4 +113,4 @@ class DeviceRanks {
     int blocks_ = 1;
 };
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

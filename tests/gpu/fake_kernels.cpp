@@ -12,7 +12,7 @@
 #include "src/gpu/kernels/messages.hpp"
 #include "tests/fake_cuda/kernels.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 namespace {
 
 constexpr int kernels = body_count * weftNumTypes * 2;
@@ -72,8 +72,8 @@ void add_all(FakeKernelTable add, std::integer_sequence<int, index...>) {
 }
 
 }  // namespace
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda
 
 extern "C" void fake_cuda_kernels(FakeKernelTable add) {
-    weft::cuda::add_all(add, std::make_integer_sequence<int, weft::cuda::kernels>());
+    weft::internal::cuda::add_all(add, std::make_integer_sequence<int, weft::internal::cuda::kernels>());
 }

@@ -9,7 +9,7 @@
 #include "tests/executor/wild_inputs.hpp"
 #include "tests/gpu/device_ranks.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 using cuda::Body;
@@ -288,4 +288,4 @@ TEST_CASE("how fast the kernels are", "[.][bench]") {
     print_types(copy);
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -5,11 +5,11 @@
 
 int main() {
     std::string why;
-    if (weft::cuda::device_code().empty()) {
+    if (weft::internal::cuda::device_code().empty()) {
         why = "Weft was built without device code";
-    } else if (auto driver = weft::cuda::Driver::get(); !driver) {
+    } else if (auto driver = weft::internal::cuda::Driver::get(); !driver) {
         why = driver.status().sentence();
-    } else if (auto devices = weft::cuda::device_count(**driver); !devices) {
+    } else if (auto devices = weft::internal::cuda::device_count(**driver); !devices) {
         why = devices.status().sentence();
     } else if (*devices == 0) {
         why = "there is no GPU";

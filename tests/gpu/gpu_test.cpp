@@ -5,7 +5,7 @@
 #include "tests/gpu/device_ranks.hpp"
 #include "tests/patience.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 using cuda::Body;
@@ -313,4 +313,4 @@ TEST_CASE("ranks that call different things both say so", "[streams]") {
     }
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -8,7 +8,7 @@
 #include "tests/gpu/device_ranks.hpp"
 
 int main(int count, char** arguments) {
-    using namespace weft;
+    using namespace weft::internal;
     if (count != 2) return 2;
     if (strcmp(arguments[1], "perf") == 0) {
         fmt::print("{}\n{}\n", perf::fill_entry_point, perf::wrong_entry_point);

@@ -5,7 +5,7 @@
 
 #include "tests/hosts/spread_job.hpp"
 
-using namespace weft::test;
+using namespace weft::internal::test;
 
 namespace {
 

@@ -49,10 +49,10 @@ weftComm_t meet(Shared& shared, int ranks, int rank) {
     auto& memory = shared.memory[rank];
     if (shared.processes) memory = {0, -own_kib("Rss:"), -own_kib("Pss:")};
     pthread_barrier_wait(&shared.start);
-    shared.times[rank].called = weft::now_us();
+    shared.times[rank].called = weft::internal::now_us();
     if (weftCommInitRank(&comm, ranks, shared.id, rank) != weftSuccess && shared.failed++ < 3)
         fprintf(stderr, "rank %d: %s\n", rank, weftGetLastError(nullptr));
-    shared.times[rank].returned = weft::now_us();
+    shared.times[rank].returned = weft::internal::now_us();
     pthread_barrier_wait(&shared.met);
     uint64_t held = 0;
     if (comm) weftCommMemStats(comm, weftMemTotal, &held);
@@ -68,16 +68,16 @@ weftComm_t meet(Shared& shared, int ranks, int rank) {
 void take_part(Shared& shared, int ranks, int rank) {
     weftComm_t comm = meet(shared, ranks, rank);
     if (!comm) return;
-    shared.times[rank].measured = weft::now_us();
+    shared.times[rank].measured = weft::internal::now_us();
     int value = shared.sum ? 1 : ranks;
     if ((shared.sum && weftAllReduce(&value, &value, 1, weftInt32, weftSum, comm, nullptr) != weftSuccess) ||
         value != ranks) {
         if (shared.failed++ < 3) fprintf(stderr, "rank %d: %d, %s\n", rank, value, weftGetLastError(nullptr));
         return;
     }
-    shared.times[rank].summed = weft::now_us();
+    shared.times[rank].summed = weft::internal::now_us();
     weftCommDestroy(comm);
-    shared.times[rank].left = weft::now_us();
+    shared.times[rank].left = weft::internal::now_us();
 }
 
 }  // namespace

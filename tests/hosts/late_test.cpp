@@ -2,7 +2,7 @@
 // waited for, named at the deadline; a stopped leader takes its host with it when the heartbeat is missed.
 #include "tests/hosts/spread_job.hpp"
 
-using namespace weft::test;
+using namespace weft::internal::test;
 
 namespace {
 

@@ -2,7 +2,7 @@
 // leaders of their hosts carry for others goes on, and what happens there is told.
 #include "tests/hosts/spread_job.hpp"
 
-using namespace weft::test;
+using namespace weft::internal::test;
 
 TEST_CASE("a rank that dies after its host's leader has left is told to other hosts", "[leave]") {
     // In a ring of no elements a rank waits for nobody but the rank behind it, until that one has come.

@@ -2,7 +2,7 @@
 // fork: nothing is leaked and nobody is disturbed.
 #include "tests/hosts/spread_job.hpp"
 
-using namespace weft::test;
+using namespace weft::internal::test;
 
 namespace {
 

@@ -2,7 +2,7 @@
 // connections reset, tiny packets and tiny buffers. In network namespaces.
 #include "tests/hosts/network.hpp"
 
-using namespace weft::test;
+using namespace weft::internal::test;
 
 namespace {
 

@@ -10,14 +10,14 @@
 #include "tests/hosts/network.hpp"
 #include "tests/net/ends.hpp"
 
-using namespace weft::test;
-using weft::Fd;
-using weft::UniqueId;
+using namespace weft::internal::test;
+using weft::internal::Fd;
+using weft::internal::UniqueId;
 
 namespace {
 
 UniqueId content_of(const std::string& id) { return *UniqueId::read(weft::api::unique_id_from_text(id)); }
-weft::net::Address root_of(const std::string& id) { return content_of(id).root_addresses().front(); }
+weft::internal::net::Address root_of(const std::string& id) { return content_of(id).root_addresses().front(); }
 
 // The id's bytes at the offset are the given ones, and its checksum fits.
 std::string altered(const std::string& id, size_t offset, const std::string& bytes) {
@@ -182,7 +182,7 @@ TEST_CASE("a root that accepts connections and is silent is named, with its addr
     SECTION("a stranger's server at its port") {
         const Fd stranger(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
         REQUIRE(listen(stranger.number(), 16) == 0);
-        const int port = weft::net::local_address(stranger.number()).port();
+        const int port = weft::internal::net::local_address(stranger.number()).port();
         CHECK(with_growing_limit(3000, [&](int64_t limit_ms) {
                   Job job(2);
                   job.start(1, {"environment"}, derived_at("127.0.0.1", port, 1, limit_ms));
@@ -301,22 +301,22 @@ TEST_CASE("too few descriptors on one host are a sentence on every host", "[meet
 TEST_CASE("another version of the library at the root is told to both, with both versions", "[meeting]") {
     SpreadJob job(2, 1);
     job.start(0, {"init"}, {quiet});
-    const weft::net::Identity identity = content_of(job.id()).identity();
+    const weft::internal::net::Identity identity = content_of(job.id()).identity();
     // A caller of another version, up to where it is refused.
     const Fd caller = stranger_at(root_of(job.id()));
-    weft::net::HelloMessage hello;
+    weft::internal::net::HelloMessage hello;
     hello.head.version = WEFT_VERSION_CODE + 1;
     hello.name = identity.name;
-    weft::net::random_bytes(hello.nonce.data(), hello.nonce.size());
+    weft::internal::net::random_bytes(hello.nonce.data(), hello.nonce.size());
     REQUIRE(send(caller.number(), &hello, sizeof hello, 0) == ssize_t(sizeof hello));
-    weft::net::ChallengeMessage challenge;
+    weft::internal::net::ChallengeMessage challenge;
     REQUIRE(recv(caller.number(), &challenge, sizeof challenge, MSG_WAITALL) == ssize_t(sizeof challenge));
-    weft::net::ProofMessage proof;
+    weft::internal::net::ProofMessage proof;
     proof.head.version = hello.head.version;
-    proof.purpose = {weft::net::checkin, 0, 0};
+    proof.purpose = {weft::internal::net::checkin, 0, 0};
     proof.mac = caller_proof(identity.secret, hello, challenge, proof.purpose);
     REQUIRE(send(caller.number(), &proof, sizeof proof, 0) == ssize_t(sizeof proof));
-    weft::net::RefusalMessage refusal;
+    weft::internal::net::RefusalMessage refusal;
     REQUIRE(recv(caller.number(), &refusal, sizeof refusal, MSG_WAITALL) == ssize_t(sizeof refusal));
     CHECK(refusal.code == weftMismatch);
     job.finish();
@@ -490,7 +490,7 @@ TEST_CASE("a job whose root's name is not resolved, or whose port is taken, says
     SECTION("port") {
         const Fd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
         REQUIRE(listen(listener.number(), 1) == 0);
-        const int port = weft::net::local_address(listener.number()).port();
+        const int port = weft::internal::net::local_address(listener.number()).port();
         Job job(2);
         for (int rank = 0; rank < 2; ++rank)
             job.start(rank, {"environment"}, derived_at("127.0.0.1", port, rank, rank == 0 ? 4000 : 1000));

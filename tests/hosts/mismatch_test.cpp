@@ -2,7 +2,7 @@
 #include "tests/faults/difference.hpp"
 #include "tests/hosts/spread_job.hpp"
 
-using namespace weft::test;
+using namespace weft::internal::test;
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include "tests/hosts/spread_job.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 // The command's output; fails the test where it fails.
 inline std::string command(std::vector<std::string> words) {
@@ -166,4 +166,4 @@ class NetworkJob : public SpreadJob {
         return;                                                      \
     }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

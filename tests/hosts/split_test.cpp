@@ -7,7 +7,7 @@
 
 #include "tests/hosts/spread_job.hpp"
 
-using namespace weft::test;
+using namespace weft::internal::test;
 
 TEST_CASE("ranks of one host, of several hosts and all of them make communicators, again and again", "[split]") {
     SpreadJob job(3, 2);

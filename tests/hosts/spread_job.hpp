@@ -3,7 +3,7 @@
 #pragma once
 #include "tests/faults/job.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 // Ranks side by side, as many on each host: ranks 0 and 1 on node0, 2 and 3 on node1.
 class SpreadJob : public Job {
@@ -44,4 +44,4 @@ inline std::vector<std::string> with(std::vector<std::string> variables, const s
     return variables;
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

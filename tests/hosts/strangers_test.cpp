@@ -5,16 +5,16 @@
 #include "src/rendezvous/unique_id.hpp"
 #include "tests/hosts/network.hpp"
 
-using namespace weft::test;
-using weft::Fd;
-using weft::UniqueId;
+using namespace weft::internal::test;
+using weft::internal::Fd;
+using weft::internal::UniqueId;
 
 namespace {
 
 // Some stay connected and say nothing, some make noise, most hang up at once as a port scan does.
 class Strangers {
   public:
-    void knock(const weft::net::Address& door) {
+    void knock(const weft::internal::net::Address& door) {
         const int number = count_++;
         Fd stranger(socket(door.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
         if (!stranger || connect(stranger.number(), door.raw(), door.raw_bytes()) != 0) return;
@@ -32,7 +32,8 @@ class Strangers {
 TEST_CASE("strangers at the root's door, thousands and all at once, keep nobody out", "[strangers]") {
     SpreadJob job(2, 2);
     for (int rank = 0; rank < 3; ++rank) job.start(rank, {"init", "loop=2,300", "destroy"}, {quiet});
-    const weft::net::Address root = UniqueId::read(weft::api::unique_id_from_text(job.id()))->root_addresses().front();
+    const weft::internal::net::Address root =
+        UniqueId::read(weft::api::unique_id_from_text(job.id()))->root_addresses().front();
     Strangers strangers;
     const int connections = small() ? 1000 : 10'000;
     for (int count = 0; count < connections; ++count) {
@@ -49,7 +50,7 @@ TEST_CASE("strangers at the ranks' doors during calls disturb nobody", "[strange
     for (int rank = 0; rank < 2; ++rank)
         job.start(rank, {"init", "await", small() ? "loop=100,300" : "loop=100,3000", "async", "destroy"}, {quiet});
     for (int rank = 0; rank < 2; ++rank) CHECK(job[rank].says("init 0"));
-    std::vector<weft::net::Address> doors;
+    std::vector<weft::internal::net::Address> doors;
     std::stringstream listening(command({"ss", "-H", "-t", "-l", "-n", "-p"}));
     for (std::string line; std::getline(listening, line);)
         for (int rank = 0; rank < 2; ++rank)
@@ -57,7 +58,7 @@ TEST_CASE("strangers at the ranks' doors during calls disturb nobody", "[strange
                 std::stringstream words(line);
                 std::string word;
                 for (int i = 0; i < 4; ++i) words >> word;
-                if (auto address = weft::net::Address::parse(word); address && !address->is_link_local())
+                if (auto address = weft::internal::net::Address::parse(word); address && !address->is_link_local())
                     doors.push_back(*address);
             }
     REQUIRE(doors.size() >= 2);

@@ -8,7 +8,7 @@
 #include "tests/hosts/spread_job.hpp"
 #include "topology/detect/container.hpp"
 
-using namespace weft::test;
+using namespace weft::internal::test;
 
 namespace {
 
@@ -33,10 +33,10 @@ const char* const small_machine = R"(<system version="1">
 
 // Times of rings and trees on hosts of one machine, which nobody has taken: both are chosen, each for some sizes.
 std::string tuning_text(int ranks, int hosts) {
-    weft::Tuning tuning = weft::tuning_of_here();
-    tuning.cores = weft::topology::usable_cores();
-    for (const weft::Algorithm& row : weft::registry::algorithms())
-        if (!row.refusal(weft::layout_in_blocks(ranks, hosts)))
+    weft::internal::Tuning tuning = weft::internal::tuning_of_here();
+    tuning.cores = weft::internal::topology::usable_cores();
+    for (const weft::internal::Algorithm& row : weft::internal::registry::algorithms())
+        if (!row.refusal(weft::internal::layout_in_blocks(ranks, hosts)))
             tuning.curves.push_back(
                 {row.collective,
                  row.name,

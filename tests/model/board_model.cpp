@@ -3,7 +3,7 @@
 
 #include <fmt/core.h>
 
-namespace weft::model {
+namespace weft::internal::model {
 namespace {
 
 const char* name_of(Shape shape) {
@@ -379,4 +379,4 @@ bool Model::actions(const State& state, std::vector<Action>& possible) const {
     return lively;
 }
 
-}  // namespace weft::model
+}  // namespace weft::internal::model

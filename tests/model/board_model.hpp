@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace weft::model {
+namespace weft::internal::model {
 
 inline constexpr int ranks_most = 3;
 inline constexpr int slots_most = 4;
@@ -218,4 +218,4 @@ class Model {
     std::array<std::array<uint8_t, calls_most>, ranks_most> fingerprints_{};
 };
 
-}  // namespace weft::model
+}  // namespace weft::internal::model

@@ -8,7 +8,7 @@
 #include "tests/catch.hpp"
 #include "tests/model/explorer.hpp"
 
-namespace weft::model {
+namespace weft::internal::model {
 namespace {
 
 constexpr std::array<Offer, 3> nobody{}, everybody{Offer::both, Offer::both, Offer::both},
@@ -288,4 +288,4 @@ TEST_CASE("every seeded fault is found, with the steps that lead to it", "[model
     }
 }
 
-}  // namespace weft::model
+}  // namespace weft::internal::model

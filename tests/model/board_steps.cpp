@@ -3,7 +3,7 @@
 
 #include "tests/model/board_model.hpp"
 
-namespace weft::model {
+namespace weft::internal::model {
 namespace {
 
 constexpr uint8_t cause_death = 1, cause_deadline = 2, cause_growth = 4;
@@ -366,4 +366,4 @@ std::string Model::describe(const State& before, Action action) const {
     return text;
 }
 
-}  // namespace weft::model
+}  // namespace weft::internal::model

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace weft::model {
+namespace weft::internal::model {
 namespace {
 
 uint64_t hash_of(const State& state) {
@@ -132,4 +132,4 @@ Report explore(const Scenario& scenario) {
     return report;
 }
 
-}  // namespace weft::model
+}  // namespace weft::internal::model

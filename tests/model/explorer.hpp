@@ -6,7 +6,7 @@
 
 #include "tests/model/board_model.hpp"
 
-namespace weft::model {
+namespace weft::internal::model {
 
 struct Report {
     size_t states = 0;
@@ -19,4 +19,4 @@ struct Report {
 // States are told apart by a 64-bit hash: at 10^7 states the odds that one is missed are about 10^-6.
 Report explore(const Scenario& scenario);
 
-}  // namespace weft::model
+}  // namespace weft::internal::model

@@ -4,7 +4,7 @@
 
 #include "tests/model/board_model.hpp"
 
-namespace weft::model {
+namespace weft::internal::model {
 
 void Model::make_two_level(int rank, int index, Program& entries, Program& results) const {
     const Call& own = call(rank, index);
@@ -50,4 +50,4 @@ void Model::make_two_level(int rank, int index, Program& entries, Program& resul
     add(entries, Step::give_back, 0, 0, results.size());
 }
 
-}  // namespace weft::model
+}  // namespace weft::internal::model

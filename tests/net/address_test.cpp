@@ -12,7 +12,7 @@
 #include "src/net/resolution.hpp"
 #include "tests/catch.hpp"
 
-using namespace weft;
+using namespace weft::internal;
 using net::Address;
 using net::InterfaceAddress;
 

@@ -6,8 +6,8 @@
 #include "src/base/options.hpp"
 #include "tests/net/ends.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 using net::Address;
 using net::Call;
 using net::Door;

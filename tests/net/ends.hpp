@@ -14,7 +14,7 @@
 #include "tests/catch.hpp"
 #include "tests/subprocess.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 inline net::Identity fresh_identity() {
     net::Secret secret;
@@ -101,4 +101,4 @@ inline std::pair<Fd, Fd> socket_pair() {
     return {Fd(ends[0]), Fd(ends[1])};
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

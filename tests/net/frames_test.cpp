@@ -6,8 +6,8 @@
 
 #include "tests/net/ends.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 using net::Frame;
 using net::FrameStream;
 

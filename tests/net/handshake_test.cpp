@@ -7,8 +7,8 @@
 
 #include "tests/net/ends.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 using net::AnswerHandshake;
 using net::CallerHandshake;
 using net::Identity;

@@ -4,8 +4,8 @@
 #include "src/net/door.hpp"
 #include "tests/net/ends.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 using net::Call;
 using net::Door;
 

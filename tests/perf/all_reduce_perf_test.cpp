@@ -76,7 +76,7 @@ TEST_CASE(
     "on buffers of GPUs that run kernels a right library passes with every type and reduction, and a wrong one not") {
     const std::string kernels = gpus + " FAKE_CUDA_KERNELS=" FAKE_CUDA_KERNELS;
     for (const char* flags : {"", " -u 1", " -u 3 -y 1"}) {
-        if (weft::test::small() && *flags) continue;
+        if (weft::internal::test::small() && *flags) continue;
         const Run all =
             run("right", "-g 3 -b 1000 -e 100000 -f 100 -n 1 -w 0 -d all -o all" + std::string(flags), kernels);
         INFO(all.output);

@@ -242,7 +242,7 @@ TEST_CASE("every collective passes on buffers of GPUs, from every root, as calls
     for (const Expected& program : expected) {
         for (const char* flags : {"-g 2", "-g 1 --ranks-per-gpu 3", "-g 3 -G 2", "-g 3 -R 1",
                                   "-g 3 -R 1 --plain-memory", "-g 2 -p 1", "-g 2 -y 1"}) {
-            if (weft::test::small() && (program.name.size() + std::string(flags).size()) % 2 != 0) continue;
+            if (weft::internal::test::small() && (program.name.size() + std::string(flags).size()) % 2 != 0) continue;
             // Without buffers and with stream NULL a wait for signals is one on the host.
             if (program.name == "put" && std::string(flags) == "-g 2 -y 1") continue;
             const Run run = on_gpus(program, std::string(flags) + " -b 12 -e 1200000 -f 100 -n 2 -r -1");

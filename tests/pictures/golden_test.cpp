@@ -4,8 +4,8 @@
 #include "tests/folder.hpp"
 #include "tests/subprocess.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 
 static std::string picture_text(const std::string& name) {
     auto text = read_file(name, 1 << 20);

@@ -15,8 +15,8 @@
 #include "tools/pictures/svg.hpp"
 #include "tools/schedule_picture.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 
 static const std::string machines = std::string(WEFT_TOP) + "/tests/topology/machines/";
 

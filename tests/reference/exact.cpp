@@ -8,7 +8,7 @@
 #include "src/base/arithmetic.hpp"
 #include "src/base/datatype.hpp"
 
-namespace weft::reference {
+namespace weft::internal::reference {
 
 namespace {
 
@@ -283,4 +283,4 @@ Bytes mild(weftDataType_t type, size_t count, std::mt19937& random) {
     });
 }
 
-}  // namespace weft::reference
+}  // namespace weft::internal::reference

@@ -8,7 +8,7 @@
 
 #include "weft/types.h"
 
-namespace weft::reference {
+namespace weft::internal::reference {
 
 using Bytes = std::vector<std::byte>;
 
@@ -41,4 +41,4 @@ Bytes whole_scalar(weftDataType_t type, std::mt19937& random);
 // any.
 Bytes mild(weftDataType_t type, size_t count, std::mt19937& random);
 
-}  // namespace weft::reference
+}  // namespace weft::internal::reference

@@ -10,7 +10,7 @@
 
 #include "src/base/arithmetic.hpp"
 
-namespace weft::reference {
+namespace weft::internal::reference {
 
 namespace {
 
@@ -262,7 +262,7 @@ class Interpreter {
             if (it.opcode == Opcode::reduce) {
                 store(rank, it, tile, at, combined(contributions(rank, it, tile, at), it.finish));
             } else if (it.opcode == Opcode::add) {
-                const Bytes held = own(rank, weft::Buffer(it.targets), it.target_cell, tile, at),
+                const Bytes held = own(rank, weft::internal::Buffer(it.targets), it.target_cell, tile, at),
                             added = own(rank, it.source, it.source_cell, tile, at);
                 store(rank, it, tile, at,
                       combined(it.left ? std::vector{added, held} : std::vector{held, added}, it.finish));
@@ -325,4 +325,4 @@ class Interpreter {
 
 std::vector<Bytes> interpret(const Job& job) { return Interpreter(job).run(); }
 
-}  // namespace weft::reference
+}  // namespace weft::internal::reference

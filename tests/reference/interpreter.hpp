@@ -7,7 +7,7 @@
 
 #include "src/schedule/expand.hpp"
 
-namespace weft::reference {
+namespace weft::internal::reference {
 
 using Bytes = std::vector<std::byte>;
 
@@ -36,4 +36,4 @@ std::vector<Schedule> expanded(int ranks, const BoardMode& mode, Build&& build) 
     return all;
 }
 
-}  // namespace weft::reference
+}  // namespace weft::internal::reference

@@ -6,7 +6,7 @@
 #include "src/selector/selector.hpp"
 #include "tests/catch.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -97,4 +97,4 @@ TEST_CASE("wrong rules are refused with the rule and the reason", "[algo_rules]"
     CHECK_THAT(refusal("all_reduce:^ring,^two_shot,^one_shot,^bruck"), Catch::Contains("excludes everything"));
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

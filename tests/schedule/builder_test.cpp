@@ -6,8 +6,8 @@
 #include "tests/catch.hpp"
 #include "tests/schedule/cases.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 
 static Builder small_builder() {
     return {"x", Collective::all_reduce, {.ranks = 4, .rank = 0}, {.chunks = 4, .fifo_depth = 1}};

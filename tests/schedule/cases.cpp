@@ -2,7 +2,7 @@
 
 #include "src/schedule/builder.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 static const char* name_of(Way way) {
     switch (way) {
@@ -48,7 +48,7 @@ bool made_of_two(const std::string& algorithm) {
 
 std::string Case::text() const {
     const char* where = place == Place::out ? "out of place" : place == Place::in ? "in place" : "partly in place";
-    return fmt::format("{} by {}, {}, {} channels, {} tiles, {}, {}{}", weft::name_of(collective), algorithm,
+    return fmt::format("{} by {}, {}, {} channels, {} tiles, {}, {}{}", weft::internal::name_of(collective), algorithm,
                        name_of(way), channels, tiles, where, name_of(hosts),
                        root < 0 ? "" : fmt::format(", root {}", root));
 }
@@ -149,4 +149,4 @@ Schedule two_block_ring(int ranks, int rank) {
     return schedule.finish();
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -3,11 +3,11 @@
 #include <string>
 #include <vector>
 
-#include "src/registry.hpp"
 #include "src/checker/checker.hpp"
+#include "src/registry.hpp"
 #include "tests/amount.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 enum class Way { plain, mixed, all_readable, direct, pipelined, pipelined_mixed };
 enum class Place { out, in, mixed };
@@ -51,4 +51,4 @@ CheckedOperation operation_of(const Case& one, int ranks);
 // A ring whose blocks divide the work: one receives and sums, one sends, and dependencies hold them together.
 Schedule two_block_ring(int ranks, int rank);
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

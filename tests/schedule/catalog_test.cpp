@@ -4,15 +4,15 @@
 
 #include <fstream>
 
-#include "src/registry.hpp"
 #include "src/checker/checker.hpp"
+#include "src/registry.hpp"
 #include "src/schedule/expand.hpp"
 #include "src/schedule/text.hpp"
 #include "src/selector/selector.hpp"
 #include "tests/catch.hpp"
 #include "tests/folder.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -254,4 +254,4 @@ TEST_CASE("the expansion of a fused instruction is proved, and not run", "[catal
     CHECK(contains(files.refusal(3), "inputs, outputs and either stand in the expansions of fused instructions"));
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -11,8 +11,8 @@
 #include "tests/catch.hpp"
 #include "tests/schedule/cases.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 
 // What follows "# what: " in the text; empty if nothing does.
 static std::string comment(const std::string& text, const std::string& what) {

@@ -6,8 +6,8 @@
 #include "tests/catch.hpp"
 #include "tools/simulate_choice.hpp"
 
-using namespace weft;
-using namespace weft::tools;
+using namespace weft::internal;
+using namespace weft::internal::tools;
 
 namespace {
 

@@ -13,7 +13,7 @@
 #include "tests/catch.hpp"
 #include "tools/schedule_command.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 struct Outcome {
     int exit_status = -1;
@@ -48,7 +48,7 @@ class Capture {
 inline Outcome run(std::vector<std::string> arguments) {
     CLI::App app("", "weft");
     Outcome outcome;
-    weft::tools::add_schedule_command(app, outcome.exit_status);
+    weft::internal::tools::add_schedule_command(app, outcome.exit_status);
     std::reverse(arguments.begin(), arguments.end());
     Capture out(stdout), err(stderr);
     try {
@@ -73,4 +73,4 @@ struct TemporaryFile {
     ~TemporaryFile() { unlink(name.c_str()); }
 };
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-using namespace weft::test;
+using namespace weft::internal::test;
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include "tests/schedule/simulated.hpp"
 #include "tests/schedule/test_fabrics.hpp"
 
-namespace weft {
+namespace weft::internal {
 namespace {
 
 std::string objection(const Fabric& fabric, const SimulatedCall& call) {
@@ -158,4 +158,4 @@ TEST_CASE("what links are told to carry adds up to their bytes", "[simulator]") 
     }
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -7,8 +7,8 @@
 #include "tests/catch.hpp"
 #include "tests/schedule/cases.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 
 static std::string file_text(const std::string& name) {
     std::ifstream file(std::string(WEFT_SCHEDULES) + "/" + name, std::ios::binary);

@@ -4,7 +4,7 @@
 #include "src/registry.hpp"
 #include "tests/catch.hpp"
 
-using namespace weft;
+using namespace weft::internal;
 
 namespace {
 

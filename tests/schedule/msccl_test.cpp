@@ -13,8 +13,8 @@
 #include "tests/catch.hpp"
 #include "tests/schedule/cases.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 
 static const std::string folder = std::string(WEFT_SCHEDULES) + "/msccl/";
 

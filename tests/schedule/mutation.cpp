@@ -7,7 +7,7 @@
 #include "src/schedule/text.hpp"
 #include "src/schedule/validate.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 const char* name_of(Fault fault) {
     switch (fault) {
@@ -150,4 +150,4 @@ void each_mutant(const std::vector<Schedule>& original, int slots_needed,
     }
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -6,7 +6,7 @@
 
 #include "src/checker/checker.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 enum class Fault {
     dropped_dependency,
@@ -42,4 +42,4 @@ struct Mutant {
 void each_mutant(const std::vector<Schedule>& original, int slots_needed,
                  const std::function<void(const Mutant&)>& visit);
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

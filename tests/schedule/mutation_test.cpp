@@ -10,8 +10,8 @@
 #include "tests/schedule/cases.hpp"
 #include "tests/schedule/mutation.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 
 // Two operations in a row, out of place, in place and mixed: a fault is caught if one of them is refused.
 // On a board without a slot to spare, which would forgive some.

@@ -5,7 +5,7 @@
 #include "src/selector/selector.hpp"
 #include "tests/catch.hpp"
 
-using namespace weft;
+using namespace weft::internal;
 
 namespace {
 

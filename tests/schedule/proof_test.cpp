@@ -2,8 +2,8 @@
 #include "tests/catch.hpp"
 #include "tests/schedule/cases.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 
 // How many ways of running a test has proved, so that a table that has become empty is noticed.
 static int proved_ways;

@@ -3,8 +3,8 @@
 #include "tests/catch.hpp"
 #include "tests/schedule/cases.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 
 TEST_CASE("a row that combines nothing says nothing of the order", "[schedule]") {
     for (const Algorithm& row : registry::algorithms())

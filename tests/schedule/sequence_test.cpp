@@ -5,8 +5,8 @@
 #include "tests/catch.hpp"
 #include "tests/schedule/cases.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 
 static Status check_cases(int ranks, const std::vector<Case>& cases, const CheckOptions& options = {}) {
     std::vector<CheckedOperation> operations;

@@ -10,8 +10,8 @@
 #include "src/selector/tuning_file.hpp"
 #include "tests/schedule/command.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 using Json = nlohmann::json;
 
 namespace {

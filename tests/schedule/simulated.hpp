@@ -6,7 +6,7 @@
 #include "src/simulator/simulator.hpp"
 #include "tests/catch.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 inline Simulation simulated(const Fabric& fabric, const SimulatedCall& call) {
     auto found = simulate(fabric, call);
@@ -26,4 +26,4 @@ inline SimulatedCall all_reduce(const char* name, Layout layout, size_t bytes) {
     return call;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

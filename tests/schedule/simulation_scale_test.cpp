@@ -10,7 +10,7 @@
 #include "src/simulator/simulator.hpp"
 #include "tests/catch.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 TEST_CASE("thousands of hosts", "[.scale]") {
     struct Row {
@@ -57,4 +57,4 @@ TEST_CASE("thousands of hosts", "[.scale]") {
     }
 }
 
-}  // namespace weft
+}  // namespace weft::internal

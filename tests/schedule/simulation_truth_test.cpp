@@ -8,7 +8,7 @@
 #include "src/simulator/simulator.hpp"
 #include "tests/catch.hpp"
 
-namespace weft {
+namespace weft::internal {
 namespace {
 
 struct Published {
@@ -96,4 +96,4 @@ TEST_CASE("with NCCL's constants predictions are near NCCL's published times", "
     CHECK(worst < 2);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

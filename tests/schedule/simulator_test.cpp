@@ -7,7 +7,7 @@
 #include "tests/catch.hpp"
 #include "tests/schedule/test_fabrics.hpp"
 
-namespace weft {
+namespace weft::internal {
 namespace {
 
 Simulation simulated(const Fabric& fabric, const SimulatedCall& call) {
@@ -330,4 +330,4 @@ TEST_CASE("what does not fit together is a sentence", "[simulator]") {
           "1 blocks wait for ever with 1 slots a connection: rank 1, block 0, step 1, tile 0 for a message of rank 0");
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -7,7 +7,7 @@
 
 #include "src/simulator/fabric.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Speeds and latencies may repeat from `period` ranks to the next: then the fabric says that it can be turned.
 class PairsFabric : public Fabric {
@@ -66,4 +66,4 @@ class PairsFabric : public Fabric {
     std::vector<double> speeds_, latencies_;  // by the place of the sender in its period, and the distance
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -8,8 +8,8 @@
 #include "tests/catch.hpp"
 #include "tests/schedule/cases.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 
 TEST_CASE("a schedule reads as its algorithm is told", "[schedule]") {
     const Schedule schedule = registry::find_algorithm("ring")->build({.ranks = 4, .rank = 1}, {});

@@ -1,10 +1,10 @@
 // tiles_test.cpp: how large the tiles are that go over a board.
 #include "src/schedule/tiles.hpp"
 #include "src/registry.hpp"
-#include "tests/catch.hpp"
 #include "src/segment/board.hpp"
+#include "tests/catch.hpp"
 
-using namespace weft;
+using namespace weft::internal;
 
 TEST_CASE("tiles on one host leave room in its caches, between hosts they are not cut for that", "[tiles]") {
     const TileBounds bounds{.slot_bytes = size_t(1) << 30, .board_bytes = Board::slot_bytes_max};

@@ -12,7 +12,7 @@
 #include "tests/catch.hpp"
 #include "tests/folder.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 namespace {
 
@@ -366,4 +366,4 @@ TEST_CASE("a file that is missing or none is an error that says what to do", "[t
     CHECK_THAT(broken.status().sentence(), Contains("cut off") && Contains("make it with `weft tune -o " + name));
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -3,14 +3,14 @@
 #include <map>
 #include <set>
 
-#include "src/registry.hpp"
 #include "src/checker/checker.hpp"
+#include "src/registry.hpp"
 #include "src/selector/selector.hpp"
 #include "tests/catch.hpp"
 #include "tests/schedule/cases.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 
 namespace {
 

@@ -9,8 +9,8 @@
 #include "tests/catch.hpp"
 #include "tests/subprocess.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 using Json = nlohmann::json;
 
 namespace {

@@ -12,7 +12,7 @@
 #include "tests/folder.hpp"
 #include "tests/subprocess.hpp"
 
-using namespace weft::test;
+using namespace weft::internal::test;
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include "tests/catch.hpp"
 #include "tests/subprocess.hpp"
 
-using namespace weft::test;
+using namespace weft::internal::test;
 
 namespace {
 

@@ -12,8 +12,8 @@
 #include "tests/subprocess.hpp"
 #include "tools/tune_judgement.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 using Catch::Contains;
 
 namespace {

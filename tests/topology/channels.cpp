@@ -6,7 +6,7 @@
 #include "tests/catch.hpp"
 #include "topology/search/rank_orders.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 using namespace topology;
 
@@ -151,4 +151,4 @@ Graph random_machine(std::mt19937& random, int gpus, bool with_ports) {
     return graph;
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

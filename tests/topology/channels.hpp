@@ -4,7 +4,7 @@
 
 #include "topology/search/search.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 // Rings pass each site once over links that join, and no link carries more than it can; the bound is no less than what
 // was found; orders and trees hold each rank once.
@@ -19,4 +19,4 @@ int add_cpu(topology::Graph& graph, int numaid);
 int add_port(topology::Graph& graph, int parent, int dev, int speed);
 void add_nvlinks(topology::Graph& graph, int one, int other, int count);
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -7,8 +7,8 @@
 #include "tests/subprocess.hpp"
 #include "tests/topology/machines.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 
 static const std::string folder = std::string(WEFT_TOPOLOGY) + "/";
 

@@ -7,7 +7,7 @@
 
 #include "tests/catch.hpp"
 
-using namespace weft::topology;
+using namespace weft::internal::topology;
 
 TEST_CASE("few places: the cycle is the cheapest of all, or none where there is none", "[topology]") {
     const unsigned seed = std::random_device()();

@@ -9,14 +9,14 @@
 #include "tests/topology/machines.hpp"
 #include "tests/topology/system_tree.hpp"
 #include "topology/detect/container.hpp"
+#include "topology/files/topology_xml.hpp"
 #include "topology/model/cpu_mask.hpp"
 #include "topology/model/paths.hpp"
 #include "topology/summary.hpp"
-#include "topology/files/topology_xml.hpp"
 
-using namespace weft;
-using namespace weft::test;
-using namespace weft::topology;
+using namespace weft::internal;
+using namespace weft::internal::test;
+using namespace weft::internal::topology;
 
 namespace {
 

@@ -14,7 +14,7 @@
 
 #include "src/drivers/verbs/layout.hpp"
 
-namespace weft::verbs {
+namespace weft::internal::verbs {
 
 struct Context {
     std::string mode;
@@ -27,9 +27,9 @@ struct Domain {
 };
 struct Region {};
 
-}  // namespace weft::verbs
+}  // namespace weft::internal::verbs
 
-using namespace weft::verbs;
+using namespace weft::internal::verbs;
 
 namespace {
 

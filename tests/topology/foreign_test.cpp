@@ -2,16 +2,16 @@
 #include "src/drivers/hwloc/hwloc.hpp"
 #include "tests/catch.hpp"
 #include "tests/topology/machines.hpp"
-#include "topology/search/channel_check.hpp"
 #include "topology/description.hpp"
 #include "topology/detect/discover.hpp"
-#include "topology/files/merge.hpp"
 #include "topology/fabric/played_hosts.hpp"
+#include "topology/files/merge.hpp"
+#include "topology/search/channel_check.hpp"
 #include "topology/search/search.hpp"
 
-using namespace weft;
-using namespace weft::test;
-using namespace weft::topology;
+using namespace weft::internal;
+using namespace weft::internal::test;
+using namespace weft::internal::topology;
 
 namespace {
 

@@ -13,8 +13,8 @@
 #include "tests/topology/machines.hpp"
 #include "topology/search/rank_orders.hpp"
 
-using namespace weft;
-using namespace weft::test;
+using namespace weft::internal;
+using namespace weft::internal::test;
 using topology::GraphFabric;
 
 namespace {
@@ -27,7 +27,7 @@ struct Machine {
     topology::Job job;
 };
 
-std::vector<std::string> names_of(const weft::Fabric& fabric, const weft::Route& route) {
+std::vector<std::string> names_of(const weft::internal::Fabric& fabric, const weft::internal::Route& route) {
     std::vector<std::string> names;
     for (const int link : route.links) names.push_back(fabric.link_name(link));
     return names;
@@ -97,7 +97,7 @@ TEST_CASE("to other machines each rank takes the port that is near, of equal one
         REQUIRE(fabric.ranks() == 16);
         std::set<int> ports_out, ports_in;
         for (int rank = 0; rank < 8; ++rank) {
-            const weft::Route route = fabric.route(rank, 8 + rank);
+            const weft::internal::Route route = fabric.route(rank, 8 + rank);
             CHECK_FALSE(route.driven);
             for (const int link : route.links) {
                 const std::string text = fabric.link_name(link);
@@ -187,14 +187,14 @@ TEST_CASE("around a link that is gone messages go another way, if there is one",
 TEST_CASE("a link gone in one machine of several leaves the others as they are", "[topology]") {
     const Machine machine("dgx_a100", 3);
     const GraphFabric fabric = machine.fabric();
-    const weft::Route whole = fabric.route(8, 17);
+    const weft::internal::Route whole = fabric.route(8, 17);
     const auto port = std::find_if(whole.links.begin(), whole.links.end(),
                                    [&](int link) { return fabric.link_name(link).find("net from nic") == 0; });
     REQUIRE(port != whole.links.end());
     Damage damage;
     damage.failed_links = {*port};
     const DamagedFabric damaged(fabric, damage);
-    const weft::Route around = damaged.route(8, 17);
+    const weft::internal::Route around = damaged.route(8, 17);
     CHECK(around.exists);
     CHECK(std::find(around.links.begin(), around.links.end(), *port) == around.links.end());
     CHECK(damaged.route(0, 9).links == fabric.route(0, 9).links);

@@ -9,9 +9,9 @@
 #include "topology/model/paths.hpp"
 #include "topology/summary.hpp"
 
-using namespace weft;
-using namespace weft::test;
-using namespace weft::topology;
+using namespace weft::internal;
+using namespace weft::internal::test;
+using namespace weft::internal::topology;
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include "tests/catch.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 using namespace topology;
 
@@ -45,4 +45,4 @@ int node_named(const Graph& graph, const std::string& name, int host) {
     return -1;
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

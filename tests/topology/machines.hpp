@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "topology/files/topology_xml.hpp"
 #include "topology/model/graph.hpp"
 #include "topology/model/paths.hpp"
-#include "topology/files/topology_xml.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 // `below` tests/topology: "machines", "broken"; sorted.
 std::vector<std::filesystem::path> files_in(const std::string& below);
@@ -18,4 +18,4 @@ topology::ReadTopology read_machine(const std::string& name);
 // "gpu0" by dev, "cpu1" by NUMA domain, a port by its name, else a bus id; ends the test if there is none.
 int node_named(const topology::Graph& graph, const std::string& name, int host = 0);
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

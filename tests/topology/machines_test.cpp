@@ -2,9 +2,9 @@
 #include "tests/topology/machines.hpp"
 #include "tests/catch.hpp"
 
-using namespace weft;
-using namespace weft::test;
-using namespace weft::topology;
+using namespace weft::internal;
+using namespace weft::internal::test;
+using namespace weft::internal::topology;
 
 namespace {
 

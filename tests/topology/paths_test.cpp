@@ -11,8 +11,8 @@
 #include "tests/topology/machines.hpp"
 #include "topology/files/text.hpp"
 
-using namespace weft;
-using namespace weft::topology;
+using namespace weft::internal;
+using namespace weft::internal::topology;
 
 namespace {
 

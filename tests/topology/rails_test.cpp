@@ -5,9 +5,9 @@
 #include "tests/topology/machines.hpp"
 #include "topology/search/rank_orders.hpp"
 
-using namespace weft;
-using namespace weft::test;
-using namespace weft::topology;
+using namespace weft::internal;
+using namespace weft::internal::test;
+using namespace weft::internal::topology;
 
 namespace {
 

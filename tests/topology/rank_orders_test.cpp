@@ -3,15 +3,15 @@
 
 #include <algorithm>
 
-#include "src/registry.hpp"
 #include "src/checker/checker.hpp"
+#include "src/registry.hpp"
 #include "tests/catch.hpp"
 #include "tests/topology/channels.hpp"
 #include "tests/topology/machines.hpp"
 
-using namespace weft;
-using namespace weft::test;
-using namespace weft::topology;
+using namespace weft::internal;
+using namespace weft::internal::test;
+using namespace weft::internal::topology;
 
 TEST_CASE("ring algorithms on found orders are right", "[topology]") {
     for (const auto& [name, copies] :

@@ -11,9 +11,9 @@
 #include "topology/search/rank_orders.hpp"
 #include "topology/search/search_text.hpp"
 
-using namespace weft;
-using namespace weft::test;
-using namespace weft::topology;
+using namespace weft::internal;
+using namespace weft::internal::test;
+using namespace weft::internal::topology;
 
 namespace {
 

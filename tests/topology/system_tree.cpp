@@ -8,7 +8,7 @@
 #include "tests/catch.hpp"
 #include "topology/files/topology_xml.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 using namespace topology;
 
@@ -129,4 +129,4 @@ bool says(const std::vector<std::string>& notes, const std::string& part) {
                        [&](const std::string& note) { return note.find(part) != std::string::npos; });
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -6,7 +6,7 @@
 #include "tests/folder.hpp"
 #include "topology/detect/discover.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 class SystemTree {
   public:
@@ -41,4 +41,4 @@ void check_reads_back(const topology::Graph& graph);
 // Whether one of the sentences has it.
 bool says(const std::vector<std::string>& notes, const std::string& part);
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

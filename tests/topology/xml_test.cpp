@@ -8,9 +8,9 @@
 #include "topology/files/graph_xml.hpp"
 #include "topology/search/search.hpp"
 
-using namespace weft;
-using namespace weft::test;
-using namespace weft::topology;
+using namespace weft::internal;
+using namespace weft::internal::test;
+using namespace weft::internal::topology;
 
 namespace {
 

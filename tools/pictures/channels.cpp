@@ -14,7 +14,7 @@
 #include "topology/search/rank_orders.hpp"
 #include "topology/search/search_text.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 namespace {
 
 using namespace topology;
@@ -157,4 +157,4 @@ void draw_channels(Svg& svg, const Channels& channels, Point at, double width) {
     draw_trees(svg, channels, {at.x, bottom + 6});
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

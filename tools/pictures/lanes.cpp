@@ -11,7 +11,7 @@
 
 #include "src/schedule/text.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 namespace {
 
 constexpr double lane_height = 24, box_height = 16, between_ranks = 8;
@@ -228,4 +228,4 @@ Status draw_lanes(Svg& svg, const DrawnRun& run, Point at) {
     return ok();
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

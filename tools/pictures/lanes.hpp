@@ -9,7 +9,7 @@
 #include "src/simulator/simulator.hpp"
 #include "tools/pictures/svg.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 constexpr size_t steps_drawn_most = 1'200;
 constexpr size_t lanes_drawn_most = 96;
@@ -24,4 +24,4 @@ struct DrawnRun {
 // weftInvalidUsage: nothing to draw, or more than one could read.
 Status draw_lanes(Svg& svg, const DrawnRun& run, Point at);
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

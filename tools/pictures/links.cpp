@@ -7,7 +7,7 @@
 #include <iterator>
 #include <vector>
 
-namespace weft::tools {
+namespace weft::internal::tools {
 namespace {
 
 using topology::LinkKind;
@@ -68,4 +68,4 @@ void LinkLegend::draw(Svg& svg, Point at, double width) const {
     }
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

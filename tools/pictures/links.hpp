@@ -6,7 +6,7 @@
 #include "tools/pictures/svg.hpp"
 #include "topology/model/graph.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 // Pixels: less than in proportion, for links of one machine differ by factors of a hundred.
 double line_width(double gbs);
@@ -27,4 +27,4 @@ class LinkLegend {
     std::map<topology::LinkKind, std::set<Look>> drawn_;
 };
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

@@ -12,7 +12,7 @@
 #include "tools/pictures/machine_layout.hpp"
 #include "tools/pictures/node_label.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 namespace {
 
 using namespace topology;
@@ -183,4 +183,4 @@ Status draw_machine(Svg& svg, const Graph& graph, int copies, Point at) {
     return ok();
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

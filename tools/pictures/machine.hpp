@@ -5,7 +5,7 @@
 #include "tools/pictures/svg.hpp"
 #include "topology/model/graph.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 constexpr int nodes_drawn_most = 400;
 
@@ -16,4 +16,4 @@ constexpr double name_size = 11, fact_size = 9, line_height = 13;
 // could read.
 Status draw_machine(Svg& svg, const topology::Graph& graph, int copies, Point at);
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

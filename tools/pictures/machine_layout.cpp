@@ -8,7 +8,7 @@
 #include "tools/pictures/machine.hpp"
 #include "tools/pictures/node_label.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 namespace {
 
 using namespace topology;
@@ -194,4 +194,4 @@ const DrawnHost& MachineLayout::host_of(int node) const {
                          [&](const DrawnHost& each) { return each.host == graph.node(node).host; });
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

@@ -7,7 +7,7 @@
 #include "tools/pictures/svg.hpp"
 #include "topology/model/graph.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 // Hosts that are alike but for names, bus ids and ranks. The first of them is drawn.
 struct HostGroup {
@@ -59,4 +59,4 @@ struct MachineLayout {
     double place_switches(int host, double floor);
 };
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

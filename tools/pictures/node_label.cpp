@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace weft::tools {
+namespace weft::internal::tools {
 namespace {
 
 using namespace topology;
@@ -64,4 +64,4 @@ std::vector<std::string> label_of(const Graph& graph, int index) {
     return lines;
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

@@ -5,7 +5,7 @@
 
 #include "topology/model/graph.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 // A line or more, the first one its name.
 std::vector<std::string> label_of(const topology::Graph& graph, int node);
@@ -13,4 +13,4 @@ std::vector<std::string> label_of(const topology::Graph& graph, int node);
 // A NIC that stands for networks of the operating system's that no device has: what links it to its cpu is no link.
 bool is_no_device(const topology::Graph& graph, int node);
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

@@ -7,7 +7,7 @@
 
 #include "topology/search/search_text.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 namespace {
 
 using namespace topology;
@@ -110,4 +110,4 @@ void RingCircle::draw_port(int node, bool entry, const Stop& stop, Point centre,
               {ring_letters, anchor, colour_});
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

@@ -7,7 +7,7 @@
 #include "tools/pictures/svg.hpp"
 #include "topology/search/search.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 class RingCircle {
   public:
@@ -33,4 +33,4 @@ class RingCircle {
     double width_;
 };
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

@@ -9,7 +9,7 @@
 #include "src/base/xml.hpp"
 #include "topology/files/xml_writing.hpp"
 
-namespace weft::tools {
+namespace weft::internal::tools {
 namespace {
 
 constexpr double margin = 16;
@@ -140,4 +140,4 @@ std::string Svg::finish(std::string_view title) const {
                        width, height, escaped(title), body_);
 }
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

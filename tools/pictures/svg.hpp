@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace weft::tools {
+namespace weft::internal::tools {
 
 struct Stroke {
     std::string_view colour = "#444444";
@@ -62,4 +62,4 @@ class Svg {
     double right_ = 0, bottom_ = 0;
 };
 
-}  // namespace weft::tools
+}  // namespace weft::internal::tools

@@ -6,7 +6,7 @@
 #include "src/base/control_groups.hpp"
 #include "src/base/per_process.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -64,4 +64,4 @@ int usable_cores() {
     return share.cores();
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

@@ -3,7 +3,7 @@
 #include "src/base/cpu.hpp"
 #include "topology/detect/system_files.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 // Of the control group that leaves this process the least time, of all that it is in. Versions 1 and 2.
 CpuQuota cpu_quota(SystemFiles& sys, SystemFiles& proc);
@@ -12,4 +12,4 @@ CpuQuota cpu_quota();
 // That this process may use: processors, and time.
 int usable_cores();
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

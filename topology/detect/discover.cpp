@@ -11,7 +11,7 @@
 #include "topology/files/merge.hpp"
 #include "topology/files/topology_xml.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -204,4 +204,4 @@ Status write_topology_file(const Graph& graph, const std::string& file) {
     return write_file(file, write_topology(graph));  // ranks of one host may write it at the same time
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

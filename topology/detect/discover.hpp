@@ -10,7 +10,7 @@
 #include "src/drivers/nvml/nvml.hpp"
 #include "topology/model/graph.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 struct Discovered {
     Graph graph;                     // connected
@@ -50,4 +50,4 @@ Result<Discovered> discover_this_host(const Options& options, const Asked& asked
 // Writes the graph as a topology file, at once: who reads it meanwhile sees the old one or the new one.
 Status write_topology_file(const Graph& graph, const std::string& file);
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

@@ -10,11 +10,11 @@
 #include "src/drivers/hwloc/hwloc.hpp"
 #include "src/drivers/nvml/nvml.hpp"
 #include "src/drivers/verbs/verbs.hpp"
+#include "topology/detect/system_files.hpp"
 #include "topology/model/cpu_mask.hpp"
 #include "topology/model/graph.hpp"
-#include "topology/detect/system_files.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 struct NumaDomain {
     int number = 0;
@@ -99,4 +99,4 @@ class BestGid {
 // The bus ids among the parts of a path of /sys, from the host bridge on.
 std::vector<std::string> bus_ids_in(const std::string& path);
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

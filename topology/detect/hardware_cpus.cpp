@@ -8,7 +8,7 @@
 
 #include "topology/detect/hardware.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -110,4 +110,4 @@ void add_cpus(SystemFiles& sys, SystemFiles& proc, Hardware& hardware) {
     add_threads(sys, hardware);
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

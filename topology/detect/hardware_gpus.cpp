@@ -5,7 +5,7 @@
 #include "topology/detect/hardware.hpp"
 #include "topology/model/notes.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -150,4 +150,4 @@ void add_gpudirect(SystemFiles& sys, SystemFiles& proc, Hardware& hardware) {
             "which takes Linux 5.12 and NVIDIA's open kernel modules");
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

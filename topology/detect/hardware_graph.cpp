@@ -7,7 +7,7 @@
 #include "topology/detect/hardware.hpp"
 #include "topology/model/notes.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -221,4 +221,4 @@ class Maker {
 
 Result<Graph> make_graph(Hardware& hardware, const CpuMask& allowed) { return Maker(hardware, allowed).make(); }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

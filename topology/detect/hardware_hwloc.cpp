@@ -6,7 +6,7 @@
 
 #include "topology/detect/hardware.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -154,4 +154,4 @@ class HwlocSource {
 
 void add_hwloc(const hwloc::Machine& machine, Hardware& hardware) { HwlocSource(machine, hardware).add(); }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

@@ -4,7 +4,7 @@
 
 #include "topology/detect/hardware.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -137,4 +137,4 @@ void BestGid::offer(const std::string& gid, bool roce_v2) {
 
 void add_interfaces(SystemFiles& sys, Hardware& hardware) { InterfaceSource(sys, hardware).add(); }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

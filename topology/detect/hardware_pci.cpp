@@ -4,7 +4,7 @@
 #include "topology/detect/hardware.hpp"
 #include "topology/model/speeds.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -123,4 +123,4 @@ std::vector<std::string> bus_ids_in(const std::string& path) {
 
 void add_pci_devices(SystemFiles& sys, Hardware& hardware) { PciSource(sys, hardware).add(); }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

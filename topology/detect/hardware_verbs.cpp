@@ -5,7 +5,7 @@
 #include "topology/detect/hardware.hpp"
 #include "topology/model/notes.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -84,4 +84,4 @@ void add_verbs(const std::vector<verbs::Device>& devices, SystemFiles& sys, Hard
     for (const verbs::Device& device : devices) source.add(device);
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

@@ -14,7 +14,7 @@
 #include "src/base/fd.hpp"
 #include "src/base/result.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -102,4 +102,4 @@ std::vector<std::string> SystemFiles::notes() const {
     return notes;
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

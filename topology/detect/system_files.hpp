@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 // Names of networks may hold any bytes, XML none that are no letters: each of those becomes a question mark.
 std::string printable(std::string text);
@@ -37,4 +37,4 @@ class SystemFiles {
     int more_ = 0;
 };
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

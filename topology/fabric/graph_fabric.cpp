@@ -9,7 +9,7 @@
 
 #include "topology/model/speeds.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -123,7 +123,7 @@ void GraphFabric::turn_by_two() {
     find_rotation();
 }
 
-weft::Fabric::Turned GraphFabric::turned(int link) const {
+weft::internal::Fabric::Turned GraphFabric::turned(int link) const {
     return {rotation_ == ranks() ? link : link % (machines_a_turn_ * links_of(machines_[0])), 1};
 }
 
@@ -164,7 +164,7 @@ int32_t GraphFabric::core_of(const Position& seat) const {
     return machine.first_link + arcs_of(machine) + sites_of(machine) + seat.place;
 }
 
-void GraphFabric::add(weft::Route& route, const Machine& machine, const Route& way) const {
+void GraphFabric::add(weft::internal::Route& route, const Machine& machine, const Route& way) const {
     if (way.price == infinite) route.exists = false;
     for (const int arc : way.arcs) {
         route.links.push_back(machine.first_link + arc);
@@ -174,7 +174,7 @@ void GraphFabric::add(weft::Route& route, const Machine& machine, const Route& w
 }
 
 // Of the links between the two seats alone.
-void GraphFabric::add_way(weft::Route& route, const Position& from, const Position& to) const {
+void GraphFabric::add_way(weft::internal::Route& route, const Position& from, const Position& to) const {
     const Machine &source = machines_[size_t(from.machine)], &target = machines_[size_t(to.machine)];
     const Route& near = source.roads->within[size_t(from.site)][size_t(to.site)];
     if (from.machine == to.machine && near.price < infinite) {
@@ -192,9 +192,9 @@ void GraphFabric::add_way(weft::Route& route, const Position& from, const Positi
     route.credit_us = route.latency_us;
 }
 
-weft::Route GraphFabric::route(int from, int to) const {
+weft::internal::Route GraphFabric::route(int from, int to) const {
     const Position &source = seats_[size_t(from)], &target = seats_[size_t(to)];
-    weft::Route route;
+    weft::internal::Route route;
     add_way(route, source, target);
     if (kind_.devices || !route.driven) return route;
     route.links.push_back(core_of(source));
@@ -203,16 +203,16 @@ weft::Route GraphFabric::route(int from, int to) const {
     return route;
 }
 
-weft::Route GraphFabric::local(int rank) const {
+weft::internal::Route GraphFabric::local(int rank) const {
     const Position& seat = seats_[size_t(rank)];
-    weft::Route route{.links = {memory_of(seat)}};
+    weft::internal::Route route{.links = {memory_of(seat)}};
     if (!kind_.devices) route.links.push_back(core_of(seat));
     return route;
 }
 
-weft::Route GraphFabric::reading(int rank, int owner) const {
+weft::internal::Route GraphFabric::reading(int rank, int owner) const {
     const Position &reader = seats_[size_t(rank)], &source = seats_[size_t(owner)];
-    weft::Route route;
+    weft::internal::Route route;
     add_way(route, source, reader);
     if (kind_.devices) return route;
     route.links.push_back(core_of(reader));
@@ -221,7 +221,7 @@ weft::Route GraphFabric::reading(int rank, int owner) const {
     return route;
 }
 
-std::unique_ptr<weft::Fabric> GraphFabric::around(const std::vector<int>& links) const {
+std::unique_ptr<weft::internal::Fabric> GraphFabric::around(const std::vector<int>& links) const {
     std::map<const Machine*, std::vector<int>> failed;
     for (const int link : links) {
         const Machine& machine = machine_of_link(link);
@@ -258,4 +258,4 @@ Job GraphFabric::job_without(const Job& job, const std::vector<int>& links,
 
 std::vector<int32_t> GraphFabric::hosts() const { return hosts_; }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

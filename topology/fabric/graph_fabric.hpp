@@ -10,7 +10,7 @@
 #include "topology/search/fabric.hpp"
 #include "topology/search/job.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 // What devices, or cpus, like the graph's do by themselves: a row of host_kinds().
 const HostKind& host_kind_like(const Graph& graph);
@@ -18,7 +18,7 @@ const HostKind& host_kind_like(const Graph& graph);
 // Within a machine messages go the cheapest way in the search's sense (fabric.hpp), nearest links first. To other
 // machines ranks take the widest way to a port, of those the nearest, of equal ones in turns; and so back. A rank on a
 // cpu is a thread of its own on a core; the cpu's ranks share its memory.
-class GraphFabric : public weft::Fabric {
+class GraphFabric : public weft::internal::Fabric {
   public:
     // Its bandwidths count for what is no link of the graph: cores and memory; its times for steps and ways over
     // NVLink or within a cpu; other links add their latency. weftInvalidArgument: what place() says. The job's graphs
@@ -30,10 +30,10 @@ class GraphFabric : public weft::Fabric {
     int links() const override { return machines_.back().first_link + links_of(machines_.back()); }
     double bytes_per_us(int link) const override;
     std::string link_name(int link) const override;
-    weft::Route route(int from, int to) const override;
-    weft::Route local(int rank) const override;
-    weft::Route reading(int rank, int owner) const override;
-    std::unique_ptr<weft::Fabric> around(const std::vector<int>& links) const override;
+    weft::internal::Route route(int from, int to) const override;
+    weft::internal::Route local(int rank) const override;
+    weft::internal::Route reading(int rank, int owner) const override;
+    std::unique_ptr<weft::internal::Fabric> around(const std::vector<int>& links) const override;
     // The job that this is the fabric of, where these links are gone. Of machines that lose one it has a graph of their
     // own, in `graphs`, which must outlive it.
     Job job_without(const Job& job, const std::vector<int>& links,
@@ -77,8 +77,8 @@ class GraphFabric : public weft::Fabric {
     const Machine& machine_of_link(int link) const;
     int32_t memory_of(const Position& seat) const;
     int32_t core_of(const Position& seat) const;
-    void add(weft::Route& route, const Machine& machine, const Route& way) const;
-    void add_way(weft::Route& route, const Position& from, const Position& to) const;
+    void add(weft::internal::Route& route, const Machine& machine, const Route& way) const;
+    void add_way(weft::internal::Route& route, const Position& from, const Position& to) const;
 
     HostKind kind_;
     RankCosts costs_;
@@ -89,4 +89,4 @@ class GraphFabric : public weft::Fabric {
     int rotation_ = 0, machines_a_turn_ = 1;
 };
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

@@ -7,11 +7,11 @@
 #include <string>
 #include <utility>
 
-#include "topology/search/arrangement.hpp"
 #include "topology/description.hpp"
 #include "topology/files/topology_xml.hpp"
+#include "topology/search/arrangement.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -74,4 +74,4 @@ Result<PlayedHosts> play_hosts(const Graph& graph, int copies, int ranks) {
     return played;
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

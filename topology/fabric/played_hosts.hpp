@@ -7,7 +7,7 @@
 #include "src/schedule/layout.hpp"
 #include "topology/search/job.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 struct PlayedHosts {
     std::vector<std::unique_ptr<const Graph>> graphs;  // of the job
@@ -23,4 +23,4 @@ struct PlayedHosts {
 // 0 ranks: as many as have room. weftInvalidArgument: they have none, or do not fill the copies alike.
 Result<PlayedHosts> play_hosts(const Graph& graph, int copies, int ranks);
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

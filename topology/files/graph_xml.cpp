@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "src/base/xml.hpp"
-#include "topology/model/notes.hpp"
 #include "topology/files/xml_writing.hpp"
+#include "topology/model/notes.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -229,4 +229,4 @@ std::string write_graphs(const std::vector<ChannelGraph>& graphs) {
     return xml.take();
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

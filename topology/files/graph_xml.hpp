@@ -8,7 +8,7 @@
 #include "src/base/result.hpp"
 #include "topology/model/paths.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 // By NCCL's numbers.
 enum class Pattern : uint8_t { balanced_tree = 1, split_tree, tree, ring, nvls, collnet_direct };
@@ -55,4 +55,4 @@ struct ReadGraphs {
 Result<ReadGraphs> read_graphs(std::string_view xml);
 std::string write_graphs(const std::vector<ChannelGraph>& graphs);
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

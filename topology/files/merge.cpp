@@ -8,7 +8,7 @@
 #include "topology/model/notes.hpp"
 #include "topology/model/speeds.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -355,4 +355,4 @@ class Merger {
 
 Result<Merged> merge(const Graph& file, const Graph& detected) { return Merger(file, detected).merge(); }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

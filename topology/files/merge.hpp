@@ -9,7 +9,7 @@
 #include "src/base/result.hpp"
 #include "topology/model/graph.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 struct Merged {
     Graph graph;                     // connected
@@ -24,4 +24,4 @@ struct Merged {
 // weftInvalidArgument: together they are too large.
 Result<Merged> merge(const Graph& file, const Graph& detected);
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

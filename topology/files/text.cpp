@@ -6,7 +6,7 @@
 #include <tuple>
 #include <vector>
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -200,4 +200,4 @@ std::string cache_text(const Cache& cache) {
 
 std::string write_text(const Graph& graph, PathOptions options) { return TextWriter(graph, options).write(); }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

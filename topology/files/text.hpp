@@ -6,7 +6,7 @@
 #include "topology/model/graph.hpp"
 #include "topology/model/paths.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 // "16 x L2 2 MiB of 2 threads"
 std::string cache_text(const Cache& cache);
@@ -14,4 +14,4 @@ std::string cache_text(const Cache& cache);
 // Of a connected graph.
 std::string write_text(const Graph& graph, PathOptions options = {});
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

@@ -7,12 +7,12 @@
 #include <tuple>
 
 #include "src/base/xml.hpp"
+#include "topology/files/topology_xml.hpp"
 #include "topology/model/cpu_mask.hpp"
 #include "topology/model/notes.hpp"
 #include "topology/model/speeds.hpp"
-#include "topology/files/topology_xml.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -353,4 +353,4 @@ class TopologyReader : xml::Handler {
 
 Result<ReadTopology> read_topology(std::string_view xml) { return TopologyReader().read(xml); }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

@@ -4,7 +4,7 @@
 #include "topology/files/topology_xml.hpp"
 #include "topology/files/xml_writing.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -169,4 +169,4 @@ class TopologyWriter {
 
 std::string write_topology(const Graph& graph) { return TopologyWriter(graph).write(); }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

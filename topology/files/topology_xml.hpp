@@ -8,7 +8,7 @@
 #include "src/base/result.hpp"
 #include "topology/model/graph.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 struct ReadTopology {
     Graph graph;  // connected
@@ -24,4 +24,4 @@ Result<ReadTopology> read_topology(std::string_view xml);
 // As NCCL dumps it; what is unknown is left out. Links added by Graph::add_link have no form there.
 std::string write_topology(const Graph& graph);
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

@@ -8,7 +8,7 @@
 
 #include "src/base/xml.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 class XmlWriter {
   public:
@@ -46,4 +46,4 @@ class XmlWriter {
     bool starting_ = false;
 };
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

@@ -6,7 +6,7 @@
 
 #include "topology/model/graph.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 class Claims {
   public:
@@ -19,4 +19,4 @@ class Claims {
     std::set<int> ranks_;
 };
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

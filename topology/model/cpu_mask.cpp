@@ -7,7 +7,7 @@
 #include <cctype>
 #include <charconv>
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 CpuMask CpuMask::from_list(std::string_view list) {
     CpuMask made;
@@ -136,4 +136,4 @@ void CpuMask::trim() {
     while (!words_.empty() && words_.back() == 0) words_.pop_back();
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

@@ -8,7 +8,7 @@
 
 #include "src/base/cpu.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 class CpuMask {
   public:
@@ -40,4 +40,4 @@ class CpuMask {
     std::vector<uint64_t> words_;  // the last is not zero
 };
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

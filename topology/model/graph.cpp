@@ -11,7 +11,7 @@
 #include "topology/model/notes.hpp"
 #include "topology/model/speeds.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -441,4 +441,4 @@ Status Graph::connect(std::vector<std::string>& notes) {
     return ok();
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

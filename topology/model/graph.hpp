@@ -13,7 +13,7 @@
 
 #include "src/base/result.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 // Bounds of what a file may ask for: a rack of GB200 has some 500 nodes.
 constexpr int nodes_most = 65'536;
@@ -214,4 +214,4 @@ class Graph {
     std::set<int> sharing_dev_;
 };
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

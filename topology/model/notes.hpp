@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 constexpr size_t notes_most = 1'000;
 
@@ -15,4 +15,4 @@ void say(std::vector<std::string>& notes, fmt::format_string<Arguments...> forma
     if (notes.size() < notes_most) notes.push_back(fmt::format(format, std::forward<Arguments>(arguments)...));
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

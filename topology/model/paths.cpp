@@ -11,7 +11,7 @@
 
 #include "topology/model/speeds.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -255,4 +255,4 @@ std::vector<int> Paths::direct_route(int source, int target, bool c2c) const {
     return nodes;
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

@@ -12,7 +12,7 @@
 #include "src/base/result.hpp"
 #include "topology/model/graph.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 // Nearest first.
 enum class PathClass : uint8_t {
@@ -123,4 +123,4 @@ class Paths {
     std::vector<std::string> notes_;
 };
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

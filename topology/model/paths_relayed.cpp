@@ -7,7 +7,7 @@
 #include "topology/model/paths.hpp"
 #include "topology/model/speeds.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -208,4 +208,4 @@ std::vector<int> Paths::route(int source, int target) const {
     return nodes;
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

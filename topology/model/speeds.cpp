@@ -4,7 +4,7 @@
 #include <charconv>
 #include <iterator>
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -100,4 +100,4 @@ double network_latency_us(const Port& port) {
     return port.latency_us > 0 ? port.latency_us : 2.5;  // two NICs and a switch of InfiniBand
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

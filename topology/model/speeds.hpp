@@ -6,7 +6,7 @@
 
 #include "topology/model/graph.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 // GB/s each way; `assumed`: something it depends on is unknown.
 struct Speed {
@@ -30,4 +30,4 @@ Speed port_speed(const Port& port);
 double latency_us(LinkKind kind);
 double network_latency_us(const Port& port);
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

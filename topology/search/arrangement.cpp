@@ -10,7 +10,7 @@
 #include "topology/search/rank_orders.hpp"
 #include "topology/search/search.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -76,4 +76,4 @@ Arranged arrange(const Job& job, const char* what, std::vector<int32_t> domains,
     return found;
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

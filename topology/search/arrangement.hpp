@@ -7,7 +7,7 @@
 #include "src/schedule/layout.hpp"
 #include "topology/search/job.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 struct Arranged {
     double gbs = 0;                  // what the rings carry together, as far as links tell; 0: unknown
@@ -24,4 +24,4 @@ std::vector<int32_t> domains_of(const std::vector<std::string>& names);
 // `4 6 5 7 ..`
 std::string shortened(const std::vector<int32_t>& numbers, size_t most = 16);
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -162,4 +162,4 @@ Result<std::vector<std::string>> check_channels(const ChannelGraph& channels, co
     return Check(channels, placed->kinds[0]).run();
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

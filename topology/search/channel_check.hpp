@@ -7,11 +7,11 @@
 #include "src/base/result.hpp"
 #include "topology/search/search.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 // A sentence for each thing that does not fit: devices that do not exist, a ring that misses a GPU, stops that nothing
 // joins, links that carry more than they can. weftInvalidArgument: the job itself is wrong, or its machines are of
 // several kinds, which one file does not describe.
 Result<std::vector<std::string>> check_channels(const ChannelGraph& channels, const Job& job);
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

@@ -10,7 +10,7 @@
 
 #include "topology/model/speeds.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -229,4 +229,4 @@ std::vector<std::vector<int>> islands_of(const Graph& graph) {
     return islands;
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

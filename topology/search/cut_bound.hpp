@@ -8,7 +8,7 @@
 #include "topology/model/graph.hpp"
 #include "topology/model/paths.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 // One machine: what links join with each other.
 struct Terrain {
@@ -33,4 +33,4 @@ Cut narrowest_cut(const Terrain& terrain, double unit_gbs = 0);
 // The islands of the graph: nodes that links join, one host or all hosts of an NVLink domain.
 std::vector<std::vector<int>> islands_of(const Graph& graph);
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

@@ -5,7 +5,7 @@
 
 #include "topology/model/speeds.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -130,4 +130,4 @@ Cycle cheapest_cycle(const CostMatrix& costs, int64_t& steps) {
     return best;
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

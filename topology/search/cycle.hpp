@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 constexpr int exact_cycle_most = 11;  // places; the exact search doubles with each
 
@@ -26,4 +26,4 @@ struct Cycle {
 // Of equally cheap ones always the same one. Adds what it looked at to `steps`.
 Cycle cheapest_cycle(const CostMatrix& costs, int64_t& steps);
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

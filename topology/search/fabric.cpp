@@ -8,7 +8,7 @@
 
 #include "topology/model/speeds.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -176,4 +176,4 @@ std::vector<Route> Fabric::routes(int from, Leg leg, const std::vector<double>& 
     return routes;
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

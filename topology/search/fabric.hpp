@@ -8,7 +8,7 @@
 
 #include "topology/search/cut_bound.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 struct Arc {
     int source = -1, target = -1;  // nodes
@@ -66,4 +66,4 @@ class Fabric {
     bool symmetric_ = true;
 };
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

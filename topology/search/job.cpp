@@ -6,11 +6,11 @@
 #include <tuple>
 #include <utility>
 
+#include "topology/files/graph_xml.hpp"
 #include "topology/model/cpu_mask.hpp"
 #include "topology/search/fabric.hpp"
-#include "topology/files/graph_xml.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 static constexpr int64_t ranks_most = int64_t(1) << 20;
 
@@ -143,4 +143,4 @@ Result<Job> job_of_ranks(const Graph& graph, int copies, int ranks) {
     return job;
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

@@ -6,7 +6,7 @@
 #include "src/base/result.hpp"
 #include "topology/search/cut_bound.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 constexpr int sites_most = 576;  // of one machine: the largest NVLink domain that there is
 
@@ -59,4 +59,4 @@ Result<Job> job_of_ranks(const Graph& graph, int copies, int ranks);
 // Where nobody says how many a cpu has, its hardware threads count, else it is one.
 int cores_of(const Cpu& cpu);
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

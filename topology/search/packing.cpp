@@ -4,10 +4,10 @@
 #include <cmath>
 #include <utility>
 
-#include "topology/search/cycle.hpp"
 #include "topology/model/speeds.hpp"
+#include "topology/search/cycle.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -262,4 +262,4 @@ Packing pack(const Fabric& fabric, const PackingRequest& request, int64_t& steps
     return Packer(fabric, request, steps).run();
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

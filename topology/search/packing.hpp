@@ -7,7 +7,7 @@
 
 #include "topology/search/fabric.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 // A ring through the sites of one machine; or, where it leads out, a chain from one port to another.
 struct PackedRing {
@@ -43,4 +43,4 @@ double tree_gbs(const Fabric& fabric, const std::vector<PackedRing>& chains);
 
 Packing pack(const Fabric& fabric, const PackingRequest& request, int64_t& steps);
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

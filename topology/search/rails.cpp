@@ -7,7 +7,7 @@
 
 #include "topology/model/paths.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -68,4 +68,4 @@ std::vector<int32_t> rails_of(const Job& job) {
     return rails;
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -138,4 +138,4 @@ Passages passages_of(const Layout& layout, int channel) {
     return passages;
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

@@ -7,7 +7,7 @@
 #include "src/schedule/layout.hpp"
 #include "topology/search/search.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 // Of each channel; what Layout::ring_orders takes. Every machine's ranks stand side by side.
 std::vector<std::vector<int32_t>> ring_orders(const Channels& channels);
@@ -33,4 +33,4 @@ struct Passages {
 };
 Passages passages_of(const Layout& layout, int channel);
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

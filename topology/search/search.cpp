@@ -8,7 +8,7 @@
 
 #include "topology/model/speeds.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -331,4 +331,4 @@ void Search::take_found() {
 
 Result<Channels> search(const Job& job, const SearchOptions& options) { return Search(job, options).run(); }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

@@ -12,7 +12,7 @@
 #include "topology/search/job.hpp"
 #include "topology/search/packing.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 enum class Rails : uint8_t { only, any, best };  // `only`: what leaves by a NIC arrives by that of the same index
 
@@ -52,4 +52,4 @@ struct Channels {
 // weftInvalidArgument: what place() says, ranks that nothing joins, machines without ports.
 Result<Channels> search(const Job& job, const SearchOptions& options = {});
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

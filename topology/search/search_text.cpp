@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 namespace {
 
@@ -89,4 +89,4 @@ std::string write_text(const Channels& channels) {
     return text + fmt::format("search: {} steps\n", channels.steps);
 }
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

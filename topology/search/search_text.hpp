@@ -4,7 +4,7 @@
 
 #include "topology/search/search.hpp"
 
-namespace weft::topology {
+namespace weft::internal::topology {
 
 std::string write_text(const Channels& channels);
 
@@ -14,4 +14,4 @@ double tree_gbs(const Channels& channels);
 // As channels list their stops: "gpu3", "mlx5_0", "cpu1"; of several hosts with the host before.
 std::string short_name(const Graph& graph, int node);
 
-}  // namespace weft::topology
+}  // namespace weft::internal::topology

@@ -12,7 +12,7 @@
 #include "src/base/small_copy.hpp"
 #include "src/segment/wire.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -251,4 +251,4 @@ std::string available() { return {}; }
 
 const Transport shm_transport = {"shm", can_connect, listen, connect, available};
 
-}  // namespace weft
+}  // namespace weft::internal

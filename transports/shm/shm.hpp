@@ -2,6 +2,6 @@
 #pragma once
 #include "transports/transport.hpp"
 
-namespace weft {
+namespace weft::internal {
 extern const Transport shm_transport;
 }

@@ -5,7 +5,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 
-namespace weft::tcp {
+namespace weft::internal::tcp {
 
 static constexpr int64_t call_again_us = 20'000;
 
@@ -133,4 +133,4 @@ void Cable::end_sending() {
     for (const Wire& wire : wires_) (void)shutdown(wire.socket.number(), SHUT_WR);
 }
 
-}  // namespace weft::tcp
+}  // namespace weft::internal::tcp

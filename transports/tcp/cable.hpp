@@ -12,7 +12,7 @@
 #include "src/net/lost_packets.hpp"
 #include "transports/tcp/message.hpp"
 
-namespace weft::tcp {
+namespace weft::internal::tcp {
 
 // Held by the sender and the receiver that use it. Thread-bound as they are; other threads may step the door.
 class Cable final : public Shared {
@@ -70,4 +70,4 @@ class Cable final : public Shared {
     std::string why_;
 };
 
-}  // namespace weft::tcp
+}  // namespace weft::internal::tcp

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstring>
 
-namespace weft::tcp {
+namespace weft::internal::tcp {
 
 namespace {
 
@@ -56,4 +56,4 @@ std::optional<Place> Place::of(const Blob& blob) {
     return place;
 }
 
-}  // namespace weft::tcp
+}  // namespace weft::internal::tcp

@@ -11,7 +11,7 @@
 #include "src/net/handshake.hpp"
 #include "transports/transport.hpp"
 
-namespace weft::tcp {
+namespace weft::internal::tcp {
 
 struct MessageHeader {
     static constexpr uint32_t expected_magic = 0x676d6677;  // "wfmg"
@@ -66,4 +66,4 @@ inline uint32_t stripe_detail(int stripe, int stripes) { return uint32_t(stripe)
 inline int stripe_of(uint32_t detail) { return int(detail & 0xffff); }
 inline int stripes_of(uint32_t detail) { return int(detail >> 16); }
 
-}  // namespace weft::tcp
+}  // namespace weft::internal::tcp

@@ -4,7 +4,7 @@
 
 #include "src/net/socket.hpp"
 
-namespace weft::tcp {
+namespace weft::internal::tcp {
 
 TcpReceiver::TcpReceiver(const ConnectionOptions& options, std::shared_ptr<Cable> cable)
     : options_(options), cable_(std::move(cable)) {}
@@ -171,4 +171,4 @@ void TcpReceiver::add_descriptors(std::vector<pollfd>& list) const {
     }
 }
 
-}  // namespace weft::tcp
+}  // namespace weft::internal::tcp

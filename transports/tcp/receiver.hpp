@@ -7,7 +7,7 @@
 #include "transports/tcp/cable.hpp"
 #include "transports/tcp/sender.hpp"
 
-namespace weft::tcp {
+namespace weft::internal::tcp {
 
 // Thread-bound as transport.hpp has it.
 class TcpReceiver final : public Receiver {
@@ -49,4 +49,4 @@ class TcpReceiver final : public Receiver {
     bool whole_ = false;    // and is there, whole
 };
 
-}  // namespace weft::tcp
+}  // namespace weft::internal::tcp

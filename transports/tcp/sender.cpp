@@ -9,7 +9,7 @@
 #include "src/net/socket.hpp"
 #include "src/segment/wire.hpp"
 
-namespace weft::tcp {
+namespace weft::internal::tcp {
 
 Result<SlotMemory> allocate_slot(size_t bytes) {
     const size_t whole = round_to_line(std::max<size_t>(bytes, 1));
@@ -172,4 +172,4 @@ void TcpSender::add_descriptors(std::vector<pollfd>& list) const {
         if (stripes_[index].message < next_) list.push_back({cable_->socket(int(index)), POLLOUT, 0});
 }
 
-}  // namespace weft::tcp
+}  // namespace weft::internal::tcp

@@ -8,7 +8,7 @@
 
 #include "transports/tcp/cable.hpp"
 
-namespace weft::tcp {
+namespace weft::internal::tcp {
 
 struct Freed {
     void operator()(std::byte* memory) const { free(memory); }
@@ -58,4 +58,4 @@ class TcpSender final : public Sender {
     bool broken_ = false;
 };
 
-}  // namespace weft::tcp
+}  // namespace weft::internal::tcp

@@ -6,7 +6,7 @@
 #include "transports/tcp/receiver.hpp"
 #include "transports/tcp/sender.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace tcp {
 
@@ -76,4 +76,4 @@ std::string available() {
 
 const Transport tcp_transport = {"tcp", tcp::can_connect, tcp::listen, tcp::connect, tcp::available};
 
-}  // namespace weft
+}  // namespace weft::internal

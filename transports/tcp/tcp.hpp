@@ -2,8 +2,8 @@
 #pragma once
 #include "transports/transport.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 extern const Transport tcp_transport;
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -2,7 +2,7 @@
 
 #include "src/base/fd.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 Result<Context> Context::retain(const Driver& driver, int device) {
     CUdevice handle = 0;
@@ -31,7 +31,7 @@ Status Context::enable_peer(const Context& peer) const {
     ContextScope scope(*this);
     WEFT_TRY(scope.take_status());
     const CUresult result = driver_->CtxEnablePeerAccess(peer.handle(), 0);
-    if (result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) return weft::ok();
+    if (result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) return weft::internal::ok();
     return driver_->check(result, "let device {} reach the memory of device {}", device_, peer.device());
 }
 
@@ -63,4 +63,4 @@ Result<std::optional<int>> current_device(const Driver& driver) {
     return std::optional<int>(device);
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -6,7 +6,7 @@
 
 #include "src/drivers/cuda/driver.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 // Retained while the owner lives. Thread-safe; whatever is made with it must not outlive it.
 class Context {
@@ -51,4 +51,4 @@ class ContextScope {
 // The device of the context that is current in the calling thread; empty if none is. Thread-bound.
 Result<std::optional<int>> current_device(const Driver& driver);
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -4,7 +4,7 @@
 #include <cctype>
 #include <cstring>
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 Result<int> device_count(const Driver& driver) {
     int count = 0;
@@ -90,4 +90,4 @@ Result<PeerAccess> peer_access(const Driver& driver, int from, int to) {
     return access;
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -7,7 +7,7 @@
 
 #include "src/drivers/cuda/driver.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 struct DeviceProperties {
     int device = 0;  // CUDA's ordinal, among the visible ones
@@ -54,4 +54,4 @@ struct PeerAccess {
 };
 Result<PeerAccess> peer_access(const Driver& driver, int from, int to);
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

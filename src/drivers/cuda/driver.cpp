@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "src/base/fd.hpp"
-#include "src/base/process_token.hpp"
 #include "src/base/log.hpp"
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
+#include "src/base/process_token.hpp"
 #include "src/drivers/library.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 namespace {
 
@@ -162,9 +162,9 @@ Status Driver::failure(CUresult result, const std::string& doing) const {
 }
 
 Status Driver::need(bool present, const char* function) const {
-    if (present) return weft::ok();
+    if (present) return weft::internal::ok();
     return fail(weftSystemError, "the CUDA driver {} for CUDA {} has no {}", library_, version_text(version_),
                 function);
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

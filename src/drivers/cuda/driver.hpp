@@ -9,7 +9,7 @@
 
 #include "src/base/result.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 // driver.MemAlloc(...) calls cuMemAlloc in the form of the version that driver.def names; null where the driver has
 // none.
@@ -43,7 +43,7 @@ class Driver : public Functions {
     template <class... Arguments>
     Status check(CUresult result, fmt::format_string<Arguments...> doing, Arguments&&... arguments) const {
         if (result == CUDA_SUCCESS) [[likely]]
-            return weft::ok();
+            return weft::internal::ok();
         return failure(result, fmt::format(doing, std::forward<Arguments>(arguments)...));
     }
     std::string name_of(CUresult result) const;  // CUDA_ERROR_OUT_OF_MEMORY (2)
@@ -61,4 +61,4 @@ class Driver : public Functions {
 // 12.4 for 12040.
 std::string version_text(int version);
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -1,6 +1,6 @@
 #include "src/drivers/cuda/event.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 Result<Event> Event::create(const Context& context, Kind kind) {
     const Driver& driver = context.driver();
@@ -61,4 +61,4 @@ Result<CUipcEventHandle> Event::exported() const {
     return handle;
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

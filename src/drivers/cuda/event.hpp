@@ -4,7 +4,7 @@
 
 #include "src/drivers/cuda/context.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 // Thread-safe but for being moved. Of the context that made it, which it must not outlive.
 class Event {
@@ -31,4 +31,4 @@ class Event {
     CUevent handle_ = nullptr;
 };
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

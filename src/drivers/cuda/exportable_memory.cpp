@@ -2,7 +2,7 @@
 
 #include "src/drivers/cuda/device.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 namespace {
 
@@ -38,4 +38,4 @@ Result<ExportableMemory> ExportableMemory::allocate(const Context& context, size
     return result;
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -3,7 +3,7 @@
 #include "src/drivers/cuda/memory.hpp"
 #include "src/drivers/cuda/vmm.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 // Must not outlive its context.
 class ExportableMemory {
@@ -25,4 +25,4 @@ class ExportableMemory {
     DeviceMemory plain_;
 };
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -1,6 +1,6 @@
 #include "src/drivers/cuda/graph.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 Status Graph::begin(const Driver& driver, CUstream stream, CUstreamCaptureMode mode) {
     return driver.check(driver.StreamBeginCapture(stream, mode), "begin to capture a stream");
@@ -32,4 +32,4 @@ Status Graph::launch(CUstream stream) const {
     return driver_->check(driver_->GraphLaunch(executable_, stream), "launch a graph");
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -4,7 +4,7 @@
 
 #include "src/drivers/cuda/context.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 // Of what is enqueued on a stream between begin() and end(). Thread-bound to the thread that captures; launched by any.
 class Graph {
@@ -25,4 +25,4 @@ class Graph {
     CUgraphExec executable_ = nullptr;
 };
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

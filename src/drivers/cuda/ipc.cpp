@@ -1,6 +1,6 @@
 #include "src/drivers/cuda/ipc.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 Result<IpcExport> export_ipc(const Driver& driver, CUdeviceptr address) {
     CUdeviceptr base = 0;
@@ -43,4 +43,4 @@ IpcMapping::~IpcMapping() {
     driver_->IpcCloseMemHandle(base_);
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -5,7 +5,7 @@
 
 #include "src/drivers/cuda/context.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 // What a process tells others about memory of its own: bytes, to be carried by a letter.
 struct IpcExport {
@@ -37,4 +37,4 @@ class IpcMapping {
     size_t offset_ = 0;
 };
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

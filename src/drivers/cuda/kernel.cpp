@@ -1,6 +1,6 @@
 #include "src/drivers/cuda/kernel.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 Result<Library> Library::load(const Driver& driver, const void* code) {
     WEFT_TRY(driver.need(driver.LibraryLoadData != nullptr && driver.LaunchKernelEx != nullptr, "cuLibraryLoadData"));
@@ -82,4 +82,4 @@ Status Kernel::launch(const LaunchShape& shape, CUstream stream, void** argument
                           shape.blocks, shape.threads);
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

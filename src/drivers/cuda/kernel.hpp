@@ -7,7 +7,7 @@
 
 #include "src/drivers/cuda/context.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 // Of a fatbin or cubin. Once a process: it belongs to no context, and is unloaded only when the process ends.
 class Library {
@@ -61,4 +61,4 @@ class Kernel {
     int threads_max_ = 0;
 };
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -1,6 +1,6 @@
 #include "src/drivers/cuda/memory.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 Result<DeviceMemory> DeviceMemory::allocate(const Context& context, size_t bytes) {
     const Driver& driver = context.driver();
@@ -90,4 +90,4 @@ Status fill_async(const Driver& driver, CUdeviceptr to, unsigned char value, siz
     return driver.check(driver.MemsetD8Async(to, value, bytes, stream), "fill {} bytes", bytes);
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -5,7 +5,7 @@
 
 #include "src/drivers/cuda/context.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 // Of cuMemAlloc: other processes of the host can map it by cuIpc (ipc.hpp). Freeing it waits for the device, so it is
 // kept while work runs that others wait for. Must not outlive its context.
@@ -56,4 +56,4 @@ class PinnedMemory {
 Status copy_async(const Driver& driver, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
 Status fill_async(const Driver& driver, CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream);
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -1,6 +1,6 @@
 #include "src/drivers/cuda/pointer.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 const char* name_of(MemoryKind kind) {
     switch (kind) {
@@ -59,4 +59,4 @@ Result<PointerFacts> describe_pointer(const Driver& driver, const void* address)
     return facts;
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -4,7 +4,7 @@
 
 #include "src/drivers/cuda/driver.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 enum class MemoryKind {
     unknown,  // not to CUDA: plain host memory, or nothing at all
@@ -32,4 +32,4 @@ struct PointerFacts {
 // so it is asked once a buffer where that can be helped.
 Result<PointerFacts> describe_pointer(const Driver& driver, const void* address);
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

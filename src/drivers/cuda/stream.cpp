@@ -1,6 +1,6 @@
 #include "src/drivers/cuda/stream.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 Result<Stream> Stream::create(const Context& context, Priority priority) {
     const Driver& driver = context.driver();
@@ -83,4 +83,4 @@ RelaxedCapture::~RelaxedCapture() {
     if (exchanged_) driver_.ThreadExchangeStreamCaptureMode(&mode_);
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

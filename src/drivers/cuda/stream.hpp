@@ -7,7 +7,7 @@
 #include "src/drivers/cuda/context.hpp"
 #include "src/drivers/cuda/event.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 // Does not synchronise with the legacy stream. Thread-safe but for being moved; must not outlive its context.
 class Stream {
@@ -57,4 +57,4 @@ class RelaxedCapture {
     bool exchanged_;
 };
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

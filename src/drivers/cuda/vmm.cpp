@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 namespace {
 
@@ -215,4 +215,4 @@ Result<UnsharedFd> export_piece(const Driver& driver, CUdeviceptr address) {
     return descriptor;
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -9,7 +9,7 @@
 #include "src/base/unshared_fd.hpp"
 #include "src/drivers/cuda/context.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 // Pieces of device memory, mapped side by side at one address. Must not outlive its context.
 class VmmMemory {
@@ -59,4 +59,4 @@ Result<bool> vmm_opened(const Driver& driver, std::span<const VmmPiece> pieces, 
 // A descriptor of the piece of VMM memory around `address`, wherever it came from (a caching allocator, say).
 Result<UnsharedFd> export_piece(const Driver& driver, CUdeviceptr address);
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

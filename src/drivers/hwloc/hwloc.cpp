@@ -12,7 +12,7 @@
 #include "src/base/xml.hpp"
 #include "src/drivers/library.hpp"
 
-namespace weft::hwloc {
+namespace weft::internal::hwloc {
 
 namespace {
 
@@ -293,4 +293,4 @@ Result<Machine> read_synthetic(const std::string& library, const std::string& te
     return machine;
 }
 
-}  // namespace weft::hwloc
+}  // namespace weft::internal::hwloc

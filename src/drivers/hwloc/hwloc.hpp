@@ -8,7 +8,7 @@
 
 #include "src/base/result.hpp"
 
-namespace weft::hwloc {
+namespace weft::internal::hwloc {
 
 enum class Kind : uint8_t {
     machine,
@@ -52,4 +52,4 @@ Result<Machine> read_xml(const std::string& library, const std::string& xml);
 // "package:2 numa:1 l3:1 core:8 pu:2". weftInvalidArgument: it is no such text, or of too large a machine.
 Result<Machine> read_synthetic(const std::string& library, const std::string& text);
 
-}  // namespace weft::hwloc
+}  // namespace weft::internal::hwloc

@@ -1,7 +1,7 @@
 // hwloc_without.cpp: the answers of a build without hwloc's header.
 #include "src/drivers/hwloc/hwloc.hpp"
 
-namespace weft::hwloc {
+namespace weft::internal::hwloc {
 
 namespace {
 
@@ -17,4 +17,4 @@ Result<Machine> this_machine(const std::string&) { return none(); }
 Result<Machine> read_xml(const std::string&, const std::string&) { return none(); }
 Result<Machine> read_synthetic(const std::string&, const std::string&) { return none(); }
 
-}  // namespace weft::hwloc
+}  // namespace weft::internal::hwloc

@@ -1,7 +1,7 @@
 // object.cpp: what can be asked of hwloc's objects, with and without the library.
 #include "src/drivers/hwloc/hwloc.hpp"
 
-namespace weft::hwloc {
+namespace weft::internal::hwloc {
 
 std::string Object::fact(const std::string& wanted) const {
     for (const auto& [name, value] : facts)
@@ -9,4 +9,4 @@ std::string Object::fact(const std::string& wanted) const {
     return {};
 }
 
-}  // namespace weft::hwloc
+}  // namespace weft::internal::hwloc

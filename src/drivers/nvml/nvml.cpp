@@ -9,7 +9,7 @@
 #include "src/base/per_process.hpp"
 #include "src/drivers/library.hpp"
 
-namespace weft::nvml {
+namespace weft::internal::nvml {
 
 namespace {
 
@@ -251,4 +251,4 @@ PeerStatus Nvml::peer_status(const std::string& from, const std::string& to, int
                                             : PeerStatus::not_supported;
 }
 
-}  // namespace weft::nvml
+}  // namespace weft::internal::nvml

@@ -10,7 +10,7 @@
 
 #include "src/base/result.hpp"
 
-namespace weft::nvml {
+namespace weft::internal::nvml {
 
 // As the library lays them out.
 using Device = struct DeviceHandle*;
@@ -111,4 +111,4 @@ class Nvml {
     mutable std::mutex calling_;
 };
 
-}  // namespace weft::nvml
+}  // namespace weft::internal::nvml

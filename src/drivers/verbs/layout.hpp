@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace weft::verbs {
+namespace weft::internal::verbs {
 
 struct Context;  // an open device
 struct Domain;   // a protection domain
@@ -51,4 +51,4 @@ struct GidEntry {
     uint32_t interface;
 };
 
-}  // namespace weft::verbs
+}  // namespace weft::internal::verbs

@@ -11,7 +11,7 @@
 #include "src/drivers/library.hpp"
 #include "src/drivers/verbs/layout.hpp"
 
-namespace weft::verbs {
+namespace weft::internal::verbs {
 
 namespace {
 
@@ -182,4 +182,4 @@ Result<std::vector<Device>> devices(const std::string& library) {
     return all;
 }
 
-}  // namespace weft::verbs
+}  // namespace weft::internal::verbs

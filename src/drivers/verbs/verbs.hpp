@@ -9,7 +9,7 @@
 
 #include "src/base/result.hpp"
 
-namespace weft::verbs {
+namespace weft::internal::verbs {
 
 struct Gid {
     std::array<uint8_t, 16> bytes{};
@@ -38,4 +38,4 @@ struct Device {
 // itself may write warnings to standard error. Reentrant. Errors: there is no library, or the kernel has no RDMA.
 Result<std::vector<Device>> devices(const std::string& library);
 
-}  // namespace weft::verbs
+}  // namespace weft::internal::verbs

@@ -6,7 +6,7 @@
 
 #include "src/gpu/domain/program.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 namespace {
 
@@ -87,7 +87,8 @@ void Connections::add(std::vector<Schedule> schedules) {
             if (block.target >= 0) connect({block.channel, schedule.rank, block.target, depth_of(schedule)});
         // Ranks differ in what they do: all have room for the most.
         program = std::max(program, step_blocks_offset(schedule) + schedule.blocks.size() * sizeof(StepBlock));
-        scratch_bytes_ = std::max(scratch_bytes_, round_up(weft::scratch_bytes(schedule, most_tile_bytes(schedule))));
+        scratch_bytes_ =
+            std::max(scratch_bytes_, round_up(weft::internal::scratch_bytes(schedule, most_tile_bytes(schedule))));
         if (!wanted(schedule.rank)) schedule = {};
     }
     groups_.push_back({std::move(schedules), program_bytes_});
@@ -182,4 +183,4 @@ void Connections::bind(KernelArguments& arguments, size_t index, const std::byte
     arguments.dependent = program_of(schedule).dependent;
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -14,7 +14,7 @@
 #include "src/gpu/kernels/kernel_arguments.hpp"
 #include "src/schedule/schedule.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 // A rank's end of a connection whose peer is abroad: what the proxy must know of it.
 struct AbroadEnd {
@@ -104,4 +104,4 @@ class Connections {
     size_t program_bytes_ = 0, scratch_bytes_ = 0;
 };
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -11,7 +11,7 @@
 #include "src/base/per_process.hpp"
 #include "src/gpu/domain/domain_memory.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 namespace {
 
@@ -365,4 +365,4 @@ void Domain::retire(std::unique_ptr<Domain> domain) {
     free_words.clear();
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -10,8 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "src/net/descriptor_mail.hpp"
-#include "src/segment/host_group.hpp"
 #include "src/base/shared_memory.hpp"
 #include "src/drivers/cuda/event.hpp"
 #include "src/drivers/cuda/exportable_memory.hpp"
@@ -19,8 +17,10 @@
 #include "src/drivers/cuda/stream.hpp"
 #include "src/gpu/domain/connections.hpp"
 #include "src/gpu/domain/kernel_set.hpp"
+#include "src/net/descriptor_mail.hpp"
+#include "src/segment/host_group.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 struct AccessArguments;
 struct MessageArguments;
@@ -209,4 +209,4 @@ class Domain {
     bool unmapped_ = false;
 };
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -7,7 +7,7 @@
 #include "src/gpu/domain/domain_memory.hpp"
 #include "src/gpu/kernels/finding.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 namespace {
 
@@ -318,4 +318,4 @@ Status Domain::verify() {
     return post_finding(verified, done, false, unreached);
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

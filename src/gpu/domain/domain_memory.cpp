@@ -2,7 +2,7 @@
 
 #include "src/base/per_process.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 Result<std::shared_ptr<SharedWords>> SharedWords::of(const std::shared_ptr<HostGroup>& group, const Context& context) {
     return shared_by_process<SharedWords>(group.get(), [&]() -> Result<std::shared_ptr<SharedWords>> {
@@ -44,4 +44,4 @@ Result<CUdeviceptr> PinnedPages::address() const {
     return address;
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -1,14 +1,14 @@
 // domain_memory.hpp: how the memory of a domain is laid out: what a rank has on its device, alike on all ranks, or on
 // the host in its stead, what its kernels see on the host, and the abort word of the segment.
 #pragma once
-#include "src/segment/host_group.hpp"
-#include "src/peer_access/peer_memory.hpp"
 #include "src/drivers/cuda/memory.hpp"
-#include "src/gpu/kernels/access_arguments.hpp"
 #include "src/gpu/domain/domain.hpp"
+#include "src/gpu/kernels/access_arguments.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
+#include "src/peer_access/peer_memory.hpp"
+#include "src/segment/host_group.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 // A rank's memory: words, packets, staging, connections, words by which reaching is tested, signals, messages; and behind them,
 // on the device whatever else stands in for the rest, the programs of its own kernels, their scratch, what ranks send each other that have nothing
@@ -98,4 +98,4 @@ class HostPlaces {
     PinnedPages pinned_;
 };
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

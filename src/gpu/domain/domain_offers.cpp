@@ -10,7 +10,7 @@
 #include "src/gpu/domain/domain_memory.hpp"
 #include "src/gpu/domain/mailed_memory.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 namespace {
 
@@ -178,4 +178,4 @@ Status Domain::map_of_process(int peer) {
     return ok();
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

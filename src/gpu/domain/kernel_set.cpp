@@ -14,7 +14,7 @@
 #include "src/gpu/kernels/device_code.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 namespace {
 
@@ -126,4 +126,4 @@ Status KernelSet::load(const Driver& driver, int device) {
     return ok();
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

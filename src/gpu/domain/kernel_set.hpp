@@ -3,11 +3,11 @@
 #pragma once
 #include <memory>
 
-#include "src/segment/host_group.hpp"
 #include "src/drivers/cuda/kernel.hpp"
 #include "src/gpu/kernels/kernels.hpp"
+#include "src/segment/host_group.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 // Keeps its context. Thread-safe.
 class KernelSet {
@@ -45,4 +45,4 @@ class KernelSet {
     bool sync_domains_ = false, mps_ = false;
 };
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -3,7 +3,7 @@
 #include <cassert>
 #include <cstring>
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 Result<uint64_t> post_memory(DescriptorMail& mail, const Driver& driver, std::span<const VmmPiece> pieces) {
     assert(pieces.size() <= mailed_pieces_max);
@@ -30,4 +30,4 @@ Result<VmmMemory> fetch_memory(const Context& context, const MailAddress& from, 
     return VmmMemory::import(context, fetched->descriptors, sizes);
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

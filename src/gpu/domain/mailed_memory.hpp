@@ -3,10 +3,10 @@
 #pragma once
 #include <span>
 
-#include "src/net/descriptor_mail.hpp"
 #include "src/drivers/cuda/vmm.hpp"
+#include "src/net/descriptor_mail.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 inline constexpr size_t mailed_pieces_max = mailed_text_max / sizeof(uint64_t);
 
@@ -15,4 +15,4 @@ Result<uint64_t> post_memory(DescriptorMail& mail, const Driver& driver, std::sp
 // Mapped for the context's device.
 Result<VmmMemory> fetch_memory(const Context& context, const MailAddress& from, uint64_t letter, int64_t deadline_us);
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

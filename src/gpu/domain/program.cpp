@@ -4,7 +4,7 @@
 
 #include <bit>
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 std::string refusal(const Schedule& schedule) {
     if (schedule.blocks.size() > size_t(blocks_max))
@@ -38,4 +38,4 @@ Program program_of(const Schedule& schedule) {
 
 uint32_t slots_of(const Schedule& schedule) { return std::bit_ceil(uint32_t(schedule.fifo_depth)); }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

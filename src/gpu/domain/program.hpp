@@ -6,7 +6,7 @@
 #include "src/gpu/kernels/kernel_arguments.hpp"
 #include "src/schedule/schedule.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 struct Program {
     std::vector<Instruction> instructions;  // block after block
@@ -20,4 +20,4 @@ Program program_of(const Schedule& schedule);
 // Slots of a connection: message numbers wrap, so a power of two.
 uint32_t slots_of(const Schedule& schedule);
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -15,7 +15,7 @@
 #include "src/drivers/cuda/stream.hpp"
 #include "src/gpu/domain/mailed_memory.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 namespace {
 
@@ -182,4 +182,4 @@ Result<RegistrationMapper::Mapped> RegistrationMapper::map_pieces(const MailAddr
     return Mapped{0, *mapping, (*mapping)->address()};
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

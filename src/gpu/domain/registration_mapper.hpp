@@ -7,12 +7,12 @@
 #include <memory>
 #include <vector>
 
-#include "src/segment/host_group.hpp"
 #include "src/base/shared_memory.hpp"
 #include "src/gpu/domain/kernel_set.hpp"
 #include "src/gpu/domain/registration_table.hpp"
+#include "src/segment/host_group.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 // Kept by its tasks, too: the thread may be busy when the rank has left. Thread-bound to that thread, but for what says
 // otherwise.
@@ -61,4 +61,4 @@ class RegistrationMapper : public std::enable_shared_from_this<RegistrationMappe
     std::atomic<int64_t> retry_us_{INT64_MAX};                            // when the first of these is asked again
 };
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

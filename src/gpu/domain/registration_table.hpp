@@ -3,11 +3,11 @@
 #pragma once
 #include <atomic>
 
-#include "src/net/descriptor_mail.hpp"
-#include "src/gpu/kernels/kernel_arguments.hpp"
 #include "src/gpu/domain/registrations.hpp"
+#include "src/gpu/kernels/kernel_arguments.hpp"
+#include "src/net/descriptor_mail.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 // Each rank writes its own alone, all read all.
 struct RegistrationTable {
@@ -32,4 +32,4 @@ struct RegistrationTable {
     static constexpr bool is_open(uint64_t state) { return (state & 1) != 0; }
 };
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

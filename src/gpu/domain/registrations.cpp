@@ -9,15 +9,15 @@
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
-#include "src/peer_access/peer_memory.hpp"
 #include "src/drivers/cuda/ipc.hpp"
 #include "src/drivers/cuda/pointer.hpp"
 #include "src/drivers/cuda/stream.hpp"
 #include "src/gpu/domain/mailed_memory.hpp"
 #include "src/gpu/domain/registration_mapper.hpp"
 #include "src/gpu/domain/registration_table.hpp"
+#include "src/peer_access/peer_memory.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 namespace {
 
@@ -36,7 +36,7 @@ Registrations::Registrations(std::shared_ptr<HostGroup> group, int rank, std::sh
       looked_(size_t(ranks_), 0) {
     if (rank_ != 0 || group_->one_process()) return;
     const size_t bytes = sizeof(RegistrationTable) * size_t(ranks_);
-    weft::PeerMemory letter{};
+    weft::internal::PeerMemory letter{};
     auto memory = SharedMemory::create("weft-device-tables", bytes);
     Status status = memory ? memory->back(0, bytes) : memory.take_status();
     if (status) {
@@ -51,7 +51,7 @@ Registrations::Registrations(std::shared_ptr<HostGroup> group, int rank, std::sh
 void Registrations::open() {
     const std::byte* letter = group_->find_letter(0, registration_letter_key);
     if (letter == nullptr) return;
-    weft::PeerMemory where;
+    weft::internal::PeerMemory where;
     memcpy(&where, letter, sizeof where);
     auto tables = map_peer_memory(where);
     if (!tables) {
@@ -323,4 +323,4 @@ void Registrations::look() {
     mapper_->serve_soon();
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -15,14 +15,14 @@
 #include <optional>
 #include <vector>
 
-#include "src/net/descriptor_mail.hpp"
-#include "src/segment/host_group.hpp"
 #include "src/base/shared_memory.hpp"
 #include "src/drivers/cuda/vmm.hpp"
-#include "src/gpu/kernels/kernel_arguments.hpp"
 #include "src/gpu/domain/kernel_set.hpp"
+#include "src/gpu/kernels/kernel_arguments.hpp"
+#include "src/net/descriptor_mail.hpp"
+#include "src/segment/host_group.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 class RegistrationMapper;
 
@@ -104,4 +104,4 @@ class Registrations {
     std::vector<uint64_t> looked_;  // by rank: look()'s, by that lock
 };
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -6,7 +6,7 @@
 #include "src/base/log.hpp"
 #include "src/gpu/engine/device_state.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 using cuda::ContextScope;
 using cuda::Domain;
@@ -154,4 +154,4 @@ Status DeviceSide::deregister_buffer(int entry) {
 
 uint64_t DeviceSide::device_bytes() const { return state_->domain ? state_->domain->device_bytes() : 0; }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -7,16 +7,16 @@
 #include <span>
 #include <string>
 
-#include "src/segment/host_group.hpp"
 #include "src/base/result.hpp"
+#include "src/p2p/message_mark.hpp"
+#include "src/p2p/portions.hpp"
 #include "src/planning/call_settings.hpp"
 #include "src/planning/machines.hpp"
-#include "src/p2p/portions.hpp"
-#include "src/p2p/message_mark.hpp"
 #include "src/rma/one_sided.hpp"
+#include "src/segment/host_group.hpp"
 #include "src/selector/catalog.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace net {
 struct Identity;
@@ -184,4 +184,4 @@ class DeviceSide {
     std::unique_ptr<State> state_;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

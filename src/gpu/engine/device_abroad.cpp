@@ -1,10 +1,10 @@
 #include "src/gpu/engine/device_abroad.hpp"
 
 #include "src/base/clock.hpp"
-#include "src/segment/first_cause.hpp"
 #include "src/base/log.hpp"
+#include "src/segment/first_cause.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -102,4 +102,4 @@ Status DeviceAbroad::trouble() {
                                      group_->name_of(trouble->peer), trouble->sentence));
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -4,11 +4,11 @@
 #pragma once
 #include <vector>
 
-#include "src/planning/connector.hpp"
 #include "src/control/news.hpp"
 #include "src/gpu/proxy/proxy.hpp"
+#include "src/planning/connector.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Thread-bound to the rank, but for what says otherwise.
 class DeviceAbroad {
@@ -61,4 +61,4 @@ class DeviceAbroad {
     RemoteNews news_;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -3,7 +3,7 @@
 
 #include "src/gpu/engine/device_state.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 using cuda::AccessArguments;
 using cuda::ContextScope;
@@ -131,4 +131,4 @@ Status DeviceSide::launch_access(const DeviceAccess& access) {
     return s.domain->note(stream, s.stream);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -5,11 +5,11 @@
 
 #include <cerrno>
 
-#include "src/gpu/engine/device_memory.hpp"
 #include "src/drivers/cuda/device.hpp"
 #include "src/drivers/cuda/stream.hpp"
+#include "src/gpu/engine/device_memory.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 using cuda::Context;
 using cuda::ContextScope;
@@ -160,4 +160,4 @@ Result<DevicePlace> DeviceBuffers::place(const DeviceArgument& sent, const Devic
     return DevicePlace{Space::device, reached(send, *from) && reached(receive, *to)};
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -1,11 +1,11 @@
 // device_buffers.hpp: where the buffers of a call lie, and whether calls on them can be served; or the sentence what to
 // change. Thread-bound to the rank.
 #pragma once
-#include "src/gpu/engine/device.hpp"
 #include "src/drivers/cuda/context.hpp"
 #include "src/drivers/cuda/pointer.hpp"
+#include "src/gpu/engine/device.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // Host memory that was asked about before, for ranks without a device, whose calls shall not pay for those that have
 // one: only addresses that CUDA did not know and that could be read.
@@ -46,4 +46,4 @@ class DeviceBuffers {
     cuda::Context other_context_;  // to ask in, of a rank without a device
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -5,7 +5,7 @@
 #include "src/base/log.hpp"
 #include "src/drivers/cuda/stream.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 using cuda::ContextScope;
 using cuda::Driver;
@@ -99,4 +99,4 @@ Status DeviceCopies::end() {
     return driver.check(driver.StreamSynchronize(stream_), "finish the copies of a call");
 }
 
-}  // namespace weft
+}  // namespace weft::internal

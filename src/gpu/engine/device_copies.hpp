@@ -5,11 +5,11 @@
 #include <span>
 #include <vector>
 
-#include "src/segment/arena.hpp"
-#include "src/gpu/engine/device.hpp"
 #include "src/drivers/cuda/memory.hpp"
+#include "src/gpu/engine/device.hpp"
+#include "src/segment/arena.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class DeviceCopies {
   public:
@@ -41,4 +41,4 @@ class DeviceCopies {
     CUstream stream_ = nullptr;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -4,13 +4,13 @@
 #include <atomic>
 #include <tuple>
 
-#include "src/segment/first_cause.hpp"
-#include "src/p2p/portions.hpp"
 #include "src/control/news.hpp"
 #include "src/p2p/message_mark.hpp"
+#include "src/p2p/portions.hpp"
 #include "src/rma/signals.hpp"
+#include "src/segment/first_cause.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -225,4 +225,4 @@ Status GonePartners::look(const HostGroup& group, int rank, const cuda::MessageS
     return ok();
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -5,12 +5,12 @@
 #include <mutex>
 #include <vector>
 
-#include "src/segment/host_group.hpp"
 #include "src/base/result.hpp"
 #include "src/gpu/kernels/access_arguments.hpp"
 #include "src/gpu/kernels/count_faults.hpp"
+#include "src/segment/host_group.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // The operations that a rank has planned, by fingerprint. Thread-safe; not on the hot path.
 class KnownOperations {
@@ -71,4 +71,4 @@ class GonePartners {
     uint64_t looks_ = 0;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

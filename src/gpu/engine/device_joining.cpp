@@ -13,7 +13,7 @@
 #include "src/base/per_process.hpp"
 #include "src/gpu/engine/device_state.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 using cuda::Connections;
 using cuda::Context;
@@ -287,4 +287,4 @@ Status DeviceSide::begin(int64_t timeout_ms) {
     return ok();
 }
 
-}  // namespace weft
+}  // namespace weft::internal

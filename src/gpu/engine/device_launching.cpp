@@ -4,7 +4,7 @@
 #include "src/base/log.hpp"
 #include "src/gpu/engine/device_state.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 using cuda::adds;
 using cuda::bind_operation;
@@ -341,4 +341,4 @@ Status DeviceSide::launch_messages(void* on, const CallSettings& settings) {
     return s.domain->note(stream, s.stream);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -10,7 +10,7 @@
 #include "src/drivers/cuda/exportable_memory.hpp"
 #include "src/drivers/cuda/stream.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 using cuda::Context;
 using cuda::Driver;
@@ -96,4 +96,4 @@ std::span<const std::byte> own_device_memory(const void* address) {
     return {static_cast<const std::byte*>(given.memory.data()), given.bytes};
 }
 
-}  // namespace weft
+}  // namespace weft::internal

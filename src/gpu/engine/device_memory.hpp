@@ -6,7 +6,7 @@
 
 #include "src/base/result.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // On the device that is current in the calling thread.
 Result<void*> allocate_device_memory(size_t bytes);
@@ -15,4 +15,4 @@ bool free_device_memory(void* address);
 // The allocation that was given here in which the address lies, as long as it was asked for; empty: in none.
 std::span<const std::byte> own_device_memory(const void* address);
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -4,7 +4,7 @@
 
 #include "src/base/datatype.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 using cuda::message_items_max;
 using cuda::message_items_within;
@@ -151,4 +151,4 @@ int DeviceMessages::note(MessageArguments& arguments, int first) const {
     return count;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -9,7 +9,7 @@
 #include "src/gpu/engine/device.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class DeviceMessages {
   public:
@@ -50,4 +50,4 @@ class DeviceMessages {
     int lanes_ = 0;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

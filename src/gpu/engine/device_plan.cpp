@@ -7,7 +7,7 @@
 #include "src/gpu/engine/device.hpp"
 #include "src/selector/selector.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -243,4 +243,4 @@ Result<DevicePlan> plan_on_device(const Operation& operation, const DeviceLayout
     return plan_fused(std::move(plan), layout);
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -5,12 +5,12 @@
 #include <span>
 #include <string>
 
-#include "src/segment/host_group.hpp"
 #include "src/base/result.hpp"
 #include "src/gpu/engine/device_steps.hpp"
 #include "src/gpu/kernels/kernels.hpp"
+#include "src/segment/host_group.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 // What the ranks know alike of their devices.
 struct DeviceLayout {
@@ -51,7 +51,7 @@ struct DevicePlan {
 
     // What is not used in place goes through staging memory.
     bool staged() const { return body == cuda::Body::peer_two_shot || body == cuda::Body::peer_one_shot; }
-    uint32_t fingerprint() const { return weft::fingerprint(operation); }
+    uint32_t fingerprint() const { return weft::internal::fingerprint(operation); }
     // packet_one_shot, 8 blocks of 512 threads; of steps the algorithm comes first
     std::string text() const;
 };
@@ -61,4 +61,4 @@ Operation served_as(const Operation& operation);
 // Fails if WEFT_ALGO leaves nothing that serves device memory.
 Result<DevicePlan> plan_on_device(const Operation& operation, const DeviceLayout& layout);
 
-}  // namespace weft
+}  // namespace weft::internal

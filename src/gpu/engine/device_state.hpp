@@ -5,6 +5,9 @@
 #include <map>
 
 #include "src/control/service.hpp"
+#include "src/drivers/cuda/device.hpp"
+#include "src/gpu/domain/domain.hpp"
+#include "src/gpu/domain/registrations.hpp"
 #include "src/gpu/engine/device.hpp"
 #include "src/gpu/engine/device_abroad.hpp"
 #include "src/gpu/engine/device_buffers.hpp"
@@ -13,13 +16,10 @@
 #include "src/gpu/engine/device_messages.hpp"
 #include "src/gpu/engine/device_plan.hpp"
 #include "src/gpu/engine/device_windows.hpp"
-#include "src/planning/plan_cache.hpp"
-#include "src/drivers/cuda/device.hpp"
 #include "src/gpu/kernels/access_arguments.hpp"
-#include "src/gpu/domain/domain.hpp"
-#include "src/gpu/domain/registrations.hpp"
+#include "src/planning/plan_cache.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 constexpr uint64_t nanoseconds_of(int64_t milliseconds) {
     return uint64_t(std::min(milliseconds, INT64_MAX / 1'000'000)) * 1'000'000;
@@ -126,4 +126,4 @@ struct DeviceSide::State {
     std::optional<std::pair<int, int>> priorities;  // the device's lowest and highest number, once asked for
 };
 
-}  // namespace weft
+}  // namespace weft::internal

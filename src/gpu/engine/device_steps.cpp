@@ -6,12 +6,12 @@
 #include <cmath>
 
 #include "src/base/name_list.hpp"
-#include "src/gpu/engine/device.hpp"
 #include "src/gpu/domain/program.hpp"
-#include "src/selector/selector.hpp"
+#include "src/gpu/engine/device.hpp"
 #include "src/segment/wire.hpp"
+#include "src/selector/selector.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -141,4 +141,4 @@ StepAlgorithms step_algorithms(const StepsWanted& wanted, const Layout& layout, 
     return all;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

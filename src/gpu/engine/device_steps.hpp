@@ -10,7 +10,7 @@
 #include "src/gpu/domain/connections.hpp"
 #include "src/selector/algo_rules.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 struct StepAlgorithm {
     const Algorithm* algorithm = nullptr;
@@ -62,4 +62,4 @@ struct StepsWanted {
 // layout: as rank 0 sees it. rank: whose programs are made.
 StepAlgorithms step_algorithms(const StepsWanted& wanted, const Layout& layout, int rank);
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -1,6 +1,6 @@
 #include "src/gpu/engine/device_windows.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 using cuda::Registrations;
 
@@ -72,4 +72,4 @@ bool DeviceWindows::closed(uint32_t number) {
     return true;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

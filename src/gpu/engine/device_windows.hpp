@@ -6,11 +6,11 @@
 #include <span>
 #include <vector>
 
-#include "src/segment/host_group.hpp"
 #include "src/gpu/domain/registrations.hpp"
 #include "src/rma/one_sided.hpp"
+#include "src/segment/host_group.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 class DeviceWindows {
   public:
@@ -44,4 +44,4 @@ class DeviceWindows {
     std::map<uint32_t, Window> windows_;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

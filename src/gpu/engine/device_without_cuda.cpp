@@ -6,11 +6,11 @@
 #include "src/base/log.hpp"
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
+#include "src/drivers/library.hpp"
 #include "src/gpu/engine/device.hpp"
 #include "src/gpu/engine/device_memory.hpp"
-#include "src/drivers/library.hpp"
 
-namespace weft {
+namespace weft::internal {
 
 namespace {
 
@@ -92,4 +92,4 @@ Result<void*> allocate_device_memory(size_t bytes) {
 bool free_device_memory(void*) { return false; }
 std::span<const std::byte> own_device_memory(const void*) { return {}; }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -8,7 +8,7 @@
 #include "src/gpu/kernels/meeting.hpp"
 #include "src/gpu/kernels/reduce.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 class AccessMachine {
   public:
@@ -133,4 +133,4 @@ class AccessMachine {
 
 WEFT_DEVICE void access(const Team& team, const AccessArguments& arguments) { AccessMachine(team, arguments).run(); }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

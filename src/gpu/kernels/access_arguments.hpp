@@ -4,7 +4,7 @@
 #include "src/gpu/kernels/kernel_arguments.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 inline constexpr int signal_count = WEFT_SIGNALS * WEFT_SIGNAL_CONTEXTS;  // from one rank to another
 
@@ -51,4 +51,4 @@ static_assert(sizeof(AccessArguments) <= 4096, "passed by value");
 
 inline constexpr const char* access_entry_point = "weft_access";
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -2,8 +2,8 @@
 #include "src/gpu/kernels/access.hpp"
 #include "src/gpu/kernels/kernels.hpp"
 
-extern "C" __global__ void __launch_bounds__(weft::cuda::threads_max, 1)
-    weft_access(const __grid_constant__ weft::cuda::AccessArguments arguments) {
-    const weft::cuda::Team team{int(threadIdx.x), int(blockDim.x), int(blockIdx.x), int(gridDim.x)};
-    weft::cuda::access(team, arguments);
+extern "C" __global__ void __launch_bounds__(weft::internal::cuda::threads_max, 1)
+    weft_access(const __grid_constant__ weft::internal::cuda::AccessArguments arguments) {
+    const weft::internal::cuda::Team team{int(threadIdx.x), int(blockDim.x), int(blockIdx.x), int(gridDim.x)};
+    weft::internal::cuda::access(team, arguments);
 }

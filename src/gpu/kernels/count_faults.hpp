@@ -4,7 +4,7 @@
 #include "src/gpu/kernels/device.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 struct CountFault {
     int peer;
@@ -70,4 +70,4 @@ class CountFaults {
     int rank_, ranks_;
 };
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -20,7 +20,7 @@
 #define WEFT_NO_UNROLL
 #endif
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 #if !defined(__CUDACC__)
 // Where the threads of a block meet on the host.
@@ -167,4 +167,4 @@ WEFT_DEVICE uint32_t misalignment(const void* address, uint32_t alignment) {
     return uint32_t(reinterpret_cast<uintptr_t>(address)) & (alignment - 1);
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

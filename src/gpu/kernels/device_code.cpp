@@ -10,7 +10,7 @@ WEFT_FATBIN(step);
 WEFT_FATBIN(message);
 WEFT_FATBIN(access);
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 std::span<const DeviceCode> device_code() {
     static const DeviceCode all[] = {
@@ -25,4 +25,4 @@ std::span<const DeviceCode> device_code() {
 
 const char* device_code_targets() { return "@WEFT_GPU_TARGETS@"; }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

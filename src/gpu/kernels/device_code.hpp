@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <span>
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 struct DeviceCode {
     const char* name;  // of the family, for logs
@@ -16,4 +16,4 @@ std::span<const DeviceCode> device_code();
 // For which GPUs, as in the build option: "75 80 90".
 const char* device_code_targets();
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

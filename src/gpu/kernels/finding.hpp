@@ -4,10 +4,10 @@
 #include <cstring>
 #include <string>
 
-#include "src/segment/host_group.hpp"
 #include "src/base/result.hpp"
+#include "src/segment/host_group.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 // What a rank has found out; `text` says what is wrong. A letter lies at any address.
 struct Finding {
@@ -50,4 +50,4 @@ std::string text_of(Find&& find) {
     return text;
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

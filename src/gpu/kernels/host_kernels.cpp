@@ -6,7 +6,7 @@
 #include "src/gpu/kernels/peer_two_shot.hpp"
 #include "src/gpu/kernels/steps.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 namespace {
 
@@ -72,4 +72,4 @@ HostKernel find_host_kernel(std::string_view name) {
     return nullptr;
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -8,7 +8,7 @@
 #include "src/gpu/kernels/device.hpp"
 #include "src/gpu/kernels/kernels.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 // Runs one thread of a block. Blocks of a rank wait for the same blocks of other ranks, those of `steps` for each other
 // too, and the threads of a block for each other: all have to run at the same time.
@@ -29,4 +29,4 @@ HostKernel host_kernel(Body body, weftDataType_t type, bool adds);
 // By the name of its entry point. Null if there is no such entry point.
 HostKernel find_host_kernel(std::string_view entry_point);
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

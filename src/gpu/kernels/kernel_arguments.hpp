@@ -7,7 +7,7 @@
 #include "src/schedule/instruction.hpp"
 #include "weft/types.h"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 inline constexpr int ranks_max = 16;         // whose kernels know each other's words and memory
 inline constexpr int domain_ranks_max = 64;  // that have device memory in common, or connections to it
@@ -168,4 +168,4 @@ struct KernelArguments {
 };
 static_assert(sizeof(KernelArguments) <= 4096, "passed by value");
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -5,7 +5,7 @@
 
 #include "src/base/arithmetic.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 namespace {
 
@@ -79,4 +79,4 @@ const char* entry_point(Body body, weftDataType_t type, bool sums) {
     return entry_points[size_t(body)][size_t(type)][size_t(sums)].name;
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

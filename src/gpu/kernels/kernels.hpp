@@ -6,7 +6,7 @@
 #include "src/base/operation.hpp"
 #include "src/gpu/kernels/kernel_arguments.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 enum class Body : uint8_t {
 #define WEFT_KERNEL(name, needs, help) name,
@@ -50,4 +50,4 @@ weftDataType_t element_of(const Operation& operation);
 // "weft_steps_float_sum": the entry point in the device code. `sums`: see adds().
 const char* entry_point(Body body, weftDataType_t type, bool sums);
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -9,7 +9,7 @@
 #include "src/gpu/kernels/device.hpp"
 #include "src/gpu/kernels/kernel_arguments.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 // Of the giver or the taker of a fused body.
 constexpr bool is_one_of(int only, int rank) { return only < 0 || only == rank; }
@@ -187,4 +187,4 @@ class Meeting {
     uint64_t tile_ = 0;
 };
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

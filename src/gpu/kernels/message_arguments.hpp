@@ -7,7 +7,7 @@
 
 #include "src/gpu/kernels/kernel_arguments.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 inline constexpr int message_ranks_max = 64;
 // Of a lane. A block copies 20 bytes a nanosecond at most and a flag takes two microseconds there and two back: four
@@ -156,4 +156,4 @@ static_assert(sizeof(MessageArguments) <= 4096, "passed by value");
 
 inline constexpr const char* message_entry_point = "weft_messages";
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

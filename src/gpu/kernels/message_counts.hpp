@@ -5,7 +5,7 @@
 #include "src/gpu/kernels/meeting.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 class CountReader {
   public:
@@ -57,4 +57,4 @@ class CountReader {
     const MessageCounts& c_;
 };
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -15,7 +15,7 @@
 #include "src/gpu/kernels/reduce.hpp"
 #include "src/p2p/message_mark.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 // A block's own, in its shared memory.
 struct MessageBlock {
@@ -321,4 +321,4 @@ WEFT_DEVICE void messages(const Team& team, const MessageArguments& a, MessageBl
     for (int i = team.thread; i < a.item_count; i += team.threads) a.table[a.noted + i] = a.items[i];
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -2,9 +2,9 @@
 // CPU.
 #include "src/gpu/kernels/device_code.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 std::span<const DeviceCode> device_code() { return {}; }
 const char* device_code_targets() { return ""; }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -8,7 +8,7 @@
 #include "src/gpu/kernels/message_arguments.hpp"
 #include "src/gpu/kernels/reduce.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 inline constexpr size_t unit_bytes = 8;  // data of a line
 
@@ -370,4 +370,4 @@ WEFT_DEVICE void packet_two_shot(const Team& team, const KernelArguments& argume
     PacketExchange<type, adds>(team, arguments).two_shot();
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -7,7 +7,7 @@
 #include "src/gpu/kernels/meeting.hpp"
 #include "src/gpu/kernels/reduce.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 // Block b of rank r works on piece b of share r, and nobody but block b of the other ranks on the same memory; for that
 // the bounds are those of a full tile, also in a shorter one, where blocks of the tile before may still be at work.
@@ -123,4 +123,4 @@ class PeerMemory {
     size_t tile_bytes_, half_bytes_;
 };
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -4,7 +4,7 @@
 #pragma once
 #include "src/gpu/kernels/peer_memory.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 template <weftDataType_t type, bool adds>
 WEFT_DEVICE void peer_one_shot(const Team& team, const KernelArguments& a) {
@@ -40,4 +40,4 @@ WEFT_DEVICE void peer_one_shot(const Team& team, const KernelArguments& a) {
     memory.run(stage, work, [](const PeerTile&) {});
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

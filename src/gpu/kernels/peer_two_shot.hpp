@@ -4,7 +4,7 @@
 #pragma once
 #include "src/gpu/kernels/peer_memory.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 template <weftDataType_t type, bool adds>
 WEFT_DEVICE void peer_two_shot(const Team& team, const KernelArguments& a) {
@@ -50,4 +50,4 @@ WEFT_DEVICE void local_reduce(const Team& team, const KernelArguments& a) {
     reduce_range<type, adds>(team, reducer, streams, piece.tile_offset, piece.tile_offset + piece.bytes);
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -4,7 +4,7 @@
 #pragma once
 #include "src/gpu/kernels/words.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 // Where whole packs lie.
 struct PackRange {
@@ -213,4 +213,4 @@ WEFT_DEVICE void copy_input(const Team& team, const Reducer<type, adds>& reducer
         copy_range(team, target, source, bytes);
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

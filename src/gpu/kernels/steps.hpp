@@ -6,7 +6,7 @@
 #include "src/gpu/kernels/meeting.hpp"
 #include "src/gpu/kernels/reduce.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 template <weftDataType_t type, bool adds>
 class StepMachine {
@@ -66,7 +66,8 @@ class StepMachine {
         const ChunkSpan span = chunk_span(it, iteration, length, a_.chunks, a_.parts);
         if (span.bytes == 0 || it.opcode == Opcode::nop) return true;  // empty chunks are skipped on both ends
         const bool local = it.opcode == Opcode::copy || it.opcode == Opcode::add;
-        const bool receives = !local && weft::receives(it.opcode), sends = !local && weft::sends(it.opcode);
+        const bool receives = !local && weft::internal::receives(it.opcode),
+                   sends = !local && weft::internal::sends(it.opcode);
         bool failed = false;
         if (team_.thread == 0) {
             if (receives) failed = !await_message();
@@ -123,7 +124,7 @@ class StepMachine {
             if (it.targets & Buffer::scratch) targets[count++] = scratch_at(it.target_cell, to);
         }
         const bool scales = from_input && reducer_.scaled();
-        if (!adds_own && !weft::reduces(it.opcode)) {
+        if (!adds_own && !weft::internal::reduces(it.opcode)) {
             if (scales && !in) {
                 const Streams<2, 3> streams{&own, 1, targets, count, 0, false, 0};
                 reduce_range<type, adds>(team_, reducer_, streams, 0, from.bytes);
@@ -200,4 +201,4 @@ WEFT_DEVICE void steps(const Team& team, const KernelArguments& arguments) {
     if (arguments.ended && team.thread == 0) store_release(&arguments.ended[team.block], arguments.launch);
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

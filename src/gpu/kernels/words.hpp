@@ -8,7 +8,7 @@
 #include "src/gpu/kernels/device.hpp"
 #include "src/gpu/kernels/kernel_arguments.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 template <weftDataType_t type>
 using ElementOf = typename Arithmetic<type>::Element;
@@ -205,7 +205,8 @@ class Reducer {
     template <weftRedOp_t op>
     static WEFT_DEVICE Wide<type> each(const Wide<type>& left, const Wide<type>& right) {
         Wide<type> result;
-        for (int i = 0; i < elements_of_word<type>; ++i) result.at[i] = weft::combine<op>(left.at[i], right.at[i]);
+        for (int i = 0; i < elements_of_word<type>; ++i)
+            result.at[i] = weft::internal::combine<op>(left.at[i], right.at[i]);
         return result;
     }
     // All three in one way: little code. The bits that both have, then those that one alone has: `or` is both,
@@ -240,4 +241,4 @@ class Reducer {
     A divisor_ = 0;
 };
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

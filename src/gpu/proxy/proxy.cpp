@@ -13,7 +13,7 @@
 #include "src/base/fd.hpp"
 #include "src/base/per_process.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 namespace {
 
@@ -207,4 +207,4 @@ void Proxy::Loop::run() {
         }
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

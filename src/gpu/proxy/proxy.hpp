@@ -10,7 +10,7 @@
 #include "src/base/thread.hpp"
 #include "src/gpu/proxy/traffic.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 // Thread-safe.
 class Proxy {
@@ -34,4 +34,4 @@ class Proxy {
     OwnedThread thread_;
 };
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

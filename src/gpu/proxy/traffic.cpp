@@ -3,7 +3,7 @@
 #include "src/base/clock.hpp"
 #include "src/gpu/kernels/device.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 // The kernel has filled the next slot.
 bool Traffic::Lane::handed_over() const {
@@ -116,4 +116,4 @@ std::optional<Traffic::Trouble> Traffic::trouble() const {
     return trouble_;
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

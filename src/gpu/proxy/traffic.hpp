@@ -8,11 +8,11 @@
 #include <optional>
 #include <vector>
 
-#include "src/segment/host_group.hpp"
 #include "src/gpu/domain/connections.hpp"
+#include "src/segment/host_group.hpp"
 #include "transports/transport.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 // Made and filled by the rank's thread; from Proxy::attach() to detach() moved by one thread at a time, under the
 // proxy's lock. Launches, waiting() and trouble() are thread-safe.
@@ -89,4 +89,4 @@ class Traffic {
     std::optional<Trouble> trouble_;
 };
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

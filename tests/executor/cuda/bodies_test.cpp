@@ -3,7 +3,7 @@
 #include "tests/executor/cuda/virtual_ranks.hpp"
 #include "tests/executor/wild_inputs.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 using cuda::Body;
@@ -178,4 +178,4 @@ TEST_CASE("a local reduction gives the bits of rank order", "[cuda]") {
     }
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

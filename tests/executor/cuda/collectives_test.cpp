@@ -4,7 +4,7 @@
 #include "tests/executor/cuda/virtual_ranks.hpp"
 #include "tests/executor/wild_inputs.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 using cuda::Body;
@@ -121,4 +121,4 @@ TEST_CASE("a message of several rounds of packets keeps each giver's place", "[c
             check(ranks, draw(collective, 3, weftFloat64, weftSum, count, inputs, random), {Body::packet_one_shot, 2});
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

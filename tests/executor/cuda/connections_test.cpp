@@ -8,7 +8,7 @@
 #include "src/registry.hpp"
 #include "tests/catch.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 using namespace cuda;
 
@@ -210,4 +210,4 @@ TEST_CASE("roots and algorithms cost programs, and connections no more than ther
     CHECK_FALSE(connections.schedule(0, 3).blocks.empty());
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

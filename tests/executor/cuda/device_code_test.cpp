@@ -8,7 +8,7 @@
 #include "src/gpu/kernels/host_kernels.hpp"
 #include "tests/catch.hpp"
 
-namespace weft::cuda {
+namespace weft::internal::cuda {
 
 TEST_CASE("each family of kernels is a fatbin in the library", "[cuda]") {
     if (std::string(device_code_targets()).empty()) {
@@ -50,4 +50,4 @@ TEST_CASE("each body has an entry point of its own for each type, for sums and f
     CHECK(find_host_kernel("weft_steps_bfloat16") == nullptr);
 }
 
-}  // namespace weft::cuda
+}  // namespace weft::internal::cuda

@@ -3,7 +3,7 @@
 #include "tests/executor/wild_inputs.hpp"
 #include "tests/patience.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 using cuda::Body;
@@ -176,4 +176,4 @@ TEST_CASE("a different number of elements is noticed though it fills as many pac
     for (const int rank : {0, 1}) CHECK(ranks.report(rank).failure == Failure::mismatch);
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

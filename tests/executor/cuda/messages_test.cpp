@@ -13,7 +13,7 @@
 #include "tests/amount.hpp"
 #include "tests/catch.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 using namespace cuda;
@@ -215,4 +215,4 @@ TEST_CASE("lanes of all ranks lie apart, and a rank's fit a kernel's", "[cuda]")
     }
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

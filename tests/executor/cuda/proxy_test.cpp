@@ -9,7 +9,7 @@
 #include "tests/catch.hpp"
 #include "tests/patience.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 using namespace cuda;
 
@@ -248,4 +248,4 @@ TEST_CASE("a broken connection is trouble when something should go over it, not 
     CHECK(ends.proxy->detach(*ends.traffic, 0, patience_us));  // it cannot go, ever
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

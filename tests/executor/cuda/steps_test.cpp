@@ -6,7 +6,7 @@
 #include "tests/executor/cuda/virtual_ranks.hpp"
 #include "tests/executor/wild_inputs.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 namespace {
 
 constexpr size_t slot_bytes = 4 << 10;  // of a virtual connection
@@ -184,4 +184,4 @@ TEST_CASE("the device's step machine scales once what it copies to two places", 
     each_reduction(two_places(), inputs, random, [&](const Call& call) { check(ranks, call); });
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

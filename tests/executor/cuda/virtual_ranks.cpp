@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-namespace weft::test {
+namespace weft::internal::test {
 
 using namespace cuda;
 
@@ -202,4 +202,4 @@ std::vector<Bytes> VirtualRanks::run(const Call& call, const Launch& launch) {
     return results;
 }
 
-}  // namespace weft::test
+}  // namespace weft::internal::test

@@ -5,11 +5,11 @@
 #include <memory>
 #include <thread>
 
-#include "src/gpu/kernels/host_kernels.hpp"
 #include "src/gpu/domain/program.hpp"
+#include "src/gpu/kernels/host_kernels.hpp"
 #include "tests/executor/local_ranks.hpp"
 
-namespace weft::test {
+namespace weft::internal::test {
 
 struct Launch {
     cuda::Body body = cuda::Body::packet_one_shot;
@@ -85,4 +85,4 @@ class VirtualRanks {
     std::map<std::tuple<int, int, int, uint32_t>, Connection> connections_;  // by channel, sender, receiver, slots
 };
 
-}  // namespace weft::test
+}  // namespace weft::internal::test
