@@ -118,7 +118,7 @@ Schedule all_pairs_reduce_scatter(const Layout& layout, const Parameters&) {
 }
 
 // On one host what is only handed out is lent, or copied twice.
-static double lending_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+static double zero_copy_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     const size_t part = bytes / size_t(layout.ranks);
     const double own = 1.0 / layout.ranks;
     const double streams = own + (1 - own) * costs.message_streams(part);
@@ -149,7 +149,7 @@ static double one_round_us(const Layout& layout, const LinkCosts& costs, size_t 
     return network.overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
 }
 double all_pairs_gathered_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    if (layout.host_count() == 1 && layout.ranks > 1) return lending_us(layout, costs, bytes);
+    if (layout.host_count() == 1 && layout.ranks > 1) return zero_copy_us(layout, costs, bytes);
     return one_round_us(layout, costs, bytes, Network::Coming::finished);
 }
 double all_pairs_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {

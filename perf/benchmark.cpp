@@ -120,7 +120,7 @@ class Benchmark {
 
 Buffers::Layout Benchmark::buffer_layout(const Element& element, size_t bytes) const {
     return {std::max(bytes, parts() * element.bytes), size_t(arguments_.unalign_elements) * element.bytes,
-            arguments_.registered, arguments_.plain_memory, collective_.lend ? &collective_ : nullptr};
+            arguments_.registered, arguments_.plain_memory, collective_.open_window ? &collective_ : nullptr};
 }
 
 bool Benchmark::memory_suffices(const std::vector<RankPlace>& places) {

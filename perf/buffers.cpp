@@ -47,8 +47,8 @@ Buffers::Buffers(Rank& rank, const Layout& layout) : rank_(rank), layout_(layout
         if (!rank.gpu()) std::memset(memory, 0xa5, bytes);
     for (int i = 0; i < 2 && layout.registered; ++i)
         rank.expect(weftCommRegister(rank.comm(), memory_[i], bytes, &handles_[i]), "weftCommRegister");
-    if (layout.lent_for)
-        rank.expect(layout.lent_for->lend(rank.comm(), memory_[receiving], bytes, &window_), "lending the buffer");
+    if (layout.window_of)
+        rank.expect(layout.window_of->open_window(rank.comm(), memory_[receiving], bytes, &window_), "lending the buffer");
     // Other processes map a GPU's memory within 0.1 s; until then messages are staged.
     if (layout.registered && rank.gpu()) std::this_thread::sleep_for(std::chrono::milliseconds(200));
 }
@@ -56,7 +56,7 @@ Buffers::Buffers(Rank& rank, const Layout& layout) : rank_(rank), layout_(layout
 Buffers::~Buffers() { release(); }
 
 void Buffers::release() {
-    if (window_) layout_.lent_for->reclaim(rank_.comm(), window_);
+    if (window_) layout_.window_of->close_window(rank_.comm(), window_);
     window_ = nullptr;
     for (int i = 0; i < 2; ++i) {
         if (handles_[i]) weftCommDeregister(rank_.comm(), handles_[i]);

@@ -56,8 +56,8 @@ struct Collective {
     // Where parts are uneven: of `count` elements so many go from one rank to another.
     size_t (*share)(size_t count, int from, int to) = nullptr;
     // Of one-sided calls: lets the others reach a receiving buffer, and ends it; on host memory. All ranks call them.
-    weftResult_t (*lend)(weftComm_t comm, void* memory, size_t bytes, weftWindow_t* window) = nullptr;
-    weftResult_t (*reclaim)(weftComm_t comm, weftWindow_t window) = nullptr;
+    weftResult_t (*open_window)(weftComm_t comm, void* memory, size_t bytes, weftWindow_t* window) = nullptr;
+    weftResult_t (*close_window)(weftComm_t comm, weftWindow_t window) = nullptr;
     // Bus bandwidth over algorithm bandwidth: the share of the size that must cross the busiest link.
     double (*bus_factor)(int ranks);
     weftResult_t (*run)(const Call& call);

@@ -14,9 +14,9 @@ const perf::Collective put = {
     .receives = perf::Holds::all_parts,
     .in_place = false,
     .partner = perf::previous,
-    .lend = [](weftComm_t comm, void* memory, size_t bytes,
+    .open_window = [](weftComm_t comm, void* memory, size_t bytes,
                weftWindow_t* window) { return weftCommWindowRegister(comm, memory, bytes, window, WEFT_WIN_DEFAULT); },
-    .reclaim = weftCommWindowDeregister,
+    .close_window = weftCommWindowDeregister,
     // One message crosses each link.
     .bus_factor = [](int) { return 1.0; },
     .run =

@@ -31,7 +31,7 @@ struct SlotInfo {
     uint64_t bytes = 0;
     uint64_t operation = 0;    // sequence number of the call
     uint32_t fingerprint = 0;  // of the operation
-    // Not 0: the bytes are not in the slot but *lent*, until the slot is released: where, says peer_access/lent_memory.hpp.
+    // Not 0: the bytes are not in the slot but *lent*, until the slot is released: where, says peer_access/remote_address.hpp.
     // Only to receivers that can read there.
     uint64_t address = 0;
 };
@@ -54,7 +54,7 @@ class Sender {
     }
     virtual Result<bool> progress() { return true; }  // push what is in flight; true: nothing is left
     // Whether the receiver has released every slot that lent it something.
-    virtual bool settled() { return true; }
+    virtual bool zero_copy_done() { return true; }
     // What a sleeper waits for, besides the host group's words: nothing if those are all.
     virtual void add_descriptors(std::vector<pollfd>&) const {}
 };

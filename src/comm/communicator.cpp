@@ -95,7 +95,7 @@ Status Communicator::die(Status failure) {
 
 // From here on this rank touches nobody's buffers.
 void Communicator::leave_buffers() {
-    // Pairs with the ones in Run::decide() and CrossMemory::lent_memory_stays().
+    // Pairs with the ones in Run::decide() and CrossMemory::remote_memory_valid().
     std::atomic_thread_fence(std::memory_order_seq_cst);
     group_->row(rank_).gave_up.store(std::max<uint64_t>(1, sequence_), std::memory_order_release);
 }
@@ -132,7 +132,7 @@ bool Communicator::may_be_using(int peer) const {
         const auto position = group_->row(peer).position.read();
         return !position || position->entered >= sequence_;
     }
-    return in_call_ && prepared_ && prepared_->run.lends_buffers() && prepared_->run.may_be_using(peer) &&
+    return in_call_ && prepared_ && prepared_->run.shares_buffers() && prepared_->run.may_be_using(peer) &&
            gave_up < sequence_;
 }
 

@@ -44,10 +44,10 @@ Status Communicator::read_counts(const Call& call, Portions& portions) {
                                    .receive = static_cast<std::byte*>(call.receive),
                                    .send_room = counts.send_room,
                                    .receive_room = counts.receive_room,
-                                   .lent_least = 0,
+                                   .zero_copy_least = 0,
                                    .element = uint32_t(element),
                                    .mark = 0,
-                                   .lent = {}};
+                                   .remote_sends = {}};
     const cuda::CountFaults faults(read, rank_, ranks());
     cuda::CountFault fault{};
     // The others are in the call.

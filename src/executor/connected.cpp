@@ -38,25 +38,25 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
     }
     const bool fetched = info.address != 0;
     // Straight into place, if it is copied.
-    const std::byte* lent_here =
-        fetched ? lent_bytes(info.address, ends.source_arena, ends.source_in_process) : nullptr;
-    const bool by_kernel = fetched && !lent_here, at_once = by_kernel && !reduces && stores;
+    const std::byte* mapped_here =
+        fetched ? mapped_bytes(info.address, ends.source_arena, ends.source_in_process) : nullptr;
+    const bool by_kernel = fetched && !mapped_here, at_once = by_kernel && !reduces && stores;
     if (fetched) {
-        if (!plan_->peer_memory->lent_memory_stays()) return abandon();
+        if (!plan_->peer_memory->remote_memory_valid()) return abandon();
         if (by_kernel && !at_once) {
             if (Status got = fetch(block.source, info); !got) return failure_ = std::move(got), Progress::failed;
             incoming.data = fetched_.data();
-        } else if (lent_here) {
-            incoming.data = const_cast<std::byte*>(lent_here);
+        } else if (mapped_here) {
+            incoming.data = const_cast<std::byte*>(mapped_here);
         }
     }
     SlotStores* const slot_stores = sends && !ends.target_abroad ? &plan_->slot_stores[block.target] : nullptr;
-    const uint64_t lent = sends ? lent_place(index, instruction, tile, span) : 0;
+    const uint64_t address = sends ? zero_copy_address(index, instruction, tile, span) : 0;
     size_t done = 0;  // bytes of the message
     Status read;
     each_piece(span, tile, [&](const Piece& piece) {
         const std::byte* in = receives ? incoming.data + done : nullptr;
-        std::byte* out = sends && !lent ? outgoing.data + done : nullptr;
+        std::byte* out = sends && !address ? outgoing.data + done : nullptr;
         void* destinations[targets_most + 1];
         int count = stores ? own_targets(instruction, tile, piece, destinations) : 0;
         const bool streamed = count > 0 && (instruction.targets & Buffer::output);
@@ -84,7 +84,7 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
             for (int i = at_once ? 1 : 0; i < count; ++i)
                 plan_->movers->copy(
                     {destinations[i], in, piece.bytes, i == 0 && streamed ? plan_->stores : Stores::ordinary});
-        } else if (lent) {
+        } else if (address) {
         } else if (instruction.source == Buffer::input) {
             copy_input(out, piece.offset, piece.bytes, slot_stores);
         } else {
@@ -92,10 +92,10 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
         }
     });
     if (!read) return failure_ = std::move(read), Progress::failed;
-    if (fetched && !plan_->peer_memory->lent_memory_stays()) return abandon();
+    if (fetched && !plan_->peer_memory->remote_memory_valid()) return abandon();
     if (sends) {
-        lent_ |= lent != 0;
-        Status status = ends.target->publish({span.bytes, sequence_, plan_->operation_fingerprint, lent});
+        zero_copy_sent_ |= address != 0;
+        Status status = ends.target->publish({span.bytes, sequence_, plan_->operation_fingerprint, address});
         if (!status) return failure_ = std::move(status), Progress::failed;
     }
     if (receives) {

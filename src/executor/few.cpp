@@ -20,7 +20,7 @@ static void copy_few(void* destination, const void* source, size_t bytes) {
 std::vector<Run::FewStep> Run::few_steps() const {
     const Schedule& schedule = *plan_->schedule;
     if (plan_->networked || plan_->tiles != 1 || schedule.tiles != 1 || !schedule.board.empty() || changes_input_ ||
-        (!plan_->lasting.empty() && plan_->lent_least <= few_bytes))
+        (!plan_->stable_sends.empty() && plan_->zero_copy_least <= few_bytes))
         return {};
     std::vector<int32_t> first_of(schedule.blocks.size() + 1, 0);
     for (size_t block = 0; block < schedule.blocks.size(); ++block)

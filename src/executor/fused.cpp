@@ -97,7 +97,7 @@ void Run::post_offer_and_entry(uint64_t tile) {
         offered_input_ |= crosses();
     }
     // From the entry on peers may use what we offered, though we have not seen yet that they do.
-    lends_ = offered_input_;
+    shares_buffers_ = offered_input_;
     last_tile_ = plan_->tiles - 1;
     stage_input(tile);
     memcpy(line(rank_, tile).payload, &offer, sizeof offer);
@@ -143,16 +143,16 @@ Progress Run::decide(BlockState& state) {
         }
     }
     const bool cross = !all && crosses();
-    lends_ = all || cross;
-    last_tile_ = lends_ ? 0 : plan_->tiles - 1;
-    for (int rank = 0; rank < ranks_; ++rank) lends_ |= inputs_[size_t(rank)] != nullptr;
-    if (lends_) {
+    shares_buffers_ = all || cross;
+    last_tile_ = shares_buffers_ ? 0 : plan_->tiles - 1;
+    for (int rank = 0; rank < ranks_; ++rank) shares_buffers_ |= inputs_[size_t(rank)] != nullptr;
+    if (shares_buffers_) {
         // A rank that left before it saw our entry has taken its buffers back: after the entry, look (rule 9b). The
         // fence orders our entry before the look; it pairs with the one in Communicator::die().
         std::atomic_thread_fence(std::memory_order_seq_cst);
         if (plan_->board->aborted()) return abandon();
     }
-    one_phase_ = stages_whole_ && !lends_;
+    one_phase_ = stages_whole_ && !shares_buffers_;
     if (!all && !cross) return Progress::moved;
     // Direct: the message is one tile; we read our chunk from all inputs and write it to all outputs.
     const size_t first = chunk_bound(plan_->bytes(), ranks_, rank_),
@@ -216,7 +216,7 @@ Progress Run::two_shot_direct(BlockState&) {
 
 // What was read of buffers after their owner had left is no result (rule 9b).
 Progress Run::finish_two_shot(uint64_t board_tiles) {
-    if (lends_) {
+    if (shares_buffers_) {
         std::atomic_thread_fence(std::memory_order_acquire);
         if (plan_->board->aborted()) return abandon();
     }

@@ -8,7 +8,7 @@
 #include "src/kernels/movers.hpp"
 #include "src/kernels/slot_stores.hpp"
 #include "src/peer_access/cross_memory.hpp"
-#include "src/peer_access/lent_memory.hpp"
+#include "src/peer_access/remote_address.hpp"
 #include "src/peer_access/reach.hpp"
 #include "src/schedule/schedule.hpp"
 #include "src/segment/board.hpp"
@@ -32,10 +32,10 @@ struct Plan {
     uint32_t operation_fingerprint = 0;
     const Schedule* schedule = nullptr;
     std::vector<BlockEnds> ends;  // by block
-    // By block and instruction: whether it may lend what it sends (schedule/lending.hpp); empty: nothing is lent.
-    std::vector<std::vector<bool>> lasting;
-    size_t lent_least = 0;                     // bytes of a message that is lent
-    bool lends_by_kernel = true;               // also where the kernel copies it
+    // By block and instruction: whether it may lend what it sends (schedule/stable_sends.hpp); empty: nothing is lent.
+    std::vector<std::vector<bool>> stable_sends;
+    size_t zero_copy_least = 0;                     // bytes of a message that is lent
+    bool zero_copy_by_cma = true;               // also where the kernel copies it
     const CrossMemory* peer_memory = nullptr;  // reads what others lend; wherever there are connections on a host
     Board* board = nullptr;
     Board::Rotation rotation;  // of a tile of all parts; our slots are backed for all of it

@@ -61,7 +61,7 @@ void Run::start(const void* send, void* receive, const void* operand, uint64_t s
     missing_ = &waiting_;
     suspect_ = -1;
     suspect_operation_ = 0;
-    lends_ = lent_ = false;
+    shares_buffers_ = zero_copy_sent_ = false;
     if (plan_->board) base_tile_ = plan_->board->tile;
 }
 
@@ -91,7 +91,7 @@ Progress Run::advance_blocks() {
         // What peers wait for is on its way before the call returns: nobody pushes afterwards.
         if (all_ended && !*flushed) return moved ? Progress::moved : Progress::blocked;
     }
-    if (all_ended && lent_ && !settled()) return moved ? Progress::moved : Progress::blocked;
+    if (all_ended && zero_copy_sent_ && !zero_copy_done()) return moved ? Progress::moved : Progress::blocked;
     if (all_ended) {
         const uint64_t run = uint64_t(plan_->schedule->tiles);
         if (plan_->board) plan_->board->tile = base_tile_ + uint32_t((plan_->tiles + run - 1) / run * run);

@@ -40,7 +40,7 @@ class Run {
     Status take_failure() { return std::move(failure_); }
     // Whether peers may be reading or writing the buffers of this call in place, and whether one of them still can
     // (src/README.md, "The board", rule 9).
-    bool lends_buffers() const { return lends_; }
+    bool shares_buffers() const { return shares_buffers_; }
     bool may_be_using(int peer) const;
     // The same of what messages lent a peer.
     bool may_be_reading(int peer) const;
@@ -114,9 +114,9 @@ class Run {
     Progress advance_few();
     Progress take_step(const FewStep& step);
 
-    // lent.cpp: what messages lend.
-    bool settled();
-    uint64_t lent_place(size_t index, const Instruction& instruction, uint64_t tile, const Span& span) const;
+    // zero_copy.cpp: what messages lend.
+    bool zero_copy_done();
+    uint64_t zero_copy_address(size_t index, const Instruction& instruction, uint64_t tile, const Span& span) const;
     Status fetch(int source, const SlotInfo& info);
 
     // fused.cpp: the fused instructions; each runs all tiles of the operation.
@@ -217,7 +217,7 @@ class Run {
     uint32_t base_tile_ = 0;  // of the board, when the operation began
     uint64_t wait_entry_ = no_tile, wait_done_ = no_tile;
     bool offered_input_ = false;                          // peers read our input in place: it is not staged
-    bool lends_ = false;                                  // peers use our buffers, or we theirs
+    bool shares_buffers_ = false;                                  // peers use our buffers, or we theirs
     uint64_t last_tile_ = 0;                              // of those that touch lent buffers
     uint32_t agreement_due_ = 0;                          // bits of Agreement
     std::vector<uint64_t> cross_inputs_, cross_outputs_;  // by rank, addresses in its process
@@ -227,7 +227,7 @@ class Run {
     std::vector<void*> destinations_;
     std::vector<CopyJob> staging_, results_;
     std::vector<std::byte> scratch_;     // of scaled inputs, and of what the kernel copies
-    bool lent_ = false;                  // messages lent something
+    bool zero_copy_sent_ = false;                  // messages lent something
     std::vector<std::byte> fetched_;     // what a message lent us, where it is not copied into place at once
     std::byte* tile_scratch_ = nullptr;  // Buffer::scratch
     size_t cell_bytes_ = 0;              // of its cells

@@ -13,7 +13,7 @@ namespace {
 // A message that its receiver copies in one go from where it lies, if it can read there: below, two copies through a slot
 // cost less than the way there and back; above, where the kernel copies, two cores that each copy half of the way, through
 // slots in their caches, are faster than one that has the kernel look up every page. Measured, perf/README.md.
-constexpr size_t lent_least = 16 << 10, lent_most = 2 << 20;
+constexpr size_t zero_copy_least = 16 << 10, zero_copy_most = 2 << 20;
 constexpr size_t pull_bytes = 1 << 20;  // at a time: then we look whether somebody has failed
 constexpr int slots_at_once = 8;        // of one peer: then it is the next one's turn
 
@@ -58,7 +58,7 @@ void Exchange::receive(int peer, void* data, uint64_t count, weftDataType_t type
 }
 
 bool Exchange::is_simple(int rank, size_t bytes) const {
-    if (rank == rank_ || bytes >= lent_least || peers_.empty()) return false;
+    if (rank == rank_ || bytes >= zero_copy_least || peers_.empty()) return false;
     const PeerLink& link = peers_[size_t(rank)].link;
     return link.connected && !link.abroad && bytes <= link.slot_bytes;
 }
@@ -165,8 +165,8 @@ Progress Exchange::advance(int rank) {
 }
 
 bool Exchange::ended(Peer& peer) {
-    if (peer.lent) peer.lent = !peer.link.target->settled();
-    return peer.sends.first == none && peer.receives.first == none && !peer.pushing && !peer.lent;
+    if (peer.zero_copy_pending) peer.zero_copy_pending = !peer.link.target->zero_copy_done();
+    return peer.sends.first == none && peer.receives.first == none && !peer.pushing && !peer.zero_copy_pending;
 }
 
 Progress Exchange::send_some(Peer& peer) {
@@ -187,16 +187,16 @@ Progress Exchange::send_some(Peer& peer) {
             auto slot = target.acquire();
             if (!slot) return fails(slot.take_status());
             if (!*slot) return so_far;
-            const uint64_t lent =
-                transfer.done == 0 && left >= lent_least
-                    ? lent_address(data, left, peer.link.reads_us, peer.link.same_process, left <= lent_most)
+            const uint64_t address =
+                transfer.done == 0 && left >= zero_copy_least
+                    ? remote_address(data, left, peer.link.reads_us, peer.link.same_process, left <= zero_copy_most)
                     : 0;
-            const bool lends = lent != 0;
-            const size_t bytes = lends ? left : std::min(left, slot->capacity);
-            if (!lends) copy_in(peer, slot->data, data, bytes);
-            if (Status published = target.publish({bytes, transfer.count, transfer.mark, lent}); !published)
+            const bool zero_copy = address != 0;
+            const size_t bytes = zero_copy ? left : std::min(left, slot->capacity);
+            if (!zero_copy) copy_in(peer, slot->data, data, bytes);
+            if (Status published = target.publish({bytes, transfer.count, transfer.mark, address}); !published)
                 return fails(std::move(published));
-            peer.lent |= lends;
+            peer.zero_copy_pending |= zero_copy;
             transfer.done += bytes;
         }
         if (transfer.done == transfer.bytes) pop(peer.sends);
@@ -235,13 +235,13 @@ Progress Exchange::receive_some(int rank, Peer& peer) {
 Progress Exchange::pull(int rank, Peer& peer) {
     Transfer& transfer = front(peer.receives);
     const size_t bytes = std::min(pull_bytes, transfer.bytes - transfer.done);
-    if (!memory_.lent_memory_stays()) return fails(group_->abort_status());
+    if (!memory_.remote_memory_valid()) return fails(group_->abort_status());
     const uint64_t address = peer.pulled_from + transfer.done;
-    if (const std::byte* here = lent_bytes(address, peer.link.arena, peer.link.same_process))
+    if (const std::byte* here = mapped_bytes(address, peer.link.arena, peer.link.same_process))
         copy_out(transfer.data + transfer.done, here, bytes, transfer.bytes);
     else if (Status read = memory_.read(rank, transfer.data + transfer.done, address, bytes); !read)
         return fails(std::move(read));
-    if (!memory_.lent_memory_stays()) return fails(group_->abort_status());
+    if (!memory_.remote_memory_valid()) return fails(group_->abort_status());
     transfer.done += bytes;
     if (transfer.done < transfer.bytes) return Progress::moved;
     peer.pulled_from = 0;
@@ -330,7 +330,7 @@ std::string Exchange::owed_by(int rank) const {
 bool Exchange::may_be_read_by(int rank) const {
     if (peers_.empty()) return false;
     const Peer& peer = peers_[size_t(rank)];
-    return peer.lent && !peer.link.target->settled();
+    return peer.zero_copy_pending && !peer.link.target->zero_copy_done();
 }
 
 // Nothing goes on, but peers that were told addresses may still read there.
@@ -354,7 +354,7 @@ std::vector<size_t> Exchange::unfinished() const {
     for (const int rank : busy_) {
         const Peer& peer = peers_[size_t(rank)];
         // What has been sent, but may not have arrived, counts.
-        add(peer.pushing || peer.lent ? peer.sends.oldest : peer.sends.first);
+        add(peer.pushing || peer.zero_copy_pending ? peer.sends.oldest : peer.sends.first);
         add(peer.receives.first);
     }
     std::sort(places.begin(), places.end());

@@ -42,7 +42,7 @@ void CrossMemory::agree(bool all_can) {
                       all_can ? "copies" : "does not copy");
 }
 
-bool CrossMemory::lent_memory_stays() const {
+bool CrossMemory::remote_memory_valid() const {
     // Our position, or what we have read, before the look; pairs with the fence in Communicator::leave_buffers().
     std::atomic_thread_fence(std::memory_order_seq_cst);
     return !host_->aborted();

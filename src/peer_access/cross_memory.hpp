@@ -21,9 +21,9 @@ class CrossMemory {
     bool probe(int other) const;
     void agree(bool all_can);
 
-    // To be asked before and after what a peer lends is read. False: some rank has left, and the lender perhaps has its
+    // To be asked before and after what a peer lends is read. False: some rank has left, and the sender perhaps has its
     // memory back: nothing may be read, and nothing that was counts (src/README.md, "The board", rule 9b).
-    bool lent_memory_stays() const;
+    bool remote_memory_valid() const;
 
     // `address` is the rank's own, in its process.
     Status read(int rank, void* to, uint64_t address, size_t bytes) const;

@@ -15,7 +15,7 @@ namespace weft::internal {
 // A schedule and the ends of its connections: shared by the plans of all sizes.
 struct Binding {
     Schedule schedule;
-    std::vector<std::vector<bool>> lasting;  // lasting_sends(schedule)
+    std::vector<std::vector<bool>> stable_sends;  // find_stable_sends(schedule)
     std::vector<BlockEnds> ends;
     struct New {
         bool source, target;

@@ -6,7 +6,7 @@
 #include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
 #include "src/registry.hpp"
-#include "src/schedule/lending.hpp"
+#include "src/schedule/stable_sends.hpp"
 #include "src/schedule/tiles.hpp"
 #include "src/selector/algo_rules.hpp"
 
@@ -135,7 +135,7 @@ Binding& Planner::binding(const Choice& choice) {
     Binding& binding = bindings_[{choice.algorithm, choice.parameters.channels, choice.parameters.root}];
     if (binding.schedule.blocks.empty()) {
         binding.schedule = choice.algorithm->schedule(layout_, choice.parameters);
-        binding.lasting = lasting_sends(binding.schedule);
+        binding.stable_sends = find_stable_sends(binding.schedule);
     }
     return binding;
 }
@@ -176,11 +176,11 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
         plan.scratch = &scratch_;
     }
     plan.peer_memory = &cross_memory_;
-    if (agreed_.direct && bytes >= costs_.links.lent_least_bytes) {
-        plan.lasting = binding.lasting;
-        plan.lent_least = costs_.links.lent_least_bytes;
+    if (agreed_.direct && bytes >= costs_.links.zero_copy_least_bytes) {
+        plan.stable_sends = binding.stable_sends;
+        plan.zero_copy_least = costs_.links.zero_copy_least_bytes;
         // Who adds up what another process lends copies it first: through a slot the other end does that meanwhile.
-        plan.lends_by_kernel = bytes <= costs_.links.lent_most_bytes && !facts_of(operation.collective).reduces;
+        plan.zero_copy_by_cma = bytes <= costs_.links.zero_copy_most_bytes && !facts_of(operation.collective).reduces;
     }
     if (is_two_shot(binding.schedule) || (is_one_shot(binding.schedule) && bytes >= offered_least_bytes)) {
         plan.reach = &reach_;

@@ -48,7 +48,7 @@ void Deliveries::get(int rank, const Place& place, std::byte* data, uint64_t byt
     ask(rank, {{Kind::get, place.window, place.offset, bytes, no_signal, 0}, nullptr});
 }
 
-bool Deliveries::settled(int rank) const {
+bool Deliveries::locally_complete(int rank) const {
     const Peer* other = peers_[size_t(rank)].get();
     return !other || (other->own == 0 && !other->pushing && !other->waiting);
 }

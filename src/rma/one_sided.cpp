@@ -198,7 +198,7 @@ Progress OneSided::copy_some() {
 // The peer has taken what we ask of it, or answered.
 Progress OneSided::await_peer() {
     const bool moved = deliveries_.serve();
-    if (deliveries_.settled(call_.peer)) return Progress::done;
+    if (deliveries_.locally_complete(call_.peer)) return Progress::done;
     if (Status trouble = deliveries_.trouble(call_.peer); !trouble) return fails(std::move(trouble));
     missing_.clear();
     missing_.insert(call_.peer);

@@ -73,7 +73,7 @@ struct LinkCosts {
     // Messages of a host that the receiver reads where they lie, rather than in a slot: below two copies cost less than
     // the way there and back; above, between processes, two cores that each copy half of the way are faster than the
     // kernel, which looks up every page. Measured, perf/README.md.
-    size_t lent_least_bytes = 16 << 10, lent_most_bytes = 2 << 20;
+    size_t zero_copy_least_bytes = 16 << 10, zero_copy_most_bytes = 2 << 20;
     size_t net_slot_bytes = 256 << 10;  // of a connection: what a message can hold
     bool net_by_kernels = false;  // who writes slots and reads them; a thread's sockets go past them where they can
     // By which algorithms cut tiles, where these costs were fitted to times of tiles cut so; null: by these.
@@ -92,7 +92,7 @@ struct LinkCosts {
     // Passes over a message of a host's: a copy by the kernel, which ranks of one core make one after the other from
     // what is no longer in its cache; or two.
     double message_streams(size_t bytes) const {
-        if (bytes < lent_least_bytes || bytes > lent_most_bytes) return 2;
+        if (bytes < zero_copy_least_bytes || bytes > zero_copy_most_bytes) return 2;
         return ranks_per_core > 1 ? 1.5 : 1.3;
     }
     size_t tiles(size_t bytes) const { return std::max<size_t>(1, bytes / tile_bytes + (bytes % tile_bytes != 0)); }

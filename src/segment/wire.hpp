@@ -45,7 +45,7 @@ static_assert(sizeof(Offer) <= inline_bytes);
 // Of every message on a connection: what it is and where it lies. Written before it is published. Two to a line: where the
 // sender is ahead, a line goes from core to core for two messages.
 struct alignas(line_bytes / 2) SlotHeader {
-    enum Where : uint8_t { among_data = 0xfe, lent = 0xff };
+    enum Where : uint8_t { among_data = 0xfe, zero_copy = 0xff };
     // The message's number on this connection, from 1, of which 32 bits count, and the operation's fingerprint; release by
     // the sender, acquire by the receiver.
     std::atomic<uint64_t> published;

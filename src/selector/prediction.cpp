@@ -22,7 +22,7 @@ double us_of(const Tuning::Curve& curve, const Algorithm& row, const Layout& lay
 }
 
 bool alike(const LinkCosts& one, const LinkCosts& other) {
-    return one.ranks_per_core == other.ranks_per_core && one.lent_most_bytes == other.lent_most_bytes;
+    return one.ranks_per_core == other.ranks_per_core && one.zero_copy_most_bytes == other.zero_copy_most_bytes;
 }
 
 }  // namespace

@@ -298,7 +298,7 @@ static void not_prepared(void) {
     CHECK_OK(weftCommDestroy(one));
 }
 
-static void lasting_message(void) {
+static void persistent_message(void) {
     weftResult_t result;
     const char* message = NULL;
     begin_with(2);
@@ -378,7 +378,7 @@ int main(void) {
     run_case("what streams have not done is in progress, and may fail later", calls_in_streams);
     run_case("prepared calls are told as the group was that they are of", prepared_calls);
     run_case("calls of a group that cannot be prepared are refused with it", not_prepared);
-    run_case("a message that was asked for stays what it was when a stream goes on", lasting_message);
+    run_case("a message that was asked for stays what it was when a stream goes on", persistent_message);
     run_case("what a reduction's function carries out is a group before the one that it is in", groups_in_functions);
     return summary();
 }

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "src/base/datatype.hpp"
-#include "src/schedule/lending.hpp"
+#include "src/schedule/stable_sends.hpp"
 #include "src/schedule/tiles.hpp"
 #include "src/segment/arena.hpp"
 #include "src/segment/waiting.hpp"
@@ -111,13 +111,13 @@ std::string Call::text() const {
         return letters.empty() ? std::string("none") : letters;
     };
     return fmt::format(
-        "{} by {}, {} ranks, {} hosts, {} channels, form {}, tiles of {}, pipelined {}, offers {}, cross {}, lends {}, "
+        "{} by {}, {} ranks, {} hosts, {} channels, form {}, tiles of {}, pipelined {}, offers {}, cross {}, zero_copy {}, "
         "in place "
         "{}, from "
         "the arena "
         "{}, offsets {} and {}",
         operation().text(), written ? written->front().algorithm : algorithm->name, ranks(), layout(0).host_count(),
-        channels, int(form), tile_bytes, pipelined, offers, cross, lends, flags(in_place), flags(from_arena),
+        channels, int(form), tile_bytes, pipelined, offers, cross, zero_copy, flags(in_place), flags(from_arena),
         send_offset, receive_offset);
 }
 
@@ -288,7 +288,7 @@ struct LocalRanks::Rank {
             plan.ends.push_back(ends);
         }
         plan.peer_memory = &all->crossings_[size_t(rank)];
-        if (call.lends) plan.lasting = lasting_sends(schedule);
+        if (call.zero_copy) plan.stable_sends = find_stable_sends(schedule);
         if (!schedule.board.empty()) {
             plan.board = all->boards_[size_t(rank)].get();
             // Other places from call to call.

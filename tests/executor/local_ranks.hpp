@@ -49,7 +49,7 @@ struct Call {
     bool pipelined = false;
     bool offers = false;  // if the ranks can reach each other and nothing is scaled
     bool cross = false;   // with offers: the kernel may copy
-    bool lends = false;   // messages lend what lasts, however short
+    bool zero_copy = false;   // messages lend what lasts, however short
     Stores stores = Stores::ordinary;
     const Movers* movers = nullptr;  // null: the best
     std::vector<Bytes> inputs;       // by rank: what it holds of the whole

@@ -142,7 +142,7 @@ struct weftComm {
     std::shared_ptr<Group> group;
     int rank;
     double scalar = 1;           // of the pre-multiplied sum made last
-    char* lent = nullptr;        // the window made last
+    char* window_memory = nullptr;        // the window made last
     std::string algorithm = {};  // that calls ask for
 };
 
@@ -316,7 +316,7 @@ weftResult_t weftRecv(void* receive, size_t count, weftDataType_t type, int peer
 // What is put lies in a letter until it is waited for.
 weftResult_t weftCommWindowRegister(weftComm_t comm, void* memory, size_t, weftWindow_t* window, int) {
     comm->group->meet();
-    comm->lent = static_cast<char*>(memory);
+    comm->window_memory = static_cast<char*>(memory);
     return *window = reinterpret_cast<weftWindow_t>(memory), weftSuccess;
 }
 weftResult_t weftCommWindowDeregister(weftComm_t comm, weftWindow_t) { return comm->group->meet(), weftSuccess; }
@@ -338,7 +338,7 @@ weftResult_t weftWaitSignal(int, const weftWaitSignalDesc_t* signal, weftComm_t 
         put = puts.front();
         puts.pop_front();
     }
-    return weftRecv(comm->lent + put.offset, put.count, put.type, signal->peer, comm, stream);
+    return weftRecv(comm->window_memory + put.offset, put.count, put.type, signal->peer, comm, stream);
 }
 // Places are those of equal parts of the largest count, which a rank has for itself.
 weftResult_t weftAlltoAllv(const void* send, const size_t counts[], const size_t[], void* receive,

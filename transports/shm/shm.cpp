@@ -93,7 +93,7 @@ class ShmSender final : public Sender {
             memcpy(header.few, place_.data(begin_), sizeof header.few);
         } else {
             header.longer = {info.bytes, info.address};
-            where = info.address != 0 ? SlotHeader::lent : SlotHeader::among_data;
+            where = info.address != 0 ? SlotHeader::zero_copy : SlotHeader::among_data;
         }
         publish(header, where, info);
         return ok();
@@ -109,9 +109,9 @@ class ShmSender final : public Sender {
         return true;
     }
 
-    bool settled() override {
-        return released_ >= lent_ ||
-               place_.credits().released.load(std::memory_order_acquire) >= lent_;  // pairs with release()
+    bool zero_copy_done() override {
+        return released_ >= zero_copy_slot_ ||
+               place_.credits().released.load(std::memory_order_acquire) >= zero_copy_slot_;  // pairs with release()
     }
 
   private:
@@ -140,7 +140,7 @@ class ShmSender final : public Sender {
         cell_ = place_.after(cell_);
         header.published.store(++published_ << 32 | info.fingerprint,
                                std::memory_order_release);  // pairs with receive()
-        if (info.address != 0) lent_ = published_;
+        if (info.address != 0) zero_copy_slot_ = published_;
         options_.host->wake();
     }
 
@@ -151,7 +151,7 @@ class ShmSender final : public Sender {
     uint64_t published_ = 0;
     uint64_t slots_taken_ = 0;
     uint64_t released_ = 0, slots_released_ = 0;  // as last read
-    uint64_t lent_ = 0;                           // the last slot that holds an address
+    uint64_t zero_copy_slot_ = 0;                           // the last slot that holds an address
 };
 
 class ShmReceiver final : public Receiver {
@@ -171,7 +171,7 @@ class ShmReceiver final : public Receiver {
         const uint8_t where = uint8_t(header.told);
         info = {where, header.told >> 8, uint32_t(published)};
         if (!Place::is_few(where)) info.bytes = header.longer.bytes;
-        if (where == SlotHeader::lent) info.address = header.longer.address;
+        if (where == SlotHeader::zero_copy) info.address = header.longer.address;
         if (info.address == 0 && info.bytes > place_.slot_bytes())
             return fail(weftInternalError, "rank {} got a slot from rank {} that claims {} bytes; slots hold {}",
                         options_.self, options_.peer, info.bytes, place_.slot_bytes());

@@ -54,8 +54,8 @@ Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& called, uint8_t
     if (plan->body == Body::peer_two_shot) a.tile_bytes = Domain::staging_bytes / 2;
     if (plan->body == Body::peer_one_shot)
         a.tile_bytes = Domain::staging_bytes / 2 / size_t(a.give_stride ? layout.ranks : 1) / 64 * 64;
-    fresh->lends_send = in != Held::nothing;
-    fresh->lends_receive = out != Held::nothing && plan->body == Body::peer_two_shot;
+    fresh->send_in_place = in != Held::nothing;
+    fresh->receive_in_place = out != Held::nothing && plan->body == Body::peer_two_shot;
     if (steps) domain->bind_program(a, layout.steps[size_t(plan->steps)].program(operation.root));
     a.offers = plan->staged() && offers && !a.scaled;
     known.add(plan->operation);
@@ -136,8 +136,8 @@ void DeviceSide::State::offer(PreparedLaunch& it, const DeviceCall& call) const 
     std::byte *send[ranks_max], *receive[ranks_max];
     std::fill(std::begin(send), std::end(send), a.outputs[rank]);
     std::fill(std::begin(receive), std::end(receive), a.outputs[rank]);
-    const bool all = (!it.lends_send || registrations->find(call.send, it.send_bytes, call.mapped, send)) &&
-                     (!it.lends_receive || registrations->find(call.receive, it.receive_bytes, call.mapped, receive));
+    const bool all = (!it.send_in_place || registrations->find(call.send, it.send_bytes, call.mapped, send)) &&
+                     (!it.receive_in_place || registrations->find(call.receive, it.receive_bytes, call.mapped, receive));
     if (all) WEFT_LOG_RANK(rank, trace, coll, "offers its buffers of launch {} in place", launches);
     for (int peer = 0; peer < layout.ranks; ++peer) {
         a.offered_send[peer] = all ? send[peer] : nullptr;
@@ -275,7 +275,7 @@ DeviceMessages& DeviceSide::State::own_messages() {
     return *messages;
 }
 
-const std::byte* DeviceSide::State::lent(const DeviceMessage& message, int peer) const {
+const std::byte* DeviceSide::State::remote_address(const DeviceMessage& message, int peer) const {
     std::byte* at[ranks_max];
     const size_t bytes = message.count * size_of(message.type);
     return offers && registrations->find(message.data, bytes, message.mapped, at) ? at[peer] : nullptr;
@@ -284,13 +284,13 @@ const std::byte* DeviceSide::State::lent(const DeviceMessage& message, int peer)
 Status DeviceSide::prepare_messages(std::span<const DeviceMessage> messages, void* stream) {
     State& s = *state_;
     WEFT_TRY(s.own_messages().arrange(messages,
-                                      [&](const DeviceMessage& message, int peer) { return s.lent(message, peer); }));
+                                      [&](const DeviceMessage& message, int peer) { return s.remote_address(message, peer); }));
     return s.take_stream(stream);
 }
 
 Status DeviceSide::prepare_messages(const CountedMessages& messages, void* stream) {
     State& s = *state_;
-    s.own_messages().arrange(messages, [&](const DeviceMessage& message, int peer) { return s.lent(message, peer); });
+    s.own_messages().arrange(messages, [&](const DeviceMessage& message, int peer) { return s.remote_address(message, peer); });
     return s.take_stream(stream);
 }
 

@@ -15,7 +15,7 @@ using cuda::MessageQueue;
 namespace {
 
 // Shorter ones are in a slot sooner than the peer could say that it has read them elsewhere.
-constexpr uint64_t device_lent_least = 256 << 10;
+constexpr uint64_t device_zero_copy_least = 256 << 10;
 
 uint64_t bytes_of(const DeviceMessage& message) { return message.count * size_of(message.type); }
 // Without a number, which a graph's replay would bring again; the slots keep the order.
@@ -24,7 +24,7 @@ MessageView view_of(const DeviceMessage& message) { return {mark_of(message), me
 
 }  // namespace
 
-Status DeviceMessages::arrange(std::span<const DeviceMessage> messages, const Lent& lent) {
+Status DeviceMessages::arrange(std::span<const DeviceMessage> messages, const RemoteAddress& remote_address) {
     if (messages.size() > message_items_max)
         return fail(weftInvalidUsage, "{} messages in one group: on device memory a group has at most {}",
                     messages.size(), message_items_max);
@@ -52,7 +52,7 @@ Status DeviceMessages::arrange(std::span<const DeviceMessage> messages, const Le
         if (queues_.empty() || queues_.back().peer != message.peer || queues_.back().kind != kind)
             queues_.push_back({int16_t(message.peer), kind, 0, uint16_t(items_.size()), 0});
         items_.push_back({static_cast<std::byte*>(message.data),
-                          message.outgoing && bytes >= device_lent_least ? lent(message, message.peer) : nullptr, bytes,
+                          message.outgoing && bytes >= device_zero_copy_least ? remote_address(message, message.peer) : nullptr, bytes,
                           mark_of(message)});
     }
     sorted_.erase(sorted_.begin(), own);
@@ -68,7 +68,7 @@ Status DeviceMessages::arrange(std::span<const DeviceMessage> messages, const Le
 }
 
 // A message to each rank and one from each, in the order of the others; how long they may be is known.
-void DeviceMessages::arrange(const CountedMessages& call, const Lent& lent) {
+void DeviceMessages::arrange(const CountedMessages& call, const RemoteAddress& remote_address) {
     const CountsOnDevice& counts = *call.counts;
     const uint64_t element = size_of(call.type);
     items_.clear();
@@ -82,10 +82,10 @@ void DeviceMessages::arrange(const CountedMessages& call, const Lent& lent) {
         .receive = static_cast<std::byte*>(call.receive),
         .send_room = counts.send_room,
         .receive_room = counts.receive_room,
-        .lent_least = device_lent_least,
+        .zero_copy_least = device_zero_copy_least,
         .element = uint32_t(element),
         .mark = message_mark(call.type, MessageCaller::all_to_all_v, 0),
-        .lent = {},
+        .remote_sends = {},
     };
     lanes_ = 0;
     const auto add = [&](int peer, MessageQueue::Kind kind) {
@@ -99,7 +99,7 @@ void DeviceMessages::arrange(const CountedMessages& call, const Lent& lent) {
         call.mapped};
     for (int away = 1; away < geometry_.ranks; ++away) {
         const int to = (rank_ + away) % geometry_.ranks;
-        counts_->lent[to] = lent(whole, to);
+        counts_->remote_sends[to] = remote_address(whole, to);
         add(to, MessageQueue::outgoing);
         add((rank_ + geometry_.ranks - away) % geometry_.ranks, MessageQueue::incoming);
     }

@@ -17,11 +17,11 @@ class DeviceMessages {
     DeviceMessages(int rank, int ranks, uint64_t abroad) : rank_(rank), geometry_{ranks}, abroad_(abroad) {}
 
     // Where kernels of `peer` find a buffer of this rank's; null: they do not.
-    using Lent = std::function<const std::byte*(const DeviceMessage& message, int peer)>;
+    using RemoteAddress = std::function<const std::byte*(const DeviceMessage& message, int peer)>;
     // Fails if a message to this very rank has no counterpart or another one, and if they are too many for a kernel.
-    Status arrange(std::span<const DeviceMessage> messages, const Lent& lent);
+    Status arrange(std::span<const DeviceMessage> messages, const RemoteAddress& remote_address);
     // An all-to-all whose counts a kernel reads first, from bind_counts().
-    void arrange(const CountedMessages& messages, const Lent& lent);
+    void arrange(const CountedMessages& messages, const RemoteAddress& remote_address);
     bool counted() const { return counts_.has_value(); }
     void bind_counts(cuda::MessageArguments& arguments) const;
     // Into `arguments`, as far as they have room: all, or, where there is a table, none.

@@ -33,7 +33,7 @@ struct PreparedLaunch {
     cuda::KernelArguments arguments;
     size_t send_bytes, receive_bytes;    // that this rank holds
     size_t send_begins, receive_begins;  // of steps: where in the whole
-    bool lends_send, lends_receive;      // peers use it where it lies, if they may
+    bool send_in_place, receive_in_place;      // peers use it where it lies, if they may
     bool of_tokens;                      // nothing is to be moved, and ranks meet over connections alone
 };
 
@@ -115,7 +115,7 @@ struct DeviceSide::State {
     DeviceMessages& own_messages();
     DeviceWindows& own_windows();
     // Where kernels of `peer` find what is sent; null: they do not.
-    const std::byte* lent(const DeviceMessage& message, int peer) const;
+    const std::byte* remote_address(const DeviceMessage& message, int peer) const;
     Status enqueue(const cuda::Kernel& kernel, const cuda::LaunchShape& shape, CUstream on, void* arguments) const;
     // A kernel that the proxy serves, where there is one. Arguments: of collectives or of messages.
     template <class Arguments>

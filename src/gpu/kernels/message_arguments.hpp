@@ -90,10 +90,10 @@ struct MessageCounts {
     const uint64_t *sent, *send_places, *received, *receive_places;  // the user's: elements, by rank
     std::byte *send, *receive;                                       // the buffers
     uint64_t send_room, receive_room;                                // elements that they have
-    uint64_t lent_least;                                             // bytes of a message that is read where it lies
+    uint64_t zero_copy_least;                                             // bytes of a message that is read where it lies
     uint32_t element;                                                // bytes
     uint32_t mark;
-    const std::byte* lent[message_ranks_max];  // where the peer's kernels find `send`; null: nowhere
+    const std::byte* remote_sends[message_ranks_max];  // where the peer's kernels find `send`; null: nowhere
 };
 
 // Failure::counts, all elements.

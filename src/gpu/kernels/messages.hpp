@@ -25,7 +25,7 @@ struct MessageBlock {
         uint32_t moved;           // slots, ever
         uint16_t message;         // of the queue
         uint8_t queue, channel;
-        bool lent;        // the peer may be reading our memory
+        bool zero_copy;        // the peer may be reading our memory
         uint32_t wanted;  // number of the last slot that the proxy knows we wait for
     };
     Lane lanes[message_lanes_max];
@@ -147,7 +147,7 @@ class MessageMachine {
     }
     WEFT_DEVICE Look look_at_outgoing(const Lane& lane, const Piece& piece) {
         const uint32_t ahead = lane.moved - load_acquire(&consumed(lane));
-        if (lane.message == a_.queues[lane.queue].count) return lane.lent && ahead != 0 ? Look::waits : Look::ended;
+        if (lane.message == a_.queues[lane.queue].count) return lane.zero_copy && ahead != 0 ? Look::waits : Look::ended;
         if (ahead >= message_slots) return Look::waits;
         const MessageItem& item = item_of(lane);
         if (item.other) return copies(nullptr, nullptr, 0);
@@ -208,7 +208,7 @@ class MessageMachine {
             header.address = item.other ? reinterpret_cast<uint64_t>(item.other + piece.offset) : 0;
             store_release(&header.filled, barrier_word(lane.moved, item.mark));
             if (item.other) lane.done = piece.bytes;
-            lane.lent |= item.other != nullptr;
+            lane.zero_copy |= item.other != nullptr;
         } else if (kind == MessageQueue::incoming && (!lane.pulled || lane.done == piece.bytes)) {
             uint32_t& consumed = far ? far->incoming.consumed : words_of(peer_area(lane), a_.rank, lane).consumed;
             store_release(&consumed, ++lane.moved);
@@ -231,7 +231,7 @@ class MessageMachine {
             const Lane& lane = block_.lanes[i];
             const MessageQueue& queue = a_.queues[lane.queue];
             // What was lent is waited for until it has been read.
-            if (lane.message == queue.count && (!lane.lent || lane.moved == load_relaxed(&consumed(lane)))) continue;
+            if (lane.message == queue.count && (!lane.zero_copy || lane.moved == load_relaxed(&consumed(lane)))) continue;
             ranks |= uint64_t(1) << unsigned(queue.peer);
             missing = i;
         }

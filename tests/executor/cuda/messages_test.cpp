@@ -47,11 +47,11 @@ struct MessageRanks {
         return a;
     }
     // A rank's kernels, one behind the other, in so many blocks.
-    std::jthread start(int rank, std::vector<DeviceMessage> messages, int blocks, bool lends) {
-        return std::jthread([this, rank, messages = std::move(messages), blocks, lends] {
+    std::jthread start(int rank, std::vector<DeviceMessage> messages, int blocks, bool zero_copy) {
+        return std::jthread([this, rank, messages = std::move(messages), blocks, zero_copy] {
             DeviceMessages& arrangement = arrangements[size_t(rank)];
             const Status arranged = arrangement.arrange(messages, [&](const DeviceMessage& message, int) {
-                return lends ? static_cast<const std::byte*>(message.data) : nullptr;
+                return zero_copy ? static_cast<const std::byte*>(message.data) : nullptr;
             });
             if (!arranged) std::abort();
             MessageArguments a = arguments(rank);

@@ -1,7 +1,7 @@
-// lending_test.cpp: messages that say where their bytes lie instead of carrying them: every algorithm of every
-// collective, read as memory of the process, in the lender's arena and by the kernel, in place and not, by ranks that come at any time. What
+// zero_copy_test.cpp: messages that say where their bytes lie instead of carrying them: every algorithm of every
+// collective, read as memory of the process, in the sender's arena and by the kernel, in place and not, by ranks that come at any time. What
 // changes while it is lent shows as other bits than the interpreter's, for readers come late.
-#include "src/schedule/lending.hpp"
+#include "src/schedule/stable_sends.hpp"
 #include "tests/executor/checked_runs.hpp"
 #include "tests/executor/wild_inputs.hpp"
 
@@ -20,7 +20,7 @@ Call random_call(const WildInputs& wild, int n, const Algorithm& row, std::mt199
     // Also so little that it lies in a line of the board, or in the header of a slot.
     const size_t count = random() % 3 == 0 ? random() % 12 : random() % 900;
     wild.fill(call, n, count, random);
-    call.lends = random() % 8 != 0;
+    call.zero_copy = random() % 8 != 0;
     call.in_place = random_flags(n, random);
     call.from_arena = random_flags(n, random);
     if (row.collective == Collective::all_to_all) call.in_place = {};
@@ -61,20 +61,20 @@ TEST_CASE("what messages lend, a thread a rank, leaves the interpreter's bits", 
 }
 
 // By hand: the sender is through with its part, but not with the call, until the receiver has read.
-TEST_CASE("a call that lends ends when what it lent has been read", "[executor]") {
+TEST_CASE("a zero-copy call ends when what it lent has been read", "[executor]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());
     const WildInputs wild(random);
-    for (const bool lends : {false, true})
+    for (const bool zero_copy : {false, true})
         for (const Reached reached : {Reached::threads, Reached::processes}) {
             LocalRanks ranks(2, reached);
             Call call;
             call.algorithm = registry::find_algorithm("binomial_tree", Collective::broadcast);
             call.root = 0;
             call.tile_bytes = 4096;
-            call.lends = lends;
+            call.zero_copy = zero_copy;
             wild.fill(call, 2, 100, random);
-            CHECK(ranks.ends_alone(call, 0) == !lends);
+            CHECK(ranks.ends_alone(call, 0) == !zero_copy);
         }
 }
 

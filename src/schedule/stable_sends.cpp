@@ -1,4 +1,4 @@
-#include "src/schedule/lending.hpp"
+#include "src/schedule/stable_sends.hpp"
 
 namespace weft::internal {
 
@@ -30,7 +30,7 @@ std::vector<Writes> writes_of(const Schedule& schedule) {
     return writes;
 }
 
-bool lasts(const Instruction& it, const std::vector<Writes>& writes, bool in_place) {
+bool is_stable(const Instruction& it, const std::vector<Writes>& writes, bool in_place) {
     if (kind_of(it.opcode) != OpcodeKind::connection || !sends(it.opcode)) return false;
     const bool from_input = it.opcode == Opcode::send && it.source == Buffer::input,
                from_output = it.opcode == Opcode::send ? it.source == Buffer::output : it.targets == Buffer::output;
@@ -45,7 +45,7 @@ bool lasts(const Instruction& it, const std::vector<Writes>& writes, bool in_pla
 
 }  // namespace
 
-std::vector<std::vector<bool>> lasting_sends(const Schedule& schedule) {
+std::vector<std::vector<bool>> find_stable_sends(const Schedule& schedule) {
     if (schedule.fifo_depth == 0 || schedule.tiles > 1) return {};
     const std::vector<Writes> writes = writes_of(schedule);
     const bool in_place = !facts_of(schedule.collective).transposes;  // may be
@@ -54,7 +54,7 @@ std::vector<std::vector<bool>> lasting_sends(const Schedule& schedule) {
     for (const Block& block : schedule.blocks) {
         found.emplace_back();
         for (const Instruction& it : block.instructions) {
-            found.back().push_back(lasts(it, writes, in_place));
+            found.back().push_back(is_stable(it, writes, in_place));
             any |= found.back().back();
         }
     }

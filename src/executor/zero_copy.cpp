@@ -1,20 +1,20 @@
-// lent.cpp: messages whose slot says where the bytes lie in place of the bytes (src/README.md, "Lending").
+// zero_copy.cpp: messages whose slot says where the bytes lie in place of the bytes (src/README.md, "Lending").
 #include "src/executor/run.hpp"
 
 namespace weft::internal {
 
 // Where what the instruction sends will stay until the operation ends, if the receiver shall read it there; else 0.
-uint64_t Run::lent_place(size_t index, const Instruction& instruction, uint64_t tile, const Span& span) const {
+uint64_t Run::zero_copy_address(size_t index, const Instruction& instruction, uint64_t tile, const Span& span) const {
     const BlockEnds& ends = plan_->ends[index];
-    if (plan_->lasting.empty() || !ends.target_reads.any() || span.count != 1 || span.bytes < plan_->lent_least)
+    if (plan_->stable_sends.empty() || !ends.target_reads.any() || span.count != 1 || span.bytes < plan_->zero_copy_least)
         return 0;
-    if (!plan_->lasting[index][size_t(blocks_[index].step)]) return 0;
+    if (!plan_->stable_sends[index][size_t(blocks_[index].step)]) return 0;
     const bool from_input = instruction.opcode == Opcode::send && instruction.source == Buffer::input;
     if (from_input && changes_input_) return 0;
     const Piece piece = tiling_.piece(tile, plan_->tile_length(tile), span.pieces[0].tile_offset, span.bytes);
     if (piece.bytes != span.bytes) return 0;
-    return lent_address((from_input ? send_ : receive_) + piece.offset, piece.bytes, ends.target_reads,
-                        ends.target_in_process, plan_->lends_by_kernel);
+    return remote_address((from_input ? send_ : receive_) + piece.offset, piece.bytes, ends.target_reads,
+                        ends.target_in_process, plan_->zero_copy_by_cma);
 }
 
 Status Run::fetch(int source, const SlotInfo& info) {
@@ -23,10 +23,10 @@ Status Run::fetch(int source, const SlotInfo& info) {
 }
 
 // Whether nobody reads any more what messages lent; else those ranks are waited for.
-bool Run::settled() {
+bool Run::zero_copy_done() {
     bool all = true;
     for (size_t index = 0; index < blocks_.size(); ++index)
-        if (plan_->ends[index].target_reads.any() && !plan_->ends[index].target->settled()) {
+        if (plan_->ends[index].target_reads.any() && !plan_->ends[index].target->zero_copy_done()) {
             connections_wait_.insert(plan_->schedule->blocks[index].target);
             all = false;
         }
@@ -34,9 +34,9 @@ bool Run::settled() {
 }
 
 bool Run::may_be_reading(int peer) const {
-    for (size_t index = 0; lent_ && index < plan_->ends.size(); ++index)
+    for (size_t index = 0; zero_copy_sent_ && index < plan_->ends.size(); ++index)
         if (plan_->schedule->blocks[index].target == peer && plan_->ends[index].target_reads.any() &&
-            !plan_->ends[index].target->settled())
+            !plan_->ends[index].target->zero_copy_done())
             return true;
     return false;
 }
