@@ -118,11 +118,11 @@ int answer(const Question& question) {
     operation.type = weftFloat32;
     operation.op = weftSum;
     operation.count = uint64_t(*bytes) / size_of(weftFloat32) / uint64_t(parts_of(*collective, layout.ranks));
-    const bool kernel_copies = kernel_copies_messages(options().cross_memory);
+    const bool uses_cma = cma_messages_wanted(options().cross_memory);
     auto tuning = tuning_of_file(options().tune_file);
     if (!tuning) return print_error("weft info explain: {}\n", tuning.status().sentence()), 1;
     const Costs costs(link_costs_in_blocks(layout.ranks, layout.host_count(), place->machines, place->cores,
-                                           place->link_mbps, kernel_copies),
+                                           place->link_mbps, uses_cma),
                       std::move(*tuning));
     const Preferences preferences{options().algo, options().channels, options().deterministic != 0};
     const Catalog catalog =

@@ -44,7 +44,7 @@ Tuning tuning_of(const Scene& scene) {
     tuning.simulated = fmt::format("{} {}", scene.hosts, scene.machines);
     tuning.machine_cores = tuning.cores = scene.layout.ranks / scene.hosts;
     tuning.link_mbps = int64_t(std::clamp(8 * scene.net_bytes_per_us, 1.0, double(INT_MAX)));
-    tuning.kernel_copies = true;
+    tuning.uses_cma = true;
     tuning.constants = tuning.built_in();
     return tuning;
 }

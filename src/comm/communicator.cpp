@@ -95,7 +95,7 @@ Status Communicator::die(Status failure) {
 
 // From here on this rank touches nobody's buffers.
 void Communicator::leave_buffers() {
-    // Pairs with the ones in Run::decide() and CrossMemory::remote_memory_valid().
+    // Pairs with the ones in Run::decide() and Cma::remote_memory_valid().
     std::atomic_thread_fence(std::memory_order_seq_cst);
     group_->row(rank_).gave_up.store(std::max<uint64_t>(1, sequence_), std::memory_order_release);
 }

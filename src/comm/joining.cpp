@@ -105,8 +105,8 @@ Result<Settings> settings_of_environment(int ranks) {
     meeting.proposal.tile_bytes = environment.tile_bytes;
     meeting.proposal.channels = environment.channels;
     meeting.proposal.direct = environment.direct;
-    meeting.proposal.cross_memory = environment.cross_memory != 0;
-    meeting.proposal.cross_messages = kernel_copies_messages(environment.cross_memory);
+    meeting.proposal.cma = environment.cross_memory != 0;
+    meeting.proposal.cma_messages = cma_messages_wanted(environment.cross_memory);
     meeting.proposal.join_bytes = environment.join_bytes;
     meeting.proposal.deterministic = environment.deterministic;
     meeting.proposal.gpu_blocks = environment.gpu_blocks;

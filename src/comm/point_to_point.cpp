@@ -39,7 +39,7 @@ Links::Settings Communicator::link_settings(uint64_t name) {
             .name = name,
             .abroad_slot_bytes = planner_.net_slot_bytes(),
             .heap_used = planner_.heap_used(),
-            .kernel_copies = planner_.agreed().cross_messages != 0,
+            .uses_cma = planner_.agreed().cma_messages != 0,
             .maps_arenas = planner_.agreed().direct != 0};
 }
 

@@ -42,7 +42,7 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
         fetched ? mapped_bytes(info.address, ends.source_arena, ends.source_in_process) : nullptr;
     const bool by_kernel = fetched && !mapped_here, at_once = by_kernel && !reduces && stores;
     if (fetched) {
-        if (!plan_->peer_memory->remote_memory_valid()) return abandon();
+        if (!plan_->zero_copy_cma->remote_memory_valid()) return abandon();
         if (by_kernel && !at_once) {
             if (Status got = fetch(block.source, info); !got) return failure_ = std::move(got), Progress::failed;
             incoming.data = fetched_.data();
@@ -61,7 +61,7 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
         int count = stores ? own_targets(instruction, tile, piece, destinations) : 0;
         const bool streamed = count > 0 && (instruction.targets & Buffer::output);
         if (at_once && read) {
-            read = plan_->peer_memory->read(block.source, destinations[0], info.address + done, piece.bytes);
+            read = plan_->zero_copy_cma->read(block.source, destinations[0], info.address + done, piece.bytes);
             in = static_cast<const std::byte*>(destinations[0]);
         }
         done += piece.bytes;
@@ -92,7 +92,7 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
         }
     });
     if (!read) return failure_ = std::move(read), Progress::failed;
-    if (fetched && !plan_->peer_memory->remote_memory_valid()) return abandon();
+    if (fetched && !plan_->zero_copy_cma->remote_memory_valid()) return abandon();
     if (sends) {
         zero_copy_sent_ |= address != 0;
         Status status = ends.target->publish({span.bytes, sequence_, plan_->operation_fingerprint, address});

@@ -91,10 +91,10 @@ void Run::post_offer_and_entry(uint64_t tile) {
         offer.receive_address = plan_->reach->offer(receive_, plan_->bytes());
         offered_input_ = offer.send_address != 0 && plan_->reach->state() == Reach::State::ready;
     }
-    if (plan_->cross_memory) {
+    if (plan_->cma) {
         offer.own_send_address = reinterpret_cast<uint64_t>(send_);
         offer.own_receive_address = reinterpret_cast<uint64_t>(receive_);
-        offered_input_ |= crosses();
+        offered_input_ |= uses_cma();
     }
     // From the entry on peers may use what we offered, though we have not seen yet that they do.
     shares_buffers_ = offered_input_;
@@ -118,13 +118,13 @@ bool Run::nobody_offers() const {
 // operation is direct. An offer while nobody knows yet whether offers count makes a round of agreement due after the
 // last tile.
 Progress Run::decide(BlockState& state) {
-    one_phase_ = stages_whole_ && !plan_->cross_memory && nobody_offers();
+    one_phase_ = stages_whole_ && !plan_->cma && nobody_offers();
     if (one_phase_) {  // what a short message should not pay for
         agreement_due_ = 0;
         return Progress::moved;
     }
-    agreement_due_ = plan_->cross_memory && plan_->cross_memory->state() == CrossMemory::State::unknown
-                         ? uint32_t(Agreement::memory_crossed)
+    agreement_due_ = plan_->cma && plan_->cma->state() == Cma::State::unknown
+                         ? uint32_t(Agreement::cma_probed)
                          : 0;
     const Reach::State reach = plan_->offers ? plan_->reach->state() : Reach::State::refused;
     bool all = reach == Reach::State::ready;
@@ -137,13 +137,13 @@ Progress Run::decide(BlockState& state) {
         if (all) outputs_[size_t(rank)] = plan_->reach->translate(rank, offer.receive_address);
         if (reach == Reach::State::unknown && (offer.send_address | offer.receive_address) != 0)
             agreement_due_ |= Agreement::arenas_mapped;
-        if (plan_->cross_memory) {
-            cross_inputs_[size_t(rank)] = offer.own_send_address;
-            cross_outputs_[size_t(rank)] = offer.own_receive_address;
+        if (plan_->cma) {
+            cma_inputs_[size_t(rank)] = offer.own_send_address;
+            cma_outputs_[size_t(rank)] = offer.own_receive_address;
         }
     }
-    const bool cross = !all && crosses();
-    shares_buffers_ = all || cross;
+    const bool cma = !all && uses_cma();
+    shares_buffers_ = all || cma;
     last_tile_ = shares_buffers_ ? 0 : plan_->tiles - 1;
     for (int rank = 0; rank < ranks_; ++rank) shares_buffers_ |= inputs_[size_t(rank)] != nullptr;
     if (shares_buffers_) {
@@ -153,12 +153,12 @@ Progress Run::decide(BlockState& state) {
         if (plan_->board->aborted()) return abandon();
     }
     one_phase_ = stages_whole_ && !shares_buffers_;
-    if (!all && !cross) return Progress::moved;
+    if (!all && !cma) return Progress::moved;
     // Direct: the message is one tile; we read our chunk from all inputs and write it to all outputs.
     const size_t first = chunk_bound(plan_->bytes(), ranks_, rank_),
                  last = chunk_bound(plan_->bytes(), ranks_, rank_ + 1);
-    if (cross) {
-        if (const Progress progress = cross_own_chunk(); progress != Progress::moved) return progress;
+    if (cma) {
+        if (const Progress progress = cma_own_chunk(); progress != Progress::moved) return progress;
     } else if (last > first) {
         for (int rank = 0; rank < ranks_; ++rank) {
             sources_[size_t(rank)] = inputs_[size_t(rank)] + first;
@@ -174,10 +174,10 @@ Progress Run::decide(BlockState& state) {
 
 // Our chunk, block by block: every other rank's contribution is copied here, the sum into our output and from there
 // into all others'.
-Progress Run::cross_own_chunk() {
+Progress Run::cma_own_chunk() {
     const size_t first = chunk_bound(plan_->bytes(), ranks_, rank_),
                  last = chunk_bound(plan_->bytes(), ranks_, rank_ + 1);
-    const size_t block = plan_->cross_block_bytes();
+    const size_t block = plan_->cma_block_bytes();
     const auto failed = [this](Status status) {
         failure_ = std::move(status);
         return Progress::failed;
@@ -190,7 +190,7 @@ Progress Run::cross_own_chunk() {
         for (int rank = 0; rank < ranks_; ++rank) {
             sources_[size_t(rank)] = rank == rank_ ? send_ + offset : copy;
             if (rank == rank_) continue;
-            if (Status status = plan_->cross_memory->read(rank, copy, cross_inputs_[size_t(rank)] + offset, bytes);
+            if (Status status = plan_->cma->read(rank, copy, cma_inputs_[size_t(rank)] + offset, bytes);
                 !status)
                 return failed(std::move(status));
             copy += block;
@@ -200,7 +200,7 @@ Progress Run::cross_own_chunk() {
         for (int distance = 1; distance < ranks_; ++distance) {
             const int rank = (rank_ + distance) % ranks_;
             if (Status status =
-                    plan_->cross_memory->write(rank, receive_ + offset, cross_outputs_[size_t(rank)] + offset, bytes);
+                    plan_->cma->write(rank, receive_ + offset, cma_outputs_[size_t(rank)] + offset, bytes);
                 !status)
                 return failed(std::move(status));
         }
@@ -334,8 +334,8 @@ Progress Run::two_shot(BlockState& state) {
                         all &= offer.answer;
                     }
                     if (agreement_due_ & Agreement::arenas_mapped) plan.reach->agree(all & Agreement::arenas_mapped);
-                    if (agreement_due_ & Agreement::memory_crossed)
-                        plan.cross_memory->agree(all & Agreement::memory_crossed);
+                    if (agreement_due_ & Agreement::cma_probed)
+                        plan.cma->agree(all & Agreement::cma_probed);
                 }
                 plan.board->tile = base_tile_ + uint32_t(plan.tiles) + 1;
                 return Progress::done;
@@ -346,8 +346,8 @@ Progress Run::two_shot(BlockState& state) {
         Offer offer{};
         if ((agreement_due_ & Agreement::arenas_mapped) && plan.reach->map_arenas())
             offer.answer |= Agreement::arenas_mapped;
-        if ((agreement_due_ & Agreement::memory_crossed) && plan.cross_memory->probe())
-            offer.answer |= Agreement::memory_crossed;
+        if ((agreement_due_ & Agreement::cma_probed) && plan.cma->probe())
+            offer.answer |= Agreement::cma_probed;
         memcpy(line(rank_, plan.tiles).payload, &offer, sizeof offer);
         post_entry(plan.tiles);
         arm(plan.tiles, no_tile);

@@ -7,7 +7,7 @@
 #include "src/base/arithmetic.hpp"
 #include "src/kernels/movers.hpp"
 #include "src/kernels/slot_stores.hpp"
-#include "src/peer_access/cross_memory.hpp"
+#include "src/peer_access/cma.hpp"
 #include "src/peer_access/remote_address.hpp"
 #include "src/peer_access/reach.hpp"
 #include "src/schedule/schedule.hpp"
@@ -36,7 +36,7 @@ struct Plan {
     std::vector<std::vector<bool>> stable_sends;
     size_t zero_copy_least = 0;                     // bytes of a message that is lent
     bool zero_copy_by_cma = true;               // also where the kernel copies it
-    const CrossMemory* peer_memory = nullptr;  // reads what others lend; wherever there are connections on a host
+    const Cma* zero_copy_cma = nullptr;  // reads what others lend; wherever there are connections on a host
     Board* board = nullptr;
     Board::Rotation rotation;  // of a tile of all parts; our slots are backed for all of it
     Reach* reach = nullptr;
@@ -48,7 +48,7 @@ struct Plan {
     bool offers = false;                // fused: the first entry says which buffers peers can reach; an agreed fact
     bool networked = false;             // some end is abroad
     bool in_one_place = false;          // each result is made at once of all ranks' contributions: Sums::in_rank_order
-    CrossMemory* cross_memory =
+    Cma* cma =
         nullptr;  // fused: the kernel copies, once all have agreed that it can; null: not wanted
     // Where the schedule wants Buffer::scratch: the rank's, of scratch_bytes(); one operation uses it at a time.
     std::vector<std::byte>* scratch = nullptr;
@@ -56,7 +56,7 @@ struct Plan {
 
     // Of a message that the kernel copies: a block from each other rank stays in the second-level cache until it is
     // reduced.
-    size_t cross_block_bytes() const {
+    size_t cma_block_bytes() const {
         return std::max<size_t>(32 << 10, (256 << 10) / size_t(std::max(1, schedule->ranks - 1)) / 64 * 64);
     }
     size_t bytes() const { return operation.bytes(); }  // of a part

@@ -36,10 +36,10 @@ Run::Run(const Plan& plan)
     destinations_.resize(size_t(std::max(ranks_, 2)));
     staging_.resize(2);
     results_.resize(size_t(ranks_));
-    if (plan.cross_memory) {
-        cross_inputs_.resize(size_t(ranks_));
-        cross_outputs_.resize(size_t(ranks_));
-        scratch_.resize(plan.cross_block_bytes() * size_t(ranks_ - 1));
+    if (plan.cma) {
+        cma_inputs_.resize(size_t(ranks_));
+        cma_outputs_.resize(size_t(ranks_));
+        scratch_.resize(plan.cma_block_bytes() * size_t(ranks_ - 1));
     }
     const size_t tile_bytes = size_t(parts_) * std::min(plan.tile_bytes, plan.bytes());
     if (plan.scaled() && ranks_ > 1) scratch_.resize(tile_bytes + 64);

@@ -129,8 +129,8 @@ class Run {
     bool nobody_offers() const;
     void reduce_whole(uint64_t tile);
     Progress finish_two_shot(uint64_t board_tiles);
-    Progress cross_own_chunk();
-    bool crosses() const { return plan_->cross_memory && plan_->cross_memory->state() == CrossMemory::State::ready; }
+    Progress cma_own_chunk();
+    bool uses_cma() const { return plan_->cma && plan_->cma->state() == Cma::State::ready; }
     Progress abandon();
     void reduce_own_chunk(uint64_t tile, const CopyJob* staging, int staging_count, const CopyJob* results,
                           int results_count);
@@ -220,7 +220,7 @@ class Run {
     bool shares_buffers_ = false;                                  // peers use our buffers, or we theirs
     uint64_t last_tile_ = 0;                              // of those that touch lent buffers
     uint32_t agreement_due_ = 0;                          // bits of Agreement
-    std::vector<uint64_t> cross_inputs_, cross_outputs_;  // by rank, addresses in its process
+    std::vector<uint64_t> cma_inputs_, cma_outputs_;  // by rank, addresses in its process
     std::vector<const void*> sources_;
     std::vector<const std::byte*> inputs_;  // of ranks that let us read in place, else null
     std::vector<std::byte*> outputs_;       // direct: of all ranks

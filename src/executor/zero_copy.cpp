@@ -19,7 +19,7 @@ uint64_t Run::zero_copy_address(size_t index, const Instruction& instruction, ui
 
 Status Run::fetch(int source, const SlotInfo& info) {
     if (fetched_.size() < info.bytes) fetched_.resize(info.bytes);
-    return plan_->peer_memory->read(source, fetched_.data(), info.address, info.bytes);
+    return plan_->zero_copy_cma->read(source, fetched_.data(), info.address, info.bytes);
 }
 
 // Whether nobody reads any more what messages lent; else those ranks are waited for.

@@ -11,7 +11,7 @@
 #include "src/kernels/movers.hpp"
 #include "src/kernels/slot_stores.hpp"
 #include "src/p2p/message_mark.hpp"
-#include "src/peer_access/cross_memory.hpp"
+#include "src/peer_access/cma.hpp"
 #include "src/segment/partner_wait.hpp"
 
 namespace weft::internal {
@@ -127,7 +127,7 @@ class Exchange {
     const Movers* movers_;
     size_t streamed_least_;
     Connect connect_;
-    CrossMemory memory_;
+    Cma memory_;
     std::vector<Peer> peers_;          // by rank; empty before the first message
     std::vector<Transfer> transfers_;  // of the messages at a time
     std::vector<int> busy_;            // peers that have some

@@ -23,7 +23,7 @@ Links::Links(HostGroup& group, int rank, const Settings& settings)
                            line_bytes * line_bytes,
              .name = settings.name,
              .heap_used = settings.heap_used,
-             .kernel_copies = settings.kernel_copies,
+             .uses_cma = settings.uses_cma,
              .maps_arenas = settings.maps_arenas}),
       abroad_(group, rank,
               {.identity = settings.identity,

@@ -15,7 +15,7 @@ class Links {
         uint64_t name;                  // likewise
         size_t abroad_slot_bytes;
         size_t* heap_used;
-        bool kernel_copies;  // the kernel may copy between the processes, where it can
+        bool uses_cma;  // the kernel may copy between the processes, where it can
         bool maps_arenas = false;
     };
     Links(HostGroup& group, int rank, const Settings& settings);

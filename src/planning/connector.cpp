@@ -133,7 +133,7 @@ size_t Connector::slot_bytes(int depth) const { return slot_bytes_of(settings_.s
 CanRead Connector::can_read(int peer) {
     if (!group_->local(peer)) return {};
     if (group_->same_process(rank_, peer)) return {.addresses = true};
-    return {.addresses = settings_.kernel_copies && CrossMemory(*group_, rank_).probe(peer),
+    return {.addresses = settings_.uses_cma && Cma(*group_, rank_).probe(peer),
             .arena = arena_of(peer) != nullptr};
 }
 

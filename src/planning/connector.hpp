@@ -34,7 +34,7 @@ class Connector {
         uint64_t name = 0;              // tells the letters of this connector from those of others; alike on all ranks
         size_t* heap_used;              // of the rank; null where there is nothing on this host to be connected:
         bool only_abroad = false;       // connections on this host are nobody's, or another's
-        bool kernel_copies = false;     // the kernel may copy between the processes, where it can
+        bool uses_cma = false;     // the kernel may copy between the processes, where it can
         bool maps_arenas = false;       // what lies in weftMemAlloc's memory is read there
     };
     Connector(HostGroup& group, int rank, const Settings& settings)

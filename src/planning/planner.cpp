@@ -21,8 +21,8 @@ constexpr size_t slot_bytes_here = 128 << 10;
 constexpr size_t offered_least_bytes = 8 << 10;
 
 // Messages that the kernel copies between processes in less time than staging takes. Measured, perf/README.md.
-constexpr size_t cross_least_bytes = 64 << 10, cross_most_bytes = 8 << 20;
-constexpr int cross_most_ranks = 2;
+constexpr size_t cma_least_bytes = 64 << 10, cma_most_bytes = 8 << 20;
+constexpr int cma_most_ranks = 2;
 
 // Of a last-level cache that many cores, on a virtual machine many guests, share, a core can count on this much.
 constexpr size_t last_level_share = 16 << 20;
@@ -62,20 +62,20 @@ Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Boar
       machines_(std::move(machines)),
       layout_(machines_->layout(rank)),
       costs_(group.one_host()
-                 ? host_link_costs(group.ranks(), group.cores(), agreed_.cross_messages != 0 || of_one_process(group))
+                 ? host_link_costs(group.ranks(), group.cores(), agreed_.cma_messages != 0 || of_one_process(group))
                  : network_link_costs(group.header().facts.ranks_per_core, group.header().facts.link_mbps,
-                                      agreed_.cross_messages != 0, group.header().facts.machines == 1),
+                                      agreed_.cma_messages != 0, group.header().facts.machines == 1),
              std::move(tuning)),
       preferences_{{agreed_.algo, int(agreed_.channels), agreed_.deterministic != 0}},
       reach_(group, rank, agreed_.direct != 0),
-      cross_memory_(group, rank),
+      cma_(group, rank),
       slot_stores_(size_t(group.ranks())),
       last_level_(last_level_for(group.cpus(), group.cores())),
       connector_(group, rank,
                  {.identity = identity,
                   .slot_bytes = group.one_host() ? slot_bytes_here : costs_.links.net_slot_bytes,
                   .heap_used = &heap_used_,
-                  .kernel_copies = agreed_.cross_messages != 0,
+                  .uses_cma = agreed_.cma_messages != 0,
                   .maps_arenas = agreed_.direct != 0}) {
     if (rank == 0)
         for (const std::string& note : machines_->notes()) WEFT_LOG_RANK(rank, info, init, "{}", note);
@@ -175,7 +175,7 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
         if (scratch_.size() < scratch) scratch_.resize(scratch);
         plan.scratch = &scratch_;
     }
-    plan.peer_memory = &cross_memory_;
+    plan.zero_copy_cma = &cma_;
     if (agreed_.direct && bytes >= costs_.links.zero_copy_least_bytes) {
         plan.stable_sends = binding.stable_sends;
         plan.zero_copy_least = costs_.links.zero_copy_least_bytes;
@@ -185,9 +185,9 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     if (is_two_shot(binding.schedule) || (is_one_shot(binding.schedule) && bytes >= offered_least_bytes)) {
         plan.reach = &reach_;
         plan.offers = agreed_.direct != 0 && !plan.scaled();
-        if (agreed_.cross_messages && plan.offers && bytes >= cross_least_bytes && bytes <= cross_most_bytes &&
-            layout_.ranks <= cross_most_ranks)
-            plan.cross_memory = &cross_memory_;
+        if (agreed_.cma_messages && plan.offers && bytes >= cma_least_bytes && bytes <= cma_most_bytes &&
+            layout_.ranks <= cma_most_ranks)
+            plan.cma = &cma_;
     }
     plan.stores = whole >= streamed_bytes(layout_.ranks) ? Stores::streaming : Stores::ordinary;
     return std::make_unique<PreparedPlan>(std::move(plan));

@@ -86,7 +86,7 @@ class Planner {
     Costs costs_;
     std::vector<Preferences> preferences_;  // by number
     Reach reach_;
-    CrossMemory cross_memory_;
+    Cma cma_;
     std::vector<SlotStores> slot_stores_;       // Plan::slot_stores
     std::shared_ptr<const size_t> last_level_;  // bytes of cache that the ranks' buffers may find room in
     std::vector<std::byte> scratch_;            // of schedules that want it, one at a time

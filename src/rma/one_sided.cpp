@@ -17,7 +17,7 @@ OneSided::OneSided(HostGroup& group, int rank, const Settings& settings, Connect
     : group_(&group),
       rank_(rank),
       settings_(settings),
-      cross_(group, rank),
+      cma_(group, rank),
       signals_(group, rank),
       deliveries_(group, rank,
                   {std::move(connect), std::move(called_by),
@@ -67,12 +67,12 @@ OneSided::Reached OneSided::find_way(const WindowPart& part, int peer) {
     if (group_->same_process(rank_, peer)) return {Way::mapped, reinterpret_cast<std::byte*>(part.address)};
     std::byte* arena = part.in_arena != 0 && settings_.direct ? arenas_.of(peer) : nullptr;
     if (arena) return {Way::mapped, arena + (part.in_arena - 1)};
-    return {kernel_copies(peer) ? Way::kernel : Way::message};
+    return {uses_cma(peer) ? Way::kernel : Way::message};
 }
 
-bool OneSided::kernel_copies(int peer) {
-    const auto [place, fresh] = kernel_copies_.try_emplace(peer, false);
-    if (fresh) place->second = settings_.cross_memory && cross_.probe(peer);
+bool OneSided::uses_cma(int peer) {
+    const auto [place, fresh] = uses_cma_.try_emplace(peer, false);
+    if (fresh) place->second = settings_.cma && cma_.probe(peer);
     return place->second;
 }
 
@@ -183,7 +183,7 @@ Progress OneSided::copy_some() {
         if (!group_->alive(call_.peer))
             copied = fail(weftRemoteError, "{} died: its part of the window is gone", group_->name_of(call_.peer));
         else
-            copied = puts ? cross_.write(call_.peer, ours, there, bytes) : cross_.read(call_.peer, ours, there, bytes);
+            copied = puts ? cma_.write(call_.peer, ours, there, bytes) : cma_.read(call_.peer, ours, there, bytes);
     }
     signals_.leave();
     // It may have given its memory back meanwhile: then what was read is nothing.

@@ -51,7 +51,7 @@ class OneSided {
   public:
     struct Settings {
         bool direct;        // memory of weftMemAlloc may be mapped
-        bool cross_memory;  // the kernel may copy between processes
+        bool cma;  // the kernel may copy between processes
         const Movers* movers;
     };
     using Connect = std::function<Status(int peer, PeerLink& link)>;
@@ -98,7 +98,7 @@ class OneSided {
     std::byte* memory(uint32_t window, uint64_t offset, uint64_t bytes);
     const Reached& reach(Window& window, int peer);
     Reached find_way(const WindowPart& part, int peer);
-    bool kernel_copies(int peer);
+    bool uses_cma(int peer);
     Progress copy_some();
     Progress await_peer();
     Progress await_signals();
@@ -109,12 +109,12 @@ class OneSided {
     HostGroup* group_;
     int rank_;
     Settings settings_;
-    CrossMemory cross_;
+    Cma cma_;
     Signals signals_;
     Deliveries deliveries_;
     std::map<uint32_t, Window> windows_;
     PeerArenas arenas_;
-    std::map<int, bool> kernel_copies_;  // by rank, once tried
+    std::map<int, bool> uses_cma_;  // by rank, once tried
 
     OneSidedCall call_{};
     std::vector<SignalWait> waits_;  // of the call, one for each signal

@@ -36,8 +36,8 @@ struct AgreedOptions {
     int64_t channels;
     int64_t join_bytes;
     int32_t direct;
-    int32_t cross_memory;    // the kernel copies between processes, where there is no other way
-    int32_t cross_messages;  // and messages, where there is
+    int32_t cma;    // the kernel copies between processes, where there is no other way
+    int32_t cma_messages;  // and messages, where there is
     int32_t deterministic;
     int32_t gpu_blocks;  // of a rank's kernel; 0: as there is room
     int32_t gpu_threads;

@@ -28,7 +28,7 @@ struct alignas(line_bytes) BoardLine {
 static_assert(sizeof(BoardLine) == line_bytes);
 
 // What an agreement round settles for good.
-enum Agreement : uint32_t { arenas_mapped = 1, memory_crossed = 2 };
+enum Agreement : uint32_t { arenas_mapped = 1, cma_probed = 2 };
 
 // What the first entry of a two-shot, or of a one-shot that is long enough, offers: where peers may read and write this
 // rank's buffers; 0: not offered.

@@ -84,9 +84,9 @@ Result<Choice> select(const Operation& operation, const Layout& layout, const Co
                   best->predicted};
 }
 
-LinkCosts host_link_costs(int ranks, int cores, bool kernel_copies) {
+LinkCosts host_link_costs(int ranks, int cores, bool uses_cma) {
     LinkCosts costs;
-    if (!kernel_copies) costs.zero_copy_most_bytes = 0;
+    if (!uses_cma) costs.zero_copy_most_bytes = 0;
     costs.ranks_per_core = (ranks + cores - 1) / std::max(1, cores);
     // Two ranks with a core each wait for nobody else, and the slots of their messages go round. Measured.
     // What has just been summed they miss all the same (perf/README.md).
@@ -97,9 +97,9 @@ LinkCosts host_link_costs(int ranks, int cores, bool kernel_copies) {
     return costs;
 }
 
-LinkCosts network_link_costs(int ranks_per_core, int64_t link_mbps, bool kernel_copies, bool one_machine) {
+LinkCosts network_link_costs(int ranks_per_core, int64_t link_mbps, bool uses_cma, bool one_machine) {
     LinkCosts costs;
-    if (!kernel_copies) costs.zero_copy_most_bytes = 0;
+    if (!uses_cma) costs.zero_copy_most_bytes = 0;
     costs.ranks_per_core = ranks_per_core;
     costs.one_machine = one_machine;
     if (link_mbps > 0) {

@@ -34,15 +34,15 @@ double Tuning::Curve::us_at(size_t bytes) const {
     return exponential(logarithm(low.us) * (1 - share) + logarithm(high.us) * share);
 }
 
-LinkCosts link_costs_in_blocks(int ranks, int hosts, int machines, int cores, int64_t link_mbps, bool kernel_copies) {
-    if (hosts == 1) return host_link_costs(ranks, cores, kernel_copies);
+LinkCosts link_costs_in_blocks(int ranks, int hosts, int machines, int cores, int64_t link_mbps, bool uses_cma) {
+    if (hosts == 1) return host_link_costs(ranks, cores, uses_cma);
     const bool one_machine = machines == 1;
     const int here = (ranks + machines - 1) / machines;
-    return network_link_costs((here + cores - 1) / std::max(1, cores), one_machine ? 0 : link_mbps, kernel_copies,
+    return network_link_costs((here + cores - 1) / std::max(1, cores), one_machine ? 0 : link_mbps, uses_cma,
                               one_machine);
 }
 
-LinkCosts Tuning::built_in() const { return network_link_costs(1, link_mbps, kernel_copies, simulated.empty()); }
+LinkCosts Tuning::built_in() const { return network_link_costs(1, link_mbps, uses_cma, simulated.empty()); }
 
 bool Tuning::of_network(const LinkCosts& links) const {
     // Which hosts they are, who asked for the file knows; what their network says of its speed may be nothing.
@@ -63,9 +63,9 @@ LinkCosts Tuning::fitted(const LinkCosts& links) const {
 }
 
 LinkCosts Tuning::links_here(int ranks, int hosts) const {
-    if (!simulated.empty()) return link_costs_in_blocks(ranks, hosts, hosts, cores, link_mbps, kernel_copies);
-    const LinkCosts here = host_link_costs(ranks, cores, kernel_copies);
-    return hosts == 1 ? here : network_link_costs(here.ranks_per_core, link_mbps, kernel_copies, true);
+    if (!simulated.empty()) return link_costs_in_blocks(ranks, hosts, hosts, cores, link_mbps, uses_cma);
+    const LinkCosts here = host_link_costs(ranks, cores, uses_cma);
+    return hosts == 1 ? here : network_link_costs(here.ranks_per_core, link_mbps, uses_cma, true);
 }
 
 bool Tuning::of_shared_memory() const {

@@ -45,7 +45,7 @@ struct Tuning {
     int machine_cores = 0;  // of the machine, and those that the ranks shared
     int cores = 0;
     int64_t link_mbps = 0;  // of the network between hosts; 0: unknown, as over loopback
-    bool kernel_copies = false;
+    bool uses_cma = false;
     LinkCosts constants;  // of these only constant_table()'s count; unless fitted, built_in()'s
     std::vector<Curve> curves;
     std::vector<std::string> notes = {};  // what of the text counts for nothing; not written
@@ -78,6 +78,6 @@ struct Tuning {
 
 // As host_link_costs() or network_link_costs() have them for ranks in blocks on hosts, and these on machines of so many
 // cores.
-LinkCosts link_costs_in_blocks(int ranks, int hosts, int machines, int cores, int64_t link_mbps, bool kernel_copies);
+LinkCosts link_costs_in_blocks(int ranks, int hosts, int machines, int cores, int64_t link_mbps, bool uses_cma);
 
 }  // namespace weft::internal

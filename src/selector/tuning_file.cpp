@@ -56,7 +56,7 @@ Tuning tuning_of_here() {
     here.processor = cpu_model();
     here.machine_cores = int(sysconf(_SC_NPROCESSORS_ONLN));
     here.cores = allowed_cores();
-    here.kernel_copies = kernel_copies_messages(options().cross_memory);
+    here.uses_cma = cma_messages_wanted(options().cross_memory);
     here.constants = here.built_in();
     return here;
 }

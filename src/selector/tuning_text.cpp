@@ -157,7 +157,7 @@ Result<Tuning> Tuning::read(std::string_view text) {
         tuning.machine_cores = int(reader.whole(*machine, "cores", 1, cores_most));
         tuning.cores = int(reader.whole(*machine, "cores_used", 1, cores_most));
         tuning.link_mbps = reader.whole(*machine, "link_mbps", 0, INT_MAX);
-        tuning.kernel_copies = reader.truth(*machine, "kernel_copies");
+        tuning.uses_cma = reader.truth(*machine, "kernel_copies");
     }
     if (const Json* constants = reader.object(json, "constants")) {
         for (const Constant& constant : constant_table())
@@ -183,7 +183,7 @@ std::string Tuning::text() const {
                           {"cores", machine_cores},
                           {"cores_used", cores},
                           {"link_mbps", link_mbps},
-                          {"kernel_copies", kernel_copies}};
+                          {"kernel_copies", uses_cma}};
     std::string lines = fmt::format(
         "{{\n\"weft_tune\": {},\n\"weft\": {},\n{}\"machine\": {},\n\"constants\": {},\n\"times\": [", format_version,
         Json(version).dump(), simulated.empty() ? "" : fmt::format("\"simulated\": {},\n", Json(simulated).dump()),

@@ -111,13 +111,13 @@ std::string Call::text() const {
         return letters.empty() ? std::string("none") : letters;
     };
     return fmt::format(
-        "{} by {}, {} ranks, {} hosts, {} channels, form {}, tiles of {}, pipelined {}, offers {}, cross {}, zero_copy {}, "
+        "{} by {}, {} ranks, {} hosts, {} channels, form {}, tiles of {}, pipelined {}, offers {}, cma {}, zero_copy {}, "
         "in place "
         "{}, from "
         "the arena "
         "{}, offsets {} and {}",
         operation().text(), written ? written->front().algorithm : algorithm->name, ranks(), layout(0).host_count(),
-        channels, int(form), tile_bytes, pipelined, offers, cross, zero_copy, flags(in_place), flags(from_arena),
+        channels, int(form), tile_bytes, pipelined, offers, cma, zero_copy, flags(in_place), flags(from_arena),
         send_offset, receive_offset);
 }
 
@@ -170,7 +170,7 @@ LocalRanks::LocalRanks(int ranks, Reached reached, bool direct)
     for (int rank = 0; rank < ranks; ++rank) {
         boards_.push_back(require(Board::open(*group_, rank)));
         reaches_.emplace_back(*group_, rank, direct);
-        crossings_.emplace_back(*group_, rank);
+        cma_.emplace_back(*group_, rank);
         slot_stores_.emplace_back(size_t(ranks));
         heap_used_.push_back(Board::heap_bytes);
     }
@@ -179,7 +179,7 @@ LocalRanks::~LocalRanks() = default;
 
 BoardMode LocalRanks::mode(const Call& call) const {
     BoardMode mode;
-    if (call.offers && call.cross && call.op != premul && direct_ && cross_state(0) == CrossMemory::State::ready) {
+    if (call.offers && call.cma && call.op != premul && direct_ && cma_state(0) == Cma::State::ready) {
         // The kernel reads all inputs and writes all outputs.
         mode.readable.assign(size_t(ranks()), true);
         mode.all_writable = true;
@@ -287,7 +287,7 @@ struct LocalRanks::Rank {
             if (block.source >= 0) ends.source_arena = require(Arena::get())->memory().data();
             plan.ends.push_back(ends);
         }
-        plan.peer_memory = &all->crossings_[size_t(rank)];
+        plan.zero_copy_cma = &all->cma_[size_t(rank)];
         if (call.zero_copy) plan.stable_sends = find_stable_sends(schedule);
         if (!schedule.board.empty()) {
             plan.board = all->boards_[size_t(rank)].get();
@@ -299,7 +299,7 @@ struct LocalRanks::Rank {
             require(plan.board->reserve(plan.rotation.bytes(), plan.rotation.slots));
             plan.reach = &all->reaches_[size_t(rank)];
             plan.offers = call.offers && call.op != premul && all->direct_;
-            if (call.cross && plan.offers) plan.cross_memory = &all->crossings_[size_t(rank)];
+            if (call.cma && plan.offers) plan.cma = &all->cma_[size_t(rank)];
         }
         run = std::make_unique<Run>(plan);
         const std::byte* send = sends[index].data() + send_place(call);

@@ -48,7 +48,7 @@ struct Call {
     size_t tile_bytes = 64;
     bool pipelined = false;
     bool offers = false;  // if the ranks can reach each other and nothing is scaled
-    bool cross = false;   // with offers: the kernel may copy
+    bool cma = false;   // with offers: the kernel may copy
     bool zero_copy = false;   // messages lend what lasts, however short
     Stores stores = Stores::ordinary;
     const Movers* movers = nullptr;  // null: the best
@@ -103,7 +103,7 @@ class LocalRanks {
     int ranks() const { return int(boards_.size()); }
     HostGroup& group() { return *group_; }
     Reach::State reach_state(int rank) const { return reaches_[size_t(rank)].state(); }
-    CrossMemory::State cross_state(int rank) const { return crossings_[size_t(rank)].state(); }
+    Cma::State cma_state(int rank) const { return cma_[size_t(rank)].state(); }
     // What peers read in place, if these calls offer what they can: for the interpreter.
     BoardMode mode(const Call& call) const;
     size_t reserved(int rank) const { return boards_[size_t(rank)]->reserved(); }
@@ -137,7 +137,7 @@ class LocalRanks {
     bool direct_;
     std::vector<std::unique_ptr<Board>> boards_;
     std::vector<Reach> reaches_;
-    std::vector<CrossMemory> crossings_;
+    std::vector<Cma> cma_;
     std::vector<std::vector<SlotStores>> slot_stores_;  // by writer and reader
     std::vector<uint64_t> tokens_;                      // by rank: what its row says of its process
     std::vector<size_t> heap_used_;

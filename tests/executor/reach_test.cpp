@@ -132,14 +132,14 @@ TEST_CASE("where the kernel copies between processes, private buffers end in the
             const auto type = weftDataType_t(random() % weftNumTypes);
             Call call = shot(either(random), wild, n, type, random_reduction(type, random),
                              counts[random() % std::size(counts)], random);
-            call.cross = round % 4 != 3;
+            call.cma = round % 4 != 3;
             if (random() % 4 == 0) call.from_arena = random_flags(n, random);
             const BoardMode mode = ranks.mode(call);
             if (const auto wrong = difference(call, ranks.run(call, random), expected(call, mode))) FAIL_CHECK(*wrong);
-            for (int rank = 0; rank < n; ++rank) REQUIRE(ranks.cross_state(rank) != CrossMemory::State::unknown);
+            for (int rank = 0; rank < n; ++rank) REQUIRE(ranks.cma_state(rank) != Cma::State::unknown);
         }
         // Where a sandbox forbids it all ranks know, and the messages were staged.
-        for (int rank = 1; rank < n; ++rank) CHECK(ranks.cross_state(rank) == ranks.cross_state(0));
+        for (int rank = 1; rank < n; ++rank) CHECK(ranks.cma_state(rank) == ranks.cma_state(0));
     }
 }
 
@@ -152,9 +152,9 @@ TEST_CASE("one process that the kernel does not let us read means that all messa
     ranks.group().row(1).token_address = 8;  // nothing is mapped there
     for (int round = 0; round < 3; ++round) {
         Call call = shot(either(random), wild, 3, weftFloat32, weftSum, 1000, random);
-        call.cross = true;
+        call.cma = true;
         if (const auto wrong = difference(call, ranks.run(call, random), expected(call))) FAIL_CHECK(*wrong);
-        for (int rank = 0; rank < 3; ++rank) CHECK(ranks.cross_state(rank) == CrossMemory::State::refused);
+        for (int rank = 0; rank < 3; ++rank) CHECK(ranks.cma_state(rank) == Cma::State::refused);
     }
 }
 

@@ -26,7 +26,7 @@ Tuning::Curve curve_of(const char* algorithm, int ranks, int hosts, std::vector<
 Tuning a_tuning() {
     Tuning tuning = tuning_of_here();
     tuning.cores = 4;
-    tuning.kernel_copies = true;
+    tuning.uses_cma = true;
     tuning.constants = tuning.built_in();
     tuning.curves = {curve_of("one_shot", 4, 1, {{8, 1}, {512, 2}, {65536, 100}}),
                      curve_of("ring", 4, 1, {{8, 10}, {512, 11}, {65536, 20}}),

@@ -192,7 +192,7 @@ TEST_CASE("constants are fitted to what was measured", "[tune]") {
         arrangement.times.push_back(time_of(false, bytes, row.name, row.predicted_us(layout, links, bytes)));
     Tuning here = tuning_of_here();
     here.cores = 2;
-    here.kernel_copies = true;
+    here.uses_cma = true;
     const Tuning tuning = tools::tuning_of_times(here, {arrangement});
     CHECK(tuning.constants.net_latency_us == Approx(links.net_latency_us).epsilon(0.1));
 }

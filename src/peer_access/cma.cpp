@@ -1,4 +1,4 @@
-#include "src/peer_access/cross_memory.hpp"
+#include "src/peer_access/cma.hpp"
 
 #include <sys/uio.h>
 
@@ -18,13 +18,13 @@ static Status refused(const char* what, int rank, int other, int pid, int error)
                 other, pid, errno_text(error));
 }
 
-bool CrossMemory::probe() const {
+bool Cma::probe() const {
     for (int other = 0; other < host_->ranks(); ++other)
         if (!probe(other)) return false;
     return true;
 }
 
-bool CrossMemory::probe(int other) const {
+bool Cma::probe(int other) const {
     const RankRow& row = host_->row(other);
     uint64_t seen = 0;
     const Status status = read(other, &seen, row.token_address, sizeof seen);
@@ -35,20 +35,20 @@ bool CrossMemory::probe(int other) const {
     return false;
 }
 
-void CrossMemory::agree(bool all_can) {
+void Cma::agree(bool all_can) {
     state_ = all_can ? State::ready : State::refused;
     if (rank_ == 0)
         WEFT_LOG_RANK(rank_, info, shm, "the kernel {} middle-sized messages between the processes",
                       all_can ? "copies" : "does not copy");
 }
 
-bool CrossMemory::remote_memory_valid() const {
+bool Cma::remote_memory_valid() const {
     // Our position, or what we have read, before the look; pairs with the fence in Communicator::leave_buffers().
     std::atomic_thread_fence(std::memory_order_seq_cst);
     return !host_->aborted();
 }
 
-Status CrossMemory::read(int rank, void* to, uint64_t address, size_t bytes) const {
+Status Cma::read(int rank, void* to, uint64_t address, size_t bytes) const {
     for (size_t done = 0; done < bytes;) {
         const iovec local{static_cast<std::byte*>(to) + done, bytes - done};
         const iovec remote{reinterpret_cast<void*>(address + done), bytes - done};
@@ -59,7 +59,7 @@ Status CrossMemory::read(int rank, void* to, uint64_t address, size_t bytes) con
     return ok();
 }
 
-Status CrossMemory::write(int rank, const void* from, uint64_t address, size_t bytes) const {
+Status Cma::write(int rank, const void* from, uint64_t address, size_t bytes) const {
     for (size_t done = 0; done < bytes;) {
         const iovec local{const_cast<std::byte*>(static_cast<const std::byte*>(from)) + done, bytes - done};
         const iovec remote{reinterpret_cast<void*>(address + done), bytes - done};

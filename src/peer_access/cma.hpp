@@ -1,4 +1,4 @@
-// cross_memory.hpp: copies between this process and private memory of other ranks' processes, made by the kernel
+// cma.hpp: copies between this process and private memory of other ranks' processes, made by the kernel
 // (cross-memory attach: process_vm_readv and process_vm_writev). One copy instead of two through a slot, and no line
 // bounces between caches to be staged again; but pages are looked up at every call. Whether every rank may do it to
 // every other is agreed once, in the board's agreement round (src/README.md, rule 7). Thread-bound to the rank.
@@ -8,11 +8,11 @@
 
 namespace weft::internal {
 
-class CrossMemory {
+class Cma {
   public:
     using State = Reach::State;  // likewise the same on all ranks at the same operation
 
-    CrossMemory(HostGroup& host, int rank) : host_(&host), rank_(rank) {}
+    Cma(HostGroup& host, int rank) : host_(&host), rank_(rank) {}
 
     State state() const { return state_; }
     // This rank's part of agreeing: reads a word that it knows from every other process.
