@@ -43,7 +43,7 @@ Run::Run(const Plan& plan)
     }
     const size_t tile_bytes = size_t(parts_) * std::min(plan.tile_bytes, plan.bytes());
     if (plan.scaled() && ranks_ > 1) scratch_.resize(tile_bytes + 64);
-    few_ = few_steps();
+    inline_program_ = make_inline_program();
 }
 
 void Run::start(const void* send, void* receive, const void* operand, uint64_t sequence) {
@@ -54,10 +54,10 @@ void Run::start(const void* send, void* receive, const void* operand, uint64_t s
     if (plan_->scratch) tile_scratch_ = plan_->scratch->data();
     operand_ = operand;
     sequence_ = sequence;
-    if (few_.empty())
+    if (inline_program_.empty())
         for (BlockState& state : blocks_) state = {};
-    ++few_turn_;
-    few_first_ = 0;
+    ++inline_call_;
+    inline_first_ = 0;
     missing_ = &waiting_;
     suspect_ = -1;
     suspect_operation_ = 0;
@@ -74,7 +74,7 @@ Progress Run::advance() try { return advance_blocks(); } catch (const UserReduct
 Progress Run::advance_blocks() {
     // The usual case on one host: a single block whose waiting set is the run's.
     if (fused_) return advance_block(0);
-    if (!few_.empty()) return advance_few();
+    if (!inline_program_.empty()) return advance_inline();
     connections_wait_.clear();
     missing_ = &connections_wait_;
     bool moved = false, all_ended = true;

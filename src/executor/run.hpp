@@ -99,8 +99,8 @@ class Run {
     Progress suspects(int rank, const SlotInfo& message);
     Result<bool> flush();
 
-    // few.cpp: calls of a few bytes.
-    struct FewStep {
+    // inline_program.cpp: calls of a few bytes.
+    struct InlineStep {
         Opcode opcode;
         bool finish, left, from_input;  // as the instruction says
         int32_t block = 0, place = 0;   // the instruction; in a block each step comes after the one before it
@@ -110,9 +110,9 @@ class Run {
         size_t bytes = 0, from = 0, to = 0;  // `from` and `to` in the call's buffers
         uint64_t ended = 0;                  // the turn in which it was taken last
     };
-    std::vector<FewStep> few_steps() const;
-    Progress advance_few();
-    Progress take_step(const FewStep& step);
+    std::vector<InlineStep> make_inline_program() const;
+    Progress advance_inline();
+    Progress take_inline_step(const InlineStep& step);
 
     // zero_copy.cpp: what messages lend.
     bool zero_copy_done();
@@ -203,9 +203,9 @@ class Run {
     bool one_phase_ = false;     // and no offered buffer is used in it
 
     std::vector<BlockState> blocks_;
-    std::vector<FewStep> few_;  // what it does, if that is all
-    uint64_t few_turn_ = 0;     // the call
-    size_t few_first_ = 0;      // all steps before it are done
+    std::vector<InlineStep> inline_program_;  // what it does, if that is all
+    uint64_t inline_call_ = 0;     // the call
+    size_t inline_first_ = 0;      // all steps before it are done
     RankSet waiting_;           // of a fused instruction
     RankSet phase_waiting_[2];  // of the blocks that wait for a phase: places on the board
     RankSet connections_wait_;  // of blocks that wait for connections

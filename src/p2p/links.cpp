@@ -19,7 +19,7 @@ Links::Links(HostGroup& group, int rank, const Settings& settings)
     : group_(&group),
       here_(group, rank,
             {.identity = settings.identity,
-             .slot_bytes = std::min(heap_share / group.locals().size(), depth_here * slot_bytes_most) / few_slots /
+             .slot_bytes = std::min(heap_share / group.locals().size(), depth_here * slot_bytes_most) / default_slots /
                            line_bytes * line_bytes,
              .name = settings.name,
              .heap_used = settings.heap_used,

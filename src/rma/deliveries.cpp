@@ -126,14 +126,14 @@ Result<bool> Deliveries::push(Peer& other) {
         const uint64_t bytes = wish.header.kind == Kind::get ? 0 : wish.header.bytes;
         if (!wish.begun) {
             Frame frame;
-            const uint64_t few = bytes <= sizeof frame.few ? bytes : 0;
+            const uint64_t inline_length = bytes <= sizeof frame.inline_data ? bytes : 0;
             frame.header = wish.header;
-            if (few > 0) memcpy(frame.few, wish.data, few);
-            auto sent = sender.send(reinterpret_cast<const std::byte*>(&frame), {sizeof(Header) + few, 0, mark});
+            if (inline_length > 0) memcpy(frame.inline_data, wish.data, inline_length);
+            auto sent = sender.send(reinterpret_cast<const std::byte*>(&frame), {sizeof(Header) + inline_length, 0, mark});
             if (!sent) return sent;
             if (!*sent) break;
             wish.begun = true;
-            wish.done = few;
+            wish.done = inline_length;
         } else {
             const uint64_t piece = std::min<uint64_t>(bytes - wish.done, other.link.slot_bytes);
             auto sent = sender.send(wish.data + wish.done, {piece, 0, mark});
@@ -196,10 +196,10 @@ Status Deliveries::take(int rank, Peer& other) {
                         header.bytes, header.offset, header.window, rank_);
     }
     if (header.kind == Kind::get) return ok();
-    if (header.bytes > sizeof other.frame.few)
+    if (header.bytes > sizeof other.frame.inline_data)
         other.left = header.bytes;
     else if (header.bytes > 0)
-        memcpy(other.target, other.frame.few, header.bytes);
+        memcpy(other.target, other.frame.inline_data, header.bytes);
     return ok();
 }
 

@@ -61,7 +61,7 @@ class Deliveries {
     // What begins every message; what it has for the target comes along if there is room.
     struct Frame {
         Header header;
-        std::byte few[512];
+        std::byte inline_data[512];
     };
     struct Wish {
         Header header;

@@ -14,7 +14,7 @@ constexpr size_t long_bytes = 8 << 20;
 
 // How much of a message a board algorithm handles at once: small enough that what a rank reads and writes of a tile stays
 // in its second-level cache, large enough that two waits a tile do not count: 64 KiB of it for each rank to reduce, and
-// more where memory is the limit anyway and a wait costs more than a second-level miss. On one host few ranks take more:
+// more where memory is the limit anyway and a wait costs more than a second-level miss. On one host default_depth ranks take more:
 // the slots of all, which go round, fit the caches. Many take less: they shall leave the last-level cache to the buffers,
 // and of messages whose results are stored past it take twice as much. Where all give and take, and a message is not long,
 // tiles are as large as that cache allows, the whole message if it can be: phase by phase, in two slots. One rank's data
@@ -31,8 +31,8 @@ size_t board_tile_bytes(const Schedule& schedule, size_t bytes, const TileBounds
             !facts_of(schedule.collective).rooted) {
             wanted = slots_hold(2, bytes <= 1 << 20 ? 16 << 20 : 8 << 20);
         } else {
-            wanted = std::min(wanted, slots_hold(few_slots, bytes < 4 << 20 ? 8 << 20 : 16 << 20));
-            wanted = std::max(wanted, slots_hold(few_slots, 4 << 20));
+            wanted = std::min(wanted, slots_hold(default_slots, bytes < 4 << 20 ? 8 << 20 : 16 << 20));
+            wanted = std::max(wanted, slots_hold(default_slots, 4 << 20));
         }
     }
     return std::min(std::max(wanted, least), bounds.board_bytes);
@@ -50,9 +50,9 @@ bool reads_in_order(const Schedule& schedule) {
 }
 
 size_t slot_bytes_of(size_t slot_bytes, int fifo_depth) {
-    constexpr size_t few = few_slots, least = 1 << 10;
-    const size_t slots = std::max(few, size_t(fifo_depth));
-    return slots == few ? slot_bytes : std::max(least, slot_bytes * few / slots / line * line);
+    constexpr size_t default_depth = default_slots, least = 1 << 10;
+    const size_t slots = std::max(default_depth, size_t(fifo_depth));
+    return slots == default_depth ? slot_bytes : std::max(least, slot_bytes * default_depth / slots / line * line);
 }
 
 size_t tile_bytes_of(const Schedule& schedule, size_t bytes, const TileBounds& bounds) {

@@ -6,7 +6,7 @@
 namespace weft::internal {
 
 // Slots of a usual connection.
-inline constexpr int few_slots = 4;
+inline constexpr int default_slots = 4;
 
 // Bytes of each of a connection's slots where `slot_bytes` are those of the usual few: all slots of one with many take
 // as much memory as those.

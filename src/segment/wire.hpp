@@ -49,9 +49,9 @@ struct alignas(line_bytes / 2) SlotHeader {
     // The message's number on this connection, from 1, of which 32 bits count, and the operation's fingerprint; release by
     // the sender, acquire by the receiver.
     std::atomic<uint64_t> published;
-    uint64_t told;  // the sequence number of the call << 8 | a Where, or so many bytes in `few`
+    uint64_t told;  // the sequence number of the call << 8 | a Where, or so many bytes in `inline_data`
     union {
-        std::byte few[16];  // a message that finds room here is read here: one line goes from core to core, not two
+        std::byte inline_data[16];  // a message that finds room here is read here: one line goes from core to core, not two
         struct {
             uint64_t bytes;
             uint64_t address;  // of lent bytes, in the sender's process

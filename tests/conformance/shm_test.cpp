@@ -102,14 +102,14 @@ TEST_CASE("a slot with a wrong number is an error, not a message", "[shm]") {
 }
 
 TEST_CASE("data go round through the whole ring, past slots that hold addresses or next to nothing", "[shm]") {
-    constexpr size_t slot_bytes = 1000, ring_bytes = 20'032, few = sizeof SlotHeader::few;
+    constexpr size_t slot_bytes = 1000, ring_bytes = 20'032, inline_most = sizeof SlotHeader::inline_data;
     Connection connection(shm(), 3, slot_bytes, ring_bytes);
     std::set<const std::byte*> begins;
     std::minstd_rand random(5);
     uint64_t sent = 0, received = 0;
     std::deque<size_t> expected;
     while (received < 3000) {
-        const size_t bytes = random() % 4 == 0 ? random() % (few + 1) : slot_bytes - random() % 60;
+        const size_t bytes = random() % 4 == 0 ? random() % (inline_most + 1) : slot_bytes - random() % 60;
         if (auto slot = *connection.sender->acquire(); slot && random() % 3 != 0) {
             REQUIRE(slot.capacity == slot_bytes);
             if (random() % 5 == 0) {
@@ -117,7 +117,7 @@ TEST_CASE("data go round through the whole ring, past slots that hold addresses 
                 expected.push_back(SIZE_MAX);
                 continue;
             }
-            if (bytes > few) begins.insert(slot.data);
+            if (bytes > inline_most) begins.insert(slot.data);
             REQUIRE(connection.send(sent++, bytes));
             expected.push_back(bytes);
         } else if (!expected.empty()) {

@@ -48,9 +48,9 @@ class Place {
     static size_t least_ring_bytes(int depth, size_t slot_bytes) {
         return round_to_line(slot_bytes) * size_t(depth + 1);
     }
-    static bool is_few(size_t bytes) { return bytes <= sizeof SlotHeader::few; }
+    static bool is_inline(size_t bytes) { return bytes <= sizeof SlotHeader::inline_data; }
     // Of a slot's bytes, those that lie among the data.
-    static size_t in_data(const SlotInfo& info) { return info.address != 0 || is_few(info.bytes) ? 0 : info.bytes; }
+    static size_t in_data(const SlotInfo& info) { return info.address != 0 || is_inline(info.bytes) ? 0 : info.bytes; }
     unsigned depth() const { return depth_; }
     unsigned cells() const { return cells_; }
     size_t slot_bytes() const { return slot_bytes_; }
@@ -89,8 +89,8 @@ class ShmSender final : public Sender {
     Status publish(const SlotInfo& info) override {
         SlotHeader& header = place_.header(cell_);
         uint8_t where = uint8_t(info.bytes);
-        if (info.address == 0 && Place::is_few(info.bytes)) {
-            memcpy(header.few, place_.data(begin_), sizeof header.few);
+        if (info.address == 0 && Place::is_inline(info.bytes)) {
+            memcpy(header.inline_data, place_.data(begin_), sizeof header.inline_data);
         } else {
             header.longer = {info.bytes, info.address};
             where = info.address != 0 ? SlotHeader::zero_copy : SlotHeader::among_data;
@@ -100,11 +100,11 @@ class ShmSender final : public Sender {
     }
 
     Result<bool> send(const std::byte* data, const SlotInfo& info) override {
-        if (!Place::is_few(info.bytes)) return Sender::send(data, info);
+        if (!Place::is_inline(info.bytes)) return Sender::send(data, info);
         auto credit = has_credit(false);
         if (!credit || !*credit) return credit;
         SlotHeader& header = place_.header(cell_);
-        copy_small<sizeof header.few>(header.few, data, info.bytes);
+        copy_small<sizeof header.inline_data>(header.inline_data, data, info.bytes);
         publish(header, uint8_t(info.bytes), info);
         return true;
     }
@@ -170,13 +170,13 @@ class ShmReceiver final : public Receiver {
         }
         const uint8_t where = uint8_t(header.told);
         info = {where, header.told >> 8, uint32_t(published)};
-        if (!Place::is_few(where)) info.bytes = header.longer.bytes;
+        if (!Place::is_inline(where)) info.bytes = header.longer.bytes;
         if (where == SlotHeader::zero_copy) info.address = header.longer.address;
         if (info.address == 0 && info.bytes > place_.slot_bytes())
             return fail(weftInternalError, "rank {} got a slot from rank {} that claims {} bytes; slots hold {}",
                         options_.self, options_.peer, info.bytes, place_.slot_bytes());
         in_data_ = Place::in_data(info);
-        return Slot{in_data_ == 0 ? header.few : place_.data(begin_), place_.slot_bytes()};
+        return Slot{in_data_ == 0 ? header.inline_data : place_.data(begin_), place_.slot_bytes()};
     }
 
     Status release() override {

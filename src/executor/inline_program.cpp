@@ -1,4 +1,4 @@
-// few.cpp: a call whose every message and copy is a few bytes, among ranks of one host: its blocks as one list of steps
+// inline_program.cpp: a call whose every message and copy is a few bytes, among ranks of one host: its blocks as one list of steps
 // with their places found beforehand, for there what an instruction needs to be understood takes longer than its bytes
 // take to go between a buffer and a slot.
 #include <cstring>
@@ -9,23 +9,23 @@
 namespace weft::internal {
 
 // Below what slots are ever stored to past the caches, or lent.
-constexpr size_t few_bytes = 1 << 10;
+constexpr size_t inline_step_bytes = 1 << 10;
 
-static void copy_few(void* destination, const void* source, size_t bytes) {
+static void copy_inline(void* destination, const void* source, size_t bytes) {
     if (bytes <= 64) return copy_small(destination, source, bytes);
     memmove(destination, source, bytes);
 }
 
 // Empty: some instruction is another kind, or moves more.
-std::vector<Run::FewStep> Run::few_steps() const {
+std::vector<Run::InlineStep> Run::make_inline_program() const {
     const Schedule& schedule = *plan_->schedule;
     if (plan_->networked || plan_->tiles != 1 || schedule.tiles != 1 || !schedule.board.empty() || changes_input_ ||
-        (!plan_->stable_sends.empty() && plan_->zero_copy_least <= few_bytes))
+        (!plan_->stable_sends.empty() && plan_->zero_copy_least <= inline_step_bytes))
         return {};
     std::vector<int32_t> first_of(schedule.blocks.size() + 1, 0);
     for (size_t block = 0; block < schedule.blocks.size(); ++block)
         first_of[block + 1] = first_of[block] + int32_t(schedule.blocks[block].instructions.size());
-    std::vector<FewStep> steps;
+    std::vector<InlineStep> steps;
     for (size_t block = 0; block < schedule.blocks.size(); ++block) {
         const BlockEnds& ends = plan_->ends[block];
         for (const Instruction& instruction : schedule.blocks[block].instructions) {
@@ -34,11 +34,11 @@ std::vector<Run::FewStep> Run::few_steps() const {
                                opcode == Opcode::recv_reduce_copy || opcode == Opcode::copy;
             const bool reads = opcode != Opcode::recv && opcode != Opcode::recv_copy_send;
             const Span span = span_of(instruction, 0, 0);
-            if (!known || instruction.repeat != 1 || span.count > 1 || span.bytes > few_bytes ||
+            if (!known || instruction.repeat != 1 || span.count > 1 || span.bytes > inline_step_bytes ||
                 (reads && instruction.source != Buffer::input && instruction.source != Buffer::output) ||
                 (opcode != Opcode::send && instruction.targets != Buffer::output))
                 return {};
-            FewStep step{opcode, instruction.finish, instruction.left, instruction.source == Buffer::input};
+            InlineStep step{opcode, instruction.finish, instruction.left, instruction.source == Buffer::input};
             step.block = int32_t(block);
             step.place = int32_t(steps.size()) - first_of[block];
             if (instruction.after.block >= 0 && instruction.after.ago == 0)
@@ -57,32 +57,32 @@ std::vector<Run::FewStep> Run::few_steps() const {
     return steps;
 }
 
-Progress Run::advance_few() {
+Progress Run::advance_inline() {
     connections_wait_.clear();
     missing_ = &connections_wait_;
-    const auto ended = [this](size_t step) { return few_[step].ended == few_turn_; };
+    const auto ended = [this](size_t step) { return inline_program_[step].ended == inline_call_; };
     bool moved = false;
-    for (size_t index = few_first_; index < few_.size(); ++index) {
-        FewStep& step = few_[index];
+    for (size_t index = inline_first_; index < inline_program_.size(); ++index) {
+        InlineStep& step = inline_program_[index];
         if (ended(index) || (step.place > 0 && !ended(index - 1)) || (step.after >= 0 && !ended(size_t(step.after))))
             continue;
-        const Progress progress = step.bytes == 0 ? Progress::moved : take_step(step);
+        const Progress progress = step.bytes == 0 ? Progress::moved : take_inline_step(step);
         if (progress == Progress::blocked) continue;
         if (progress != Progress::moved) return progress;
-        step.ended = few_turn_;
+        step.ended = inline_call_;
         moved = true;
     }
-    while (few_first_ < few_.size() && ended(few_first_)) ++few_first_;
-    if (few_first_ == few_.size()) return Progress::done;
+    while (inline_first_ < inline_program_.size() && ended(inline_first_)) ++inline_first_;
+    if (inline_first_ == inline_program_.size()) return Progress::done;
     return moved ? Progress::moved : Progress::blocked;
 }
 
 // Blocked, it has done nothing.
-Progress Run::take_step(const FewStep& step) {
+Progress Run::take_inline_step(const InlineStep& step) {
     const std::byte* from = (step.from_input ? send_ : receive_) + step.from;
     const SlotInfo told{step.bytes, sequence_, plan_->operation_fingerprint};
     if (step.opcode == Opcode::copy) {
-        copy_few(receive_ + step.to, from, step.bytes);
+        copy_inline(receive_ + step.to, from, step.bytes);
         return Progress::moved;
     }
     Slot incoming;
@@ -114,7 +114,7 @@ Progress Run::take_step(const FewStep& step) {
         if (step.left) std::swap(sources[0], sources[1]);
         reduce(&destination, 1, sources, 2, step.bytes, step.finish, 0);
     } else {
-        copy_few(to, incoming.data, step.bytes);
+        copy_inline(to, incoming.data, step.bytes);
     }
     if (Status status = step.source->release(); !status) return failure_ = std::move(status), Progress::failed;
     return Progress::moved;
