@@ -241,7 +241,7 @@ void add_schedule_command(CLI::App& app, int& exit_status) {
     add_algorithm(show_command);
     show_command->add_option("-r,--rank", request->rank, "Of this rank only")->check(CLI::NonNegativeNumber);
     CLI::Option* svg =
-        show_command->add_option("--svg", request->picture.file, "File to draw them to, as lanes over time, instead");
+        show_command->add_option("--svg", request->picture.file, "File to draw them to, as tracks over time, instead");
     show_command
         ->add_option("--host", request->picture.host, "Kind of host whose times are drawn, as `simulate` has them")
         ->capture_default_str()

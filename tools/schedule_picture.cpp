@@ -7,7 +7,7 @@
 #include "src/schedule/expand.hpp"
 #include "src/simulator/hosts_fabric.hpp"
 #include "src/simulator/simulator.hpp"
-#include "tools/pictures/lanes.hpp"
+#include "tools/pictures/timeline.hpp"
 #include "tools/simulated_call.hpp"
 
 namespace weft::internal::tools {
@@ -65,7 +65,7 @@ Result<std::string> picture_of(const std::vector<Schedule>& schedules, const Alg
                     data ? size_text(bytes) + " on " : "", request.hosts, request.hosts == 1 ? "" : "s", kind->name,
                     found->us, start_us > 0 ? fmt::format(", {:.4g} of them to start", start_us) : "");
     Svg svg;
-    WEFT_TRY(draw_lanes(svg, run, {16, 16}));
+    WEFT_TRY(draw_timeline(svg, run, {16, 16}));
     return svg.finish(run.title);
 }
 

@@ -1,4 +1,4 @@
-// schedule_picture.hpp: schedules of all ranks run by the simulator on hosts of one kind, and drawn as lanes over time.
+// schedule_picture.hpp: schedules of all ranks run by the simulator on hosts of one kind, and drawn as tracks over time.
 #pragma once
 #include <cstdint>
 #include <string>

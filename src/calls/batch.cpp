@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "src/calls/lane.hpp"
+#include "src/calls/comm_queue.hpp"
 
 namespace weft::internal {
 
@@ -10,71 +10,71 @@ namespace {
 
 class Batch {
   public:
-    explicit Batch(std::vector<Lane> lanes) : lanes_(std::move(lanes)) {}
+    explicit Batch(std::vector<CommQueue> queues) : queues_(std::move(queues)) {}
     Batch(const Batch&) = delete;
     Batch& operator=(const Batch&) = delete;
     ~Batch();
     Status run();
 
   private:
-    void keep(Lane& lane, std::span<const size_t> numbers, Status& failure);
+    void keep(CommQueue& queue, std::span<const size_t> numbers, Status& failure);
     void come_in();
     void join();
-    void give_up(Lane& lane, std::span<const size_t> numbers, Status failure);
-    bool exchange(Lane& lane);
-    bool advance(Lane& lane);
-    bool is_ahead(const Lane& lane) const;
+    void give_up(CommQueue& queue, std::span<const size_t> numbers, Status failure);
+    bool exchange(CommQueue& queue);
+    bool advance(CommQueue& queue);
+    bool is_ahead(const CommQueue& queue) const;
     void let_go();
-    Status pause(Lane& lane);
-    std::vector<Outcomes::Refused> refused_beside(const Lane& lane) const;
-    Status look_for_refused(const Lane& lane) const;
-    Status name_refused(const Lane& lane, Status failure) const;
+    Status pause(CommQueue& queue);
+    std::vector<Outcomes::Refused> refused_beside(const CommQueue& queue) const;
+    Status look_for_refused(const CommQueue& queue) const;
+    Status name_refused(const CommQueue& queue, Status failure) const;
 
-    std::vector<Lane> lanes_;
+    std::vector<CommQueue> queues_;
     std::vector<Outcomes::Refused> refused_;  // when they were to begin, by communicators that live on
     Status first_;
 };
 
 // What an exception, or the end of the process, has left undone.
 Batch::~Batch() {
-    for (Lane& lane : lanes_) lane.give_up();
+    for (CommQueue& queue : queues_) queue.give_up();
 }
 
 // The failure is that of the calls with these numbers, the first of which it names from here on.
-void Batch::keep(Lane& lane, std::span<const size_t> numbers, Status& failure) {
-    if (lane.outcomes) failure = lane.outcomes->fail(numbers, lane.handle, failure);
-    lane.handle->keep_error(failure);
+void Batch::keep(CommQueue& queue, std::span<const size_t> numbers, Status& failure) {
+    if (queue.outcomes) failure = queue.outcomes->fail(numbers, queue.handle, failure);
+    queue.handle->keep_error(failure);
     if (first_) first_ = {failure.code(), failure.sentence()};
 }
 
-// Nobody else drives a lane's communicator from here on.
+// Nobody else drives a queue's communicator from here on.
 void Batch::come_in() {
-    for (Lane& lane : lanes_) {
-        if (lane.entered) lane.entered->settle();
-        if (lane.turn) lane.turn->await();
+    for (CommQueue& queue : queues_) {
+        if (queue.entered) queue.entered->settle();
+        if (queue.turn) queue.turn->await();
     }
-    for (Lane& lane : lanes_) {
-        const bool begun = !lane.turn || lane.turn->begin();
-        Status usable = check_handle(lane.handle);
-        lane.refused = !begun || !usable;
-        if (!lane.refused) continue;
-        std::vector<size_t> all = lane.of_calls();
-        all.insert(all.end(), lane.numbers.begin(), lane.numbers.end());
-        if (!usable) keep(lane, all, usable);
-        if (lane.outcomes) lane.outcomes->give_up(all);
+    for (CommQueue& queue : queues_) {
+        const bool begun = !queue.turn || queue.turn->begin();
+        Status usable = check_handle(queue.handle);
+        queue.refused = !begun || !usable;
+        if (!queue.refused) continue;
+        std::vector<size_t> all = queue.of_calls();
+        all.insert(all.end(), queue.numbers.begin(), queue.numbers.end());
+        if (!usable) keep(queue, all, usable);
+        if (queue.outcomes) queue.outcomes->give_up(all);
     }
-    std::erase_if(lanes_, [](const Lane& lane) { return lane.refused; });
+    std::erase_if(queues_, [](const CommQueue& queue) { return queue.refused; });
 }
 
-// CUDA's streams that a lane's calls go to, ascending.
-std::vector<const void*> streams_of(const Lane& lane) {
+// CUDA's streams that a queue's calls go to, ascending.
+std::vector<const void*> streams_of(const CommQueue& queue) {
     std::vector<const void*> streams;
     const auto add = [&](const Communicator::Call& call) {
         if (call.operation.space == Space::device && (streams.empty() || streams.back() != call.stream))
             streams.push_back(call.stream);
     };
-    for (const QueuedCall& queued : lane.calls) add(queued.call);
-    for (const Communicator::Call& message : lane.messages) add(message);
+    for (const QueuedCall& queued : queue.calls) add(queued.call);
+    for (const Communicator::Call& message : queue.messages) add(message);
     std::sort(streams.begin(), streams.end());
     streams.erase(std::unique(streams.begin(), streams.end()), streams.end());
     return streams;
@@ -92,67 +92,67 @@ bool are_apart(const std::vector<const void*>& one, const std::vector<const void
 // kernel for several would wait for what stands behind the other's.
 void Batch::join() {
     std::vector<std::vector<const void*>> streams;
-    if (lanes_.size() > 1)
-        for (const Lane& lane : lanes_) streams.push_back(streams_of(lane));
-    for (size_t i = 0; i < lanes_.size(); ++i) {
+    if (queues_.size() > 1)
+        for (const CommQueue& queue : queues_) streams.push_back(streams_of(queue));
+    for (size_t i = 0; i < queues_.size(); ++i) {
         bool alone = true;
         for (size_t k = 0; k < streams.size(); ++k) alone &= k == i || are_apart(streams[i], streams[k]);
-        Fusion::apply(lanes_[i].calls, alone);
+        Fusion::apply(queues_[i].calls, alone);
     }
 }
 
 // The communicator's first error is the call's; what else waits on it has failed too. A child that was not to be made
 // leaves its parent as it was.
-void Batch::give_up(Lane& lane, std::span<const size_t> numbers, Status failure) {
-    keep(lane, numbers, failure);
-    if (lane.outcomes && lane.communicator().finalized()) refused_.push_back({lane.handle, numbers[0]});
-    const bool own = !lane.calls.empty() && (lane.calls.front().undertaking || lane.calls.front().call.access);
-    if (own && lane.communicator().usable())
-        lane.skip(failure);
+void Batch::give_up(CommQueue& queue, std::span<const size_t> numbers, Status failure) {
+    keep(queue, numbers, failure);
+    if (queue.outcomes && queue.communicator().finalized()) refused_.push_back({queue.handle, numbers[0]});
+    const bool own = !queue.calls.empty() && (queue.calls.front().undertaking || queue.calls.front().call.access);
+    if (own && queue.communicator().usable())
+        queue.skip(failure);
     else
-        lane.drop(failure);
-    lane.begun = false;
+        queue.drop(failure);
+    queue.begun = false;
 }
 
 // Messages do not wait for the calls that came before them, nor those for them. True: something moved.
-bool Batch::exchange(Lane& lane) {
-    Communicator& communicator = lane.communicator();
-    lane.exchanging = true;
+bool Batch::exchange(CommQueue& queue) {
+    Communicator& communicator = queue.communicator();
+    queue.exchanging = true;
     Status failure;
-    if (!lane.messages.empty()) {
-        failure = communicator.begin_messages(lane.messages);
-        if (failure) lane.follow_messages();
-        lane.messages.clear();
-        if (!failure && communicator.dead()) return give_up(lane, lane.numbers, std::move(failure)), true;
+    if (!queue.messages.empty()) {
+        failure = communicator.begin_messages(queue.messages);
+        if (failure) queue.follow_messages();
+        queue.messages.clear();
+        if (!failure && communicator.dead()) return give_up(queue, queue.numbers, std::move(failure)), true;
         if (!failure) {
             // Refused here alone: the others wait in the calls beside them.
-            keep(lane, lane.numbers, failure);
-            return lane.finish_messages(), true;
+            keep(queue, queue.numbers, failure);
+            return queue.finish_messages(), true;
         }
     }
     const Progress progress = communicator.advance_messages();
-    if (progress == Progress::failed) give_up(lane, lane.of_messages(), communicator.take_failure());
-    if (progress == Progress::done) lane.finish_messages();
+    if (progress == Progress::failed) give_up(queue, queue.of_messages(), communicator.take_failure());
+    if (progress == Progress::done) queue.finish_messages();
     return progress != Progress::blocked;
 }
 
 // True: something moved.
-bool Batch::advance(Lane& lane) {
+bool Batch::advance(CommQueue& queue) {
     bool moved = false;
-    while (!lane.calls.empty()) {
+    while (!queue.calls.empty()) {
         Status failure;
         Progress progress = Progress::blocked;
-        const bool on_device = lane.calls.front().call.operation.space == Space::device;
-        if (on_device && !lane.begun && is_ahead(lane)) break;
-        if (!lane.begun) failure = lane.begin();
-        if (failure) progress = lane.calls.front().advance();
-        if (failure && progress == Progress::failed) failure = lane.calls.front().take_failure();
-        if (!failure && lane.calls.front().fusion && !lane.communicator().dead()) {
-            lane.take_apart();  // no algorithm for so many bytes, as all ranks find
+        const bool on_device = queue.calls.front().call.operation.space == Space::device;
+        if (on_device && !queue.begun && is_ahead(queue)) break;
+        if (!queue.begun) failure = queue.begin();
+        if (failure) progress = queue.calls.front().advance();
+        if (failure && progress == Progress::failed) failure = queue.calls.front().take_failure();
+        if (!failure && queue.calls.front().fusion && !queue.communicator().dead()) {
+            queue.take_apart();  // no algorithm for so many bytes, as all ranks find
         } else if (!failure) {
-            give_up(lane, lane.of_first(), std::move(failure));
+            give_up(queue, queue.of_first(), std::move(failure));
         } else if (progress == Progress::done) {
-            if (Status ended = lane.finish(); !ended) give_up(lane, lane.of_first(), std::move(ended));
+            if (Status ended = queue.finish(); !ended) give_up(queue, queue.of_first(), std::move(ended));
         } else {
             return moved || progress == Progress::moved;
         }
@@ -164,64 +164,64 @@ bool Batch::advance(Lane& lane) {
 
 // A full queue makes a launch wait for kernels that wait for those of the others, whose launches are this thread's, too:
 // so they go in step, also where some ranks join calls that others launch one by one.
-bool Batch::is_ahead(const Lane& lane) const {
-    return std::any_of(lanes_.begin(), lanes_.end(), [&](const Lane& other) {
-        return other.launched < lane.launched && !other.calls.empty() &&
-               other.communicator().is_beside(lane.communicator());
+bool Batch::is_ahead(const CommQueue& queue) const {
+    return std::any_of(queues_.begin(), queues_.end(), [&](const CommQueue& other) {
+        return other.launched < queue.launched && !other.calls.empty() &&
+               other.communicator().is_beside(queue.communicator());
     });
 }
 
-// With several lanes none may sleep for long.
-Status Batch::pause(Lane& lane) {
-    const bool alone = lanes_.size() == 1;
+// With several queues none may sleep for long.
+Status Batch::pause(CommQueue& queue) {
+    const bool alone = queues_.size() == 1;
     // Others have not launched yet what it may not be ahead of.
-    if (!lane.calls.empty() && !lane.begun) {
-        if (lane.communicator().has_windows()) (void)lane.communicator().serve();
-        return lane.exchanging ? lane.communicator().pause(false) : ok();
+    if (!queue.calls.empty() && !queue.begun) {
+        if (queue.communicator().has_windows()) (void)queue.communicator().serve();
+        return queue.exchanging ? queue.communicator().pause(false) : ok();
     }
-    return lane.calls.empty() ? lane.communicator().pause(alone) : lane.calls.front().pause(alone && !lane.exchanging);
+    return queue.calls.empty() ? queue.communicator().pause(alone) : queue.calls.front().pause(alone && !queue.exchanging);
 }
 
-// Calls of the lane's group that this thread would have made: those refused when they were to begin, and, but on a stream's
+// Calls of the queue's group that this thread would have made: those refused when they were to begin, and, but on a stream's
 // thread, those refused when they were made.
-std::vector<Outcomes::Refused> Batch::refused_beside(const Lane& lane) const {
+std::vector<Outcomes::Refused> Batch::refused_beside(const CommQueue& queue) const {
     std::vector<Outcomes::Refused> all = refused_;
-    if (!lane.turn) all.insert(all.end(), lane.outcomes->refused().begin(), lane.outcomes->refused().end());
+    if (!queue.turn) all.insert(all.end(), queue.outcomes->refused().begin(), queue.outcomes->refused().end());
     return all;
 }
 
-// Whether a lane waits for a rank whose call of the same function this group was refused: this thread would make it, and
+// Whether a queue waits for a rank whose call of the same function this group was refused: this thread would make it, and
 // is here. Another thread may be driving that rank; then, and for messages, the deadline decides.
-Status Batch::look_for_refused(const Lane& lane) const {
-    if (!lane.outcomes || lane.calls.empty() || !lane.begun) return ok();
-    for (const Outcomes::Refused& refused : refused_beside(lane)) {
+Status Batch::look_for_refused(const CommQueue& queue) const {
+    if (!queue.outcomes || queue.calls.empty() || !queue.begun) return ok();
+    for (const Outcomes::Refused& refused : refused_beside(queue)) {
         if (!check_handle(refused.handle)) continue;
         const auto theirs =
-            std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& one) { return one.handle == refused.handle; });
-        const bool ours = theirs != lanes_.end();
+            std::find_if(queues_.begin(), queues_.end(), [&](const CommQueue& one) { return one.handle == refused.handle; });
+        const bool ours = theirs != queues_.end();
         if (ours ? !theirs->done() : refused.handle->inside.load(std::memory_order_acquire) != 0) continue;
         const auto other = const_cast<weftComm*>(refused.handle)->share();
-        if (!other || !refused.handle->turns.idle() || !lane.communicator().waits_for_call_of(*other) ||
-            !lane.outcomes->of_one_function(refused.number, lane.of_first()[0]))
+        if (!other || !refused.handle->turns.idle() || !queue.communicator().waits_for_call_of(*other) ||
+            !queue.outcomes->of_one_function(refused.number, queue.of_first()[0]))
             continue;
         const char* sentence = nullptr;
-        (void)lane.outcomes->of(refused.number, sentence);
-        return lane.communicator().die_of(fail(weftInvalidUsage,
+        (void)queue.outcomes->of(refused.number, sentence);
+        return queue.communicator().die_of(fail(weftInvalidUsage,
                                                "{} for rank {}, whose call was refused in this group: {}",
-                                               lane.communicator().text_of_wait(), other->rank(), sentence));
+                                               queue.communicator().text_of_wait(), other->rank(), sentence));
     }
     return ok();
 }
 
 // At the deadline: what may be behind it.
-Status Batch::name_refused(const Lane& lane, Status failure) const {
-    if (!lane.outcomes || failure.code() != weftTimeout) return failure;
-    for (const Outcomes::Refused& refused : refused_beside(lane)) {
+Status Batch::name_refused(const CommQueue& queue, Status failure) const {
+    if (!queue.outcomes || failure.code() != weftTimeout) return failure;
+    for (const Outcomes::Refused& refused : refused_beside(queue)) {
         if (!check_handle(refused.handle)) continue;
         const auto other = const_cast<weftComm*>(refused.handle)->share();
-        if (!other || !other->is_beside(lane.communicator())) continue;
+        if (!other || !other->is_beside(queue.communicator())) continue;
         const char* sentence = nullptr;
-        (void)lane.outcomes->of(refused.number, sentence);
+        (void)queue.outcomes->of(refused.number, sentence);
         return fail(weftTimeout, "{}; a call of rank {} was refused in this group: {}", failure.sentence(),
                     other->rank(), sentence);
     }
@@ -231,18 +231,18 @@ Status Batch::name_refused(const Lane& lane, Status failure) const {
 // Others may go on with a communicator that is through, or end it. One that is dead has buffers of the user's, which go
 // back when none of this thread's ranks of it moves any more.
 void Batch::let_go() {
-    for (size_t i = lanes_.size(); i-- > 0;) {
-        const Lane& lane = lanes_[i];
-        if (!lane.done() || lane.serves()) continue;
-        Communicator& communicator = lane.communicator();
+    for (size_t i = queues_.size(); i-- > 0;) {
+        const CommQueue& queue = queues_[i];
+        if (!queue.done() || queue.serves()) continue;
+        Communicator& communicator = queue.communicator();
         if (communicator.dead()) {
-            if (std::any_of(lanes_.begin(), lanes_.end(), [&](const Lane& other) {
+            if (std::any_of(queues_.begin(), queues_.end(), [&](const CommQueue& other) {
                     return !other.done() && other.communicator().is_beside(communicator);
                 }))
                 continue;
             communicator.await_borrowers();
         }
-        lanes_.erase(lanes_.begin() + ptrdiff_t(i));
+        queues_.erase(queues_.begin() + ptrdiff_t(i));
     }
 }
 
@@ -250,36 +250,36 @@ Status Batch::run() {
     // If an exception ends this: whoever waits for what is still to be done is told. In any case buffers go back to the
     // user only when none of this thread's ranks moves any more.
     struct Ending {
-        std::vector<Lane>& lanes;
+        std::vector<CommQueue>& queues;
         ~Ending() {
-            for (Lane& lane : lanes)
-                if (!lane.done()) lane.communicator().break_off();
+            for (CommQueue& queue : queues)
+                if (!queue.done()) queue.communicator().break_off();
             try {
-                for (Lane& lane : lanes) lane.communicator().await_borrowers();
+                for (CommQueue& queue : queues) queue.communicator().await_borrowers();
             } catch (...) {  // out of memory for a warning
             }
         }
     };
     come_in();
-    Ending ending{lanes_};
+    Ending ending{queues_};
     join();
-    for (size_t left = lanes_.size(); left > 0;) {
+    for (size_t left = queues_.size(); left > 0;) {
         bool moved = false;
         left = 0;
-        for (Lane& lane : lanes_) {
-            if (lane.serves()) moved |= lane.communicator().serve();
-            if (!lane.messages.empty() || lane.exchanging) moved |= exchange(lane);
-            moved |= advance(lane);
-            left += !lane.done();
+        for (CommQueue& queue : queues_) {
+            if (queue.serves()) moved |= queue.communicator().serve();
+            if (!queue.messages.empty() || queue.exchanging) moved |= exchange(queue);
+            moved |= advance(queue);
+            left += !queue.done();
         }
         let_go();
         if (moved) continue;
         // Everybody is blocked: wait a little in each one's way.
-        for (Lane& lane : lanes_)
-            if (!lane.done()) {
-                Status failure = pause(lane);
-                if (failure) failure = look_for_refused(lane);
-                if (!failure) give_up(lane, lane.of_blocked(), name_refused(lane, std::move(failure)));
+        for (CommQueue& queue : queues_)
+            if (!queue.done()) {
+                Status failure = pause(queue);
+                if (failure) failure = look_for_refused(queue);
+                if (!failure) give_up(queue, queue.of_blocked(), name_refused(queue, std::move(failure)));
             }
     }
     return std::move(first_);
@@ -301,8 +301,8 @@ Result<std::shared_ptr<HostStream>> stream_of(const weftComm* handle, const Comm
     return destination(handle, call) ? handle->own_stream : nullptr;
 }
 
-void enqueue(HostStream& stream, std::vector<Lane> lanes) {
-    auto batch = std::make_shared<Batch>(std::move(lanes));
+void enqueue(HostStream& stream, std::vector<CommQueue> queues) {
+    auto batch = std::make_shared<Batch>(std::move(queues));
     stream.enqueue([batch] { return batch->run(); });
 }
 
@@ -317,7 +317,7 @@ bool goes_with(const QueuedCall& one, const QueuedCall& other) {
 Status submit(std::vector<QueuedCall> calls, const std::shared_ptr<Outcomes>& outcomes) {
     struct Part {
         std::shared_ptr<HostStream> stream;
-        std::vector<Lane> lanes;
+        std::vector<CommQueue> queues;
     };
     std::vector<Part> parts;
     std::vector<std::unique_ptr<Entered>> held;  // of what goes to streams, until it is there
@@ -326,7 +326,7 @@ Status submit(std::vector<QueuedCall> calls, const std::shared_ptr<Outcomes>& ou
     // Where each communicator's calls go; none on one that refuses them.
     struct Home {
         weftComm* handle;
-        size_t part = SIZE_MAX, lane = SIZE_MAX;
+        size_t part = SIZE_MAX, queue = SIZE_MAX;
         Status refusal = {};
     };
     const auto refuse = [&](const QueuedCall& queued, Status refusal) {
@@ -354,31 +354,31 @@ Status submit(std::vector<QueuedCall> calls, const std::shared_ptr<Outcomes>& ou
             auto part = std::find_if(parts.begin(), parts.end(), [&](const Part& p) { return p.stream == *stream; });
             if (part == parts.end()) part = parts.insert(parts.end(), Part{*stream, {}});
             home->part = size_t(part - parts.begin());
-            home->lane = part->lanes.size();
-            part->lanes.push_back({.handle = queued.handle, .outcomes = outcomes});
-            (*stream ? held.emplace_back() : part->lanes.back().entered) = std::move(entered);
+            home->queue = part->queues.size();
+            part->queues.push_back({.handle = queued.handle, .outcomes = outcomes});
+            (*stream ? held.emplace_back() : part->queues.back().entered) = std::move(entered);
         }
         if (home->part == SIZE_MAX) {
             if (outcomes) (void)outcomes->fail(queued.number, queued.handle, home->refusal);
             continue;
         }
-        Lane& lane = parts[home->part].lanes[home->lane];
+        CommQueue& queue = parts[home->part].queues[home->queue];
         // What stands before it in the group is carried out all the same.
-        if (queued.undertaking && lane.calls.empty() && lane.messages.empty()) queued.undertaking->announce();
-        lane.add(std::move(queued));
+        if (queued.undertaking && queue.calls.empty() && queue.messages.empty()) queued.undertaking->announce();
+        queue.add(std::move(queued));
     }
     for (Part& part : parts) {
         if (!part.stream) continue;
-        for (Lane& lane : part.lanes) {
-            lane.turn = std::make_unique<Turn>(lane.handle->turns);
-            waits |= part.stream == lane.handle->own_stream;
+        for (CommQueue& queue : part.queues) {
+            queue.turn = std::make_unique<Turn>(queue.handle->turns);
+            waits |= part.stream == queue.handle->own_stream;
         }
-        enqueue(*part.stream, std::move(part.lanes));
+        enqueue(*part.stream, std::move(part.queues));
     }
     held.clear();
     for (Part& part : parts)
         if (!part.stream)
-            if (Status done = Batch(std::move(part.lanes)).run(); !done && first) first = std::move(done);
+            if (Status done = Batch(std::move(part.queues)).run(); !done && first) first = std::move(done);
     if (!first) return first;
     return waits ? in_progress() : ok();
 }
@@ -388,10 +388,10 @@ Status submit(Entered& entered, weftComm* handle, std::span<const Communicator::
     if (destination(handle, first)) [[unlikely]] {
         auto stream = stream_of(handle, first);
         if (!stream) return stream.take_status();
-        std::vector<Lane> lanes;
-        lanes.push_back({.handle = handle, .turn = std::make_unique<Turn>(handle->turns)});
-        for (const Communicator::Call& call : calls) lanes.back().add(QueuedCall(handle, call));
-        enqueue(**stream, std::move(lanes));
+        std::vector<CommQueue> queues;
+        queues.push_back({.handle = handle, .turn = std::make_unique<Turn>(handle->turns)});
+        for (const Communicator::Call& call : calls) queues.back().add(QueuedCall(handle, call));
+        enqueue(**stream, std::move(queues));
         return first.queued ? ok() : in_progress();
     }
     entered.settle();

@@ -1,7 +1,7 @@
-// copy_loops.hpp: copies for one instruction set, whole and in steps, see lanes.hpp.
+// copy_loops.hpp: copies for one instruction set, whole and in steps, see simd_vector.hpp.
 #pragma once
 #include "src/base/small_copy.hpp"
-#include "src/kernels/lanes.hpp"
+#include "src/kernels/simd_vector.hpp"
 #include "src/kernels/movers.hpp"
 
 namespace weft::internal {

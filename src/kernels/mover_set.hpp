@@ -1,4 +1,4 @@
-// mover_set.hpp: the fused loop, and the table of all movers of one instruction set, see lanes.hpp. The including file
+// mover_set.hpp: the fused loop, and the table of all movers of one instruction set, see simd_vector.hpp. The including file
 // defines WEFT_MOVERS, the table's name, and WEFT_MOVERS_ISA, what people call it.
 #pragma once
 #include "src/kernels/copy_loops.hpp"

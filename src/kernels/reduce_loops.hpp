@@ -1,6 +1,6 @@
-// reduce_loops.hpp: reductions and scalings as loops over vectors, for one instruction set, see lanes.hpp.
+// reduce_loops.hpp: reductions and scalings as loops over vectors, for one instruction set, see simd_vector.hpp.
 #pragma once
-#include "src/kernels/lanes.hpp"
+#include "src/kernels/simd_vector.hpp"
 #include "src/kernels/movers.hpp"
 
 namespace weft::internal {
@@ -11,7 +11,7 @@ using ElementOf = typename Arithmetic<type>::Element;
 template <weftDataType_t type>
 using AccumulatorOf = typename Arithmetic<type>::Accumulator;
 template <weftDataType_t type>
-constexpr int elements_of = sizeof(typename Lanes<type>::Packed) / sizeof(ElementOf<type>);  // of one vector
+constexpr int elements_of = sizeof(typename SimdVector<type>::Packed) / sizeof(ElementOf<type>);  // of one vector
 
 template <weftDataType_t type>
 WEFT_INLINE AccumulatorOf<type> get_one(const void* array, size_t i) {
@@ -75,7 +75,7 @@ struct Average {
         if constexpr (divides && !shares) return divisor != 0 ? average(sum, divisor) : sum;
         return sum;
     }
-    WEFT_INLINE typename Lanes<type>::Wide average_of(const typename Lanes<type>::Wide& sum) const {
+    WEFT_INLINE typename SimdVector<type>::Wide average_of(const typename SimdVector<type>::Wide& sum) const {
         if constexpr (divides) {
             if (divisor != 0) return average_wide<type>(sum, divisor);
         }
@@ -87,8 +87,8 @@ struct Average {
         const A product = A(factor * value);
         return rounds ? Arithmetic<type>::widen(Arithmetic<type>::round(product)) : product;
     }
-    WEFT_INLINE typename Lanes<type>::Wide share(int source, const typename Lanes<type>::Wide& value) const {
-        using L = Lanes<type>;
+    WEFT_INLINE typename SimdVector<type>::Wide share(int source, const typename SimdVector<type>::Wide& value) const {
+        using L = SimdVector<type>;
         if (!shared(source)) return value;
         const auto product = combine_wide<type, weftProd>(broadcast<type>(factor), value);
         return rounds ? L::widen(L::round(product)) : product;
@@ -108,7 +108,7 @@ WEFT_INLINE void reduce_one(const Operands<fixed>& operands, const Average<type,
 // `unroll` vectors, or only the first `bytes` bytes of one, from an offset in bytes on.
 template <weftDataType_t type, int unroll, bool partial>
 struct Block {
-    using L = Lanes<type>;
+    using L = SimdVector<type>;
     using Packed = typename L::Packed;
     size_t offset, bytes;
 
@@ -132,7 +132,7 @@ WEFT_INLINE void reduce_block(const Operands<fixed>& operands, const Average<typ
                               size_t elements = 0) {
     using B = Block<type, unroll, partial>;
     const B block{i * sizeof(ElementOf<type>), elements * sizeof(ElementOf<type>)};
-    typename Lanes<type>::Wide value[unroll];
+    typename SimdVector<type>::Wide value[unroll];
     for (int u = 0; u < unroll; ++u) value[u] = averages.share(0, block.get(operands.source[0], u));
     for (int j = 1; j < operands.source_count; ++j) {
         const void* source = operands.at(j);
@@ -141,7 +141,7 @@ WEFT_INLINE void reduce_block(const Operands<fixed>& operands, const Average<typ
     }
     for (int u = 0; u < unroll; ++u) value[u] = averages.average_of(value[u]);
     typename B::Packed packed[unroll];
-    for (int u = 0; u < unroll; ++u) packed[u] = Lanes<type>::round(value[u]);
+    for (int u = 0; u < unroll; ++u) packed[u] = SimdVector<type>::round(value[u]);
     block.put(operands.destination, packed, operands.streamed > 0);
     for (int j = 1; j < operands.destination_count; ++j)
         block.put(operands.destinations[j], packed, j < operands.streamed);
@@ -151,7 +151,7 @@ WEFT_INLINE void reduce_block(const Operands<fixed>& operands, const Average<typ
 template <weftDataType_t type, weftRedOp_t op, int fixed>
 void reduce_range(const ReduceJob& job, size_t begin, size_t end) {
     // Four accumulators, so that the latencies of their additions overlap.
-    constexpr int unroll = 4 / Lanes<type>::parts;
+    constexpr int unroll = 4 / SimdVector<type>::parts;
     constexpr size_t elements = elements_of<type>;
     const Operands<fixed> operands(job);
     const Average<type, op> averages(job);
@@ -219,11 +219,11 @@ void scale(void* destination, const void* source, size_t count, const void* scal
     size_t i = 0;
     for (; i + elements <= count; i += elements) {
         const Block<type, 1, false> block{i * bytes, 0};
-        block.put(destination, {Lanes<type>::round(combine_wide<type, weftProd>(factor, block.get(source, 0)))}, false);
+        block.put(destination, {SimdVector<type>::round(combine_wide<type, weftProd>(factor, block.get(source, 0)))}, false);
     }
     if (i < count) {
         const Block<type, 1, true> block{i * bytes, (count - i) * bytes};
-        block.put(destination, {Lanes<type>::round(combine_wide<type, weftProd>(factor, block.get(source, 0)))}, false);
+        block.put(destination, {SimdVector<type>::round(combine_wide<type, weftProd>(factor, block.get(source, 0)))}, false);
     }
 }
 

@@ -60,7 +60,7 @@ CUresult cuStreamBeginCapture(CUstream handle, CUstreamCaptureMode mode) {
     capture->thread = std::this_thread::get_id();
     capture->origin = stream.get();
     capture->graph = std::make_shared<Graph>();
-    capture->members[stream.get()] = {{}, capture->graph->lanes++};
+    capture->members[stream.get()] = {{}, capture->graph->branches++};
     stream->capture = capture;
     world().captures.insert(capture);
     // The user's objects can be retained by the graph from now on.

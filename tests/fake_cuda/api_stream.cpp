@@ -262,7 +262,7 @@ CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
         if (stream->capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
         // A node of its own, so that one event stands for all that the stream's next node comes after.
         Capture::Member& member = stream->capture->members[stream.get()];
-        stream->capture->graph->nodes.push_back({[] { return CUDA_SUCCESS; }, member.tips, member.lane});
+        stream->capture->graph->nodes.push_back({[] { return CUDA_SUCCESS; }, member.tips, member.branch});
         member.tips = {stream->capture->graph->nodes.size() - 1};
         event->capture = stream->capture;
         event->node = member.tips.front();
@@ -341,7 +341,7 @@ CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned) {
             // The stream joins the capture.
             if (world().captures.count(capture) == 0) return CUDA_ERROR_INVALID_VALUE;
             stream->capture = capture;
-            capture->members[stream.get()] = {{}, capture->graph->lanes++};
+            capture->members[stream.get()] = {{}, capture->graph->branches++};
         }
         capture->members[stream.get()].tips.push_back(event->node);
         return CUDA_SUCCESS;

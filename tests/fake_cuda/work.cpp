@@ -142,7 +142,7 @@ CUresult enqueue(const std::shared_ptr<Stream>& stream, Run run, std::vector<Don
     if (const std::shared_ptr<Capture> capture = stream->capture) {
         if (capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
         Capture::Member& member = capture->members[stream.get()];
-        capture->graph->nodes.push_back({std::move(run), member.tips, member.lane});
+        capture->graph->nodes.push_back({std::move(run), member.tips, member.branch});
         member.tips = {capture->graph->nodes.size() - 1};
         return CUDA_SUCCESS;
     }
@@ -214,9 +214,9 @@ CUresult run_graph(const std::shared_ptr<Executable>& executable) {
     std::vector<Done> done(nodes.size());
     for (Done& each : done) each = std::make_shared<Completion>();
     std::atomic<int> failed{CUDA_SUCCESS};
-    const auto run_lane = [&](int lane) {
+    const auto run_branch = [&](int branch) {
         for (size_t i = 0; i < nodes.size(); ++i) {
-            if (nodes[i].lane != lane) continue;
+            if (nodes[i].branch != branch) continue;
             for (size_t before : nodes[i].after) done[before]->wait();
             if (failed.load() == CUDA_SUCCESS)
                 if (const CUresult result = nodes[i].run(); result != CUDA_SUCCESS) failed.store(result);
@@ -224,8 +224,8 @@ CUresult run_graph(const std::shared_ptr<Executable>& executable) {
         }
     };
     std::vector<std::thread> others;
-    for (int lane = 1; lane < executable->graph.lanes; ++lane) others.emplace_back(run_lane, lane);
-    run_lane(0);
+    for (int branch = 1; branch < executable->graph.branches; ++branch) others.emplace_back(run_branch, branch);
+    run_branch(0);
     for (std::thread& thread : others) thread.join();
     return CUresult(failed.load());
 }

@@ -44,7 +44,7 @@ struct Work {
 struct Node {
     Run run;
     std::vector<size_t> after;  // indices of earlier nodes
-    int lane;                   // nodes of a lane run in turn, lanes at the same time
+    int branch;                   // nodes of a branch run in turn, branches at the same time
 };
 
 struct UserObject {
@@ -57,7 +57,7 @@ struct UserObject {
 struct Graph {
     std::vector<Node> nodes;
     std::vector<std::shared_ptr<UserObject>> retained;
-    int lanes = 0;
+    int branches = 0;
 };
 
 struct Executable {
@@ -77,7 +77,7 @@ struct Capture {
     bool invalid = false;
     struct Member {
         std::vector<size_t> tips;  // what the stream's next node comes after
-        int lane;
+        int branch;
     };
     std::map<Stream*, Member> members;
     bool reaches(const std::vector<size_t>& from, size_t node) const;

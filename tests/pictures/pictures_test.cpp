@@ -11,7 +11,7 @@
 #include "tests/catch.hpp"
 #include "tests/folder.hpp"
 #include "tests/subprocess.hpp"
-#include "tools/pictures/lanes.hpp"
+#include "tools/pictures/timeline.hpp"
 #include "tools/pictures/svg.hpp"
 #include "tools/schedule_picture.hpp"
 
@@ -204,7 +204,7 @@ TEST_CASE("what could not be read is refused with a sentence", "[pictures]") {
     };
     refused({"schedule", "show", "ring", "-n", "17"}, "a picture of 17 ranks could not be read; at most 16 are drawn");
     refused({"schedule", "show", "ring", "-n", "8", "--bytes", "512M"}, "more than 1200 steps could not be read");
-    refused({"schedule", "show", "all_pairs", "-n", "12"}, "lanes could not be read");
+    refused({"schedule", "show", "all_pairs", "-n", "12"}, "tracks could not be read");
     refused({"schedule", "show", "ring", "-n", "5", "--hosts", "2"}, "5 ranks do not fill 2 hosts alike");
     refused({"schedule", "show", "ring", "-n", "9", "--host", "dgx-h100"}, "a dgx-h100 has 8 devices, not 9");
     refused({"schedule", "show", "ring", "-n", "4", "--host", "abacus"},
@@ -230,7 +230,7 @@ TEST_CASE("what could not be read is refused with a sentence", "[pictures]") {
         CHECK(outcome.error.find("/nowhere/picture.svg could not be written") != std::string::npos);
     }
     tools::Svg nothing;
-    CHECK(tools::draw_lanes(nothing, {}, {}).sentence().find("there is nothing to draw") == 0);
+    CHECK(tools::draw_timeline(nothing, {}, {}).sentence().find("there is nothing to draw") == 0);
 }
 
 TEST_CASE("names are text in pictures, whatever is in them", "[pictures]") {

@@ -92,7 +92,7 @@ class PciSource {
         if (!device.bridges.empty()) link = slower(link, read_link(device.bridges[0], "max"));
         const PciLink now = read_link(busid, "current");
         PciLink used = link;
-        // Lanes that are missing are a fault; GPUs lower the rate of links that rest.
+        // SimdVector that are missing are a fault; GPUs lower the rate of links that rest.
         if (now.width != unknown) used.width = slower(link, now).width;
         if (kind == NodeKind::nic) used.speed = slower(link, now).speed;
         if ((used.width != link.width && link.width != unknown) || (used.speed != link.speed && !link.speed.empty()))

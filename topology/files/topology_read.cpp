@@ -22,7 +22,7 @@ using xml::shown;
 constexpr int topology_versions = 2;  // 1: NCCL's; 2: RCCL's, whose links between GPUs are called xgmi
 // An affinity of 4,096 hardware threads has 1,151 letters.
 constexpr size_t text_bytes_most = 4'096;
-constexpr int lanes_most = 32;
+constexpr int tracks_most = 32;
 constexpr int lanes_unknown = 255;  // what Linux says of a device without a link
 
 enum class Tag : uint8_t { file, system, cpu, pci, gpu, nic, net, nvlink, c2c, pcilink, other };
@@ -201,7 +201,7 @@ class TopologyReader : xml::Handler {
             node.pci.link_speed.clear();
         }
         node.pci.link_width = number(element, "link_width", 0, lanes_unknown);
-        if (node.pci.link_width == 0 || node.pci.link_width > lanes_most) {  // 63 and 255: of what does not answer
+        if (node.pci.link_width == 0 || node.pci.link_width > tracks_most) {  // 63 and 255: of what does not answer
             note(element.mark().line, "link_width of {} is {}: taken for unknown", node.busid, node.pci.link_width);
             node.pci.link_width = unknown;
         }

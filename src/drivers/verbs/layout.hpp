@@ -35,7 +35,7 @@ struct PortAttributes {
     int gids;
     uint32_t capabilities, message_bytes_most, bad_keys, violations;
     uint16_t keys, lid, manager_lid;
-    uint8_t lid_mask, lanes_most, manager_level, subnet_timeout, init_reply;
+    uint8_t lid_mask, tracks_most, manager_level, subnet_timeout, init_reply;
     uint8_t width;  // bit mask of one bit: 1, 4, 8, 12, 2 lanes
     uint8_t speed;  // likewise, of each lane
     uint8_t physical_state;

@@ -320,7 +320,7 @@ Status DeviceSide::launch_messages(void* on, const CallSettings& settings) {
     auto priority = s.priority(settings.priority);
     if (!priority) return priority.take_status();
     WEFT_TRY(s.domain->order(stream, s.stream));
-    if (s.messages->lanes() == 0) return ok();
+    if (s.messages->p2p_channels() == 0) return ok();
     const Kernel& kernel = s.kernels->messages();
     const LaunchShape noting{.blocks = 1, .threads = 128, .priority = *priority};
     if (s.messages->counted()) {
@@ -333,7 +333,7 @@ Status DeviceSide::launch_messages(void* on, const CallSettings& settings) {
         WEFT_TRY(s.enqueue(kernel, noting, stream, &a));
     }
     s.messages->bind(a);
-    const LaunchShape shape{.blocks = unsigned(std::clamp(s.messages->lanes(), 1, s.layout.blocks_max)),
+    const LaunchShape shape{.blocks = unsigned(std::clamp(s.messages->p2p_channels(), 1, s.layout.blocks_max)),
                             .threads = unsigned(s.layout.threads),
                             .remote_sync_domain = s.kernels->sync_domains(),
                             .priority = *priority};

@@ -31,7 +31,7 @@ class DeviceMessages {
     int items() const { return int(items_.size()); }
     bool fit() const { return items_.size() <= cuda::message_items_within && !counted(); }
     // How many blocks have something to do, at most.
-    int lanes() const { return lanes_; }
+    int p2p_channels() const { return lanes_; }
 
   private:
     Status pair_own();

@@ -10,12 +10,12 @@
 namespace weft::internal::cuda {
 
 inline constexpr int message_ranks_max = 64;
-// Of a lane. A block copies 20 bytes a nanosecond at most and a flag takes two microseconds there and two back: four
-// slots of 32 KiB keep a lane busy.
+// Of a p2p channel. A block copies 20 bytes a nanosecond at most and a flag takes two microseconds there and two back: four
+// slots of 32 KiB keep a p2p channel busy.
 inline constexpr uint32_t message_slots = 4;
 inline constexpr size_t message_slot_bytes = 32 << 10;
 
-// A *lane*: one direction between two ranks, on a channel of theirs. What a rank has of its two lanes with a peer on a
+// A *p2p channel*: one direction between two ranks, on a channel of theirs. What a rank has of its two p2p channels with a peer on a
 // channel; zero when the communicator begins.
 struct MessageWords {
     struct Header {
@@ -47,7 +47,7 @@ struct MessageAbroad {
 inline constexpr int message_channel_abroad = 1 << 12;  // of these connections: none of a schedule's
 
 // Long messages are cut in pieces, one for each channel of the two ranks: as many as keep a rank's memory at 4 MiB,
-// and its lanes below 128.
+// and its p2p channels below 128.
 struct MessageGeometry {
     int ranks;
     constexpr int channels() const {
@@ -61,13 +61,13 @@ struct MessageGeometry {
         const uint64_t most = uint64_t(channels());
         return wanted == 0 ? 1 : wanted < most ? wanted : most;
     }
-    constexpr size_t lanes() const { return size_t(ranks) * size_t(channels()); }
-    constexpr size_t words_bytes() const { return lanes() * sizeof(MessageWords); }
-    constexpr size_t bytes() const { return words_bytes() + lanes() * message_slots * message_slot_bytes; }
+    constexpr size_t p2p_channels() const { return size_t(ranks) * size_t(channels()); }
+    constexpr size_t words_bytes() const { return p2p_channels() * sizeof(MessageWords); }
+    constexpr size_t bytes() const { return words_bytes() + p2p_channels() * message_slots * message_slot_bytes; }
     // In a rank's area, by the peer that it is shared with.
-    constexpr size_t lane(int peer, int channel) const { return size_t(peer) * size_t(channels()) + size_t(channel); }
+    constexpr size_t p2p(int peer, int channel) const { return size_t(peer) * size_t(channels()) + size_t(channel); }
 };
-inline constexpr int message_lanes_max = 128;  // of a kernel: both directions
+inline constexpr int message_p2p_max = 128;  // of a kernel: both directions
 
 // A message, or what a rank gives itself.
 struct MessageItem {
@@ -118,7 +118,7 @@ struct MessageReport {
 // What a block that has waited for a while waits for, in host memory; one writer.
 struct MessageStuck {
     alignas(16) uint64_t ranks;  // by bit; 0: it moves, or has ended
-    uint64_t looks;              // at all its lanes, since it waits
+    uint64_t looks;              // at all its p2p channels, since it waits
 };
 
 inline constexpr int message_items_within = 72;    // the arguments themselves
@@ -146,7 +146,7 @@ struct MessageArguments {
     uint32_t* ended;                      // as in KernelArguments
     uint64_t abroad;                      // peers on other hosts, by bit
     std::byte* areas[message_ranks_max];  // of a peer abroad its MessageAbroad
-    MessageQueue queues[message_lanes_max];
+    MessageQueue queues[message_p2p_max];
     union {
         MessageItem items[message_items_within];
         MessageCounts counts;

@@ -1,5 +1,5 @@
 // messages.hpp: any number of messages between ranks, all side by side, in one kernel: what p2p/exchange.hpp does
-// on the host. Each block has some lanes, one of them as a rule, and moves a slot's worth of whichever can move, so any
+// on the host. Each block has some p2p channels, one of them as a rule, and moves a slot's worth of whichever can move, so any
 // number of blocks comes to an end whatever the order in which peers send and receive. The first thread looks and
 // keeps the books; all threads copy.
 //
@@ -19,7 +19,7 @@ namespace weft::internal::cuda {
 
 // A block's own, in its shared memory.
 struct MessageBlock {
-    struct Lane {
+    struct P2pChannel {
         uint64_t done;            // bytes of the piece
         const std::byte* pulled;  // where the sender has the piece that is being received; null: in slots
         uint32_t moved;           // slots, ever
@@ -28,10 +28,10 @@ struct MessageBlock {
         bool zero_copy;        // the peer may be reading our memory
         uint32_t wanted;  // number of the last slot that the proxy knows we wait for
     };
-    Lane lanes[message_lanes_max];
-    // What is to be copied next, and for which lane.
+    P2pChannel p2p_channels[message_p2p_max];
+    // What is to be copied next, and for which p2p.
     enum : int { all_done = -1, failed = -2 };
-    int lane;
+    int p2p;
     const std::byte* from;
     std::byte* to;
     size_t bytes;
@@ -51,20 +51,20 @@ class MessageMachine {
         if (!begin()) return;
         if (first()) open();
         for (;;) {
-            if (first()) block_.lane = find();
+            if (first()) block_.p2p = find();
             team_.barrier();
-            if (block_.lane < 0) break;
+            if (block_.p2p < 0) break;
             copy_range(team_, block_.to, block_.from, block_.bytes);
             team_.barrier();
-            if (first()) conclude(block_.lanes[block_.lane]);
+            if (first()) conclude(block_.p2p_channels[block_.p2p]);
         }
-        if (first() && block_.lane == MessageBlock::all_done) close();
+        if (first() && block_.p2p == MessageBlock::all_done) close();
     }
 
   private:
-    using Lane = MessageBlock::Lane;
+    using P2pChannel = MessageBlock::P2pChannel;
     enum class Look { ready, waits, ended, wrong };
-    static constexpr size_t pull_bytes = size_t(1) << 20;  // at a time: then other lanes have their turn
+    static constexpr size_t pull_bytes = size_t(1) << 20;  // at a time: then other p2p channels have their turn
     static constexpr uint64_t patience_ns = 100'000;       // a wait that long will not end in the next microsecond
 
     WEFT_DEVICE bool first() const { return team_.thread == 0; }
@@ -73,40 +73,40 @@ class MessageMachine {
     // begun: a replay has the same number.
     WEFT_DEVICE bool begin() const { return !team_.any(load_relaxed(&own_.failed) != 0); }
 
-    // Lanes go round the blocks, channel after channel, so that short messages have one each.
+    // SimdVector go round the blocks, channel after channel, so that short messages have one each.
     WEFT_DEVICE void open() {
         for (int number = team_.block;; number += team_.blocks) {
             const int channel = number / a_.queue_count, queue = number % a_.queue_count;
             if (channel >= geometry_.channels()) break;
             const MessageQueue& q = a_.queues[queue];
             if (channel >= q.channels) continue;
-            Lane& lane = block_.lanes[lanes_++];
-            lane = {};
-            lane.queue = uint8_t(queue);
-            lane.channel = uint8_t(channel);
-            if (q.kind != MessageQueue::own) lane.moved = lane.wanted = moved_before(lane);
+            P2pChannel& p2p = block_.p2p_channels[p2p_count_++];
+            p2p = {};
+            p2p.queue = uint8_t(queue);
+            p2p.channel = uint8_t(channel);
+            if (q.kind != MessageQueue::own) p2p.moved = p2p.wanted = moved_before(p2p);
         }
     }
     WEFT_DEVICE void close() const {
-        for (int i = 0; i < lanes_; ++i) {
-            const Lane& lane = block_.lanes[i];
-            const MessageQueue::Kind kind = a_.queues[lane.queue].kind;
-            if (kind != MessageQueue::own) moved_before(lane) = lane.moved;
-            if (MessageAbroad* const far = abroad(lane); far && kind == MessageQueue::incoming)
-                store_relaxed(&far->incoming.wanted, lane.moved);  // no more
+        for (int i = 0; i < p2p_count_; ++i) {
+            const P2pChannel& p2p = block_.p2p_channels[i];
+            const MessageQueue::Kind kind = a_.queues[p2p.queue].kind;
+            if (kind != MessageQueue::own) moved_before(p2p) = p2p.moved;
+            if (MessageAbroad* const far = abroad(p2p); far && kind == MessageQueue::incoming)
+                store_relaxed(&far->incoming.wanted, p2p.moved);  // no more
         }
     }
 
-    // The next lane that can move, or what has become of all.
+    // The next p2p that can move, or what has become of all.
     WEFT_DEVICE int find() {
         uint32_t turns = 0;
         uint64_t begin = 0, looks = 0;
         for (;;) {
             bool open = false;
-            for (int i = 0; i < lanes_; ++i) {
+            for (int i = 0; i < p2p_count_; ++i) {
                 const int at = next_;
-                next_ = next_ + 1 < lanes_ ? next_ + 1 : 0;
-                const Look look = look_at(block_.lanes[at]);
+                next_ = next_ + 1 < p2p_count_ ? next_ + 1 : 0;
+                const Look look = look_at(block_.p2p_channels[at]);
                 if (look == Look::wrong) return MessageBlock::failed;
                 if (look == Look::ready) return move_on(looks), at;
                 open |= look == Look::waits;
@@ -124,62 +124,62 @@ class MessageMachine {
         uint64_t offset, bytes;
         bool there;  // of this channel
     };
-    WEFT_DEVICE Piece piece_of(const MessageItem& item, const Lane& lane) const {
-        const uint64_t pieces = abroad(lane) ? 1 : geometry_.pieces(item.bytes);
-        if (lane.channel >= pieces) return {0, 0, false};
+    WEFT_DEVICE Piece piece_of(const MessageItem& item, const P2pChannel& p2p) const {
+        const uint64_t pieces = abroad(p2p) ? 1 : geometry_.pieces(item.bytes);
+        if (p2p.channel >= pieces) return {0, 0, false};
         // Whole lines, so that all begin as the message does.
-        const uint64_t each = ((item.bytes + pieces - 1) / pieces + 127) / 128 * 128, offset = each * lane.channel;
+        const uint64_t each = ((item.bytes + pieces - 1) / pieces + 127) / 128 * 128, offset = each * p2p.channel;
         const uint64_t left = offset < item.bytes ? item.bytes - offset : 0;
-        return {offset, left < each ? left : each, lane.channel == 0 || left != 0};
+        return {offset, left < each ? left : each, p2p.channel == 0 || left != 0};
     }
 
-    WEFT_DEVICE Look look_at(Lane& lane) {
-        const MessageQueue& queue = a_.queues[lane.queue];
+    WEFT_DEVICE Look look_at(P2pChannel& p2p) {
+        const MessageQueue& queue = a_.queues[p2p.queue];
         Piece piece{};
-        while (lane.message < queue.count && !(piece = piece_of(item_of(lane), lane)).there) ++lane.message;
-        if (queue.kind == MessageQueue::own) return look_at_own(lane, piece);
-        return queue.kind == MessageQueue::outgoing ? look_at_outgoing(lane, piece) : look_at_incoming(lane, piece);
+        while (p2p.message < queue.count && !(piece = piece_of(item_of(p2p), p2p)).there) ++p2p.message;
+        if (queue.kind == MessageQueue::own) return look_at_own(p2p, piece);
+        return queue.kind == MessageQueue::outgoing ? look_at_outgoing(p2p, piece) : look_at_incoming(p2p, piece);
     }
-    WEFT_DEVICE Look look_at_own(const Lane& lane, const Piece& piece) {
-        if (lane.message == a_.queues[lane.queue].count) return Look::ended;
-        const MessageItem& item = item_of(lane);
+    WEFT_DEVICE Look look_at_own(const P2pChannel& p2p, const Piece& piece) {
+        if (p2p.message == a_.queues[p2p.queue].count) return Look::ended;
+        const MessageItem& item = item_of(p2p);
         return copies(item.other + piece.offset, item.data + piece.offset, piece.bytes);
     }
-    WEFT_DEVICE Look look_at_outgoing(const Lane& lane, const Piece& piece) {
-        const uint32_t ahead = lane.moved - load_acquire(&consumed(lane));
-        if (lane.message == a_.queues[lane.queue].count) return lane.zero_copy && ahead != 0 ? Look::waits : Look::ended;
+    WEFT_DEVICE Look look_at_outgoing(const P2pChannel& p2p, const Piece& piece) {
+        const uint32_t ahead = p2p.moved - load_acquire(&consumed(p2p));
+        if (p2p.message == a_.queues[p2p.queue].count) return p2p.zero_copy && ahead != 0 ? Look::waits : Look::ended;
         if (ahead >= message_slots) return Look::waits;
-        const MessageItem& item = item_of(lane);
+        const MessageItem& item = item_of(p2p);
         if (item.other) return copies(nullptr, nullptr, 0);
-        MessageAbroad* const far = abroad(lane);
-        return copies(item.data + piece.offset + lane.done,
-                      far ? far->sent_slots[slot_of(lane)] : slot(peer_area(lane), a_.rank, lane),
-                      least(piece.bytes - lane.done, message_slot_bytes));
+        MessageAbroad* const far = abroad(p2p);
+        return copies(item.data + piece.offset + p2p.done,
+                      far ? far->sent_slots[slot_of(p2p)] : slot(peer_area(p2p), a_.rank, p2p),
+                      least(piece.bytes - p2p.done, message_slot_bytes));
     }
-    WEFT_DEVICE Look look_at_incoming(Lane& lane, const Piece& piece) {
-        if (lane.message == a_.queues[lane.queue].count) return Look::ended;
-        const MessageItem& item = item_of(lane);
-        MessageAbroad* const far = abroad(lane);
-        if (!lane.pulled) {
-            const MessageWords::Header* const header = far ? nullptr : &words(lane).headers[slot_of(lane)];
+    WEFT_DEVICE Look look_at_incoming(P2pChannel& p2p, const Piece& piece) {
+        if (p2p.message == a_.queues[p2p.queue].count) return Look::ended;
+        const MessageItem& item = item_of(p2p);
+        MessageAbroad* const far = abroad(p2p);
+        if (!p2p.pulled) {
+            const MessageWords::Header* const header = far ? nullptr : &words(p2p).headers[slot_of(p2p)];
             // Pairs with conclude() or Traffic::give().
-            const uint64_t word = load_acquire(far ? &far->incoming.filled[slot_of(lane)] : &header->filled);
-            if (epoch_of(word) != lane.moved + 1) return far ? want(lane, *far) : Look::waits;
-            const uint64_t bytes = far ? far->incoming.wholes[slot_of(lane)] : header->bytes;
+            const uint64_t word = load_acquire(far ? &far->incoming.filled[slot_of(p2p)] : &header->filled);
+            if (epoch_of(word) != p2p.moved + 1) return far ? want(p2p, *far) : Look::waits;
+            const uint64_t bytes = far ? far->incoming.wholes[slot_of(p2p)] : header->bytes;
             if (compared(uint32_t(word)) != compared(item.mark) || bytes != item.bytes)
-                return fail(Failure::mismatch, Waiting::nothing, lane, uint32_t(word), bytes), Look::wrong;
-            if (!far) lane.pulled = reinterpret_cast<const std::byte*>(header->address);
+                return fail(Failure::mismatch, Waiting::nothing, p2p, uint32_t(word), bytes), Look::wrong;
+            if (!far) p2p.pulled = reinterpret_cast<const std::byte*>(header->address);
         }
-        std::byte* const to = item.data + piece.offset + lane.done;
-        const uint64_t left = piece.bytes - lane.done;
-        if (lane.pulled) return copies(lane.pulled + lane.done, to, least(left, pull_bytes));
+        std::byte* const to = item.data + piece.offset + p2p.done;
+        const uint64_t left = piece.bytes - p2p.done;
+        if (p2p.pulled) return copies(p2p.pulled + p2p.done, to, least(left, pull_bytes));
         const std::byte* const from =
-            far ? far->received_slots[slot_of(lane)] : slot(a_.areas[a_.rank], peer(lane), lane);
+            far ? far->received_slots[slot_of(p2p)] : slot(a_.areas[a_.rank], peer(p2p), p2p);
         return copies(from, to, least(left, message_slot_bytes));
     }
-    WEFT_DEVICE Look want(Lane& lane, MessageAbroad& far) const {
-        if (lane.wanted != lane.moved + 1) store_relaxed(&far.incoming.wanted, lane.wanted = lane.moved + 1);
-        return Look::waits;  // pairs with Lane::needed()
+    WEFT_DEVICE Look want(P2pChannel& p2p, MessageAbroad& far) const {
+        if (p2p.wanted != p2p.moved + 1) store_relaxed(&far.incoming.wanted, p2p.wanted = p2p.moved + 1);
+        return Look::waits;  // pairs with P2pChannel::needed()
     }
     WEFT_DEVICE Look copies(const std::byte* from, std::byte* to, uint64_t bytes) {
         block_.from = from;
@@ -189,34 +189,34 @@ class MessageMachine {
     }
 
     // What was to be copied has been, by all threads.
-    WEFT_DEVICE void conclude(Lane& lane) {
-        const MessageItem& item = item_of(lane);
-        const Piece piece = piece_of(item, lane);
-        const MessageQueue::Kind kind = a_.queues[lane.queue].kind;
-        lane.done += block_.bytes;
-        MessageAbroad* const far = abroad(lane);
+    WEFT_DEVICE void conclude(P2pChannel& p2p) {
+        const MessageItem& item = item_of(p2p);
+        const Piece piece = piece_of(item, p2p);
+        const MessageQueue::Kind kind = a_.queues[p2p.queue].kind;
+        p2p.done += block_.bytes;
+        MessageAbroad* const far = abroad(p2p);
         if (kind == MessageQueue::outgoing && far) {
-            const uint32_t slot = slot_of(lane);
+            const uint32_t slot = slot_of(p2p);
             far->outgoing.lengths[slot] = block_.bytes;
             far->outgoing.wholes[slot] = item.bytes;
-            store_release(&far->outgoing.filled[slot], barrier_word(++lane.moved, item.mark));  // pairs with take()
+            store_release(&far->outgoing.filled[slot], barrier_word(++p2p.moved, item.mark));  // pairs with take()
         } else if (kind == MessageQueue::outgoing) {
-            MessageWords& theirs = words_of(peer_area(lane), a_.rank, lane);
-            MessageWords::Header& header = theirs.headers[slot_of(lane)];
-            ++lane.moved;
+            MessageWords& theirs = words_of(peer_area(p2p), a_.rank, p2p);
+            MessageWords::Header& header = theirs.headers[slot_of(p2p)];
+            ++p2p.moved;
             header.bytes = item.bytes;
             header.address = item.other ? reinterpret_cast<uint64_t>(item.other + piece.offset) : 0;
-            store_release(&header.filled, barrier_word(lane.moved, item.mark));
-            if (item.other) lane.done = piece.bytes;
-            lane.zero_copy |= item.other != nullptr;
-        } else if (kind == MessageQueue::incoming && (!lane.pulled || lane.done == piece.bytes)) {
-            uint32_t& consumed = far ? far->incoming.consumed : words_of(peer_area(lane), a_.rank, lane).consumed;
-            store_release(&consumed, ++lane.moved);
-            lane.pulled = nullptr;
+            store_release(&header.filled, barrier_word(p2p.moved, item.mark));
+            if (item.other) p2p.done = piece.bytes;
+            p2p.zero_copy |= item.other != nullptr;
+        } else if (kind == MessageQueue::incoming && (!p2p.pulled || p2p.done == piece.bytes)) {
+            uint32_t& consumed = far ? far->incoming.consumed : words_of(peer_area(p2p), a_.rank, p2p).consumed;
+            store_release(&consumed, ++p2p.moved);
+            p2p.pulled = nullptr;
         }
-        if (lane.done < piece.bytes) return;
-        lane.done = 0;
-        ++lane.message;
+        if (p2p.done < piece.bytes) return;
+        p2p.done = 0;
+        ++p2p.message;
     }
 
     // Not every turn; as Meeting does. False: leave.
@@ -227,20 +227,20 @@ class MessageMachine {
         if (begin == 0) begin = now;
         uint64_t ranks = 0;
         int missing = 0;
-        for (int i = lanes_ - 1; i >= 0; --i) {
-            const Lane& lane = block_.lanes[i];
-            const MessageQueue& queue = a_.queues[lane.queue];
+        for (int i = p2p_count_ - 1; i >= 0; --i) {
+            const P2pChannel& p2p = block_.p2p_channels[i];
+            const MessageQueue& queue = a_.queues[p2p.queue];
             // What was lent is waited for until it has been read.
-            if (lane.message == queue.count && (!lane.zero_copy || lane.moved == load_relaxed(&consumed(lane)))) continue;
+            if (p2p.message == queue.count && (!p2p.zero_copy || p2p.moved == load_relaxed(&consumed(p2p)))) continue;
             ranks |= uint64_t(1) << unsigned(queue.peer);
             missing = i;
         }
-        const Lane& lane = block_.lanes[missing];
-        const bool sends = a_.queues[lane.queue].kind == MessageQueue::outgoing;
+        const P2pChannel& p2p = block_.p2p_channels[missing];
+        const bool sends = a_.queues[p2p.queue].kind == MessageQueue::outgoing;
         const Waiting waiting = sends ? Waiting::credit : Waiting::message;
-        if (load_relaxed(a_.abort) != 0) return fail(Failure::aborted, waiting, lane, 0, 0), false;
+        if (load_relaxed(a_.abort) != 0) return fail(Failure::aborted, waiting, p2p, 0, 0), false;
         if (a_.timeout_ns != 0 && now - begin > a_.timeout_ns)
-            return fail(Failure::timeout, waiting, lane, 0, 0), false;
+            return fail(Failure::timeout, waiting, p2p, 0, 0), false;
         if (now - begin > patience_ns) {
             // A rank that has left by the look before last, and is still missing, has left without its part.
             MessageStuck& stuck = a_.stuck[team_.block];
@@ -251,13 +251,13 @@ class MessageMachine {
         return true;
     }
     // As Meeting::fail().
-    WEFT_DEVICE_COLD void fail(Failure failure, Waiting waiting, const Lane& lane, uint32_t other_mark,
+    WEFT_DEVICE_COLD void fail(Failure failure, Waiting waiting, const P2pChannel& p2p, uint32_t other_mark,
                                uint64_t other_bytes) const {
         if (!claim(&own_.failed, uint32_t(failure) | (a_.launch & 0xffffff) << 8)) return;
-        const MessageQueue& queue = a_.queues[lane.queue];
+        const MessageQueue& queue = a_.queues[p2p.queue];
         // What the peer may still be reading is the last one's.
-        const MessageItem& item = items_[queue.first + (lane.message < queue.count ? lane.message : queue.count - 1)];
-        *a_.message_report = {true, queue.kind == MessageQueue::outgoing, lane.done != 0, item.bytes, other_bytes, {}};
+        const MessageItem& item = items_[queue.first + (p2p.message < queue.count ? p2p.message : queue.count - 1)];
+        *a_.message_report = {true, queue.kind == MessageQueue::outgoing, p2p.done != 0, item.bytes, other_bytes, {}};
         FailureReport& report = *a_.report;
         report.waiting = waiting;
         report.rank = a_.rank;
@@ -270,34 +270,34 @@ class MessageMachine {
     }
 
     static WEFT_DEVICE uint64_t least(uint64_t one, uint64_t other) { return one < other ? one : other; }
-    WEFT_DEVICE const MessageItem& item_of(const Lane& lane) const {
-        return items_[a_.queues[lane.queue].first + lane.message];
+    WEFT_DEVICE const MessageItem& item_of(const P2pChannel& p2p) const {
+        return items_[a_.queues[p2p.queue].first + p2p.message];
     }
-    WEFT_DEVICE int peer(const Lane& lane) const { return a_.queues[lane.queue].peer; }
-    WEFT_DEVICE std::byte* peer_area(const Lane& lane) const { return a_.areas[peer(lane)]; }
+    WEFT_DEVICE int peer(const P2pChannel& p2p) const { return a_.queues[p2p.queue].peer; }
+    WEFT_DEVICE std::byte* peer_area(const P2pChannel& p2p) const { return a_.areas[peer(p2p)]; }
     // Null: on this host.
-    WEFT_DEVICE MessageAbroad* abroad(const Lane& lane) const {
-        const int other = peer(lane);
+    WEFT_DEVICE MessageAbroad* abroad(const P2pChannel& p2p) const {
+        const int other = peer(p2p);
         return (a_.abroad >> unsigned(other) & 1) != 0 ? reinterpret_cast<MessageAbroad*>(a_.areas[other]) : nullptr;
     }
     // By the kernels before.
-    WEFT_DEVICE uint32_t& moved_before(const Lane& lane) const {
-        return a_.queues[lane.queue].kind == MessageQueue::outgoing ? words(lane).sent : words(lane).received;
+    WEFT_DEVICE uint32_t& moved_before(const P2pChannel& p2p) const {
+        return a_.queues[p2p.queue].kind == MessageQueue::outgoing ? words(p2p).sent : words(p2p).received;
     }
     // Of what goes, by the peer.
-    WEFT_DEVICE const uint32_t& consumed(const Lane& lane) const {
-        const MessageAbroad* const far = abroad(lane);
-        return far ? far->outgoing.consumed : words(lane).consumed;
+    WEFT_DEVICE const uint32_t& consumed(const P2pChannel& p2p) const {
+        const MessageAbroad* const far = abroad(p2p);
+        return far ? far->outgoing.consumed : words(p2p).consumed;
     }
-    static WEFT_DEVICE uint32_t slot_of(const Lane& lane) { return lane.moved % message_slots; }
-    // In the area of a rank, what it shares with `with` on the lane's channel.
-    WEFT_DEVICE MessageWords& words_of(std::byte* area, int with, const Lane& lane) const {
-        return reinterpret_cast<MessageWords*>(area)[geometry_.lane(with, lane.channel)];
+    static WEFT_DEVICE uint32_t slot_of(const P2pChannel& p2p) { return p2p.moved % message_slots; }
+    // In the area of a rank, what it shares with `with` on the p2p channel's channel.
+    WEFT_DEVICE MessageWords& words_of(std::byte* area, int with, const P2pChannel& p2p) const {
+        return reinterpret_cast<MessageWords*>(area)[geometry_.p2p(with, p2p.channel)];
     }
-    WEFT_DEVICE MessageWords& words(const Lane& lane) const { return words_of(a_.areas[a_.rank], peer(lane), lane); }
-    WEFT_DEVICE std::byte* slot(std::byte* area, int with, const Lane& lane) const {
+    WEFT_DEVICE MessageWords& words(const P2pChannel& p2p) const { return words_of(a_.areas[a_.rank], peer(p2p), p2p); }
+    WEFT_DEVICE std::byte* slot(std::byte* area, int with, const P2pChannel& p2p) const {
         return area + geometry_.words_bytes() +
-               (geometry_.lane(with, lane.channel) * message_slots + slot_of(lane)) * message_slot_bytes;
+               (geometry_.p2p(with, p2p.channel) * message_slots + slot_of(p2p)) * message_slot_bytes;
     }
 
     const Team& team_;
@@ -306,7 +306,7 @@ class MessageMachine {
     const MessageGeometry geometry_;
     MessageBlock& block_;
     const MessageItem* items_;
-    int lanes_ = 0, next_ = 0;  // the first thread's
+    int p2p_count_ = 0, next_ = 0;  // the first thread's
 };
 
 // More items than fit into the arguments come in kernels that only write them down, before the one that moves.

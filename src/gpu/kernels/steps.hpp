@@ -148,7 +148,7 @@ class StepMachine {
         const ConnectionEnd& from = block_.source;
         const uint32_t wanted = received_ + 1;
         uint64_t word = 0;
-        if (from.wanted) store_relaxed(from.wanted, wanted);  // pairs with Lane::needed()
+        if (from.wanted) store_relaxed(from.wanted, wanted);  // pairs with P2pChannel::needed()
         if (!meeting_.spin(
                 Waiting::message, [&] { return from.peer; },
                 [&] {

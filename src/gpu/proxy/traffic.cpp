@@ -6,51 +6,51 @@
 namespace weft::internal::cuda {
 
 // The kernel has filled the next slot.
-bool Traffic::Lane::handed_over() const {
+bool Traffic::ProxyChannel::handed_over() const {
     return sender && epoch_of(load_acquire(&end.filled[next % end.depth])) == next + 1;
 }
 
 // Something should go over it that has not.
-bool Traffic::Lane::needed() const {
+bool Traffic::ProxyChannel::needed() const {
     if (sender) return flowing || handed_over();
     return int32_t(load_relaxed(end.wanted) - next) > 0;  // pairs with StepMachine::await_message()
 }
 
-Result<bool> Traffic::take(Lane& lane) {
-    const ConnectionEnd& end = lane.end;
+Result<bool> Traffic::take(ProxyChannel& channel) {
+    const ConnectionEnd& end = channel.end;
     bool moved = false;
     for (uint32_t slots = 0; slots < end.depth; ++slots) {
-        const uint32_t index = lane.next % end.depth;
+        const uint32_t index = channel.next % end.depth;
         const uint64_t word = load_acquire(&end.filled[index]);  // pairs with StepMachine::execute()
-        if (epoch_of(word) != lane.next + 1) break;
-        auto sent = lane.sender->send(lane.slot(), {.bytes = end.lengths[index],
-                                                    .operation = lane.wholes ? lane.wholes[index] : 0,
+        if (epoch_of(word) != channel.next + 1) break;
+        auto sent = channel.sender->send(channel.slot(), {.bytes = end.lengths[index],
+                                                    .operation = channel.wholes ? channel.wholes[index] : 0,
                                                     .fingerprint = uint32_t(word)});
         if (!sent) return sent;
         if (!*sent) break;
-        store_release(end.consumed, ++lane.next);  // pairs with await_credit() and look_at_outgoing()
-        lane.flowing = moved = true;
+        store_release(end.consumed, ++channel.next);  // pairs with await_credit() and look_at_outgoing()
+        channel.flowing = moved = true;
     }
-    if (lane.flowing) {
-        auto through = lane.sender->progress();
+    if (channel.flowing) {
+        auto through = channel.sender->progress();
         if (!through) return through;
-        lane.flowing = !*through;
+        channel.flowing = !*through;
     }
     return moved;
 }
 
-Result<bool> Traffic::give(Lane& lane) {
-    const ConnectionEnd& end = lane.end;
+Result<bool> Traffic::give(ProxyChannel& channel) {
+    const ConnectionEnd& end = channel.end;
     bool moved = false;
-    while (lane.next - load_acquire(end.consumed) < end.depth) {  // pairs with StepMachine::execute()
+    while (channel.next - load_acquire(end.consumed) < end.depth) {  // pairs with StepMachine::execute()
         SlotInfo info;
-        auto there = lane.receiver->receive_into(lane.slot(), end.slot_bytes, info);
+        auto there = channel.receiver->receive_into(channel.slot(), end.slot_bytes, info);
         if (!there) return there;
         if (!*there) break;
-        if (lane.wholes) lane.wholes[lane.next % end.depth] = info.operation;
-        uint64_t* const filled = &end.filled[lane.next % end.depth];
+        if (channel.wholes) channel.wholes[channel.next % end.depth] = info.operation;
+        uint64_t* const filled = &end.filled[channel.next % end.depth];
         store_release(filled,
-                      barrier_word(++lane.next, info.fingerprint));  // pairs with await_message(), look_at_incoming()
+                      barrier_word(++channel.next, info.fingerprint));  // pairs with await_message(), look_at_incoming()
         moved = true;
     }
     return moved;
@@ -59,21 +59,21 @@ Result<bool> Traffic::give(Lane& lane) {
 bool Traffic::progress() {
     if (group_->aborted()) return false;  // kernels leave by themselves
     bool any = false, waiting = false;
-    for (Lane& lane : lanes_) {
-        if (!lane.broken) {
-            auto moved = lane.sender ? take(lane) : give(lane);
-            lane.broken = !moved;
+    for (ProxyChannel& channel : channels_) {
+        if (!channel.broken) {
+            auto moved = channel.sender ? take(channel) : give(channel);
+            channel.broken = !moved;
             if (moved && *moved) {
                 any = true;
                 moved_.fetch_add(1, std::memory_order_relaxed);
             }
-            if (!moved) lane.failure = moved.take_status();
+            if (!moved) channel.failure = moved.take_status();
         }
-        if (!lane.needed()) continue;
+        if (!channel.needed()) continue;
         waiting = true;
-        if (!lane.broken || lane.failure.ok()) continue;
+        if (!channel.broken || channel.failure.ok()) continue;
         std::lock_guard lock(mutex_);
-        if (!trouble_) trouble_ = Trouble{lane.end.peer, lane.failure.code(), lane.failure.sentence(), now_us()};
+        if (!trouble_) trouble_ = Trouble{channel.end.peer, channel.failure.code(), channel.failure.sentence(), now_us()};
     }
     waiting_.store(waiting, std::memory_order_relaxed);
     return any;
@@ -97,17 +97,17 @@ bool Traffic::drained(bool but_for_departed) const {
         return group_->alive(peer) &&
                !(but_for_departed && group_->row(peer).state.load(std::memory_order_acquire) == RankState::left);
     };
-    for (const Lane& lane : lanes_)
-        if (!lane.broken && lane.sender && lane.needed() && there(lane.end.peer)) return false;
+    for (const ProxyChannel& channel : channels_)
+        if (!channel.broken && channel.sender && channel.needed() && there(channel.end.peer)) return false;
     return true;
 }
 
 void Traffic::add_descriptors(std::vector<pollfd>& list) const {
-    for (const Lane& lane : lanes_) {
-        if (lane.broken) continue;
-        if (lane.sender && lane.flowing) lane.sender->add_descriptors(list);
-        if (lane.receiver && lane.next - load_acquire(lane.end.consumed) < lane.end.depth)
-            lane.receiver->add_descriptors(list);
+    for (const ProxyChannel& channel : channels_) {
+        if (channel.broken) continue;
+        if (channel.sender && channel.flowing) channel.sender->add_descriptors(list);
+        if (channel.receiver && channel.next - load_acquire(channel.end.consumed) < channel.end.depth)
+            channel.receiver->add_descriptors(list);
     }
 }
 

@@ -23,7 +23,7 @@ class Traffic {
         : group_(std::move(group)), rank_(rank), ended_(ended) {}
     // Either is null. They are the caller's, as is the memory, and must outlive this.
     void add(const AbroadEnd& abroad, Sender* sender, Receiver* receiver) {
-        lanes_.push_back({abroad.end, abroad.wholes, sender, receiver});
+        channels_.push_back({abroad.end, abroad.wholes, sender, receiver});
     }
 
     // Before a launch: kernels will want to be served until so many blocks have ended it.
@@ -60,7 +60,7 @@ class Traffic {
     void give_up(std::string_view why) const { group_->raise(weftSystemError, rank_, why); }
 
   private:
-    struct Lane {
+    struct ProxyChannel {
         ConnectionEnd end;
         uint64_t* wholes;
         Sender* sender;        // or
@@ -74,14 +74,14 @@ class Traffic {
         bool handed_over() const;
         bool needed() const;
     };
-    Result<bool> take(Lane& lane);
-    Result<bool> give(Lane& lane);
+    Result<bool> take(ProxyChannel& channel);
+    Result<bool> give(ProxyChannel& channel);
     bool working() const;
 
     std::shared_ptr<HostGroup> group_;
     int rank_;
     const uint32_t* ended_;
-    std::vector<Lane> lanes_;
+    std::vector<ProxyChannel> channels_;
     std::atomic<uint64_t> launched_{0};  // launch << 32 | blocks
     std::atomic<bool> captured_{false}, waiting_{false};
     std::atomic<uint64_t> moved_{0};

@@ -64,7 +64,7 @@ struct MessageRanks {
                 noted += arrangement.note(a, noted);
             arrangement.bind(a);
             std::vector<std::jthread> all;
-            for (int block = 0; block < blocks && arrangement.lanes() > 0; ++block)
+            for (int block = 0; block < blocks && arrangement.p2p_channels() > 0; ++block)
                 all.emplace_back(run, block, blocks);
         });
     }
@@ -181,7 +181,7 @@ TEST_CASE("a message that differs, or that nobody sends, ends the kernel with a 
         CHECK(ranks.message_reports[1].other_bytes == 8);
         // Behind a failure nothing moves.
         ranks.start(1, one(0, true, received, weftFloat32), 2, false).join();
-        CHECK(reinterpret_cast<const MessageWords*>(ranks.area(0))[ranks.geometry.lane(1, 0)].headers[0].filled == 0);
+        CHECK(reinterpret_cast<const MessageWords*>(ranks.area(0))[ranks.geometry.p2p(1, 0)].headers[0].filled == 0);
     }
     {
         MessageRanks ranks(2);
@@ -203,15 +203,15 @@ TEST_CASE("a message that differs, or that nobody sends, ends the kernel with a 
     }
 }
 
-TEST_CASE("lanes of all ranks lie apart, and a rank's fit a kernel's", "[cuda]") {
+TEST_CASE("p2p_channels of all ranks lie apart, and a rank's fit a kernel's", "[cuda]") {
     for (int ranks = 1; ranks <= message_ranks_max; ++ranks) {
         const MessageGeometry geometry{ranks};
         INFO(ranks << " ranks");
-        CHECK((2 * (ranks - 1) + 1) * geometry.channels() <= message_lanes_max);
+        CHECK((2 * (ranks - 1) + 1) * geometry.channels() <= message_p2p_max);
         CHECK(geometry.bytes() <= size_t(9) << 20);
         CHECK(geometry.pieces(0) == 1);
         CHECK(geometry.pieces(uint64_t(1) << 40) == uint64_t(geometry.channels()));
-        CHECK(geometry.lane(ranks - 1, geometry.channels() - 1) + 1 == geometry.lanes());
+        CHECK(geometry.p2p(ranks - 1, geometry.channels() - 1) + 1 == geometry.p2p_channels());
     }
 }
 

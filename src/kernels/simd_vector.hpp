@@ -1,4 +1,4 @@
-// lanes.hpp: vectors of WEFT_VECTOR_BYTES (64 for AVX-512, 32 for AVX2, else 16) and what the movers need of them:
+// simd_vector.hpp: vectors of WEFT_VECTOR_BYTES (64 for AVX-512, 32 for AVX2, else 16) and what the movers need of them:
 // unaligned and streaming access, the small floats' conversions, base/arithmetic.hpp's reductions on all lanes at once.
 // Included once by each movers_*.cpp, which is compiled for its instruction set; hence everything is local to the file
 // that includes it, and no function of std is called: none compiled for AVX-512 may become the copy that all use.
@@ -128,10 +128,10 @@ struct PartsOf {
 };
 
 template <weftDataType_t type>
-struct Lanes
+struct SimdVector
     : PartsOf<typename Arithmetic<type>::Element, WEFT_VECTOR_BYTES / sizeof(typename Arithmetic<type>::Element), 1> {
-    using typename Lanes::PartsOf::Part;
-    using typename Lanes::PartsOf::Wide;
+    using typename SimdVector::PartsOf::Part;
+    using typename SimdVector::PartsOf::Wide;
     using Packed = Part;
     static WEFT_INLINE Wide widen(Packed value) { return {{value}}; }
     static WEFT_INLINE Packed round(const Wide& value) { return value.part[0]; }
@@ -144,7 +144,7 @@ using Ints = Vector<int32_t, words>;
 using Floats = Vector<float, words>;
 
 template <>
-struct Lanes<weftBfloat16> : PartsOf<float, words, 2> {
+struct SimdVector<weftBfloat16> : PartsOf<float, words, 2> {
     using Packed = Words;
     static WEFT_INLINE Wide widen(Packed value) { return {{(Floats)(value << 16), (Floats)(value & 0xffff0000u)}}; }
     static WEFT_INLINE Packed round(const Wide& value) {
@@ -161,9 +161,9 @@ struct Lanes<weftBfloat16> : PartsOf<float, words, 2> {
 
 // The steps of SmallFloat, each alternative computed and one chosen.
 template <weftDataType_t type>
-struct SmallFloatLanes : PartsOf<float, words, 4 / sizeof(typename Arithmetic<type>::Element)> {
-    using SmallFloatLanes::PartsOf::parts;
-    using typename SmallFloatLanes::PartsOf::Wide;
+struct SmallFloatVector : PartsOf<float, words, 4 / sizeof(typename Arithmetic<type>::Element)> {
+    using SmallFloatVector::PartsOf::parts;
+    using typename SmallFloatVector::PartsOf::Wide;
     using Packed = Words;
     using Format = typename Arithmetic<type>::Format;
     static constexpr int bits = 32 / parts;
@@ -210,15 +210,15 @@ struct SmallFloatLanes : PartsOf<float, words, 4 / sizeof(typename Arithmetic<ty
     }
 };
 template <>
-struct Lanes<weftFloat8e4m3> : SmallFloatLanes<weftFloat8e4m3> {};
+struct SimdVector<weftFloat8e4m3> : SmallFloatVector<weftFloat8e4m3> {};
 template <>
-struct Lanes<weftFloat8e5m2> : SmallFloatLanes<weftFloat8e5m2> {};
+struct SimdVector<weftFloat8e5m2> : SmallFloatVector<weftFloat8e5m2> {};
 
 #if WEFT_VECTOR_BYTES >= 32 || defined(WEFT_NEON_CONVERSIONS)
 // The processor converts neighbours, so here a vector is as many elements as fp32 has. GCC 12 warns of the conversions
 // of 512 bits without a mask.
 template <>
-struct Lanes<weftFloat16> : PartsOf<float, words, 1> {
+struct SimdVector<weftFloat16> : PartsOf<float, words, 1> {
     using Packed = Vector<uint16_t, words>;
     static WEFT_INLINE Wide widen(Packed value) {
 #if defined(WEFT_NEON_CONVERSIONS)
@@ -241,7 +241,7 @@ struct Lanes<weftFloat16> : PartsOf<float, words, 1> {
 };
 #else
 template <>
-struct Lanes<weftFloat16> : SmallFloatLanes<weftFloat16> {};
+struct SimdVector<weftFloat16> : SmallFloatVector<weftFloat16> {};
 #endif
 
 template <class T, int lanes, weftRedOp_t op>
@@ -294,28 +294,28 @@ WEFT_INLINE Vector<T, lanes> average_lanes(Vector<T, lanes> sum, Divisor divisor
 
 // On all parts.
 template <weftDataType_t type, weftRedOp_t op>
-WEFT_INLINE typename Lanes<type>::Wide combine_wide(const typename Lanes<type>::Wide& left,
-                                                    const typename Lanes<type>::Wide& right) {
+WEFT_INLINE typename SimdVector<type>::Wide combine_wide(const typename SimdVector<type>::Wide& left,
+                                                    const typename SimdVector<type>::Wide& right) {
     using T = typename Arithmetic<type>::Accumulator;
-    typename Lanes<type>::Wide result;
-    for (int k = 0; k < Lanes<type>::parts; ++k) {
+    typename SimdVector<type>::Wide result;
+    for (int k = 0; k < SimdVector<type>::parts; ++k) {
         result.part[k] = combine_lanes<T, sizeof(result.part[k]) / sizeof(T), op>(left.part[k], right.part[k]);
     }
     return result;
 }
 template <weftDataType_t type, class Divisor>
-WEFT_INLINE typename Lanes<type>::Wide average_wide(const typename Lanes<type>::Wide& sum, Divisor divisor) {
+WEFT_INLINE typename SimdVector<type>::Wide average_wide(const typename SimdVector<type>::Wide& sum, Divisor divisor) {
     using T = typename Arithmetic<type>::Accumulator;
-    typename Lanes<type>::Wide result;
-    for (int k = 0; k < Lanes<type>::parts; ++k) {
+    typename SimdVector<type>::Wide result;
+    for (int k = 0; k < SimdVector<type>::parts; ++k) {
         result.part[k] = average_lanes<T, sizeof(result.part[k]) / sizeof(T), Divisor>(sum.part[k], divisor);
     }
     return result;
 }
 template <weftDataType_t type>
-WEFT_INLINE typename Lanes<type>::Wide broadcast(typename Arithmetic<type>::Accumulator value) {
-    typename Lanes<type>::Wide result;
-    for (auto& part : result.part) part = value - typename Lanes<type>::Part{};  // 0 + -0 would lose the sign
+WEFT_INLINE typename SimdVector<type>::Wide broadcast(typename Arithmetic<type>::Accumulator value) {
+    typename SimdVector<type>::Wide result;
+    for (auto& part : result.part) part = value - typename SimdVector<type>::Part{};  // 0 + -0 would lose the sign
     return result;
 }
 

@@ -1,4 +1,4 @@
-#include "tools/pictures/lanes.hpp"
+#include "tools/pictures/timeline.hpp"
 
 #include <fmt/format.h>
 
@@ -14,15 +14,15 @@
 namespace weft::internal::tools {
 namespace {
 
-constexpr double lane_height = 24, box_height = 16, between_ranks = 8;
-constexpr double lane_names = 150, width = 1000;  // of all time
+constexpr double track_height = 24, box_height = 16, between_ranks = 8;
+constexpr double track_names = 150, width = 1000;  // of all time
 constexpr double letters = 9;
 
 enum class Kind { send, receive, forward, add, add_forward, copy, reduce, wait };
-struct LaneLook {
+struct TrackLook {
     const char *caption, *colour;
 };
-LaneLook look_of(Kind kind) {
+TrackLook look_of(Kind kind) {
     switch (kind) {
         case Kind::send: return {"send", "#8fc7ec"};
         case Kind::receive: return {"receive", "#7fcfae"};
@@ -57,18 +57,18 @@ double tick_of(double span) {
     return 10 * power;
 }
 
-using Lane = std::pair<int, int>;  // rank, block
+using Track = std::pair<int, int>;  // rank, block
 
-class LanesDrawing {
+class TimelineDrawing {
   public:
-    LanesDrawing(Svg& svg, const DrawnRun& run, Point at) : svg_(svg), run_(run), at_(at) {
+    TimelineDrawing(Svg& svg, const DrawnRun& run, Point at) : svg_(svg), run_(run), at_(at) {
         double y = at.y + 74;
         for (const Schedule& schedule : run.schedules) {
             const double top = y;
             for (size_t block = 0; block < schedule.blocks.size(); ++block) {
                 if (schedule.blocks[block].instructions.empty()) continue;
-                lanes_[{schedule.rank, int(block)}] = y;
-                y += lane_height;
+                tracks_[{schedule.rank, int(block)}] = y;
+                y += track_height;
             }
             if (y > top) bands_[schedule.rank] = {top, y};
             y += y > top ? between_ranks : 0;
@@ -77,7 +77,7 @@ class LanesDrawing {
         for (const SimulatedStep& step : run.steps) end_us_ = std::max(end_us_, step.end_us);
     }
 
-    size_t lanes() const { return lanes_.size(); }
+    size_t tracks() const { return tracks_.size(); }
 
     void draw() {
         svg_.text({at_.x, at_.y + 14}, run_.title, {14, Anchor::start, "#222222", true});
@@ -91,31 +91,31 @@ class LanesDrawing {
     }
 
   private:
-    double x_of(double us) const { return at_.x + lane_names + us / end_us_ * width; }
-    const Block& block_of(const Lane& lane) const {
-        return run_.schedules[size_t(lane.first)].blocks[size_t(lane.second)];
+    double x_of(double us) const { return at_.x + track_names + us / end_us_ * width; }
+    const Block& block_of(const Track& track) const {
+        return run_.schedules[size_t(track.first)].blocks[size_t(track.second)];
     }
     const Instruction& instruction_of(const SimulatedStep& step) const {
         return block_of({step.rank, step.block}).instructions[size_t(step.step)];
     }
-    double middle_of(const Lane& lane) const { return lanes_.at(lane) + lane_height / 2; }
+    double middle_of(const Track& track) const { return tracks_.at(track) + track_height / 2; }
 
     void draw_bands() {
         for (const auto& [rank, band] : bands_) {
-            svg_.rectangle({at_.x, band.first, lane_names + width + 8, band.second - band.first}, "#f6f6f6",
+            svg_.rectangle({at_.x, band.first, track_names + width + 8, band.second - band.first}, "#f6f6f6",
                            {"#dddddd"});
             svg_.text({at_.x + 6, (band.first + band.second) / 2 + 4}, fmt::format("rank {}", rank),
                       {11, Anchor::start, "#222222", true});
         }
-        for (const auto& [lane, y] : lanes_) {
-            const Block& block = block_of(lane);
+        for (const auto& [track, y] : tracks_) {
+            const Block& block = block_of(track);
             std::string name =
-                run_.schedules[size_t(lane.first)].channels > 1 ? fmt::format("ch {} ", block.channel) : "";
+                run_.schedules[size_t(track.first)].channels > 1 ? fmt::format("ch {} ", block.channel) : "";
             if (block.source >= 0) name += fmt::format("from {} ", block.source);
             if (block.target >= 0) name += fmt::format("to {}", block.target);
             if (block.source < 0 && block.target < 0)
-                name += run_.schedules[size_t(lane.first)].board.empty() ? "own memory" : "board";
-            svg_.text({at_.x + lane_names - 6, y + lane_height / 2 + 3}, name, {letters, Anchor::end, "#555555"});
+                name += run_.schedules[size_t(track.first)].board.empty() ? "own memory" : "board";
+            svg_.text({at_.x + track_names - 6, y + track_height / 2 + 3}, name, {letters, Anchor::end, "#555555"});
         }
     }
 
@@ -129,14 +129,14 @@ class LanesDrawing {
         }
     }
 
-    // From the end of a lane's step, or from the start, to the next one's begin.
+    // From the end of a track's step, or from the start, to the next one's begin.
     void draw_waits() {
-        std::map<Lane, double> free_us;
+        std::map<Track, double> free_us;
         for (const SimulatedStep& step : run_.steps) {
-            const Lane lane{step.rank, step.block};
-            const double from = x_of(std::exchange(free_us[lane], step.end_us)), to = x_of(step.begin_us);
+            const Track track{step.rank, step.block};
+            const double from = x_of(std::exchange(free_us[track], step.end_us)), to = x_of(step.begin_us);
             if (to - from < 1) continue;
-            svg_.rectangle({from, middle_of(lane) - 3, to - from, 6}, look_of(Kind::wait).colour, {"", 0}, 0);
+            svg_.rectangle({from, middle_of(track) - 3, to - from, 6}, look_of(Kind::wait).colour, {"", 0}, 0);
             drawn_.insert(Kind::wait);
         }
     }
@@ -191,7 +191,7 @@ class LanesDrawing {
         double x = at_.x;
         const double y = bottom_ + 22;
         for (const Kind kind : drawn_) {
-            const LaneLook look = look_of(kind);
+            const TrackLook look = look_of(kind);
             const bool thin = kind == Kind::wait;
             svg_.rectangle({x, y - (thin ? 3.0 : 6.0), 22, thin ? 6.0 : 12.0}, look.colour, {"#555555", thin ? 0 : 0.6},
                            2);
@@ -206,7 +206,7 @@ class LanesDrawing {
     Svg& svg_;
     const DrawnRun& run_;
     Point at_;
-    std::map<Lane, double> lanes_;                    // their upper edges
+    std::map<Track, double> tracks_;                    // their upper edges
     std::map<int, std::pair<double, double>> bands_;  // of ranks
     double bottom_ = 0, end_us_ = 0;
     std::set<Kind> drawn_;
@@ -214,16 +214,16 @@ class LanesDrawing {
 
 }  // namespace
 
-Status draw_lanes(Svg& svg, const DrawnRun& run, Point at) {
+Status draw_timeline(Svg& svg, const DrawnRun& run, Point at) {
     if (run.steps.empty()) return fail(weftInvalidUsage, "there is nothing to draw: no step moves any bytes");
     if (run.steps.size() > steps_drawn_most)
         return fail(weftInvalidUsage, "a picture of more than {} steps could not be read: fewer --ranks or --bytes",
                     steps_drawn_most);
-    LanesDrawing drawing(svg, run, at);
-    if (drawing.lanes() > lanes_drawn_most)
+    TimelineDrawing drawing(svg, run, at);
+    if (drawing.tracks() > tracks_drawn_most)
         return fail(weftInvalidUsage,
-                    "a picture of {} lanes could not be read; at most {} are drawn: fewer --ranks or --channels",
-                    drawing.lanes(), lanes_drawn_most);
+                    "a picture of {} tracks could not be read; at most {} are drawn: fewer --ranks or --channels",
+                    drawing.tracks(), tracks_drawn_most);
     drawing.draw();
     return ok();
 }

@@ -1,4 +1,4 @@
-#include "src/calls/lane.hpp"
+#include "src/calls/comm_queue.hpp"
 
 #include <algorithm>
 
@@ -17,13 +17,13 @@ Status left_out(const Status& failure) {
 
 }  // namespace
 
-void Lane::add(QueuedCall queued) {
+void CommQueue::add(QueuedCall queued) {
     if (queued.undertaking || !queued.call.is_message()) return calls.push_back(std::move(queued));
     messages.push_back(queued.call);
     numbers.push_back(queued.number);
 }
 
-Status Lane::begin() {
+Status CommQueue::begin() {
     QueuedCall& first = calls.front();
     begun = true;
     const Operation& operation = first.call.operation;
@@ -32,7 +32,7 @@ Status Lane::begin() {
     return first.begin();
 }
 
-Status Lane::finish() {
+Status CommQueue::finish() {
     const QueuedCall& first = calls.front();
     WEFT_TRY(first.end());
     if (first.fusion && !first.fusion->scatter()) return take_apart(), ok();
@@ -43,7 +43,7 @@ Status Lane::finish() {
     return ok();
 }
 
-void Lane::take_apart() {
+void CommQueue::take_apart() {
     const std::shared_ptr<Fusion> fusion = calls.front().fusion;
     std::vector<QueuedCall>& all = fusion->calls();
     if (fusion->on_device()) launched -= all.size();  // they will be by themselves
@@ -54,7 +54,7 @@ void Lane::take_apart() {
     calls.put(std::move(all));
 }
 
-void Lane::follow_messages() {
+void CommQueue::follow_messages() {
     size_t kept = 0;
     for (size_t i = 0; i < numbers.size(); ++i)
         if (messages[i].operation.space == Space::host)
@@ -64,25 +64,25 @@ void Lane::follow_messages() {
     numbers.resize(kept);
 }
 
-void Lane::finish_messages() {
+void CommQueue::finish_messages() {
     exchanging = false;
     if (outcomes) outcomes->done(numbers);
     numbers.clear();
 }
 
-std::vector<size_t> Lane::of_first() const {
+std::vector<size_t> CommQueue::of_first() const {
     std::vector<size_t> all;
     add_numbers(calls.front(), all);
     return all;
 }
 
-std::vector<size_t> Lane::of_calls() const {
+std::vector<size_t> CommQueue::of_calls() const {
     std::vector<size_t> all;
     for (const QueuedCall& queued : calls) add_numbers(queued, all);
     return all;
 }
 
-std::vector<size_t> Lane::of_messages() const {
+std::vector<size_t> CommQueue::of_messages() const {
     if (!exchanging || !messages.empty()) return numbers;
     std::vector<size_t> all;
     for (const size_t place : communicator().unfinished_messages())
@@ -90,11 +90,11 @@ std::vector<size_t> Lane::of_messages() const {
     return all;
 }
 
-std::vector<size_t> Lane::of_blocked() const {
+std::vector<size_t> CommQueue::of_blocked() const {
     return calls.empty() || communicator().messages_in_trouble() ? of_messages() : of_first();
 }
 
-void Lane::skip(const Status& failure) {
+void CommQueue::skip(const Status& failure) {
     const bool access = calls.front().call.access != nullptr;
     calls.pop_front();
     if (!access) return;
@@ -105,7 +105,7 @@ void Lane::skip(const Status& failure) {
     calls.put(std::move(others));
 }
 
-void Lane::drop(const Status& failure) {
+void CommQueue::drop(const Status& failure) {
     const bool dead = communicator().dead();
     if (outcomes) (void)outcomes->fail(of_calls(), handle, left_out(failure));
     if (outcomes && dead) {
@@ -121,7 +121,7 @@ void Lane::drop(const Status& failure) {
     exchanging = false;
 }
 
-void Lane::give_up() noexcept {
+void CommQueue::give_up() noexcept {
     if (!outcomes) return;
     for (const QueuedCall& queued : calls) {
         if (!queued.fusion)

@@ -1,4 +1,4 @@
-// lanes.hpp: a run of schedules as a picture: a lane for each block of each rank, a box for each step that moves bytes, an
+// timeline.hpp: a run of schedules as a picture: a track for each block of each rank, a box for each step that moves bytes, an
 // arrow for each message, over time.
 #pragma once
 #include <string>
@@ -12,7 +12,7 @@
 namespace weft::internal::tools {
 
 constexpr size_t steps_drawn_most = 1'200;
-constexpr size_t lanes_drawn_most = 96;
+constexpr size_t tracks_drawn_most = 96;
 
 struct DrawnRun {
     std::vector<Schedule> schedules;   // of all ranks, without fused instructions
@@ -22,6 +22,6 @@ struct DrawnRun {
 };
 
 // weftInvalidUsage: nothing to draw, or more than one could read.
-Status draw_lanes(Svg& svg, const DrawnRun& run, Point at);
+Status draw_timeline(Svg& svg, const DrawnRun& run, Point at);
 
 }  // namespace weft::internal::tools

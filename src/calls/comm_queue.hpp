@@ -1,11 +1,11 @@
-// lane.hpp: the calls of a batch on one communicator: its messages, which go on beside the others, and those, one after
+// comm_queue.hpp: the calls of a batch on one communicator: its messages, which go on beside the others, and those, one after
 // the other; and which of them its group is told of when they end. Of the thread that carries out the batch.
 #pragma once
 #include "src/calls/batch.hpp"
 
 namespace weft::internal {
 
-struct Lane {
+struct CommQueue {
     weftComm* handle;
     std::unique_ptr<Entered> entered = {};          // of who carries out its calls here
     std::unique_ptr<Turn> turn = {};                // or of a stream
