@@ -16,7 +16,7 @@ EnvironmentCheck check_environment(const Catalog& catalog) {
         if (!status) check.errors.push_back(status.sentence());
     };
     add(options_status());
-    add(movers_asked_for().take_status());
+    add(requested_cpu_kernels().take_status());
     add(gpu_path_asked_for().take_status());
     add(check_transports());
     if (!options().port_range.empty()) add(net::parse_port_range(options().port_range).take_status());

@@ -15,7 +15,7 @@
 #include "src/base/printing.hpp"
 #include "src/drivers/inventory.hpp"
 #include "src/gpu/kernels/device_code.hpp"
-#include "src/kernels/movers.hpp"
+#include "src/kernels/cpu_kernels.hpp"
 #include "src/registry.hpp"
 #include "src/selector/catalog.hpp"
 #include "tools/environment_check.hpp"
@@ -31,9 +31,9 @@ using Json = nlohmann::ordered_json;
 
 Json describe_build() {
     Json sets = Json::array();
-    for (const Movers* set : all_movers()) sets.push_back(set->isa);
+    for (const CpuKernels* set : all_cpu_kernels()) sets.push_back(set->isa);
     const std::string& wanted = options().isa;
-    const Movers* active = wanted.empty() ? &movers() : find_movers(wanted);
+    const CpuKernels* active = wanted.empty() ? &cpu_kernels() : find_cpu_kernels(wanted);
     return {{"version", library_version()},
             {"compiler", library_compiler()},
             {"sanitizers", library_sanitizers()},
@@ -194,7 +194,7 @@ void print(const Json& all) {
     print_output("Weft {}\n", word(build["version"]));
     print_output("  compiler      {}\n", word(build["compiler"]));
     print_output("  sanitizers    {}\n", list(build["sanitizers"]));
-    print_output("  movers        {} of {}\n", build["isa_active"].is_null() ? "none" : word(build["isa_active"]),
+    print_output("  CPU kernels   {} of {}\n", build["isa_active"].is_null() ? "none" : word(build["isa_active"]),
                  list(build["isa_sets"]));
     print_output("\nMachine\n  processor     {}\n  cores         {} allowed\n", word(machine["processor"]),
                  word(machine["cores_allowed"]));

@@ -14,7 +14,7 @@
 
 #include "src/base/datatype.hpp"
 
-// Never emitted out of line: movers_avx512.cpp includes this too, and its copy must not be the one the linker keeps.
+// Never emitted out of line: cpu_kernels_avx512.cpp includes this too, and its copy must not be the one the linker keeps.
 #define WEFT_INLINE __attribute__((always_inline)) inline
 
 namespace weft::internal {

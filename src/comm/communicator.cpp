@@ -43,7 +43,7 @@ Communicator::Communicator(std::shared_ptr<HostGroup> group, std::shared_ptr<Mem
       told_(std::make_unique<ToldRank>(group_, membership_, rank)),
       device_(std::move(device)),
       board_(std::move(board)),
-      planner_(*group_, membership_ ? &membership_->identity() : nullptr, rank, board_.get(), *options.movers,
+      planner_(*group_, membership_ ? &membership_->identity() : nullptr, rank, board_.get(), *options.cpu_kernels,
                options.streaming_bytes, options.catalog, options.machines, options.tuning),
       waiting_(*group_, rank, options.sleep_us),
       watchdog_(*group_, rank, options.name, {options.warn_ms * 1000, options.timeout_ms * 1000}),

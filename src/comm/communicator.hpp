@@ -33,7 +33,7 @@ struct CommunicatorOptions {
     int64_t warn_ms = 0;
     int64_t sleep_us = 0;
     int64_t streaming_bytes = -1;
-    const Movers* movers = nullptr;
+    const CpuKernels* cpu_kernels = nullptr;
     std::shared_ptr<const Catalog> catalog;
     std::shared_ptr<const Machines> machines;  // of its ranks
     std::shared_ptr<const Tuning> tuning;      // rank 0's; null: the built-in costs alone

@@ -91,9 +91,9 @@ Result<Settings> settings_of_environment(int ranks) {
     own.warn_ms = countable_ms(environment.warn_ms);
     own.sleep_us = environment.sleep_us;
     own.streaming_bytes = environment.streaming_bytes;
-    auto movers = movers_asked_for();
-    if (!movers) return movers.take_status();
-    own.movers = *movers;
+    auto cpu_kernels = requested_cpu_kernels();
+    if (!cpu_kernels) return cpu_kernels.take_status();
+    own.cpu_kernels = *cpu_kernels;
     MeetingOptions& meeting = settings.meeting;
     auto catalog = catalog_for(ranks);
     if (!catalog) return catalog.take_status();
@@ -143,8 +143,8 @@ Status apply(const weftConfig_t* given, Settings& settings) {
     return ok();
 }
 
-std::string mover_names() {
-    return names_of(all_movers(), [](const Movers* set) { return set->isa; });
+std::string cpu_kernel_names() {
+    return names_of(all_cpu_kernels(), [](const CpuKernels* set) { return set->isa; });
 }
 
 // What runs here, for whoever reads the log later; before anything can go wrong.
@@ -152,10 +152,10 @@ void tell_version_once() {
     static PerProcess<std::once_flag> told;
     std::call_once(told.get(), [] {
         const std::string sanitizers = names_of(library_sanitizers(), [](const std::string& name) { return name; });
-        WEFT_LOG(version, init, "Weft {}, compiled by {}{}{}; transports {}; movers {}; {}", library_version(),
+        WEFT_LOG(version, init, "Weft {}, compiled by {}{}{}; transports {}; CPU kernels {}; {}", library_version(),
                  library_compiler(), sanitizers.empty() ? "" : " with sanitizers ", sanitizers,
                  names_of(registry::transports(), [](const Transport& transport) { return transport.name; }),
-                 mover_names(),
+                 cpu_kernel_names(),
                  cuda::device_code().empty() ? std::string("without device code")
                                              : fmt::format("device code for sm {}", cuda::device_code_targets()));
     });
@@ -181,10 +181,10 @@ Status check_transports() {
     return check_names("WEFT_TRANSPORTS", options().transports, names);
 }
 
-Result<const Movers*> movers_asked_for() {
+Result<const CpuKernels*> requested_cpu_kernels() {
     const std::string& isa = options().isa;
-    if (const Movers* found = isa.empty() ? &movers() : find_movers(isa)) return found;
-    return fail(weftInvalidArgument, "WEFT_ISA is `{}`; this machine has {}", isa, mover_names());
+    if (const CpuKernels* found = isa.empty() ? &cpu_kernels() : find_cpu_kernels(isa)) return found;
+    return fail(weftInvalidArgument, "WEFT_ISA is `{}`; this machine has {}", isa, cpu_kernel_names());
 }
 
 Result<GpuPath> gpu_path_asked_for() {

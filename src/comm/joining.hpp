@@ -36,7 +36,7 @@ struct Joining {
 // What is wrong with WEFT_TRANSPORTS; ok: nothing.
 Status check_transports();
 // As WEFT_ISA says.
-Result<const Movers*> movers_asked_for();
+Result<const CpuKernels*> requested_cpu_kernels();
 // As WEFT_GPU_PATH says.
 Result<GpuPath> gpu_path_asked_for();
 // As WEFT_ALGO_FILES_ORDER says.

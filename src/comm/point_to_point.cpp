@@ -29,7 +29,7 @@ Exchange::Caller caller_for(Collective collective) {
 
 Messages& Communicator::messages(std::unique_ptr<Messages>& which, uint64_t name) {
     if (!which) [[unlikely]]
-        which = std::make_unique<Messages>(*group_, rank_, link_settings(name), planner_.movers(),
+        which = std::make_unique<Messages>(*group_, rank_, link_settings(name), planner_.cpu_kernels(),
                                            planner_.streamed_message_bytes());
     return *which;
 }
@@ -207,7 +207,7 @@ Status Communicator::begin_uneven() {
     const auto type = weftDataType_t(call_.operation.type);
     const Exchange::Purpose purpose{caller_for(call_.operation.collective), uint16_t(sequence_), call_.operation.op};
     if (call_.operation.collective == Collective::reduce_scatter_v) {
-        partials_.begin(call_.operation, call_.operand, *call_.portions, rank_, planner_.movers());
+        partials_.begin(call_.operation, call_.operand, *call_.portions, rank_, planner_.cpu_kernels());
         for (const Portion& portion : call_.portions->sends)
             if (portion.peer != rank_) {
                 exchange.receive(portion.peer, partials_.from(portion.peer), call_.portions->receives[0].count, type,

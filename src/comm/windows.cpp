@@ -52,7 +52,7 @@ Result<WindowPart> Communicator::open_window(uint32_t number, weftWindow& window
         window_links_ = std::make_unique<Links>(*group_, rank_, link_settings(windows_name));
         one_sided_ = std::make_unique<OneSided>(
             *group_, rank_,
-            OneSided::Settings{planner_.agreed().direct != 0, planner_.agreed().cma != 0, &planner_.movers()},
+            OneSided::Settings{planner_.agreed().direct != 0, planner_.agreed().cma != 0, &planner_.cpu_kernels()},
             [this](int peer, PeerLink& link) { return window_links_->connect(peer, link); },
             [this](int peer) { return window_links_->called_by(peer); });
     }

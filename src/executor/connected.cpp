@@ -82,7 +82,7 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
         } else if (receives) {
             if (out) copy_to(out, in, piece.bytes, slot_stores);
             for (int i = at_once ? 1 : 0; i < count; ++i)
-                plan_->movers->copy(
+                plan_->cpu_kernels->copy(
                     {destinations[i], in, piece.bytes, i == 0 && streamed ? plan_->stores : Stores::ordinary});
         } else if (address) {
         } else if (instruction.source == Buffer::input) {

@@ -80,7 +80,7 @@ int Run::result_jobs(uint64_t tile, CopyJob* jobs) {
 
 void Run::copy_results(uint64_t tile) {
     const int count = result_jobs(tile, results_.data());
-    for (int i = 0; i < count; ++i) plan_->movers->copy(results_[size_t(i)]);
+    for (int i = 0; i < count; ++i) plan_->cpu_kernels->copy(results_[size_t(i)]);
 }
 
 void Run::post_offer_and_entry(uint64_t tile) {
@@ -255,7 +255,7 @@ void Run::reduce_own_chunk(uint64_t tile, const CopyJob* staging, int staging_co
     const ReduceJob reduction = reduction_with_slot(board_stores().beside_reads(own.bytes), destinations, 2,
                                                     sources_.data(), ranks_, own.bytes, true, 1);
     if (staging_count + results_count > 0)
-        plan_->movers->fused[plan_->type()][plan_->op()](staging, staging_count, reduction, results, results_count);
+        plan_->cpu_kernels->fused[plan_->type()][plan_->op()](staging, staging_count, reduction, results, results_count);
     else if (own.bytes > 0)
         reduce(reduction);
 }

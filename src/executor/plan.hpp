@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/base/arithmetic.hpp"
-#include "src/kernels/movers.hpp"
+#include "src/kernels/cpu_kernels.hpp"
 #include "src/kernels/slot_stores.hpp"
 #include "src/peer_access/cma.hpp"
 #include "src/peer_access/remote_address.hpp"
@@ -40,7 +40,7 @@ struct Plan {
     Board* board = nullptr;
     Board::Rotation rotation;  // of a tile of all parts; our slots are backed for all of it
     Reach* reach = nullptr;
-    const Movers* movers = nullptr;
+    const CpuKernels* cpu_kernels = nullptr;
     SlotStores* slot_stores = nullptr;  // by rank: into what it reads of ours; our own: into the board, which all read
     size_t tile_bytes = 0;              // of each part; a multiple of 64 unless there is one tile
     uint64_t tiles = 1;                 // at least 1: an empty message still meets everybody

@@ -277,20 +277,20 @@ int Run::own_targets(const Instruction& instruction, uint64_t tile, const Piece&
 
 const std::byte* Run::own_input(size_t offset, size_t bytes) {
     if (!plan_->scaled()) return send_ + offset;
-    plan_->movers->scale[plan_->type()](scratch_.data(), send_ + offset, bytes / size_of(plan_->type()), operand_);
+    plan_->cpu_kernels->scale[plan_->type()](scratch_.data(), send_ + offset, bytes / size_of(plan_->type()), operand_);
     return scratch_.data();
 }
 
 void Run::copy_to(void* destination, const void* source, size_t bytes, SlotStores* stores) const {
     if (stores)
-        stores->copy(*plan_->movers, destination, source, bytes);
+        stores->copy(*plan_->cpu_kernels, destination, source, bytes);
     else
-        plan_->movers->copy({destination, source, bytes, Stores::ordinary});
+        plan_->cpu_kernels->copy({destination, source, bytes, Stores::ordinary});
 }
 
 void Run::copy_input(std::byte* destination, size_t offset, size_t bytes, SlotStores* stores) {
     if (plan_->scaled()) {
-        plan_->movers->scale[plan_->type()](destination, send_ + offset, bytes / size_of(plan_->type()), operand_);
+        plan_->cpu_kernels->scale[plan_->type()](destination, send_ + offset, bytes / size_of(plan_->type()), operand_);
     } else if (changes_input_) {
         void* to = destination;
         const void* from = send_ + offset;
@@ -334,7 +334,7 @@ void Run::reduce(void* const* destinations, int destination_count, const void* c
 void Run::reduce(const ReduceJob& job) {
     if (plan_->operation.calls_function()) [[unlikely]]
         return reduce_by(*static_cast<const UserReduction*>(operand_), job);
-    plan_->movers->reduce[plan_->type()][plan_->op()](job);
+    plan_->cpu_kernels->reduce[plan_->type()][plan_->op()](job);
 }
 
 }  // namespace weft::internal

@@ -2,7 +2,7 @@
 #pragma once
 #include "src/base/small_copy.hpp"
 #include "src/kernels/simd_vector.hpp"
-#include "src/kernels/movers.hpp"
+#include "src/kernels/cpu_kernels.hpp"
 
 namespace weft::internal {
 namespace {

@@ -1,7 +1,7 @@
 // reduce_loops.hpp: reductions and scalings as loops over vectors, for one instruction set, see simd_vector.hpp.
 #pragma once
 #include "src/kernels/simd_vector.hpp"
-#include "src/kernels/movers.hpp"
+#include "src/kernels/cpu_kernels.hpp"
 
 namespace weft::internal {
 namespace {

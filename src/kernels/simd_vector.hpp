@@ -1,6 +1,6 @@
-// simd_vector.hpp: vectors of WEFT_VECTOR_BYTES (64 for AVX-512, 32 for AVX2, else 16) and what the movers need of them:
+// simd_vector.hpp: vectors of WEFT_VECTOR_BYTES (64 for AVX-512, 32 for AVX2, else 16) and what the CPU kernels need of them:
 // unaligned and streaming access, the small floats' conversions, base/arithmetic.hpp's reductions on all lanes at once.
-// Included once by each movers_*.cpp, which is compiled for its instruction set; hence everything is local to the file
+// Included once by each cpu_kernels_*.cpp, which is compiled for its instruction set; hence everything is local to the file
 // that includes it, and no function of std is called: none compiled for AVX-512 may become the copy that all use.
 #pragma once
 #include "src/base/arithmetic.hpp"

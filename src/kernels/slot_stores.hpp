@@ -12,7 +12,7 @@
 #include <chrono>
 #include <cstddef>
 
-#include "src/kernels/movers.hpp"
+#include "src/kernels/cpu_kernels.hpp"
 
 namespace weft::internal {
 
@@ -45,9 +45,9 @@ class SlotStores {
         }
         judge(64 / double(bytes) * taken_ns([&] { job(tried()); }));
     }
-    // As Movers::copy.
-    void copy(const Movers& movers, void* slot, const void* source, size_t bytes) {
-        write(slot, bytes, Work::copy, [&](Stores stores) { movers.copy({slot, source, bytes, stores}); });
+    // As CpuKernels::copy.
+    void copy(const CpuKernels& cpu_kernels, void* slot, const void* source, size_t bytes) {
+        write(slot, bytes, Work::copy, [&](Stores stores) { cpu_kernels.copy({slot, source, bytes, stores}); });
     }
 
     // What it took to store to a line that readers may hold, ns: from near ones it comes at once, and no trial is needed.

@@ -1,4 +1,4 @@
-// user_reduction.hpp: a reduction whose operator is a function of the user's: what the movers do for the built-in ones.
+// user_reduction.hpp: a reduction whose operator is a function of the user's: what the CPU kernels do for the built-in ones.
 #pragma once
 #include <atomic>
 #include <exception>
@@ -6,7 +6,7 @@
 
 #include "src/base/operation.hpp"
 #include "src/base/result.hpp"
-#include "src/kernels/movers.hpp"
+#include "src/kernels/cpu_kernels.hpp"
 
 namespace weft::internal {
 
@@ -37,7 +37,7 @@ class UserReductionFailed : public std::exception {
 // Whether this thread is in the function of a reduction whose UserReduction::in_function_us that is.
 bool in_function_of(const std::atomic<int64_t>* in_function_us);
 
-// As a mover of ReduceJob: sources combined in their order, the left operand first; averages and streaming are none of
+// As a kernel of ReduceJob: sources combined in their order, the left operand first; averages and streaming are none of
 // its business. All sources are read before a destination that is one of them is written. Throws
 // UserReductionFailed: destinations hold anything then. Reentrant, but as the function is.
 void reduce_by(const UserReduction& reduction, const ReduceJob& job);

@@ -19,10 +19,10 @@ constexpr int slots_at_once = 8;        // of one peer: then it is the next one'
 
 }  // namespace
 
-Exchange::Exchange(HostGroup& group, int rank, const Movers& movers, size_t streamed_least, Connect connect)
+Exchange::Exchange(HostGroup& group, int rank, const CpuKernels& cpu_kernels, size_t streamed_least, Connect connect)
     : group_(&group),
       rank_(rank),
-      movers_(&movers),
+      cpu_kernels_(&cpu_kernels),
       streamed_least_(streamed_least),
       connect_(std::move(connect)),
       memory_(group, rank) {}
@@ -100,14 +100,14 @@ void Exchange::copy_in(Peer& peer, void* slot, const void* from, size_t bytes) c
     if (bytes <= 64)
         copy_small(slot, from, bytes);
     else
-        peer.stores.copy(*movers_, slot, from, bytes);
+        peer.stores.copy(*cpu_kernels_, slot, from, bytes);
 }
 
 void Exchange::copy_out(void* to, const void* from, size_t bytes, size_t whole) const {
     if (bytes <= 64)
         copy_small(to, from, bytes);
     else
-        movers_->copy({to, from, bytes, whole < streamed_least_ ? Stores::ordinary : Stores::streaming});
+        cpu_kernels_->copy({to, from, bytes, whole < streamed_least_ ? Stores::ordinary : Stores::streaming});
 }
 
 Progress Exchange::fails(Status failure) {

@@ -8,7 +8,7 @@
 
 #include "src/base/rank_set.hpp"
 #include "src/executor/plan.hpp"
-#include "src/kernels/movers.hpp"
+#include "src/kernels/cpu_kernels.hpp"
 #include "src/kernels/slot_stores.hpp"
 #include "src/p2p/message_mark.hpp"
 #include "src/peer_access/cma.hpp"
@@ -36,7 +36,7 @@ class Exchange {
     // One step towards the link with a peer.
     using Connect = std::function<Status(int peer, PeerLink& link)>;
     // Messages from `streamed_least` bytes on are stored past the caches where they end.
-    Exchange(HostGroup& group, int rank, const Movers& movers, size_t streamed_least, Connect connect);
+    Exchange(HostGroup& group, int rank, const CpuKernels& cpu_kernels, size_t streamed_least, Connect connect);
 
     // The call that a message is of, and, of a collective, its number and its reduction: the two ends must agree.
     using Caller = MessageCaller;
@@ -124,7 +124,7 @@ class Exchange {
 
     HostGroup* group_;
     int rank_;
-    const Movers* movers_;
+    const CpuKernels* cpu_kernels_;
     size_t streamed_least_;
     Connect connect_;
     Cma memory_;

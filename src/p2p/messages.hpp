@@ -8,9 +8,9 @@ namespace weft::internal {
 // Thread-bound to the rank.
 class Messages {
   public:
-    Messages(HostGroup& group, int rank, const Links::Settings& settings, const Movers& movers, size_t streamed_least)
+    Messages(HostGroup& group, int rank, const Links::Settings& settings, const CpuKernels& cpu_kernels, size_t streamed_least)
         : links_(group, rank, settings),
-          exchange_(group, rank, movers, streamed_least,
+          exchange_(group, rank, cpu_kernels, streamed_least,
                     [this](int peer, PeerLink& link) { return links_.connect(peer, link); }) {}
     Messages(const Messages&) = delete;
     Messages& operator=(const Messages&) = delete;

@@ -6,10 +6,10 @@
 namespace weft::internal {
 
 void Partials::begin(const Operation& operation, const void* operand, const Portions& portions, int rank,
-                     const Movers& movers) {
+                     const CpuKernels& cpu_kernels) {
     operation_ = operation;
     operand_ = operand;
-    movers_ = &movers;
+    cpu_kernels_ = &cpu_kernels;
     result_ = portions.receives[0];
     rank_ = rank;
     const size_t ranks = portions.sends.size(), element = datatype_bytes[operation.type];
@@ -25,7 +25,7 @@ void Partials::begin(const Operation& operation, const void* operand, const Port
     if (operation.scales()) {
         if (scaled_.size() < scaled) scaled_.resize(scaled);
         for (const Portion& portion : portions.sends)
-            movers.scale[operation.type](scaled_.data() + scaled_places_[size_t(portion.peer)], portion.data,
+            cpu_kernels.scale[operation.type](scaled_.data() + scaled_places_[size_t(portion.peer)], portion.data,
                                          portion.count, operand);
     }
     for (const Portion& portion : portions.sends)
@@ -45,7 +45,7 @@ void Partials::reduce() {
     ReduceJob job{&result_.data, 1, sources_.data(), ranks, result_.count, average.average_of, Stores::ordinary};
     job.share_of = average.share_of;
     if (operation_.calls_function()) return reduce_by(*static_cast<const UserReduction*>(operand_), job);
-    movers_->reduce[operation_.type][op](job);
+    cpu_kernels_->reduce[operation_.type][op](job);
 }
 
 }  // namespace weft::internal

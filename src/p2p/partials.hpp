@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/base/operation.hpp"
-#include "src/kernels/movers.hpp"
+#include "src/kernels/cpu_kernels.hpp"
 #include "src/p2p/portions.hpp"
 
 namespace weft::internal {
@@ -16,7 +16,7 @@ class Partials {
     // The sends are of all ranks, the rank's own among them; of the one receive the peer does not count.
     // `operand`: as Run::start() has it.
     void begin(const Operation& operation, const void* operand, const Portions& portions, int rank,
-               const Movers& movers);
+               const CpuKernels& cpu_kernels);
     // Where a rank's contribution to our part goes.
     void* from(int peer) { return received_.data() + size_t(peer) * stride_; }
     // What a rank gets of ours.
@@ -28,7 +28,7 @@ class Partials {
   private:
     Operation operation_;
     const void* operand_ = nullptr;
-    const Movers* movers_ = nullptr;
+    const CpuKernels* cpu_kernels_ = nullptr;
     Portion result_{};
     int rank_ = 0;
     size_t stride_ = 0;

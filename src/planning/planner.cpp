@@ -49,12 +49,12 @@ const char* seats_text(bool apart) { return apart ? "several NUMA domains" : "on
 
 }  // namespace
 
-Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Board* board, const Movers& movers,
+Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Board* board, const CpuKernels& cpu_kernels,
                  int64_t streaming_bytes, std::shared_ptr<const Catalog> catalog,
                  std::shared_ptr<const Machines> machines, std::shared_ptr<const Tuning> tuning)
     : rank_(rank),
       board_(board),
-      movers_(&movers),
+      cpu_kernels_(&cpu_kernels),
       streaming_bytes_(streaming_bytes),
       catalog_(std::move(catalog)),
       two_slots_(std::none_of(catalog_->of_users().begin(), catalog_->of_users().end(), has_board)),
@@ -150,7 +150,7 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     plan.ends = binding.ends;
     for (const BlockEnds& ends : plan.ends) plan.networked |= ends.source_abroad || ends.target_abroad;
     plan.in_one_place = choice.algorithm->sums == Sums::in_rank_order;
-    plan.movers = movers_;
+    plan.cpu_kernels = cpu_kernels_;
     plan.slot_stores = slot_stores_.data();
     const size_t parts = size_t(binding.schedule.parts()), bytes = operation.bytes(), whole = parts * bytes;
     TileBounds bounds{.wanted = size_t(std::max<int64_t>(0, agreed_.tile_bytes)),

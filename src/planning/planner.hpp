@@ -40,7 +40,7 @@ struct PreparedPlan {
 class Planner {
   public:
     // `identity`: of the communicator, null if its ranks are on one host.
-    Planner(HostGroup& group, const net::Identity* identity, int rank, Board* board, const Movers& movers,
+    Planner(HostGroup& group, const net::Identity* identity, int rank, Board* board, const CpuKernels& cpu_kernels,
             int64_t streaming_bytes, std::shared_ptr<const Catalog> catalog, std::shared_ptr<const Machines> machines,
             std::shared_ptr<const Tuning> tuning);
 
@@ -62,7 +62,7 @@ class Planner {
     size_t net_slot_bytes() const { return costs_.links.net_slot_bytes; }
     // Of messages that are stored past the caches: of two ranks' buffers.
     size_t streamed_message_bytes() const { return streamed_bytes(2); }
-    const Movers& movers() const { return *movers_; }
+    const CpuKernels& cpu_kernels() const { return *cpu_kernels_; }
     uint64_t connection_bytes() const { return heap_used_ - Board::heap_bytes; }
     uint64_t scratch_bytes() const { return scratch_.size(); }
     const AgreedOptions& agreed() const { return agreed_; }
@@ -74,7 +74,7 @@ class Planner {
 
     int rank_;
     Board* board_;
-    const Movers* movers_;
+    const CpuKernels* cpu_kernels_;
     int64_t streaming_bytes_;
     std::shared_ptr<const Catalog> catalog_;
     // Whether two slots do for tiles that are read in order: not beside a user's algorithm over a board, whose blocks may

@@ -175,7 +175,7 @@ Progress OneSided::copy_some() {
         if (bytes <= 64)
             copy_small(to, from, bytes);
         else if (to != from)
-            settings_.movers->copy({to, from, bytes, Stores::ordinary});
+            settings_.cpu_kernels->copy({to, from, bytes, Stores::ordinary});
     } else {
         const auto& parts = windows_.at(call_.window).parts;
         const uint64_t there = parts[size_t(call_.peer)].address + call_.offset + done_;

@@ -52,7 +52,7 @@ class OneSided {
     struct Settings {
         bool direct;        // memory of weftMemAlloc may be mapped
         bool cma;  // the kernel may copy between processes
-        const Movers* movers;
+        const CpuKernels* cpu_kernels;
     };
     using Connect = std::function<Status(int peer, PeerLink& link)>;
     using CalledBy = std::function<bool(int peer)>;

@@ -84,7 +84,7 @@ namespace {
 
 void sum(const void* left, const void* right, void* result, size_t count, weftDataType_t type, void*) {
     const void* const sources[] = {left, right};
-    find_movers("plain")->reduce[type][weftSum]({.destinations = &result,
+    find_cpu_kernels("plain")->reduce[type][weftSum]({.destinations = &result,
                                                  .destination_count = 1,
                                                  .sources = sources,
                                                  .source_count = 2,

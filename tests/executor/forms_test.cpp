@@ -1,5 +1,5 @@
 // forms_test.cpp: a fused instruction is defined by its expansion: the same calls run fused, expanded and expanded with
-// tiles overlapped end in the same bits; and so do all sets of movers.
+// tiles overlapped end in the same bits; and so do all sets of cpu_kernels.
 #include "tests/executor/wild_inputs.hpp"
 
 namespace weft::internal::test {
@@ -58,12 +58,12 @@ TEST_CASE("forms may alternate on one board from call to call", "[executor]") {
         if (const auto wrong = difference(calls[i], results[i], expected(calls[i]))) FAIL_CHECK(*wrong);
 }
 
-TEST_CASE("every set of movers leaves the interpreter's bits under every algorithm", "[executor]") {
+TEST_CASE("every set of CPU kernels leaves the interpreter's bits under every algorithm", "[executor]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());
     const WildInputs wild(random);
     LocalRanks ranks(4);
-    for (const Movers* set : all_movers())
+    for (const CpuKernels* set : all_cpu_kernels())
         for (const char* name : {"one_shot", "two_shot", "ring"})
             for (int type = 0; type < weftNumTypes; ++type)
                 for (const int op : reductions_of(type)) {
@@ -73,7 +73,7 @@ TEST_CASE("every set of movers leaves the interpreter's bits under every algorit
                     call.type = weftDataType_t(type);
                     call.op = op;
                     call.tile_bytes = 1024;
-                    call.movers = set;
+                    call.cpu_kernels = set;
                     call.stores = random() % 2 ? Stores::streaming : Stores::ordinary;
                     call.send_offset = random() % 64;
                     call.receive_offset = random() % 64;

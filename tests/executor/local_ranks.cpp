@@ -261,7 +261,7 @@ struct LocalRanks::Rank {
         plan.operation_fingerprint = fingerprint(plan.operation);
         plan.schedule = &schedule;
         plan.in_one_place = call.in_one_place();
-        plan.movers = call.movers ? call.movers : &movers();
+        plan.cpu_kernels = call.cpu_kernels ? call.cpu_kernels : &cpu_kernels();
         plan.slot_stores = all->slot_stores_[size_t(rank)].data();
         // Trials as of far readers, or of slow memory: slots are written past the caches for many calls, or not.
         for (int reader = 0; reader < call.ranks(); ++reader)

@@ -11,7 +11,7 @@
 #include "src/executor/run.hpp"
 #include "src/registry.hpp"
 #include "src/schedule/expand.hpp"
-#include "tests/executor/mover_data.hpp"
+#include "tests/executor/cpu_kernel_data.hpp"
 #include "tests/reference/exact.hpp"
 #include "tests/reference/interpreter.hpp"
 
@@ -51,7 +51,7 @@ struct Call {
     bool cma = false;   // with offers: the kernel may copy
     bool zero_copy = false;   // messages lend what lasts, however short
     Stores stores = Stores::ordinary;
-    const Movers* movers = nullptr;  // null: the best
+    const CpuKernels* cpu_kernels = nullptr;  // null: the best
     std::vector<Bytes> inputs;       // by rank: what it holds of the whole
     std::vector<Bytes> scalars;      // by rank; empty unless premul
     bool extreme = false;            // inputs from extremes(): results are held against a bound, not against bits

@@ -159,7 +159,7 @@ struct Pair {
             plan.operation.count = count;
             plan.operation_fingerprint = fingerprint(plan.operation);
             plan.schedule = &schedules[rank];
-            plan.movers = &movers();
+            plan.cpu_kernels = &cpu_kernels();
             plan.slot_stores = slot_stores[rank];
             plan.tile_bytes = tile_bytes;
             plan.tiles = (plan.bytes() + tile_bytes - 1) / tile_bytes;

@@ -182,7 +182,7 @@ TEST_CASE("a process says once what runs in it, from WEFT_DEBUG's level VERSION 
     REQUIRE(alone.size() == 1);
     CHECK_THAT(alone[0], Catch::Contains(" WEFT VERSION Weft " + weft::internal::library_version() + ", compiled by " +
                                          weft::internal::library_compiler()) &&
-                             Catch::Contains("; transports shm, tcp; movers ") && Catch::Contains("plain; ") &&
+                             Catch::Contains("; transports shm, tcp; CPU kernels ") && Catch::Contains("plain; ") &&
                              Catch::Contains("device code"));
     CHECK(lines_of_version(1).size() == 1);
     CHECK(lines_of(job[1].error()).size() > 1);

@@ -23,12 +23,12 @@ tools tests : everything
 GOOD = {
     "src/README.md": README,
     "src/meson.build": "files('base/log.cpp', 'schedule/build.cpp', 'selector/choose.cpp', 'api/calls.cpp')\n"
-    "foreach isa : ['a', 'b']\n  library('schedule/movers_' + isa + '.cpp')\nendforeach\n",
+    "foreach isa : ['a', 'b']\n  library('schedule/cpu_kernels_' + isa + '.cpp')\nendforeach\n",
     "src/base/log.hpp": "// log.hpp: a log.\n",
     "src/base/log.cpp": '#include "src/base/log.hpp"\n#include <cstdlib>\nconst char* e() { return getenv("X"); }\n',
     "src/schedule/build.hpp": '// build.hpp: builds.\n#include "src/base/log.hpp"\n#include "weft/types.h"\n',
     "src/schedule/build.cpp": '#include "src/schedule/build.hpp"\n',
-    "src/schedule/movers_a.cpp": "// movers for a\n",
+    "src/schedule/movers_a.cpp": "// CPU kernels for a\n",
     "src/selector/choose.cpp": '// choose.cpp: chooses.\n#include "algorithms/algorithm.hpp"\n#include "src/base/log.hpp"\n',
     "src/api/calls.cpp": '// calls.cpp: the interface.\n#include "weft/weft.h"\n#include "src/schedule/build.hpp"\n',
     "algorithms/meson.build": "files('ring.cpp')\n",

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "src/base/options.hpp"
-#include "src/kernels/movers.hpp"
+#include "src/kernels/cpu_kernels.hpp"
 #include "src/registry.hpp"
 #include "tests/catch.hpp"
 #include "tests/subprocess.hpp"
@@ -89,8 +89,8 @@ TEST_CASE("version, build and machine are told", "[info]") {
     Json all = info({});
     CHECK(all["build"]["version"] ==
           std::to_string(WEFT_MAJOR) + "." + std::to_string(WEFT_MINOR) + "." + std::to_string(WEFT_PATCH));
-    CHECK(all["build"]["isa_sets"].size() == all_movers().size());
-    CHECK(all["build"]["isa_active"] == movers().isa);
+    CHECK(all["build"]["isa_sets"].size() == all_cpu_kernels().size());
+    CHECK(all["build"]["isa_active"] == cpu_kernels().isa);
     CHECK(info({"WEFT_ISA=plain"})["build"]["isa_active"] == "plain");
     CHECK(all["machine"]["cores_allowed"] >= 1);
     CHECK(all["machine"]["page_bytes"] == sysconf(_SC_PAGESIZE));

@@ -1,6 +1,6 @@
-// movers_bench.cpp: how fast each set of movers is on this machine: GB/s of sources read plus results written, the best
+// cpu_kernels_bench.cpp: how fast each set of CPU kernels is on this machine: GB/s of sources read plus results written, the best
 // of some short loops. Nothing here passes or fails.
-//   movers_bench [TYPE [OP]]   as in `movers_bench half sum`; float, half, bfloat16 and sum if none is given
+//   cpu_kernels_bench [TYPE [OP]]   as in `cpu_kernels_bench half sum`; float, half, bfloat16 and sum if none is given
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/base/datatype.hpp"
-#include "src/kernels/movers.hpp"
+#include "src/kernels/cpu_kernels.hpp"
 
 namespace weft::internal {
 namespace {
@@ -37,7 +37,7 @@ char* line_of(std::vector<char>& buffer) {
     return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(buffer.data()) + 63) & ~uintptr_t(63));
 }
 
-void bench_reduce(const Movers& set, weftDataType_t type, weftRedOp_t op) {
+void bench_reduce(const CpuKernels& set, weftDataType_t type, weftRedOp_t op) {
     constexpr size_t sizes[] = {8, 64, 1024, 16384, 262144, 4 << 20};
     std::printf("%-7s %-8s %-5s |", set.isa, name_of(type), name_of(op));
     for (const size_t bytes : sizes) std::printf("%9zu B", bytes);
@@ -58,7 +58,7 @@ void bench_reduce(const Movers& set, weftDataType_t type, weftRedOp_t op) {
     }
 }
 
-void bench_copy(const Movers& set) {
+void bench_copy(const CpuKernels& set) {
     std::printf("%-7s copy, bytes: ns", set.isa);
     Buffers buffers = make_buffers(2, 16 << 20);
     for (const size_t bytes : {8, 48, 64, 256, 4096, 65536, 1 << 20, 16 << 20}) {
@@ -71,7 +71,7 @@ void bench_copy(const Movers& set) {
 }
 
 // The tile loop of a two-shot on large messages: staging and results as long as the `ranks` - 1 other chunks.
-void bench_fused(const Movers& set, int ranks) {
+void bench_fused(const CpuKernels& set, int ranks) {
     constexpr size_t total = 64 << 20;
     const size_t tile = 128 << 10, chunk = tile / size_t(ranks);
     std::vector<char> input(total, 1), output(total, 1);
@@ -114,7 +114,7 @@ int main(int argument_count, char** arguments) {
     using namespace weft::internal;
     const std::string type_wanted = argument_count > 1 ? arguments[1] : "",
                       op_wanted = argument_count > 2 ? arguments[2] : "sum";
-    for (const Movers* set : all_movers()) {
+    for (const CpuKernels* set : all_cpu_kernels()) {
         for (int type = 0; type < weftNumTypes; ++type) {
             const std::string name = datatype_names[type];
             const bool usual = name == "float" || name == "half" || name == "bfloat16";
@@ -126,7 +126,7 @@ int main(int argument_count, char** arguments) {
         }
     }
     if (!type_wanted.empty()) return 0;
-    for (const Movers* set : all_movers()) {
+    for (const CpuKernels* set : all_cpu_kernels()) {
         bench_copy(*set);
         for (const int ranks : {2, 4}) bench_fused(*set, ranks);
     }

@@ -1,4 +1,4 @@
-// mover_data.hpp: what the tests of the movers share: random elements with the awkward ones among them, buffers that
+// cpu_kernel_data.hpp: what the tests of the CPU kernels share: random elements with the awkward ones among them, buffers that
 // notice a stray write or read, equality that lets any NaN be any other.
 #pragma once
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-// movers.hpp: the loops that move and reduce bytes on the CPU, in one set for each instruction set (ISA). All sets give
+// cpu_kernels.hpp: the loops that move and reduce bytes on the CPU, in one set for each instruction set (ISA). All sets give
 // the same bits, those of base/arithmetic.hpp; only which NaN comes out of a NaN is open. Reentrant.
 //
 // Buffers may lie at any address, aligned to their elements or not. A destination may equal a source (or another
@@ -14,7 +14,7 @@
 
 namespace weft::internal {
 
-// streaming: past the caches, where the destination's address allows it and it is long enough to pay. A mover that has
+// streaming: past the caches, where the destination's address allows it and it is long enough to pay. A kernel that has
 // streamed ends with a store fence, so that a flag stored afterwards is seen after the data, as with ordinary stores.
 enum class Stores : uint8_t { ordinary, streaming };
 
@@ -44,7 +44,7 @@ struct CopyJob {
     Stores stores;
 };
 
-struct Movers {
+struct CpuKernels {
     const char* isa;  // "avx512", "avx2", "neon" or "plain"
     // Null where the reduction does not serve the type (base/datatype.hpp); likewise below.
     void (*reduce[weftNumTypes][weftNumOps])(const ReduceJob& job);
@@ -59,10 +59,10 @@ struct Movers {
 };
 
 // The best set that this machine can run; the choice is made once.
-const Movers& movers();
+const CpuKernels& cpu_kernels();
 // The set of that name, or nullptr if there is none or this machine cannot run it.
-const Movers* find_movers(std::string_view isa);
+const CpuKernels* find_cpu_kernels(std::string_view isa);
 // Every set that this machine can run, best first.
-std::span<const Movers* const> all_movers();
+std::span<const CpuKernels* const> all_cpu_kernels();
 
 }  // namespace weft::internal

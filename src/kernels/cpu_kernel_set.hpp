@@ -1,5 +1,5 @@
-// mover_set.hpp: the fused loop, and the table of all movers of one instruction set, see simd_vector.hpp. The including file
-// defines WEFT_MOVERS, the table's name, and WEFT_MOVERS_ISA, what people call it.
+// cpu_kernel_set.hpp: the fused loop, and the table of all CPU kernels of one instruction set, see simd_vector.hpp. The including file
+// defines WEFT_CPU_KERNELS, the table's name, and WEFT_CPU_KERNELS_ISA, what people call it.
 #pragma once
 #include "src/kernels/copy_loops.hpp"
 #include "src/kernels/reduce_loops.hpp"
@@ -74,7 +74,7 @@ constexpr weftDataType_t without_sign(weftDataType_t type) {
     return type == weftInt8 ? weftUint8 : type == weftInt32 ? weftUint32 : type == weftInt64 ? weftUint64 : type;
 }
 template <weftDataType_t type, weftRedOp_t op>
-constexpr void add_pair(Movers& set) {
+constexpr void add_pair(CpuKernels& set) {
     if constexpr (serves(op, type)) {
         constexpr weftDataType_t as = is_bitwise(op) ? without_sign(type) : type;
         set.reduce[type][op] = reduce<as, op>;
@@ -82,27 +82,27 @@ constexpr void add_pair(Movers& set) {
     }
 }
 template <weftDataType_t type>
-constexpr void add_type(Movers& set) {
+constexpr void add_type(CpuKernels& set) {
     set.scale[type] = scale<type>;
 #define WEFT_REDUCTION(op, name) add_pair<type, op>(set);
 #include "src/base/reduction.def"
 #undef WEFT_REDUCTION
 }
 
-constexpr Movers make_movers() {
-    Movers set{};
-    set.isa = WEFT_MOVERS_ISA;
+constexpr CpuKernels make_cpu_kernels() {
+    CpuKernels set{};
+    set.isa = WEFT_CPU_KERNELS_ISA;
     set.copy = copy;
 #define WEFT_DATATYPE(type, name, bytes) add_type<type>(set);
 #include "src/base/datatype.def"
 #undef WEFT_DATATYPE
     return set;
 }
-constexpr Movers set = make_movers();
+constexpr CpuKernels set = make_cpu_kernels();
 
 }  // namespace
 
-extern const Movers WEFT_MOVERS;
-constinit const Movers WEFT_MOVERS = set;
+extern const CpuKernels WEFT_CPU_KERNELS;
+constinit const CpuKernels WEFT_CPU_KERNELS = set;
 
 }  // namespace weft::internal

@@ -1,10 +1,10 @@
-// movers_test.cpp: every reduction of every set of movers that this machine can run, bit for bit against the scalar
+// cpu_kernels_test.cpp: every reduction of every set of CPU kernels that this machine can run, bit for bit against the scalar
 // truth.
-#include "src/kernels/movers.hpp"
+#include "src/kernels/cpu_kernels.hpp"
 
 #include <string>
 
-#include "tests/executor/mover_data.hpp"
+#include "tests/executor/cpu_kernel_data.hpp"
 
 namespace weft::internal {
 namespace {
@@ -69,8 +69,8 @@ class Sources {
 }  // namespace
 
 TEMPLATE_TEST_CASE(
-    "every set of movers reduces to the bits of the scalar truth, at any alignment, and writes nothing else",
-    "[movers]", WEFT_ALL_TYPES) {
+    "every set of CPU kernels reduces to the bits of the scalar truth, at any alignment, and writes nothing else",
+    "[cpu_kernels]", WEFT_ALL_TYPES) {
     constexpr weftDataType_t type = TestType::type;
     constexpr size_t bytes = sizeof(Element<type>);
     WEFT_PRINT_SEED();
@@ -85,7 +85,7 @@ TEMPLATE_TEST_CASE(
                 const std::vector<const void*> from = data.at(skew, sources);
                 const uint32_t divisor = divisor_of(weftRedOp_t(op), from.size());
                 const auto expected = truth<type>(weftRedOp_t(op), from, most_elements, divisor);
-                for (const Movers* set : all_movers()) {
+                for (const CpuKernels* set : all_cpu_kernels()) {
                     for (const size_t count : counts) {
                         if (test::small() && random() % 3 != 0) continue;
                         for (const int destinations : {1, 2, 3}) {
@@ -115,8 +115,8 @@ TEMPLATE_TEST_CASE(
     SUCCEED();
 }
 
-TEST_CASE("every set of movers has a loop for every reduction that serves a type, and none for others", "[movers]") {
-    for (const Movers* set : all_movers())
+TEST_CASE("every set of CPU kernels has a loop for every reduction that serves a type, and none for others", "[cpu_kernels]") {
+    for (const CpuKernels* set : all_cpu_kernels())
         for (int type = 0; type < weftNumTypes; ++type)
             for (int op = 0; op < weftNumOps; ++op) {
                 const bool there = serves(weftRedOp_t(op), weftDataType_t(type));
@@ -126,7 +126,7 @@ TEST_CASE("every set of movers has a loop for every reduction that serves a type
             }
 }
 
-TEMPLATE_TEST_CASE("a reduction in place gives what it gives elsewhere", "[movers]", WEFT_ALL_TYPES) {
+TEMPLATE_TEST_CASE("a reduction in place gives what it gives elsewhere", "[cpu_kernels]", WEFT_ALL_TYPES) {
     constexpr weftDataType_t type = TestType::type;
     constexpr size_t bytes = sizeof(Element<type>);
     WEFT_PRINT_SEED();
@@ -139,7 +139,7 @@ TEMPLATE_TEST_CASE("a reduction in place gives what it gives elsewhere", "[mover
             const uint32_t divisor = divisor_of(weftRedOp_t(op), size_t(sources));
             const auto expected =
                 truth<type>(weftRedOp_t(op), {from.begin(), from.begin() + sources}, most_elements, divisor);
-            for (const Movers* set : all_movers()) {
+            for (const CpuKernels* set : all_cpu_kernels()) {
                 for (const size_t count : counts) {
                     for (const Stores stores : {Stores::ordinary, Stores::streaming}) {
                         for (const int first : {0, sources - 1}) {
@@ -166,7 +166,7 @@ TEMPLATE_TEST_CASE("a reduction in place gives what it gives elsewhere", "[mover
 }
 
 TEMPLATE_TEST_CASE("a contribution to an average counts its share, and the complete sum is divided by the rest",
-                   "[movers]", test::Type<weftFloat16>, test::Type<weftFloat32>, test::Type<weftFloat64>,
+                   "[cpu_kernels]", test::Type<weftFloat16>, test::Type<weftFloat32>, test::Type<weftFloat64>,
                    test::Type<weftBfloat16>, test::Type<weftFloat8e4m3>, test::Type<weftFloat8e5m2>) {
     constexpr weftDataType_t type = TestType::type;
     using A = Arithmetic<type>;
@@ -194,7 +194,7 @@ TEMPLATE_TEST_CASE("a contribution to an average counts its share, and the compl
                     ReduceJob job{to, 1, from.data(), sources, count, average_of, Stores::ordinary};
                     job.share_of = 8;
                     job.contribution = contribution;
-                    for (const Movers* set : all_movers()) {
+                    for (const CpuKernels* set : all_cpu_kernels()) {
                         set->reduce[type][weftAvg](job);
                         CAPTURE(set->isa, sources, contribution, average_of, count);
                         CHECK(test::first_difference<type>(result.data(), expected.data(), count) == count);
@@ -202,7 +202,7 @@ TEMPLATE_TEST_CASE("a contribution to an average counts its share, and the compl
                 }
 }
 
-TEMPLATE_TEST_CASE("a thousand sources are added in order", "[movers]", WEFT_ALL_TYPES) {
+TEMPLATE_TEST_CASE("a thousand sources are added in order", "[cpu_kernels]", WEFT_ALL_TYPES) {
     constexpr weftDataType_t type = TestType::type;
     WEFT_PRINT_SEED();
     const Sources<type> data(64);
@@ -214,7 +214,7 @@ TEMPLATE_TEST_CASE("a thousand sources are added in order", "[movers]", WEFT_ALL
         const auto expected = truth<type>(weftAvg, from, count, 1024);
         std::vector<Element<type>> result(count);
         void* const to[] = {result.data()};
-        for (const Movers* set : all_movers()) {
+        for (const CpuKernels* set : all_cpu_kernels()) {
             set->reduce[type][weftAvg]({to, 1, from.data(), 1024, count, 1024, Stores::ordinary});
             CAPTURE(set->isa, count);
             CHECK(test::first_difference<type>(result.data(), expected.data(), count) == count);
@@ -222,13 +222,13 @@ TEMPLATE_TEST_CASE("a thousand sources are added in order", "[movers]", WEFT_ALL
     }
 }
 
-TEMPLATE_TEST_CASE("a reduction reads nothing behind the last element", "[movers]", WEFT_ALL_TYPES) {
+TEMPLATE_TEST_CASE("a reduction reads nothing behind the last element", "[cpu_kernels]", WEFT_ALL_TYPES) {
     constexpr weftDataType_t type = TestType::type;
     constexpr size_t bytes = sizeof(Element<type>);
     std::vector<test::Brink> sources;
     for (int j = 0; j < 5; ++j) sources.emplace_back(300 * bytes);
     const test::Brink target(300 * bytes);
-    for (const Movers* set : all_movers()) {
+    for (const CpuKernels* set : all_cpu_kernels()) {
         for (size_t count = 0; count < 300; ++count) {
             for (const int source_count : {1, 2, 5}) {
                 const void* from[5];
@@ -243,7 +243,7 @@ TEMPLATE_TEST_CASE("a reduction reads nothing behind the last element", "[movers
 }
 
 // All pairs of fp8; of the 16-bit floats every number with a hundred others.
-TEMPLATE_TEST_CASE("small floats are combined and rounded right for all of their numbers", "[movers]",
+TEMPLATE_TEST_CASE("small floats are combined and rounded right for all of their numbers", "[cpu_kernels]",
                    test::Type<weftFloat16>, test::Type<weftBfloat16>, test::Type<weftFloat8e4m3>,
                    test::Type<weftFloat8e5m2>) {
     constexpr weftDataType_t type = TestType::type;
@@ -258,7 +258,7 @@ TEMPLATE_TEST_CASE("small floats are combined and rounded right for all of their
         for (int op = 0; op < weftNumOps; ++op) {
             if (!serves(weftRedOp_t(op), type)) continue;
             const auto expected = truth<type>(weftRedOp_t(op), from, left.size(), divisor_of(weftRedOp_t(op), 2));
-            for (const Movers* set : all_movers()) {
+            for (const CpuKernels* set : all_cpu_kernels()) {
                 set->reduce[type][op](
                     {to, 1, from.data(), 2, left.size(), divisor_of(weftRedOp_t(op), 2), Stores::ordinary});
                 const size_t difference = test::first_difference<type>(result.data(), expected.data(), left.size());
@@ -273,7 +273,7 @@ TEMPLATE_TEST_CASE("small floats are combined and rounded right for all of their
     SUCCEED();
 }
 
-TEMPLATE_TEST_CASE("integer averages are exact for all divisors", "[movers]", test::Type<weftInt8>,
+TEMPLATE_TEST_CASE("integer averages are exact for all divisors", "[cpu_kernels]", test::Type<weftInt8>,
                    test::Type<weftUint8>, test::Type<weftInt32>, test::Type<weftUint32>, test::Type<weftInt64>,
                    test::Type<weftUint64>) {
     constexpr weftDataType_t type = TestType::type;
@@ -290,7 +290,7 @@ TEMPLATE_TEST_CASE("integer averages are exact for all divisors", "[movers]", te
         }
         const std::vector<const void*> from = {numbers.data()};
         const auto expected = truth<type>(weftAvg, from, numbers.size(), divisor);
-        for (const Movers* set : all_movers()) {
+        for (const CpuKernels* set : all_cpu_kernels()) {
             std::vector<T> result(numbers.size());
             void* const to[] = {result.data()};
             set->reduce[type][weftAvg]({to, 1, from.data(), 1, numbers.size(), divisor, Stores::ordinary});
@@ -300,13 +300,13 @@ TEMPLATE_TEST_CASE("integer averages are exact for all divisors", "[movers]", te
     }
 }
 
-TEST_CASE("the machine's movers can be found by name, the plain ones always", "[movers]") {
-    REQUIRE(!all_movers().empty());
-    CHECK(&movers() == all_movers().front());
-    for (const Movers* set : all_movers()) CHECK(find_movers(set->isa) == set);
-    REQUIRE(find_movers("plain"));
-    CHECK(std::string(find_movers("plain")->isa) == "plain");
-    CHECK(find_movers("mmx") == nullptr);
+TEST_CASE("the machine's CPU kernels can be found by name, the plain ones always", "[cpu_kernels]") {
+    REQUIRE(!all_cpu_kernels().empty());
+    CHECK(&cpu_kernels() == all_cpu_kernels().front());
+    for (const CpuKernels* set : all_cpu_kernels()) CHECK(find_cpu_kernels(set->isa) == set);
+    REQUIRE(find_cpu_kernels("plain"));
+    CHECK(std::string(find_cpu_kernels("plain")->isa) == "plain");
+    CHECK(find_cpu_kernels("mmx") == nullptr);
 }
 
 }  // namespace weft::internal

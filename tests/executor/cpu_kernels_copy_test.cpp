@@ -1,10 +1,10 @@
-// movers_copy_test.cpp: copies, scalings and the fused loop of every set of movers that this machine can run.
+// cpu_kernels_copy_test.cpp: copies, scalings and the fused loop of every set of CPU kernels that this machine can run.
 #include <algorithm>
 
 #include "src/base/small_copy.hpp"
-#include "src/kernels/movers.hpp"
+#include "src/kernels/cpu_kernels.hpp"
 #include "src/kernels/slot_stores.hpp"
-#include "tests/executor/mover_data.hpp"
+#include "tests/executor/cpu_kernel_data.hpp"
 
 namespace weft::internal {
 namespace {
@@ -19,12 +19,12 @@ std::vector<char> random_bytes(std::mt19937& random, size_t count) {
 
 }  // namespace
 
-TEST_CASE("a copy is exact for every size and alignment and writes nothing else", "[movers]") {
+TEST_CASE("a copy is exact for every size and alignment and writes nothing else", "[cpu_kernels]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(test::seed());
     const std::vector<char> source = random_bytes(random, 70000);
     test::Fenced target(70000);
-    for (const Movers* set : all_movers()) {
+    for (const CpuKernels* set : all_cpu_kernels()) {
         std::vector<size_t> sizes(400);
         for (size_t i = 0; i < sizes.size(); ++i) sizes[i] = i;
         sizes.insert(sizes.end(), {4095, 4096, 4097, 65536, 65601});
@@ -46,11 +46,11 @@ TEST_CASE("a copy is exact for every size and alignment and writes nothing else"
     SUCCEED();
 }
 
-TEST_CASE("a copy onto itself changes nothing", "[movers]") {
+TEST_CASE("a copy onto itself changes nothing", "[cpu_kernels]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(test::seed());
     const std::vector<char> before = random_bytes(random, 1000);
-    for (const Movers* set : all_movers()) {
+    for (const CpuKernels* set : all_cpu_kernels()) {
         for (const size_t bytes : {0, 1, 7, 31, 64, 65, 999}) {
             for (const Stores stores : {Stores::ordinary, Stores::streaming}) {
                 std::vector<char> bytes_now = before;
@@ -61,7 +61,7 @@ TEST_CASE("a copy onto itself changes nothing", "[movers]") {
     }
 }
 
-TEST_CASE("a small copy reads and writes exactly its bytes", "[movers]") {
+TEST_CASE("a small copy reads and writes exactly its bytes", "[cpu_kernels]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(test::seed());
     const std::vector<char> data = random_bytes(random, 64);
@@ -76,7 +76,7 @@ TEST_CASE("a small copy reads and writes exactly its bytes", "[movers]") {
     }
 }
 
-TEMPLATE_TEST_CASE("scaling multiplies and rounds as the scalar truth does, in place too", "[movers]", WEFT_ALL_TYPES) {
+TEMPLATE_TEST_CASE("scaling multiplies and rounds as the scalar truth does, in place too", "[cpu_kernels]", WEFT_ALL_TYPES) {
     constexpr weftDataType_t type = TestType::type;
     using T = Element<type>;
     WEFT_PRINT_SEED();
@@ -90,7 +90,7 @@ TEMPLATE_TEST_CASE("scaling multiplies and rounds as the scalar truth does, in p
             expected[i] = Arithmetic<type>::round(
                 combine<weftProd>(Arithmetic<type>::widen(scalar), Arithmetic<type>::widen(source[i])));
         }
-        for (const Movers* set : all_movers()) {
+        for (const CpuKernels* set : all_cpu_kernels()) {
             for (const size_t count : {0, 1, 2, 3, 15, 16, 17, 63, 64, 65, 127, 1001}) {
                 CAPTURE(set->isa, count);
                 char* destination = target.prepare(size_t(round) % 3, count * sizeof(T));
@@ -144,7 +144,7 @@ class Copies {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("the fused loop does what its parts do one after the other", "[movers]", WEFT_ALL_TYPES) {
+TEMPLATE_TEST_CASE("the fused loop does what its parts do one after the other", "[cpu_kernels]", WEFT_ALL_TYPES) {
     constexpr weftDataType_t type = TestType::type;
     using T = Element<type>;
     WEFT_PRINT_SEED();
@@ -165,7 +165,7 @@ TEMPLATE_TEST_CASE("the fused loop does what its parts do one after the other", 
         const uint32_t average_of = op == weftAvg ? uint32_t(source_count) : 0;
         const Stores stores = random() % 2 ? Stores::streaming : Stores::ordinary;
         const size_t offsets[] = {random() % 2 ? 0 : random() % 64, random() % 64};
-        for (const Movers* set : all_movers()) {
+        for (const CpuKernels* set : all_cpu_kernels()) {
             std::vector<T> expected(count);
             void* const expected_at[] = {expected.data()};
             set->reduce[type][op]({expected_at, 1, sources.data(), source_count, count, average_of, Stores::ordinary});
@@ -188,8 +188,8 @@ TEMPLATE_TEST_CASE("the fused loop does what its parts do one after the other", 
     }
 }
 
-TEST_CASE("the fused loop does without a reduction, or with nothing else", "[movers]") {
-    for (const Movers* set : all_movers()) {
+TEST_CASE("the fused loop does without a reduction, or with nothing else", "[cpu_kernels]") {
+    for (const CpuKernels* set : all_cpu_kernels()) {
         std::vector<float> source(5000, 3), target(5000, 0);
         const CopyJob job = {target.data(), source.data(), 20000, Stores::streaming};
         set->fused[weftFloat32][weftSum](&job, 1, {nullptr, 0, nullptr, 0, 0, 0, Stores::ordinary}, nullptr, 0);
@@ -207,26 +207,26 @@ TEST_CASE("the fused loop does without a reduction, or with nothing else", "[mov
 
 namespace weft::internal::test {
 
-// A Movers whose copies say which stores they were asked for.
+// A CpuKernels whose copies say which stores they were asked for.
 static std::vector<Stores> asked;
-static Movers recording() {
-    Movers movers = weft::internal::movers();
-    movers.copy = [](const CopyJob& job) {
+static CpuKernels recording() {
+    CpuKernels cpu_kernels = weft::internal::cpu_kernels();
+    cpu_kernels.copy = [](const CopyJob& job) {
         asked.push_back(job.stores);
-        weft::internal::movers().copy(job);
+        weft::internal::cpu_kernels().copy(job);
     };
-    return movers;
+    return cpu_kernels;
 }
 
 TEST_CASE("slots are written past the caches only where readers are far and that takes less, and not for ever",
-          "[movers]") {
+          "[cpu_kernels]") {
     using Work = SlotStores::Work;
-    const Movers movers = recording();
+    const CpuKernels cpu_kernels = recording();
     std::vector<std::byte> from(4096, std::byte(7)), to(4096);
     // How many of so many copies go past the caches.
     const auto copies = [&](SlotStores& stores, size_t count, size_t bytes = 4096) {
         asked.clear();
-        for (size_t i = 0; i < count; ++i) stores.copy(movers, to.data(), from.data(), bytes);
+        for (size_t i = 0; i < count; ++i) stores.copy(cpu_kernels, to.data(), from.data(), bytes);
         return std::count(asked.begin(), asked.end(), Stores::streaming);
     };
     const auto tried = [](SlotStores& stores, std::initializer_list<double> lines_ns) {
