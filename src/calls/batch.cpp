@@ -106,7 +106,7 @@ void Batch::join() {
 void Batch::give_up(CommQueue& queue, std::span<const size_t> numbers, Status failure) {
     keep(queue, numbers, failure);
     if (queue.outcomes && queue.communicator().finalized()) refused_.push_back({queue.handle, numbers[0]});
-    const bool own = !queue.calls.empty() && (queue.calls.front().undertaking || queue.calls.front().call.access);
+    const bool own = !queue.calls.empty() && (queue.calls.front().async_operation || queue.calls.front().call.access);
     if (own && queue.communicator().usable())
         queue.skip(failure);
     else
@@ -364,7 +364,7 @@ Status submit(std::vector<QueuedCall> calls, const std::shared_ptr<Outcomes>& ou
         }
         CommQueue& queue = parts[home->part].queues[home->queue];
         // What stands before it in the group is carried out all the same.
-        if (queued.undertaking && queue.calls.empty() && queue.messages.empty()) queued.undertaking->announce();
+        if (queued.async_operation && queue.calls.empty() && queue.messages.empty()) queued.async_operation->announce();
         queue.add(std::move(queued));
     }
     for (Part& part : parts) {

@@ -18,7 +18,7 @@ Status left_out(const Status& failure) {
 }  // namespace
 
 void CommQueue::add(QueuedCall queued) {
-    if (queued.undertaking || !queued.call.is_message()) return calls.push_back(std::move(queued));
+    if (queued.async_operation || !queued.call.is_message()) return calls.push_back(std::move(queued));
     messages.push_back(queued.call);
     numbers.push_back(queued.number);
 }

@@ -54,7 +54,7 @@ bool is_on_device(const QueuedCall& queued) { return queued.call.operation.space
 
 bool can_join(const QueuedCall& queued) {
     const Operation& operation = queued.call.operation;
-    if (queued.undertaking || operation.collective != Collective::all_reduce || queued.call.copied ||
+    if (queued.async_operation || operation.collective != Collective::all_reduce || queued.call.copied ||
         operation.count == 0 || operation.bytes() > small_bytes)
         return false;
     if (is_on_device(queued)) return !operation.scales() && queued.communicator().joins_on_device();

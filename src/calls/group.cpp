@@ -62,8 +62,8 @@ Status Group::hold(QueuedCall queued) {
     return ok();
 }
 
-Status Group::add_or_run(weftComm* handle, std::shared_ptr<Undertaking> undertaking) {
-    QueuedCall queued(handle, std::move(undertaking));
+Status Group::add_or_run(weftComm* handle, std::shared_ptr<AsyncOperation> async_operation) {
+    QueuedCall queued(handle, std::move(async_operation));
     if (open()) return hold(std::move(queued));
     std::vector<QueuedCall> alone;
     alone.push_back(std::move(queued));
@@ -79,7 +79,7 @@ bool Group::holds(const weftComm* handle) const {
     return std::any_of(calls_.begin(), calls_.end(),
                        [&](const QueuedCall& queued) {
                            return queued.handle == handle ||
-                                  (queued.undertaking && queued.undertaking->child() == handle);
+                                  (queued.async_operation && queued.async_operation->child() == handle);
                        }) ||
            std::any_of(joinings_.begin(), joinings_.end(),
                        [&](const Joining& joining) { return joining.handle.get() == handle; });
@@ -113,7 +113,7 @@ Result<Group::Kept> Group::end_prepared() {
     const bool joins = !std::exchange(joinings_, {}).empty();
     Kept kept{std::exchange(calls_, {}), ended_};
     if (joins || std::any_of(kept.calls.begin(), kept.calls.end(),
-                             [](const QueuedCall& queued) { return queued.undertaking != nullptr; })) {
+                             [](const QueuedCall& queued) { return queued.async_operation != nullptr; })) {
         Status refusal = fail(
             weftInvalidUsage,
             "weftGroupPrepare: the group makes a communicator or a window, or ends one, which happens once; prepare "

@@ -47,7 +47,7 @@ class Group {
     Status add(QueuedCall queued);
     Status add(weftComm* handle, const Communicator::Call& call) { return hold(QueuedCall(handle, call)); }
     // What `handle` has been asked for: now, or in its turn when an open group ends.
-    Status add_or_run(weftComm* handle, std::shared_ptr<Undertaking> undertaking);
+    Status add_or_run(weftComm* handle, std::shared_ptr<AsyncOperation> async_operation);
     void add(Joining joining);
     bool holds(const weftComm* handle) const;
 

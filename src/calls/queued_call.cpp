@@ -15,7 +15,7 @@ void QueuedCall::keep_pointed() {
 }
 
 Status QueuedCall::begin() {
-    if (undertaking) return undertaking->begin();
+    if (async_operation) return async_operation->begin();
     if (fusion && fusion->on_device()) return fusion->begin_on_device();
     if (fusion) fusion->gather(call);
     return communicator().begin(call);
@@ -24,7 +24,7 @@ Status QueuedCall::begin() {
 void CallQueue::pop_front() {
     // What it keeps ends with it.
     QueuedCall& first = calls_[first_++];
-    first.undertaking.reset();
+    first.async_operation.reset();
     first.pointed.reset();
     first.fusion.reset();
     if (empty()) clear();

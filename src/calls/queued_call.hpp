@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/comm/handle.hpp"
-#include "src/comm/undertaking.hpp"
+#include "src/comm/async_operation.hpp"
 
 namespace weft::internal {
 
@@ -22,7 +22,7 @@ struct QueuedCall {
 
     weftComm* handle;
     Communicator::Call call;
-    std::shared_ptr<Undertaking> undertaking = nullptr;  // null: a call
+    std::shared_ptr<AsyncOperation> async_operation = nullptr;  // null: a call
     std::shared_ptr<const Pointed> pointed = nullptr;    // null: it points to nothing but buffers
     std::shared_ptr<Fusion> fusion = nullptr;            // of the calls that it is made of; null: it is one
     size_t number = 0;                                   // in its group, as Outcomes has it
@@ -31,15 +31,15 @@ struct QueuedCall {
         if (call.portions || call.access || call.operand) [[unlikely]]
             keep_pointed();
     }
-    QueuedCall(weftComm* on, std::shared_ptr<Undertaking> made) : handle(on), call{}, undertaking(std::move(made)) {}
+    QueuedCall(weftComm* on, std::shared_ptr<AsyncOperation> made) : handle(on), call{}, async_operation(std::move(made)) {}
 
     Status begin();
-    Progress advance() const { return undertaking ? undertaking->advance() : communicator().advance(); }
+    Progress advance() const { return async_operation ? async_operation->advance() : communicator().advance(); }
     Status pause(bool may_sleep) const {
-        return undertaking ? undertaking->pause(may_sleep) : communicator().pause(may_sleep);
+        return async_operation ? async_operation->pause(may_sleep) : communicator().pause(may_sleep);
     }
-    Status take_failure() const { return undertaking ? undertaking->take_failure() : communicator().take_failure(); }
-    Status end() const { return undertaking ? ok() : communicator().end(); }
+    Status take_failure() const { return async_operation ? async_operation->take_failure() : communicator().take_failure(); }
+    Status end() const { return async_operation ? ok() : communicator().end(); }
     Communicator& communicator() const { return *handle->communicator; }
 
   private:

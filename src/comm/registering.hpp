@@ -4,11 +4,11 @@
 #include <vector>
 
 #include "src/comm/handle.hpp"
-#include "src/comm/undertaking.hpp"
+#include "src/comm/async_operation.hpp"
 
 namespace weft::internal {
 
-class Registering final : public Undertaking {
+class Registering final : public AsyncOperation {
   public:
     // Of a window that makes or ends here, on its communicator.
     static std::shared_ptr<Registering> open(weftComm* comm, weftWindow* window);

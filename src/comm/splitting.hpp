@@ -2,13 +2,13 @@
 // the parent's own connections (or, where it shrinks, know already who takes part), then those of one colour join.
 #pragma once
 #include "src/comm/joining.hpp"
-#include "src/comm/undertaking.hpp"
+#include "src/comm/async_operation.hpp"
 #include "src/control/news.hpp"
 #include "src/rendezvous/branching.hpp"
 
 namespace weft::internal {
 
-class Splitting final : public Undertaking {
+class Splitting final : public AsyncOperation {
   public:
     // Check the arguments; *child becomes null. A negative colour: this rank gets none.
     static Result<std::shared_ptr<Splitting>> split(weftComm* parent, int color, int key, weftComm** child,

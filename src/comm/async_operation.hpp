@@ -1,4 +1,4 @@
-// undertaking.hpp: what is asked of a communicator and takes more than one call on it, driven as calls are: begun,
+// async_operation.hpp: what is asked of a communicator and takes more than one call on it, driven as calls are: begun,
 // advanced until done, never blocking, so that one thread can be several ranks. Thread-bound.
 #pragma once
 #include "src/executor/run.hpp"
@@ -7,12 +7,12 @@ struct weftComm;
 
 namespace weft::internal {
 
-class Undertaking {
+class AsyncOperation {
   public:
-    Undertaking() = default;
-    Undertaking(const Undertaking&) = delete;
-    Undertaking& operator=(const Undertaking&) = delete;
-    virtual ~Undertaking() = default;
+    AsyncOperation() = default;
+    AsyncOperation(const AsyncOperation&) = delete;
+    AsyncOperation& operator=(const AsyncOperation&) = delete;
+    virtual ~AsyncOperation() = default;
 
     // Where it is asked for, before it waits for calls in progress to end: what these shall know. Thread-safe.
     virtual void announce() {}
