@@ -139,12 +139,12 @@ class Subprocess {
 };
 
 // What a process leaves when it has ended.
-struct Outcome {
+struct ProcessResult {
     int status;
     std::string output;
     std::string error;
 };
-inline Outcome run(std::vector<std::string> arguments, std::vector<std::string> variables = {},
+inline ProcessResult run(std::vector<std::string> arguments, std::vector<std::string> variables = {},
                    const std::string& input = "") {
     Subprocess process(std::move(arguments), std::move(variables), input);
     int status = process.wait();

@@ -249,7 +249,7 @@ weftResult_t weftGroupEnd(void) {
 weftResult_t weftGroupGetCallCount(uint64_t* calls) {
     return guarded([&]() -> Status {
         if (!calls) return fail(weftInvalidArgument, "weftGroupGetCallCount: calls is NULL");
-        const Outcomes* ended = Group::current().ended();
+        const CallStatuses* ended = Group::current().ended();
         *calls = ended ? ended->size() : 0;
         return ok();
     });
@@ -257,7 +257,7 @@ weftResult_t weftGroupGetCallCount(uint64_t* calls) {
 weftResult_t weftGroupGetCallError(uint64_t call, weftResult_t* result, const char** message) {
     return guarded([&]() -> Status {
         if (!result) return fail(weftInvalidArgument, "weftGroupGetCallError: result is NULL");
-        const Outcomes* ended = Group::current().ended();
+        const CallStatuses* ended = Group::current().ended();
         if (!ended || call >= ended->size())
             return fail(
                 weftInvalidArgument,

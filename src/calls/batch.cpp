@@ -26,23 +26,23 @@ class Batch {
     bool is_ahead(const CommQueue& queue) const;
     void let_go();
     Status pause(CommQueue& queue);
-    std::vector<Outcomes::Refused> refused_beside(const CommQueue& queue) const;
+    std::vector<CallStatuses::Refused> refused_beside(const CommQueue& queue) const;
     Status look_for_refused(const CommQueue& queue) const;
     Status name_refused(const CommQueue& queue, Status failure) const;
 
     std::vector<CommQueue> queues_;
-    std::vector<Outcomes::Refused> refused_;  // when they were to begin, by communicators that live on
+    std::vector<CallStatuses::Refused> refused_;  // when they were to begin, by communicators that live on
     Status first_;
 };
 
 // What an exception, or the end of the process, has left undone.
 Batch::~Batch() {
-    for (CommQueue& queue : queues_) queue.give_up();
+    for (CommQueue& queue : queues_) queue.abandon();
 }
 
 // The failure is that of the calls with these numbers, the first of which it names from here on.
 void Batch::keep(CommQueue& queue, std::span<const size_t> numbers, Status& failure) {
-    if (queue.outcomes) failure = queue.outcomes->fail(numbers, queue.handle, failure);
+    if (queue.statuses) failure = queue.statuses->fail(numbers, queue.handle, failure);
     queue.handle->keep_error(failure);
     if (first_) first_ = {failure.code(), failure.sentence()};
 }
@@ -61,7 +61,7 @@ void Batch::come_in() {
         std::vector<size_t> all = queue.of_calls();
         all.insert(all.end(), queue.numbers.begin(), queue.numbers.end());
         if (!usable) keep(queue, all, usable);
-        if (queue.outcomes) queue.outcomes->give_up(all);
+        if (queue.statuses) queue.statuses->mark_unknown(all);
     }
     std::erase_if(queues_, [](const CommQueue& queue) { return queue.refused; });
 }
@@ -105,7 +105,7 @@ void Batch::join() {
 // leaves its parent as it was.
 void Batch::give_up(CommQueue& queue, std::span<const size_t> numbers, Status failure) {
     keep(queue, numbers, failure);
-    if (queue.outcomes && queue.communicator().finalized()) refused_.push_back({queue.handle, numbers[0]});
+    if (queue.statuses && queue.communicator().finalized()) refused_.push_back({queue.handle, numbers[0]});
     const bool own = !queue.calls.empty() && (queue.calls.front().async_operation || queue.calls.front().call.access);
     if (own && queue.communicator().usable())
         queue.skip(failure);
@@ -184,17 +184,17 @@ Status Batch::pause(CommQueue& queue) {
 
 // Calls of the queue's group that this thread would have made: those refused when they were to begin, and, but on a stream's
 // thread, those refused when they were made.
-std::vector<Outcomes::Refused> Batch::refused_beside(const CommQueue& queue) const {
-    std::vector<Outcomes::Refused> all = refused_;
-    if (!queue.turn) all.insert(all.end(), queue.outcomes->refused().begin(), queue.outcomes->refused().end());
+std::vector<CallStatuses::Refused> Batch::refused_beside(const CommQueue& queue) const {
+    std::vector<CallStatuses::Refused> all = refused_;
+    if (!queue.turn) all.insert(all.end(), queue.statuses->refused().begin(), queue.statuses->refused().end());
     return all;
 }
 
 // Whether a queue waits for a rank whose call of the same function this group was refused: this thread would make it, and
 // is here. Another thread may be driving that rank; then, and for messages, the deadline decides.
 Status Batch::look_for_refused(const CommQueue& queue) const {
-    if (!queue.outcomes || queue.calls.empty() || !queue.begun) return ok();
-    for (const Outcomes::Refused& refused : refused_beside(queue)) {
+    if (!queue.statuses || queue.calls.empty() || !queue.begun) return ok();
+    for (const CallStatuses::Refused& refused : refused_beside(queue)) {
         if (!check_handle(refused.handle)) continue;
         const auto theirs =
             std::find_if(queues_.begin(), queues_.end(), [&](const CommQueue& one) { return one.handle == refused.handle; });
@@ -202,10 +202,10 @@ Status Batch::look_for_refused(const CommQueue& queue) const {
         if (ours ? !theirs->done() : refused.handle->inside.load(std::memory_order_acquire) != 0) continue;
         const auto other = const_cast<weftComm*>(refused.handle)->share();
         if (!other || !refused.handle->turns.idle() || !queue.communicator().waits_for_call_of(*other) ||
-            !queue.outcomes->of_one_function(refused.number, queue.of_first()[0]))
+            !queue.statuses->of_one_function(refused.number, queue.of_first()[0]))
             continue;
         const char* sentence = nullptr;
-        (void)queue.outcomes->of(refused.number, sentence);
+        (void)queue.statuses->of(refused.number, sentence);
         return queue.communicator().die_of(fail(weftInvalidUsage,
                                                "{} for rank {}, whose call was refused in this group: {}",
                                                queue.communicator().text_of_wait(), other->rank(), sentence));
@@ -215,13 +215,13 @@ Status Batch::look_for_refused(const CommQueue& queue) const {
 
 // At the deadline: what may be behind it.
 Status Batch::name_refused(const CommQueue& queue, Status failure) const {
-    if (!queue.outcomes || failure.code() != weftTimeout) return failure;
-    for (const Outcomes::Refused& refused : refused_beside(queue)) {
+    if (!queue.statuses || failure.code() != weftTimeout) return failure;
+    for (const CallStatuses::Refused& refused : refused_beside(queue)) {
         if (!check_handle(refused.handle)) continue;
         const auto other = const_cast<weftComm*>(refused.handle)->share();
         if (!other || !other->is_beside(queue.communicator())) continue;
         const char* sentence = nullptr;
-        (void)queue.outcomes->of(refused.number, sentence);
+        (void)queue.statuses->of(refused.number, sentence);
         return fail(weftTimeout, "{}; a call of rank {} was refused in this group: {}", failure.sentence(),
                     other->rank(), sentence);
     }
@@ -314,7 +314,7 @@ bool goes_with(const QueuedCall& one, const QueuedCall& other) {
     return destination(one.handle, one.call) == destination(other.handle, other.call);
 }
 
-Status submit(std::vector<QueuedCall> calls, const std::shared_ptr<Outcomes>& outcomes) {
+Status submit(std::vector<QueuedCall> calls, const std::shared_ptr<CallStatuses>& statuses) {
     struct Part {
         std::shared_ptr<HostStream> stream;
         std::vector<CommQueue> queues;
@@ -330,7 +330,7 @@ Status submit(std::vector<QueuedCall> calls, const std::shared_ptr<Outcomes>& ou
         Status refusal = {};
     };
     const auto refuse = [&](const QueuedCall& queued, Status refusal) {
-        if (outcomes) refusal = outcomes->fail(queued.number, queued.handle, refusal);
+        if (statuses) refusal = statuses->fail(queued.number, queued.handle, refusal);
         queued.handle->keep_error(refusal);
         if (first) first = std::move(refusal);
     };
@@ -355,11 +355,11 @@ Status submit(std::vector<QueuedCall> calls, const std::shared_ptr<Outcomes>& ou
             if (part == parts.end()) part = parts.insert(parts.end(), Part{*stream, {}});
             home->part = size_t(part - parts.begin());
             home->queue = part->queues.size();
-            part->queues.push_back({.handle = queued.handle, .outcomes = outcomes});
+            part->queues.push_back({.handle = queued.handle, .statuses = statuses});
             (*stream ? held.emplace_back() : part->queues.back().entered) = std::move(entered);
         }
         if (home->part == SIZE_MAX) {
-            if (outcomes) (void)outcomes->fail(queued.number, queued.handle, home->refusal);
+            if (statuses) (void)statuses->fail(queued.number, queued.handle, home->refusal);
             continue;
         }
         CommQueue& queue = parts[home->part].queues[home->queue];
@@ -410,7 +410,7 @@ Status submit(weftComm* handle, std::function<Status()> work) {
     return in_progress();
 }
 
-Status submit(std::vector<Joining> joinings, const std::shared_ptr<Outcomes>& outcomes) {
+Status submit(std::vector<Joining> joinings, const std::shared_ptr<CallStatuses>& statuses) {
     std::vector<Joining> here;
     bool waits = false;
     for (Joining& joining : joinings) {
@@ -422,9 +422,9 @@ Status submit(std::vector<Joining> joinings, const std::shared_ptr<Outcomes>& ou
         auto alone = std::make_shared<std::vector<Joining>>();
         HostStream& stream = *joining.handle->own_stream;
         alone->push_back(std::move(joining));
-        stream.enqueue([alone, outcomes] { return join(std::move(*alone), outcomes.get()); });
+        stream.enqueue([alone, statuses] { return join(std::move(*alone), statuses.get()); });
     }
-    WEFT_TRY(join(std::move(here), outcomes.get()));
+    WEFT_TRY(join(std::move(here), statuses.get()));
     return waits ? in_progress() : ok();
 }
 

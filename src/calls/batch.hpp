@@ -16,12 +16,12 @@ bool goes_with(const QueuedCall& one, const QueuedCall& other);
 
 // Carries the calls out, or gives them to the streams that they name, in their order among all calls on their
 // communicators. The first error of those that were carried out here; weftInProgress: a communicator does not block.
-// Each communicator's handle keeps its own, `outcomes` (null: they are of no group) each call's.
-Status submit(std::vector<QueuedCall> calls, const std::shared_ptr<Outcomes>& outcomes = nullptr);
+// Each communicator's handle keeps its own, `statuses` (null: they are of no group) each call's.
+Status submit(std::vector<QueuedCall> calls, const std::shared_ptr<CallStatuses>& statuses = nullptr);
 // One call, or some messages, by who is inside their communicator.
 Status submit(Entered& entered, weftComm* handle, std::span<const Communicator::Call> calls);
 // The ranks that `joinings` are join: here, or, where a communicator shall not block, on its own stream.
-Status submit(std::vector<Joining> joinings, const std::shared_ptr<Outcomes>& outcomes = nullptr);
+Status submit(std::vector<Joining> joinings, const std::shared_ptr<CallStatuses>& statuses = nullptr);
 // `work` in its turn on the communicator's own stream, by who is inside.
 Status submit(weftComm* handle, std::function<Status()> work);
 

@@ -36,8 +36,8 @@ Status CommQueue::finish() {
     const QueuedCall& first = calls.front();
     WEFT_TRY(first.end());
     if (first.fusion && !first.fusion->scatter()) return take_apart(), ok();
-    if (outcomes && first.fusion) outcomes->all_done(first.fusion->calls());
-    if (outcomes && !first.fusion) outcomes->done(first.number);
+    if (statuses && first.fusion) statuses->all_done(first.fusion->calls());
+    if (statuses && !first.fusion) statuses->done(first.number);
     calls.pop_front();
     begun = false;
     return ok();
@@ -59,14 +59,14 @@ void CommQueue::follow_messages() {
     for (size_t i = 0; i < numbers.size(); ++i)
         if (messages[i].operation.space == Space::host)
             numbers[kept++] = numbers[i];
-        else if (outcomes)
-            outcomes->done(numbers[i]);
+        else if (statuses)
+            statuses->done(numbers[i]);
     numbers.resize(kept);
 }
 
 void CommQueue::finish_messages() {
     exchanging = false;
-    if (outcomes) outcomes->done(numbers);
+    if (statuses) statuses->done(numbers);
     numbers.clear();
 }
 
@@ -99,7 +99,7 @@ void CommQueue::skip(const Status& failure) {
     calls.pop_front();
     if (!access) return;
     for (const QueuedCall& queued : calls)
-        if (queued.call.access && outcomes) (void)outcomes->fail(queued.number, handle, left_out(failure));
+        if (queued.call.access && statuses) (void)statuses->fail(queued.number, handle, left_out(failure));
     std::vector<QueuedCall> others = calls.take();
     std::erase_if(others, [](const QueuedCall& queued) { return queued.call.access != nullptr; });
     calls.put(std::move(others));
@@ -107,12 +107,12 @@ void CommQueue::skip(const Status& failure) {
 
 void CommQueue::drop(const Status& failure) {
     const bool dead = communicator().dead();
-    if (outcomes) (void)outcomes->fail(of_calls(), handle, left_out(failure));
-    if (outcomes && dead) {
+    if (statuses) (void)statuses->fail(of_calls(), handle, left_out(failure));
+    if (statuses && dead) {
         const std::vector<size_t> broken = of_messages();
-        (void)outcomes->fail(broken, handle, left_out(failure));
+        (void)statuses->fail(broken, handle, left_out(failure));
         for (const size_t number : numbers)
-            if (std::find(broken.begin(), broken.end(), number) == broken.end()) outcomes->done(number);
+            if (std::find(broken.begin(), broken.end(), number) == broken.end()) statuses->done(number);
     }
     calls.clear();
     if (!dead) return;
@@ -121,15 +121,15 @@ void CommQueue::drop(const Status& failure) {
     exchanging = false;
 }
 
-void CommQueue::give_up() noexcept {
-    if (!outcomes) return;
+void CommQueue::abandon() noexcept {
+    if (!statuses) return;
     for (const QueuedCall& queued : calls) {
         if (!queued.fusion)
-            outcomes->give_up({&queued.number, 1});
+            statuses->mark_unknown({&queued.number, 1});
         else
-            for (const QueuedCall& each : queued.fusion->calls()) outcomes->give_up({&each.number, 1});
+            for (const QueuedCall& each : queued.fusion->calls()) statuses->mark_unknown({&each.number, 1});
     }
-    outcomes->give_up(numbers);
+    statuses->mark_unknown(numbers);
 }
 
 }  // namespace weft::internal

@@ -9,7 +9,7 @@ struct CommQueue {
     weftComm* handle;
     std::unique_ptr<Entered> entered = {};          // of who carries out its calls here
     std::unique_ptr<Turn> turn = {};                // or of a stream
-    std::shared_ptr<Outcomes> outcomes = {};        // of the calls' group; null: they are of none
+    std::shared_ptr<CallStatuses> statuses = {};        // of the calls' group; null: they are of none
     CallQueue calls = {};                           // none on a communicator that refuses them
     std::vector<Communicator::Call> messages = {};  // likewise; until they are begun
     std::vector<size_t> numbers = {};               // of the messages; from when they are begun of those in host memory
@@ -53,7 +53,7 @@ struct CommQueue {
     // After a failure. A call that all ranks refused alike leaves messages alone.
     void drop(const Status& failure);
     // Nothing will be known of what is not done.
-    void give_up() noexcept;
+    void abandon() noexcept;
 };
 
 }  // namespace weft::internal

@@ -20,7 +20,7 @@ Group::~Group() {
 
 void Group::start() {
     if (depth_ == 0) {
-        if (!collected_ || collected_.use_count() > 1) collected_ = std::make_shared<Outcomes>();
+        if (!collected_ || collected_.use_count() > 1) collected_ = std::make_shared<CallStatuses>();
         collected_->clear();
         open_groups.fetch_add(1, std::memory_order_relaxed);
     }
@@ -32,8 +32,8 @@ void Group::close() {
     open_groups.fetch_sub(1, std::memory_order_relaxed);
 }
 
-void Group::begin_as(const Outcomes& prepared) {
-    if (!ended_ || ended_.use_count() > 1) ended_ = std::make_shared<Outcomes>();
+void Group::begin_as(const CallStatuses& prepared) {
+    if (!ended_ || ended_.use_count() > 1) ended_ = std::make_shared<CallStatuses>();
     ended_->begin_as(prepared);
 }
 
@@ -92,10 +92,10 @@ Status Group::end() {
     usual_ = calls_.size();
     ended_.swap(collected_);
     return carry_out([joinings = std::exchange(joinings_, {}),
-                      calls = std::exchange(calls_, {})](const std::shared_ptr<Outcomes>& outcomes) mutable {
-        Status joined = submit(std::move(joinings), outcomes);
+                      calls = std::exchange(calls_, {})](const std::shared_ptr<CallStatuses>& statuses) mutable {
+        Status joined = submit(std::move(joinings), statuses);
         // Whatever became of the new ones: peers wait for the calls on communicators that were there before.
-        Status driven = submit(std::move(calls), outcomes);
+        Status driven = submit(std::move(calls), statuses);
         const bool failed = !joined && joined.code() != weftInProgress;
         return failed || driven ? std::move(joined) : std::move(driven);
     });
@@ -121,10 +121,10 @@ Result<Group::Kept> Group::end_prepared() {
         ended_->refuse(refusal);
         return refusal;
     }
-    auto outcomes = std::make_shared<Outcomes>();
-    outcomes->begin_as(*ended_);
-    kept.outcomes = std::move(outcomes);
-    ended_->put_off();
+    auto statuses = std::make_shared<CallStatuses>();
+    statuses->begin_as(*ended_);
+    kept.statuses = std::move(statuses);
+    ended_->defer();
     return kept;
 }
 

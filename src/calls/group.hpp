@@ -31,17 +31,17 @@ class Group {
     // or cannot be carried out many times.
     struct Kept {
         std::vector<QueuedCall> calls;
-        std::shared_ptr<const Outcomes> outcomes;  // as they are before the calls begin
+        std::shared_ptr<const CallStatuses> statuses;  // as they are before the calls begin
     };
     Result<Kept> end_prepared();
     // Outside a group: a prepared one is carried out by `work`, and is the one that this thread ended last.
     template <class Work>
-    Status carry_out_as(const Outcomes& prepared, Work&& work) {
+    Status carry_out_as(const CallStatuses& prepared, Work&& work) {
         begin_as(prepared);
         return carry_out(work);
     }
     // Of the group that this thread ended last; null: none yet.
-    const Outcomes* ended() const { return ended_.get(); }
+    const CallStatuses* ended() const { return ended_.get(); }
     // Refuses a call that cannot go with the others on its communicator.
     Status check(const QueuedCall& queued) const;
     Status add(QueuedCall queued);
@@ -54,18 +54,18 @@ class Group {
   private:
     // add(), of a call that this thread makes now: whoever waits for it is told that it is held.
     Status hold(QueuedCall queued);
-    void begin_as(const Outcomes& prepared);
+    void begin_as(const CallStatuses& prepared);
     void close();
-    // What `work` does with the outcomes of the group that has just ended. Users' reductions may end others meanwhile.
+    // What `work` does with the statuses of the group that has just ended. Users' reductions may end others meanwhile.
     template <class Work>
     Status carry_out(Work&& work) {
-        std::shared_ptr<Outcomes> own = std::move(ended_);
+        std::shared_ptr<CallStatuses> own = std::move(ended_);
         try {
             Status done = work(own);
             ended_ = std::move(own);
             return done;
         } catch (...) {
-            own->give_up_rest();
+            own->mark_rest_unknown();
             ended_ = std::move(own);
             throw;
         }
@@ -77,7 +77,7 @@ class Group {
     size_t usual_ = 0;  // calls of the last group
     std::vector<QueuedCall> calls_;
     std::vector<Joining> joinings_;
-    std::shared_ptr<Outcomes> collected_, ended_;  // taken in turns; streams may still write to what has ended
+    std::shared_ptr<CallStatuses> collected_, ended_;  // taken in turns; streams may still write to what has ended
 };
 
 }  // namespace weft::internal

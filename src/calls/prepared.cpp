@@ -35,8 +35,8 @@ Status start(const weftPrepared& prepared) {
         for (const QueuedCall& queued : calls) WEFT_TRY(group.add(queued));
         return ok();
     }
-    return group.carry_out_as(*prepared.kept.outcomes, [&](const std::shared_ptr<Outcomes>& outcomes) -> Status {
-        if (calls.size() != 1 || is_queued(calls[0])) return submit(calls, outcomes);
+    return group.carry_out_as(*prepared.kept.statuses, [&](const std::shared_ptr<CallStatuses>& statuses) -> Status {
+        if (calls.size() != 1 || is_queued(calls[0])) return submit(calls, statuses);
         // As a call by itself, without a copy.
         const QueuedCall& only = calls[0];
         Status done = check_handle(only.handle);
@@ -44,8 +44,8 @@ Status start(const weftPrepared& prepared) {
             Entered entered(only.handle);
             done = entered.entered() ? submit(entered, only.handle, {&only.call, 1}) : entered.refused();
         }
-        if (done) return outcomes->done(only.number), ok();
-        done = outcomes->fail(only.number, only.handle, done);
+        if (done) return statuses->done(only.number), ok();
+        done = statuses->fail(only.number, only.handle, done);
         only.handle->keep_error(done);
         return done;
     });

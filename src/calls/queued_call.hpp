@@ -25,7 +25,7 @@ struct QueuedCall {
     std::shared_ptr<AsyncOperation> async_operation = nullptr;  // null: a call
     std::shared_ptr<const Pointed> pointed = nullptr;    // null: it points to nothing but buffers
     std::shared_ptr<Fusion> fusion = nullptr;            // of the calls that it is made of; null: it is one
-    size_t number = 0;                                   // in its group, as Outcomes has it
+    size_t number = 0;                                   // in its group, as CallStatuses has it
 
     QueuedCall(weftComm* on, const Communicator::Call& queued) : handle(on), call(queued) {
         if (call.portions || call.access || call.operand) [[unlikely]]

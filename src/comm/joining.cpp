@@ -386,7 +386,7 @@ Result<bool> advance(Joining& joining) {
     return made;
 }
 
-Status join(std::vector<Joining> joinings, Outcomes* outcomes) {
+Status join(std::vector<Joining> joinings, CallStatuses* statuses) {
     Status first;
     for (size_t left = joinings.size(); left > 0;) {
         for (Joining& joining : joinings) {
@@ -394,10 +394,10 @@ Status join(std::vector<Joining> joinings, Outcomes* outcomes) {
             auto made = advance(joining);
             if (made && !*made) continue;
             Status failure = made.take_status();
-            if (outcomes && !failure)
-                failure = outcomes->fail(joining.number, joining.handle.get(), failure);
-            else if (outcomes)
-                outcomes->done(joining.number);
+            if (statuses && !failure)
+                failure = statuses->fail(joining.number, joining.handle.get(), failure);
+            else if (statuses)
+                statuses->done(joining.number);
             if (!failure && first) first = std::move(failure);
             --left;
         }

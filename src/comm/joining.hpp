@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "src/comm/handle.hpp"
-#include "src/comm/outcomes.hpp"
+#include "src/comm/call_statuses.hpp"
 #include "src/rendezvous/meeting.hpp"
 
 namespace weft::internal {
@@ -63,8 +63,8 @@ Result<Joining> prepare_joining(weftComm** comm, int ranks, const UniqueId& id, 
 
 // One step of a rank whose devices are found and whose meeting is made; true when it has its handle.
 Result<bool> advance(Joining& joining);
-// Advances all until every one has its handle; fails with the first failure, but finishes the others. `outcomes`: of the
+// Advances all until every one has its handle; fails with the first failure, but finishes the others. `statuses`: of the
 // group that they are of, null if none.
-Status join(std::vector<Joining> joinings, Outcomes* outcomes = nullptr);
+Status join(std::vector<Joining> joinings, CallStatuses* statuses = nullptr);
 
 }  // namespace weft::internal

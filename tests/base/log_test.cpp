@@ -153,7 +153,7 @@ TEST_CASE("a log file's name may hold host and process", "[log]") {
 }
 
 TEST_CASE("a log file that cannot be written is said once, and stderr serves", "[log]") {
-    Outcome outcome = run({LOG_WRITER}, {"WEFT_DEBUG_FILE=/nonexistent/folder/log"});
+    ProcessResult outcome = run({LOG_WRITER}, {"WEFT_DEBUG_FILE=/nonexistent/folder/log"});
     std::vector<std::string> lines = lines_of(outcome.error);
     REQUIRE(lines.size() == 5);
     CHECK(

@@ -64,7 +64,7 @@ std::string run_job(const Job& job) {
     std::string text;
     for (const std::string& word : command) text += word + " ";
     CAPTURE(text);
-    const Outcome outcome = run(command, {"WEFT_WARN_MS=0", "WEFT_TIMEOUT_MS=120000"});
+    const ProcessResult outcome = run(command, {"WEFT_WARN_MS=0", "WEFT_TIMEOUT_MS=120000"});
     CHECK(outcome.error == "");
     CHECK(outcome.status == 0);
     CHECK(!said(outcome.output, "called ").empty());

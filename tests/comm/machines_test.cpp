@@ -426,7 +426,7 @@ TEST_CASE("random calls are right in rings by NUMA domains, on one host and on s
     for (const int hosts : {0, 2})
         for (const char* algo : {"ring", ""}) {
             CAPTURE(hosts, algo);
-            const Outcome outcome = run({WEFT_COMMAND, "run", "-n", "5", "--bind", "core", WEFT_WORKER,
+            const ProcessResult outcome = run({WEFT_COMMAND, "run", "-n", "5", "--bind", "core", WEFT_WORKER,
                                          std::to_string(seed()), small() ? "8" : "30", "60000", std::to_string(hosts)},
                                         {"WEFT_TOPO_FILE=" + file, "WEFT_DEBUG=INFO", "WEFT_DEBUG_SUBSYS=INIT",
                                          "WEFT_WARN_MS=0", "WEFT_TIMEOUT_MS=120000", std::string("WEFT_ALGO=") + algo});
@@ -442,7 +442,7 @@ TEST_CASE("a file of another machine's processors is warned of once a process", 
     const Folder folder;
     const std::string file = folder.path / "machine.xml";
     std::ofstream(file) << "<system version=\"1\"><cpu numaid=\"0\" arch=\"ppc64\" affinity=\"f\"/></system>";
-    const Outcome outcome =
+    const ProcessResult outcome =
         run({WEFT_COMMAND, "run", "-n", "3", WEFT_WORKER, "1", "2", "100", "0"}, {"WEFT_TOPO_FILE=" + file});
     INFO(outcome.error);
     CHECK(outcome.status == 0);
@@ -466,7 +466,7 @@ TEST_CASE("a machine's file that is none fails the ranks with its name and the r
     for (const std::string& name : {file, std::string("/nonexistent")})
         for (const int hosts : {0, 2}) {
             CAPTURE(name, hosts);
-            const Outcome outcome =
+            const ProcessResult outcome =
                 run({WEFT_COMMAND, "run", "-n", "4", WEFT_WORKER, "1", "2", "100", std::to_string(hosts)},
                     {"WEFT_TOPO_FILE=" + name, "WEFT_INIT_TIMEOUT_MS=60000"});
             CHECK(outcome.status != 0);
@@ -487,7 +487,7 @@ TEST_CASE("NCCL's file for GPUs stops no job on host memory, whatever is in it a
     for (const std::string& file : {broken, cloud, std::string("/nonexistent")})
         for (const char* hosts : {"0", "2"}) {
             CAPTURE(file, hosts);
-            const Outcome outcome = job(hosts, {"NCCL_TOPO_FILE=" + file});
+            const ProcessResult outcome = job(hosts, {"NCCL_TOPO_FILE=" + file});
             CHECK(outcome.status == 0);
             CHECK_THAT(outcome.error, Catch::Contains("NCCL_TOPO_FILE, " + file));
         }
@@ -498,7 +498,7 @@ TEST_CASE("NCCL's file for GPUs stops no job on host memory, whatever is in it a
         CHECK(job("2", {}, some).status == 0);
     }
     // A variable of Weft's hides NCCL's: an empty one means no file, any other is meant.
-    const Outcome none = job("0", {"NCCL_TOPO_FILE=" + broken, "WEFT_TOPO_FILE="});
+    const ProcessResult none = job("0", {"NCCL_TOPO_FILE=" + broken, "WEFT_TOPO_FILE="});
     CHECK(none.status == 0);
     CHECK(none.error.find("TOPO_FILE") == std::string::npos);
     CHECK(job("0", {"NCCL_TOPO_FILE=" + cloud, "WEFT_TOPO_FILE=/nonexistent"}).status != 0);

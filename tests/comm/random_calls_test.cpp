@@ -132,7 +132,7 @@ TEST_CASE("random calls of processes are right, with every algorithm and every w
             CAPTURE(ranks, number, shown);
             std::vector<std::string> all = variables;
             all.push_back(no_warnings);
-            const Outcome outcome = run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER,
+            const ProcessResult outcome = run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER,
                                          std::to_string(number), small() ? "10" : "40", "30000", "0"},
                                         all);
             CHECK(outcome.error == "");
@@ -152,7 +152,7 @@ TEST_CASE("random calls of processes are right under a user's algorithms", "[com
         std::vector<std::string> show = {WEFT_COMMAND,          "schedule",     "show",    algorithm, "-n",
                                          std::to_string(ranks), "--collective", collective};
         if (root >= 0) show.insert(show.end(), {"--root", std::to_string(root)});
-        const Outcome shown = run(show);
+        const ProcessResult shown = run(show);
         REQUIRE(shown.status == 0);
         std::string text = std::regex_replace(shown.output, std::regex("schedule " + algorithm), "schedule mine");
         if (!bytes.empty())
@@ -173,7 +173,7 @@ TEST_CASE("random calls of processes are right under a user's algorithms", "[com
     }
     const std::vector<std::string> variables = {"WEFT_ALGO_FILES=" + files, "WEFT_DEBUG=INFO", "WEFT_DEBUG_SUBSYS=ALGO",
                                                 no_warnings};
-    const Outcome outcome = run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER, std::to_string(seed()),
+    const ProcessResult outcome = run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER, std::to_string(seed()),
                                  small() ? "15" : "100", "30000", "0"},
                                 variables);
     INFO("seed " << seed());
@@ -223,7 +223,7 @@ TEST_CASE("random calls of ranks on several hosts are right under every algorith
             std::vector<std::string> variables = {"WEFT_TIMEOUT_MS=120000", no_warnings};
             if (!algo.empty()) variables.push_back("WEFT_ALGO=" + algo);
             if (ranks % 2 == 1) variables.push_back("WEFT_TILE_BYTES=10000");
-            const Outcome outcome = run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER,
+            const ProcessResult outcome = run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER,
                                          std::to_string(number), small() ? "8" : "25", "60000", std::to_string(hosts)},
                                         variables);
             CHECK(outcome.error == "");

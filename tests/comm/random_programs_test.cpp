@@ -40,7 +40,7 @@ TEST_CASE("random programs of processes are right, on one host and on several", 
     };
     for (const auto& [hosts, ranks] : {Shape{0, 2}, {0, 4}, {0, 7}, {2, 4}, {3, 3}}) {
         CAPTURE(seed(), hosts, ranks);
-        const Outcome outcome =
+        const ProcessResult outcome =
             run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER, std::to_string(seed()),
                  small() ? "15" : "60", "20000", std::to_string(hosts), "programs"},
                 {"WEFT_TIMEOUT_MS=120000", "WEFT_WARN_MS=0"});

@@ -46,7 +46,7 @@ TEST_CASE("families of communicators of processes, on one host and on several, a
     };
     for (const auto& [hosts, ranks] : {Shape{0, 3}, {0, 6}, {2, 4}, {3, 5}, {4, 4}}) {
         CAPTURE(seed(), hosts, ranks);
-        const Outcome outcome =
+        const ProcessResult outcome =
             run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER, std::to_string(seed()),
                  small()     ? "20"
                  : hosts > 0 ? "60"

@@ -20,7 +20,7 @@ std::string why_not(const std::string& library) {
 
 // What `peer get` says with these variables.
 std::string told(std::vector<std::string> variables, const std::string& what = "get") {
-    const Outcome outcome = run({DRIVER_PEER, what}, std::move(variables));
+    const ProcessResult outcome = run({DRIVER_PEER, what}, std::move(variables));
     INFO(outcome.error);
     CHECK(outcome.status == 0);
     return outcome.output;
@@ -121,14 +121,14 @@ TEST_CASE("a process that forks before it uses CUDA has it in the child", "[driv
 }
 
 TEST_CASE("what is not given back when a process ends is told", "[fake]") {
-    const Outcome outcome = run({DRIVER_PEER, "leak"}, {fake_library, "FAKE_CUDA=leaks fatal"});
+    const ProcessResult outcome = run({DRIVER_PEER, "leak"}, {fake_library, "FAKE_CUDA=leaks fatal"});
     CHECK(outcome.status == 86);
     CHECK(contains(outcome.error, "4096 bytes of cuMemAlloc"));
     CHECK(contains(outcome.error, "1 streams"));
 }
 
 TEST_CASE("memory that was freed faults when it is used", "[fake]") {
-    const Outcome outcome = run({DRIVER_PEER, "use_after_free"}, {fake_library});
+    const ProcessResult outcome = run({DRIVER_PEER, "use_after_free"}, {fake_library});
     CHECK(contains(outcome.output, "before"));
     CHECK(!contains(outcome.output, "after"));
     CHECK(outcome.status != 0);
@@ -136,6 +136,6 @@ TEST_CASE("memory that was freed faults when it is used", "[fake]") {
 
 TEST_CASE("kernels of a shared object are found by name", "[fake]") {
     CHECK(told({fake_library, "FAKE_CUDA_KERNELS=" FAKE_KERNELS}, "kernel") == "42\n");
-    const Outcome outcome = run({DRIVER_PEER, "kernel"}, {fake_library});
+    const ProcessResult outcome = run({DRIVER_PEER, "kernel"}, {fake_library});
     CHECK(contains(outcome.output, "find the kernel put_answer: CUDA_ERROR_NOT_FOUND (500)"));
 }

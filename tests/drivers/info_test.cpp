@@ -17,7 +17,7 @@ struct Told {
     Json gpus;
 };
 Told info(const std::vector<std::string>& variables) {
-    const Outcome text = run({WEFT_COMMAND, "info"}, variables),
+    const ProcessResult text = run({WEFT_COMMAND, "info"}, variables),
                   json = run({WEFT_COMMAND, "info", "--json"}, variables);
     CHECK(text.status == 0);
     CHECK(json.status == 0);

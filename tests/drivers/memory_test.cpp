@@ -36,7 +36,7 @@ Function fake_function(const char* name) {
 // What the other process says; its fake driver has this setting.
 std::string peer(std::vector<std::string> arguments, const std::string& setting = "") {
     arguments.insert(arguments.begin(), DRIVER_PEER);
-    const Outcome outcome = run(arguments, {"WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY, "FAKE_CUDA=" + setting});
+    const ProcessResult outcome = run(arguments, {"WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY, "FAKE_CUDA=" + setting});
     INFO(outcome.error);
     CHECK(outcome.status == 0);
     return outcome.output;

@@ -12,7 +12,7 @@ namespace weft::internal::test {
 inline std::string command(std::vector<std::string> words) {
     std::string text;
     for (const std::string& word : words) text += word + " ";
-    const Outcome outcome = run(std::move(words));
+    const ProcessResult outcome = run(std::move(words));
     if (outcome.status != 0) FAIL(text << "failed: " << outcome.output << outcome.error);
     return outcome.output;
 }
@@ -23,11 +23,11 @@ class Network {
     static std::string obstacle() {
         if (geteuid() != 0) return "needs root, for network namespaces";
         for (const char* tool : {"ip", "ss"}) {
-            const Outcome where = run({"sh", "-c", std::string("command -v ") + tool});
+            const ProcessResult where = run({"sh", "-c", std::string("command -v ") + tool});
             if (where.status != 0) return std::string("needs the command `") + tool + "` (package iproute2)";
         }
         const std::string name = "weft_probe_" + std::to_string(getpid());
-        const Outcome made = run({"ip", "netns", "add", name});
+        const ProcessResult made = run({"ip", "netns", "add", name});
         if (made.status != 0) return "may make no network namespaces: " + made.error;
         (void)run({"ip", "netns", "delete", name});
         return "";

@@ -32,7 +32,7 @@ static std::string drawn(std::vector<std::string> words) {
     const std::string file = made.path / "picture.svg";
     words.insert(words.begin(), WEFT_COMMAND);
     words.insert(words.end(), {"--svg", file});
-    const Outcome outcome = run(words);
+    const ProcessResult outcome = run(words);
     INFO(outcome.error);
     REQUIRE(outcome.status == 0);
     return file_text(file);
@@ -196,7 +196,7 @@ TEST_CASE("what could not be read is refused with a sentence", "[pictures]") {
     const auto refused = [&](std::vector<std::string> words, const std::string& sentence) {
         words.insert(words.begin(), WEFT_COMMAND);
         words.insert(words.end(), {"--svg", file});
-        const Outcome outcome = run(words);
+        const ProcessResult outcome = run(words);
         INFO(outcome.error);
         CHECK(outcome.status != 0);
         CHECK(outcome.error.find(sentence) != std::string::npos);
@@ -225,7 +225,7 @@ TEST_CASE("what could not be read is refused with a sentence", "[pictures]") {
         std::vector<std::string> all{WEFT_COMMAND};
         all.insert(all.end(), words.begin(), words.end());
         all.insert(all.end(), {"--svg", "/nowhere/picture.svg"});
-        const Outcome outcome = run(all);
+        const ProcessResult outcome = run(all);
         CHECK(outcome.status == 1);
         CHECK(outcome.error.find("/nowhere/picture.svg could not be written") != std::string::npos);
     }

@@ -15,7 +15,7 @@
 
 namespace weft::internal::test {
 
-struct Outcome {
+struct ProcessResult {
     int exit_status = -1;
     std::string out, err;
 };
@@ -45,9 +45,9 @@ class Capture {
     int saved_ = -1;
 };
 
-inline Outcome run(std::vector<std::string> arguments) {
+inline ProcessResult run(std::vector<std::string> arguments) {
     CLI::App app("", "weft");
-    Outcome outcome;
+    ProcessResult outcome;
     weft::internal::tools::add_schedule_command(app, outcome.exit_status);
     std::reverse(arguments.begin(), arguments.end());
     Capture out(stdout), err(stderr);

@@ -14,10 +14,10 @@ const std::string golden = std::string(WEFT_SCHEDULES) + "/ring_all_reduce_4.txt
 }  // namespace
 
 TEST_CASE("weft schedule show prints a schedule of all ranks, or of one", "[schedule]") {
-    const Outcome all = run({"schedule", "show", "ring", "--ranks", "4"});
+    const ProcessResult all = run({"schedule", "show", "ring", "--ranks", "4"});
     CHECK(all.exit_status == 0);
     CHECK(all.out == file_text(golden));
-    const Outcome one = run({"schedule", "show", "two_shot", "--ranks", "3", "--rank", "1", "--expand", "direct"});
+    const ProcessResult one = run({"schedule", "show", "two_shot", "--ranks", "3", "--rank", "1", "--expand", "direct"});
     CHECK(one.exit_status == 0);
     CHECK(one.out ==
           "schedule two_shot all_reduce rank 1 of 3 channels 1 chunks 3 board\n"
@@ -33,10 +33,10 @@ TEST_CASE("weft schedule build writes what weft schedule check proves", "[schedu
     TemporaryFile file;
     CHECK(run({"schedule", "build", "ring", "-n", "4", "-o", file.name}).exit_status == 0);
     CHECK(file_text(file.name) == file_text(golden));
-    const Outcome proved = run({"schedule", "check", file.name});
+    const ProcessResult proved = run({"schedule", "check", file.name});
     CHECK(proved.exit_status == 0);
     CHECK(proved.out == file.name + ": proved: ring all_reduce on 4 ranks, 1008 steps in all ways it can run\n");
-    const Outcome refused = run({"schedule", "check", file.name, "--fifo-depth", "1"});
+    const ProcessResult refused = run({"schedule", "check", file.name, "--fifo-depth", "1"});
     CHECK(refused.exit_status == 1);
     CHECK(refused.err.find("weft schedule: " + file.name + ": deadlock: operation 0, rank 0, block 0, step 1") == 0);
 }
@@ -45,11 +45,11 @@ TEST_CASE("weft schedule knows hosts, and proves what runs over one board each",
     TemporaryFile file;
     REQUIRE(run({"schedule", "build", "two_level_tree", "-n", "6", "--hosts", "3", "-o", file.name}).exit_status == 0);
     CHECK(file_text(file.name) == file_text(std::string(WEFT_SCHEDULES) + "/two_level_tree_all_reduce_6_hosts_3.txt"));
-    const Outcome proved = run({"schedule", "check", file.name});
+    const ProcessResult proved = run({"schedule", "check", file.name});
     INFO(proved.err);
     CHECK(proved.exit_status == 0);
     // A rank may be three tiles ahead of itself: with a slot less it overwrites what others still read.
-    const Outcome refused = run({"schedule", "check", file.name, "--board-slots", "3"});
+    const ProcessResult refused = run({"schedule", "check", file.name, "--board-slots", "3"});
     CHECK(refused.exit_status == 1);
     CHECK(refused.err.find("used for an earlier tile") != std::string::npos);
 }
@@ -78,7 +78,7 @@ TEST_CASE("weft schedule says what exists when a name is misspelt", "[schedule]"
         {{"schedule", "show", "ring", "--ranks", "0"}, "0 not in range"},
     };
     for (const auto& [arguments, sentence] : mistakes) {
-        const Outcome outcome = run(arguments);
+        const ProcessResult outcome = run(arguments);
         INFO(outcome.err);
         CHECK(outcome.exit_status == 2);
         CHECK(outcome.err.find(sentence) != std::string::npos);
@@ -86,30 +86,30 @@ TEST_CASE("weft schedule says what exists when a name is misspelt", "[schedule]"
 }
 
 TEST_CASE("weft schedule check of a file that cannot be used says which and why", "[schedule]") {
-    const Outcome missing = run({"schedule", "check", "/nonexistent/ring.txt"});
+    const ProcessResult missing = run({"schedule", "check", "/nonexistent/ring.txt"});
     CHECK(missing.exit_status == 1);
     CHECK(missing.err ==
           "weft schedule: /nonexistent/ring.txt could not be read: No such file or directory (errno 2)\n");
     TemporaryFile file;
     std::ofstream(file.name) << "schedule ring all_reduce rank 0 of 1 channels 1 chunks 1\nblock chanel 0\n";
-    const Outcome faulty = run({"schedule", "check", file.name});
+    const ProcessResult faulty = run({"schedule", "check", file.name});
     CHECK(faulty.exit_status == 1);
     CHECK(faulty.err == "weft schedule: " + file.name + ": line 2, column 7: expected `channel`, found `chanel`\n");
 }
 
 TEST_CASE("weft schedule check and convert read MSCCL's XML too", "[schedule]") {
     const std::string ring = std::string(WEFT_SCHEDULES) + "/msccl/ring_all_reduce_3_out_of_place.xml";
-    const Outcome proved = run({"schedule", "check", ring});
+    const ProcessResult proved = run({"schedule", "check", ring});
     CHECK(proved.exit_status == 0);
     CHECK(proved.out.find(ring + ": proved: ring_3 all_reduce on 3 ranks, ") == 0);
-    const Outcome converted = run({"schedule", "convert", ring});
+    const ProcessResult converted = run({"schedule", "convert", ring});
     CHECK(converted.exit_status == 0);
     CHECK(converted.out.find("schedule ring_3 all_reduce rank 0 of 3 channels 1 chunks 3 fifo 2\n"
                              "block channel 0 source 2 target 1\n"
                              "  0 send input[2]\n") == 0);
     TemporaryFile file;
     std::ofstream(file.name) << "  <algo/>\n";
-    const Outcome faulty = run({"schedule", "check", file.name});
+    const ProcessResult faulty = run({"schedule", "check", file.name});
     CHECK(faulty.exit_status == 1);
     CHECK(faulty.err == "weft schedule: " + file.name + ": line 1, column 3: <algo> has no attribute name\n");
 }
@@ -117,14 +117,14 @@ TEST_CASE("weft schedule check and convert read MSCCL's XML too", "[schedule]") 
 TEST_CASE("weft schedule show takes a file in the place of a name, with the same options", "[schedule]") {
     const std::string folder = std::string(WEFT_SCHEDULES) + "/msccl/",
                       xml = folder + "ring_all_reduce_3_out_of_place.xml", chain = folder + "chain_broadcast_4.xml";
-    const Outcome converted = run({"schedule", "convert", xml}), shown = run({"schedule", "show", xml});
+    const ProcessResult converted = run({"schedule", "convert", xml}), shown = run({"schedule", "show", xml});
     CHECK(shown.exit_status == 0);
     CHECK(shown.out == converted.out);
     TemporaryFile text, picture, named;
     std::ofstream(text.name) << converted.out;
     CHECK(run({"schedule", "show", text.name, "-n", "3"}).out == converted.out);
     CHECK(run({"schedule", "show", golden}).out == file_text(golden));
-    const Outcome one = run({"schedule", "show", xml, "--rank", "1", "--collective", "allreduce", "--channels", "1"});
+    const ProcessResult one = run({"schedule", "show", xml, "--rank", "1", "--collective", "allreduce", "--channels", "1"});
     CHECK(one.out.find("schedule ring_3 all_reduce rank 1 of 3 ") == 0);
     CHECK(one.out.find("rank 2 of 3") == std::string::npos);
     // Drawn as the same ring under its name, but for that.
@@ -194,7 +194,7 @@ TEST_CASE("weft schedule says what a file lacks", "[schedule]") {
     std::ofstream(file.name) << xml;
     for (const char* command : {"check", "convert", "show", "simulate"}) {
         INFO(command);
-        const Outcome said = run({"schedule", command, file.name});
+        const ProcessResult said = run({"schedule", command, file.name});
         CHECK(said.exit_status == 0);
         CHECK(!said.err.empty());
     }

@@ -18,14 +18,14 @@ namespace {
 
 const std::string machines = std::string(WEFT_SCHEDULES) + "/../topology/machines/";
 
-Outcome simulate(std::vector<std::string> words) {
+ProcessResult simulate(std::vector<std::string> words) {
     words.insert(words.begin(), {"schedule", "simulate"});
     return run(words);
 }
 
 Json simulated(std::vector<std::string> words) {
     words.push_back("--json");
-    const Outcome outcome = simulate(words);
+    const ProcessResult outcome = simulate(words);
     INFO(outcome.err);
     REQUIRE(outcome.exit_status == 0);
     return Json::parse(outcome.out);
@@ -34,12 +34,12 @@ Json simulated(std::vector<std::string> words) {
 }  // namespace
 
 TEST_CASE("weft schedule simulate predicts a call on hosts that are not there", "[schedule]") {
-    const Outcome table = run({"schedule", "simulate", "ring", "--hosts", "4", "--host", "dgx-h100", "-b", "64M"});
+    const ProcessResult table = run({"schedule", "simulate", "ring", "--hosts", "4", "--host", "dgx-h100", "-b", "64M"});
     CHECK(table.exit_status == 0);
     CHECK(table.out.find("ring all_reduce of 67108864 bytes, 32 ranks on 4 dgx-h100, ") == 0);
     CHECK(table.out.find("\nnetwork out of rank 7 ") != std::string::npos);
     CHECK(table.out.find("\n8 ranks simulated, which stand for all") != std::string::npos);
-    const Outcome json = run({"schedule", "simulate", "two_shot", "-n", "4", "--bytes", "1M", "--json"});
+    const ProcessResult json = run({"schedule", "simulate", "two_shot", "-n", "4", "--bytes", "1M", "--json"});
     CHECK(json.exit_status == 0);
     CHECK(json.out.find("\"ranks\": 4,") != std::string::npos);
     CHECK(json.out.find("\"critical_rank\": 0,") != std::string::npos);
@@ -61,7 +61,7 @@ TEST_CASE("weft schedule simulate predicts a call on hosts that are not there", 
     for (const auto& [words, sentence] : mistakes) {
         std::vector<std::string> arguments = {"schedule", "simulate"};
         arguments.insert(arguments.end(), words.begin(), words.end());
-        const Outcome outcome = run(arguments);
+        const ProcessResult outcome = run(arguments);
         INFO(outcome.err);
         CHECK(outcome.exit_status == 2);
         CHECK(outcome.err.find(sentence) != std::string::npos);
@@ -70,7 +70,7 @@ TEST_CASE("weft schedule simulate predicts a call on hosts that are not there", 
 
 TEST_CASE("weft schedule simulate takes machines from a topology file", "[schedule]") {
     const std::string file = machines + "pcie_4_gpus.xml";
-    const Outcome table = simulate({"ring", "--topology", file, "--hosts", "2", "-b", "1M", "--channels", "1"});
+    const ProcessResult table = simulate({"ring", "--topology", file, "--hosts", "2", "-b", "1M", "--channels", "1"});
     CHECK(table.exit_status == 0);
     CHECK(table.out.find("ring all_reduce of 1048576 bytes, 8 ranks on 2 pcie_4_gpus.xml, ") == 0);
     CHECK(table.out.find("\npci from cpu 1 to gpu 3 (0000:af:00.0) of machine 0 ") != std::string::npos);
@@ -88,14 +88,14 @@ TEST_CASE("weft schedule simulate takes machines from a topology file", "[schedu
     for (const auto& [words, sentence] : mistakes) {
         std::vector<std::string> all = {"ring", "--topology", file};
         all.insert(all.end(), words.begin(), words.end());
-        const Outcome outcome = simulate(all);
+        const ProcessResult outcome = simulate(all);
         INFO(outcome.err);
         CHECK(outcome.exit_status == 2);
         CHECK(outcome.err.find(sentence) != std::string::npos);
     }
     // A machine without ports reaches no other one.
     const std::string cloud = machines + "cloud_vm_partial.xml";
-    const Outcome alone = simulate({"ring", "--topology", cloud, "--hosts", "2"});
+    const ProcessResult alone = simulate({"ring", "--topology", cloud, "--hosts", "2"});
     CHECK(alone.exit_status == 2);
     CHECK(alone.err.find("no way leads from rank ") != std::string::npos);
     CHECK(simulated({"all", "--topology", cloud, "--hosts", "2"})["algorithms"][0].contains("objection"));
@@ -134,7 +134,7 @@ TEST_CASE("weft schedule simulate tells what damage costs", "[schedule]") {
         {{"--fail-link", "network out of rank 7"}, "no way leads from rank 7 to rank 8"},
     };
     for (const auto& [words, sentence] : mistakes) {
-        const Outcome outcome = simulate(with(words));
+        const ProcessResult outcome = simulate(with(words));
         INFO(outcome.err);
         CHECK(outcome.exit_status == 2);
         CHECK(outcome.err.find(sentence) != std::string::npos);
@@ -172,7 +172,7 @@ TEST_CASE("weft schedule simulate goes on without hosts that failed", "[schedule
         {{"--collective", "broadcast", "--root", "9", "--fail-host", "1"}, "--root 9 is on host 1, which has failed"},
     };
     for (const auto& [words, sentence] : mistakes) {
-        const Outcome outcome = simulate(with("ring", words));
+        const ProcessResult outcome = simulate(with("ring", words));
         INFO(outcome.err);
         CHECK(outcome.exit_status == 2);
         CHECK(outcome.err.find(sentence) != std::string::npos);
@@ -209,7 +209,7 @@ TEST_CASE("weft schedule simulate tells what Weft would choose", "[schedule]") {
     CHECK(choice({"--hosts", "2", "--host", "dgx-h100", "-b", "64M", "--collective", "broadcast"}) != "");
     // It serves no device memory of so many.
     CHECK(choice({"--hosts", "9", "--host", "dgx-h100", "-b", "1K", "--collective", "barrier"}) == "");
-    const Outcome table = simulate({"all", "-n", "4", "--host", "cpu-10g", "-b", "1M"});
+    const ProcessResult table = simulate({"all", "-n", "4", "--host", "cpu-10g", "-b", "1M"});
     CHECK(table.out.find("\nWeft would choose two_shot: ") != std::string::npos);
     CHECK(simulate({"all", "--hosts", "9", "-b", "1K", "--collective", "barrier"})
               .out.find("\nWeft would choose none: it serves device memory of up to 64 ranks") != std::string::npos);
@@ -246,7 +246,7 @@ TEST_CASE("weft schedule simulate all compares what can serve, the fastest first
     // Only what ends at one rank of each host still reaches everybody.
     CHECK(cut_off > 0);
     CHECK(found["algorithms"].size() > size_t(cut_off));
-    const Outcome table = simulate(words);
+    const ProcessResult table = simulate(words);
     CHECK(table.out.find("all_reduce of 1048576 bytes, 16 ranks on 2 dgx-h100\n\nalgorithm ") == 0);
     CHECK(table.out.find(" no way leads from rank 3 to rank ") != std::string::npos);
     CHECK(simulate({"all", "--ranks", "2", "--trace", "/tmp/none.json"}).exit_status == 2);
@@ -262,7 +262,7 @@ TEST_CASE("weft schedule simulate --tune writes a file by which such hosts choos
         words.insert(words.begin(), hosts.begin(), hosts.end());
         return words;
     };
-    const Outcome written = simulate(with({"-b", "64K", "--tune", file.name}));
+    const ProcessResult written = simulate(with({"-b", "64K", "--tune", file.name}));
     INFO(written.err);
     REQUIRE(written.exit_status == 0);
     CHECK(written.out.find("of 8 ranks on 4 cpu-10g: WEFT_TUNE_FILE=" + file.name) != std::string::npos);
@@ -309,7 +309,7 @@ TEST_CASE("weft schedule simulate --tune writes a file by which such hosts choos
         {with({"--tune", file.name, "--collective", "reduc"}), "there is no collective `reduc`"},
     };
     for (const auto& [words, sentence] : mistakes) {
-        const Outcome outcome = simulate(words);
+        const ProcessResult outcome = simulate(words);
         INFO(outcome.err);
         CHECK(outcome.exit_status == 2);
         CHECK(outcome.err.find(sentence) != std::string::npos);
@@ -330,7 +330,7 @@ TEST_CASE("what would take very long is refused, with the reason, or told before
         {{"ring", "--hosts", "2", "--bytes", "256T"}, "the message is of very many tiles: say fewer --bytes"},
     };
     for (const auto& [words, reason] : long_ones) {
-        const Outcome refused = simulate(words);
+        const ProcessResult refused = simulate(words);
         INFO(refused.err);
         CHECK(refused.exit_status == 2);
         CHECK(refused.err.find(reason) != std::string::npos);
@@ -373,10 +373,10 @@ TEST_CASE("weft schedule simulate --trace writes what happened when", "[schedule
     CHECK(names == 16 + 32 + 1);
     CHECK(waits > 0);
     CHECK(counters > 0);
-    const Outcome bounded = simulate({"ring", "--hosts", "4", "--trace", file.name, "--trace-ranks", "3"});
+    const ProcessResult bounded = simulate({"ring", "--hosts", "4", "--trace", file.name, "--trace-ranks", "3"});
     CHECK(bounded.out.find("5 further ranks are left out, see --trace-ranks") != std::string::npos);
     CHECK(Json::parse(file_text(file.name))["otherData"]["ranks_left_out"] == 5);
-    const Outcome nowhere = simulate({"ring", "--ranks", "4", "--trace", "/nonexistent/trace.json"});
+    const ProcessResult nowhere = simulate({"ring", "--ranks", "4", "--trace", "/nonexistent/trace.json"});
     CHECK(nowhere.exit_status == 1);
     CHECK(nowhere.err.find("/nonexistent/trace.json could not be written") != std::string::npos);
 }

@@ -18,7 +18,7 @@ namespace {
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 Json info(std::vector<std::string> variables, int status = 0) {
-    Outcome outcome = run({WEFT_COMMAND, "info", "--json"}, std::move(variables));
+    ProcessResult outcome = run({WEFT_COMMAND, "info", "--json"}, std::move(variables));
     CHECK(outcome.status == status);
     return Json::parse(outcome.output);
 }
@@ -33,7 +33,7 @@ Json option(const Json& all, const std::string& name) {
 }  // namespace
 
 TEST_CASE("every option is told with variable, value, origin and help", "[info]") {
-    Outcome outcome = run({WEFT_COMMAND, "info"});
+    ProcessResult outcome = run({WEFT_COMMAND, "info"});
     CHECK(outcome.status == 0);
     CHECK(outcome.error == "");
     // Without what tests set for every process (subprocess.hpp).
@@ -60,9 +60,9 @@ TEST_CASE("an option's origin is the variable that set it", "[info]") {
 
 TEST_CASE("a secret is not shown", "[info]") {
     std::string secret(256, 'a');
-    Outcome text = run({WEFT_COMMAND, "info"}, {"WEFT_UNIQUE_ID=" + secret});
-    Outcome json = run({WEFT_COMMAND, "info", "--json"}, {"WEFT_UNIQUE_ID=" + secret});
-    for (const Outcome& outcome : {text, json}) {
+    ProcessResult text = run({WEFT_COMMAND, "info"}, {"WEFT_UNIQUE_ID=" + secret});
+    ProcessResult json = run({WEFT_COMMAND, "info", "--json"}, {"WEFT_UNIQUE_ID=" + secret});
+    for (const ProcessResult& outcome : {text, json}) {
         CHECK(!contains(outcome.output + outcome.error, "aaaa"));
         CHECK(contains(outcome.output, "(not shown)"));
     }
@@ -100,7 +100,7 @@ TEST_CASE("what is wrong with the environment is told, and the status says so", 
     Json all = info({"WEFT_DIRECT=7", "WEFT_ISA=mmx", "WEFT_ALGO=rign", "WEFT_TIMOUT_MS=1"}, 1);
     CHECK(all["errors"].size() == 3);
     CHECK(all["warnings"] == Json::array({"WEFT_TIMOUT_MS is not an option; did you mean WEFT_TIMEOUT_MS?"}));
-    Outcome outcome = run({WEFT_COMMAND, "info"}, {"WEFT_DIRECT=7"});
+    ProcessResult outcome = run({WEFT_COMMAND, "info"}, {"WEFT_DIRECT=7"});
     CHECK(outcome.status == 1);
     CHECK(contains(outcome.error, "weft info: WEFT_DIRECT is 7; it must be from 0 to 1"));
     const struct {
@@ -134,12 +134,12 @@ TEST_CASE("what would be chosen is explained for ranks and hosts that do not exi
         arguments.insert(arguments.begin(), {WEFT_COMMAND, "info", "explain"});
         return run(arguments, std::move(variables));
     };
-    const Outcome here = explained({"1M", "-n", "4"});
+    const ProcessResult here = explained({"1M", "-n", "4"});
     CHECK(here.status == 0);
     CHECK(contains(here.output, "(1048576 bytes) on 4 ranks"));
     CHECK(contains(here.output, "chosen: two_shot over shm"));
     for (const Collective collective : all_collectives) {
-        const Outcome each = explained({"1M", "-n", "4", "--collective", name_of(collective)});
+        const ProcessResult each = explained({"1M", "-n", "4", "--collective", name_of(collective)});
         CHECK(contains(each.output,
                        std::string(name_of(collective)) + (collective == Collective::barrier ? " (" : " of ")));
         for (const Algorithm& row : registry::algorithms())
@@ -174,7 +174,7 @@ TEST_CASE("what would be chosen is explained for ranks and hosts that do not exi
                                                {"8", "-n", "4", "--hosts", "2", "--link-mbps", "-1"},
                                                {"8", "-n", "4", "--hosts", "0"},
                                                {"8", "-n", "4", "--cores", "-1"}}) {
-        const Outcome refused = explained(impossible);
+        const ProcessResult refused = explained(impossible);
         CHECK(refused.status == 2);
         CHECK(contains(refused.error, "not in range"));
     }
@@ -184,7 +184,7 @@ TEST_CASE("what a job would refuse of the environment nothing is explained with"
     const auto explained = [](std::vector<std::string> variables) {
         return run({WEFT_COMMAND, "info", "explain", "1M", "-n", "4"}, std::move(variables));
     };
-    const Outcome misspelt = explained({"WEFT_ALGO=rign"});
+    const ProcessResult misspelt = explained({"WEFT_ALGO=rign"});
     CHECK(misspelt.status == 1);
     CHECK(misspelt.output == "");
     // The sentence of plain `weft info`.
@@ -195,14 +195,14 @@ TEST_CASE("what a job would refuse of the environment nothing is explained with"
     CHECK(explained({"WEFT_ALGO_FILES_ORDER=any", "WEFT_DETERMINISTIC=1"}).status == 1);
     CHECK(explained({"WEFT_TUNE_FILE=/nowhere.json"}).status == 1);
     // A communicator does without it, too.
-    const Outcome unread = explained({"WEFT_ALGO_FILES=/nowhere.txt"});
+    const ProcessResult unread = explained({"WEFT_ALGO_FILES=/nowhere.txt"});
     CHECK(unread.status == 0);
     CHECK(contains(unread.error, "weft info explain: warning: WEFT_ALGO_FILES: /nowhere.txt"));
-    const Outcome warned = explained({"WEFT_TIMOUT_MS=1"});
+    const ProcessResult warned = explained({"WEFT_TIMOUT_MS=1"});
     CHECK(warned.status == 0);
     CHECK(contains(warned.error, "weft info explain: warning: WEFT_TIMOUT_MS is not an option"));
     // No algorithm is misspelt, but none is left: that one needs several hosts.
-    const Outcome unserved = explained({"WEFT_ALGO=all_reduce:two_level_ring"});
+    const ProcessResult unserved = explained({"WEFT_ALGO=all_reduce:two_level_ring"});
     CHECK(unserved.status == 1);
     CHECK(contains(unserved.output, "no algorithm can serve all_reduce"));
 }
@@ -212,7 +212,7 @@ TEST_CASE("hosts that are one machine are explained as a program there chooses",
         arguments.insert(arguments.begin(), {WEFT_COMMAND, "info", "explain", "1M", "-n", "8"});
         return run(arguments, std::move(variables));
     };
-    const Outcome hosts = explained({"--hosts", "4", "--cores", "2"}),
+    const ProcessResult hosts = explained({"--hosts", "4", "--cores", "2"}),
                   machine = explained({"--hosts", "4", "--cores", "2", "--one-machine"});
     CHECK(contains(hosts.output, "on 8 ranks of 4 hosts, 1 a core"));
     CHECK(contains(machine.output, "on 8 ranks of 4 hosts, 4 a core"));
@@ -231,7 +231,7 @@ TEST_CASE("rings, rails and NVLink domains of machines that a file describes are
                          {WEFT_COMMAND, "info", "explain", "16M", "--topology", WEFT_MACHINES + machine});
         return run(arguments, std::move(variables));
     };
-    const Outcome two = explained("dgx_h100.xml", {"--hosts", "2"});
+    const ProcessResult two = explained("dgx_h100.xml", {"--hosts", "2"});
     CHECK(two.status == 0);
     CHECK(two.error == "");
     CHECK(contains(two.output, "GPUs: 1 kind of machines; 8 rings along the links, the first 0 "));
@@ -245,7 +245,7 @@ TEST_CASE("rings, rails and NVLink domains of machines that a file describes are
     CHECK(contains(two.output, "on 16 ranks of 2 hosts, 1 a core\n"));
     CHECK(contains(two.output, "chosen: "));
     // Two trays of a rack are two hosts of one domain; two such racks two domains.
-    const Outcome rack = explained("gb200_nvl72_slice.xml", {});
+    const ProcessResult rack = explained("gb200_nvl72_slice.xml", {});
     CHECK(contains(rack.output, "GPUs: 1 NVLink domain of several hosts, by host 0 0; 2 of those ways lie in one\n"));
     CHECK(contains(rack.output, "on 8 ranks of 2 hosts"));
     CHECK(contains(explained("gb200_nvl72_slice.xml", {"--hosts", "2", "-n", "16"}).output,

@@ -22,12 +22,12 @@ struct LargeFile : Folder {
     explicit LargeFile(const std::string& text) { std::ofstream(path / "file", std::ios::binary) << text; }
     std::string name() const { return path / "file"; }
     // In a gigabyte and a half, more than what stands here takes; a sanitizer takes more by itself.
-    Outcome check(int most_kib = 1'500'000) const {
+    ProcessResult check(int most_kib = 1'500'000) const {
         const std::string limit = small() ? "" : "ulimit -v " + std::to_string(most_kib) + "; ";
         return run({"sh", "-c", limit + "exec " WEFT_COMMAND " schedule check " + name()});
     }
     void check_refused(const std::string& reason) const {
-        const Outcome outcome = check();
+        const ProcessResult outcome = check();
         INFO(outcome.output << outcome.error.substr(0, 2000));
         CHECK(outcome.status == 1);
         CHECK(outcome.error.find("weft schedule: ") == 0);
@@ -35,7 +35,7 @@ struct LargeFile : Folder {
         CHECK(outcome.error.size() < 1000);
     }
     void check_proved() const {
-        const Outcome outcome = check();
+        const ProcessResult outcome = check();
         INFO(outcome.error.substr(0, 2000));
         CHECK(outcome.status == 0);
         CHECK(contains(outcome.output, ": proved: "));
@@ -163,7 +163,7 @@ TEST_CASE("little text that says very much is refused", "[large]") {
 
 TEST_CASE("where memory ends a sentence says so", "[large]") {
     if (small()) return;
-    const Outcome outcome = LargeFile(large_messages(14)).check(400'000);
+    const ProcessResult outcome = LargeFile(large_messages(14)).check(400'000);
     CHECK(outcome.status == 1);
     CHECK(outcome.error == "weft: out of memory\n");
 }
@@ -173,7 +173,7 @@ TEST_CASE("a file of hundreds of megabytes is not read to its end", "[large]") {
     REQUIRE(truncate(file.name().c_str(), off_t(40) << 30) == 0);  // holes, which take no room
     file.check_refused("is larger than 256 MiB");
     // By a program too, here by what asks for its choice.
-    const Outcome outcome =
+    const ProcessResult outcome =
         run({"env", "WEFT_ALGO_FILES=" + file.name(), WEFT_COMMAND, "info", "explain", "1M", "-n", "2"});
     INFO(outcome.output << outcome.error);
     CHECK(outcome.status == 0);  // it does without

@@ -22,7 +22,7 @@ std::vector<std::string> labelled(const std::string& ranks, const std::string& t
 }  // namespace
 
 TEST_CASE("rank 0 reads the launcher's input, the others read nothing", "[run]") {
-    Outcome outcome = run(labelled("3", "cat; echo end"), {}, "one\ntwo\n");
+    ProcessResult outcome = run(labelled("3", "cat; echo end"), {}, "one\ntwo\n");
     CHECK(outcome.status == 0);
     std::vector<std::string> lines = lines_of(outcome.output);
     std::sort(lines.begin(), lines.end());
@@ -30,7 +30,7 @@ TEST_CASE("rank 0 reads the launcher's input, the others read nothing", "[run]")
 }
 
 TEST_CASE("labels stand before each line, and output and errors stay apart", "[run]") {
-    Outcome outcome = run(labelled("2", "echo out; echo err >&2"));
+    ProcessResult outcome = run(labelled("2", "echo out; echo err >&2"));
     CHECK(outcome.status == 0);
     CHECK((outcome.output == "[0] out\n[1] out\n" || outcome.output == "[1] out\n[0] out\n"));
     CHECK((outcome.error == "[0] err\n[1] err\n" || outcome.error == "[1] err\n[0] err\n"));
@@ -43,7 +43,7 @@ TEST_CASE("empty lines are labelled, and an unfinished last line is finished", "
 
 TEST_CASE("labelled lines of many ranks are whole and in each rank's order", "[run]") {
     // Written in pieces that respect no line: dd hands over 7 bytes at a time.
-    Outcome outcome = run(labelled("4", "seq 100000 100999 | dd bs=7 iflag=fullblock status=none"));
+    ProcessResult outcome = run(labelled("4", "seq 100000 100999 | dd bs=7 iflag=fullblock status=none"));
     CHECK(outcome.status == 0);
     std::map<std::string, int> next = {{"[0]", 100000}, {"[1]", 100000}, {"[2]", 100000}, {"[3]", 100000}};
     for (const std::string& line : lines_of(outcome.output)) {
@@ -54,18 +54,18 @@ TEST_CASE("labelled lines of many ranks are whole and in each rank's order", "[r
 }
 
 TEST_CASE("a line longer than any buffer arrives", "[run]") {
-    Outcome outcome = run(labelled("1", "head -c 300000 /dev/zero | tr '\\0' x"));
+    ProcessResult outcome = run(labelled("1", "head -c 300000 /dev/zero | tr '\\0' x"));
     CHECK(outcome.output == "[0] " + std::string(300000, 'x') + "\n");
 }
 
 TEST_CASE("a slow reader gets everything", "[run]") {
     // More than the pipe and the launcher's queue hold.
-    Outcome outcome = run({"sh", "-c", WEFT_COMMAND " run -n 2 --label seq 300000 | (sleep 0.3; wc -l)"});
+    ProcessResult outcome = run({"sh", "-c", WEFT_COMMAND " run -n 2 --label seq 300000 | (sleep 0.3; wc -l)"});
     CHECK(outcome.output == "600000\n");
 }
 
 TEST_CASE("when nobody reads any more, the ranks meet SIGPIPE", "[run]") {
-    Outcome outcome = run({"sh", "-c", WEFT_COMMAND " run -n 2 --label --grace 0.1 yes | head -n 1"});
+    ProcessResult outcome = run({"sh", "-c", WEFT_COMMAND " run -n 2 --label --grace 0.1 yes | head -n 1"});
     CHECK((outcome.output == "[0] y\n" || outcome.output == "[1] y\n"));
     CHECK(outcome.error.find("was killed by signal 13 (SIGPIPE)") != std::string::npos);
 }
@@ -86,7 +86,7 @@ TEST_CASE("output that cannot be written is a sentence and a status other than 0
                                                "perf"};
     for (const std::string& command : commands) {
         INFO(command);
-        const Outcome outcome = run({"sh", "-c", WEFT_COMMAND " " + command + " >/dev/full"});
+        const ProcessResult outcome = run({"sh", "-c", WEFT_COMMAND " " + command + " >/dev/full"});
         CHECK(outcome.status == 1);
         CHECK(outcome.error.find("No space left on device") != std::string::npos);
     }
@@ -130,6 +130,6 @@ TEST_CASE("a file that does not fit its disk is not left in part, and an old one
 }
 
 TEST_CASE("what the launcher itself says comes after what the ranks had said", "[run]") {
-    Outcome outcome = run(labelled("1", "echo last words >&2; exit 3"));
+    ProcessResult outcome = run(labelled("1", "echo last words >&2; exit 3"));
     CHECK(outcome.error.rfind("[0] last words\nweft run: rank 0 (pid ", 0) == 0);
 }

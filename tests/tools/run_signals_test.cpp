@@ -59,7 +59,7 @@ TEST_CASE("where the kernel refuses pidfd_open, ends are seen, signals arrive an
             return all;
         };
         CHECK(run(with({"-n", "5", "true"})).status == 0);
-        const Outcome failed =
+        const ProcessResult failed =
             run(with({"-n", "3", "sh", "-c", "test $WEFT_RANK != 1 || exit 7; echo rank $$; exec sleep 1000"}));
         CHECK(failed.status == 7);
         CHECK(failed.error.find("rank 1 (pid ") != std::string::npos);

@@ -34,7 +34,7 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 }  // namespace
 
 TEST_CASE("every rank finds its place in the environment", "[run]") {
-    Outcome outcome = run(script({"-n", "3"}, "echo $WEFT_RANK of $WEFT_SIZE, $WEFT_LOCAL_RANK of $WEFT_LOCAL_SIZE"));
+    ProcessResult outcome = run(script({"-n", "3"}, "echo $WEFT_RANK of $WEFT_SIZE, $WEFT_LOCAL_RANK of $WEFT_LOCAL_SIZE"));
     CHECK(outcome.status == 0);
     CHECK(outcome.error == "");
     CHECK(sorted_lines(outcome.output) ==
@@ -62,21 +62,21 @@ TEST_CASE("the program's arguments are its own, whatever they look like", "[run]
         arguments.insert(arguments.end(), between.begin(), between.end());
         arguments.insert(arguments.end(), {"printf", "<%s>"});
         arguments.insert(arguments.end(), odd.begin(), odd.end());
-        Outcome outcome = run(arguments);
+        ProcessResult outcome = run(arguments);
         CHECK(outcome.status == 0);
         CHECK(outcome.output == expected);
     }
 }
 
 TEST_CASE("a rank's exit status becomes the launcher's", "[run]") {
-    Outcome outcome = run(script({"-n", "3"}, "test $WEFT_RANK != 1 || exit 7"));
+    ProcessResult outcome = run(script({"-n", "3"}, "test $WEFT_RANK != 1 || exit 7"));
     CHECK(outcome.status == 7);
     CHECK(contains(outcome.error, "weft run: rank 1 (pid "));
     CHECK(contains(outcome.error, ") exited with status 7\n"));
 }
 
 TEST_CASE("a rank that a signal ends is named with the signal", "[run]") {
-    Outcome outcome = run(script({"-n", "3"}, "test $WEFT_RANK != 2 || kill -KILL $$"));
+    ProcessResult outcome = run(script({"-n", "3"}, "test $WEFT_RANK != 2 || kill -KILL $$"));
     CHECK(outcome.status == 128 + SIGKILL);
     CHECK(contains(outcome.error, "weft run: rank 2 (pid "));
     CHECK(contains(outcome.error, ") was killed by signal 9 (SIGKILL)\n"));
@@ -84,7 +84,7 @@ TEST_CASE("a rank that a signal ends is named with the signal", "[run]") {
 
 TEST_CASE("the first failure counts, not those that follow from it", "[run]") {
     // The others fail, in their own way, when they are asked to end.
-    Outcome outcome = run(script({"-n", "4", "--grace", "0.2"},
+    ProcessResult outcome = run(script({"-n", "4", "--grace", "0.2"},
                                  "test $WEFT_RANK = 3 && exit 9; trap 'exit 5' TERM; while :; do sleep 0.05; done"));
     CHECK(outcome.status == 9);
     CHECK(contains(outcome.error, "rank 3 (pid "));
@@ -96,7 +96,7 @@ TEST_CASE("the others may still say what they saw", "[run]") {
     Folder folder;
     std::string path = folder.path.string();
     // Rank 0 speaks after the launcher has reaped rank 1.
-    Outcome outcome =
+    ProcessResult outcome =
         run(script({"-n", "2", "--grace", "120"},
                    "cd " + path +
                        "; if [ $WEFT_RANK = 1 ]; then echo $$ > pid.tmp; mv pid.tmp pid; exit 3; fi;"
@@ -107,7 +107,7 @@ TEST_CASE("the others may still say what they saw", "[run]") {
 }
 
 TEST_CASE("the others have five seconds, if nothing is said", "[run]") {
-    Outcome outcome = run(script({"-n", "2"}, "test $WEFT_RANK = 1 && exit 3; exec sleep 1000"));
+    ProcessResult outcome = run(script({"-n", "2"}, "test $WEFT_RANK = 1 && exit 3; exec sleep 1000"));
     CHECK(outcome.status == 3);
     CHECK(contains(outcome.error, "ending rank 0, 5 s after the failure"));
 }
@@ -115,7 +115,7 @@ TEST_CASE("the others have five seconds, if nothing is said", "[run]") {
 TEST_CASE("ranks that do not end when asked are killed", "[run]") {
     Folder folder;
     // Rank 0 fails when the others are deaf.
-    Outcome outcome = run(script({"-n", "3", "--grace", "0.2"},
+    ProcessResult outcome = run(script({"-n", "3", "--grace", "0.2"},
                                  "cd " + folder.path.string() +
                                      "; trap '' TERM; echo $$; if [ $WEFT_RANK = 0 ]; then "
                                      "while ! [ -e deaf1 ] || ! [ -e deaf2 ]; do sleep 0.01; done; exit 4; fi;"
@@ -126,14 +126,14 @@ TEST_CASE("ranks that do not end when asked are killed", "[run]") {
 }
 
 TEST_CASE("a stopped rank ends, too", "[run]") {
-    Outcome outcome = run(script({"-n", "2", "--grace", "0.2"}, "test $WEFT_RANK = 0 && kill -STOP $$; exit 6"));
+    ProcessResult outcome = run(script({"-n", "2", "--grace", "0.2"}, "test $WEFT_RANK = 0 && kill -STOP $$; exit 6"));
     CHECK(outcome.status == 6);
 }
 
 TEST_CASE("with --no-kill the others are left alone", "[run]") {
     Folder folder;
     std::string path = folder.path.string();
-    Outcome outcome = run(script({"-n", "2", "--no-kill", "--grace", "0"},
+    ProcessResult outcome = run(script({"-n", "2", "--no-kill", "--grace", "0"},
                                  "cd " + path +
                                      "; if [ $WEFT_RANK = 1 ]; then echo $$ > pid.tmp; mv pid.tmp pid; exit 3; fi;"
                                      "while ! [ -e pid ] || [ -e /proc/$(cat pid) ]; do sleep 0.01; done;"
@@ -143,13 +143,13 @@ TEST_CASE("with --no-kill the others are left alone", "[run]") {
 }
 
 TEST_CASE("a job that takes too long is ended", "[run]") {
-    Outcome outcome = run({WEFT_COMMAND, "run", "-n", "2", "--timeout", "0.2", "--grace", "60", "sleep", "1000"});
+    ProcessResult outcome = run({WEFT_COMMAND, "run", "-n", "2", "--timeout", "0.2", "--grace", "60", "sleep", "1000"});
     CHECK(outcome.status == 124);
     CHECK(outcome.error == "weft run: the time limit of 0.2 s is over; ending ranks 0, 1\n");
 }
 
 TEST_CASE("a program that cannot be started is a sentence and a shell's status", "[run]") {
-    Outcome outcome = run({WEFT_COMMAND, "run", "-n", "3", "no_such_program"});
+    ProcessResult outcome = run({WEFT_COMMAND, "run", "-n", "3", "no_such_program"});
     CHECK(outcome.status == 127);
     CHECK(outcome.error == "weft run: cannot start no_such_program: no such program in PATH\n");
     outcome = run({WEFT_COMMAND, "run", "-n", "3", "./no/such/program"});
@@ -163,7 +163,7 @@ TEST_CASE("a program that cannot be started is a sentence and a shell's status",
 }
 
 TEST_CASE("a misspelt algorithm is told once, and no rank begins", "[run]") {
-    const Outcome outcome = run({WEFT_COMMAND, "run", "-n", "4", "echo", "begun"}, {"WEFT_ALGO=rign"});
+    const ProcessResult outcome = run({WEFT_COMMAND, "run", "-n", "4", "echo", "begun"}, {"WEFT_ALGO=rign"});
     CHECK(outcome.status != 0);
     CHECK(outcome.output == "");
     const size_t first = outcome.error.find("rign");
@@ -196,7 +196,7 @@ TEST_CASE("a wrong command line is a sentence", "[run]") {
         {{weft, "fly"}, "weft: fly is not a command"},
     };
     for (const Misuse& misuse : all) {
-        Outcome outcome = run(misuse.arguments);
+        ProcessResult outcome = run(misuse.arguments);
         INFO(outcome.error);
         CHECK(outcome.status == 2);
         CHECK(contains(outcome.error, misuse.sentence));
@@ -232,7 +232,7 @@ TEST_CASE("ranks are bound to the processors allowed, one each, in turns", "[run
 }
 
 TEST_CASE("64 ranks start, end, and leave nothing", "[run]") {
-    Outcome outcome = run({WEFT_COMMAND, "run", "-n", "64", "true"});
+    ProcessResult outcome = run({WEFT_COMMAND, "run", "-n", "64", "true"});
     CHECK(outcome.status == 0);
     CHECK(outcome.output + outcome.error == "");
     outcome = run(script({"-n", "64", "--label"}, "echo $$"));
@@ -244,7 +244,7 @@ TEST_CASE("64 ranks start, end, and leave nothing", "[run]") {
 
 TEST_CASE("what a rank leaves running is ended with the job", "[run]") {
     // One that ends when asked, one that must be killed, and one whose output nobody hears any more.
-    Outcome outcome =
+    ProcessResult outcome =
         run(script({"-n", "2", "--grace", "0.2", "--label"},
                    "sleep 1000 & echo $!; sh -c 'trap \"\" TERM; while :; do sleep 0.05; done' & echo $!"));
     CHECK(outcome.status == 0);
@@ -254,7 +254,7 @@ TEST_CASE("what a rank leaves running is ended with the job", "[run]") {
 }
 
 TEST_CASE("few open files are told, or made do with, and ranks find their own limit", "[run]") {
-    Outcome outcome = run({"sh", "-c", "ulimit -n 40; exec " WEFT_COMMAND " run -n 20 true"});
+    ProcessResult outcome = run({"sh", "-c", "ulimit -n 40; exec " WEFT_COMMAND " run -n 20 true"});
     CHECK(outcome.status == 1);
     CHECK(outcome.error == "weft run: 20 ranks need 52 open files, but the hard limit is 40 (`ulimit -Hn`)\n");
     outcome = run({"sh", "-c", "ulimit -Sn 40; exec " WEFT_COMMAND " run -n 20 --label sh -c 'ulimit -Sn'"});

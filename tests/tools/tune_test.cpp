@@ -18,13 +18,13 @@ using Catch::Contains;
 
 namespace {
 
-Outcome tune(std::vector<std::string> arguments, std::vector<std::string> variables = {}) {
+ProcessResult tune(std::vector<std::string> arguments, std::vector<std::string> variables = {}) {
     arguments.insert(arguments.begin(), {WEFT_COMMAND, "tune"});
     return run(std::move(arguments), std::move(variables));
 }
 
 // The ranks of a program of Weft's, on a host.
-Outcome run_program(std::vector<std::string> variables, const char* ranks = "2") {
+ProcessResult run_program(std::vector<std::string> variables, const char* ranks = "2") {
     return run({WEFT_COMMAND, "run", "-n", ranks, WEFT_COMMAND, "tune", "--as-rank", "--seconds", "0.01",
                 "--collectives", "all_gather", "--most", "64"},
                std::move(variables));
@@ -45,7 +45,7 @@ tools::TunedTime time_of(bool held_out, size_t bytes, const char* algorithm, dou
 TEST_CASE("what is measured is written, read back, explained and used", "[tune]") {
     const Folder folder;
     const std::string file = folder.path / "tune.json";
-    const Outcome outcome =
+    const ProcessResult outcome =
         tune({"-o", file, "--seconds", "0.4", "--ranks", "2 3", "--collectives", "all_gather,barrier", "--most", "4K"});
     INFO(outcome.output << outcome.error);
     REQUIRE(outcome.status == 0);
@@ -70,7 +70,7 @@ TEST_CASE("what is measured is written, read back, explained and used", "[tune]"
                 CHECK(curve->points.size() == (collective == Collective::barrier ? 1 : 4));
             }
 
-    const Outcome explained = run({WEFT_COMMAND, "info", "explain", "512", "-n", "3", "--collective", "all_gather"},
+    const ProcessResult explained = run({WEFT_COMMAND, "info", "explain", "512", "-n", "3", "--collective", "all_gather"},
                                   {"WEFT_TUNE_FILE=" + file});
     CHECK_THAT(explained.output, Contains("us measured") && Contains("least time that was measured"));
     const std::vector<std::string> logged = {"WEFT_DEBUG=INFO", "WEFT_DEBUG_SUBSYS=ALGO"};
@@ -106,12 +106,12 @@ TEST_CASE("a tuning that is broken ends a program with a sentence, a strange one
     const std::string file = folder.path / "tune.json";
     Tuning tuning = tuning_of_here();
     std::ofstream(file) << tuning.text().substr(0, 100);
-    const Outcome broken = run_program({"WEFT_TUNE_FILE=" + file});
+    const ProcessResult broken = run_program({"WEFT_TUNE_FILE=" + file});
     CHECK(broken.status != 0);
     CHECK_THAT(broken.error, Contains("WEFT_TUNE_FILE: " + file) && Contains("make it with `weft tune -o"));
     tuning.processor = "another processor";
     std::ofstream(file) << tuning.text();
-    const Outcome strange = run_program({"WEFT_TUNE_FILE=" + file});
+    const ProcessResult strange = run_program({"WEFT_TUNE_FILE=" + file});
     CHECK(strange.status == 0);
     CHECK_THAT(strange.error, Contains("another processor") && Contains("the built-in costs are used"));
     CHECK(run_program({"WEFT_TUNE_FILE=none"}).error == "");
@@ -119,7 +119,7 @@ TEST_CASE("a tuning that is broken ends a program with a sentence, a strange one
 
 TEST_CASE("what cannot be measured is refused before a minute is spent", "[tune]") {
     const auto refused = [](std::vector<std::string> arguments, const std::string& why) {
-        const Outcome outcome = tune(std::move(arguments));
+        const ProcessResult outcome = tune(std::move(arguments));
         INFO(why);
         CHECK(outcome.status != 0);
         CHECK_THAT(outcome.error, Contains(why));

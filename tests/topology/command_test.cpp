@@ -13,7 +13,7 @@ using namespace weft::internal::test;
 static const std::string folder = std::string(WEFT_TOPOLOGY) + "/";
 
 TEST_CASE("weft topology show prints the tree, the links and the paths of a machine", "[topology]") {
-    const Outcome shown = run({WEFT_COMMAND, "topology", "show", folder + "machines/a100_bridge.xml"});
+    const ProcessResult shown = run({WEFT_COMMAND, "topology", "show", folder + "machines/a100_bridge.xml"});
     CHECK(shown.status == 0);
     CHECK(shown.error == "");
     CHECK(shown.output == R"(host 0
@@ -47,11 +47,11 @@ TEST_CASE("weft topology show --xml writes what it read, and says what it cannot
     const auto written = topology::read_topology(file_text(file));
     REQUIRE(written.ok());
     CHECK(written->graph == read_machine("dgx_h100").graph);
-    const Outcome broken = run({WEFT_COMMAND, "topology", "show", folder + "broken/truncated.xml"});
+    const ProcessResult broken = run({WEFT_COMMAND, "topology", "show", folder + "broken/truncated.xml"});
     CHECK(broken.status == 1);
     CHECK(broken.output == "");
     CHECK(broken.error.find("truncated.xml: line 5, column 1: this is not XML") != std::string::npos);
-    const Outcome missing = run({WEFT_COMMAND, "topology", "show", made.path / "none.xml"});
+    const ProcessResult missing = run({WEFT_COMMAND, "topology", "show", made.path / "none.xml"});
     CHECK(missing.status == 1);
     CHECK(missing.error.find("none.xml") != std::string::npos);
     CHECK(run({WEFT_COMMAND, "topology", "show", folder + "machines/dgx_h100.xml", "--xml", made.path}).status == 1);
@@ -62,7 +62,7 @@ TEST_CASE("weft topology show --xml writes what it read, and says what it cannot
 TEST_CASE("weft topology show without a file shows this machine, merged with what WEFT_TOPO_FILE says", "[topology]") {
     const Folder made;
     const std::string dump = made.path / "dump.xml", file = made.path / "file.xml";
-    const Outcome here = run({WEFT_COMMAND, "topology", "show"}, {"WEFT_TOPO_DUMP_FILE=" + dump});
+    const ProcessResult here = run({WEFT_COMMAND, "topology", "show"}, {"WEFT_TOPO_DUMP_FILE=" + dump});
     CHECK(here.status == 0);
     CHECK(here.output.find("host 0") == 0);
     const auto dumped = topology::read_topology(file_text(dump));
@@ -71,12 +71,12 @@ TEST_CASE("weft topology show without a file shows this machine, merged with wha
     std::ofstream(file) << R"(<system version="1"><cpu numaid="0"><pci busid="0f00:07:00.0" class="0x030200">
         <gpu dev="77" sm="90"/></pci></cpu></system>)";
     for (const char* variable : {"WEFT_TOPO_FILE=", "NCCL_TOPO_FILE="}) {
-        const Outcome both = run({WEFT_COMMAND, "topology", "show"}, {variable + file});
+        const ProcessResult both = run({WEFT_COMMAND, "topology", "show"}, {variable + file});
         CHECK(both.status == 0);
         CHECK(both.output.find("gpu 77 (0f00:07:00.0): sm 90") != std::string::npos);
         CHECK(both.output.find("affinity") != std::string::npos);
     }
-    const Outcome broken =
+    const ProcessResult broken =
         run({WEFT_COMMAND, "topology", "show"}, {"WEFT_TOPO_FILE=" + folder + "broken/truncated.xml"});
     CHECK(broken.status == 1);
     CHECK(broken.error.find("WEFT_TOPO_FILE, ") != std::string::npos);
@@ -87,13 +87,13 @@ TEST_CASE("weft topology show without a file shows this machine, merged with wha
     CHECK(run({WEFT_COMMAND, "topology", "show"}, {"WEFT_TOPO_FILE=" + other})
               .error.find("the file is of another machine: arch of cpu 0 is ppc64, and here it is ") !=
           std::string::npos);
-    const Outcome nowhere = run({WEFT_COMMAND, "topology", "show"}, {"WEFT_TOPO_DUMP_FILE=/nowhere/dump.xml"});
+    const ProcessResult nowhere = run({WEFT_COMMAND, "topology", "show"}, {"WEFT_TOPO_DUMP_FILE=/nowhere/dump.xml"});
     CHECK(nowhere.status == 1);
     CHECK(nowhere.error.find("/nowhere/dump.xml could not be written") != std::string::npos);
 }
 
 TEST_CASE("weft topology show plays hwloc's machines, or says why it cannot", "[topology]") {
-    const Outcome none =
+    const ProcessResult none =
         run({WEFT_COMMAND, "topology", "show", "--synthetic", "core:2 pu:1"}, {"WEFT_HWLOC_LIBRARY=none"});
     CHECK(none.status == 1);
     CHECK((none.error.find("WEFT_HWLOC_LIBRARY is none") != std::string::npos ||
@@ -101,7 +101,7 @@ TEST_CASE("weft topology show plays hwloc's machines, or says why it cannot", "[
     CHECK(run({WEFT_COMMAND, "topology", "show", "--hwloc", folder + "hwloc/broken/truncated.xml"}).status == 1);
     CHECK(run({WEFT_COMMAND, "topology", "show", "--hwloc", "/nowhere"}).status == 1);
     CHECK(run({WEFT_COMMAND, "topology", "show", "--hwloc", "a", "--synthetic", "b"}).status == 2);
-    const Outcome played = run({WEFT_COMMAND, "topology", "show", "--synthetic", "package:2 core:2 pu:1"});
+    const ProcessResult played = run({WEFT_COMMAND, "topology", "show", "--synthetic", "package:2 core:2 pu:1"});
     if (played.error.find("no hwloc") != std::string::npos ||
         played.error.find("cannot use hwloc") != std::string::npos)
         return;
@@ -114,27 +114,27 @@ TEST_CASE("weft topology show plays hwloc's machines, or says why it cannot", "[
 TEST_CASE("hwloc's files are taken where NCCL's are, by what stands in them", "[topology]") {
     const std::string file = folder + "hwloc/two_sockets.xml";
     const std::vector<std::string> show = {WEFT_COMMAND, "topology", "show"};
-    const Outcome without = run({WEFT_COMMAND, "topology", "show", file}, {"WEFT_HWLOC_LIBRARY=none"});
+    const ProcessResult without = run({WEFT_COMMAND, "topology", "show", file}, {"WEFT_HWLOC_LIBRARY=none"});
     CHECK(without.status == 1);
     CHECK(without.error.find("two_sockets.xml: a file of hwloc's, which alone can read it: ") != std::string::npos);
     CHECK(without.error.find("writes one that needs none") != std::string::npos);
-    const Outcome refused = run(show, {"WEFT_TOPO_FILE=" + file, "WEFT_HWLOC_LIBRARY=none"});
+    const ProcessResult refused = run(show, {"WEFT_TOPO_FILE=" + file, "WEFT_HWLOC_LIBRARY=none"});
     CHECK(refused.status == 1);
     CHECK(refused.error.find("two_sockets.xml: a file of hwloc's, which alone can read it: ") != std::string::npos);
     for (const char* text : {"<topology version=\"2.0\">", "<!-- <system> --><topology version=\"1.0\"/>"}) {
         const Folder made;
         const std::string broken = made.path / "broken.xml";
         std::ofstream(broken) << text;
-        const Outcome outcome = run({WEFT_COMMAND, "topology", "show", broken});
+        const ProcessResult outcome = run({WEFT_COMMAND, "topology", "show", broken});
         CHECK(outcome.status == 1);
         CHECK(outcome.error.find("broken.xml: line ") != std::string::npos);
     }
-    const Outcome played = run({WEFT_COMMAND, "topology", "show", "--hwloc", file});
+    const ProcessResult played = run({WEFT_COMMAND, "topology", "show", "--hwloc", file});
     if (played.status != 0) return;  // no hwloc, as said above
     CHECK(run({WEFT_COMMAND, "topology", "show", file}).output == played.output);
     CHECK(run({WEFT_COMMAND, "topology", "search", file}).status == 0);
     // Merged: its devices are not here, which is said, and are kept.
-    const Outcome both = run(show, {"WEFT_TOPO_FILE=" + file});
+    const ProcessResult both = run(show, {"WEFT_TOPO_FILE=" + file});
     CHECK(both.status == 0);
     CHECK(both.output.find("0000:03:00.0") != std::string::npos);
     CHECK(both.error.find("not detected") != std::string::npos);
@@ -142,7 +142,7 @@ TEST_CASE("hwloc's files are taken where NCCL's are, by what stands in them", "[
 
 TEST_CASE("weft topology search prints channels, their quality and what bounds them", "[topology]") {
     const std::string bridge = folder + "machines/a100_bridge.xml";
-    const Outcome one = run({WEFT_COMMAND, "topology", "search", folder + "machines/pcie_4_gpus.xml"});
+    const ProcessResult one = run({WEFT_COMMAND, "topology", "search", folder + "machines/pcie_4_gpus.xml"});
     CHECK(one.status == 0);
     CHECK(one.error == "");
     const size_t steps = one.output.find("search: ");
@@ -155,7 +155,7 @@ trees: the same chains, 6 GB/s reduced and handed back
 quality: 100.0 % of what these links can carry, 6 GB/s
 bound by what joins gpu 3 with the rest: pci of 6 GB/s from gpu 3 to cpu 1
 )");
-    const Outcome many = run({WEFT_COMMAND, "topology", "search", bridge, "--hosts", "4096"});
+    const ProcessResult many = run({WEFT_COMMAND, "topology", "search", bridge, "--hosts", "4096"});
     CHECK(many.status == 0);
     CHECK(many.output.find("8192 ranks on 4096 machines\nrings: 1 channel of 24 GB/s each") == 0);
     CHECK(run({WEFT_COMMAND, "topology", "search", folder + "machines/dgx_h100.xml", "--gpus", "0,2", "--all-links"})
@@ -172,7 +172,7 @@ bound by what joins gpu 3 with the rest: pci of 6 GB/s from gpu 3 to cpu 1
                                                   {"--xml", "/none/of/this"}}) {
         std::vector<std::string> words{WEFT_COMMAND, "topology", "search", bridge};
         words.insert(words.end(), wrong.begin(), wrong.end());
-        const Outcome refused = run(words);
+        const ProcessResult refused = run(words);
         INFO(refused.error);
         CHECK(refused.status != 0);
         CHECK(refused.error != "");
@@ -185,7 +185,7 @@ TEST_CASE("sources of machines that are given, but empty, are refused", "[topolo
              {std::vector<std::string>{"--hwloc", ""}, {"--synthetic", ""}, {""}}) {
             std::vector<std::string> all{WEFT_COMMAND, "topology", command};
             all.insert(all.end(), words.begin(), words.end());
-            const Outcome refused = run(all);
+            const ProcessResult refused = run(all);
             INFO(command << ' ' << words[0] << refused.error);
             CHECK(refused.status == 2);
             CHECK(refused.error.find("given, but empty") != std::string::npos);
@@ -198,7 +198,7 @@ TEST_CASE("a machine without a cpu is neither shown nor drawn, nor searched", "[
     const std::string file = made.path / "none.xml", picture = made.path / "none.svg";
     std::ofstream(file) << "<system version=\"1\"/>";
     for (const char* command : {"show", "search"}) {
-        const Outcome refused = run({WEFT_COMMAND, "topology", command, file, "--svg", picture});
+        const ProcessResult refused = run({WEFT_COMMAND, "topology", command, file, "--svg", picture});
         CHECK(refused.status == 2);
         CHECK(refused.output == "");
         CHECK(refused.error.find("weft topology: " + file + ": ") != std::string::npos);
@@ -210,10 +210,10 @@ TEST_CASE("weft topology search --graph holds a graph file against the machine",
     const Folder made;
     const std::string file = made.path / "graph.xml", mesh = folder + "machines/dgx1_v100.xml";
     CHECK(run({WEFT_COMMAND, "topology", "search", mesh, "--xml", file}).status == 0);
-    const Outcome fits = run({WEFT_COMMAND, "topology", "search", mesh, "--graph", file});
+    const ProcessResult fits = run({WEFT_COMMAND, "topology", "search", mesh, "--graph", file});
     CHECK(fits.status == 0);
     CHECK(fits.output == file + " fits " + mesh + "\n");
-    const Outcome other =
+    const ProcessResult other =
         run({WEFT_COMMAND, "topology", "search", folder + "machines/pcie_4_gpus.xml", "--graph", file});
     CHECK(other.status == 1);
     CHECK(other.output.find("passes gpu 4, which the machine does not have") != std::string::npos);

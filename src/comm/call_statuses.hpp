@@ -1,4 +1,4 @@
-// outcomes.hpp: what became of each call of a group, those too that were refused when they were made and those that were
+// call_statuses.hpp: what became of each call of a group, those too that were refused when they were made and those that were
 // never begun. Calls are numbered in the order in which they were made. Thread-safe, but for what the thread that
 // collects the group does before its calls are carried out.
 #pragma once
@@ -14,7 +14,7 @@ struct weftComm;
 
 namespace weft::internal {
 
-class Outcomes {
+class CallStatuses {
   public:
     // ---- While the group is collected. A call of `function` is made, which has a number from here on; it may have any
     // number of parts, messages for one, that are carried out by themselves.
@@ -23,11 +23,11 @@ class Outcomes {
     size_t add_part();  // the call's number
     // It has been made, or was refused; or an exception ended that.
     void made(const weftComm* handle, const Status& status);
-    void not_made() noexcept { give_up(entries_.back()); }
+    void not_made() noexcept { mark_unknown(entries_.back()); }
     // Of prepared calls, which are carried out anew.
-    void begin_as(const Outcomes& prepared);
+    void begin_as(const CallStatuses& prepared);
     // It is not to be carried out, but keeps what is known of refused calls; or none of it ever can be.
-    void put_off();
+    void defer();
     void refuse(const Status& refusal);
 
     // ---- While it is carried out.
@@ -47,8 +47,8 @@ class Outcomes {
         return fail({&number, 1}, handle, failure);
     }
     // Nothing will be known of these; of all that is left.
-    void give_up(std::span<const size_t> numbers) noexcept;
-    void give_up_rest() noexcept;
+    void mark_unknown(std::span<const size_t> numbers) noexcept;
+    void mark_rest_unknown() noexcept;
 
     // Calls that were refused when they were made, on which communicators: others may wait for them.
     struct Refused {
@@ -71,7 +71,7 @@ class Outcomes {
     };
     // By who holds the lock.
     std::string name_of(size_t number, const weftComm* handle) const;
-    void give_up(Entry& entry) noexcept;
+    void mark_unknown(Entry& entry) noexcept;
 
     mutable std::mutex mutex_;
     std::vector<Entry> entries_;

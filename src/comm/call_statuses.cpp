@@ -1,4 +1,4 @@
-#include "src/comm/outcomes.hpp"
+#include "src/comm/call_statuses.hpp"
 
 #include <string_view>
 
@@ -21,20 +21,20 @@ std::string text_of(const weftComm* handle) {
 }  // namespace
 
 // Streams may have done with it just now.
-void Outcomes::clear() {
+void CallStatuses::clear() {
     std::lock_guard lock(mutex_);
     entries_.clear();
     refused_.clear();
 }
 
-void Outcomes::count(const char* function) { entries_.push_back({.function = function, .parts = 1}); }
+void CallStatuses::count(const char* function) { entries_.push_back({.function = function, .parts = 1}); }
 
-size_t Outcomes::add_part() {
+size_t CallStatuses::add_part() {
     ++entries_.back().parts;
     return entries_.size() - 1;
 }
 
-void Outcomes::made(const weftComm* handle, const Status& status) {
+void CallStatuses::made(const weftComm* handle, const Status& status) {
     const size_t number = entries_.size() - 1;
     if (!status && status.code() != weftInProgress) {
         (void)fail(number, handle, status);
@@ -43,28 +43,28 @@ void Outcomes::made(const weftComm* handle, const Status& status) {
     --entries_[number].parts;  // no stream has it yet
 }
 
-void Outcomes::begin_as(const Outcomes& prepared) {
+void CallStatuses::begin_as(const CallStatuses& prepared) {
     std::lock_guard lock(mutex_);
     entries_ = prepared.entries_;
     refused_ = prepared.refused_;
 }
 
-void Outcomes::put_off() {
+void CallStatuses::defer() {
     std::lock_guard lock(mutex_);
     for (Entry& entry : entries_) entry.parts = 0;
 }
 
-void Outcomes::refuse(const Status& refusal) {
+void CallStatuses::refuse(const Status& refusal) {
     for (size_t number = 0; number < entries_.size(); ++number)
         if (entries_[number].parts > 0) (void)fail(number, nullptr, refusal);
 }
 
-std::string Outcomes::name_of(size_t number, const weftComm* handle) const {
+std::string CallStatuses::name_of(size_t number, const weftComm* handle) const {
     return fmt::format("call {} of the group, {}{}{}", number, entries_[number].function, handle ? " on " : "",
                        handle ? text_of(handle) : "");
 }
 
-Status Outcomes::fail(std::span<const size_t> numbers, const weftComm* handle, const Status& failure) {
+Status CallStatuses::fail(std::span<const size_t> numbers, const weftComm* handle, const Status& failure) {
     std::string first;
     std::lock_guard lock(mutex_);
     for (const size_t number : numbers) {
@@ -78,26 +78,26 @@ Status Outcomes::fail(std::span<const size_t> numbers, const weftComm* handle, c
     return {failure.code(), first.empty() ? failure.sentence() : std::move(first)};
 }
 
-bool Outcomes::of_one_function(size_t one, size_t other) const {
+bool CallStatuses::of_one_function(size_t one, size_t other) const {
     return std::string_view(entries_[one].function) == entries_[other].function;
 }
 
-void Outcomes::give_up(Entry& entry) noexcept {
+void CallStatuses::mark_unknown(Entry& entry) noexcept {
     if (entry.code == weftSuccess) entry.code = weftSystemError;
 }
 
-void Outcomes::give_up(std::span<const size_t> numbers) noexcept {
+void CallStatuses::mark_unknown(std::span<const size_t> numbers) noexcept {
     std::lock_guard lock(mutex_);
-    for (const size_t number : numbers) give_up(entries_[number]);
+    for (const size_t number : numbers) mark_unknown(entries_[number]);
 }
 
-void Outcomes::give_up_rest() noexcept {
+void CallStatuses::mark_rest_unknown() noexcept {
     std::lock_guard lock(mutex_);
     for (Entry& entry : entries_)
-        if (entry.parts > 0) give_up(entry);
+        if (entry.parts > 0) mark_unknown(entry);
 }
 
-weftResult_t Outcomes::of(size_t number, const char*& sentence) const {
+weftResult_t CallStatuses::of(size_t number, const char*& sentence) const {
     std::lock_guard lock(mutex_);
     const Entry& entry = entries_[number];
     sentence = "";  // not the entry's, which a stream may write yet
