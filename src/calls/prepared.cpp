@@ -1,6 +1,6 @@
 #include "src/calls/prepared.hpp"
 
-#include "src/base/quarantine.hpp"
+#include "src/base/tombstones.hpp"
 
 namespace weft::internal {
 
@@ -8,7 +8,7 @@ weftPrepared* make_prepared(Group::Kept kept) {
     auto prepared = std::make_unique<weftPrepared>();
     prepared->process = process_token();
     prepared->kept = std::move(kept);
-    return keep_for_ever(std::move(prepared));
+    return keep_tombstone(std::move(prepared));
 }
 
 Status check_prepared(const weftPrepared* prepared) {

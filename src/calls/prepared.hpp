@@ -1,5 +1,5 @@
-// prepared.hpp: what a weftPrepared_t points to: the calls of a group, checked once, to be carried out many times. In
-// quarantine when it has ended.
+// prepared.hpp: what a weftPrepared_t points to: the calls of a group, checked once, to be carried out many times. A
+// tombstone when it has ended.
 #pragma once
 #include <atomic>
 

@@ -1,6 +1,6 @@
 #include "src/comm/handle.hpp"
 
-#include "src/base/quarantine.hpp"
+#include "src/base/tombstones.hpp"
 
 namespace weft::internal {
 
@@ -33,7 +33,7 @@ Status check_handle(const weftComm* handle) {
 weftComm* make_handle() {
     auto handle = std::make_unique<weftComm>();
     handle->process = process_token();
-    return keep_for_ever(std::move(handle));
+    return keep_tombstone(std::move(handle));
 }
 
 }  // namespace weft::internal

@@ -1,5 +1,5 @@
 // handle.hpp: what a weftComm_t points to: a communicator, who is inside it, what streams do for it, and its last
-// error. Never freed: a destroyed handle stays in quarantine, so that using it is a sentence and not a crash.
+// error. Never freed: a destroyed handle stays a tombstone, so that using it is a sentence and not a crash.
 #pragma once
 #include <atomic>
 #include <memory>

@@ -5,7 +5,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/base/name_list.hpp"
-#include "src/base/quarantine.hpp"
+#include "src/base/tombstones.hpp"
 #include "src/comm/communicator.hpp"
 
 namespace weft::internal {
@@ -23,7 +23,7 @@ weftWindow* make_window(const weftComm* comm, void* address, size_t bytes) {
     window->comm = comm;
     window->address = address;
     window->bytes = bytes;
-    return keep_for_ever(std::move(window));
+    return keep_tombstone(std::move(window));
 }
 
 Status check_window(const weftWindow* window, const weftComm* comm) {

@@ -1,4 +1,4 @@
-// window.hpp: what a weftWindow_t points to, and what a one-sided call says beside its operation. In quarantine when it
+// window.hpp: what a weftWindow_t points to, and what a one-sided call says beside its operation. A tombstone when it
 // has ended: using it is a sentence and not a crash.
 #pragma once
 #include <atomic>

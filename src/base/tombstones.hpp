@@ -1,4 +1,4 @@
-// quarantine.hpp: what users hold pointers to is never freed, so that using it when it has ended is a sentence and not
+// tombstones.hpp: what users hold pointers to is never freed, so that using it when it has ended is a sentence and not
 // a crash. Such a handle begins with a `magic` that says what it is and whether it lives. Thread-safe.
 #pragma once
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace weft::internal {
 
 // Owned by a list that lives for ever, so that it does not count as leaked.
 template <class Handle>
-Handle* keep_for_ever(std::unique_ptr<Handle> handle) {
+Handle* keep_tombstone(std::unique_ptr<Handle> handle) {
     static std::mutex mutex;
     static auto* const all = new std::vector<std::unique_ptr<Handle>>;
     std::lock_guard lock(mutex);
