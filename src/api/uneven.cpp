@@ -23,9 +23,9 @@ struct Part {
     size_t count;
 };
 
-// Adds the portions of all ranks, our own last, beginning behind it, so that not all ranks send to the same one at
+// Adds the peer_buffers of all ranks, our own last, beginning behind it, so that not all ranks send to the same one at
 // first.
-Status add_parts(std::vector<Portion>& portions, const Parts& parts, size_t element, int rank, int ranks) {
+Status add_parts(std::vector<PeerBuffer>& peer_buffers, const Parts& parts, size_t element, int rank, int ranks) {
     if (!parts.counts || !parts.displacements)
         return fail(weftInvalidArgument, "{} is NULL: it has a number for each rank",
                     parts.counts ? parts.displacements_name : parts.counts_name);
@@ -40,31 +40,31 @@ Status add_parts(std::vector<Portion>& portions, const Parts& parts, size_t elem
             return fail(weftInvalidArgument, "{} is NULL although {}[{}] is {}", parts.buffer_name, parts.counts_name,
                         peer, count);
         const auto address = reinterpret_cast<uintptr_t>(parts.buffer) + (count > 0 ? displacement * element : 0);
-        portions.push_back({peer, reinterpret_cast<void*>(address), count});
+        peer_buffers.push_back({peer, reinterpret_cast<void*>(address), count});
     }
     return ok();
 }
 
-Status add_part(std::vector<Portion>& portions, const Part& part, int peer) {
+Status add_part(std::vector<PeerBuffer>& peer_buffers, const Part& part, int peer) {
     WEFT_TRY(check_count(part.count, 1));
     if (part.count > 0 && !part.buffer)
         return fail(weftInvalidArgument, "{} is NULL although {} is {}", part.buffer_name, part.count_name, part.count);
-    portions.push_back({peer, const_cast<void*>(part.buffer), part.count});
+    peer_buffers.push_back({peer, const_cast<void*>(part.buffer), part.count});
     return ok();
 }
 
-uintptr_t begin_of(const Portion& portion) { return reinterpret_cast<uintptr_t>(portion.data); }
+uintptr_t begin_of(const PeerBuffer& peer_buffer) { return reinterpret_cast<uintptr_t>(peer_buffer.data); }
 
 // What is received must not be written twice.
-Status check_disjoint(const std::vector<Portion>& portions, const char* counts_name, size_t element) {
-    static thread_local std::vector<Portion> sorted;  // kept, so that a call allocates nothing
+Status check_disjoint(const std::vector<PeerBuffer>& peer_buffers, const char* counts_name, size_t element) {
+    static thread_local std::vector<PeerBuffer> sorted;  // kept, so that a call allocates nothing
     sorted.clear();
-    for (const Portion& portion : portions)
-        if (portion.count > 0) sorted.push_back(portion);
+    for (const PeerBuffer& peer_buffer : peer_buffers)
+        if (peer_buffer.count > 0) sorted.push_back(peer_buffer);
     std::sort(sorted.begin(), sorted.end(),
-              [](const Portion& one, const Portion& other) { return begin_of(one) < begin_of(other); });
+              [](const PeerBuffer& one, const PeerBuffer& other) { return begin_of(one) < begin_of(other); });
     for (size_t i = 1; i < sorted.size(); ++i) {
-        const Portion &one = sorted[i - 1], &other = sorted[i];
+        const PeerBuffer &one = sorted[i - 1], &other = sorted[i];
         if (begin_of(other) - begin_of(one) < one.count * element)
             return {weftInvalidArgument, overlapping_parts(one.peer, other.peer, one.count,
                                                            (begin_of(other) - begin_of(one)) / element, counts_name)};
@@ -73,22 +73,22 @@ Status check_disjoint(const std::vector<Portion>& portions, const char* counts_n
 }
 
 // Nor may it be what is to be sent, unless it is there already.
-Status check_apart(const Portions& portions, size_t element, int rank, bool may_be_in_place) {
-    const auto bounds = [&](const std::vector<Portion>& list) {
+Status check_apart(const PeerBuffers& peer_buffers, size_t element, int rank, bool may_be_in_place) {
+    const auto bounds = [&](const std::vector<PeerBuffer>& list) {
         std::pair<uintptr_t, uintptr_t> range{UINTPTR_MAX, 0};
-        for (const Portion& portion : list)
-            if (portion.count > 0)
-                range = {std::min(range.first, begin_of(portion)),
-                         std::max(range.second, begin_of(portion) + portion.count * element)};
+        for (const PeerBuffer& peer_buffer : list)
+            if (peer_buffer.count > 0)
+                range = {std::min(range.first, begin_of(peer_buffer)),
+                         std::max(range.second, begin_of(peer_buffer) + peer_buffer.count * element)};
         return range;
     };
-    const auto sent = bounds(portions.sends), received = bounds(portions.receives);
+    const auto sent = bounds(peer_buffers.sends), received = bounds(peer_buffers.receives);
     if (sent.second <= received.first || received.second <= sent.first) return ok();
     const void* own = nullptr;  // what it gives itself
-    for (const Portion& from : portions.sends)
+    for (const PeerBuffer& from : peer_buffers.sends)
         if (from.peer == rank) own = from.data;
-    for (const Portion& from : portions.sends)
-        for (const Portion& to : portions.receives) {
+    for (const PeerBuffer& from : peer_buffers.sends)
+        for (const PeerBuffer& to : peer_buffers.receives) {
             if (from.count == 0 || to.count == 0 || begin_of(from) + from.count * element <= begin_of(to) ||
                 begin_of(to) + to.count * element <= begin_of(from))
                 continue;
@@ -101,15 +101,15 @@ Status check_apart(const Portions& portions, size_t element, int rank, bool may_
 }
 
 // A table of each thread's, so that a call allocates nothing.
-Portions& empty_portions() {
-    static thread_local Portions portions;
-    portions.sends.clear();
-    portions.receives.clear();
-    portions.counts = {};
-    return portions;
+PeerBuffers& empty_peer_buffers() {
+    static thread_local PeerBuffers peer_buffers;
+    peer_buffers.sends.clear();
+    peer_buffers.receives.clear();
+    peer_buffers.counts = {};
+    return peer_buffers;
 }
 
-// `fill(portions, rank, ranks)` says who gives what to whom.
+// `fill(peer_buffers, rank, ranks)` says who gives what to whom.
 template <Collective collective, class Fill>
 weftResult_t run(const char* function, const void* send, void* receive, const char* receive_counts_name,
                  weftDataType_t type, int root, weftComm_t comm, weftStream_t stream, Fill&& fill,
@@ -124,20 +124,20 @@ weftResult_t run(const char* function, const void* send, void* receive, const ch
         Communicator::Call call{};
         WEFT_TRY(check_reduction(comm, type, op, call));
         if constexpr (facts.rooted) WEFT_TRY(check_rank("root", root, ranks));
-        Portions& portions = empty_portions();
-        WEFT_TRY(fill(portions, rank, ranks));
+        PeerBuffers& peer_buffers = empty_peer_buffers();
+        WEFT_TRY(fill(peer_buffers, rank, ranks));
         const size_t element = size_of(type);
-        WEFT_TRY(check_disjoint(portions.receives, receive_counts_name, element));
-        WEFT_TRY(check_apart(portions, element, rank, !facts.transposes));
+        WEFT_TRY(check_disjoint(peer_buffers.receives, receive_counts_name, element));
+        WEFT_TRY(check_apart(peer_buffers, element, rank, !facts.transposes));
         call.operation.collective = collective;
         call.operation.root = root;
         call.send = send;
         call.receive = receive;
         call.stream = stream;
-        call.portions = &portions;
+        call.peer_buffers = &peer_buffers;
         WEFT_TRY(place(entered, communicator, call));
-        if (portions.counts.sent)
-            WEFT_TRY(placed(entered, communicator, communicator.place_counts(call, portions.counts)));
+        if (peer_buffers.counts.sent)
+            WEFT_TRY(placed(entered, communicator, communicator.place_counts(call, peer_buffers.counts)));
         if (Group* const group = Group::current_open()) return group->add(comm, call);
         return submit(entered, comm, {&call, 1});
     });
@@ -158,11 +158,11 @@ extern "C" {
 weftResult_t weftAlltoAllv(const void* sendbuff, const size_t sendcounts[], const size_t sdispls[], void* recvbuff,
                            const size_t recvcounts[], const size_t rdispls[], weftDataType_t type, weftComm_t comm,
                            weftStream_t stream) {
-    const auto fill = [&](Portions& portions, int rank, int ranks) -> Status {
+    const auto fill = [&](PeerBuffers& peer_buffers, int rank, int ranks) -> Status {
         const size_t element = size_of(type);
-        WEFT_TRY(add_parts(portions.sends, {"sendbuff", "sendcounts", "sdispls", sendbuff, sendcounts, sdispls},
+        WEFT_TRY(add_parts(peer_buffers.sends, {"sendbuff", "sendcounts", "sdispls", sendbuff, sendcounts, sdispls},
                            element, rank, ranks));
-        WEFT_TRY(add_parts(portions.receives, {"recvbuff", "recvcounts", "rdispls", recvbuff, recvcounts, rdispls},
+        WEFT_TRY(add_parts(peer_buffers.receives, {"recvbuff", "recvcounts", "rdispls", recvbuff, recvcounts, rdispls},
                            element, rank, ranks));
         if (sendcounts[rank] == recvcounts[rank]) return ok();
         return check_own("sendcounts", rank, sendcounts[rank], fmt::format("recvcounts[{}]", rank), recvcounts[rank]);
@@ -173,14 +173,14 @@ weftResult_t weftAlltoAllv(const void* sendbuff, const size_t sendcounts[], cons
 weftResult_t weftAlltoAllvDeviceCounts(const void* sendbuff, const size_t sendcounts[], const size_t sdispls[],
                                        void* recvbuff, const size_t recvcounts[], const size_t rdispls[],
                                        weftDataType_t type, weftComm_t comm, weftStream_t stream) {
-    const auto fill = [&](Portions& portions, int, int) -> Status {
+    const auto fill = [&](PeerBuffers& peer_buffers, int, int) -> Status {
         const std::pair<const char*, const void*> arguments[] = {
             {"sendcounts", sendcounts}, {"sdispls", sdispls}, {"recvcounts", recvcounts}, {"rdispls", rdispls}};
         for (const auto& [name, pointer] : arguments)
             if (!pointer) return fail(weftInvalidArgument, "{} is NULL: it is device memory", name);
         if (sendbuff && sendbuff == recvbuff)
             return fail(weftInvalidArgument, "sendbuff and recvbuff are one: they must be disjoint");
-        portions.counts = {sendcounts, sdispls, recvcounts, rdispls, 0, 0};
+        peer_buffers.counts = {sendcounts, sdispls, recvcounts, rdispls, 0, 0};
         return ok();
     };
     return run<Collective::all_to_all_v>(__func__, sendbuff, recvbuff, "recvcounts", type, 0, comm, stream, fill);
@@ -188,10 +188,10 @@ weftResult_t weftAlltoAllvDeviceCounts(const void* sendbuff, const size_t sendco
 
 weftResult_t weftGatherv(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t recvcounts[],
                          const size_t displs[], weftDataType_t type, int root, weftComm_t comm, weftStream_t stream) {
-    const auto fill = [&](Portions& portions, int rank, int ranks) -> Status {
-        WEFT_TRY(add_part(portions.sends, {"sendbuff", "sendcount", sendbuff, sendcount}, root));
+    const auto fill = [&](PeerBuffers& peer_buffers, int rank, int ranks) -> Status {
+        WEFT_TRY(add_part(peer_buffers.sends, {"sendbuff", "sendcount", sendbuff, sendcount}, root));
         if (rank != root) return ok();
-        WEFT_TRY(add_parts(portions.receives, {"recvbuff", "recvcounts", "displs", recvbuff, recvcounts, displs},
+        WEFT_TRY(add_parts(peer_buffers.receives, {"recvbuff", "recvcounts", "displs", recvbuff, recvcounts, displs},
                            size_of(type), rank, ranks));
         return check_own("recvcounts", rank, recvcounts[rank], "sendcount", sendcount);
     };
@@ -200,10 +200,10 @@ weftResult_t weftGatherv(const void* sendbuff, size_t sendcount, void* recvbuff,
 
 weftResult_t weftScatterv(const void* sendbuff, const size_t sendcounts[], const size_t displs[], void* recvbuff,
                           size_t recvcount, weftDataType_t type, int root, weftComm_t comm, weftStream_t stream) {
-    const auto fill = [&](Portions& portions, int rank, int ranks) -> Status {
-        WEFT_TRY(add_part(portions.receives, {"recvbuff", "recvcount", recvbuff, recvcount}, root));
+    const auto fill = [&](PeerBuffers& peer_buffers, int rank, int ranks) -> Status {
+        WEFT_TRY(add_part(peer_buffers.receives, {"recvbuff", "recvcount", recvbuff, recvcount}, root));
         if (rank != root) return ok();
-        WEFT_TRY(add_parts(portions.sends, {"sendbuff", "sendcounts", "displs", sendbuff, sendcounts, displs},
+        WEFT_TRY(add_parts(peer_buffers.sends, {"sendbuff", "sendcounts", "displs", sendbuff, sendcounts, displs},
                            size_of(type), rank, ranks));
         return check_own("sendcounts", rank, sendcounts[rank], "recvcount", recvcount);
     };
@@ -212,10 +212,10 @@ weftResult_t weftScatterv(const void* sendbuff, const size_t sendcounts[], const
 
 weftResult_t weftAllGatherv(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t recvcounts[],
                             const size_t displs[], weftDataType_t type, weftComm_t comm, weftStream_t stream) {
-    const auto fill = [&](Portions& portions, int rank, int ranks) -> Status {
+    const auto fill = [&](PeerBuffers& peer_buffers, int rank, int ranks) -> Status {
         for (int i = 1; i <= ranks; ++i)
-            WEFT_TRY(add_part(portions.sends, {"sendbuff", "sendcount", sendbuff, sendcount}, (rank + i) % ranks));
-        WEFT_TRY(add_parts(portions.receives, {"recvbuff", "recvcounts", "displs", recvbuff, recvcounts, displs},
+            WEFT_TRY(add_part(peer_buffers.sends, {"sendbuff", "sendcount", sendbuff, sendcount}, (rank + i) % ranks));
+        WEFT_TRY(add_parts(peer_buffers.receives, {"recvbuff", "recvcounts", "displs", recvbuff, recvcounts, displs},
                            size_of(type), rank, ranks));
         return check_own("recvcounts", rank, recvcounts[rank], "sendcount", sendcount);
     };
@@ -224,17 +224,17 @@ weftResult_t weftAllGatherv(const void* sendbuff, size_t sendcount, void* recvbu
 
 weftResult_t weftReduceScatterv(const void* sendbuff, void* recvbuff, const size_t recvcounts[], weftDataType_t type,
                                 weftRedOp_t op, weftComm_t comm, weftStream_t stream) {
-    const auto fill = [&](Portions& portions, int rank, int ranks) -> Status {
+    const auto fill = [&](PeerBuffers& peer_buffers, int rank, int ranks) -> Status {
         if (!recvcounts) return fail(weftInvalidArgument, "recvcounts is NULL: it has a number for each rank");
         static thread_local std::vector<size_t> displacements;
         displacements.assign(size_t(ranks), 0);
         for (size_t peer = 1; peer < size_t(ranks); ++peer)
             displacements[peer] = displacements[peer - 1] + std::min(recvcounts[peer - 1], size_t(1) << 48);
         WEFT_TRY(add_parts(
-            portions.sends,
+            peer_buffers.sends,
             {"sendbuff", "recvcounts", "the sum before recvcounts", sendbuff, recvcounts, displacements.data()},
             size_of(type), rank, ranks));
-        return add_part(portions.receives, {"recvbuff", "its recvcount", recvbuff, recvcounts[rank]}, rank);
+        return add_part(peer_buffers.receives, {"recvbuff", "its recvcount", recvbuff, recvcounts[rank]}, rank);
     };
     return run<Collective::reduce_scatter_v>(__func__, sendbuff, recvbuff, "recvcounts", type, 0, comm, stream, fill,
                                              op);

@@ -6,10 +6,10 @@ namespace weft::internal {
 
 void QueuedCall::keep_pointed() {
     auto kept = std::make_shared<Pointed>();
-    if (call.portions) kept->portions = *call.portions;
+    if (call.peer_buffers) kept->peer_buffers = *call.peer_buffers;
     if (call.access) kept->access = *call.access;
     if (call.operand) kept->reduction = communicator().share_reduction(call.made);
-    if (call.portions) call.portions = &kept->portions;
+    if (call.peer_buffers) call.peer_buffers = &kept->peer_buffers;
     if (call.access) call.access = &kept->access;
     pointed = std::move(kept);
 }

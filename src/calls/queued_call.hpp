@@ -15,7 +15,7 @@ class Fusion;
 struct QueuedCall {
     // What a call points to.
     struct Pointed {
-        Portions portions;
+        PeerBuffers peer_buffers;
         Access access;
         std::shared_ptr<const Communicator::MadeReduction> reduction;  // though the user may have ended it
     };
@@ -28,7 +28,7 @@ struct QueuedCall {
     size_t number = 0;                                   // in its group, as CallStatuses has it
 
     QueuedCall(weftComm* on, const Communicator::Call& queued) : handle(on), call(queued) {
-        if (call.portions || call.access || call.operand) [[unlikely]]
+        if (call.peer_buffers || call.access || call.operand) [[unlikely]]
             keep_pointed();
     }
     QueuedCall(weftComm* on, std::shared_ptr<AsyncOperation> made) : handle(on), call{}, async_operation(std::move(made)) {}

@@ -15,7 +15,7 @@
 #include "src/gpu/engine/device.hpp"
 #include "src/kernels/user_reduction.hpp"
 #include "src/p2p/messages.hpp"
-#include "src/p2p/partials.hpp"
+#include "src/p2p/partial_results.hpp"
 #include "src/planning/plan_cache.hpp"
 #include "src/rendezvous/gathering.hpp"
 #include "src/rma/window.hpp"
@@ -79,7 +79,7 @@ class Communicator {
         bool queued;               // the stream is one of ours, a weftStream
         bool mapped;               // see DevicePlace
         bool copied;               // in device memory, of which the host works on copies (copying.cpp)
-        const Portions* portions;  // of one that has them; the caller's until the call is done
+        const PeerBuffers* peer_buffers;  // of one that has them; the caller's until the call is done
         const Access* access;      // likewise, of one that is one-sided, with memory of rank operation.root
         Exchange::Caller by;       // of a message by itself, to or from rank operation.root
         CallSettings settings;
@@ -250,7 +250,7 @@ class Communicator {
     uint64_t connection_bytes() const { return planner_.connection_bytes(); }
     uint64_t heap_bytes() const {
         return plans_.heap_bytes() + planner_.scratch_bytes() + tokens_.size() + joined_.bytes() + joined_heap_.size() +
-               partials_.heap_bytes() + (device_ ? device_->copied_bytes() : 0);
+               partial_results_.heap_bytes() + (device_ ? device_->copied_bytes() : 0);
     }
     uint64_t device_bytes() const { return device_ ? device_->device_bytes() : 0; }
 
@@ -264,7 +264,7 @@ class Communicator {
     Status begin_on_device();
     Status begin_copied(const Call& call);
     Status copy_in(Call& on_host);
-    Status read_counts(const Call& call, Portions& portions);
+    Status read_counts(const Call& call, PeerBuffers& peer_buffers);
     Status end_copied();
     Status begin_copied_messages(std::vector<Call>& messages);
     Progress end_copied_messages();
@@ -328,7 +328,7 @@ class Communicator {
     bool on_device_ = false;                           // the call has been given to the device: it is done here
     bool uneven_ = false;                              // the call is made of messages
     bool copying_ = false, copying_messages_ = false;  // it works on copies of device memory; the messages beside it do
-    Portions copied_portions_;                         // of the call, on the host
+    PeerBuffers copied_peer_buffers_;                         // of the call, on the host
     PreparedPlan* prepared_ = nullptr;                 // of the call; null while connections are being made
     Choice choice_;
     Binding* binding_ = nullptr;  // of choice_, being connected
@@ -336,7 +336,7 @@ class Communicator {
     std::unique_ptr<Messages> messages_;          // those by themselves; null until there are some
     std::unique_ptr<Messages> parts_;             // those of collectives, whose order is that of the calls; likewise
     std::vector<DeviceMessage> device_messages_;  // while they are being enqueued
-    Partials partials_;
+    PartialResults partial_results_;
     bool messages_in_trouble_ = false;
     bool in_access_ = false;                                // the call is one-sided
     std::unique_ptr<Links> window_links_;                   // null until there is a window

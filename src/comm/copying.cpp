@@ -12,9 +12,9 @@ namespace {
 
 using CopiedSpans = std::vector<DeviceSpan>;
 
-CopiedSpans spans_of(const std::vector<Portion>& portions, size_t element) {
+CopiedSpans spans_of(const std::vector<PeerBuffer>& peer_buffers, size_t element) {
     CopiedSpans spans;
-    for (const Portion& portion : portions) spans.push_back({portion.data, portion.count * element});
+    for (const PeerBuffer& peer_buffer : peer_buffers) spans.push_back({peer_buffer.data, peer_buffer.count * element});
     return spans;
 }
 
@@ -24,8 +24,8 @@ bool refused(const Status& status) { return status.code() == weftInvalidArgument
 }  // namespace
 
 // Counts in device memory, which kernels would read.
-Status Communicator::read_counts(const Call& call, Portions& portions) {
-    const CountsOnDevice& counts = call.portions->counts;
+Status Communicator::read_counts(const Call& call, PeerBuffers& peer_buffers) {
+    const CountsOnDevice& counts = call.peer_buffers->counts;
     const size_t n = size_t(ranks()), element = datatype_bytes[call.operation.type];
     std::vector<uint64_t> tables[4];
     const uint64_t* const from[4] = {counts.sent, counts.send_places, counts.received, counts.receive_places};
@@ -53,14 +53,14 @@ Status Communicator::read_counts(const Call& call, Portions& portions) {
     // The others are in the call.
     for (int pair = 0; pair < faults.pairs(); ++pair)
         if (faults.find(pair, fault)) return die(explain_counts(rank_, fault));
-    const auto add = [&](std::vector<Portion>& to, std::byte* buffer, const std::vector<uint64_t>& count,
+    const auto add = [&](std::vector<PeerBuffer>& to, std::byte* buffer, const std::vector<uint64_t>& count,
                          const std::vector<uint64_t>& place) {
         // Of what is empty nobody reads the place.
         for (size_t peer = 0; peer < n; ++peer)
             to.push_back({int(peer), count[peer] == 0 ? buffer : buffer + place[peer] * element, count[peer]});
     };
-    add(portions.sends, read.send, tables[0], tables[1]);
-    add(portions.receives, read.receive, tables[2], tables[3]);
+    add(peer_buffers.sends, read.send, tables[0], tables[1]);
+    add(peer_buffers.receives, read.receive, tables[2], tables[3]);
     return ok();
 }
 
@@ -69,15 +69,15 @@ Status Communicator::copy_in(Call& on_host) {
     const Operation& operation = on_host.operation;
     const size_t element = datatype_bytes[operation.type];
     CopiedSpans reads, writes;
-    copied_portions_ = {};
+    copied_peer_buffers_ = {};
     if (uneven(operation.collective)) {
-        if (on_host.portions->counts.sent)
-            WEFT_TRY(read_counts(on_host, copied_portions_));
+        if (on_host.peer_buffers->counts.sent)
+            WEFT_TRY(read_counts(on_host, copied_peer_buffers_));
         else
-            copied_portions_ = *on_host.portions;
-        reads = spans_of(copied_portions_.sends, element);
-        writes = spans_of(copied_portions_.receives, element);
-        on_host.portions = &copied_portions_;
+            copied_peer_buffers_ = *on_host.peer_buffers;
+        reads = spans_of(copied_peer_buffers_.sends, element);
+        writes = spans_of(copied_peer_buffers_.receives, element);
+        on_host.peer_buffers = &copied_peer_buffers_;
     } else if (operation.collective != Collective::barrier) {  // its tokens are the host's
         const int parts = parts_of(operation.collective, ranks());
         const auto held = [&](const void* buffer, Held held) {
@@ -89,8 +89,8 @@ Status Communicator::copy_in(Call& on_host) {
     if (on_host.operand_on_device) reads.push_back({on_host.operand, element});
     WEFT_TRY(device_->copy_in(DeviceSide::Copied::call, reads, writes, on_host.stream));
     const auto move = [&](const void* from) { return device_->copied(DeviceSide::Copied::call, from); };
-    for (auto* portions : {&copied_portions_.sends, &copied_portions_.receives})
-        for (Portion& portion : *portions) portion.data = move(portion.data);
+    for (auto* peer_buffers : {&copied_peer_buffers_.sends, &copied_peer_buffers_.receives})
+        for (PeerBuffer& peer_buffer : *peer_buffers) peer_buffer.data = move(peer_buffer.data);
     on_host.send = move(on_host.send);
     on_host.receive = move(on_host.receive);
     if (on_host.operand_on_device) on_host.operand = move(on_host.operand);

@@ -10,13 +10,13 @@ namespace weft::internal {
 namespace {
 
 // What lies between the first part of a buffer and the end of its last.
-DeviceSpan extent(const void* buffer, const std::vector<Portion>& portions, size_t element) {
+DeviceSpan extent(const void* buffer, const std::vector<PeerBuffer>& peer_buffers, size_t element) {
     uintptr_t begin = UINTPTR_MAX, end = 0;
-    for (const Portion& portion : portions) {
-        if (portion.count == 0) continue;
-        const auto at = reinterpret_cast<uintptr_t>(portion.data);
+    for (const PeerBuffer& peer_buffer : peer_buffers) {
+        if (peer_buffer.count == 0) continue;
+        const auto at = reinterpret_cast<uintptr_t>(peer_buffer.data);
         begin = std::min(begin, at);
-        end = std::max(end, at + portion.count * element);
+        end = std::max(end, at + peer_buffer.count * element);
     }
     return end == 0 ? DeviceSpan{buffer, 0} : DeviceSpan{reinterpret_cast<const void*>(begin), end - begin};
 }
@@ -89,20 +89,20 @@ Status Communicator::place(Call& call) {
         // What this rank has no use for is not looked at.
         const int parts = parts_of(collective, ranks());
         const size_t element = datatype_bytes[call.operation.type];
-        const auto held = [&](const void* buffer, Held held, std::vector<Portion> Portions::*which) {
-            if (uneven(collective)) return extent(buffer, call.portions->*which, element);
+        const auto held = [&](const void* buffer, Held held, std::vector<PeerBuffer> PeerBuffers::*which) {
+            if (uneven(collective)) return extent(buffer, call.peer_buffers->*which, element);
             return DeviceSpan{buffer, call.operation.bytes() * size_t(parts_held(held, parts))};
         };
         const Held in = input_of(collective, rank_, call.operation.root),
                    out = output_of(collective, rank_, call.operation.root);
         const DeviceArgument send{call.only_buffer ? call.only_buffer : "sendbuff",
-                                  held(call.send, in, &Portions::sends)},
-            receive{call.only_buffer ? call.only_buffer : "recvbuff", held(call.receive, out, &Portions::receives)};
+                                  held(call.send, in, &PeerBuffers::sends)},
+            receive{call.only_buffer ? call.only_buffer : "recvbuff", held(call.receive, out, &PeerBuffers::receives)};
         const bool sends = in != Held::nothing && (call.send || !uneven(collective)),
                    receives = out != Held::nothing && (call.receive || !uneven(collective));
         // Without any buffer, what else is on a device says where the call is.
-        const bool counts_alone = uneven(collective) && call.portions->counts.sent && !call.send && !call.receive;
-        const void* const on_device = counts_alone ? call.portions->counts.sent : call.queued ? nullptr : call.stream;
+        const bool counts_alone = uneven(collective) && call.peer_buffers->counts.sent && !call.send && !call.receive;
+        const void* const on_device = counts_alone ? call.peer_buffers->counts.sent : call.queued ? nullptr : call.stream;
         auto place = device_->place(sends ? send : receive, receives ? receive : send, on_device);
         if (!place) return place.take_status();
         if (place->space == Space::device && call.queued)

@@ -103,20 +103,20 @@ Status Communicator::begin_device_messages(std::span<const Call> messages) {
 Status Communicator::begin_uneven_on_device() {
     prepared_ = nullptr;
     if (call_.operation.collective == Collective::reduce_scatter_v) return launch_parts();
-    if (call_.portions->counts.sent)
+    if (call_.peer_buffers->counts.sent)
         return launch_uneven(
-            device_->prepare_messages(CountedMessages{&call_.portions->counts, call_.send, call_.receive,
+            device_->prepare_messages(CountedMessages{&call_.peer_buffers->counts, call_.send, call_.receive,
                                                       weftDataType_t(call_.operation.type), call_.mapped},
                                       call_.stream));
     device_messages_.clear();
-    const auto add = [&](const std::vector<Portion>& portions, bool outgoing) {
-        for (const Portion& portion : portions)
-            device_messages_.push_back({portion.peer, outgoing, portion.data, portion.count,
+    const auto add = [&](const std::vector<PeerBuffer>& peer_buffers, bool outgoing) {
+        for (const PeerBuffer& peer_buffer : peer_buffers)
+            device_messages_.push_back({peer_buffer.peer, outgoing, peer_buffer.data, peer_buffer.count,
                                         weftDataType_t(call_.operation.type), caller_for(call_.operation.collective),
                                         call_.mapped});
     };
-    add(call_.portions->sends, true);
-    add(call_.portions->receives, false);
+    add(call_.peer_buffers->sends, true);
+    add(call_.peer_buffers->receives, false);
     return launch_uneven(device_->prepare_messages(device_messages_, call_.stream));
 }
 
@@ -131,10 +131,10 @@ Status Communicator::launch_uneven(Status prepared) {
 
 // A reduction to each rank, of its part: kernels that combine in rank order, as the host does.
 Status Communicator::launch_parts() {
-    const auto& sends = call_.portions->sends;
+    const auto& sends = call_.peer_buffers->sends;
     for (int root = 0; root < ranks(); ++root) {
-        const Portion& part =
-            *std::find_if(sends.begin(), sends.end(), [&](const Portion& one) { return one.peer == root; });
+        const PeerBuffer& part =
+            *std::find_if(sends.begin(), sends.end(), [&](const PeerBuffer& one) { return one.peer == root; });
         if (part.count == 0) continue;
         DeviceCall call{call_.operation,         part.data,     nullptr, call_.operand, call_.stream, call_.mapped,
                         call_.operand_on_device, call_.settings};
@@ -142,7 +142,7 @@ Status Communicator::launch_parts() {
         call.operation.collective = Collective::reduce;
         call.operation.root = root;
         call.operation.count = part.count;
-        if (root == rank_) call.receive = call_.portions->receives[0].data;
+        if (root == rank_) call.receive = call_.peer_buffers->receives[0].data;
         if (Status prepared = device_->prepare(call); !prepared)
             return on_device_ ? die(std::move(prepared)) : refuse_or_die(std::move(prepared));
         group_->row(rank_).position.enter(++sequence_, device_->prepared());
@@ -207,19 +207,19 @@ Status Communicator::begin_uneven() {
     const auto type = weftDataType_t(call_.operation.type);
     const Exchange::Purpose purpose{caller_for(call_.operation.collective), uint16_t(sequence_), call_.operation.op};
     if (call_.operation.collective == Collective::reduce_scatter_v) {
-        partials_.begin(call_.operation, call_.operand, *call_.portions, rank_, planner_.cpu_kernels());
-        for (const Portion& portion : call_.portions->sends)
-            if (portion.peer != rank_) {
-                exchange.receive(portion.peer, partials_.from(portion.peer), call_.portions->receives[0].count, type,
+        partial_results_.begin(call_.operation, call_.operand, *call_.peer_buffers, rank_, planner_.cpu_kernels());
+        for (const PeerBuffer& peer_buffer : call_.peer_buffers->sends)
+            if (peer_buffer.peer != rank_) {
+                exchange.receive(peer_buffer.peer, partial_results_.from(peer_buffer.peer), call_.peer_buffers->receives[0].count, type,
                                  purpose);
-                exchange.send(portion.peer, partials_.to(portion), portion.count, type, purpose);
+                exchange.send(peer_buffer.peer, partial_results_.to(peer_buffer), peer_buffer.count, type, purpose);
             }
         return ok();
     }
-    for (const Portion& portion : call_.portions->receives)
-        exchange.receive(portion.peer, portion.data, portion.count, type, purpose);
-    for (const Portion& portion : call_.portions->sends)
-        exchange.send(portion.peer, portion.data, portion.count, type, purpose);
+    for (const PeerBuffer& peer_buffer : call_.peer_buffers->receives)
+        exchange.receive(peer_buffer.peer, peer_buffer.data, peer_buffer.count, type, purpose);
+    for (const PeerBuffer& peer_buffer : call_.peer_buffers->sends)
+        exchange.send(peer_buffer.peer, peer_buffer.data, peer_buffer.count, type, purpose);
     return ok();
 }
 
@@ -227,7 +227,7 @@ Progress Communicator::advance_uneven() {
     const Progress progress = advance(parts_->exchange());
     if (progress != Progress::done || call_.operation.collective != Collective::reduce_scatter_v) return progress;
     try {
-        partials_.reduce();
+        partial_results_.reduce();
     } catch (const UserReductionFailed& failed) {
         failure_ = die(failed.status(rank_, sequence_, call_.operation));
         return Progress::failed;

@@ -9,7 +9,7 @@
 
 #include "src/base/result.hpp"
 #include "src/p2p/message_mark.hpp"
-#include "src/p2p/portions.hpp"
+#include "src/p2p/peer_buffers.hpp"
 #include "src/planning/call_settings.hpp"
 #include "src/planning/machines.hpp"
 #include "src/rma/one_sided.hpp"

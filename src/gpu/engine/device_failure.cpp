@@ -6,7 +6,7 @@
 
 #include "src/control/news.hpp"
 #include "src/p2p/message_mark.hpp"
-#include "src/p2p/portions.hpp"
+#include "src/p2p/peer_buffers.hpp"
 #include "src/rma/signals.hpp"
 #include "src/segment/first_cause.hpp"
 

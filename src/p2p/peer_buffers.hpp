@@ -1,4 +1,4 @@
-// portions.hpp: who gives whom how much in a collective of uneven parts.
+// peer_buffers.hpp: who gives whom how much in a collective of uneven parts.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,18 +7,18 @@
 namespace weft::internal {
 
 // What a call sends to or receives from a rank.
-struct Portion {
+struct PeerBuffer {
     int peer;
     void* data;
     uint64_t count;
 };
-// Counts and displacements in device memory: elements, by rank. Kernels read them, so the host knows no portions.
+// Counts and displacements in device memory: elements, by rank. Kernels read them, so the host knows no peer_buffers.
 struct CountsOnDevice {
     const uint64_t *sent, *send_places, *received, *receive_places;
     uint64_t send_room, receive_room;  // elements from a buffer's begin to its allocation's end, at most
 };
-struct Portions {
-    std::vector<Portion> sends, receives;
+struct PeerBuffers {
+    std::vector<PeerBuffer> sends, receives;
     CountsOnDevice counts = {};  // null: the lists say all
 };
 

@@ -1,4 +1,4 @@
-#include "src/p2p/portions.hpp"
+#include "src/p2p/peer_buffers.hpp"
 
 #include <fmt/core.h>
 

@@ -1,4 +1,4 @@
-// partials.hpp: what a reduce-scatter of uneven parts holds on one rank: every other rank's contribution to its part,
+// partial_results.hpp: what a reduce-scatter of uneven parts holds on one rank: every other rank's contribution to its part,
 // side by side until all are there, and its own scaled, if it scales. One place sees all, so they are added in rank
 // order.
 #pragma once
@@ -6,21 +6,21 @@
 
 #include "src/base/operation.hpp"
 #include "src/kernels/cpu_kernels.hpp"
-#include "src/p2p/portions.hpp"
+#include "src/p2p/peer_buffers.hpp"
 
 namespace weft::internal {
 
 // Thread-bound to the rank. Its memory is kept for the next call.
-class Partials {
+class PartialResults {
   public:
     // The sends are of all ranks, the rank's own among them; of the one receive the peer does not count.
     // `operand`: as Run::start() has it.
-    void begin(const Operation& operation, const void* operand, const Portions& portions, int rank,
+    void begin(const Operation& operation, const void* operand, const PeerBuffers& peer_buffers, int rank,
                const CpuKernels& cpu_kernels);
     // Where a rank's contribution to our part goes.
     void* from(int peer) { return received_.data() + size_t(peer) * stride_; }
     // What a rank gets of ours.
-    const void* to(const Portion& portion) const;
+    const void* to(const PeerBuffer& peer_buffer) const;
     // All are there. Throws UserReductionFailed.
     void reduce();
     size_t heap_bytes() const { return received_.capacity() + scaled_.capacity(); }
@@ -29,7 +29,7 @@ class Partials {
     Operation operation_;
     const void* operand_ = nullptr;
     const CpuKernels* cpu_kernels_ = nullptr;
-    Portion result_{};
+    PeerBuffer result_{};
     int rank_ = 0;
     size_t stride_ = 0;
     std::vector<std::byte> received_, scaled_;
