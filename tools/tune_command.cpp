@@ -26,7 +26,7 @@ namespace weft::internal::tools {
 namespace {
 
 // As the command line has it.
-struct Wish {
+struct TuneRequest {
     std::string file = "weft-tune.json";
     double seconds = 60;
     std::string ranks = "2 4 8", transports = "shm tcp", collectives, least = "8", most = "64M";
@@ -73,22 +73,22 @@ Status read_collectives(const std::string& list, std::vector<Collective>& collec
     return ok();
 }
 
-Result<Plan> plan_of(const Wish& wish) {
+Result<Plan> plan_of(const TuneRequest& request) {
     constexpr int ranks_most = 1024;
     Plan plan;
-    for (const auto& [option, text, bytes] : {std::tuple{"--least", wish.least, &plan.work.least_bytes},
-                                              std::tuple{"--most", wish.most, &plan.work.most_bytes}}) {
+    for (const auto& [option, text, bytes] : {std::tuple{"--least", request.least, &plan.work.least_bytes},
+                                              std::tuple{"--most", request.most, &plan.work.most_bytes}}) {
         auto size = size_of_option(option, text);
         if (!size) return size.take_status();
         *bytes = *size;
     }
     if (plan.work.least_bytes > plan.work.most_bytes)
-        return fail(weftInvalidArgument, "--least {} is above --most {}", wish.least, wish.most);
-    WEFT_TRY(read_collectives(wish.collectives, plan.work.collectives));
-    for (const std::string& transport : words_of(wish.transports)) {
+        return fail(weftInvalidArgument, "--least {} is above --most {}", request.least, request.most);
+    WEFT_TRY(read_collectives(request.collectives, plan.work.collectives));
+    for (const std::string& transport : words_of(request.transports)) {
         if (transport != "shm" && transport != "tcp")
             return fail(weftInvalidArgument, "--transports: {} is neither shm nor tcp", transport);
-        for (const std::string& word : words_of(wish.ranks)) {
+        for (const std::string& word : words_of(request.ranks)) {
             const auto ranks = parse_integer(word);
             if (!ranks || *ranks < 2 || *ranks > ranks_most)
                 return fail(weftInvalidArgument, "--ranks: {} is no number of ranks from 2 to {}", word, ranks_most);
@@ -97,7 +97,7 @@ Result<Plan> plan_of(const Wish& wish) {
     }
     if (plan.arrangements.empty())
         return fail(weftInvalidArgument, "--ranks and --transports name one at least, as in --ranks \"2 4\"");
-    plan.work.seconds = wish.seconds / double(plan.arrangements.size());
+    plan.work.seconds = request.seconds / double(plan.arrangements.size());
     return plan;
 }
 
@@ -227,11 +227,11 @@ Status check_length(const Plan& plan) {
                 bytes >> 10, most >> 10);
 }
 
-Status tune(const Wish& wish) {
-    auto plan = plan_of(wish);
+Status tune(const TuneRequest& request) {
+    auto plan = plan_of(request);
     if (!plan) return plan.take_status();
     WEFT_TRY(check_length(*plan));
-    WEFT_TRY(check_file(wish.file));
+    WEFT_TRY(check_file(request.file));
     for (Arrangement& arrangement : plan->arrangements) {
         print_output("measures {} ranks over {}, about {:.0f} s\n", arrangement.ranks, arrangement.transport(),
                      plan->work.seconds);
@@ -241,7 +241,7 @@ Status tune(const Wish& wish) {
     Tuning here = tuning_of_here();
     here.cores = topology::usable_cores();
     const Tuning tuning = tuning_of_times(std::move(here), plan->arrangements);
-    if (Status written = write_file(wish.file, tuning.text()); !written) {
+    if (Status written = write_file(request.file, tuning.text()); !written) {
         print_output("{}", tuning.text());  // a minute's work
         return written;
     }
@@ -252,43 +252,43 @@ Status tune(const Wish& wish) {
         "geometric mean over sizes, and worst, by the built-in costs (before) and by the file (after)\n{}\n{} is "
         "written: WEFT_TUNE_FILE={} makes programs "
         "use it\n",
-        judgement_text(tuning, plan->arrangements, plan->work.collectives), wish.file, wish.file);
+        judgement_text(tuning, plan->arrangements, plan->work.collectives), request.file, request.file);
     return ok();
 }
 
-int run_as_rank(const Wish& wish) {
-    auto plan = plan_of(wish);
+int run_as_rank(const TuneRequest& request) {
+    auto plan = plan_of(request);
     if (!plan) return print_error("weft tune: {}\n", plan.status().sentence()), 2;
-    plan->work.seconds = wish.seconds;
+    plan->work.seconds = request.seconds;
     return run_tune_rank(plan->work);
 }
 
 }  // namespace
 
 void add_tune_command(CLI::App& app, int& exit_status) {
-    auto wish = std::make_shared<Wish>();
+    auto request = std::make_shared<TuneRequest>();
     CLI::App* command = app.add_subcommand(
         "tune",
         "Measures this machine and writes a file, from which WEFT_TUNE_FILE lets programs choose their algorithms");
-    command->add_option("-o,--output", wish->file, "File to write")->capture_default_str();
-    command->add_option("--seconds", wish->seconds, "About how long it may take")
+    command->add_option("-o,--output", request->file, "File to write")->capture_default_str();
+    command->add_option("--seconds", request->seconds, "About how long it may take")
         ->capture_default_str()
         ->check(CLI::Range(0.01, 1e6));
-    command->add_option("--ranks", wish->ranks, "Numbers of ranks")->capture_default_str();
+    command->add_option("--ranks", request->ranks, "Numbers of ranks")->capture_default_str();
     command
-        ->add_option("--transports", wish->transports,
+        ->add_option("--transports", request->transports,
                      "shm: ranks share memory; tcp: each is a host of its own, over the loopback interface")
         ->capture_default_str();
-    command->add_option("--collectives", wish->collectives, "As in WEFT_ALGO (all)");
-    command->add_option("--least", wish->least, "Smallest size, of the whole")->capture_default_str();
-    command->add_option("--most", wish->most, "Largest size")->capture_default_str();
-    command->add_flag("--as-rank", wish->is_rank)->group("");
+    command->add_option("--collectives", request->collectives, "As in WEFT_ALGO (all)");
+    command->add_option("--least", request->least, "Smallest size, of the whole")->capture_default_str();
+    command->add_option("--most", request->most, "Largest size")->capture_default_str();
+    command->add_flag("--as-rank", request->is_rank)->group("");
     command->callback([=, &exit_status] {
-        if (wish->is_rank) {
-            exit_status = run_as_rank(*wish);
+        if (request->is_rank) {
+            exit_status = run_as_rank(*request);
             return;
         }
-        const Status tuned = tune(*wish);
+        const Status tuned = tune(*request);
         if (!tuned) print_error("weft tune: {}\n", tuned.sentence());
         exit_status = tuned ? 0 : tuned.code() == weftInvalidArgument ? 2 : 1;
     });

@@ -17,7 +17,7 @@ class Membership;  // and what they keep of it, if there are several hosts
 
 struct MeetingOptions {
     int64_t timeout_ms = 0;    // 0: never
-    AgreedOptions proposal{};  // this process's wishes; rank 0's become everybody's
+    AgreedOptions proposal{};  // this process's requests; rank 0's become everybody's
     // For AgreedTexts; none: unknown. Rank 0 asks for both, who leads a host for the machine. They may take some
     // milliseconds; what they fail with becomes AgreedTexts::refusal.
     std::function<Result<std::string>()> tuning{};

@@ -19,7 +19,7 @@ OneSided::OneSided(HostGroup& group, int rank, const Settings& settings, Connect
       settings_(settings),
       cma_(group, rank),
       signals_(group, rank),
-      deliveries_(group, rank,
+      rma_messages_(group, rank,
                   {std::move(connect), std::move(called_by),
                    [this](uint32_t window, uint64_t offset, uint64_t bytes) { return memory(window, offset, bytes); },
                    [this](int peer, int signal) { signals_.came(peer, signal); }}),
@@ -130,22 +130,22 @@ Status OneSided::begin(const OneSidedCall& call) {
     merge_waits(call.waits, waits_);
     if (reached_.way == Way::message) {
         if (call.kind == Kind::put)
-            deliveries_.put(call.peer, {call.window, call.offset}, call.data, call.bytes, call.signal);
+            rma_messages_.put(call.peer, {call.window, call.offset}, call.data, call.bytes, call.signal);
         else
-            deliveries_.get(call.peer, {call.window, call.offset}, call.data, call.bytes);
+            rma_messages_.get(call.peer, {call.window, call.offset}, call.data, call.bytes);
     } else if (call.kind == Kind::signal || (call.kind == Kind::put && call.bytes == 0)) {
         send_signal();
     } else if (call.kind == Kind::flush) {
-        for (const int peer : deliveries_.unanswered()) deliveries_.get(peer, {}, nullptr, 0);
+        for (const int peer : rma_messages_.unanswered()) rma_messages_.get(peer, {}, nullptr, 0);
     }
     return ok();
 }
 
 // Behind all that was asked of the peer, if anything was.
 void OneSided::send_signal() {
-    if (call_.signal == Deliveries::no_signal) return;
-    if (!group_->local(call_.peer) || deliveries_.used(call_.peer)) {
-        deliveries_.put(call_.peer, {}, nullptr, 0, call_.signal);
+    if (call_.signal == RmaMessages::no_signal) return;
+    if (!group_->local(call_.peer) || rma_messages_.used(call_.peer)) {
+        rma_messages_.put(call_.peer, {}, nullptr, 0, call_.signal);
         reached_.way = Way::message;
     } else {
         signals_.raise(call_.peer, call_.signal);
@@ -197,9 +197,9 @@ Progress OneSided::copy_some() {
 
 // The peer has taken what we ask of it, or answered.
 Progress OneSided::await_peer() {
-    const bool moved = deliveries_.serve();
-    if (deliveries_.locally_complete(call_.peer)) return Progress::done;
-    if (Status trouble = deliveries_.trouble(call_.peer); !trouble) return fails(std::move(trouble));
+    const bool moved = rma_messages_.serve();
+    if (rma_messages_.locally_complete(call_.peer)) return Progress::done;
+    if (Status trouble = rma_messages_.trouble(call_.peer); !trouble) return fails(std::move(trouble));
     missing_.clear();
     missing_.insert(call_.peer);
     return moved ? Progress::moved : Progress::blocked;
@@ -215,22 +215,22 @@ Progress OneSided::await_signals() {
             for (const SignalWait& wait : waits_) signals_.take(wait.peer, wait.signal, wait.count);
             return Progress::done;
         }
-        if (look > 0 || !(moved = deliveries_.serve())) break;
+        if (look > 0 || !(moved = rma_messages_.serve())) break;
     }
     Status trouble;
     missing_.for_each([&](int peer) {
-        if (trouble) trouble = deliveries_.trouble(peer);
+        if (trouble) trouble = rma_messages_.trouble(peer);
     });
     return !trouble ? fails(std::move(trouble)) : moved ? Progress::moved : Progress::blocked;
 }
 
 Progress OneSided::flush() {
-    const bool moved = deliveries_.serve();
+    const bool moved = rma_messages_.serve();
     missing_.clear();
     Status trouble;
-    for (const int peer : deliveries_.unanswered()) {
+    for (const int peer : rma_messages_.unanswered()) {
         missing_.insert(peer);
-        if (trouble) trouble = deliveries_.trouble(peer);
+        if (trouble) trouble = rma_messages_.trouble(peer);
     }
     if (!trouble) return fails(std::move(trouble));
     return missing_.empty() ? Progress::done : moved ? Progress::moved : Progress::blocked;
@@ -243,7 +243,7 @@ Progress OneSided::fails(Status failure) {
 
 bool OneSided::connecting() const {
     bool any = false;
-    missing_.for_each([&](int peer) { any |= deliveries_.connecting(peer); });
+    missing_.for_each([&](int peer) { any |= rma_messages_.connecting(peer); });
     return any;
 }
 
@@ -269,7 +269,7 @@ std::string OneSided::owed_by(int peer) {
 }
 
 void OneSided::abandon() {
-    deliveries_.abandon();
+    rma_messages_.abandon();
     waits_.clear();
 }
 

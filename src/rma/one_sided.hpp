@@ -9,7 +9,7 @@
 
 #include "src/base/shared_memory.hpp"
 #include "src/peer_access/peer_arenas.hpp"
-#include "src/rma/deliveries.hpp"
+#include "src/rma/rma_messages.hpp"
 #include "src/rma/signals.hpp"
 
 namespace weft::internal {
@@ -37,7 +37,7 @@ struct OneSidedCall {
     uint32_t window = 0;
     uint64_t offset = 0, bytes = 0;
     std::byte* data = nullptr;
-    int signal = Deliveries::no_signal;
+    int signal = RmaMessages::no_signal;
     std::span<const SignalWait> waits = {};
 };
 // Whether what a put or get names is inside the peer's part, which has so many bytes.
@@ -58,7 +58,7 @@ class OneSided {
     using CalledBy = std::function<bool(int peer)>;
     OneSided(HostGroup& group, int rank, const Settings& settings, Connect connect, CalledBy called_by);
 
-    // ---- Windows, which have the same number on all ranks. Open from here on for others' wishes; the others' parts
+    // ---- Windows, which have the same number on all ranks. Open from here on for others' requests; the others' parts
     // are known when they have told them.
     Result<WindowPart> open(uint32_t number, void* address, size_t bytes, size_t& heap_used);
     void complete(uint32_t number, std::span<const WindowPart> parts);
@@ -75,11 +75,11 @@ class OneSided {
     std::string owed_by(int peer);
     void abandon();
 
-    // ---- Others' wishes, whatever this rank is in. True: something moved.
-    bool serve() { return deliveries_.serve(); }
-    bool networked() const { return deliveries_.networked(); }
+    // ---- Others' requests, whatever this rank is in. True: something moved.
+    bool serve() { return rma_messages_.serve(); }
+    bool networked() const { return rma_messages_.networked(); }
     bool connecting() const;
-    void add_descriptors(std::vector<pollfd>& list) const { deliveries_.add_descriptors(list); }
+    void add_descriptors(std::vector<pollfd>& list) const { rma_messages_.add_descriptors(list); }
     // Whether `peer` reads or writes our memory right now, itself (Signals::touched_by()).
     bool touched_by(int peer) const { return signals_.touched_by(peer); }
 
@@ -111,7 +111,7 @@ class OneSided {
     Settings settings_;
     Cma cma_;
     Signals signals_;
-    Deliveries deliveries_;
+    RmaMessages rma_messages_;
     std::map<uint32_t, Window> windows_;
     PeerArenas arenas_;
     std::map<int, bool> uses_cma_;  // by rank, once tried

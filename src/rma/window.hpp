@@ -35,7 +35,7 @@ namespace weft::internal {
 struct Access {
     weftWindow* window = nullptr;  // of puts and gets
     uint64_t offset = 0;           // bytes
-    int signal = Deliveries::no_signal;
+    int signal = RmaMessages::no_signal;
     std::vector<SignalWait> waits = {};
 };
 

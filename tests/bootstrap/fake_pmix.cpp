@@ -37,9 +37,9 @@ std::string &put_value = *new std::string, &committed = *new std::string, &fence
 Value answer;
 
 int outcome(const char* function) {
-    const char* wish = getenv("WEFT_TEST_PMIX");
-    if (!wish || std::string(wish).rfind(std::string(function) + " ", 0) != 0) return 0;
-    if (strstr(wish, "hang"))
+    const char* request = getenv("WEFT_TEST_PMIX");
+    if (!request || std::string(request).rfind(std::string(function) + " ", 0) != 0) return 0;
+    if (strstr(request, "hang"))
         while (true) pause();
     return -25;
 }

@@ -18,12 +18,12 @@ int open_sessions() {
     return reinterpret_cast<int (*)()>(dlsym(library, "fake_pmix_sessions"))();
 }
 
-Status failure_of(const std::string& wish, int64_t deadline_ms = patient_ms) {
+Status failure_of(const std::string& request, int64_t deadline_ms = patient_ms) {
     FakeEnvironment environment(Variables{{"PMIX_RANK", "0"}});
-    setenv("WEFT_TEST_PMIX", wish.c_str(), 1);
+    setenv("WEFT_TEST_PMIX", request.c_str(), 1);
     auto result = share_by_pmix(FAKE_PMIX, sharing_of(0, 2, deadline_ms));
     unsetenv("WEFT_TEST_PMIX");
-    INFO(wish);
+    INFO(request);
     REQUIRE(!result);
     CHECK(result.status().sentence().rfind("PMIx", 0) == 0);
     return result.take_status();

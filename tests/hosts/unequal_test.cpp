@@ -65,7 +65,7 @@ TEST_CASE("hosts of other machines, libraries and settings run every collective 
         {topo + file("large.xml", large_machine), "WEFT_DEBUG=INFO", "WEFT_DEBUG_SUBSYS=INIT,ALGO"},
         {topo + file("small.xml", small_machine), "WEFT_HWLOC_LIBRARY=none", "WEFT_CUDA_LIBRARY=none",
          "WEFT_NVML_LIBRARY=none", "WEFT_ISA=plain", "WEFT_STREAMING_BYTES=0"},
-        // Wishes that rank 0's count for, and a file that only its own would count for.
+        // Requests that rank 0's count for, and a file that only its own would count for.
         {"WEFT_CROSS_MEMORY=1", "WEFT_TILE_BYTES=4096", "WEFT_ALGO=linear,ring", "WEFT_CHANNELS=2",
          "WEFT_TUNE_FILE=/nonexistent"}};
     const std::string tuned = "WEFT_TUNE_FILE=" + file("tune.json", tuning_text(6, 3));

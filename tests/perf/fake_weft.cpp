@@ -153,8 +153,8 @@ int last_rank(weftComm_t comm) { return comm->group->ranks - 1; }
 // What FAKE_WEFT wants to be wrong, after the call, with what the rank has received.
 weftResult_t damage(weftComm_t comm, const void* send, void* receive, size_t part_bytes, size_t element_bytes,
                     size_t parts, int culprit) {
-    const char* const wish = std::getenv("FAKE_WEFT");
-    const std::string fault = wish ? wish : "";
+    const char* const request = std::getenv("FAKE_WEFT");
+    const std::string fault = request ? request : "";
     if (fault == "failure") return last_error = "rank 1 died in all_reduce", weftRemoteError;
     char* const bytes = static_cast<char*>(receive);
     char* const last_part = bytes + (parts - 1) * part_bytes;

@@ -1,4 +1,4 @@
-#include "src/rma/deliveries.hpp"
+#include "src/rma/rma_messages.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -8,18 +8,18 @@ namespace weft::internal {
 namespace {
 
 constexpr uint32_t mark = 0x77696e64;  // of every slot: nothing else goes over these links
-constexpr int wishes_at_once = 16;     // of one peer: then it is the next one's turn
+constexpr int requests_at_once = 16;     // of one peer: then it is the next one's turn
 
 }  // namespace
 
-Deliveries::Deliveries(HostGroup& group, int rank, Hooks hooks)
+RmaMessages::RmaMessages(HostGroup& group, int rank, Hooks hooks)
     : group_(&group), rank_(rank), hooks_(std::move(hooks)), peers_(size_t(group.ranks())) {
     for (const int other : group.locals())
         if (other != rank && !group.same_process(rank, other)) neighbours_.push_back(other);
     letters_.assign(neighbours_.size(), 0);
 }
 
-Deliveries::Peer& Deliveries::peer(int rank) {
+RmaMessages::Peer& RmaMessages::peer(int rank) {
     std::unique_ptr<Peer>& one = peers_[size_t(rank)];
     if (!one) {
         one = std::make_unique<Peer>();
@@ -29,18 +29,18 @@ Deliveries::Peer& Deliveries::peer(int rank) {
     return *one;
 }
 
-void Deliveries::ask(int rank, Wish wish) {
+void RmaMessages::ask(int rank, Request request) {
     Peer& other = peer(rank);
     other.used = other.unanswered = true;
     ++other.own;
-    other.wishes.push_back(wish);
+    other.requests.push_back(request);
 }
 
-void Deliveries::put(int rank, const Place& place, const std::byte* data, uint64_t bytes, int signal) {
+void RmaMessages::put(int rank, const Place& place, const std::byte* data, uint64_t bytes, int signal) {
     ask(rank, {{Kind::put, place.window, place.offset, bytes, signal, 0}, const_cast<std::byte*>(data)});
 }
 
-void Deliveries::get(int rank, const Place& place, std::byte* data, uint64_t bytes) {
+void RmaMessages::get(int rank, const Place& place, std::byte* data, uint64_t bytes) {
     Peer& other = peer(rank);
     other.wanted = data;
     other.wanted_bytes = bytes;
@@ -48,22 +48,22 @@ void Deliveries::get(int rank, const Place& place, std::byte* data, uint64_t byt
     ask(rank, {{Kind::get, place.window, place.offset, bytes, no_signal, 0}, nullptr});
 }
 
-bool Deliveries::locally_complete(int rank) const {
+bool RmaMessages::locally_complete(int rank) const {
     const Peer* other = peers_[size_t(rank)].get();
     return !other || (other->own == 0 && !other->pushing && !other->waiting);
 }
 
-Status Deliveries::trouble(int rank) const {
+Status RmaMessages::trouble(int rank) const {
     const Peer* other = peers_[size_t(rank)].get();
     return other && !other->trouble ? Status(other->trouble.code(), std::string(other->trouble.sentence())) : ok();
 }
 
-bool Deliveries::connecting(int rank) const {
+bool RmaMessages::connecting(int rank) const {
     const Peer* other = peers_[size_t(rank)].get();
     return !other || !other->link.connected;
 }
 
-std::vector<int> Deliveries::unanswered() const {
+std::vector<int> RmaMessages::unanswered() const {
     std::vector<int> all;
     for (const int rank : linked_)
         if (peers_[size_t(rank)]->unanswered) all.push_back(rank);
@@ -71,7 +71,7 @@ std::vector<int> Deliveries::unanswered() const {
 }
 
 // Others make their end of a link and leave a letter; ours is to be made then.
-void Deliveries::look_for_callers() {
+void RmaMessages::look_for_callers() {
     const auto look = [&](int rank) {
         if (!peers_[size_t(rank)] && hooks_.called_by(rank)) (void)peer(rank);
     };
@@ -87,7 +87,7 @@ void Deliveries::look_for_callers() {
         if (!group_->local(rank)) look(rank);
 }
 
-bool Deliveries::serve() {
+bool RmaMessages::serve() {
     look_for_callers();
     bool moved = false;
     for (size_t i = 0; i < linked_.size(); ++i) {
@@ -98,13 +98,13 @@ bool Deliveries::serve() {
 }
 
 // A peer that has gone matters to who waits for it, and to nobody else. What fails here it would wait for in vain.
-bool Deliveries::breaks(Peer& other, Status why) {
+bool RmaMessages::breaks(Peer& other, Status why) {
     if (why.code() != weftRemoteError) group_->raise(why.code(), rank_, why.sentence());
     other.trouble = std::move(why);
     return true;
 }
 
-bool Deliveries::serve(int rank, Peer& other) {
+bool RmaMessages::serve(int rank, Peer& other) {
     if (!other.link.connected) {
         if (Status step = hooks_.connect(rank, other.link); !step) return breaks(other, std::move(step));
         if (!other.link.connected) return false;
@@ -118,33 +118,33 @@ bool Deliveries::serve(int rank, Peer& other) {
     return moved || *pulled;
 }
 
-Result<bool> Deliveries::push(Peer& other) {
+Result<bool> RmaMessages::push(Peer& other) {
     Sender& sender = *other.link.target;
     bool moved = false;
-    for (int slots = 0; !other.wishes.empty() && slots < wishes_at_once; ++slots) {
-        Wish& wish = other.wishes.front();
-        const uint64_t bytes = wish.header.kind == Kind::get ? 0 : wish.header.bytes;
-        if (!wish.begun) {
+    for (int slots = 0; !other.requests.empty() && slots < requests_at_once; ++slots) {
+        Request& request = other.requests.front();
+        const uint64_t bytes = request.header.kind == Kind::get ? 0 : request.header.bytes;
+        if (!request.begun) {
             Frame frame;
             const uint64_t inline_length = bytes <= sizeof frame.inline_data ? bytes : 0;
-            frame.header = wish.header;
-            if (inline_length > 0) memcpy(frame.inline_data, wish.data, inline_length);
+            frame.header = request.header;
+            if (inline_length > 0) memcpy(frame.inline_data, request.data, inline_length);
             auto sent = sender.send(reinterpret_cast<const std::byte*>(&frame), {sizeof(Header) + inline_length, 0, mark});
             if (!sent) return sent;
             if (!*sent) break;
-            wish.begun = true;
-            wish.done = inline_length;
+            request.begun = true;
+            request.done = inline_length;
         } else {
-            const uint64_t piece = std::min<uint64_t>(bytes - wish.done, other.link.slot_bytes);
-            auto sent = sender.send(wish.data + wish.done, {piece, 0, mark});
+            const uint64_t piece = std::min<uint64_t>(bytes - request.done, other.link.slot_bytes);
+            auto sent = sender.send(request.data + request.done, {piece, 0, mark});
             if (!sent) return sent;
             if (!*sent) break;
-            wish.done += piece;
+            request.done += piece;
         }
         moved = other.pushing = true;
-        if (wish.done < bytes) continue;
-        other.own -= wish.own;
-        other.wishes.pop_front();
+        if (request.done < bytes) continue;
+        other.own -= request.own;
+        other.requests.pop_front();
     }
     if (other.pushing) {
         auto through = sender.progress();
@@ -155,10 +155,10 @@ Result<bool> Deliveries::push(Peer& other) {
     return moved;
 }
 
-Result<bool> Deliveries::pull(int rank, Peer& other) {
+Result<bool> RmaMessages::pull(int rank, Peer& other) {
     Receiver& receiver = *other.link.source;
     bool moved = false;
-    for (int slots = 0; slots < wishes_at_once; ++slots) {
+    for (int slots = 0; slots < requests_at_once; ++slots) {
         SlotInfo info;
         const bool rest = other.left > 0;
         std::byte* target = rest ? other.target : reinterpret_cast<std::byte*>(&other.frame);
@@ -182,7 +182,7 @@ Result<bool> Deliveries::pull(int rank, Peer& other) {
 }
 
 // A frame has come.
-Status Deliveries::take(int rank, Peer& other) {
+Status RmaMessages::take(int rank, Peer& other) {
     const Header& header = other.frame.header;
     if (header.kind == Kind::answer) {
         if (!other.waiting || header.bytes != other.wanted_bytes)
@@ -204,7 +204,7 @@ Status Deliveries::take(int rank, Peer& other) {
 }
 
 // All of what the last frame announced is there.
-void Deliveries::finish(int rank, Peer& other) {
+void RmaMessages::finish(int rank, Peer& other) {
     const Header& header = other.frame.header;
     switch (header.kind) {
         case Kind::put:
@@ -212,7 +212,7 @@ void Deliveries::finish(int rank, Peer& other) {
                 hooks_.signalled(rank, header.signal);
             break;
         case Kind::get:
-            other.wishes.push_back({{Kind::answer, 0, 0, header.bytes, no_signal, 0}, other.target, 0, false, false});
+            other.requests.push_back({{Kind::answer, 0, 0, header.bytes, no_signal, 0}, other.target, 0, false, false});
             break;
         case Kind::answer:
             other.waiting = false;
@@ -221,19 +221,19 @@ void Deliveries::finish(int rank, Peer& other) {
     }
 }
 
-void Deliveries::add_descriptors(std::vector<pollfd>& list) const {
+void RmaMessages::add_descriptors(std::vector<pollfd>& list) const {
     for (const int rank : linked_) {
         const Peer& other = *peers_[size_t(rank)];
         if (!other.link.abroad || !other.trouble) continue;
         if (other.link.source) other.link.source->add_descriptors(list);
-        if (other.link.target && (!other.wishes.empty() || other.pushing)) other.link.target->add_descriptors(list);
+        if (other.link.target && (!other.requests.empty() || other.pushing)) other.link.target->add_descriptors(list);
     }
 }
 
-void Deliveries::abandon() {
+void RmaMessages::abandon() {
     for (const int rank : linked_) {
         Peer& other = *peers_[size_t(rank)];
-        other.wishes.clear();
+        other.requests.clear();
         other.own = 0;
         other.waiting = other.pushing = false;
         other.trouble = fail(weftRemoteError, "the communicator is dead");

@@ -1,4 +1,4 @@
-// deliveries.hpp: what ranks ask each other to do with memory that they cannot reach themselves, as messages over their
+// rma_messages.hpp: what ranks ask each other to do with memory that they cannot reach themselves, as messages over their
 // link: the target carries them out, in their order, whenever it is in one of its calls (src/README.md, "Windows").
 // Nothing blocks. Thread-bound to the rank.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace weft::internal {
 
-class Deliveries {
+class RmaMessages {
   public:
     struct Hooks {
         std::function<Status(int peer, PeerLink& link)> connect;  // one step
@@ -23,7 +23,7 @@ class Deliveries {
         std::function<std::byte*(uint32_t window, uint64_t offset, uint64_t bytes)> memory;
         std::function<void(int peer, int signal)> signalled;
     };
-    Deliveries(HostGroup& group, int rank, Hooks hooks);
+    RmaMessages(HostGroup& group, int rank, Hooks hooks);
 
     static constexpr int no_signal = -1;
     struct Place {
@@ -39,7 +39,7 @@ class Deliveries {
     // Whether anything was ever asked of it: then what comes behind must not overtake that.
     bool used(int peer) const { return !peers_.empty() && peers_[size_t(peer)] && peers_[size_t(peer)]->used; }
 
-    // Moves what can be moved, others' wishes as well as our own. True: something moved.
+    // Moves what can be moved, others' requests as well as our own. True: something moved.
     bool serve();
     // Why nothing more comes from or goes to the peer; empty: it does.
     Status trouble(int peer) const;
@@ -63,7 +63,7 @@ class Deliveries {
         Header header;
         std::byte inline_data[512];
     };
-    struct Wish {
+    struct Request {
         Header header;
         std::byte* data;
         uint64_t done = 0;
@@ -72,7 +72,7 @@ class Deliveries {
     };
     struct Peer {
         PeerLink link;
-        std::deque<Wish> wishes;
+        std::deque<Request> requests;
         int own = 0;  // of these
         bool pushing = false;
         bool used = false;
@@ -88,7 +88,7 @@ class Deliveries {
         uint64_t left = 0;
     };
     Peer& peer(int rank);
-    void ask(int rank, Wish wish);
+    void ask(int rank, Request request);
     void look_for_callers();
     bool serve(int rank, Peer& peer);
     bool breaks(Peer& peer, Status why);
