@@ -22,9 +22,9 @@ struct Operation {
     uint64_t count = 0;   // elements, of one part
     uint64_t choice = 0;  // hash of the selector's choice: ranks that agree on the call must agree on the algorithm
     // Of one that stands for several calls of a group: how many, and below that a hash of their counts; else 0.
-    uint64_t joined = 0;
-    static constexpr int joined_shift = 40;
-    uint64_t joined_calls() const { return joined >> joined_shift; }
+    uint64_t coalesced = 0;
+    static constexpr int coalesced_shift = 40;
+    uint64_t coalesced_count() const { return coalesced >> coalesced_shift; }
 
     // All-gathers of Weft's own, in which the ranks tell each other what communicators to make of this one, or where
     // their parts of a window lie, or that they are done with one; no caller's has an op.
@@ -54,7 +54,7 @@ inline uint32_t fingerprint(const Operation& operation) {
                     uint64_t(uint32_t(operation.root)) << 32;
     uint64_t mix = (head ^ 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
     mix = (mix ^ (mix >> 29) ^ operation.count) * 0x94d049bb133111ebu;
-    mix = (mix ^ (mix >> 32) ^ operation.choice ^ operation.joined) * 0xd6e8feb86659fd93u;
+    mix = (mix ^ (mix >> 32) ^ operation.choice ^ operation.coalesced) * 0xd6e8feb86659fd93u;
     return uint32_t(mix >> 32);
 }
 

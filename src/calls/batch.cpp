@@ -97,7 +97,7 @@ void Batch::join() {
     for (size_t i = 0; i < queues_.size(); ++i) {
         bool alone = true;
         for (size_t k = 0; k < streams.size(); ++k) alone &= k == i || are_apart(streams[i], streams[k]);
-        Fusion::apply(queues_[i].calls, alone);
+        CoalescedCalls::apply(queues_[i].calls, alone);
     }
 }
 
@@ -147,7 +147,7 @@ bool Batch::advance(CommQueue& queue) {
         if (!queue.begun) failure = queue.begin();
         if (failure) progress = queue.calls.front().advance();
         if (failure && progress == Progress::failed) failure = queue.calls.front().take_failure();
-        if (!failure && queue.calls.front().fusion && !queue.communicator().dead()) {
+        if (!failure && queue.calls.front().coalesced && !queue.communicator().dead()) {
             queue.take_apart();  // no algorithm for so many bytes, as all ranks find
         } else if (!failure) {
             give_up(queue, queue.of_first(), std::move(failure));

@@ -4,7 +4,7 @@
 #pragma once
 #include <vector>
 
-#include "src/calls/fusion.hpp"
+#include "src/calls/coalesced_calls.hpp"
 #include "src/comm/joining.hpp"
 
 namespace weft::internal {

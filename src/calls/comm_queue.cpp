@@ -7,8 +7,8 @@ namespace weft::internal {
 namespace {
 
 void add_numbers(const QueuedCall& queued, std::vector<size_t>& all) {
-    if (!queued.fusion) return all.push_back(queued.number);
-    for (const QueuedCall& each : queued.fusion->calls()) all.push_back(each.number);
+    if (!queued.coalesced) return all.push_back(queued.number);
+    for (const QueuedCall& each : queued.coalesced->calls()) all.push_back(each.number);
 }
 
 Status left_out(const Status& failure) {
@@ -28,25 +28,25 @@ Status CommQueue::begin() {
     begun = true;
     const Operation& operation = first.call.operation;
     if (operation.space == Space::device && !one_sided(operation.collective))
-        launched += first.fusion ? first.fusion->calls().size() : 1;
+        launched += first.coalesced ? first.coalesced->calls().size() : 1;
     return first.begin();
 }
 
 Status CommQueue::finish() {
     const QueuedCall& first = calls.front();
     WEFT_TRY(first.end());
-    if (first.fusion && !first.fusion->scatter()) return take_apart(), ok();
-    if (statuses && first.fusion) statuses->all_done(first.fusion->calls());
-    if (statuses && !first.fusion) statuses->done(first.number);
+    if (first.coalesced && !first.coalesced->scatter()) return take_apart(), ok();
+    if (statuses && first.coalesced) statuses->all_done(first.coalesced->calls());
+    if (statuses && !first.coalesced) statuses->done(first.number);
     calls.pop_front();
     begun = false;
     return ok();
 }
 
 void CommQueue::take_apart() {
-    const std::shared_ptr<Fusion> fusion = calls.front().fusion;
-    std::vector<QueuedCall>& all = fusion->calls();
-    if (fusion->on_device()) launched -= all.size();  // they will be by themselves
+    const std::shared_ptr<CoalescedCalls> coalesced = calls.front().coalesced;
+    std::vector<QueuedCall>& all = coalesced->calls();
+    if (coalesced->on_device()) launched -= all.size();  // they will be by themselves
     all.reserve(all.size() + calls.size());
     calls.pop_front();
     begun = false;
@@ -124,10 +124,10 @@ void CommQueue::drop(const Status& failure) {
 void CommQueue::abandon() noexcept {
     if (!statuses) return;
     for (const QueuedCall& queued : calls) {
-        if (!queued.fusion)
+        if (!queued.coalesced)
             statuses->mark_unknown({&queued.number, 1});
         else
-            for (const QueuedCall& each : queued.fusion->calls()) statuses->mark_unknown({&each.number, 1});
+            for (const QueuedCall& each : queued.coalesced->calls()) statuses->mark_unknown({&each.number, 1});
     }
     statuses->mark_unknown(numbers);
 }

@@ -16,7 +16,7 @@ struct CommQueue {
     bool begun = false;
     bool refused = false;
     bool exchanging = false;
-    // Calls on device memory that have begun, each by itself or joined; not one-sided ones, of which ranks make different
+    // Calls on device memory that have begun, each by itself or coalesced; not one-sided ones, of which ranks make different
     // numbers.
     size_t launched = 0;
 
@@ -34,7 +34,7 @@ struct CommQueue {
 
     // The first call is done.
     Status finish();
-    // Puts what the first call was joined from in its place.
+    // Puts what the first call was coalesced from in its place.
     void take_apart();
     // The messages have begun: those on devices are done here.
     void follow_messages();

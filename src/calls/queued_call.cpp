@@ -1,6 +1,6 @@
 #include "src/calls/queued_call.hpp"
 
-#include "src/calls/fusion.hpp"
+#include "src/calls/coalesced_calls.hpp"
 
 namespace weft::internal {
 
@@ -16,8 +16,8 @@ void QueuedCall::keep_pointed() {
 
 Status QueuedCall::begin() {
     if (async_operation) return async_operation->begin();
-    if (fusion && fusion->on_device()) return fusion->begin_on_device();
-    if (fusion) fusion->gather(call);
+    if (coalesced && coalesced->on_device()) return coalesced->begin_on_device();
+    if (coalesced) coalesced->gather(call);
     return communicator().begin(call);
 }
 
@@ -26,7 +26,7 @@ void CallQueue::pop_front() {
     QueuedCall& first = calls_[first_++];
     first.async_operation.reset();
     first.pointed.reset();
-    first.fusion.reset();
+    first.coalesced.reset();
     if (empty()) clear();
 }
 

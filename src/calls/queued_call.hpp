@@ -9,7 +9,7 @@
 
 namespace weft::internal {
 
-class Fusion;
+class CoalescedCalls;
 
 // With what it needs until then. A value: prepared ones are carried out many times.
 struct QueuedCall {
@@ -24,7 +24,7 @@ struct QueuedCall {
     Communicator::Call call;
     std::shared_ptr<AsyncOperation> async_operation = nullptr;  // null: a call
     std::shared_ptr<const Pointed> pointed = nullptr;    // null: it points to nothing but buffers
-    std::shared_ptr<Fusion> fusion = nullptr;            // of the calls that it is made of; null: it is one
+    std::shared_ptr<CoalescedCalls> coalesced = nullptr;            // of the calls that it is made of; null: it is one
     size_t number = 0;                                   // in its group, as CallStatuses has it
 
     QueuedCall(weftComm* on, const Communicator::Call& queued) : handle(on), call(queued) {

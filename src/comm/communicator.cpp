@@ -272,28 +272,28 @@ Status Communicator::begin_on_device() {
     return ok();
 }
 
-std::span<std::byte> Communicator::buffer_of_joined(size_t bytes) {
-    if (joined_.bytes() < bytes && joined_heap_.size() < bytes) {
-        auto memory = ArenaMemory::allocate(std::max(bytes, 2 * joined_.bytes()));
+std::span<std::byte> Communicator::coalescing_buffer(size_t bytes) {
+    if (coalesced_.bytes() < bytes && coalesced_heap_.size() < bytes) {
+        auto memory = ArenaMemory::allocate(std::max(bytes, 2 * coalesced_.bytes()));
         if (memory)
-            joined_ = std::move(*memory);
+            coalesced_ = std::move(*memory);
         else
-            joined_heap_.resize(bytes);
+            coalesced_heap_.resize(bytes);
     }
-    return {joined_.bytes() < bytes ? joined_heap_.data() : joined_.data(), bytes};
+    return {coalesced_.bytes() < bytes ? coalesced_heap_.data() : coalesced_.data(), bytes};
 }
 
-Status Communicator::begin_joined_on_device(std::span<const Call> calls) {
+Status Communicator::begin_coalesced_on_device(std::span<const Call> calls) {
     WEFT_TRY(usable());
     call_ = calls.back();
     std::vector<DeviceCall> on_device;
     for (const Call& call : calls) on_device.push_back(weft::internal::on_device(call));
-    if (Status prepared = device_->prepare_joined(on_device); !prepared) return refuse_or_die(std::move(prepared));
+    if (Status prepared = device_->prepare_coalesced(on_device); !prepared) return refuse_or_die(std::move(prepared));
     for (size_t i = 0; i < calls.size(); ++i)
-        group_->row(rank_).position.enter(++sequence_, device_->prepared_joined(i));
+        group_->row(rank_).position.enter(++sequence_, device_->prepared_coalesced(i));
     prepared_ = nullptr;
     on_device_ = true;
-    if (Status launched = device_->launch_joined(on_device); !launched) return die(std::move(launched));
+    if (Status launched = device_->launch_coalesced(on_device); !launched) return die(std::move(launched));
     return ok();
 }
 

@@ -41,7 +41,7 @@ struct CommunicatorOptions {
 
 class Communicator {
   public:
-    // All ranks have joined `group`, and their devices each other. `membership`: null if they are on one host.
+    // All ranks have coalesced `group`, and their devices each other. `membership`: null if they are on one host.
     // `device`: null if the process uses no CUDA.
     static Result<std::unique_ptr<Communicator>> make(std::shared_ptr<HostGroup> group,
                                                       std::shared_ptr<Membership> membership,
@@ -101,9 +101,9 @@ class Communicator {
     // "rank 0 waits in operation 1, all_reduce of 1 int32, sum": while it is in one.
     std::string text_of_wait() const;
     Status begin(const Call& call);
-    // Of calls on device memory that Fusion has found fit, in one kernel; a refusal leaves nothing begun.
+    // Of calls on device memory that CoalescedCalls has found fit, in one kernel; a refusal leaves nothing begun.
     bool joins_on_device() const { return device_ && device_->joins(); }
-    Status begin_joined_on_device(std::span<const Call> calls);
+    Status begin_coalesced_on_device(std::span<const Call> calls);
     // done, moved or blocked; a failure has been told to all ranks, and the communicator is dead.
     Progress advance();
     // While blocked: spins, yields or sleeps, and now and then looks for trouble. A failure as above.
@@ -242,14 +242,14 @@ class Communicator {
     bool finalized() const { return finalized_; }  // likewise
     void abort();
     bool aborted_here() const { return aborted_here_.load(std::memory_order_acquire); }
-    // Up to which small calls of a group are joined.
+    // Up to which small calls of a group are coalesced.
     size_t join_bytes() const { return size_t(planner_.agreed().join_bytes); }
     // Which lies where peers read it in place, if there is room; none is in use.
-    std::span<std::byte> buffer_of_joined(size_t bytes);
+    std::span<std::byte> coalescing_buffer(size_t bytes);
     uint64_t board_bytes() const;
     uint64_t connection_bytes() const { return planner_.connection_bytes(); }
     uint64_t heap_bytes() const {
-        return plans_.heap_bytes() + planner_.scratch_bytes() + tokens_.size() + joined_.bytes() + joined_heap_.size() +
+        return plans_.heap_bytes() + planner_.scratch_bytes() + tokens_.size() + coalesced_.bytes() + coalesced_heap_.size() +
                partial_results_.heap_bytes() + (device_ ? device_->copied_bytes() : 0);
     }
     uint64_t device_bytes() const { return device_ ? device_->device_bytes() : 0; }
@@ -349,8 +349,8 @@ class Communicator {
     std::atomic<bool> aborted_here_{false};
 
     std::vector<std::byte> tokens_;       // what a barrier gathers
-    ArenaMemory joined_;                  // what is joined of a group's calls
-    std::vector<std::byte> joined_heap_;  // the same where the arena has no room
+    ArenaMemory coalesced_;                  // what is coalesced of a group's calls
+    std::vector<std::byte> coalesced_heap_;  // the same where the arena has no room
     std::map<int, std::shared_ptr<const MadeReduction>> reductions_;
     int next_reduction_ = weftNumOps;
     uint32_t held_calls_ = 0;

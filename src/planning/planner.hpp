@@ -23,7 +23,7 @@ struct PlanKey {
     explicit PlanKey(const Operation& operation, uint8_t preference = 0)
         : head(uint64_t(operation.collective) | uint64_t(operation.type) << 8 | uint64_t(operation.op) << 16 |
                uint64_t(preference) << 24 |
-               uint64_t(uint32_t(operation.root) ^ uint32_t(operation.joined ^ operation.joined >> 32)) << 32),
+               uint64_t(uint32_t(operation.root) ^ uint32_t(operation.coalesced ^ operation.coalesced >> 32)) << 32),
           count(operation.count) {}
     PlanKey() : head(~uint64_t(0)), count(0) {}
     bool operator==(const PlanKey&) const = default;

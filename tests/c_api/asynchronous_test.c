@@ -219,7 +219,7 @@ static void making_can_be_given_up_or_fail(void) {
     CHECK_FAILS(weftCommDestroy(comm), weftInvalidArgument, "destroyed");
 }
 
-static void small_calls_of_a_group_are_joined(void) {
+static void small_calls_of_a_group_are_coalesced(void) {
     static int64_t sums[ranks][100][64];
     static float others[ranks][100];
     /* Of 5, 1, 1, 1; then rank 2 has that in place of a 1. */
@@ -285,6 +285,6 @@ int main(void) {
     run_case("calls have configs of their own", calls_have_configs);
     run_case("communicators that do not block", communicators_that_do_not_block);
     run_case("making a communicator can be given up, or fail", making_can_be_given_up_or_fail);
-    run_case("small calls of a group are joined", small_calls_of_a_group_are_joined);
+    run_case("small calls of a group are joined", small_calls_of_a_group_are_coalesced);
     return summary();
 }

@@ -126,7 +126,7 @@ static void one_failing_call_of_many(void) {
 }
 
 /* Small all-reduces are carried out as one: what befalls that befalls each. */
-static void joined_calls(void) {
+static void coalesced_calls(void) {
     static int values[ranks][3];
     int rank;
     begin_with(ranks);
@@ -372,7 +372,7 @@ int main(void) {
     run_case("before any group there are no calls to ask of", before_any_group);
     run_case("refused calls have numbers and sentences, inner groups' too", refused_calls);
     run_case("of many calls on several communicators the failing one is named", one_failing_call_of_many);
-    run_case("calls that are carried out as one fail as one", joined_calls);
+    run_case("calls that are carried out as one fail as one", coalesced_calls);
     run_case("the message that differs, or that nobody meets, is named", messages);
     run_case("communicators to be made are calls of the group", communicators_to_be_made);
     run_case("what streams have not done is in progress, and may fail later", calls_in_streams);

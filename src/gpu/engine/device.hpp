@@ -138,9 +138,9 @@ class DeviceSide {
     // own, so that ranks need not agree on it; what is refused is refused for all, and they can be called by themselves.
     // All are of one stream, type, reduction and settings, and none uses what another one writes.
     bool joins() const;
-    Status prepare_joined(std::span<const DeviceCall> calls);
-    const Operation& prepared_joined(size_t place) const;
-    Status launch_joined(std::span<const DeviceCall> calls);
+    Status prepare_coalesced(std::span<const DeviceCall> calls);
+    const Operation& prepared_coalesced(size_t place) const;
+    Status launch_coalesced(std::span<const DeviceCall> calls);
     // Messages of one group, any number to and from any ranks, in one kernel. Two steps likewise.
     Status prepare_messages(std::span<const DeviceMessage> messages, void* stream);
     Status prepare_messages(const CountedMessages& messages, void* stream);

@@ -180,10 +180,10 @@ bool DeviceSide::joins() const {
     return s.domain && !s.sharing && s.layout.hosts == 1 && s.layout.ranks <= ranks_max;
 }
 
-Status DeviceSide::prepare_joined(std::span<const DeviceCall> calls) {
+Status DeviceSide::prepare_coalesced(std::span<const DeviceCall> calls) {
     State& s = *state_;
     WEFT_TRY(s.take_stream(calls[0].stream));
-    s.joined.clear();
+    s.coalesced.clear();
     // All are made before one is kept: the cache is emptied when it is full.
     for (const DeviceCall& call : calls)
         if (auto plan = s.plan_of(call); !plan) return plan.take_status();
@@ -192,24 +192,24 @@ Status DeviceSide::prepare_joined(std::span<const DeviceCall> calls) {
         if (!plan) return plan.take_status();
         if ((*plan)->plan.body != Body::packet_one_shot)
             return fail(weftInvalidUsage, "{} goes by a kernel that carries out one call", call.operation.text());
-        s.joined.push_back(*plan);
+        s.coalesced.push_back(*plan);
     }
     return ok();
 }
 
-const Operation& DeviceSide::prepared_joined(size_t place) const { return state_->joined[place]->plan.operation; }
+const Operation& DeviceSide::prepared_coalesced(size_t place) const { return state_->coalesced[place]->plan.operation; }
 
-Status DeviceSide::launch_joined(std::span<const DeviceCall> calls) {
+Status DeviceSide::launch_coalesced(std::span<const DeviceCall> calls) {
     State& s = *state_;
-    PreparedLaunch& first = *s.joined[0];
-    std::vector<MessageItem>& further = s.joined_items;
+    PreparedLaunch& first = *s.coalesced[0];
+    std::vector<MessageItem>& further = s.coalesced_items;
     further.clear();
     LaunchShape shape = first.shape;
     for (size_t i = 1; i < calls.size(); ++i) {
-        const KernelArguments& its = s.joined[i]->arguments;
+        const KernelArguments& its = s.coalesced[i]->arguments;
         further.push_back({static_cast<std::byte*>(calls[i].receive), static_cast<const std::byte*>(calls[i].send),
                            its.bytes, its.fingerprint});
-        shape.blocks = std::max(shape.blocks, s.joined[i]->shape.blocks);
+        shape.blocks = std::max(shape.blocks, s.coalesced[i]->shape.blocks);
     }
     const auto stream = static_cast<CUstream>(calls[0].stream);
     ContextScope scope(s.kernels->context());

@@ -63,8 +63,8 @@ struct DeviceSide::State {
     uint64_t timeout_ns = 0;
     PlansByKey<PreparedLaunch> plans;
     PreparedLaunch* prepared = nullptr;
-    std::vector<PreparedLaunch*> joined;          // of one kernel
-    std::vector<cuda::MessageItem> joined_items;  // of all but the first
+    std::vector<PreparedLaunch*> coalesced;          // of one kernel
+    std::vector<cuda::MessageItem> coalesced_items;  // of all but the first
     uint32_t launches = 0;
     cuda::StreamFacts stream;
     std::unique_ptr<DeviceMessages> messages;

@@ -64,9 +64,9 @@ Status DeviceSide::prepare(const DeviceCall&) { std::abort(); }
 const Operation& DeviceSide::prepared() const { std::abort(); }
 Status DeviceSide::launch(const DeviceCall&) { std::abort(); }
 bool DeviceSide::joins() const { std::abort(); }
-Status DeviceSide::prepare_joined(std::span<const DeviceCall>) { std::abort(); }
-const Operation& DeviceSide::prepared_joined(size_t) const { std::abort(); }
-Status DeviceSide::launch_joined(std::span<const DeviceCall>) { std::abort(); }
+Status DeviceSide::prepare_coalesced(std::span<const DeviceCall>) { std::abort(); }
+const Operation& DeviceSide::prepared_coalesced(size_t) const { std::abort(); }
+Status DeviceSide::launch_coalesced(std::span<const DeviceCall>) { std::abort(); }
 Status DeviceSide::prepare_messages(std::span<const DeviceMessage>, void*) { std::abort(); }
 Status DeviceSide::prepare_messages(const CountedMessages&, void*) { std::abort(); }
 Status DeviceSide::launch_messages(void*, const CallSettings&) { std::abort(); }

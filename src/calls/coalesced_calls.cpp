@@ -1,4 +1,4 @@
-#include "src/calls/fusion.hpp"
+#include "src/calls/coalesced_calls.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -82,22 +82,22 @@ struct Range {
 
 }  // namespace
 
-Fusion::~Fusion() = default;
+CoalescedCalls::~CoalescedCalls() = default;
 
-void Fusion::apply(CallQueue& queue, bool on_device_too) {
+void CoalescedCalls::apply(CallQueue& queue, bool on_device_too) {
     if (queue.size() < 2 || queue.front().communicator().join_bytes() == 0) return;
     std::vector<QueuedCall> calls = queue.take();
     try {
-        queue.put(joined(calls, on_device_too));
+        queue.put(coalesce(calls, on_device_too));
     } catch (...) {
         queue.put(std::move(calls));  // what is left of them says who is to be told
         throw;
     }
 }
 
-std::vector<QueuedCall> Fusion::joined(std::vector<QueuedCall>& calls, bool on_device_too) {
+std::vector<QueuedCall> CoalescedCalls::coalesce(std::vector<QueuedCall>& calls, bool on_device_too) {
     const Communicator& communicator = calls[0].communicator();
-    std::vector<QueuedCall> joined;
+    std::vector<QueuedCall> result;
     for (size_t begin = 0, end = 0; begin < calls.size(); begin = end) {
         size_t bytes = 0;
         end = begin;
@@ -109,21 +109,21 @@ std::vector<QueuedCall> Fusion::joined(std::vector<QueuedCall>& calls, bool on_d
             bytes += calls[end++].call.operation.bytes();
         if (end - begin < (on_device ? least_on_device : 2)) {
             end = begin + 1;
-            joined.push_back(std::move(calls[begin]));
+            result.push_back(std::move(calls[begin]));
             continue;
         }
-        auto fusion = std::make_shared<Fusion>();
+        auto coalesced = std::make_shared<CoalescedCalls>();
         if (on_device) {
-            fusion->calls_.assign(calls.begin() + ptrdiff_t(begin), calls.begin() + ptrdiff_t(end));
-            if (fusion->apart()) {
-                joined.push_back(calls[begin]);
-                joined.back().fusion = std::move(fusion);
+            coalesced->calls_.assign(calls.begin() + ptrdiff_t(begin), calls.begin() + ptrdiff_t(end));
+            if (coalesced->apart()) {
+                result.push_back(calls[begin]);
+                result.back().coalesced = std::move(coalesced);
             } else {
-                std::move(calls.begin() + ptrdiff_t(begin), calls.begin() + ptrdiff_t(end), std::back_inserter(joined));
+                std::move(calls.begin() + ptrdiff_t(begin), calls.begin() + ptrdiff_t(end), std::back_inserter(result));
             }
             continue;
         }
-        QueuedCall& whole = joined.emplace_back(calls[begin]);
+        QueuedCall& whole = result.emplace_back(calls[begin]);
         Operation& operation = whole.call.operation;
         const size_t element = datatype_bytes[operation.type];
         uint64_t hash = 0xcbf29ce484222325u;
@@ -134,19 +134,19 @@ std::vector<QueuedCall> Fusion::joined(std::vector<QueuedCall>& calls, bool on_d
             whole.call.settings.timeout_ms =
                 whole.communicator().earlier(whole.call.settings.timeout_ms, calls[i].call.settings.timeout_ms);
         }
-        fusion->bytes_ = bytes + element;
+        coalesced->bytes_ = bytes + element;
         operation.count = bytes / element + 1;
-        operation.joined =
-            uint64_t(end - begin) << Operation::joined_shift | hash % (uint64_t(1) << Operation::joined_shift);
+        operation.coalesced =
+            uint64_t(end - begin) << Operation::coalesced_shift | hash % (uint64_t(1) << Operation::coalesced_shift);
         if (end - begin == calls.size()) {
-            fusion->calls_.swap(calls);
+            coalesced->calls_.swap(calls);
         } else {
-            fusion->calls_.assign(std::move_iterator(calls.begin() + ptrdiff_t(begin)),
+            coalesced->calls_.assign(std::move_iterator(calls.begin() + ptrdiff_t(begin)),
                                   std::move_iterator(calls.begin() + ptrdiff_t(end)));
         }
-        whole.fusion = std::move(fusion);
+        whole.coalesced = std::move(coalesced);
     }
-    return joined;
+    return result;
 }
 
 namespace {
@@ -166,7 +166,7 @@ std::vector<Range> written_by(const std::vector<QueuedCall>& calls) {
 }  // namespace
 
 // No call reads what another one writes. (An earlier one could, but it seldom does.)
-bool Fusion::in_order() const {
+bool CoalescedCalls::in_order() const {
     std::vector<Range> written = written_by(calls_);
     uintptr_t furthest = 0;
     for (Range& range : written) range.furthest = furthest = std::max(furthest, range.end);
@@ -183,25 +183,25 @@ bool Fusion::in_order() const {
 }
 
 // Nor do two write the same.
-bool Fusion::apart() const {
+bool CoalescedCalls::apart() const {
     const std::vector<Range> written = written_by(calls_);
     for (size_t i = 1; i < written.size(); ++i)
         if (written[i].begin < written[i - 1].end) return false;
     return in_order();
 }
 
-bool Fusion::on_device() const { return is_on_device(calls_[0]); }
+bool CoalescedCalls::on_device() const { return is_on_device(calls_[0]); }
 
-Status Fusion::begin_on_device() {
+Status CoalescedCalls::begin_on_device() {
     std::vector<Call> calls;
     for (const QueuedCall& queued : calls_) calls.push_back(queued.call);
-    return calls_[0].communicator().begin_joined_on_device(calls);
+    return calls_[0].communicator().begin_coalesced_on_device(calls);
 }
 
-void Fusion::gather(Call& call) {
-    joined_ = calls_[0].communicator().buffer_of_joined(bytes_);
-    call.send = call.receive = joined_.data();
-    std::byte* to = joined_.data();
+void CoalescedCalls::gather(Call& call) {
+    coalesced_ = calls_[0].communicator().coalescing_buffer(bytes_);
+    call.send = call.receive = coalesced_.data();
+    std::byte* to = coalesced_.data();
     for (const QueuedCall& queued : calls_) {
         const size_t bytes = queued.call.operation.bytes();
         memcpy(to, queued.call.send, bytes);
@@ -212,14 +212,14 @@ void Fusion::gather(Call& call) {
     write_vote(to, weftDataType_t(operation.type), in_order() ? vote.fine : vote.objection);
 }
 
-bool Fusion::scatter() const {
+bool CoalescedCalls::scatter() const {
     if (on_device()) return true;
     const Operation& operation = calls_[0].call.operation;
     const size_t element = datatype_bytes[operation.type];
     std::byte fine[8];
     write_vote(fine, weftDataType_t(operation.type), votes(operation, calls_[0].communicator().ranks())->fine);
-    if (memcmp(fine, joined_.data() + joined_.size() - element, element) != 0) return false;
-    const std::byte* from = joined_.data();
+    if (memcmp(fine, coalesced_.data() + coalesced_.size() - element, element) != 0) return false;
+    const std::byte* from = coalesced_.data();
     for (const QueuedCall& queued : calls_) {
         const size_t bytes = queued.call.operation.bytes();
         memcpy(queued.call.receive, from, bytes);
