@@ -33,7 +33,7 @@ Progress Run::one_shot(BlockState& state) {
 void Run::reduce_whole(uint64_t tile) {
     const Plan& plan = *plan_;
     const size_t length = plan.tile_length(tile), offset = tile * plan.tile_bytes;
-    const bool inside_line = length <= inline_bytes && !plan.offers;
+    const bool inside_line = length <= inline_bytes && !plan.exports_buffers;
     for (int rank = 0; rank < ranks_; ++rank)
         sources_[size_t(rank)] = inside_line ? line(rank, tile).payload : slot(rank, tile);
     if (!plan.scaled()) sources_[size_t(rank_)] = send_ + offset;  // the same bits, and in our cache
@@ -54,7 +54,7 @@ void Run::stage_input(uint64_t tile) {
 
 // The chunks of others: what lies before our own chunk and what lies behind it; of a one-shot all.
 int Run::staging_jobs(uint64_t tile, Stores stores, CopyJob* jobs) {
-    if (offered_input_) return 0;
+    if (exports_input_) return 0;
     const size_t length = plan_->tile_length(tile);
     const Range own = stages_whole_ ? Range{0, 0} : chunk_of(tile, rank_);
     const size_t behind = own.tile_offset + own.bytes;
@@ -83,42 +83,42 @@ void Run::copy_results(uint64_t tile) {
     for (int i = 0; i < count; ++i) plan_->cpu_kernels->copy(results_[size_t(i)]);
 }
 
-void Run::post_offer_and_entry(uint64_t tile) {
-    Offer offer{};
-    offered_input_ = false;
-    if (plan_->offers) {
-        offer.send_address = plan_->reach->offer(send_, plan_->bytes());
-        offer.receive_address = plan_->reach->offer(receive_, plan_->bytes());
-        offered_input_ = offer.send_address != 0 && plan_->reach->state() == Reach::State::ready;
+void Run::post_addresses_and_entry(uint64_t tile) {
+    BufferAddresses addresses{};
+    exports_input_ = false;
+    if (plan_->exports_buffers) {
+        addresses.send_address = plan_->direct_access->export_buffer(send_, plan_->bytes());
+        addresses.receive_address = plan_->direct_access->export_buffer(receive_, plan_->bytes());
+        exports_input_ = addresses.send_address != 0 && plan_->direct_access->state() == DirectAccess::State::ready;
     }
     if (plan_->cma) {
-        offer.own_send_address = reinterpret_cast<uint64_t>(send_);
-        offer.own_receive_address = reinterpret_cast<uint64_t>(receive_);
-        offered_input_ |= uses_cma();
+        addresses.own_send_address = reinterpret_cast<uint64_t>(send_);
+        addresses.own_receive_address = reinterpret_cast<uint64_t>(receive_);
+        exports_input_ |= uses_cma();
     }
     // From the entry on peers may use what we offered, though we have not seen yet that they do.
-    shares_buffers_ = offered_input_;
+    shares_buffers_ = exports_input_;
     last_tile_ = plan_->tiles - 1;
     stage_input(tile);
-    memcpy(line(rank_, tile).payload, &offer, sizeof offer);
+    memcpy(line(rank_, tile).payload, &addresses, sizeof addresses);
     post_entry(tile);
 }
 
-bool Run::nobody_offers() const {
+bool Run::nobody_exports() const {
     uint64_t offered = 0;
     for (int rank = 0; rank < ranks_; ++rank) {
-        Offer offer;
-        memcpy(&offer, line(rank, 0).payload, sizeof offer);
-        offered |= offer.send_address | offer.receive_address;
+        BufferAddresses addresses;
+        memcpy(&addresses, line(rank, 0).payload, sizeof addresses);
+        offered |= addresses.send_address | addresses.receive_address;
     }
     return offered == 0;
 }
 
 // What all have offered, read off the payloads that all see alike: which inputs are read in place, and whether the
-// operation is direct. An offer while nobody knows yet whether offers count makes a round of agreement due after the
+// operation is direct. An addresses while nobody knows yet whether offers count makes a round of agreement due after the
 // last tile.
 Progress Run::decide(BlockState& state) {
-    one_phase_ = stages_whole_ && !plan_->cma && nobody_offers();
+    one_phase_ = stages_whole_ && !plan_->cma && nobody_exports();
     if (one_phase_) {  // what a short message should not pay for
         agreement_due_ = 0;
         return Progress::moved;
@@ -126,20 +126,20 @@ Progress Run::decide(BlockState& state) {
     agreement_due_ = plan_->cma && plan_->cma->state() == Cma::State::unknown
                          ? uint32_t(Agreement::cma_probed)
                          : 0;
-    const Reach::State reach = plan_->offers ? plan_->reach->state() : Reach::State::refused;
-    bool all = reach == Reach::State::ready;
+    const DirectAccess::State access = plan_->exports_buffers ? plan_->direct_access->state() : DirectAccess::State::refused;
+    bool all = access == DirectAccess::State::ready;
     for (int rank = 0; rank < ranks_; ++rank) {
-        Offer offer;
-        memcpy(&offer, line(rank, 0).payload, sizeof offer);
-        const bool readable = reach == Reach::State::ready && offer.send_address != 0;
-        inputs_[size_t(rank)] = readable ? plan_->reach->translate(rank, offer.send_address) : nullptr;
-        all &= readable && offer.receive_address != 0;
-        if (all) outputs_[size_t(rank)] = plan_->reach->translate(rank, offer.receive_address);
-        if (reach == Reach::State::unknown && (offer.send_address | offer.receive_address) != 0)
+        BufferAddresses addresses;
+        memcpy(&addresses, line(rank, 0).payload, sizeof addresses);
+        const bool readable = access == DirectAccess::State::ready && addresses.send_address != 0;
+        inputs_[size_t(rank)] = readable ? plan_->direct_access->translate(rank, addresses.send_address) : nullptr;
+        all &= readable && addresses.receive_address != 0;
+        if (all) outputs_[size_t(rank)] = plan_->direct_access->translate(rank, addresses.receive_address);
+        if (access == DirectAccess::State::unknown && (addresses.send_address | addresses.receive_address) != 0)
             agreement_due_ |= Agreement::arenas_mapped;
         if (plan_->cma) {
-            cma_inputs_[size_t(rank)] = offer.own_send_address;
-            cma_outputs_[size_t(rank)] = offer.own_receive_address;
+            cma_inputs_[size_t(rank)] = addresses.own_send_address;
+            cma_outputs_[size_t(rank)] = addresses.own_receive_address;
         }
     }
     const bool cma = !all && uses_cma();
@@ -266,7 +266,7 @@ Progress Run::two_shot(BlockState& state) {
         switch (state.stage) {
             case Stage::begin:
                 if (state.tile == 0)
-                    post_offer_and_entry(0);
+                    post_addresses_and_entry(0);
                 else {
                     stage_input(state.tile);
                     post_entry(state.tile);
@@ -329,11 +329,11 @@ Progress Run::two_shot(BlockState& state) {
                 {
                     uint32_t all = ~uint32_t(0);
                     for (int rank = 0; rank < ranks_; ++rank) {
-                        Offer offer;
-                        memcpy(&offer, line(rank, plan.tiles).payload, sizeof offer);
-                        all &= offer.answer;
+                        BufferAddresses addresses;
+                        memcpy(&addresses, line(rank, plan.tiles).payload, sizeof addresses);
+                        all &= addresses.answer;
                     }
-                    if (agreement_due_ & Agreement::arenas_mapped) plan.reach->agree(all & Agreement::arenas_mapped);
+                    if (agreement_due_ & Agreement::arenas_mapped) plan.direct_access->agree(all & Agreement::arenas_mapped);
                     if (agreement_due_ & Agreement::cma_probed)
                         plan.cma->agree(all & Agreement::cma_probed);
                 }
@@ -343,12 +343,12 @@ Progress Run::two_shot(BlockState& state) {
         }
         // All tiles are through.
         if (!agreement_due_) return finish_two_shot(plan.tiles);
-        Offer offer{};
-        if ((agreement_due_ & Agreement::arenas_mapped) && plan.reach->map_arenas())
-            offer.answer |= Agreement::arenas_mapped;
+        BufferAddresses addresses{};
+        if ((agreement_due_ & Agreement::arenas_mapped) && plan.direct_access->map_arenas())
+            addresses.answer |= Agreement::arenas_mapped;
         if ((agreement_due_ & Agreement::cma_probed) && plan.cma->probe())
-            offer.answer |= Agreement::cma_probed;
-        memcpy(line(rank_, plan.tiles).payload, &offer, sizeof offer);
+            addresses.answer |= Agreement::cma_probed;
+        memcpy(line(rank_, plan.tiles).payload, &addresses, sizeof addresses);
         post_entry(plan.tiles);
         arm(plan.tiles, no_tile);
         state.stage = Stage::agreement;

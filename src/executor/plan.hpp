@@ -9,7 +9,7 @@
 #include "src/kernels/slot_stores.hpp"
 #include "src/peer_access/cma.hpp"
 #include "src/peer_access/remote_address.hpp"
-#include "src/peer_access/reach.hpp"
+#include "src/peer_access/direct_access.hpp"
 #include "src/schedule/schedule.hpp"
 #include "src/segment/board.hpp"
 #include "transports/transport.hpp"
@@ -39,13 +39,13 @@ struct Plan {
     const Cma* zero_copy_cma = nullptr;  // reads what others lend; wherever there are connections on a host
     Board* board = nullptr;
     Board::Rotation rotation;  // of a tile of all parts; our slots are backed for all of it
-    Reach* reach = nullptr;
+    DirectAccess* direct_access = nullptr;
     const CpuKernels* cpu_kernels = nullptr;
     SlotStores* slot_stores = nullptr;  // by rank: into what it reads of ours; our own: into the board, which all read
     size_t tile_bytes = 0;              // of each part; a multiple of 64 unless there is one tile
     uint64_t tiles = 1;                 // at least 1: an empty message still meets everybody
     bool pipelined = false;             // two-shot: one loop body stages, reduces and hands out different tiles
-    bool offers = false;                // fused: the first entry says which buffers peers can reach; an agreed fact
+    bool exports_buffers = false;                // fused: the first entry says which buffers peers can reach; an agreed fact
     bool networked = false;             // some end is abroad
     bool in_one_place = false;          // each result is made at once of all ranks' contributions: Sums::in_rank_order
     Cma* cma =

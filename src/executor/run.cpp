@@ -159,7 +159,7 @@ Progress Run::execute(size_t index, const Instruction& instruction) {
         case Opcode::reduce: return move_local(instruction, state.iteration, tile);
         case Opcode::post:
             if (instruction.phase == 0) {
-                if (!inside_line_) memset(line(place_, tile).payload, 0, sizeof(Offer));
+                if (!inside_line_) memset(line(place_, tile).payload, 0, sizeof(BufferAddresses));
                 post_entry(tile);
             } else {
                 post_done(tile);
@@ -167,7 +167,7 @@ Progress Run::execute(size_t index, const Instruction& instruction) {
             return Progress::moved;
         case Opcode::nop: return Progress::moved;
         case Opcode::wait: return await(instruction, state, tile);
-        case Opcode::one_shot: return plan_->offers ? two_shot(state) : one_shot(state);
+        case Opcode::one_shot: return plan_->exports_buffers ? two_shot(state) : one_shot(state);
         case Opcode::two_shot: return two_shot(state);
     }
     assert(!"an opcode without a handler");

@@ -124,9 +124,9 @@ class Run {
     Progress two_shot(BlockState& state);  // also a one-shot whose buffers may be offered
     Progress two_shot_direct(BlockState& state);
     void stage_input(uint64_t tile);
-    void post_offer_and_entry(uint64_t tile);
+    void post_addresses_and_entry(uint64_t tile);
     Progress decide(BlockState& state);
-    bool nobody_offers() const;
+    bool nobody_exports() const;
     void reduce_whole(uint64_t tile);
     Progress finish_two_shot(uint64_t board_tiles);
     Progress cma_own_chunk();
@@ -216,7 +216,7 @@ class Run {
 
     uint32_t base_tile_ = 0;  // of the board, when the operation began
     uint64_t wait_entry_ = no_tile, wait_done_ = no_tile;
-    bool offered_input_ = false;                          // peers read our input in place: it is not staged
+    bool exports_input_ = false;                          // peers read our input in place: it is not staged
     bool shares_buffers_ = false;                                  // peers use our buffers, or we theirs
     uint64_t last_tile_ = 0;                              // of those that touch lent buffers
     uint32_t agreement_due_ = 0;                          // bits of Agreement

@@ -4,13 +4,13 @@
 // every other is agreed once, in the board's agreement round (src/README.md, rule 7). Thread-bound to the rank.
 #pragma once
 #include "src/base/result.hpp"
-#include "src/peer_access/reach.hpp"
+#include "src/peer_access/direct_access.hpp"
 
 namespace weft::internal {
 
 class Cma {
   public:
-    using State = Reach::State;  // likewise the same on all ranks at the same operation
+    using State = DirectAccess::State;  // likewise the same on all ranks at the same operation
 
     Cma(HostGroup& host, int rank) : host_(&host), rank_(rank) {}
 

@@ -18,7 +18,7 @@ namespace {
 constexpr size_t slot_bytes_here = 128 << 10;
 
 // Of a one-shot: shorter ones take as long with a second wait, or longer. Measured, perf/README.md.
-constexpr size_t offered_least_bytes = 8 << 10;
+constexpr size_t exported_least_bytes = 8 << 10;
 
 // Messages that the kernel copies between processes in less time than staging takes. Measured, perf/README.md.
 constexpr size_t cma_least_bytes = 64 << 10, cma_most_bytes = 8 << 20;
@@ -67,7 +67,7 @@ Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Boar
                                       agreed_.cma_messages != 0, group.header().facts.machines == 1),
              std::move(tuning)),
       preferences_{{agreed_.algo, int(agreed_.channels), agreed_.deterministic != 0}},
-      reach_(group, rank, agreed_.direct != 0),
+      direct_access_(group, rank, agreed_.direct != 0),
       cma_(group, rank),
       slot_stores_(size_t(group.ranks())),
       last_level_(last_level_for(group.cpus(), group.cores())),
@@ -182,10 +182,10 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
         // Who adds up what another process lends copies it first: through a slot the other end does that meanwhile.
         plan.zero_copy_by_cma = bytes <= costs_.links.zero_copy_most_bytes && !facts_of(operation.collective).reduces;
     }
-    if (is_two_shot(binding.schedule) || (is_one_shot(binding.schedule) && bytes >= offered_least_bytes)) {
-        plan.reach = &reach_;
-        plan.offers = agreed_.direct != 0 && !plan.scaled();
-        if (agreed_.cma_messages && plan.offers && bytes >= cma_least_bytes && bytes <= cma_most_bytes &&
+    if (is_two_shot(binding.schedule) || (is_one_shot(binding.schedule) && bytes >= exported_least_bytes)) {
+        plan.direct_access = &direct_access_;
+        plan.exports_buffers = agreed_.direct != 0 && !plan.scaled();
+        if (agreed_.cma_messages && plan.exports_buffers && bytes >= cma_least_bytes && bytes <= cma_most_bytes &&
             layout_.ranks <= cma_most_ranks)
             plan.cma = &cma_;
     }

@@ -85,7 +85,7 @@ class Planner {
     Layout layout_;
     Costs costs_;
     std::vector<Preferences> preferences_;  // by number
-    Reach reach_;
+    DirectAccess direct_access_;
     Cma cma_;
     std::vector<SlotStores> slot_stores_;       // Plan::slot_stores
     std::shared_ptr<const size_t> last_level_;  // bytes of cache that the ranks' buffers may find room in

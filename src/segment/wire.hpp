@@ -32,7 +32,7 @@ enum Agreement : uint32_t { arenas_mapped = 1, cma_probed = 2 };
 
 // What the first entry of a two-shot, or of a one-shot that is long enough, offers: where peers may read and write this
 // rank's buffers; 0: not offered.
-struct Offer {
+struct BufferAddresses {
     uint64_t send_address;
     uint64_t receive_address;
     uint64_t own_send_address;  // in its own process, for copies by the kernel
@@ -40,7 +40,7 @@ struct Offer {
     uint32_t answer;  // in an agreement round: bits of Agreement that this rank can do
     uint32_t unused;
 };
-static_assert(sizeof(Offer) <= inline_bytes);
+static_assert(sizeof(BufferAddresses) <= inline_bytes);
 
 // Of every message on a connection: what it is and where it lies. Written before it is published. Two to a line: where the
 // sender is ahead, a line goes from core to core for two messages.

@@ -37,7 +37,7 @@ std::string logged(const Folder& folder) {
 }
 
 // Of what is offered in place, and why something is not.
-std::vector<std::string> log_of_offers(const Folder& folder) {
+std::vector<std::string> log_of_exports(const Folder& folder) {
     return {"WEFT_DEBUG=TRACE", "WEFT_DEBUG_SUBSYS=COLL,MEM", "WEFT_DEBUG_FILE=" + (folder.path / "%p").string()};
 }
 
@@ -51,7 +51,7 @@ TEST_CASE("registered virtual memory, in one piece or in several, is reduced whe
             INFO(int(kind) << ", " << each << " ranks of a process");
             Job job(ranks, "gpus 4; leaks fatal", devices, each);
             const Folder folder;
-            job.variables = log_of_offers(folder);
+            job.variables = log_of_exports(folder);
             // The second one's buffers have three pieces.
             job.start_all({"init", memory_of(kind), "registered 300000", "reduce 300000", "registered 1200001",
                            "messages 300000", "destroy"});
@@ -74,7 +74,7 @@ TEST_CASE("ranks of one process use memory of weftMemAllocDevice in place, and p
     for (const auto& each : cases) {
         Job job(2, "gpus 2; leaks fatal", each.devices, 2);
         const Folder folder;
-        job.variables = log_of_offers(folder);
+        job.variables = log_of_exports(folder);
         job.start_all({"init", memory_of(each.kind), each.step, "destroy"});
         job.finish();
         INFO(logged(folder));
@@ -98,7 +98,7 @@ TEST_CASE("what one rank cannot export, or another cannot map, is staged by all,
     for (const auto& each : cases) {
         Job job(2, "gpus 2; leaks fatal", 2);
         const Folder folder;
-        job.variables = log_of_offers(folder);
+        job.variables = log_of_exports(folder);
         const std::string go = folder.path / "go";
         const auto steps = [&](Kind kind) {
             return Steps{"init", memory_of(kind), "keep 1000", "await " + go, "staged 300000", "destroy"};
@@ -119,7 +119,7 @@ TEST_CASE("a process that was late with its descriptors is asked again, and what
     const auto [window, each] = GENERATE(std::pair(false, 1), std::pair(true, 1), std::pair(false, 2));
     Job job(2 * each, "gpus 4; leaks fatal", 2 * each, each);
     const Folder folder;
-    job.variables = log_of_offers(folder);
+    job.variables = log_of_exports(folder);
     const std::string keep = folder.path / "keep", go = folder.path / "go",
                       memory = memory_of(DeviceBuffer::Kind::weft), use = window ? "window 1000" : "registered 300000";
     job.start({"init", memory, "await " + keep, "keep 1000", "say kept", "await " + go, use, "destroy"});
@@ -148,7 +148,7 @@ TEST_CASE("a process that was late with its descriptors is asked again, and what
 TEST_CASE("a buffer of more pieces than file descriptors are passed for is staged", "[processes]") {
     Job job(2, "gpus 2; leaks fatal", 2);
     const Folder folder;
-    job.variables = log_of_offers(folder);
+    job.variables = log_of_exports(folder);
     const size_t piece_bytes = size_t(2) << 20;
     const std::string memory = memory_of(DeviceBuffer::Kind::pieces);
     job.start({"init", memory, "declare " + std::to_string(512 * piece_bytes), "destroy"});

@@ -47,7 +47,7 @@ TEST_CASE("whole numbers are exact and other numbers within the bound of their r
                     call.tile_bytes = 512;
                     fill(call, n, 500 + random() % 20, data, random);
                     call.pipelined = random() % 2;
-                    call.offers = random() % 2;
+                    call.exports_buffers = random() % 2;
                     const auto got = ranks.run(call, random);
                     const reference::Question question{call.type, op == premul ? weftSum : weftRedOp_t(op),
                                                        &call.inputs, op == premul ? &call.scalars : nullptr};

@@ -111,13 +111,13 @@ std::string Call::text() const {
         return letters.empty() ? std::string("none") : letters;
     };
     return fmt::format(
-        "{} by {}, {} ranks, {} hosts, {} channels, form {}, tiles of {}, pipelined {}, offers {}, cma {}, zero_copy {}, "
+        "{} by {}, {} ranks, {} hosts, {} channels, form {}, tiles of {}, pipelined {}, exports_buffers {}, cma {}, zero_copy {}, "
         "in place "
         "{}, from "
         "the arena "
         "{}, offsets {} and {}",
         operation().text(), written ? written->front().algorithm : algorithm->name, ranks(), layout(0).host_count(),
-        channels, int(form), tile_bytes, pipelined, offers, cma, zero_copy, flags(in_place), flags(from_arena),
+        channels, int(form), tile_bytes, pipelined, exports_buffers, cma, zero_copy, flags(in_place), flags(from_arena),
         send_offset, receive_offset);
 }
 
@@ -179,13 +179,13 @@ LocalRanks::~LocalRanks() = default;
 
 BoardMode LocalRanks::mode(const Call& call) const {
     BoardMode mode;
-    if (call.offers && call.cma && call.op != premul && direct_ && cma_state(0) == Cma::State::ready) {
+    if (call.exports_buffers && call.cma && call.op != premul && direct_ && cma_state(0) == Cma::State::ready) {
         // The kernel reads all inputs and writes all outputs.
         mode.readable.assign(size_t(ranks()), true);
         mode.all_writable = true;
         return mode;
     }
-    if (!call.offers || call.op == premul || reach_state(0) != Reach::State::ready) return mode;
+    if (!call.exports_buffers || call.op == premul || direct_access_state(0) != DirectAccess::State::ready) return mode;
     bool all = true;
     for (int rank = 0; rank < ranks(); ++rank) {
         const bool reachable = group_->row(ranks() - 1).process == process_token() || at(call.from_arena, rank);
@@ -297,9 +297,9 @@ struct LocalRanks::Rank {
             const bool in_order = reads_in_order(schedule) && !plan.pipelined && index % 4 != 3;
             plan.rotation = Board::rotation(used, 2 + int(index % 7), in_order);
             require(plan.board->reserve(plan.rotation.bytes(), plan.rotation.slots));
-            plan.reach = &all->reaches_[size_t(rank)];
-            plan.offers = call.offers && call.op != premul && all->direct_;
-            if (call.cma && plan.offers) plan.cma = &all->cma_[size_t(rank)];
+            plan.direct_access = &all->reaches_[size_t(rank)];
+            plan.exports_buffers = call.exports_buffers && call.op != premul && all->direct_;
+            if (call.cma && plan.exports_buffers) plan.cma = &all->cma_[size_t(rank)];
         }
         run = std::make_unique<Run>(plan);
         const std::byte* send = sends[index].data() + send_place(call);

@@ -47,7 +47,7 @@ struct Call {
     bool by_function = false;  // the sum is a C function's, where the API is called
     size_t tile_bytes = 64;
     bool pipelined = false;
-    bool offers = false;  // if the ranks can reach each other and nothing is scaled
+    bool exports_buffers = false;  // if the ranks can reach each other and nothing is scaled
     bool cma = false;   // with offers: the kernel may copy
     bool zero_copy = false;   // messages lend what lasts, however short
     Stores stores = Stores::ordinary;
@@ -102,7 +102,7 @@ class LocalRanks {
 
     int ranks() const { return int(boards_.size()); }
     HostGroup& group() { return *group_; }
-    Reach::State reach_state(int rank) const { return reaches_[size_t(rank)].state(); }
+    DirectAccess::State direct_access_state(int rank) const { return reaches_[size_t(rank)].state(); }
     Cma::State cma_state(int rank) const { return cma_[size_t(rank)].state(); }
     // What peers read in place, if these calls offer what they can: for the interpreter.
     BoardMode mode(const Call& call) const;
@@ -136,7 +136,7 @@ class LocalRanks {
     std::shared_ptr<HostGroup> group_;
     bool direct_;
     std::vector<std::unique_ptr<Board>> boards_;
-    std::vector<Reach> reaches_;
+    std::vector<DirectAccess> reaches_;
     std::vector<Cma> cma_;
     std::vector<std::vector<SlotStores>> slot_stores_;  // by writer and reader
     std::vector<uint64_t> tokens_;                      // by rank: what its row says of its process

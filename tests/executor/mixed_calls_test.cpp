@@ -19,7 +19,7 @@ Call random_call(const WildInputs& wild, int n, std::mt19937& random) {
     const size_t count = random() % 8 == 0 ? random() % 4 : random() % (random() % 4 == 0 ? 5000 : 300);
     wild.fill(call, n, count, random);
     call.pipelined = call.tiles() >= 4 && random() % 2 == 0;
-    call.offers = random() % 2 == 0;
+    call.exports_buffers = random() % 2 == 0;
     call.cma = random() % 4 == 0;
     call.zero_copy = random() % 2 == 0;
     call.from_arena = random() % 3 == 0 ? std::vector<bool>(size_t(n), true) : random_flags(n, random);

@@ -135,7 +135,7 @@ void DeviceRanks::make_arguments(Operation operation) {
             a.tile_bytes = launch_.body == Body::peer_one_shot && a.give_stride != 0
                                ? staging_bytes / 2 / size_t(ranks_) / 64 * 64
                                : staging_bytes / 2;
-        a.offers = launch_.offers && !a.scaled;
+        a.exports_buffers = launch_.exports_buffers && !a.scaled;
         a.timeout_ns = timeout_ns_;
         auto* host = reinterpret_cast<HostWords*>(pinned_.address()) + rank;
         a.abort = &host->abort;
@@ -146,9 +146,9 @@ void DeviceRanks::make_arguments(Operation operation) {
     for (KernelArguments& a : arguments_)
         for (int peer = 0; peer < ranks_; ++peer) {
             a.words[peer] = static_cast<RankWords*>(words_.data()) + peer;
-            if (a.offers) {
-                a.offered_send[peer] = a.send;
-                a.offered_receive[peer] = a.receive;
+            if (a.exports_buffers) {
+                a.exported_send[peer] = a.send;
+                a.exported_receive[peer] = a.receive;
             }
             a.packets[peer] =
                 reinterpret_cast<PacketLine*>(packets_.address() + packet_memory_bytes(ranks_) * size_t(peer));

@@ -54,7 +54,7 @@ struct DeviceLaunch {
     int threads = 256;
     bool staged = false;
     Placing placing = Placing::streams;
-    bool offers = false;  // staged: ranks tell each other where their buffers are
+    bool exports_buffers = false;  // staged: ranks tell each other where their buffers are
 };
 
 // Their memory, and launches on it. Buffers of up to `bytes_max`, with all their parts.

@@ -10,7 +10,7 @@ const char* name_of(Shape shape) {
     switch (shape) {
         case Shape::one_shot_inline: return "one-shot in the payload";
         case Shape::one_shot: return "one-shot";
-        case Shape::one_shot_offered: return "one-shot that offers";
+        case Shape::one_shot_exporting: return "one-shot that exports";
         case Shape::two_shot: return "two-shot";
         case Shape::two_shot_pipelined: return "pipelined two-shot";
         case Shape::two_level: return "two-level";
@@ -18,8 +18,8 @@ const char* name_of(Shape shape) {
     return "?";
 }
 
-bool says_offers(const Call& call) {
-    return call.shape == Shape::one_shot_offered || call.shape == Shape::two_shot ||
+bool says_exports(const Call& call) {
+    return call.shape == Shape::one_shot_exporting || call.shape == Shape::two_shot ||
            call.shape == Shape::two_shot_pipelined;
 }
 
@@ -35,9 +35,9 @@ const char* name_of(Fault fault) {
         case Fault::done_wait_dropped: return "done wait dropped when staged";
         case Fault::direct_done_wait_dropped: return "done wait dropped when direct";
         case Fault::entry_wait_of_one_dropped: return "entry of one rank not waited for";
-        case Fault::offers_without_agreement: return "offers used without agreement";
-        case Fault::offerers_do_not_stage: return "offering ranks do not stage before the agreement";
-        case Fault::round_of_offerers_only: return "agreement round held by offering ranks only";
+        case Fault::exports_without_agreement: return "exports used without agreement";
+        case Fault::exporters_do_not_stage: return "offering ranks do not stage before the agreement";
+        case Fault::round_of_exporters_only: return "agreement round held by offering ranks only";
         case Fault::growth_after_staging: return "slots backed after they are written";
         case Fault::old_done_is_an_error: return "an older done word than the slot's last is taken for out of step";
         case Fault::fingerprint_ignored: return "fingerprint ignored";
@@ -59,8 +59,8 @@ std::string Call::text() const {
     if (tiles > 1) text += fmt::format(" of {} tiles", tiles);
     if (shape == Shape::two_level && owners < ranks_most) text += fmt::format(", {} owners", owners);
     for (int rank = 0; rank < ranks_most; ++rank) {
-        if (offers[rank] != Offer::nothing)
-            text += fmt::format(", rank {} offers {}", rank, offers[rank] == Offer::both ? "both" : "its input");
+        if (exports[rank] != Export::nothing)
+            text += fmt::format(", rank {} exports {}", rank, exports[rank] == Export::both ? "both" : "its input");
         if (in_place[rank]) text += fmt::format(", rank {} in place", rank);
     }
     return text;
@@ -97,7 +97,7 @@ const Call& Model::call(int rank, int index) const {
     return rank == scenario_.odd_rank && index == scenario_.odd_index ? scenario_.odd_call : scenario_.calls[index];
 }
 
-// Calls that differ in what must be agreed have different fingerprints; offers and in place are each rank's own.
+// Calls that differ in what must be agreed have different fingerprints; exports and in place are each rank's own.
 uint8_t Model::fingerprint_of(const Call& call) const {
     uint8_t number = 1;
     for (const Call& each : scenario_.calls) {
@@ -120,7 +120,7 @@ Program Model::beginning(int rank, int index, Mapping mapping) const {
         add(Step::split);
         return program;
     }
-    if (!says_offers(own)) {
+    if (!says_exports(own)) {
         auto post = [&](int tile) {
             if (is(Fault::entry_before_staging)) add(Step::post_entry, tile);
             if (!is_inline) add(Step::stage_whole, tile);
@@ -144,13 +144,13 @@ Program Model::beginning(int rank, int index, Mapping mapping) const {
         return program;
     }
     if (is(Fault::entry_before_payload)) add(Step::post_entry);
-    add(Step::payload_offer);
+    add(Step::payload_export);
     if (is(Fault::entry_before_staging)) add(Step::post_entry);
-    // While it is unknown whether offers count, all stage, whatever they offer.
+    // While it is unknown whether exports count, all stage, whatever they exported.
     const bool read_in_place =
-        own.offers[rank] != Offer::nothing &&
-        (mapping == Mapping::yes || (mapping == Mapping::unknown && is(Fault::offerers_do_not_stage)));
-    const bool whole = own.shape == Shape::one_shot_offered;
+        own.exports[rank] != Export::nothing &&
+        (mapping == Mapping::yes || (mapping == Mapping::unknown && is(Fault::exporters_do_not_stage)));
+    const bool whole = own.shape == Shape::one_shot_exporting;
     if (whole && !read_in_place) add(Step::stage_whole);
     for (int chunk = 0; chunk < scenario_.ranks; ++chunk)
         if (chunk != rank && !whole && !read_in_place) add(Step::stage, 0, chunk);
@@ -171,7 +171,7 @@ void Model::reduce(Program& program, int rank, int tile, int inputs_in_place) co
     program.push_back({Step::write_result, uint8_t(tile), uint8_t(rank)});
 }
 
-// What follows the decision of a call that says what it offers.
+// What follows the decision of a call that says what it exports.
 Program Model::body(int rank, int index, int part) const {
     const Call& own = call(rank, index);
     const int ranks = scenario_.ranks;
@@ -197,7 +197,7 @@ Program Model::body(int rank, int index, int part) const {
     }
     const int in_place = part == part_round ? 0 : part - part_staged;
     const bool pipelined = own.shape == Shape::two_shot_pipelined;
-    const bool whole = own.shape == Shape::one_shot_offered;
+    const bool whole = own.shape == Shape::one_shot_exporting;
     auto stage = [&](int tile) {
         if (in_place >> rank & 1) return;
         if (whole)

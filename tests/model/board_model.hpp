@@ -19,17 +19,17 @@ inline constexpr int slots_most = 4;
 inline constexpr int tiles_most = 5;
 inline constexpr int calls_most = 3;
 
-enum class Shape : uint8_t { one_shot_inline, one_shot, one_shot_offered, two_shot, two_shot_pipelined, two_level };
+enum class Shape : uint8_t { one_shot_inline, one_shot, one_shot_exporting, two_shot, two_shot_pipelined, two_level };
 // Each rank reads all of a tile before it posts the next.
 constexpr bool in_order(Shape shape) { return shape <= Shape::two_shot; }
-enum class Offer : uint8_t { nothing, input, both };
+enum class Export : uint8_t { nothing, input, both };
 
-// One call as every rank makes it; `offers` and `in_place` are what each rank alone knows, and no part of the
+// One call as every rank makes it; `exports` and `in_place` are what each rank alone knows, and no part of the
 // fingerprint.
 struct Call {
     Shape shape = Shape::one_shot_inline;
     int tiles = 1;
-    std::array<Offer, ranks_most> offers{};
+    std::array<Export, ranks_most> exports{};
     std::array<bool, ranks_most> in_place{};
     int owners = ranks_most;  // of a two-level call: at most the first so many ranks own a shard
     std::string text() const;
@@ -45,9 +45,9 @@ enum class Fault : uint8_t {
     done_wait_dropped,          // staged: copies the others' chunks without waiting for their dones
     direct_done_wait_dropped,   // direct: returns without waiting for the others' dones
     entry_wait_of_one_dropped,  // does not wait for the entry of the highest other rank
-    offers_without_agreement,   // while mapping is unknown, each rank believes its own mapping
-    offerers_do_not_stage,      // an offering rank does not stage even while it is unknown whether offers count
-    round_of_offerers_only,     // only ranks that offer hold the agreement round
+    exports_without_agreement,   // while mapping is unknown, each rank believes its own mapping
+    exporters_do_not_stage,      // an offering rank does not stage even while it is unknown whether exports count
+    round_of_exporters_only,     // only ranks that offer hold the agreement round
     growth_after_staging,       // slots are backed after they are written
     old_done_is_an_error,       // a done word older than that of the slot's last tile is taken for out of step
     fingerprint_ignored,        // an entry of this tile is taken whatever operation it names
@@ -96,7 +96,7 @@ struct Rank {
     uint8_t seen;  // bits of the ranks whose word the current wait has read
     Mapping mapping;
     uint8_t tile;                        // number of the call's first tile
-    uint8_t offered;                     // peers may use the own buffers in this call
+    uint8_t exported;                     // peers may use the own buffers in this call
     uint8_t backed;                      // size class of the own slots that has memory
     uint8_t tainted;                     // has read another rank's input that did not hold this call's data
     uint8_t inside;                      // between call and return: the buffers are Weft's
@@ -136,7 +136,7 @@ struct Step {
         stage,
         stage_whole,
         payload_data,
-        payload_offer,
+        payload_export,
         payload_answer,
         post_entry,
         post_done,

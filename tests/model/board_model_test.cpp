@@ -11,20 +11,20 @@
 namespace weft::internal::model {
 namespace {
 
-constexpr std::array<Offer, 3> nobody{}, everybody{Offer::both, Offer::both, Offer::both},
-    inputs{Offer::input, Offer::input, Offer::input}, some{Offer::both, Offer::nothing, Offer::input};
+constexpr std::array<Export, 3> nobody{}, everybody{Export::both, Export::both, Export::both},
+    inputs{Export::input, Export::input, Export::input}, some{Export::both, Export::nothing, Export::input};
 constexpr std::array<bool, 3> apart{}, in_place{true, true, true}, mixed{true, false, true};
 
 Call one_shot_inline() { return {Shape::one_shot_inline, 1, nobody, mixed}; }
 Call one_shot(int tiles = 1) { return {Shape::one_shot, tiles, nobody, mixed}; }
-Call offered(int tiles, std::array<Offer, 3> offers = nobody, std::array<bool, 3> places = mixed) {
-    return {Shape::one_shot_offered, tiles, offers, places};
+Call exported(int tiles, std::array<Export, 3> exports = nobody, std::array<bool, 3> places = mixed) {
+    return {Shape::one_shot_exporting, tiles, exports, places};
 }
-Call two_shot(int tiles, std::array<Offer, 3> offers = nobody, std::array<bool, 3> places = mixed) {
-    return {Shape::two_shot, tiles, offers, places};
+Call two_shot(int tiles, std::array<Export, 3> exports = nobody, std::array<bool, 3> places = mixed) {
+    return {Shape::two_shot, tiles, exports, places};
 }
-Call pipelined(int tiles, std::array<Offer, 3> offers = nobody, std::array<bool, 3> places = mixed) {
-    return {Shape::two_shot_pipelined, tiles, offers, places};
+Call pipelined(int tiles, std::array<Export, 3> exports = nobody, std::array<bool, 3> places = mixed) {
+    return {Shape::two_shot_pipelined, tiles, exports, places};
 }
 
 Call two_level(int tiles, int owners = ranks_most, std::array<bool, 3> places = mixed) {
@@ -42,8 +42,8 @@ std::vector<Call> all_calls() {
             two_shot(2, inputs, in_place),
             two_shot(2, some),
             pipelined(3, some, in_place),
-            offered(2, everybody),
-            offered(2, some)};
+            exported(2, everybody),
+            exported(2, some)};
 }
 std::vector<Call> plain_calls() {
     std::vector<Call> plain = all_calls();
@@ -52,7 +52,7 @@ std::vector<Call> plain_calls() {
 }
 std::vector<Call> few_calls() {
     return {one_shot(),         two_shot(2),     pipelined(2), two_shot(1, everybody, in_place),
-            pipelined(2, some), offered(2, some)};
+            pipelined(2, some), exported(2, some)};
 }
 
 // Explores many scenarios and says at its end how much that was.
@@ -231,25 +231,25 @@ TEST_CASE("every seeded fault is found, with the steps that lead to it", "[model
         {Fault::entry_before_staging, {.calls = {one_shot()}}, "finds nothing"},
         {Fault::entry_before_staging, {.ranks = 3, .calls = {two_shot(1)}}, "finds nothing"},
         {Fault::entry_before_payload, {.calls = {one_shot_inline()}}, "payload"},
-        {Fault::entry_before_payload, {.calls = {direct}}, "reads no offer"},
+        {Fault::entry_before_payload, {.calls = {direct}}, "reads no export"},
         {Fault::next_entry_before_reads, {.slots = 2, .calls = {one_shot(3)}}, "finds the contribution of tile 2"},
         {Fault::done_before_result, {.calls = {two_shot(1)}}, "wants the result of tile 0"},
         {Fault::done_wait_dropped, {.calls = {two_shot(1)}}, "wants the result of tile 0"},
         {Fault::done_wait_dropped, {.calls = {fused}}, "wants the result of tile"},
-        {Fault::done_wait_dropped, {.calls = {two_shot(1, everybody), offered(1, some)}}, "wants the result of tile"},
+        {Fault::done_wait_dropped, {.calls = {two_shot(1, everybody), exported(1, some)}}, "wants the result of tile"},
         {Fault::direct_done_wait_dropped, {.calls = {direct, direct}}, "returns success without"},
         {Fault::direct_done_wait_dropped,
-         {.calls = {offered(1, everybody), offered(1, everybody)}},
+         {.calls = {exported(1, everybody), exported(1, everybody)}},
          "returns success without"},
         {Fault::old_done_is_an_error, {.calls = {two_shot(3), one_shot(3), two_shot(3)}}, "out of step"},
         {Fault::entry_wait_of_one_dropped, {.ranks = 3, .calls = {one_shot()}}, "has no memory"},
-        {Fault::offers_without_agreement, {.calls = {direct, one_shot()}, .mapped = no}, "decides otherwise"},
-        {Fault::offers_without_agreement, {.ranks = 3, .calls = {partly}, .mapped = no}, "decides otherwise"},
-        {Fault::offerers_do_not_stage, {.calls = {direct}, .mapped = no}, "finds nothing"},
-        {Fault::offerers_do_not_stage, {.calls = {offered(1, everybody)}, .mapped = no}, "finds nothing"},
-        {Fault::offerers_do_not_stage, {.ranks = 3, .calls = {partly}, .mapped = no}, "finds nothing"},
-        {Fault::round_of_offerers_only, {.calls = {partly}, .mapped = yes}, "decides otherwise"},
-        {Fault::round_of_offerers_only, {.calls = {offered(2, some)}, .mapped = yes}, "decides otherwise"},
+        {Fault::exports_without_agreement, {.calls = {direct, one_shot()}, .mapped = no}, "decides otherwise"},
+        {Fault::exports_without_agreement, {.ranks = 3, .calls = {partly}, .mapped = no}, "decides otherwise"},
+        {Fault::exporters_do_not_stage, {.calls = {direct}, .mapped = no}, "finds nothing"},
+        {Fault::exporters_do_not_stage, {.calls = {exported(1, everybody)}, .mapped = no}, "finds nothing"},
+        {Fault::exporters_do_not_stage, {.ranks = 3, .calls = {partly}, .mapped = no}, "finds nothing"},
+        {Fault::round_of_exporters_only, {.calls = {partly}, .mapped = yes}, "decides otherwise"},
+        {Fault::round_of_exporters_only, {.calls = {exported(2, some)}, .mapped = yes}, "decides otherwise"},
         {Fault::growth_after_staging, {.calls = {one_shot_inline(), one_shot()}}, "has no memory"},
         {Fault::leaves_silently, {.calls = {one_shot()}, .may_give_up = true}, "abort word is not set"},
         {Fault::leaves_silently, {.ranks = 3, .calls = {two_shot(1)}, .may_give_up = true}, "waits forever"},

@@ -7,7 +7,7 @@ namespace weft::internal::model {
 namespace {
 
 constexpr uint8_t cause_death = 1, cause_deadline = 2, cause_growth = 4;
-constexpr uint8_t says_data = 1, says_yes = 2, says_no = 3, says_offer = 4;  // an offer: says_offer + Offer
+constexpr uint8_t says_data = 1, says_yes = 2, says_no = 3, says_export = 4;  // an exported: says_export + Export
 
 uint8_t contribution(int tile) { return uint8_t((tile + 1) << 1); }
 uint8_t result(int tile) { return uint8_t((tile + 1) << 1 | 1); }
@@ -69,7 +69,7 @@ std::string Model::advance(State& state, int rank, int block) const {
             return {};
         case Status::left:
             state.left_words[rank] = 1;
-            if (self.offered && drains()) {
+            if (self.exported && drains()) {
                 self.status = Status::draining;
                 return {};
             }
@@ -167,10 +167,10 @@ std::string Model::perform(State& state, int rank, const Step& step) const {
             return broken;
         }
         case Step::payload_data: payload(says_data); return {};
-        case Step::payload_offer: {
-            const Offer offer = self.mapping == Mapping::no ? Offer::nothing : own.offers[rank];
-            self.offered = offer != Offer::nothing && self.mapping == Mapping::yes;
-            payload(says_offer + int(offer));
+        case Step::payload_export: {
+            const Export exported = self.mapping == Mapping::no ? Export::nothing : own.exports[rank];
+            self.exported = exported != Export::nothing && self.mapping == Mapping::yes;
+            payload(says_export + int(exported));
             return {};
         }
         case Step::payload_answer: payload(scenario_.mapped[rank] ? says_yes : says_no); return {};
@@ -242,7 +242,7 @@ std::string Model::perform(State& state, int rank, const Step& step) const {
     return "a wait is no step of its own";
 }
 
-// What is used, from the payloads of all; after an agreement round, whether offers count from now on.
+// What is used, from the payloads of all; after an agreement round, whether exports count from now on.
 std::string Model::decide(State& state, int rank, const Step& step) const {
     Rank& self = state.ranks[rank];
     const int tile = number(state, rank, step.tile);
@@ -261,16 +261,16 @@ std::string Model::decide(State& state, int rank, const Step& step) const {
     }
     int inputs = 0, both = 0;
     for (int peer = 0; peer < scenario_.ranks; ++peer) {
-        if (!is_of_this_tile(peer, says_offer, says_offer + int(Offer::both)))
-            return fmt::format("rank {} reads no offer in the payload of rank {}", rank, peer);
-        const Offer offer = Offer((payload(peer) & 15) - says_offer);
-        if (offer != Offer::nothing) inputs |= 1 << peer;
-        both += offer == Offer::both;
+        if (!is_of_this_tile(peer, says_export, says_export + int(Export::both)))
+            return fmt::format("rank {} reads no export in the payload of rank {}", rank, peer);
+        const Export exported = Export((payload(peer) & 15) - says_export);
+        if (exported != Export::nothing) inputs |= 1 << peer;
+        both += exported == Export::both;
     }
     Mapping mapping = self.mapping;
-    if (mapping == Mapping::unknown && is(Fault::offers_without_agreement))
+    if (mapping == Mapping::unknown && is(Fault::exports_without_agreement))
         mapping = scenario_.mapped[rank] ? Mapping::yes : Mapping::no;
-    const bool holds_round = !is(Fault::round_of_offerers_only) || (inputs >> rank & 1);
+    const bool holds_round = !is(Fault::round_of_exporters_only) || (inputs >> rank & 1);
     int part = part_staged;
     if (mapping == Mapping::yes) part = both == scenario_.ranks ? part_direct : part_staged + inputs;
     if (mapping == Mapping::unknown && inputs != 0 && holds_round) part = part_round;
@@ -296,7 +296,7 @@ std::string Model::give_back(State& state, int rank) const {
                 return fmt::format("rank {} returns success without chunk {} of tile {}", rank, chunk, tile);
     self.tile = uint8_t(self.tile + (self.part == part_direct ? 1 : own.tiles) + (self.part == part_round));
     self.part = part_begin;
-    self.step = self.offered = self.inside = self.results_step = self.results_seen = 0;
+    self.step = self.exported = self.inside = self.results_step = self.results_seen = 0;
     state.inputs[rank] = 0;
     state.outputs[rank] = {};
     if (++self.call == scenario_.calls.size()) self.status = Status::finished;
@@ -339,13 +339,13 @@ std::string Model::describe(const State& before, Action action) const {
         case Step::stage: return text + fmt::format("stages chunk {} of tile {}", step.chunk, tile);
         case Step::stage_whole: return text + fmt::format("stages tile {}", tile);
         case Step::payload_data: return text + fmt::format("writes its data into the payload of tile {}", tile);
-        case Step::payload_offer: return text + fmt::format("writes its offer into the payload of tile {}", tile);
+        case Step::payload_export: return text + fmt::format("writes its export into the payload of tile {}", tile);
         case Step::payload_answer: return text + fmt::format("answers in the payload of tile {}", tile);
         case Step::post_entry: return text + fmt::format("posts entry {}", tile);
         case Step::post_done: return text + fmt::format("posts done {}", tile);
         case Step::wait_entry: return text + fmt::format("sees entry {} of rank {}", tile, action.peer);
         case Step::wait_done: return text + fmt::format("sees done {} of rank {}", tile, action.peer);
-        case Step::decide: return text + "decides from the offers of all";
+        case Step::decide: return text + "decides from the exports of all";
         case Step::agree: return text + "decides from the answers of all";
         case Step::read_payload: return text + fmt::format("reads the payload of tile {} of rank {}", tile, step.chunk);
         case Step::read_whole: return text + fmt::format("reads tile {} of rank {}", tile, step.chunk);

@@ -105,9 +105,9 @@ class Domain {
 
   private:
     // agreeing: the host's ranks have come to an end, and hear those of other hosts.
-    enum class Stage { offering, reaching, verifying, agreeing, known };
+    enum class Stage { exporting, reaching, verifying, agreeing, known };
     // Letters of the stages; a finding's are several.
-    enum LetterNumber : int { offers, reached = 16, verified = 32, agreed = 48, of_each_way = 64 };
+    enum LetterNumber : int { exports, reached = 16, verified = 32, agreed = 48, of_each_way = 64 };
     // How ranks of different processes reach each other's memory, in the order in which it is tried; then host memory in
     // the place of that of the ranks which not all reach, and of all.
     enum class Way { ipc, descriptors, some_host, host };
@@ -118,10 +118,10 @@ class Domain {
     void bind_waiting(Arguments& arguments) const;
     // Of pinned host memory: ends of connections abroad, then a MessageAbroad for each rank there.
     size_t abroad_bytes() const;
-    Status offer();
-    Status offer_by_ipc();
-    Status offer_by_descriptor();
-    Status offer_host_memory();
+    Status export_memory();
+    Status export_by_ipc();
+    Status export_by_descriptor();
+    Status export_host_memory();
     Status begin();
     Status prepare_memory(ExportableMemory::Way way);
     Status take_memory(ExportableMemory::Way way);
@@ -147,7 +147,7 @@ class Domain {
     // What the first rank in order has met in a stage; all ranks read the same letters.
     struct Obstacle {
         std::string text;   // empty: nothing is in the way
-        bool root = false;  // a rank could not offer anything
+        bool root = false;  // a rank could not export_memory anything
     };
     Obstacle first_obstacle(int stage) const;
     // Of the ranks, by bit, whose memory not all reach, as a stage has shown; all, where something else is in the way.
@@ -190,11 +190,11 @@ class Domain {
     Connections connections_;
     Stream stream_;  // for what is done while joining
 
-    Stage stage_ = Stage::offering;
+    Stage stage_ = Stage::exporting;
     Way way_ = Way::ipc;
     std::string obstacle_, detour_;
     std::string tried_;      // why the ways before did not serve
-    std::string unoffered_;  // why this rank has nothing to offer on this way
+    std::string not_exported_;  // why this rank has nothing to export_memory on this way
     int late_ = -1;          // whose process has not handed out its descriptor yet; -1: nobody's
     bool told_ = false;      // other hosts
 

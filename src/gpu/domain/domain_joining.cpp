@@ -67,8 +67,8 @@ std::vector<int> Domain::missing() const {
     std::vector<int> ranks;
     if (stage_ == Stage::known) return ranks;
     if (late_ >= 0) return {late_};
-    const bool offering = stage_ == Stage::offering || stage_ == Stage::reaching, abroad = stage_ == Stage::agreeing;
-    const int stage = offering ? offers : abroad ? agreed : find(rank_, verified) ? verified : reached;
+    const bool exporting = stage_ == Stage::exporting || stage_ == Stage::reaching, abroad = stage_ == Stage::agreeing;
+    const int stage = exporting ? exports : abroad ? agreed : find(rank_, verified) ? verified : reached;
     for (const int peer : abroad ? other_hosts_ : members_)
         if (!find(peer, stage)) ranks.push_back(peer);
     return ranks;
@@ -148,11 +148,11 @@ Result<bool> Domain::advance() {
     if (stage_ == Stage::known) return true;
     const ContextScope scope(kernels_->context());
     const RelaxedCapture relaxed(kernels_->driver());
-    if (stage_ == Stage::offering && (way_ < Way::some_host || leads() || find(members_[0], offers))) {
-        WEFT_TRY(offer());
+    if (stage_ == Stage::exporting && (way_ < Way::some_host || leads() || find(members_[0], exports))) {
+        WEFT_TRY(export_memory());
         stage_ = Stage::reaching;
     }
-    if (stage_ == Stage::reaching && letters_there(offers)) {
+    if (stage_ == Stage::reaching && letters_there(exports)) {
         auto reached = reach();
         if (!reached) return reached;
         if (*reached) stage_ = Stage::verifying;
@@ -205,8 +205,8 @@ void Domain::conclude(int stage) {
         for (const int rank : hosted()) bases_[size_t(rank)] = 0;
     }
     obstacle_.clear();
-    unoffered_.clear();
-    stage_ = Stage::offering;
+    not_exported_.clear();
+    stage_ = Stage::exporting;
 }
 
 void Domain::withdraw_letter() {
@@ -258,14 +258,14 @@ Status Domain::probe(int peer) {
                           own + offsetof(Probe, given) + word * size_t(peer));
 }
 
-// Maps what the others offer, reads it, and writes into it. False: somebody's process does not hand out its descriptor yet.
+// Maps what the others export_memory, reads it, and writes into it. False: somebody's process does not hand out its descriptor yet.
 Result<bool> Domain::reach() {
     late_ = -1;
     uint64_t unreached = 0;
     Status first;  // of those
     Status done = [&]() -> Status {
         if (!obstacle_.empty()) return {weftSystemError, obstacle_};
-        if (!unoffered_.empty()) return {weftSystemError, unoffered_};
+        if (!not_exported_.empty()) return {weftSystemError, not_exported_};
         for (const int peer : members_) {
             if (bases_[size_t(peer)] != 0) continue;  // mapped when this was tried before; its own; in host memory
             Status status = map(peer);

@@ -121,7 +121,7 @@ std::string DeviceSide::explain(const Operation& operation, uint8_t preference) 
     return fmt::format("\nin device memory: {}{}{}, by {} that Weft has not measured on a GPU", plan->text(),
                        s.domain->detour_text(),
                        !plan->staged() ? ""
-                       : s.offers && !operation.scales()
+                       : s.exports_buffers && !operation.scales()
                            ? ", in place where all buffers are of cudaMalloc or weftMemAllocDevice and, if other "
                              "processes have ranks, "
                              "registered, else staged"
@@ -138,7 +138,7 @@ std::optional<int> DeviceSide::register_buffer(const void* address, size_t bytes
     if (facts && !facts->on_device()) return {};
     if (!facts) WEFT_LOG_RANK(s.rank, info, mem, "cannot register {}: {}", address, facts.status().sentence());
     if (!facts) return no_entry;
-    if (!s.offers || bytes == 0) return no_entry;
+    if (!s.exports_buffers || bytes == 0) return no_entry;
     const auto entry = s.registrations->add(address, bytes, Registrations::Use::buffer);
     if (entry) return *entry;
     WEFT_LOG_RANK(s.rank, info, mem, "{} bytes of device memory at {} are not mapped by others: {}", bytes, address,

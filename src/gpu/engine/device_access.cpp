@@ -20,7 +20,7 @@ constexpr uint64_t bytes_of_block = 64 << 10;
 
 Status DeviceSide::fits_window(const void* address, size_t bytes, bool mapped) const {
     const State& s = *state_;
-    if (!s.offers)
+    if (!s.exports_buffers)
         return fail(weftInvalidUsage,
                     "windows of device memory serve up to {} ranks of one host whose devices reach each other's "
                     "memory, and {}",

@@ -272,8 +272,8 @@ Status DeviceSide::begin(int64_t timeout_ms) {
         return ok();
     }
     s.timeout_ns = nanoseconds_of(timeout_ms);
-    s.offers = s.registrations && s.domain->detour().empty();
-    if (s.offers) s.registrations->open();
+    s.exports_buffers = s.registrations && s.domain->detour().empty();
+    if (s.exports_buffers) s.registrations->open();
     if (s.abroad) WEFT_TRY(s.abroad->begin(s.domain->abroad_ends(), s.domain->ended()));
     WEFT_LOG_RANK(s.rank, info, init, "serves memory of device {}, {} blocks of a kernel at most{}{}", s.device(),
                   s.layout.blocks_max, s.sharing ? ", which it shares with ranks of this process" : "",

@@ -57,7 +57,7 @@ Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& called, uint8_t
     fresh->send_in_place = in != Held::nothing;
     fresh->receive_in_place = out != Held::nothing && plan->body == Body::peer_two_shot;
     if (steps) domain->bind_program(a, layout.steps[size_t(plan->steps)].program(operation.root));
-    a.offers = plan->staged() && offers && !a.scaled;
+    a.exports_buffers = plan->staged() && exports_buffers && !a.scaled;
     known.add(plan->operation);
     if (rank == 0) WEFT_LOG_RANK(rank, info, algo, "{}: {}", plan->operation.text(), plan->text());
     return plans.insert(PlanKey(called, preference), std::move(fresh));
@@ -131,17 +131,17 @@ Result<PreparedLaunch*> DeviceSide::State::plan_of(const DeviceCall& call) {
 }
 
 // All or nothing: a peer that finds one address uses both. Where it needs none, what it finds is never looked at.
-void DeviceSide::State::offer(PreparedLaunch& it, const DeviceCall& call) const {
+void DeviceSide::State::export_buffers(PreparedLaunch& it, const DeviceCall& call) const {
     KernelArguments& a = it.arguments;
     std::byte *send[ranks_max], *receive[ranks_max];
     std::fill(std::begin(send), std::end(send), a.outputs[rank]);
     std::fill(std::begin(receive), std::end(receive), a.outputs[rank]);
     const bool all = (!it.send_in_place || registrations->find(call.send, it.send_bytes, call.mapped, send)) &&
                      (!it.receive_in_place || registrations->find(call.receive, it.receive_bytes, call.mapped, receive));
-    if (all) WEFT_LOG_RANK(rank, trace, coll, "offers its buffers of launch {} in place", launches);
+    if (all) WEFT_LOG_RANK(rank, trace, coll, "exports_buffers its buffers of launch {} in place", launches);
     for (int peer = 0; peer < layout.ranks; ++peer) {
-        a.offered_send[peer] = all ? send[peer] : nullptr;
-        a.offered_receive[peer] = all ? receive[peer] : nullptr;
+        a.exported_send[peer] = all ? send[peer] : nullptr;
+        a.exported_receive[peer] = all ? receive[peer] : nullptr;
     }
 }
 
@@ -159,7 +159,7 @@ Status DeviceSide::launch(const DeviceCall& call) {
     }
     a.launch = ++s.launches;
     a.timeout_ns = s.timeout_of(call.settings);
-    if (a.offers) s.offer(it, call);
+    if (a.exports_buffers) s.export_buffers(it, call);
     a.scalar_pointer = a.scaled && call.scalar_on_device ? call.scalar : nullptr;
     if (a.scaled && !a.scalar_pointer) __builtin_memcpy(&a.scalar, call.scalar, datatype_bytes[call.operation.type]);
     const auto stream = static_cast<CUstream>(call.stream);
@@ -278,7 +278,7 @@ DeviceMessages& DeviceSide::State::own_messages() {
 const std::byte* DeviceSide::State::remote_address(const DeviceMessage& message, int peer) const {
     std::byte* at[ranks_max];
     const size_t bytes = message.count * size_of(message.type);
-    return offers && registrations->find(message.data, bytes, message.mapped, at) ? at[peer] : nullptr;
+    return exports_buffers && registrations->find(message.data, bytes, message.mapped, at) ? at[peer] : nullptr;
 }
 
 Status DeviceSide::prepare_messages(std::span<const DeviceMessage> messages, void* stream) {

@@ -56,7 +56,7 @@ struct DeviceSide::State {
     DeviceLayout layout;
     std::map<uint8_t, DeviceLayout> preferred;  // see prefer()
     bool sharing = false;                       // another rank of this process is on this device
-    bool offers = false;  // the ranks reach each other's memory: large messages may stay where they are
+    bool exports_buffers = false;  // the ranks reach each other's memory: large messages may stay where they are
     std::unique_ptr<cuda::Registrations> registrations;
     std::unique_ptr<DeviceAbroad> abroad;  // null: one host
 
@@ -110,7 +110,7 @@ struct DeviceSide::State {
     Result<PreparedLaunch*> plan_of(const DeviceCall& call);
     // Into the table of messages, for a kernel that comes behind.
     Status note(std::span<const cuda::MessageItem> items, CUstream on, std::optional<int> priority);
-    void offer(PreparedLaunch& it, const DeviceCall& call) const;
+    void export_buffers(PreparedLaunch& it, const DeviceCall& call) const;
     Status take_stream(void* stream_of_call);
     DeviceMessages& own_messages();
     DeviceWindows& own_windows();

@@ -36,8 +36,8 @@ struct RankWords {
     uint64_t barrier[blocks_max][ranks_max];
     // By block and rank: buffers of that rank that this rank's kernel may use in place, before the block's barrier of
     // entry. Null: it may not.
-    const std::byte* offered_inputs[blocks_max][ranks_max];
-    std::byte* offered_outputs[blocks_max][ranks_max];
+    const std::byte* exported_inputs[blocks_max][ranks_max];
+    std::byte* exported_outputs[blocks_max][ranks_max];
     // By block: the epoch after the last operation. On the device, so that a captured graph can be replayed.
     uint32_t epoch[blocks_max];
     uint32_t failed;    // launch << 8 | Failure, the first; other blocks then leave
@@ -147,10 +147,10 @@ struct KernelArguments {
     std::byte* outputs[ranks_max];       // peer bodies: where each wants the result, or its staging memory
     // Peer bodies with staging memory: the ranks tell each other where their `send` and `receive` can be used where
     // they lie, and need no staging if all can. The same on all ranks; not for scaled sums.
-    bool offers;
+    bool exports_buffers;
     // A rank's own: where kernels of each rank have its `send` and `receive`; all null: they are not to be used.
-    const std::byte* offered_send[ranks_max];
-    std::byte* offered_receive[ranks_max];
+    const std::byte* exported_send[ranks_max];
+    std::byte* exported_receive[ranks_max];
     // steps: the program, in device memory
     const Instruction* instructions;
     const StepBlock* step_blocks;

@@ -1,4 +1,4 @@
-// peer_memory.hpp: how the blocks of a kernel use peers' memory: in place where all ranks offer their buffers, else
+// peer_memory.hpp: how the blocks of a kernel use peers' memory: in place where all ranks export_addresses their buffers, else
 // through staging memory, a tile at a time; with a barrier of the block and its peers before the first tile, and one
 // behind each. Of several tiles two share that memory: before the barrier behind one the next is put into the other half,
 // so that blocks wait for each other once a tile. The kernels tell each other where, so that a captured graph and a call
@@ -48,17 +48,17 @@ class PeerMemory {
         if (!meeting_.begin()) return;
         // Of the first tile.
         bool there = false, met = false;
-        if (a_.offers) {
-            offer();
+        if (a_.exports_buffers) {
+            export_addresses();
             // If nobody offers anything, no barrier was in vain.
-            there = a_.offered_receive[a_.rank] == nullptr;
+            there = a_.exported_receive[a_.rank] == nullptr;
             if (there) stage(tile_of(0));
             if (!meeting_.meet(Waiting::entry)) return;
-            const int offering = offering_ranks();
-            met = offering == 0 || offering == a_.ranks;
-            if (offering == a_.ranks) {
-                inputs_ = a_.words[a_.rank]->offered_inputs[team_.block];
-                outputs_ = a_.words[a_.rank]->offered_outputs[team_.block];
+            const int exporting = exporting_ranks();
+            met = exporting == 0 || exporting == a_.ranks;
+            if (exporting == a_.ranks) {
+                inputs_ = a_.words[a_.rank]->exported_inputs[team_.block];
+                outputs_ = a_.words[a_.rank]->exported_outputs[team_.block];
                 staged_ = false;
                 tiles_ = 1;
                 tile_bytes_ = a_.bytes;
@@ -99,17 +99,17 @@ class PeerMemory {
     // Tells this block's peers where our buffers are, if they may use them; the barrier of entry comes next and makes
     // it visible. A peer's block has read what we told before when we are here again: that was before its barrier of
     // exit.
-    WEFT_DEVICE void offer() const {
+    WEFT_DEVICE void export_addresses() const {
         for (int peer = team_.thread; peer < a_.ranks; peer += team_.threads) {
             RankWords& theirs = *a_.words[peer];
-            theirs.offered_inputs[team_.block][a_.rank] = a_.offered_send[peer];
-            theirs.offered_outputs[team_.block][a_.rank] = a_.offered_receive[peer];
+            theirs.exported_inputs[team_.block][a_.rank] = a_.exported_send[peer];
+            theirs.exported_outputs[team_.block][a_.rank] = a_.exported_receive[peer];
         }
     }
-    WEFT_DEVICE int offering_ranks() const {
+    WEFT_DEVICE int exporting_ranks() const {
         int count = 0;
         for (int rank = 0; rank < a_.ranks; ++rank)
-            count += a_.words[a_.rank]->offered_outputs[team_.block][rank] != nullptr;
+            count += a_.words[a_.rank]->exported_outputs[team_.block][rank] != nullptr;
         return count;
     }
 

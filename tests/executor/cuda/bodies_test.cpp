@@ -16,7 +16,7 @@ const Launch launches[] = {
 
 std::string text(const Call& call, const Launch& launch) {
     return fmt::format("{}, {} blocks, {}staged, {} ranks offer: {}", name_of(launch.body), launch.blocks,
-                       launch.staged ? "" : "not ", launch.offering, call.text());
+                       launch.staged ? "" : "not ", launch.exporting, call.text());
 }
 
 // Of all ranks at once, in rank order, whatever the kernel.

@@ -29,7 +29,7 @@ std::vector<Launch> launches_of(Collective collective) {
 
 std::string text(const Call& call, const Launch& launch) {
     return fmt::format("{}, {} blocks, {}staged, {} ranks offer: {}", name_of(launch.body), launch.blocks,
-                       launch.staged ? "" : "not ", launch.offering, call.text());
+                       launch.staged ? "" : "not ", launch.exporting, call.text());
 }
 
 void check(VirtualRanks& ranks, const Call& call, const Launch& launch) {

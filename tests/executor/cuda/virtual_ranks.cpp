@@ -80,10 +80,10 @@ VirtualRanks::Part::Part(VirtualRanks& ranks, const Call& call, const Launch& la
         }
     }
     if (launch.staged || launch.body == Body::steps) a.tile_bytes = call.tile_bytes;
-    a.offers = launch.offering != 0 && !a.scaled;
-    for (int peer = 0; peer < ranks.ranks_ && rank < launch.offering; ++peer) {
-        a.offered_send[peer] = a.send;
-        a.offered_receive[peer] = a.receive;
+    a.exports_buffers = launch.exporting != 0 && !a.scaled;
+    for (int peer = 0; peer < ranks.ranks_ && rank < launch.exporting; ++peer) {
+        a.exported_send[peer] = a.send;
+        a.exported_receive[peer] = a.receive;
     }
     if (launch.body != Body::steps) return;
     const Schedule schedule = call.build(rank);

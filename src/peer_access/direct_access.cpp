@@ -1,4 +1,4 @@
-#include "src/peer_access/reach.hpp"
+#include "src/peer_access/direct_access.hpp"
 
 #include "src/base/cancellation.hpp"
 #include "src/base/log.hpp"
@@ -6,19 +6,19 @@
 
 namespace weft::internal {
 
-Reach::Reach(HostGroup& host, int rank, bool allowed) : host_(&host), rank_(rank), peers_(host, rank) {
+DirectAccess::DirectAccess(HostGroup& host, int rank, bool allowed) : host_(&host), rank_(rank), peers_(host, rank) {
     for (int other = 0; other < host.ranks() && one_process_; ++other)
         one_process_ &= host.row(other).process == process_token();
     state_ = !allowed ? State::refused : one_process_ ? State::ready : State::unknown;
 }
 
-uint64_t Reach::offer(const void* address, size_t bytes) const {
+uint64_t DirectAccess::export_buffer(const void* address, size_t bytes) const {
     if (state_ == State::refused) return 0;
     if (one_process_) return reinterpret_cast<uint64_t>(address);
     return Arena::place_of(address, bytes);
 }
 
-bool Reach::map_arenas() {
+bool DirectAccess::map_arenas() {
     const CancelHeld held;  // inside a short call, and opens files
     arenas_.assign(size_t(host_->ranks()), nullptr);
     for (int other = 0; other < host_->ranks(); ++other) {
@@ -33,7 +33,7 @@ bool Reach::map_arenas() {
     return true;
 }
 
-void Reach::agree(bool all_have_mapped) {
+void DirectAccess::agree(bool all_have_mapped) {
     state_ = all_have_mapped ? State::ready : State::refused;
     if (rank_ == 0)
         WEFT_LOG_RANK(rank_, info, shm, "buffers of weftMemAlloc are {} in place",

@@ -1,4 +1,4 @@
-// reach.hpp: which of a rank's buffers the other ranks of its host can read and write in place, and where they lie
+// direct_access.hpp: which of a rank's buffers the other ranks of its host can read and write in place, and where they lie
 // here. Ranks of one process reach everything of each other. Ranks of different processes reach what lies in
 // weftMemAlloc's arenas, once all have agreed that each has mapped all (src/README.md, "The board", rule 7).
 // Thread-bound to the rank.
@@ -9,15 +9,15 @@
 
 namespace weft::internal {
 
-class Reach {
+class DirectAccess {
   public:
     enum class State { unknown, ready, refused };  // the same on all ranks at the same operation
 
-    Reach(HostGroup& host, int rank, bool allowed);
+    DirectAccess(HostGroup& host, int rank, bool allowed);
 
     State state() const { return state_; }
     // The rank's own address as peers are told it; 0: they cannot reach these bytes.
-    uint64_t offer(const void* address, size_t bytes) const;
+    uint64_t export_buffer(const void* address, size_t bytes) const;
     // Where what `rank` offered lies in this process.
     std::byte* translate(int rank, uint64_t offered) const {
         return one_process_ ? reinterpret_cast<std::byte*>(offered) : arenas_[size_t(rank)] + (offered - 1);

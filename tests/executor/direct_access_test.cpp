@@ -1,4 +1,4 @@
-// reach_test.cpp: buffers that peers read and write in place: all of them (direct), some (mixed), none, as threads and
+// direct_access_test.cpp: buffers that peers read and write in place: all of them (direct), some (mixed), none, as threads and
 // as processes that map each other's arenas; and the round in which processes agree.
 #include <fstream>
 
@@ -14,7 +14,7 @@ Call shot(const char* algorithm, const WildInputs& wild, int n, weftDataType_t t
     call.type = type;
     call.op = op;
     call.tile_bytes = 64 + 64 * (random() % 8);
-    call.offers = true;
+    call.exports_buffers = true;
     wild.fill(call, n, count, random);
     call.pipelined = algorithm == std::string("two_shot") && call.tiles() >= 4 && random() % 4 != 0;
     call.in_place = random() % 2 ? random_flags(n, random) : std::vector<bool>();
@@ -63,7 +63,7 @@ TEST_CASE("processes read those buffers in place that lie in arenas, with the in
             (mode.direct(n) ? direct : mode.readable.empty() ? staged : mixed) += 1;
             if (const auto wrong = difference(call, ranks.run(call, random), expected(call, mode))) FAIL_CHECK(*wrong);
         }
-        CHECK(ranks.reach_state(n - 1) == Reach::State::ready);
+        CHECK(ranks.direct_access_state(n - 1) == DirectAccess::State::ready);
     }
     CHECK(direct > 0);
     CHECK(mixed > 0);
@@ -81,11 +81,11 @@ TEST_CASE("processes agree in the first operation that offers, and no sooner", "
         const BoardMode mode = ranks.mode(call);
         if (const auto wrong = difference(call, ranks.run(call, random), expected(call, mode))) FAIL_CHECK(*wrong);
     };
-    run();  // nobody has a buffer to offer
-    CHECK(ranks.reach_state(0) == Reach::State::unknown);
+    run();  // nobody has a buffer to export_buffer
+    CHECK(ranks.direct_access_state(0) == DirectAccess::State::unknown);
     call.from_arena = {false, true, false};
     run();
-    for (int rank = 0; rank < 3; ++rank) CHECK(ranks.reach_state(rank) == Reach::State::ready);
+    for (int rank = 0; rank < 3; ++rank) CHECK(ranks.direct_access_state(rank) == DirectAccess::State::ready);
     run();
 }
 
@@ -107,7 +107,7 @@ TEST_CASE("a process maps the arena of another once, however many of its ranks a
         if (const auto wrong = difference(call, ranks.run(call, random), expected(call, mode))) FAIL_CHECK(*wrong);
         if (const auto wrong = difference(call, ranks.run(call, random), expected(call, ranks.mode(call))))
             FAIL_CHECK(*wrong);
-        REQUIRE(ranks.reach_state(0) == Reach::State::ready);
+        REQUIRE(ranks.direct_access_state(0) == DirectAccess::State::ready);
     };
     const int before = maps();
     {
@@ -169,7 +169,7 @@ TEST_CASE("one arena that cannot be mapped means that all messages are staged, o
         call.from_arena = {true, true, true};
         if (const auto wrong = difference(call, ranks.run(call, random), expected(call, ranks.mode(call))))
             FAIL_CHECK(*wrong);
-        for (int rank = 0; rank < 3; ++rank) CHECK(ranks.reach_state(rank) == Reach::State::refused);
+        for (int rank = 0; rank < 3; ++rank) CHECK(ranks.direct_access_state(rank) == DirectAccess::State::refused);
     }
 }
 
@@ -179,7 +179,7 @@ TEST_CASE("where buffers may not be reached, everything is staged", "[executor]"
     const WildInputs wild(random);
     LocalRanks ranks(4, Reached::threads, false);
     const Call call = shot(either(random), wild, 4, weftFloat64, weftMax, 1000, random);
-    CHECK(ranks.reach_state(0) == Reach::State::refused);
+    CHECK(ranks.direct_access_state(0) == DirectAccess::State::refused);
     CHECK(ranks.mode(call).readable.empty());
     if (const auto wrong = difference(call, ranks.run(call, random), expected(call))) FAIL_CHECK(*wrong);
 }

@@ -1,5 +1,5 @@
-// domain_offers.cpp: what a rank offers the others of its host of its memory, way by way (domain.hpp), and how it maps
-// what they offer.
+// domain_exports.cpp: what a rank exports the others of its host of its memory, way by way (domain.hpp), and how it maps
+// what they export_memory.
 #include <unistd.h>
 
 #include <cstring>
@@ -18,29 +18,29 @@ namespace {
 // turn, until the ranks' time to join is over.
 constexpr int64_t fetching_patience_us = 200'000;
 
-// Where other processes find a rank's memory; the address is for ranks of its own, 0: it could not offer any.
-struct DomainOffer {
+// Where other processes find a rank's memory; the address is for ranks of its own, 0: it could not export_memory any.
+struct DomainExport {
     uint64_t address;
     IpcExport exported;
     bool shared;  // `exported` is valid
 };
-static_assert(sizeof(DomainOffer) <= HostGroup::letter_bytes);
+static_assert(sizeof(DomainExport) <= HostGroup::letter_bytes);
 // On the second way.
-struct DescriptorOffer {
+struct DescriptorExport {
     uint64_t address;
     MailAddress mail;
     uint64_t letter;
 };
-static_assert(sizeof(DescriptorOffer) <= HostGroup::letter_bytes);
+static_assert(sizeof(DescriptorExport) <= HostGroup::letter_bytes);
 
 }  // namespace
 
-Status Domain::offer() {
+Status Domain::export_memory() {
     switch (way_) {
-        case Way::ipc: return offer_by_ipc();
-        case Way::descriptors: return offer_by_descriptor();
+        case Way::ipc: return export_by_ipc();
+        case Way::descriptors: return export_by_descriptor();
         case Way::some_host:
-        case Way::host: return offer_host_memory();
+        case Way::host: return export_host_memory();
     }
     __builtin_unreachable();
 }
@@ -55,8 +55,8 @@ Status Domain::prepare_memory(ExportableMemory::Way way) {
 }
 
 // What fails here leaves the communicator without a domain, and not without its host ranks: others hear why.
-Status Domain::offer_by_ipc() {
-    DomainOffer letter{};
+Status Domain::export_by_ipc() {
+    DomainExport letter{};
     const Status made = [&]() -> Status {
         WEFT_TRY(begin());
         WEFT_TRY(prepare_memory(ExportableMemory::Way::ipc));
@@ -73,12 +73,12 @@ Status Domain::offer_by_ipc() {
         return ok();
     }();
     if (!made) obstacle_ = made.sentence();
-    return post(offers, &letter, sizeof letter);
+    return post(exports, &letter, sizeof letter);
 }
 
 // Other memory, for cuMemAlloc's has no descriptor. What fails here is in the way of this way alone.
-Status Domain::offer_by_descriptor() {
-    DescriptorOffer letter{};
+Status Domain::export_by_descriptor() {
+    DescriptorExport letter{};
     const Status made = [&]() -> Status {
         WEFT_TRY(prepare_memory(ExportableMemory::Way::descriptor));
         auto mail = DescriptorMail::of_process();
@@ -91,13 +91,13 @@ Status Domain::offer_by_descriptor() {
         letter = {memory_.address(), mail_->address(), letter_};
         return ok();
     }();
-    if (!made) unoffered_ = made.sentence();
-    return post(offers, &letter, sizeof letter);
+    if (!made) not_exported_ = made.sentence();
+    return post(exports, &letter, sizeof letter);
 }
 
-// The last ways: one segment for all ranks that are hosted, the host's first rank's, who offers it first. Whoever offers
+// The last ways: one segment for all ranks that are hosted, the host's first rank's, who exports it first. Whoever exports
 // has written its own part; the others' memory stays as it was offered before.
-Status Domain::offer_host_memory() {
+Status Domain::export_host_memory() {
     PeerMemory letter{};
     const Status made = [&]() -> Status {
         const std::vector<int> hosted = this->hosted();
@@ -109,8 +109,8 @@ Status Domain::offer_host_memory() {
             WEFT_TRY(host_memory_.back(0, bytes));
             letter = {getpid(), host_memory_.fd(), process_token(), host_memory_.inode()};
         } else {
-            memcpy(&letter, find(members_[0], offers), sizeof letter);
-            if (letter.process == 0) return fail(weftSystemError, "rank {} has no host memory to offer", members_[0]);
+            memcpy(&letter, find(members_[0], exports), sizeof letter);
+            if (letter.process == 0) return fail(weftSystemError, "rank {} has no host memory to export_memory", members_[0]);
         }
         auto places = HostPlaces::of(letter, kernels_->context());
         if (!places) return places.take_status();
@@ -124,7 +124,7 @@ Status Domain::offer_host_memory() {
         obstacle_ = made.sentence();
         letter = {};
     }
-    return post(offers, &letter, sizeof letter);
+    return post(exports, &letter, sizeof letter);
 }
 
 // Ways before the one that is asked for are not gone.
@@ -138,10 +138,10 @@ Status Domain::refused_by_option(int peer) const {
 
 Status Domain::map(int peer) {
     WEFT_TRY(refused_by_option(peer));
-    uint64_t address = 0;  // which all offers begin with
-    const std::byte* const found = find(peer, offers);
+    uint64_t address = 0;  // which all exports begin with
+    const std::byte* const found = find(peer, exports);
     memcpy(&address, found, sizeof address);
-    if (address == 0) return fail(weftSystemError, "rank {} could not offer its device memory", peer);
+    if (address == 0) return fail(weftSystemError, "rank {} could not export_memory its device memory", peer);
     if (group_->same_process(rank_, peer)) {
         WEFT_TRY(map_of_process(peer));
         bases_[size_t(peer)] = address;
@@ -149,7 +149,7 @@ Status Domain::map(int peer) {
     }
     const Context& context = kernels_->context();
     if (way_ == Way::descriptors) {
-        DescriptorOffer letter;
+        DescriptorExport letter;
         memcpy(&letter, found, sizeof letter);
         auto import = fetch_memory(context, letter.mail, letter.letter, now_us() + fetching_patience_us);
         if (!import) return import.take_status();
@@ -157,7 +157,7 @@ Status Domain::map(int peer) {
         imports_.push_back(std::move(*import));
         return ok();
     }
-    DomainOffer letter;
+    DomainExport letter;
     memcpy(&letter, found, sizeof letter);
     if (!letter.shared)
         return fail(weftSystemError, "CUDA does not let other processes map it (its log at INFO has the error)");
