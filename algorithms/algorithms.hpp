@@ -175,7 +175,7 @@ Schedule rail_binomial_tree_broadcast(const Layout& layout, const Parameters& pa
 double rail_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 double rail_binomial_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 
-// Why a layout is not for what runs over one board of all ranks, or for what needs boards and a network; null: it is.
+// Why a layout is not for what runs over one flag block of all ranks, or for what needs flag blocks and a network; null: it is.
 const char* several_hosts(const Layout& layout);
 const char* not_two_levels(const Layout& layout);
 // The same of parts, by columns of hosts of one size, the same with a connection between all hosts, and by leaders.
@@ -188,7 +188,7 @@ const char* no_rails_of_parts(const Layout& layout);
 const char* no_rails_of_pairs(const Layout& layout);
 // Why there are too many ranks for connections between all of them; null: there are not.
 const char* too_many_pairs(const Layout& layout);
-const char* too_many_pairs_here(const Layout& layout);  // on one host, where the board serves more
+const char* too_many_pairs_here(const Layout& layout);  // on one host, where the flag block serves more
 const char* too_many_of_a_host(const Layout& layout);   // on several hosts
 const char* too_many_parts(const Layout& layout);       // in one message
 const char* too_many_ahead(const Layout& layout);       // of a root that sends or receives many messages ahead

@@ -79,7 +79,7 @@ static uint8_t all_standing_for(uint8_t targets, const Embedding::Where& where) 
 }
 
 Embedding::Embedding(const Schedule& inner, const Where& where) {
-    assert(inner.board.empty() && inner.tiles == 1 && inner.scratch == 0);
+    assert(inner.shared_ranks.empty() && inner.tiles == 1 && inner.scratch == 0);
     for (int block = 0; block < int(inner.blocks.size()); ++block) embed(block, inner, where);
     for (Block& block : blocks_)
         for (Instruction& it : block.instructions) {

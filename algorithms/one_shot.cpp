@@ -1,6 +1,6 @@
-// One-shot all-reduce: everybody puts its whole buffer on the board and sums what all have put there, in rank order.
+// One-shot all-reduce: everybody puts its whole buffer on the flag block and sums what all have put there, in rank order.
 // One wait, and N times the buffer read by each rank: for small messages. The other collectives do likewise: who gives
-// puts it on the board, one wait, who takes takes it from there; of most of them that is all that there is to do.
+// puts it on the flag block, one wait, who takes takes it from there; of most of them that is all that there is to do.
 // Source: the all-gather and local sum of Bar-Noy, Kipnis and Schieber, "An optimal algorithm for computing census
 // functions in message-passing systems", 1993, with one write to shared memory in place of its rounds.
 #include "algorithms/algorithms.hpp"
@@ -11,7 +11,7 @@ namespace weft::internal {
 Schedule one_shot_all_reduce(const Layout& layout, const Parameters&) {
     const bool alone = layout.ranks == 1;
     Builder schedule("one_shot", Collective::all_reduce, layout,
-                     {.chunks = 1, .board = alone ? std::vector<int32_t>() : layout.local_ranks()});
+                     {.chunks = 1, .shared_ranks = alone ? std::vector<int32_t>() : layout.local_ranks()});
     BlockBuilder block = schedule.block({});
     if (alone)
         block.copy({0}).finish();
@@ -22,7 +22,7 @@ Schedule one_shot_all_reduce(const Layout& layout, const Parameters&) {
 
 namespace {
 
-// One block over the board of all ranks, which stages, meets and takes; a rank alone has what it gives.
+// One block over the flag block of all ranks, which stages, meets and takes; a rank alone has what it gives.
 class OneShot {
   public:
     OneShot(Collective collective, const Layout& layout, int chunks, int root = -1)
@@ -30,7 +30,7 @@ class OneShot {
           ranks_(layout.ranks),
           schedule_("one_shot", collective, layout,
                     {.chunks = chunks,
-                     .board = layout.ranks == 1 ? std::vector<int32_t>() : layout.local_ranks(),
+                     .shared_ranks = layout.ranks == 1 ? std::vector<int32_t>() : layout.local_ranks(),
                      .root = root}),
           block_(schedule_.block({})) {}
 

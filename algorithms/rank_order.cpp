@@ -1,6 +1,6 @@
 // Sums in rank order over connections: as all pairs, everybody sends each other rank the chunk that this one sums up,
 // but what comes is kept until all of it is there, and then added in rank order and rounded once, so that the result
-// has the same bits as on a board, whatever the hosts. A tile's worth of scratch more than all pairs; of a reduce the
+// has the same bits as on a flag block, whatever the hosts. A tile's worth of scratch more than all pairs; of a reduce the
 // root takes everybody's whole tile. For calls that want that order: where it does not matter others are no slower.
 // Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005, for the
 // exchange (its pairwise reduce-scatter); Balaji and Kimpe, "On the reproducibility of MPI reduction operations", 2013,

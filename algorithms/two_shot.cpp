@@ -11,7 +11,7 @@ namespace weft::internal {
 Schedule two_shot_all_reduce(const Layout& layout, const Parameters&) {
     const bool alone = layout.ranks == 1;
     Builder schedule("two_shot", Collective::all_reduce, layout,
-                     {.chunks = layout.ranks, .board = alone ? std::vector<int32_t>() : layout.local_ranks()});
+                     {.chunks = layout.ranks, .shared_ranks = alone ? std::vector<int32_t>() : layout.local_ranks()});
     BlockBuilder block = schedule.block({});
     if (alone)
         block.copy({0}).finish();
@@ -25,7 +25,7 @@ Schedule two_shot_reduce(const Layout& layout, const Parameters& parameters) {
     const bool takes = rank == parameters.root;
     Builder schedule("two_shot", Collective::reduce, layout,
                      {.chunks = ranks,
-                      .board = ranks == 1 ? std::vector<int32_t>() : layout.local_ranks(),
+                      .shared_ranks = ranks == 1 ? std::vector<int32_t>() : layout.local_ranks(),
                       .root = parameters.root});
     BlockBuilder block = schedule.block({});
     if (ranks == 1) {

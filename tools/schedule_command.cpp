@@ -44,8 +44,8 @@ struct Request {
     CheckOptions options;
 };
 
-Result<BoardMode> parse_readable(std::string_view list, int ranks) {
-    BoardMode mode;
+Result<DirectMode> parse_readable(std::string_view list, int ranks) {
+    DirectMode mode;
     mode.readable.assign(ranks, false);
     while (!list.empty()) {
         const std::string_view word = list.substr(0, list.find(','));
@@ -179,7 +179,7 @@ Status check_file(const Request& request) {
     CheckOptions options = request.options;
     options.any_order = request.said.any_order;
     Proved proved;
-    const Status status = file->check(schedules, request.readable.empty() ? BoardMode() : *mode, options, &proved);
+    const Status status = file->check(schedules, request.readable.empty() ? DirectMode() : *mode, options, &proved);
     if (!status)
         return fail(weftInvalidUsage, "{}: {}{}", request.file, status.sentence(),
                     proved.orders_differ ? "; --any-order lets that pass" : "");
@@ -273,7 +273,7 @@ void add_schedule_command(CLI::App& app, int& exit_status) {
         ->add_option("--fifo-depth", request->options.fifo_depth,
                      "Slots of each connection, instead of as many as the schedules ask for")
         ->check(CLI::Range(1, 65'536));
-    check_command->add_option("--board-slots", request->options.board_slots, "Slots of each rank on the board")
+    check_command->add_option("--board-slots", request->options.flag_slots, "Slots of each rank on the board")
         ->check(CLI::Range(1, 65'536))
         ->capture_default_str();
     add_any_order_flag(*check_command, request->said);

@@ -1,5 +1,5 @@
 // transport.hpp: all that the rest of Weft knows of a way to move bytes from one rank to another; to all of a host at
-// once: board.hpp. A *connection* has one direction: the Sender fills slots, the Receiver drains them, a slot returns as
+// once: flag_block.hpp. A *connection* has one direction: the Sender fills slots, the Receiver drains them, a slot returns as
 // a credit. Nothing blocks: "not yet" is an empty slot, and the caller polls. Thread-bound to whoever drives the
 // communicator.
 #pragma once

@@ -1,8 +1,8 @@
-// Two-level all-to-all by leaders: one rank of each host carries what all its ranks have for those of others. The board
-// gathers that, the leader has one message for each other leader, and what comes goes over the board to its ranks. So a
+// Two-level all-to-all by leaders: one rank of each host carries what all its ranks have for those of others. The flag block
+// gathers that, the leader has one message for each other leader, and what comes goes over the flag block to its ranks. So a
 // host sends H-1 messages, each as long as all L of two_level_all_pairs, one of each of its ranks: for short parts,
 // where messages are dear, or many ranks share a core; and hosts may differ in size. What is all ranks' at once takes a
-// wide slot of the board, and as wide scratch.
+// wide slot of the flag block, and as wide scratch.
 // Source: Traeff and Rougier, "MPI collectives and datatypes for hierarchical all-to-all communication", 2014.
 #include <algorithm>
 #include <cmath>
@@ -74,7 +74,7 @@ void exchange_alone(const Exchange& exchange, Builder& schedule) {
 }
 
 // Of leaders, in the order in which messages are gathered. The steps behind which all has come.
-std::vector<Dependency> exchange_messages(const Exchange& exchange, Builder& schedule, BlockBuilder& board) {
+std::vector<Dependency> exchange_messages(const Exchange& exchange, Builder& schedule, BlockBuilder& local_phase) {
     // Scratch is filled when all that the tile before has left there is on its way.
     Gate gate(size_t(exchange.hosts.count() - 1));
     std::vector<Dependency> sent, come;
@@ -82,9 +82,9 @@ std::vector<Dependency> exchange_messages(const Exchange& exchange, Builder& sch
         const int message = exchange.message_of(other), length = exchange.local * ranks;
         const auto row = [&](int first) { return Chunk{first, 0, ranks}.then(1); };
         Step gathered =
-            gate.pass(board, [&] { return board.loop(ranks).copy(row(other)).to(Buffer::scratch).into(row(message)); });
+            gate.pass(local_phase, [&] { return local_phase.loop(ranks).copy(row(other)).to(Buffer::scratch).into(row(message)); });
         for (int place = 1; place < exchange.local; ++place)
-            gathered = board.loop(ranks)
+            gathered = local_phase.loop(ranks)
                            .copy(row(other))
                            .from(Buffer::slot)
                            .of({exchange.own[size_t(place)]})
@@ -113,7 +113,7 @@ Schedule leader_all_pairs_all_to_all(const Layout& layout, const Parameters&) {
                      {.chunks = exchange.ranks,
                       .fifo_depth = leader_exchange_fifo_depth,
                       .span = sizes.longest_message,
-                      .board = exchange.own,
+                      .shared_ranks = exchange.own,
                       .wide = sizes.width});
     if (local == 1) return exchange_alone(exchange, schedule), schedule.finish();
     BlockBuilder entries = schedule.block({}), results = schedule.block({});
@@ -162,7 +162,7 @@ double leader_all_pairs_all_to_all_us(const Layout& layout, const LinkCosts& cos
     // core has written. Between what one of them takes and the simulator's step.
     constexpr double chunk_us = 0.2;
     const double chunks = local * (layout.ranks - local);
-    const double board = chunks * chunk_us + 2 * costs.meeting_us() * tiles + 2 * costs.skew_us +
+    const double local_phase_us = chunks * chunk_us + 2 * costs.meeting_us() * tiles + 2 * costs.skew_us +
                          2 * costs.stream_us(bytes, 2 * bytes) +
                          local * alone.stream_us(bytes, size_t(2 * local) * bytes);
     // What the leader's processor carries it carries while those who wait have their turns there. Measured for 8 ranks on 2
@@ -170,7 +170,7 @@ double leader_all_pairs_all_to_all_us(const Layout& layout, const LinkCosts& cos
     LinkCosts in_turns = costs;
     if (costs.one_machine) in_turns.net_us_per_byte *= costs.ranks_per_core;
     const double between = between_hosts_us(exchange_by_leaders, layout, in_turns, size_t(local) * bytes, 1);
-    return board + between + (tiles - 1) * network.message_us(true);
+    return local_phase_us + between + (tiles - 1) * network.message_us(true);
 }
 
 const char* no_leaders_of_pairs(const Layout& layout) {

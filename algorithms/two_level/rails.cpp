@@ -1,4 +1,4 @@
-// Two-level all-reduce of connections alone, for ranks that have no board: devices of several hosts. Inside a host all
+// Two-level all-reduce of connections alone, for ranks that have no flag block: devices of several hosts. Inside a host all
 // pairs, between hosts any algorithm, along rails: a rail is the ranks in one place of each host, places by NICs where
 // these are known. The buffer is cut into as many shards as the smallest host has ranks. Everybody sends each owner of a
 // shard on its host that shard; the owner adds its own and theirs, all-reduces the sum along its rail, in place in its

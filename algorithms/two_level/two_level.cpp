@@ -1,7 +1,7 @@
-// Two-level all-reduce: inside a host over the board, between hosts by any algorithm of connections. The buffer is cut
+// Two-level all-reduce: inside a host over the flag block, between hosts by any algorithm of connections. The buffer is cut
 // into as many shards as the smallest host has ranks. Everybody stages; the owner of a shard sums its host's
 // contributions in rank order, then all-reduces the shard with its like on the other hosts, in place in its output, and
-// puts the result on the board, from where the rest of the host copies it. Each byte leaves a host as often as the
+// puts the result on the flag block, from where the rest of the host copies it. Each byte leaves a host as often as the
 // algorithm between hosts has it, whatever the number of ranks there.
 // Source: Traeff and Rougier, "MPI collectives and datatypes for hierarchical all-to-all communication", 2014, for the
 // decomposition; Jocksch et al., "An optimisation of allreduce communication in message-passing systems", 2021, for its
@@ -36,14 +36,14 @@ class Composition {
                      .chunks = inner_.chunks * owners_,
                      .fifo_depth = inner_.fifo_depth,
                      .span = inner_.span,
-                     .board = layout.local_ranks()}) {}
+                     .shared_ranks = layout.local_ranks()}) {}
 
     Schedule make() {
         if (hosts_.local().size() == 1) {
             embedding(Buffer::input).emit(schedule_);
             return schedule_.finish();
         }
-        // The first block fills the board while the second hands out what earlier tiles became.
+        // The first block fills the flag block while the second hands out what earlier tiles became.
         BlockBuilder entries = schedule_.block({}), results = schedule_.block({});
         const std::optional<Step> staged = stage(entries);
         entries.post(entry);
@@ -111,8 +111,8 @@ double between_hosts_us(const TwoLevel& levels, const Layout& layout, const Link
     return levels.between_hosts_us(layout_of_hosts(layout), shared, bytes);
 }
 
-double overlapped_us(double board_us, double between_us, const LinkCosts& costs, size_t bytes) {
-    return std::max(board_us, between_us) + std::min(board_us, between_us) / double(costs.tiles(bytes));
+double overlapped_us(double flag_block_us, double between_us, const LinkCosts& costs, size_t bytes) {
+    return std::max(flag_block_us, between_us) + std::min(flag_block_us, between_us) / double(costs.tiles(bytes));
 }
 
 static double two_level_all_reduce_us(const TwoLevel& levels, const Layout& layout, const LinkCosts& costs,
@@ -122,10 +122,10 @@ static double two_level_all_reduce_us(const TwoLevel& levels, const Layout& layo
     // Staged and copied out; an owner sums its shard of every rank and stores it twice.
     const double streams = 2 + (ranks + 2) / owners;
     const double tiles = double(costs.tiles(bytes));
-    const double board = 2 * costs.meeting_us() * tiles + costs.skew_us + streams * costs.stream_us(bytes, 2 * bytes);
+    const double local_phase_us = 2 * costs.meeting_us() * tiles + costs.skew_us + streams * costs.stream_us(bytes, 2 * bytes);
     // A short message is one shard's.
     const double shards = std::clamp(double(bytes) / 64, 1.0, owners);
-    return overlapped_us(board, between_hosts_us(levels, layout, costs, size_t(double(bytes) / shards), shards), costs,
+    return overlapped_us(local_phase_us, between_hosts_us(levels, layout, costs, size_t(double(bytes) / shards), shards), costs,
                          bytes);
 }
 

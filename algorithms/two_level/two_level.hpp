@@ -1,4 +1,4 @@
-// two_level.hpp: collectives over hosts made of two: one among the hosts, embedded in one inside each host, over its board
+// two_level.hpp: collectives over hosts made of two: one among the hosts, embedded in one inside each host, over its flag block
 // or (rails.cpp) its connections.
 #pragma once
 #include "algorithms/algorithm.hpp"
@@ -13,12 +13,12 @@ struct TwoLevel {
     int owners_most;  // ranks of a host that talk to other hosts, each for its share; at most as many as any host has
 };
 
-// The phases of a tile of the board.
+// The phases of a tile of the flag block.
 inline constexpr int entry = 0, done = 1;
 
 // A slot is written again so many tiles later. Who has waited for the dones of the tile behind that one knows that
 // everybody has read all of it (src/README.md, "The board", rule 10).
-inline constexpr int slots_of_board = 4, runs_ahead = slots_of_board - 1;
+inline constexpr int slots_of_flag_block = 4, runs_ahead = slots_of_flag_block - 1;
 
 // Holds back the first of the steps that go through it until several others are done, which may be emitted later: nops
 // in front of it carry all but the last.
@@ -73,8 +73,8 @@ class Junction {
 // its processors.
 double between_hosts_us(const TwoLevel& levels, const Layout& layout, const LinkCosts& costs, size_t bytes,
                         double at_once);
-// Tiles overlap: the board works on one while another travels.
-double overlapped_us(double board_us, double between_us, const LinkCosts& costs, size_t bytes);
+// Tiles overlap: the flag block works on one while another travels.
+double overlapped_us(double flag_block_us, double between_us, const LinkCosts& costs, size_t bytes);
 
 // Ranks are numbered host by host, as many on each: row h has host h's, column l who is in place l.
 struct Grid {

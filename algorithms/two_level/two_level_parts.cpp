@@ -1,9 +1,9 @@
 // Two-level forms of the collectives whose whole has a part for each rank. Between hosts two ways. By columns: hosts
 // have as many ranks each, and who is in the same place on every host makes a column, which carries its own parts
-// beside the other columns: for all-gather it goes first and the board hands out what has come; for reduce-scatter the
-// board sums first, each rank its column's parts. Each byte crosses a host's border once, cut into as many messages as
+// beside the other columns: for all-gather it goes first and the flag block hands out what has come; for reduce-scatter the
+// flag block sums first, each rank its column's parts. Each byte crosses a host's border once, cut into as many messages as
 // a host has ranks. By leaders: one rank of each host carries what is all its ranks' in one message: the fewest
-// messages, for short ones, and hosts may differ in size. In an all-to-all the board turns what a host's ranks have for
+// messages, for short ones, and hosts may differ in size. In an all-to-all the flag block turns what a host's ranks have for
 // one rank elsewhere into one message: H-1 messages for (N-L) of them.
 // Source: Traeff and Rougier, "MPI collectives and datatypes for hierarchical all-to-all communication", 2014, for the
 // decomposition; Karonis et al., "Exploiting hierarchy in parallel computer networks to optimize collective operation
@@ -54,7 +54,7 @@ struct Led {
                  .chunks = ranks,
                  .fifo_depth = inner.fifo_depth,
                  .span = largest_span(counts, inner.span),
-                 .board = own}};
+                 .shared_ranks = own}};
     }
 };
 
@@ -66,7 +66,7 @@ Builder of_columns(const TwoLevel& levels, Collective collective, const Layout& 
              .chunks = layout.ranks,
              .fifo_depth = inner.fifo_depth,
              .span = inner.span,
-             .board = layout.local_ranks()}};
+             .shared_ranks = layout.local_ranks()}};
 }
 
 Schedule gather_columns(const TwoLevel& levels, const Layout& layout) {
@@ -74,19 +74,19 @@ Schedule gather_columns(const TwoLevel& levels, const Layout& layout) {
     const Schedule inner = levels.between_hosts(layout_of_hosts(layout), one_channel);
     Builder schedule = of_columns(levels, Collective::all_gather, layout, inner);
     const auto ends = grid.of_column(inner, Buffer::input, Buffer::scratch).emit(schedule);
-    BlockBuilder board = schedule.block({});
-    board.copy({grid.rank}).to(Buffer::slot);
-    after_all(board, ends, [&] {
-        return board.loop(grid.rows - 1)
+    BlockBuilder local_phase = schedule.block({});
+    local_phase.copy({grid.rank}).to(Buffer::slot);
+    after_all(local_phase, ends, [&] {
+        return local_phase.loop(grid.rows - 1)
             .copy(grid.down(grid.hosts.place, grid.hosts.host + 1))
             .from(Buffer::output)
             .to(Buffer::slot);
     });
-    board.post(entry);
-    board.wait(entry);
+    local_phase.post(entry);
+    local_phase.wait(entry);
     for (int next = 1; next < grid.columns; ++next) {
         const int column = (grid.hosts.place + next) % grid.columns;
-        board.loop(grid.rows).copy(grid.down(column)).from(Buffer::slot).of({grid.hosts.local()[size_t(column)]});
+        local_phase.loop(grid.rows).copy(grid.down(column)).from(Buffer::slot).of({grid.hosts.local()[size_t(column)]});
     }
     return schedule.finish();
 }
@@ -137,7 +137,7 @@ Schedule scatter_columns(const TwoLevel& levels, const Layout& layout) {
     block.post(entry);
     block.wait(entry);
     Step sum = block.loop(grid.rows).reduce(grid.down(grid.hosts.place)).to(Buffer::slot);
-    gate.after(embedding.emit(schedule, sum.dependency()), slots_of_board);
+    gate.after(embedding.emit(schedule, sum.dependency()), slots_of_flag_block);
     return schedule.finish();
 }
 
@@ -197,23 +197,23 @@ Schedule two_level_all_pairs_all_to_all(const Layout& layout, const Parameters&)
                      {.chunks = grid.ranks,
                       .fifo_depth = two_level_parts_fifo_depth,
                       .span = grid.columns,
-                      .board = grid.hosts.local()});
+                      .shared_ranks = grid.hosts.local()});
     const int row = grid.hosts.host, column = grid.hosts.place;
-    BlockBuilder board = schedule.block({});
-    stage_others(grid, board);
-    board.post(entry);
-    board.copy({grid.rank});
-    board.wait(entry);
+    BlockBuilder local_phase = schedule.block({});
+    stage_others(grid, local_phase);
+    local_phase.post(entry);
+    local_phase.copy({grid.rank});
+    local_phase.wait(entry);
     // What this host's ranks have for those of our column, in the order in which they take it; the first of it when all
     // that the tile before has left in scratch is on its way.
     Gate gate(size_t(grid.rows - 1));
     std::vector<Dependency> sent;
     for (int distance = 1; distance < grid.rows; ++distance) {
         const int there = (row + distance) % grid.rows, peer = grid.rank_at(there, column);
-        Step gathered = gate.pass(board, [&] { return board.copy({peer}).to(Buffer::scratch); });
+        Step gathered = gate.pass(local_phase, [&] { return local_phase.copy({peer}).to(Buffer::scratch); });
         for (int next = 1; next < grid.columns; ++next) {
             const int place = (column + next) % grid.columns;
-            gathered = board.copy({peer})
+            gathered = local_phase.copy({peer})
                            .from(Buffer::slot)
                            .of({grid.rank_at(row, place)})
                            .to(Buffer::scratch)
@@ -227,7 +227,7 @@ Schedule two_level_all_pairs_all_to_all(const Layout& layout, const Parameters&)
     gate.after(sent, 1);
     for (int next = 1; next < grid.columns; ++next) {
         const int other = grid.rank_at(row, (column + next) % grid.columns);
-        board.copy({grid.rank}).from(Buffer::slot).of({other}).into({other});
+        local_phase.copy({grid.rank}).from(Buffer::slot).of({other}).into({other});
     }
     return schedule.finish();
 }
@@ -235,10 +235,10 @@ Schedule two_level_all_pairs_all_to_all(const Layout& layout, const Parameters&)
 // By columns: staged and copied out, or staged and summed, by all ranks alike.
 static double columns_us(const TwoLevel& levels, const Layout& layout, const LinkCosts& costs, size_t bytes,
                          double streams, double in_a_column) {
-    const double board =
+    const double local_phase_us =
         costs.meeting_us() * double(costs.tiles(bytes)) + costs.skew_us + streams * costs.stream_us(bytes, 2 * bytes);
     const double columns = Network(layout, costs, bytes).ranks_a_host();
-    return overlapped_us(board, between_hosts_us(levels, layout, costs, size_t(double(bytes) * in_a_column), columns),
+    return overlapped_us(local_phase_us, between_hosts_us(levels, layout, costs, size_t(double(bytes) * in_a_column), columns),
                          costs, bytes);
 }
 double two_level_ring_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
@@ -256,9 +256,9 @@ static double leaders_us(const TwoLevel& levels, const Layout& layout, const Lin
                          double streams, double of_leader) {
     LinkCosts alone = costs;
     alone.ranks_per_core = 1;
-    const double board = 2 * costs.meeting_us() * double(costs.tiles(bytes)) + 2 * costs.skew_us +
+    const double local_phase_us = 2 * costs.meeting_us() * double(costs.tiles(bytes)) + 2 * costs.skew_us +
                          streams * costs.stream_us(bytes, 2 * bytes) + of_leader * alone.stream_us(bytes, 2 * bytes);
-    return overlapped_us(board, between_hosts_us(levels, layout, costs, bytes, 1), costs, bytes);
+    return overlapped_us(local_phase_us, between_hosts_us(levels, layout, costs, bytes, 1), costs, bytes);
 }
 double leader_halving_doubling_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     return leaders_us(leaders_gather, layout, costs, bytes, 1, 1);

@@ -1,6 +1,6 @@
-// Two-level broadcast and reduce: inside a host over the board, between hosts by any algorithm of connections. The
+// Two-level broadcast and reduce: inside a host over the flag block, between hosts by any algorithm of connections. The
 // buffer is cut into shards, each carried by one rank of each host; the root is the first of them on its host. A
-// broadcast's owners put what comes on the board, from where the rest of the host copies it; a reduce's sum what their
+// broadcast's owners put what comes on the flag block, from where the rest of the host copies it; a reduce's sum what their
 // host has staged, in rank order, before they reduce it among them. With one owner a host the fewest messages.
 // Source: Karonis et al., "Exploiting hierarchy in parallel computer networks to optimize collective operation
 // performance", 2000.
@@ -26,35 +26,35 @@ class Rooted {
                      .chunks = inner_.chunks * owners_,
                      .fifo_depth = inner_.fifo_depth,
                      .span = inner_.span,
-                     .board = layout.local_ranks(),
+                     .shared_ranks = layout.local_ranks(),
                      .root = parameters.root}) {}
 
     Schedule broadcast() {
         if (alone()) return embed(Buffer::input, Buffer::output, Buffer::scratch), schedule_.finish();
         if (at_root_) {
-            BlockBuilder board = schedule_.block({});
-            if (is_root()) board.span(chunks()).copy({0}).to(Buffer::slot);
-            board.post(entry);
+            BlockBuilder local_phase = schedule_.block({});
+            if (is_root()) local_phase.span(chunks()).copy({0}).to(Buffer::slot);
+            local_phase.post(entry);
             // Its own shard's way begins with that copy.
-            if (is_root()) board.span(chunks() - inner_.chunks).copy(shard(1));
-            board.wait(entry);
+            if (is_root()) local_phase.span(chunks() - inner_.chunks).copy(shard(1));
+            local_phase.wait(entry);
             if (is_root()) {
                 embed(Buffer::input, Buffer::output, Buffer::scratch);
             } else {
-                Step have = board.span(chunks()).copy({0}).from(Buffer::slot).of({root()});
+                Step have = local_phase.span(chunks()).copy({0}).from(Buffer::slot).of({root()});
                 if (owns()) embed(Buffer::output, Buffer::output, Buffer::scratch, have.dependency());
             }
             return schedule_.finish();
         }
         const auto ends = owns() ? embed(Buffer::input, Buffer::output, Buffer::scratch) : std::vector<Dependency>();
-        BlockBuilder board = schedule_.block({});
+        BlockBuilder local_phase = schedule_.block({});
         if (owns())
-            after_all(board, ends, [&] {
-                return board.span(inner_.chunks).copy(shard(hosts_.place)).from(Buffer::output).to(Buffer::slot);
+            after_all(local_phase, ends, [&] {
+                return local_phase.span(inner_.chunks).copy(shard(hosts_.place)).from(Buffer::output).to(Buffer::slot);
             });
-        board.post(entry);
-        board.wait(entry);
-        copy_shards(board, 0);
+        local_phase.post(entry);
+        local_phase.wait(entry);
+        copy_shards(local_phase, 0);
         return schedule_.finish();
     }
 
@@ -84,7 +84,7 @@ class Rooted {
         Step sum = gate.pass(entries,
                              [&] { return entries.span(inner_.chunks).reduce(shard(hosts_.place)).to(Buffer::slot); });
         const std::vector<Dependency> ends = embedding.emit(schedule_, sum.dependency());
-        if (!read_by_root) gate.after(ends, slots_of_board);
+        if (!read_by_root) gate.after(ends, slots_of_flag_block);
         if (!hands_over) return schedule_.finish();
         if (is_root())
             results.post(done);
@@ -153,10 +153,10 @@ double rooted_us(const TwoLevel& levels, const Layout& layout, const LinkCosts& 
     LinkCosts alone = costs;
     const double owners = double(owners_of(levels, layout)), ranks = Network(layout, costs, bytes).ranks_a_host();
     alone.ranks_per_core = std::max(1, int(std::ceil(costs.ranks_per_core * owners / ranks)));
-    const double board = 2 * costs.meeting_us() * double(costs.tiles(bytes)) + costs.skew_us +
+    const double local_phase_us = 2 * costs.meeting_us() * double(costs.tiles(bytes)) + costs.skew_us +
                          streams * costs.stream_us(bytes, 2 * bytes) +
                          of_owner / owners * alone.stream_us(bytes, 2 * bytes);
-    return overlapped_us(board, between_hosts_us(levels, layout, costs, size_t(double(bytes) / owners), owners), costs,
+    return overlapped_us(local_phase_us, between_hosts_us(levels, layout, costs, size_t(double(bytes) / owners), owners), costs,
                          bytes);
 }
 double broadcast_us(const TwoLevel& levels, const Layout& layout, const LinkCosts& costs, size_t bytes) {

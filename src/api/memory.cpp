@@ -69,11 +69,11 @@ weftResult_t weftCommMemStats(weftComm_t comm, weftMemStat_t stat, uint64_t* byt
         if (!inside.entered()) return inside.refused();
         const Communicator& communicator = *comm->communicator;
         switch (stat) {
-            case weftMemBoard: *bytes = communicator.board_bytes(); break;
+            case weftMemBoard: *bytes = communicator.flag_block_bytes(); break;
             case weftMemConnection: *bytes = communicator.connection_bytes(); break;
             case weftMemHeap: *bytes = communicator.heap_bytes(); break;
             case weftMemTotal:
-                *bytes = communicator.board_bytes() + communicator.connection_bytes() + communicator.heap_bytes() +
+                *bytes = communicator.flag_block_bytes() + communicator.connection_bytes() + communicator.heap_bytes() +
                          communicator.device_bytes();
                 break;
             case weftMemDevice: *bytes = communicator.device_bytes(); break;

@@ -40,7 +40,7 @@ static std::vector<bool> every_second(int ranks) {
     return chosen;
 }
 
-Status check_set(std::span<const Schedule> schedules, const BoardMode& mode, const CheckOptions& options,
+Status check_set(std::span<const Schedule> schedules, const DirectMode& mode, const CheckOptions& options,
                  Proved* proved) {
     std::vector<const Schedule*> by_rank;
     WEFT_TRY(sort_set(schedules, by_rank));
@@ -60,7 +60,7 @@ Status check_set(std::span<const Schedule> schedules, const BoardMode& mode, con
             return fail(weftInvalidArgument,
                         "one_shot and two_shot are done by all ranks or by none: some ranks have one, and others not");
         const bool pipelined = std::all_of(schedules.begin(), schedules.end(), is_two_shot);
-        for (const BoardMode& each : {BoardMode{}, {some, false}, {everybody, false}, {everybody, true}}) {
+        for (const DirectMode& each : {DirectMode{}, {some, false}, {everybody, false}, {everybody, true}}) {
             forms.push_back({.schedule = [&by_rank, each](int rank) { return expand(*by_rank[rank], each); },
                              .runs = 2,
                              .mode = each});
@@ -70,13 +70,13 @@ Status check_set(std::span<const Schedule> schedules, const BoardMode& mode, con
                      .mode = each});
         }
     } else {
-        // As many runs as bring a slot of the board into use again, and blocks as far apart as they may be.
+        // As many runs as bring a slot of the flag block into use again, and blocks as far apart as they may be.
         int apart = 0;
         for (const Schedule& schedule : schedules)
             for (const Block& block : schedule.blocks)
                 for (const Instruction& it : block.instructions) apart = std::max(apart, int(it.after.ago));
-        const bool reuses = apart > 0 || !schedules[0].board.empty();
-        const int runs = reuses ? apart + options.board_slots + 1 : 2;
+        const bool reuses = apart > 0 || !schedules[0].shared_ranks.empty();
+        const int runs = reuses ? apart + options.flag_slots + 1 : 2;
         forms.push_back({.schedule = [&by_rank](int rank) { return *by_rank[rank]; }, .runs = runs, .mode = mode});
     }
     // Bounds of chunks are multiples of 64 bytes: 64 bytes make one chunk, half as many lines as ranks about half of

@@ -22,8 +22,8 @@ inline constexpr int steps_most = 1 << 19;
 
 class Clocks {
   public:
-    // A thread touches memory of its own rank and of those on its board only, so a row holds their blocks. `places`:
-    // by rank, which of its board's it is; `members`: the most that a board has.
+    // A thread touches memory of its own rank and of those on its flag block only, so a row holds their blocks. `places`:
+    // by rank, which of its flag block's it is; `members`: the most that a board has.
     Clocks(std::vector<int> places, int members, int blocks)
         : blocks_(blocks),
           width_(members * blocks),

@@ -23,10 +23,10 @@ Status Proof::load() {
     if (ranks_ < 1 || ranks_ > ranks_most) return fail(weftInvalidArgument, "{} ranks cannot be checked", ranks_);
     if (operations_.size() >= operations_most)
         return fail(weftInvalidArgument, "at most {} operations can be checked at once", operations_most);
-    if (options_.board_slots < 1) return fail(weftInvalidArgument, "a board has at least 1 slot");
+    if (options_.flag_slots < 1) return fail(weftInvalidArgument, "a flag_block has at least 1 slot");
     uint64_t steps = 0;
     uint32_t tiles = 0;
-    board_of_.assign(size_t(ranks_), -1);
+    flag_block_of_.assign(size_t(ranks_), -1);
     place_of_.assign(size_t(ranks_), 0);
     for (Operation& operation : operations_) {
         WEFT_TRY(load_operation(operation));
@@ -36,7 +36,7 @@ Status Proof::load() {
         operation.tiles = operation.call->runs * first.tiles;
         operation.first_tile = tiles;
         tiles += operation.tiles;
-        WEFT_TRY(load_boards(operation));
+        WEFT_TRY(load_flag_blocks(operation));
         uint64_t cells = uint64_t(ranks_) * first.chunks * operation.tiles;
         for (const Schedule& schedule : operation.schedules)
             cells += uint64_t(schedule.scratch) + uint64_t(schedule.wide - 1) * schedule.chunks;
@@ -48,14 +48,14 @@ Status Proof::load() {
             for (const Block& block : schedule.blocks)
                 for (const Instruction& it : block.instructions)
                     steps += uint64_t(it.repeat) * it.count * operation.call->runs *
-                             (it.opcode == Opcode::reduce ? schedule.board.size() : 1);
+                             (it.opcode == Opcode::reduce ? schedule.shared_ranks.size() : 1);
         if (steps > steps_total_most) return fail(weftInvalidArgument, "the schedules have too many steps to check");
     }
     size_t members = 1, meetings = 0;
-    for (Board& board : boards_) {
-        members = std::max(members, board.ranks.size());
-        board.first_meeting = meetings;
-        meetings += size_t(board.tiles) * 2;
+    for (FlagBlock& flag_block : flag_blocks_) {
+        members = std::max(members, flag_block.ranks.size());
+        flag_block.first_meeting = meetings;
+        meetings += size_t(flag_block.tiles) * 2;
     }
     const uint64_t width = uint64_t(members) * blocks_;
     if (width * ranks_ * blocks_ > clock_words_most)
@@ -76,7 +76,7 @@ Status Proof::load() {
     clocks_ = std::make_unique<Clocks>(place_of_, int(members), blocks_);
     threads_.resize(size_t(ranks_) * blocks_);
     rank_states_.resize(ranks_);
-    if (!boards_.empty()) slots_.resize(size_t(ranks_) * options_.board_slots);
+    if (!flag_blocks_.empty()) slots_.resize(size_t(ranks_) * options_.flag_slots);
     for (const Operation& operation : operations_)
         if (std::any_of(operation.schedules.begin(), operation.schedules.end(), has_scratch))
             scratches_.resize(size_t(ranks_));
@@ -84,34 +84,34 @@ Status Proof::load() {
     return ok();
 }
 
-// Who shares a board with whom, and which of the board's tiles the operation's are. A rank has one board for all
+// Who shares a flag_block with whom, and which of the flag_block's tiles the operation's are. A rank has one flag_block for all
 // operations, so its slots and words are those that the operation before has used.
-Status Proof::load_boards(Operation& operation) {
-    operation.first_board_tile.assign(size_t(ranks_), 0);
-    std::vector<bool> counted(boards_.size());
+Status Proof::load_flag_blocks(Operation& operation) {
+    operation.first_flag_tile.assign(size_t(ranks_), 0);
+    std::vector<bool> counted(flag_blocks_.size());
     for (int rank = 0; rank < ranks_; ++rank) {
-        const std::vector<int32_t>& ranks = operation.schedules[rank].board;
+        const std::vector<int32_t>& ranks = operation.schedules[rank].shared_ranks;
         if (ranks.empty()) continue;
         for (const int32_t other : ranks)
-            if (operation.schedules[other].board != ranks)
-                return fail(weftInvalidArgument, "rank {} and rank {} disagree on the schedule's board",
+            if (operation.schedules[other].shared_ranks != ranks)
+                return fail(weftInvalidArgument, "rank {} and rank {} disagree on the schedule's flag_block",
                             std::min(rank, other), std::max(rank, other));
-        if (board_of_[rank] < 0) {
+        if (flag_block_of_[rank] < 0) {
             for (size_t place = 0; place < ranks.size(); ++place) {
-                if (board_of_[ranks[place]] >= 0)
-                    return fail(weftInvalidArgument, "rank {} had another board before", ranks[place]);
-                board_of_[ranks[place]] = int(boards_.size());
+                if (flag_block_of_[ranks[place]] >= 0)
+                    return fail(weftInvalidArgument, "rank {} had another flag_block before", ranks[place]);
+                flag_block_of_[ranks[place]] = int(flag_blocks_.size());
                 place_of_[ranks[place]] = int(place);
             }
-            boards_.push_back({ranks});
+            flag_blocks_.push_back({ranks});
             counted.push_back(false);
         }
-        Board& board = boards_[board_of_[rank]];
-        if (board.ranks != ranks) return fail(weftInvalidArgument, "rank {} had another board before", rank);
-        if (!counted[board_of_[rank]]) {
-            for (const int32_t member : ranks) operation.first_board_tile[member] = board.tiles;
-            board.tiles += operation.tiles;
-            counted[board_of_[rank]] = true;
+        FlagBlock& flag_block = flag_blocks_[flag_block_of_[rank]];
+        if (flag_block.ranks != ranks) return fail(weftInvalidArgument, "rank {} had another flag_block before", rank);
+        if (!counted[flag_block_of_[rank]]) {
+            for (const int32_t member : ranks) operation.first_flag_tile[member] = flag_block.tiles;
+            flag_block.tiles += operation.tiles;
+            counted[flag_block_of_[rank]] = true;
         }
     }
     return ok();
@@ -329,7 +329,7 @@ void Proof::complete_step(const Here& here) {
 
 // Empty chunks are skipped on both ends, and so is a message of nothing else.
 bool Proof::skipped(const Here& here) const {
-    if (kind_of(here.it->opcode) == OpcodeKind::board) return false;
+    if (kind_of(here.it->opcode) == OpcodeKind::flag) return false;
     for (int offset = 0; offset < here.it->count; ++offset)
         if (!empty(here.at(offset))) return false;
     return true;
@@ -342,7 +342,7 @@ bool Proof::ready(const Here& here) {
         if (int(other.releases[after.step].size()) <= threads_[here.thread].run - after.ago) return false;
     }
     if (here.it->opcode == Opcode::wait) {
-        Meeting& met = meeting(here.rank, board_tile(here), here.it->phase);
+        Meeting& met = meeting(here.rank, flag_tile(here), here.it->phase);
         if (met.posted == int(members(here).size())) return true;
         met.waiting.push_back(here.thread);
         return false;

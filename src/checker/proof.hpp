@@ -30,7 +30,7 @@ class Proof {
         std::vector<std::vector<std::vector<bool>>> depended;  // by rank, block and step: others run after it
         int tiles = 0;                                         // runs * schedule.tiles
         uint32_t first_tile = 0;                               // of the sequence
-        std::vector<uint32_t> first_board_tile;                // by rank
+        std::vector<uint32_t> first_flag_tile;                // by rank
         std::vector<bool> empty_chunks[2];                     // of ordinary tiles and of the last
         std::vector<uint64_t> results;                         // by tile and chunk: the first rank's expression
     };
@@ -63,7 +63,7 @@ class Proof {
         std::deque<Message> slots;
         int blocked_sender = -1, blocked_receiver = -1;  // threads
     };
-    // A slot of a rank on the board, or its scratch: the cells of the newest tile in it, and who touched it in the
+    // A slot of a rank on the flag_block, or its scratch: the cells of the newest tile in it, and who touched it in the
     // tiles before.
     struct Slot {
         int64_t tile = -1;
@@ -71,16 +71,16 @@ class Proof {
         std::vector<ChunkAccess> earlier;  // by column, the newest; empty: nobody
         int checked_thread = -1;           // that is known to come after all of them
     };
-    // One phase of one tile of a board.
+    // One phase of one tile of a flag_block.
     struct Meeting {
         int posted = 0;
-        std::vector<bool> has_posted;     // by place on the board
+        std::vector<bool> has_posted;     // by place on the flag_block
         std::vector<uint32_t> join;       // of the clocks of all that have posted
         std::vector<ChunkAccess> waited;  // by place
         std::vector<int> waiting;         // threads
     };
-    // The ranks that share a board, the same in all operations that use one.
-    struct Board {
+    // The ranks that share a flag_block, the same in all operations that use one.
+    struct FlagBlock {
         std::vector<int32_t> ranks;
         uint32_t tiles = 0;
         size_t first_meeting = 0;
@@ -102,7 +102,7 @@ class Proof {
 
     // proof.cpp: set-up and the order of things.
     Status load_operation(Operation& operation);
-    Status load_boards(Operation& operation);
+    Status load_flag_blocks(Operation& operation);
     Status load_connections(Operation& operation);
     bool begin_operation(int rank);
     bool end_operation(int rank);
@@ -141,8 +141,8 @@ class Proof {
     bool execute_copy(const Here& here);
     bool execute_add(const Here& here);
     bool execute_reduce(const Here& here);
-    // Everybody whose memory this rank reaches: the board's ranks.
-    const std::vector<int32_t>& members(const Here& here) const { return boards_[size_t(board_of_[here.rank])].ranks; }
+    // Everybody whose memory this rank reaches: the flag_block's ranks.
+    const std::vector<int32_t>& members(const Here& here) const { return flag_blocks_[size_t(flag_block_of_[here.rank])].ranks; }
     bool read(const Here& here, Buffer buffer, int rank, Value& value);
     bool write(const Here& here, unsigned targets, const Value& value);
     bool read_scratch(const Here& here, Slot& slot, int number, Value& value);
@@ -164,12 +164,12 @@ class Proof {
     uint64_t in_rank_order(uint32_t tile, int chunk) const;
     std::string fault(Operation& operation, const Cell& cell, int rank, int tile, int chunk);
 
-    // proof_board.cpp: posts and waits.
-    Meeting& meeting(int rank, int64_t board_tile, int phase);
+    // proof_flags.cpp: posts and waits.
+    Meeting& meeting(int rank, int64_t flag_tile, int phase);
     bool execute_post(const Here& here);
     bool execute_wait(const Here& here);
-    int64_t board_tile(const Here& here) const {
-        return int64_t(here.operation->first_board_tile[here.rank]) + here.tile;
+    int64_t flag_tile(const Here& here) const {
+        return int64_t(here.operation->first_flag_tile[here.rank]) + here.tile;
     }
 
     const int ranks_;
@@ -188,10 +188,10 @@ class Proof {
     size_t under_way_ = 0;           // chunks in their slots
     std::vector<Slot> slots_;        // by rank and slot
     std::vector<Slot> scratches_;    // by rank; empty: nobody has one
-    std::vector<Meeting> meetings_;  // by board, its tile and phase
-    std::vector<Board> boards_;
-    std::vector<int> board_of_;  // by rank; -1: it has none
-    std::vector<int> place_of_;  // by rank, among its board's ranks
+    std::vector<Meeting> meetings_;  // by flag_block, its tile and phase
+    std::vector<FlagBlock> flag_blocks_;
+    std::vector<int> flag_block_of_;  // by rank; -1: it has none
+    std::vector<int> place_of_;  // by rank, among its flag_block's ranks
     std::vector<int> queue_;
     uint64_t steps_ = 0;
     Status failure_;

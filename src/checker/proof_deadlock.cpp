@@ -51,10 +51,10 @@ std::string Proof::waits_for(int thread, int& next) const {
                                           : fmt::format("step {} of block {}", after.step, after.block));
     }
     if (now.it->opcode == Opcode::wait) {
-        const Board& board = boards_[board_of_[now.rank]];
-        const Meeting& met = meetings_[board.first_meeting + size_t(board_tile(now)) * 2 + now.it->phase];
+        const FlagBlock& flag_block = flag_blocks_[flag_block_of_[now.rank]];
+        const Meeting& met = meetings_[flag_block.first_meeting + size_t(flag_tile(now)) * 2 + now.it->phase];
         const int rank =
-            board.ranks[std::find(met.has_posted.begin(), met.has_posted.end(), false) - met.has_posted.begin()];
+            flag_block.ranks[std::find(met.has_posted.begin(), met.has_posted.end(), false) - met.has_posted.begin()];
         for (int b = 0; b < blocks_; ++b)
             if (!threads_[rank * blocks_ + b].ended) next = rank * blocks_ + b;
         return text + fmt::format("rank {} to post", rank);

@@ -118,7 +118,7 @@ bool Proof::execute_add(const Here& here) {
 bool Proof::execute_reduce(const Here& here) {
     Value sum;
     sum.tile = here.operation->first_tile + here.tile;
-    // Of scratch everybody's, else those of the board.
+    // Of scratch everybody's, else those of the flag_block.
     const bool from_scratch = here.it->source == Buffer::scratch;
     const int count = from_scratch ? ranks_ : int(members(here).size());
     for (int i = 0; i < count; ++i) {
@@ -174,13 +174,13 @@ Cell& Proof::output_cell(const Here& here, int rank) {
 // The slot of `rank` for this tile, or its scratch. The first to come finds what earlier tiles left and remembers who
 // touched it.
 Proof::Slot* Proof::enter(const Here& here, Buffer buffer, int rank) {
-    const bool on_board = buffer == Buffer::slot;
-    const int64_t tile = on_board ? board_tile(here) : int64_t(here.operation->first_tile) + here.tile;
+    const bool in_slot = buffer == Buffer::slot;
+    const int64_t tile = in_slot ? flag_tile(here) : int64_t(here.operation->first_tile) + here.tile;
     Slot& slot =
-        on_board ? slots_[size_t(rank) * options_.board_slots + tile % options_.board_slots] : scratches_[size_t(rank)];
+        in_slot ? slots_[size_t(rank) * options_.flag_slots + tile % options_.flag_slots] : scratches_[size_t(rank)];
     if (slot.tile > tile) {
         object(here, "it uses the {} of rank {}, which tile {} {} may use already, for tile {}", name_of(buffer), rank,
-               slot.tile, on_board ? "of the board" : "of all", tile);
+               slot.tile, in_slot ? "of the flag_block" : "of all", tile);
         return nullptr;
     }
     if (slot.tile == tile) return &slot;
@@ -200,7 +200,7 @@ Proof::Slot* Proof::enter(const Here& here, Buffer buffer, int rank) {
     slot.checked_thread = -1;
     const Schedule& schedule = *here.schedule;
     slot.cells.assign(
-        size_t(!on_board && schedule.scratch > 0 ? schedule.scratch : int64_t(schedule.wide) * schedule.chunks), {});
+        size_t(!in_slot && schedule.scratch > 0 ? schedule.scratch : int64_t(schedule.wide) * schedule.chunks), {});
     return &slot;
 }
 

@@ -19,10 +19,10 @@ Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<HostGro
                                                          std::shared_ptr<Membership> membership,
                                                          std::unique_ptr<DeviceSide> device, int rank,
                                                          CommunicatorOptions options) {
-    auto board = Board::open(*group, rank, options.slots_later);
-    if (!board) {
-        group->raise(board.status().code(), rank, board.status().sentence());
-        return board.take_status();
+    auto flag_block = FlagBlock::open(*group, rank, options.slots_later);
+    if (!flag_block) {
+        group->raise(flag_block.status().code(), rank, flag_block.status().sentence());
+        return flag_block.take_status();
     }
     if (device) {
         if (Status begun = device->begin(options.timeout_ms); !begun) {
@@ -31,19 +31,19 @@ Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<HostGro
         }
     }
     return std::unique_ptr<Communicator>(
-        new Communicator(std::move(group), std::move(membership), std::move(device), rank, options, std::move(*board)));
+        new Communicator(std::move(group), std::move(membership), std::move(device), rank, options, std::move(*flag_block)));
 }
 
 Communicator::Communicator(std::shared_ptr<HostGroup> group, std::shared_ptr<Membership> membership,
                            std::unique_ptr<DeviceSide> device, int rank, const CommunicatorOptions& options,
-                           std::unique_ptr<Board> board)
+                           std::unique_ptr<FlagBlock> flag_block)
     : group_(std::move(group)),
       membership_(std::move(membership)),
       rank_(rank),
       told_(std::make_unique<ToldRank>(group_, membership_, rank)),
       device_(std::move(device)),
-      board_(std::move(board)),
-      planner_(*group_, membership_ ? &membership_->identity() : nullptr, rank, board_.get(), *options.cpu_kernels,
+      flag_block_(std::move(flag_block)),
+      planner_(*group_, membership_ ? &membership_->identity() : nullptr, rank, flag_block_.get(), *options.cpu_kernels,
                options.streaming_bytes, options.catalog, options.machines, options.tuning),
       waiting_(*group_, rank, options.sleep_us),
       watchdog_(*group_, rank, options.name, {options.warn_ms * 1000, options.timeout_ms * 1000}),
@@ -447,8 +447,8 @@ void Communicator::abort() {
     group_->raise(weftRemoteError, rank_, fmt::format("rank {} aborted the communicator (weftCommAbort)", rank_));
 }
 
-uint64_t Communicator::board_bytes() const {
-    return uint64_t(board_->reserved()) + HostGeometry::board_line_stride * board_slots;
+uint64_t Communicator::flag_block_bytes() const {
+    return uint64_t(flag_block_->reserved()) + HostGeometry::flag_line_stride * flag_slots;
 }
 
 }  // namespace weft::internal

@@ -246,7 +246,7 @@ class Communicator {
     size_t join_bytes() const { return size_t(planner_.agreed().join_bytes); }
     // Which lies where peers read it in place, if there is room; none is in use.
     std::span<std::byte> coalescing_buffer(size_t bytes);
-    uint64_t board_bytes() const;
+    uint64_t flag_block_bytes() const;
     uint64_t connection_bytes() const { return planner_.connection_bytes(); }
     uint64_t heap_bytes() const {
         return plans_.heap_bytes() + planner_.scratch_bytes() + tokens_.size() + coalesced_.bytes() + coalesced_heap_.size() +
@@ -257,7 +257,7 @@ class Communicator {
   private:
     Communicator(std::shared_ptr<HostGroup> group, std::shared_ptr<Membership> membership,
                  std::unique_ptr<DeviceSide> device, int rank, const CommunicatorOptions& options,
-                 std::unique_ptr<Board> board);
+                 std::unique_ptr<FlagBlock> flag_block);
     std::string algo_or_agreed(const char* algo) const { return algo ? algo : planner_.agreed().algo; }
     int channels_or_agreed(int channels) const { return channels >= 0 ? channels : int(planner_.agreed().channels); }
     Status place_barrier_on_device(Call& call);
@@ -309,7 +309,7 @@ class Communicator {
     int rank_;
     std::unique_ptr<ToldRank> told_;  // until it leaves
     std::unique_ptr<DeviceSide> device_;
-    std::unique_ptr<Board> board_;
+    std::unique_ptr<FlagBlock> flag_block_;
     Planner planner_;
     PlanCache plans_;
     Waiting waiting_;

@@ -52,7 +52,7 @@ class Watchdog {
     }
 
   private:
-    // Ranks that share no word of memory in an operation (a ring beside a board) compare calls only after this long.
+    // Ranks that share no word of memory in an operation (a ring beside a flag block) compare calls only after this long.
     static constexpr int64_t compare_after_us = 50'000;
     Status look_at(int other, uint64_t sequence, const Operation& operation, int64_t silence_us);
     Status look_beyond(const RankSet& missing, uint64_t sequence, const Operation& operation, int64_t silence_us);

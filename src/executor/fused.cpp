@@ -1,4 +1,4 @@
-// fused.cpp: one-shot and two-shot over a board as one routine each: the same steps as their expansions
+// fused.cpp: one-shot and two-shot over a flag block as one routine each: the same steps as their expansions
 // (src/schedule/expand.cpp), without an instruction for each chunk, and with the tiles of a long message overlapped.
 // The protocol: src/README.md, "The board"; the figures: perf/README.md.
 #include <cstring>
@@ -14,16 +14,16 @@ Progress Run::one_shot(BlockState& state) {
         if (state.stage == Stage::begin) {
             const size_t length = plan.tile_length(state.tile);
             copy_input(length <= inline_bytes ? line(rank_, state.tile).payload : slot(rank_, state.tile),
-                       state.tile * plan.tile_bytes, length, &board_stores());
-            post_entry(state.tile);
+                       state.tile * plan.tile_bytes, length, &flag_block_stores());
+            post_arrival(state.tile);
             arm(state.tile, no_tile);
-            state.stage = Stage::entries;
+            state.stage = Stage::arrivals;
         }
         if (const Progress progress = poll(); progress != Progress::moved) return progress;
         reduce_whole(state.tile);
         state.stage = Stage::begin;
         if (++state.tile == plan.tiles) {
-            plan.board->tile = base_tile_ + uint32_t(plan.tiles);
+            plan.flag_block->tile = base_tile_ + uint32_t(plan.tiles);
             return Progress::done;
         }
     }
@@ -48,7 +48,7 @@ void Run::stage_input(uint64_t tile) {
     for (int i = 0; i < count; ++i) {
         auto* destination = static_cast<std::byte*>(staging_[size_t(i)].destination);
         copy_input(destination, tile_offset + size_t(destination - slot(rank_, tile)), staging_[size_t(i)].bytes,
-                   &board_stores());
+                   &flag_block_stores());
     }
 }
 
@@ -83,7 +83,7 @@ void Run::copy_results(uint64_t tile) {
     for (int i = 0; i < count; ++i) plan_->cpu_kernels->copy(results_[size_t(i)]);
 }
 
-void Run::post_addresses_and_entry(uint64_t tile) {
+void Run::post_addresses_and_arrival(uint64_t tile) {
     BufferAddresses addresses{};
     exports_input_ = false;
     if (plan_->exports_buffers) {
@@ -101,7 +101,7 @@ void Run::post_addresses_and_entry(uint64_t tile) {
     last_tile_ = plan_->tiles - 1;
     stage_input(tile);
     memcpy(line(rank_, tile).payload, &addresses, sizeof addresses);
-    post_entry(tile);
+    post_arrival(tile);
 }
 
 bool Run::nobody_exports() const {
@@ -150,7 +150,7 @@ Progress Run::decide(BlockState& state) {
         // A rank that left before it saw our entry has taken its buffers back: after the entry, look (rule 9b). The
         // fence orders our entry before the look; it pairs with the one in Communicator::die().
         std::atomic_thread_fence(std::memory_order_seq_cst);
-        if (plan_->board->aborted()) return abandon();
+        if (plan_->flag_block->aborted()) return abandon();
     }
     one_phase_ = stages_whole_ && !shares_buffers_;
     if (!all && !cma) return Progress::moved;
@@ -166,7 +166,7 @@ Progress Run::decide(BlockState& state) {
         }
         reduce(destinations_.data(), ranks_, sources_.data(), ranks_, last - first, true, ranks_);
     }
-    post_done(0);
+    post_departure(0);
     arm(no_tile, 0);
     state.stage = Stage::ended;
     return two_shot_direct(state);
@@ -184,7 +184,7 @@ Progress Run::cma_own_chunk() {
     };
     for (size_t offset = first; offset < last; offset += block) {
         // A rank that has left does not wait for us for ever, if we were stopped: at most one block comes late.
-        if (plan_->board->aborted()) return abandon();
+        if (plan_->flag_block->aborted()) return abandon();
         const size_t bytes = std::min(block, last - offset);
         std::byte* copy = scratch_.data();
         for (int rank = 0; rank < ranks_; ++rank) {
@@ -215,12 +215,12 @@ Progress Run::two_shot_direct(BlockState&) {
 }
 
 // What was read of buffers after their owner had left is no result (rule 9b).
-Progress Run::finish_two_shot(uint64_t board_tiles) {
+Progress Run::finish_two_shot(uint64_t flag_tiles) {
     if (shares_buffers_) {
         std::atomic_thread_fence(std::memory_order_acquire);
-        if (plan_->board->aborted()) return abandon();
+        if (plan_->flag_block->aborted()) return abandon();
     }
-    plan_->board->tile = base_tile_ + uint32_t(board_tiles);
+    plan_->flag_block->tile = base_tile_ + uint32_t(flag_tiles);
     return Progress::done;
 }
 
@@ -231,12 +231,12 @@ Progress Run::abandon() {
 
 bool Run::may_be_using(int peer) const {
     const auto ahead = [&](const std::atomic<uint64_t>& word, uint64_t tile) {
-        const uint64_t expected = entry_word(board_tile(tile), plan_->operation_fingerprint);
+        const uint64_t expected = flag_word(flag_tile(tile), plan_->operation_fingerprint);
         return int32_t(uint32_t(word.load(std::memory_order_acquire) >> 32) - uint32_t(expected >> 32));
     };
     // The first line may hold the entry of a later tile by now. The last done is never written over while we are here,
     // and the word of a line that no tile has used for long can be too old to compare by distance.
-    return ahead(line(peer, 0).entry, 0) >= 0 && ahead(line(peer, last_tile_).done, last_tile_) != 0;
+    return ahead(line(peer, 0).arrival, 0) >= 0 && ahead(line(peer, last_tile_).departure, last_tile_) != 0;
 }
 
 // Reduces our chunk of the tile into our output and our slot, and, in the same loop body, does the copies given.
@@ -252,7 +252,7 @@ void Run::reduce_own_chunk(uint64_t tile, const CopyJob* staging, int staging_co
     }
     // Peers read the slot soon: unless that is slow only the output's stores go past the caches.
     void* destinations[] = {receive_ + offset, slot(rank_, tile) + own.tile_offset};
-    const ReduceJob reduction = reduction_with_slot(board_stores().beside_reads(own.bytes), destinations, 2,
+    const ReduceJob reduction = reduction_with_slot(flag_block_stores().beside_reads(own.bytes), destinations, 2,
                                                     sources_.data(), ranks_, own.bytes, true, 1);
     if (staging_count + results_count > 0)
         plan_->cpu_kernels->fused[plan_->type()][plan_->op()](staging, staging_count, reduction, results, results_count);
@@ -266,15 +266,15 @@ Progress Run::two_shot(BlockState& state) {
         switch (state.stage) {
             case Stage::begin:
                 if (state.tile == 0)
-                    post_addresses_and_entry(0);
+                    post_addresses_and_arrival(0);
                 else {
                     stage_input(state.tile);
-                    post_entry(state.tile);
+                    post_arrival(state.tile);
                 }
                 arm(state.tile, no_tile);
-                state.stage = Stage::entries;
+                state.stage = Stage::arrivals;
                 [[fallthrough]];
-            case Stage::entries:
+            case Stage::arrivals:
                 if (const Progress progress = poll(); progress != Progress::moved) return progress;
                 if (state.tile == 0)
                     if (const Progress progress = decide(state);
@@ -288,16 +288,16 @@ Progress Run::two_shot(BlockState& state) {
                 }
                 if (plan.pipelined) {
                     state.stage = Stage::pipeline;
-                    wait_entry_ = wait_done_ = no_tile;  // nothing to wait for before tile 0 is reduced
+                    wait_arrival_ = wait_departure_ = no_tile;  // nothing to wait for before tile 0 is reduced
                     waiting_.clear();
                     continue;
                 }
                 reduce_own_chunk(state.tile, nullptr, 0, nullptr, 0);
-                post_done(state.tile);
+                post_departure(state.tile);
                 arm(no_tile, state.tile);
-                state.stage = Stage::dones;
+                state.stage = Stage::departures;
                 [[fallthrough]];
-            case Stage::dones:
+            case Stage::departures:
                 if (const Progress progress = poll(); progress != Progress::moved) return progress;
                 copy_results(state.tile);
                 state.stage = Stage::begin;
@@ -313,13 +313,13 @@ Progress Run::two_shot(BlockState& state) {
                 }
                 const bool more = state.tile + 1 < plan.tiles;
                 const int staged =
-                    more ? staging_jobs(state.tile + 1, board_stores().beside_reads(plan.tile_length(state.tile + 1)),
+                    more ? staging_jobs(state.tile + 1, flag_block_stores().beside_reads(plan.tile_length(state.tile + 1)),
                                         staging_.data())
                          : 0;
                 const int handed = state.tile > 0 ? result_jobs(state.tile - 1, results_.data()) : 0;
                 reduce_own_chunk(state.tile, staging_.data(), staged, results_.data(), handed);
-                if (more) post_entry(state.tile + 1);
-                post_done(state.tile);
+                if (more) post_arrival(state.tile + 1);
+                post_departure(state.tile);
                 arm(more ? state.tile + 1 : no_tile, state.tile);
                 ++state.tile;
                 continue;
@@ -337,7 +337,7 @@ Progress Run::two_shot(BlockState& state) {
                     if (agreement_due_ & Agreement::cma_probed)
                         plan.cma->agree(all & Agreement::cma_probed);
                 }
-                plan.board->tile = base_tile_ + uint32_t(plan.tiles) + 1;
+                plan.flag_block->tile = base_tile_ + uint32_t(plan.tiles) + 1;
                 return Progress::done;
             case Stage::ended: return two_shot_direct(state);
         }
@@ -349,7 +349,7 @@ Progress Run::two_shot(BlockState& state) {
         if ((agreement_due_ & Agreement::cma_probed) && plan.cma->probe())
             addresses.answer |= Agreement::cma_probed;
         memcpy(line(rank_, plan.tiles).payload, &addresses, sizeof addresses);
-        post_entry(plan.tiles);
+        post_arrival(plan.tiles);
         arm(plan.tiles, no_tile);
         state.stage = Stage::agreement;
     }

@@ -11,7 +11,7 @@
 #include "src/peer_access/remote_address.hpp"
 #include "src/peer_access/direct_access.hpp"
 #include "src/schedule/schedule.hpp"
-#include "src/segment/board.hpp"
+#include "src/segment/flag_block.hpp"
 #include "transports/transport.hpp"
 
 namespace weft::internal {
@@ -37,11 +37,11 @@ struct Plan {
     size_t zero_copy_least = 0;                     // bytes of a message that is lent
     bool zero_copy_by_cma = true;               // also where the kernel copies it
     const Cma* zero_copy_cma = nullptr;  // reads what others lend; wherever there are connections on a host
-    Board* board = nullptr;
-    Board::Rotation rotation;  // of a tile of all parts; our slots are backed for all of it
+    FlagBlock* flag_block = nullptr;
+    FlagBlock::Rotation rotation;  // of a tile of all parts; our slots are backed for all of it
     DirectAccess* direct_access = nullptr;
     const CpuKernels* cpu_kernels = nullptr;
-    SlotStores* slot_stores = nullptr;  // by rank: into what it reads of ours; our own: into the board, which all read
+    SlotStores* slot_stores = nullptr;  // by rank: into what it reads of ours; our own: into the flag block, which all read
     size_t tile_bytes = 0;              // of each part; a multiple of 64 unless there is one tile
     uint64_t tiles = 1;                 // at least 1: an empty message still meets everybody
     bool pipelined = false;             // two-shot: one loop body stages, reduces and hands out different tiles

@@ -22,14 +22,14 @@ Run::Run(const Plan& plan)
       blocks_(plan.schedule->blocks.size()) {
     const Schedule& schedule = *plan.schedule;
     cell_bytes_ = cell_bytes(plan.tile_bytes, schedule.chunks / parts_);
-    members_ = schedule.board.data();
-    if (!schedule.board.empty()) place_ = place_of(rank_);
+    members_ = schedule.shared_ranks.data();
+    if (!schedule.shared_ranks.empty()) place_ = place_of(rank_);
     fused_ = schedule.blocks.size() == 1 && !schedule.blocks[0].instructions.empty() &&
              kind_of(schedule.blocks[0].instructions[0].opcode) == OpcodeKind::fused;
     stages_whole_ = is_one_shot(schedule);
-    fits_line_ = board_bytes(schedule, plan.bytes()) <= inline_bytes;
+    fits_inline_ = shared_slot_bytes(schedule, plan.bytes()) <= inline_bytes;
     // An all-reduce's payloads say what is offered, and its fused form has a way of its own.
-    inside_line_ = fits_line_ && schedule.collective != Collective::all_reduce;
+    inline_payload_ = fits_inline_ && schedule.collective != Collective::all_reduce;
     sources_.resize(size_t(std::max(ranks_, 2)));
     inputs_.resize(size_t(ranks_));
     outputs_.resize(size_t(ranks_));
@@ -62,7 +62,7 @@ void Run::start(const void* send, void* receive, const void* operand, uint64_t s
     suspect_ = -1;
     suspect_operation_ = 0;
     shares_buffers_ = zero_copy_sent_ = false;
-    if (plan_->board) base_tile_ = plan_->board->tile;
+    if (plan_->flag_block) base_tile_ = plan_->flag_block->tile;
 }
 
 Progress Run::advance() try { return advance_blocks(); } catch (const UserReductionFailed& failed) {
@@ -94,7 +94,7 @@ Progress Run::advance_blocks() {
     if (all_ended && zero_copy_sent_ && !zero_copy_done()) return moved ? Progress::moved : Progress::blocked;
     if (all_ended) {
         const uint64_t run = uint64_t(plan_->schedule->tiles);
-        if (plan_->board) plan_->board->tile = base_tile_ + uint32_t((plan_->tiles + run - 1) / run * run);
+        if (plan_->flag_block) plan_->flag_block->tile = base_tile_ + uint32_t((plan_->tiles + run - 1) / run * run);
         return Progress::done;
     }
     return moved ? Progress::moved : Progress::blocked;
@@ -159,10 +159,10 @@ Progress Run::execute(size_t index, const Instruction& instruction) {
         case Opcode::reduce: return move_local(instruction, state.iteration, tile);
         case Opcode::post:
             if (instruction.phase == 0) {
-                if (!inside_line_) memset(line(place_, tile).payload, 0, sizeof(BufferAddresses));
-                post_entry(tile);
+                if (!inline_payload_) memset(line(place_, tile).payload, 0, sizeof(BufferAddresses));
+                post_arrival(tile);
             } else {
-                post_done(tile);
+                post_departure(tile);
             }
             return Progress::moved;
         case Opcode::nop: return Progress::moved;
@@ -175,11 +175,11 @@ Progress Run::execute(size_t index, const Instruction& instruction) {
 }
 
 Progress Run::await(const Instruction& instruction, BlockState& state, uint64_t tile) {
-    const std::vector<int32_t>& ranks = plan_->schedule->board;
+    const std::vector<int32_t>& ranks = plan_->schedule->shared_ranks;
     RankSet& waiting = phase_waiting_[instruction.phase];
     if (state.stage == Stage::begin) {
         waiting.fill(int(ranks.size()), place_);
-        state.stage = Stage::entries;
+        state.stage = Stage::arrivals;
     }
     const Progress progress =
         poll(waiting, instruction.phase == 0 ? tile : no_tile, instruction.phase == 0 ? no_tile : tile);
@@ -190,7 +190,7 @@ Progress Run::await(const Instruction& instruction, BlockState& state, uint64_t 
 }
 
 int Run::place_of(int rank) const {
-    const std::vector<int32_t>& ranks = plan_->schedule->board;
+    const std::vector<int32_t>& ranks = plan_->schedule->shared_ranks;
     return int(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
 }
 
@@ -208,7 +208,7 @@ void Run::move_piece(const Instruction& instruction, int iteration, uint64_t til
     const int count = own_targets(instruction, tile, piece, destinations);
     if (instruction.opcode == Opcode::reduce) {
         const bool from_scratch = instruction.source == Buffer::scratch;
-        const int members = from_scratch ? ranks_ : int(plan_->schedule->board.size()),
+        const int members = from_scratch ? ranks_ : int(plan_->schedule->shared_ranks.size()),
                   own = from_scratch ? rank_ : place_;
         for (int place = 0; place < members; ++place)
             sources_[size_t(place)] = place == own   ? own_input(piece.offset, piece.bytes)
@@ -231,11 +231,11 @@ void Run::move_piece(const Instruction& instruction, int iteration, uint64_t til
 void Run::copy_out(const Instruction& instruction, int iteration, uint64_t tile, const Piece& from,
                    void* const* destinations, int count) {
     const bool own = instruction.source == Buffer::input;
-    // The board's slot comes behind the output (own_targets()).
+    // The flag block's slot comes behind the output (own_targets()).
     const auto stores_of = [&](int i) {
         const bool is_slot =
             (instruction.targets & Buffer::slot) && i == ((instruction.targets & Buffer::output) ? 1 : 0);
-        return is_slot ? &board_stores() : nullptr;
+        return is_slot ? &flag_block_stores() : nullptr;
     };
     if (own) copy_input(static_cast<std::byte*>(destinations[0]), from.offset, from.bytes, stores_of(0));
     const std::byte* source = own ? static_cast<const std::byte*>(destinations[0])

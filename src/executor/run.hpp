@@ -46,13 +46,13 @@ class Run {
     bool may_be_reading(int peer) const;
 
   private:
-    enum class Stage : uint8_t { begin, entries, dones, pipeline, agreement, ended };
+    enum class Stage : uint8_t { begin, arrivals, departures, pipeline, agreement, ended };
 
     struct BlockState {
         uint64_t tile = 0;
         int32_t step = 0;            // index of the instruction
         int32_t iteration = 0;       // of a repeated instruction
-        Stage stage = Stage::begin;  // of a board or fused instruction
+        Stage stage = Stage::begin;  // of a flag block or fused instruction
         bool ended = false;
         enum class Wait : uint8_t { none, source, target } wait = Wait::none;  // for which connection
     };
@@ -124,11 +124,11 @@ class Run {
     Progress two_shot(BlockState& state);  // also a one-shot whose buffers may be offered
     Progress two_shot_direct(BlockState& state);
     void stage_input(uint64_t tile);
-    void post_addresses_and_entry(uint64_t tile);
+    void post_addresses_and_arrival(uint64_t tile);
     Progress decide(BlockState& state);
     bool nobody_exports() const;
     void reduce_whole(uint64_t tile);
-    Progress finish_two_shot(uint64_t board_tiles);
+    Progress finish_two_shot(uint64_t flag_tiles);
     Progress cma_own_chunk();
     bool uses_cma() const { return plan_->cma && plan_->cma->state() == Cma::State::ready; }
     Progress abandon();
@@ -138,23 +138,23 @@ class Run {
     int staging_jobs(uint64_t tile, Stores stores, CopyJob* jobs);
     int result_jobs(uint64_t tile, CopyJob* jobs);
 
-    // board.cpp: words of the board.
-    void post_entry(uint64_t tile);
-    void post_done(uint64_t tile);
+    // flag_block.cpp: words of the flag block.
+    void post_arrival(uint64_t tile);
+    void post_departure(uint64_t tile);
     // Waits are armed, then polled until everybody has come: entries of one tile, dones of another, or both.
     static constexpr uint64_t no_tile = ~uint64_t(0);
-    void arm(uint64_t entry_tile, uint64_t done_tile);
-    Progress poll() { return poll(waiting_, wait_entry_, wait_done_); }
+    void arm(uint64_t arrival_tile, uint64_t departure_tile);
+    Progress poll() { return poll(waiting_, wait_arrival_, wait_departure_); }
     // `waiting`: places on the board; those that have come are erased.
-    Progress poll(RankSet& waiting, uint64_t entry_tile, uint64_t done_tile);
-    uint32_t board_tile(uint64_t tile) const { return base_tile_ + uint32_t(tile); }
-    // By place among the board's ranks; a fused instruction's board is one of all ranks, whose places are their
+    Progress poll(RankSet& waiting, uint64_t arrival_tile, uint64_t departure_tile);
+    uint32_t flag_tile(uint64_t tile) const { return base_tile_ + uint32_t(tile); }
+    // By place among the flag block's ranks; a fused instruction's flag block is one of all ranks, whose places are their
     // numbers.
-    BoardLine& line(int place, uint64_t tile) const { return plan_->board->line(members_[place], board_tile(tile)); }
+    FlagLine& line(int place, uint64_t tile) const { return plan_->flag_block->line(members_[place], flag_tile(tile)); }
     // Where all slots together hold no more than the payload of a line, that: it comes along with the entry.
     std::byte* slot(int place, uint64_t tile) const {
-        return inside_line_ ? line(place, tile).payload
-                            : plan_->board->slot(members_[place], board_tile(tile), plan_->rotation);
+        return inline_payload_ ? line(place, tile).payload
+                            : plan_->flag_block->slot(members_[place], flag_tile(tile), plan_->rotation);
     }
     int place_of(int rank) const;
 
@@ -171,7 +171,7 @@ class Run {
     // `stores`: of a slot, where the destination is one.
     void copy_input(std::byte* destination, size_t offset, size_t bytes, SlotStores* stores = nullptr);
     void copy_to(void* destination, const void* source, size_t bytes, SlotStores* stores = nullptr) const;
-    SlotStores& board_stores() const { return plan_->slot_stores[rank_]; }
+    SlotStores& flag_block_stores() const { return plan_->slot_stores[rank_]; }
     // Only the first `streamed` destinations go past the caches, if the plan's stores do. `own`: the source that is this
     // rank's input, not yet multiplied by its share of an average; -1: none is.
     void reduce(void* const* destinations, int destination_count, const void* const* sources, int source_count,
@@ -194,10 +194,10 @@ class Run {
     Held input_held_, output_held_;
     Averaging average_;
     bool changes_input_;
-    int place_ = 0;  // of this rank among the board's members
+    int place_ = 0;  // of this rank among the flag block's members
     const int32_t* members_;
-    bool fits_line_ = false;  // the whole: a line's payload can hold it
-    bool inside_line_ = false;
+    bool fits_inline_ = false;  // the whole: a line's payload can hold it
+    bool inline_payload_ = false;
     bool fused_ = false;         // one fused instruction, which walks the tiles itself
     bool stages_whole_ = false;  // a one-shot
     bool one_phase_ = false;     // and no offered buffer is used in it
@@ -207,15 +207,15 @@ class Run {
     uint64_t inline_call_ = 0;     // the call
     size_t inline_first_ = 0;      // all steps before it are done
     RankSet waiting_;           // of a fused instruction
-    RankSet phase_waiting_[2];  // of the blocks that wait for a phase: places on the board
+    RankSet phase_waiting_[2];  // of the blocks that wait for a phase: places on the flag block
     RankSet connections_wait_;  // of blocks that wait for connections
     const RankSet* missing_ = &waiting_;
     int suspect_ = -1;
     uint64_t suspect_operation_ = 0;
     Status failure_;
 
-    uint32_t base_tile_ = 0;  // of the board, when the operation began
-    uint64_t wait_entry_ = no_tile, wait_done_ = no_tile;
+    uint32_t base_tile_ = 0;  // of the flag block, when the operation began
+    uint64_t wait_arrival_ = no_tile, wait_departure_ = no_tile;
     bool exports_input_ = false;                          // peers read our input in place: it is not staged
     bool shares_buffers_ = false;                                  // peers use our buffers, or we theirs
     uint64_t last_tile_ = 0;                              // of those that touch lent buffers

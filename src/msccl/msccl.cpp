@@ -177,7 +177,7 @@ Result<MscclProgram> read_msccl(std::string_view xml, bool any_order) {
     return program;
 }
 
-Status ScheduleFile::check(std::span<const Schedule> set, const BoardMode& mode, CheckOptions options,
+Status ScheduleFile::check(std::span<const Schedule> set, const DirectMode& mode, CheckOptions options,
                            Proved* proved) const {
     options.step_name = step_name;
     Status status = check_set(set, mode, options, proved);

@@ -41,7 +41,7 @@ struct ScheduleFile {
     // Moves the schedules out: one set for each algorithm, collective, number of ranks, root and range of messages.
     std::vector<std::vector<Schedule>> take_sets();
     // check_set() of some of the schedules, in the file's words.
-    Status check(std::span<const Schedule> set, const BoardMode& mode, CheckOptions options, Proved* proved) const;
+    Status check(std::span<const Schedule> set, const DirectMode& mode, CheckOptions options, Proved* proved) const;
 };
 
 // Schedules of either language: of text.hpp, or of XML, which begins with the one sign that no text holds; with the

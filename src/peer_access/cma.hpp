@@ -1,7 +1,7 @@
 // cma.hpp: copies between this process and private memory of other ranks' processes, made by the kernel
 // (cross-memory attach: process_vm_readv and process_vm_writev). One copy instead of two through a slot, and no line
 // bounces between caches to be staged again; but pages are looked up at every call. Whether every rank may do it to
-// every other is agreed once, in the board's agreement round (src/README.md, rule 7). Thread-bound to the rank.
+// every other is agreed once, in the flag block's agreement round (src/README.md, rule 7). Thread-bound to the rank.
 #pragma once
 #include "src/base/result.hpp"
 #include "src/peer_access/direct_access.hpp"

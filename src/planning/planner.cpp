@@ -43,21 +43,21 @@ bool of_one_process(const HostGroup& group) {
     return true;
 }
 
-bool has_board(const Algorithm& of_user) { return !of_user.of_user->schedules[0].board.empty(); }
+bool has_shared_ranks(const Algorithm& of_user) { return !of_user.of_user->schedules[0].shared_ranks.empty(); }
 
 const char* seats_text(bool apart) { return apart ? "several NUMA domains" : "one NUMA domain of a host"; }
 
 }  // namespace
 
-Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Board* board, const CpuKernels& cpu_kernels,
+Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, FlagBlock* flag_block, const CpuKernels& cpu_kernels,
                  int64_t streaming_bytes, std::shared_ptr<const Catalog> catalog,
                  std::shared_ptr<const Machines> machines, std::shared_ptr<const Tuning> tuning)
     : rank_(rank),
-      board_(board),
+      flag_block_(flag_block),
       cpu_kernels_(&cpu_kernels),
       streaming_bytes_(streaming_bytes),
       catalog_(std::move(catalog)),
-      two_slots_(std::none_of(catalog_->of_users().begin(), catalog_->of_users().end(), has_board)),
+      two_slots_(std::none_of(catalog_->of_users().begin(), catalog_->of_users().end(), has_shared_ranks)),
       agreed_(group.header().agreed),
       machines_(std::move(machines)),
       layout_(machines_->layout(rank)),
@@ -155,7 +155,7 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     const size_t parts = size_t(binding.schedule.parts()), bytes = operation.bytes(), whole = parts * bytes;
     TileBounds bounds{.wanted = size_t(std::max<int64_t>(0, agreed_.tile_bytes)),
                       .slot_bytes = connector_.slot_bytes(binding.schedule.fifo_depth),
-                      .board_bytes = Board::slot_bytes_max,
+                      .shared_slot_bytes = FlagBlock::slot_bytes_max,
                       .two_slots = two_slots_};
     if (bounds.wanted == 0 && choice.algorithm->tile_bytes)
         bounds.wanted = choice.algorithm->tile_bytes(layout_, costs_.links, whole);
@@ -163,12 +163,12 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     plan.tiles = tiles_of(bytes, plan.tile_bytes);
     plan.pipelined =
         pays_pipelined(binding.schedule, bytes, plan.tile_bytes) && !plan.scaled() && !operation.calls_function();
-    if (!binding.schedule.board.empty()) {
-        plan.board = board_;
+    if (!binding.schedule.shared_ranks.empty()) {
+        plan.flag_block = flag_block_;
         const bool in_order = two_slots_ && reads_in_order(binding.schedule) && !plan.pipelined;
         plan.rotation =
-            Board::rotation(round_to_line(board_bytes(binding.schedule, plan.tile_bytes)), layout_.ranks, in_order);
-        WEFT_TRY(board_->reserve(plan.rotation.bytes(), plan.rotation.slots));
+            FlagBlock::rotation(round_to_line(shared_slot_bytes(binding.schedule, plan.tile_bytes)), layout_.ranks, in_order);
+        WEFT_TRY(flag_block_->reserve(plan.rotation.bytes(), plan.rotation.slots));
     }
     if (has_scratch(binding.schedule)) {
         const size_t scratch = weft::internal::scratch_bytes(binding.schedule, plan.tile_bytes);

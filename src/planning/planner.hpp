@@ -40,7 +40,7 @@ struct PreparedPlan {
 class Planner {
   public:
     // `identity`: of the communicator, null if its ranks are on one host.
-    Planner(HostGroup& group, const net::Identity* identity, int rank, Board* board, const CpuKernels& cpu_kernels,
+    Planner(HostGroup& group, const net::Identity* identity, int rank, FlagBlock* flag_block, const CpuKernels& cpu_kernels,
             int64_t streaming_bytes, std::shared_ptr<const Catalog> catalog, std::shared_ptr<const Machines> machines,
             std::shared_ptr<const Tuning> tuning);
 
@@ -63,7 +63,7 @@ class Planner {
     // Of messages that are stored past the caches: of two ranks' buffers.
     size_t streamed_message_bytes() const { return streamed_bytes(2); }
     const CpuKernels& cpu_kernels() const { return *cpu_kernels_; }
-    uint64_t connection_bytes() const { return heap_used_ - Board::heap_bytes; }
+    uint64_t connection_bytes() const { return heap_used_ - FlagBlock::heap_bytes; }
     uint64_t scratch_bytes() const { return scratch_.size(); }
     const AgreedOptions& agreed() const { return agreed_; }
 
@@ -73,11 +73,11 @@ class Planner {
     size_t streamed_bytes(int ranks) const;
 
     int rank_;
-    Board* board_;
+    FlagBlock* flag_block_;
     const CpuKernels* cpu_kernels_;
     int64_t streaming_bytes_;
     std::shared_ptr<const Catalog> catalog_;
-    // Whether two slots do for tiles that are read in order: not beside a user's algorithm over a board, whose blocks may
+    // Whether two slots do for tiles that are read in order: not beside a user's algorithm over a flag_block, whose blocks may
     // be further apart than Weft's own.
     bool two_slots_;
     AgreedOptions agreed_;
@@ -90,7 +90,7 @@ class Planner {
     std::vector<SlotStores> slot_stores_;       // Plan::slot_stores
     std::shared_ptr<const size_t> last_level_;  // bytes of cache that the ranks' buffers may find room in
     std::vector<std::byte> scratch_;            // of schedules that want it, one at a time
-    size_t heap_used_ = Board::heap_bytes;
+    size_t heap_used_ = FlagBlock::heap_bytes;
     Connector connector_;
     struct BindingKey {
         const Algorithm* algorithm;

@@ -17,7 +17,7 @@ Builder::Builder(const char* algorithm, Collective collective, const Layout& lay
     schedule_.tiles = shape.tiles;
     schedule_.fifo_depth = shape.fifo_depth;
     schedule_.span = shape.span;
-    schedule_.board = std::move(shape.board);
+    schedule_.shared_ranks = std::move(shape.shared_ranks);
     schedule_.scratch = shape.scratch;
     schedule_.wide = shape.wide;
 }

@@ -89,7 +89,7 @@ class Builder {
         int chunks = 1;
         int fifo_depth = 0;
         int span = 1;
-        std::vector<int32_t> board = {};  // its ranks
+        std::vector<int32_t> shared_ranks = {};  // its ranks
         int tiles = 1;
         int root = -1;
         int scratch = 0;  // cells

@@ -15,7 +15,7 @@ constexpr int entry_phase = 0, done_phase = 1;
 // on as a two-shot because some offered buffers are used.
 class TwoShot {
   public:
-    TwoShot(BlockBuilder& block, const Schedule& schedule, const Instruction& fused, const BoardMode& mode)
+    TwoShot(BlockBuilder& block, const Schedule& schedule, const Instruction& fused, const DirectMode& mode)
         : block_(block),
           fused_(fused),
           rank_(schedule.rank),
@@ -49,7 +49,7 @@ class TwoShot {
     int rank_;
     int ranks_;
     int staged_;  // chunks: those of others, then perhaps the own one
-    const BoardMode& mode_;
+    const DirectMode& mode_;
 };
 
 void expand_one_shot(BlockBuilder& block, const Instruction& fused) {
@@ -75,7 +75,7 @@ void expand_two_shot(TwoShot two_shot, bool direct) {
 
 }  // namespace
 
-Schedule expand(const Schedule& schedule, const BoardMode& mode) {
+Schedule expand(const Schedule& schedule, const DirectMode& mode) {
     const bool shares = is_one_shot(schedule) && schedule.chunks == 1 && !mode.readable.empty();
     Builder builder = shares ? Builder::in_shares(schedule) : Builder::like(schedule);
     // Where each step's last instruction has gone, for those that run after it.
@@ -103,7 +103,7 @@ Schedule expand(const Schedule& schedule, const BoardMode& mode) {
     return expanded;
 }
 
-Schedule expand_pipelined(const Schedule& schedule, const BoardMode& mode, int tiles) {
+Schedule expand_pipelined(const Schedule& schedule, const DirectMode& mode, int tiles) {
     assert(schedule.blocks.size() == 1 && schedule.blocks[0].instructions.size() == 1);
     const Instruction& fused = schedule.blocks[0].instructions[0];
     assert(fused.opcode == Opcode::two_shot && tiles >= 1);

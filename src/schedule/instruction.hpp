@@ -13,10 +13,10 @@ enum class Opcode : uint8_t {
 #include "src/schedule/instruction.def"
 #undef WEFT_INSTRUCTION
 };
-enum class OpcodeKind : uint8_t { connection, local, board, fused };
+enum class OpcodeKind : uint8_t { connection, local, flag, fused };
 
 // Where a chunk lives. `input` and `output` are the call's buffers (the same memory if in place); `slot` is a rank's
-// slot of the board for this tile; `scratch` is memory of the rank's own for one tile at a time: as large as a tile, or
+// slot of the flag block for this tile; `scratch` is memory of the rank's own for one tile at a time: as large as a tile, or
 // cells that hold any one chunk each (Schedule::scratch).
 // In a set of targets these are bits.
 enum Buffer : uint8_t {
@@ -27,7 +27,7 @@ enum Buffer : uint8_t {
                    // (connections); target: this rank's own
     inputs = 8,    // reduce only: every rank's send buffer, directly (registered memory)
     outputs = 16,  // reduce only: every rank's receive buffer, directly
-    either = 32,   // reduce only: of each other rank its slot or, if it is readable (BoardMode), its send buffer
+    either = 32,   // reduce only: of each other rank its slot or, if it is readable (DirectMode), its send buffer
     scratch = 64,
 };
 

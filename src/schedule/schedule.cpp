@@ -14,7 +14,7 @@ size_t largest_tile_bytes(const Schedule& schedule, size_t slot_bytes) {
     return most < line ? most : most / line * line;
 }
 
-bool board_of_all(const Schedule& schedule) { return schedule.board.size() == size_t(schedule.ranks); }
+bool shared_by_all(const Schedule& schedule) { return schedule.shared_ranks.size() == size_t(schedule.ranks); }
 
 static bool is_only(Opcode opcode, const Schedule& schedule) {
     return schedule.blocks.size() == 1 && schedule.blocks[0].instructions.size() == 1 &&
@@ -36,7 +36,7 @@ size_t scratch_bytes(const Schedule& schedule, size_t tile_bytes) {
     return has_scratch(schedule) ? size_t(schedule.wide) * size_t(parts) * tile_bytes : 0;
 }
 
-size_t board_bytes(const Schedule& schedule, size_t tile_bytes) {
+size_t shared_slot_bytes(const Schedule& schedule, size_t tile_bytes) {
     return size_t(schedule.wide) * size_t(schedule.parts()) * tile_bytes;
 }
 

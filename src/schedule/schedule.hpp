@@ -35,15 +35,15 @@ struct Schedule {
     int32_t span = 1;        // chunks that the largest message of any rank holds
     int32_t fifo_depth = 0;  // slots a connection needs so that no run blocks forever; 0: no connections
     int32_t scratch = 0;     // cells of this rank's scratch; 0: it lies as a tile does, if it is used at all
-    // Tiles that a slot of the board and scratch that lies as a tile does have room for, one behind the other: there,
+    // Tiles that a slot of the flag block and scratch that lies as a tile does have room for, one behind the other: there,
     // and only there, chunks have numbers up to wide * chunks. More than 1 only where each part is one chunk.
-    static constexpr int32_t wide_chunks_most = 1 << 14;  // a line each fills a slot of the board
+    static constexpr int32_t wide_chunks_most = 1 << 14;  // a line each fills a slot of the flag block
     int32_t wide = 1;
     // Of a user's file: the messages that it is for, by the bytes of the whole.
     int64_t least_bytes = 0, most_bytes = INT64_MAX;
-    // The ranks it needs a board of, ascending, this rank among them (perhaps alone, where others share one); empty: no
-    // rank has a board.
-    std::vector<int32_t> board;
+    // The ranks it needs a flag block of, ascending, this rank among them (perhaps alone, where others share one); empty: no
+    // rank has a flag block.
+    std::vector<int32_t> shared_ranks;
     std::vector<Block> blocks;
     bool operator==(const Schedule&) const = default;
 
@@ -54,15 +54,15 @@ struct Schedule {
 // The largest tile (of one part) of which every message fits a slot of `slot_bytes` (a multiple of 64); without
 // messages no limit.
 size_t largest_tile_bytes(const Schedule& schedule, size_t slot_bytes);
-// Whether the board, if any, is one of all ranks.
-bool board_of_all(const Schedule& schedule);
+// Whether the flag block, if any, is one of all ranks.
+bool shared_by_all(const Schedule& schedule);
 // The fused instruction alone.
 bool is_one_shot(const Schedule& schedule);
 bool is_two_shot(const Schedule& schedule);
 // Whether some instruction uses the rank's scratch.
 bool has_scratch(const Schedule& schedule);
-// What a slot of the board takes with tiles of `tile_bytes` a part.
-size_t board_bytes(const Schedule& schedule, size_t tile_bytes);
+// What a slot of the flag block takes with tiles of `tile_bytes` a part.
+size_t shared_slot_bytes(const Schedule& schedule, size_t tile_bytes);
 // What that takes with tiles of `tile_bytes` a part.
 size_t scratch_bytes(const Schedule& schedule, size_t tile_bytes);
 

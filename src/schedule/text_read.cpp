@@ -195,9 +195,9 @@ Status read_header(Line& line, Schedule& schedule) {
     if (line.at("board")) {
         line.advance();
         const bool all = line.ended();
-        while (line.word().is_number()) WEFT_TRY(line.number("a rank", schedule.board.emplace_back()));
+        while (line.word().is_number()) WEFT_TRY(line.number("a rank", schedule.shared_ranks.emplace_back()));
         // A number of ranks that is out of range is refused with the whole header.
-        for (int rank = 0; all && rank < std::min(schedule.ranks, ranks_most); ++rank) schedule.board.push_back(rank);
+        for (int rank = 0; all && rank < std::min(schedule.ranks, ranks_most); ++rank) schedule.shared_ranks.push_back(rank);
     }
     return line.ended()
                ? ok()
@@ -226,7 +226,7 @@ Status read_cell(Line& line, int32_t& cell) {
 }
 
 Status read_operands(Line& line, Instruction& instruction) {
-    if (kind_of(instruction.opcode) == OpcodeKind::board) {
+    if (kind_of(instruction.opcode) == OpcodeKind::flag) {
         if (!line.at("entry") && !line.at("done")) return line.wrong("expected `entry` or `done`, {}", line.found());
         instruction.phase = line.at("done");
         line.advance();
@@ -314,7 +314,7 @@ Status read_instruction(Line& line, int step, Instruction& instruction) {
 }
 
 // The schedule being read, and on which lines its parts stand, to say where an objection lies.
-constexpr size_t board_ranks_most = size_t(1) << 24;  // of all schedules of a text: `board` says many in one word
+constexpr size_t shared_ranks_most = size_t(1) << 24;  // of all schedules of a text: `board` says many in one word
 
 struct Draft {
     Schedule schedule;
@@ -336,7 +336,7 @@ struct Draft {
 Result<std::vector<Schedule>> read_texts(std::string_view text) {
     std::vector<Schedule> schedules;
     std::optional<Draft> draft;
-    size_t board_ranks = 0;
+    size_t shared_rank_count = 0;
     for (int number = 1; !text.empty(); ++number) {
         const size_t end = text.find('\n');
         Line line(text.substr(0, end), number);
@@ -349,8 +349,8 @@ Result<std::vector<Schedule>> read_texts(std::string_view text) {
             }
             draft.emplace().line = number;
             WEFT_TRY(read_header(line, draft->schedule));
-            board_ranks += draft->schedule.board.size();
-            if (board_ranks > board_ranks_most) return line.wrong("the boards of this text have too many ranks");
+            shared_rank_count += draft->schedule.shared_ranks.size();
+            if (shared_rank_count > shared_ranks_most) return line.wrong("the boards of this text have too many ranks");
         } else if (!draft) {
             return line.wrong("expected `schedule`, {}", line.found());
         } else if (line.at("block")) {

@@ -18,7 +18,7 @@ static std::string text_of(const Index& index) {
 
 std::string text_of(const Instruction& instruction) {
     std::string text = name_of(instruction.opcode);
-    if (kind_of(instruction.opcode) == OpcodeKind::board) {
+    if (kind_of(instruction.opcode) == OpcodeKind::flag) {
         text += instruction.phase == 0 ? " entry" : " done";
     } else if (instruction.opcode != Opcode::nop) {
         text += fmt::format(" {}[{}{}{}]", instruction.source == Buffer::none ? "" : name_of(instruction.source),
@@ -69,9 +69,9 @@ std::string write_text(const Schedule& schedule) {
     const bool bounded = schedule.most_bytes != INT64_MAX;
     if (schedule.least_bytes != 0 || bounded) text += fmt::format(" bytes {}", schedule.least_bytes);
     if (bounded) text += fmt::format(" to {}", schedule.most_bytes);
-    if (!schedule.board.empty()) text += " board";
-    if (!board_of_all(schedule))
-        for (const int32_t rank : schedule.board) text += fmt::format(" {}", rank);
+    if (!schedule.shared_ranks.empty()) text += " board";
+    if (!shared_by_all(schedule))
+        for (const int32_t rank : schedule.shared_ranks) text += fmt::format(" {}", rank);
     text += '\n';
     for (const Block& block : schedule.blocks) {
         text += fmt::format("block channel {}", block.channel);

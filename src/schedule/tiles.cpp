@@ -12,7 +12,7 @@ constexpr size_t small_tile_bytes = 128 << 10;
 // Messages whose results do not stay in the last-level cache, whoever the ranks are.
 constexpr size_t long_bytes = 8 << 20;
 
-// How much of a message a board algorithm handles at once: small enough that what a rank reads and writes of a tile stays
+// How much of a message a flag block algorithm handles at once: small enough that what a rank reads and writes of a tile stays
 // in its second-level cache, large enough that two waits a tile do not count: 64 KiB of it for each rank to reduce, and
 // more where memory is the limit anyway and a wait costs more than a second-level miss. On one host default_depth ranks take more:
 // the slots of all, which go round, fit the caches. Many take less: they shall leave the last-level cache to the buffers,
@@ -20,11 +20,11 @@ constexpr size_t long_bytes = 8 << 20;
 // tiles are as large as that cache allows, the whole message if it can be: phase by phase, in two slots. One rank's data
 // travel in several tiles, for while others read the one it writes the next. Measured, perf/README.md. Where a host has
 // only some of the ranks all count all the same: what travels between hosts is cut into as many pieces more.
-size_t board_tile_bytes(const Schedule& schedule, size_t bytes, const TileBounds& bounds) {
+size_t shared_tile_bytes(const Schedule& schedule, size_t bytes, const TileBounds& bounds) {
     const size_t each = size_t(schedule.ranks);
     const size_t least = bytes < long_bytes ? small_tile_bytes : bytes < 32 << 20 ? 256 << 10 : 512 << 10;
     size_t wanted = (bytes < 32 << 20 ? 64 << 10 : 128 << 10) * each;
-    if (board_of_all(schedule)) {
+    if (shared_by_all(schedule)) {
         // What so many slots of all ranks take, so long as that is a tile.
         const auto slots_hold = [&](size_t slots, size_t all) { return all / (slots * each) / line * line; };
         if (bytes < long_bytes && bounds.two_slots && reads_in_order(schedule) &&
@@ -35,7 +35,7 @@ size_t board_tile_bytes(const Schedule& schedule, size_t bytes, const TileBounds
             wanted = std::max(wanted, slots_hold(default_slots, 4 << 20));
         }
     }
-    return std::min(std::max(wanted, least), bounds.board_bytes);
+    return std::min(std::max(wanted, least), bounds.shared_slot_bytes);
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ bool pays_pipelined(const Schedule& schedule, size_t bytes, size_t tile_bytes) {
 }
 
 bool reads_in_order(const Schedule& schedule) {
-    return board_of_all(schedule) && schedule.fifo_depth == 0 && schedule.tiles == 1;
+    return shared_by_all(schedule) && schedule.fifo_depth == 0 && schedule.tiles == 1;
 }
 
 size_t slot_bytes_of(size_t slot_bytes, int fifo_depth) {
@@ -61,9 +61,9 @@ size_t tile_bytes_of(const Schedule& schedule, size_t bytes, const TileBounds& b
     size_t tile = bounds.wanted > 0 ? of_a_part((bounds.wanted + line - 1) / line * line) : 0;
     // Ranks differ in what they do, but not in what the headers of their schedules say: their tiles are equal.
     const size_t most = largest_tile_bytes(schedule, bounds.slot_bytes);
-    if (!schedule.board.empty()) {
-        if (tile == 0) tile = of_a_part(board_tile_bytes(schedule, parts * bytes, bounds));
-        return std::min({tile, of_a_part(bounds.board_bytes / size_t(schedule.wide)), most});
+    if (!schedule.shared_ranks.empty()) {
+        if (tile == 0) tile = of_a_part(shared_tile_bytes(schedule, parts * bytes, bounds));
+        return std::min({tile, of_a_part(bounds.shared_slot_bytes / size_t(schedule.wide)), most});
     }
     if (schedule.fifo_depth > 0) return tile == 0 ? most : std::min(tile, most);
     return bytes;

@@ -16,7 +16,7 @@ size_t slot_bytes_of(size_t slot_bytes, int fifo_depth);
 struct TileBounds {
     size_t wanted = 0;       // of the whole; 0: as large as may be
     size_t slot_bytes = 0;   // of a connection's slots
-    size_t board_bytes = 0;  // of a rank's slot of the board, the most
+    size_t shared_slot_bytes = 0;  // of a rank's slot of the flag block, the most
     bool two_slots = true;   // do for the data of tiles that are read in order
 };
 
@@ -27,8 +27,8 @@ size_t tile_bytes_of(const Schedule& schedule, size_t bytes, const TileBounds& b
 // one before that. It spares each tile a wait, and keeps memory busy where what is stored leaves the caches. Measured,
 // perf/README.md.
 bool pays_pipelined(const Schedule& schedule, size_t bytes, size_t tile_bytes);
-// Whether each rank reads all that it wants of a tile of the board before it posts anything of the next one: Weft's own
-// algorithms that have a board alone are one block, which goes from tile to tile. A user's may have several.
+// Whether each rank reads all that it wants of a tile of the flag block before it posts anything of the next one: Weft's own
+// algorithms that have a flag block alone are one block, which goes from tile to tile. A user's may have several.
 bool reads_in_order(const Schedule& schedule);
 
 // How often the schedule runs, once a tile: an empty message still meets everybody.

@@ -44,10 +44,10 @@ Sentence object_to_span(const Instruction& it, int chunks) {
     return {};
 }
 
-Sentence object_to_board(const Schedule& schedule) {
+Sentence object_to_shared_ranks(const Schedule& schedule) {
     int before = -1;
-    bool member = schedule.board.empty();
-    for (const int32_t rank : schedule.board) {
+    bool member = schedule.shared_ranks.empty();
+    for (const int32_t rank : schedule.shared_ranks) {
         if (rank <= before || rank >= schedule.ranks)
             return object("the board's ranks are not ascending or beyond {}", schedule.ranks - 1);
         member |= rank == schedule.rank;
@@ -66,7 +66,7 @@ Sentence object_to_width(const Schedule& schedule) {
     if (schedule.wide == 1) return {};
     const int most = std::max(1, Schedule::wide_chunks_most / schedule.chunks);
     if (Sentence found = object_to_number("the width", schedule.wide, 1, most)) return found;
-    if (schedule.board.empty()) return object("slots of the board are wider than a tile, but there is no board");
+    if (schedule.shared_ranks.empty()) return object("slots of the board are wider than a tile, but there is no board");
     if (schedule.parts() == 1 || schedule.chunks != schedule.parts())
         return object("slots of the board that are wider than a tile take parts of one chunk each");
     return schedule.scratch == 0 ? Sentence() : object("it is wider than a tile, but its scratch is cells");
@@ -97,7 +97,7 @@ Sentence object_to_header(const Schedule& schedule) {
            (found = object_to_number("the least number of bytes", schedule.least_bytes, 0, INT64_MAX)) ||
            (found = object_to_number("the largest number of bytes", schedule.most_bytes, schedule.least_bytes,
                                      INT64_MAX)) ||
-           (found = object_to_board(schedule)));
+           (found = object_to_shared_ranks(schedule)));
     return found;
 }
 
@@ -126,7 +126,7 @@ int allowed_targets(Opcode opcode) {
 // Whether the instruction makes something new that `finish` could complete.
 bool may_finish(Opcode opcode) {
     const bool passes_on = opcode == Opcode::send || opcode == Opcode::recv || opcode == Opcode::recv_copy_send;
-    return !passes_on && kind_of(opcode) != OpcodeKind::board && opcode != Opcode::nop;
+    return !passes_on && kind_of(opcode) != OpcodeKind::flag && opcode != Opcode::nop;
 }
 
 // Scratch of cells: each operand there names its own. Else none does.
@@ -158,7 +158,7 @@ int chunks_in(const Schedule& schedule, unsigned buffers) {
 
 Sentence object_to_operands(const Schedule& schedule, const Block& block, const Instruction& it) {
     const char* uses = uses_of(it.opcode);
-    const bool on_board = kind_of(it.opcode) == OpcodeKind::board, fused = kind_of(it.opcode) == OpcodeKind::fused;
+    const bool is_flag = kind_of(it.opcode) == OpcodeKind::flag, fused = kind_of(it.opcode) == OpcodeKind::fused;
     if (std::strchr(uses, 's') && block.source < 0) return object("it receives, but its block has no source");
     if (std::strchr(uses, 't') && block.target < 0) return object("it sends, but its block has no target");
     const int source = it.source, targets = it.targets;
@@ -176,11 +176,11 @@ Sentence object_to_operands(const Schedule& schedule, const Block& block, const 
     const bool others_slot = it.opcode == Opcode::copy && it.source == Buffer::slot;
     if (!others_slot && it.rank != Index()) return object("it names a rank, but reads no one rank's slot");
     if (Sentence found = others_slot ? object_to_index("the rank", it.rank, schedule.ranks) : Sentence()) return found;
-    if (others_slot && !schedule.board.empty() && !board_of_all(schedule) &&
-        (it.rank.modulus != 1 || !std::binary_search(schedule.board.begin(), schedule.board.end(), it.rank.base)))
+    if (others_slot && !schedule.shared_ranks.empty() && !shared_by_all(schedule) &&
+        (it.rank.modulus != 1 || !std::binary_search(schedule.shared_ranks.begin(), schedule.shared_ranks.end(), it.rank.base)))
         return object("the rank is none of the board's, or moves where the board is not one of all ranks");
-    if ((on_board || it.opcode == Opcode::nop) && (it.chunk != Index() || it.repeat != 1 || it.count != 1))
-        return object("it has a chunk or repeats; {} does neither", on_board ? "a board's instruction" : "a nop");
+    if ((is_flag || it.opcode == Opcode::nop) && (it.chunk != Index() || it.repeat != 1 || it.count != 1))
+        return object("it has a chunk or repeats; {} does neither", is_flag ? "a board's instruction" : "a nop");
     const unsigned at_chunk = it.moves                      ? unsigned(it.source)
                               : it.opcode == Opcode::reduce ? unsigned(Buffer::input)  // its own contribution
                                                             : it.source | it.targets;
@@ -205,16 +205,16 @@ Sentence object_to_operands(const Schedule& schedule, const Block& block, const 
         return object("it adds, where nothing is to be combined");
     if (it.left && it.opcode != Opcode::add && !(std::strchr(uses, 's') && std::strchr(uses, 'i')))
         return object("it has a left operand, but adds nothing");
-    if (Sentence found = object_to_number("the phase", it.phase, 0, on_board ? 1 : 0)) return found;
+    if (Sentence found = object_to_number("the phase", it.phase, 0, is_flag ? 1 : 0)) return found;
     // A copy does so of one rank's contribution alone, which has no average.
     if (it.finish && (!may_finish(it.opcode) || (it.opcode == Opcode::copy && schedule.ranks > 1)))
         return object("it finishes, but makes nothing new");
     if (Sentence found = object_to_number("the number of iterations", it.repeat, 1, repeat_most)) return found;
     if (Sentence found = object_to_number("the tile", it.tile, 0, schedule.tiles - 1)) return found;
-    const int board_buffers = slot | inputs | outputs | either;
-    if (fused && !schedule.board.empty() && !board_of_all(schedule))
+    const int shared_buffers = slot | inputs | outputs | either;
+    if (fused && !schedule.shared_ranks.empty() && !shared_by_all(schedule))
         return object("it is fused: it takes a board of all ranks");
-    if (schedule.board.empty() && (on_board || fused || ((source | targets) & board_buffers)))
+    if (schedule.shared_ranks.empty() && (is_flag || fused || ((source | targets) & shared_buffers)))
         return object("it uses the board, but the schedule's header does not say `board`");
     return {};
 }
@@ -234,7 +234,7 @@ Sentence object_to_dependency(const Schedule& schedule, int block, const Depende
 // Bits: whether the instruction posts or awaits phase 0, phase 1.
 int phases_of(const Instruction& it) {
     if (kind_of(it.opcode) == OpcodeKind::fused) return 3;
-    return kind_of(it.opcode) == OpcodeKind::board ? 1 << it.phase : 0;
+    return kind_of(it.opcode) == OpcodeKind::flag ? 1 << it.phase : 0;
 }
 
 }  // namespace

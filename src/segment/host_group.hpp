@@ -1,7 +1,7 @@
 // host_group.hpp: a communicator as the ranks of one host see it in their shared segment: who all the ranks are and
 // where each is, which processor each was last seen on, who sleeps, and the first error. Rows of ranks of other hosts
 // are mirrors that the host's leader writes (control/control.hpp) when there is something to be said; of thousands of
-// ranks that never are in trouble only their homes take memory. What follows the rows, lines of the board and
+// ranks that never are in trouble only their homes take memory. What follows the rows, lines of the flag block and
 // heaps, is of the ranks of this host alone. One mapping a process, shared by its rank threads. Everything here is
 // thread-safe unless it says otherwise.
 #pragma once
@@ -179,11 +179,11 @@ struct HostHeader {
 // Sizes and places of everything in the segment; functions of the rank count and of what the header says, so all sides
 // agree.
 struct HostGeometry {
-    // A rank's own area: board slots, connections, letters. Smaller where address space is limited (ulimit -v).
+    // A rank's own area: flag block slots, connections, letters. Smaller where address space is limited (ulimit -v).
     static constexpr size_t heap_bytes_most = size_t(64) << 20, heap_bytes_least = size_t(16) << 20;
     static size_t affordable_heap_bytes(int ranks);
-    static constexpr size_t board_line_stride = 128;        // two lines: the prefetcher fetches pairs
-    static constexpr int board_lines = 4;                   // a rank's lines on the board (src/segment/wire.hpp)
+    static constexpr size_t flag_line_stride = 128;        // two lines: the prefetcher fetches pairs
+    static constexpr int flag_lines = 4;                   // a rank's lines on the flag block (src/segment/wire.hpp)
     static constexpr size_t texts_bytes = size_t(2) << 20;  // HostGroup::write_texts()
 
     int ranks;   // of the communicator
@@ -197,7 +197,7 @@ struct HostGeometry {
     // Not a power of two: ranks' lines fall in different cache sets.
     size_t heap_stride() const { return heap_bytes + 4096 + 192; }
     size_t heap(int local) const { return round(lines() + lines_bytes()) + heap_stride() * size_t(local); }
-    size_t lines_bytes() const { return board_line_stride * board_lines * size_t(locals); }
+    size_t lines_bytes() const { return flag_line_stride * flag_lines * size_t(locals); }
     size_t bytes() const { return round(heap(locals + 1)); }  // the last heap is the leader's
 
   private:

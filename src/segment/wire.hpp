@@ -1,4 +1,4 @@
-// wire.hpp: what both ends of a transport lay out alike in shared memory: entry words, board lines, slot headers.
+// wire.hpp: what both ends of a transport lay out alike in shared memory: entry words, flag block lines, slot headers.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -10,22 +10,22 @@ namespace weft::internal {
 
 inline constexpr size_t line_bytes = 64;
 constexpr size_t round_to_line(size_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
-inline constexpr int board_slots = HostGeometry::board_lines;  // src/README.md, "The board", rule 3; a power of two
-inline constexpr size_t inline_bytes = 48;                     // payload of a board line
+inline constexpr int flag_slots = HostGeometry::flag_lines;  // src/README.md, "The board", rule 3; a power of two
+inline constexpr size_t inline_bytes = 48;                     // payload of a flag block line
 
-// tile + 1, so that the zeroed word of a fresh board is never that of tile 0.
-inline constexpr uint64_t entry_word(uint32_t tile, uint32_t fingerprint) {
+// tile + 1, so that the zeroed word of a fresh flag block is never that of tile 0.
+inline constexpr uint64_t flag_word(uint32_t tile, uint32_t fingerprint) {
     return uint64_t(tile + 1) << 32 | fingerprint;
 }
 
-// One rank's line for one tile. Written by its owner only; readers acquire `entry` or `done`, pairs with the owner's
+// One rank's line for one tile. Written by its owner only; readers acquire `arrival` or `departure`, pairs with the owner's
 // release.
-struct alignas(line_bytes) BoardLine {
-    std::atomic<uint64_t> entry;
-    std::atomic<uint64_t> done;
+struct alignas(line_bytes) FlagLine {
+    std::atomic<uint64_t> arrival;
+    std::atomic<uint64_t> departure;
     std::byte payload[inline_bytes];
 };
-static_assert(sizeof(BoardLine) == line_bytes);
+static_assert(sizeof(FlagLine) == line_bytes);
 
 // What an agreement round settles for good.
 enum Agreement : uint32_t { arenas_mapped = 1, cma_probed = 2 };

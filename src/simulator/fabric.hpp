@@ -34,15 +34,15 @@ struct Route {
 // What a rank does by itself, the same for all of them.
 struct RankCosts {
     double step_us = 0;  // of an instruction that moves bytes, before the first of them
-    // The most that a block moves or adds up. Instructions of a board or fused ones are many processors' work where a
+    // The most that a block moves or adds up. Instructions of a flag block or fused ones are many processors' work where a
     // rank has many: `gang` blocks'.
     double copy_bytes_per_us = unlimited, reduce_bytes_per_us = unlimited;
     int gang = 1;
     bool one_thread = false;  // does one instruction at a time, of whatever block; else its blocks run side by side
-    double signal_us = 0;     // from the last post on a board until all who wait for it go on
+    double signal_us = 0;     // from the last post on a flag block until all who wait for it go on
     double start_us = 0;      // of a call, before its first instruction and behind its last
     size_t slot_bytes = 512 << 10;  // of a connection with the usual few slots
-    size_t board_bytes = 1 << 20;   // of a rank's slot of the board, the most
+    size_t shared_slot_bytes = 1 << 20;   // of a rank's slot of the flag block, the most
 };
 
 class Fabric {

@@ -181,12 +181,12 @@ void SimulatedRanks::begin_moving(int32_t index) {
         return;
     }
     // What is read of others' memory, and written there, moves at the same time.
-    if (!schedule.board.empty()) most *= costs_.gang;
+    if (!schedule.shared_ranks.empty()) most *= costs_.gang;
     const unsigned theirs = Buffer::slot | Buffer::inputs | Buffer::either;
     if (instruction.opcode == Opcode::reduce && (instruction.source & theirs)) {
         const bool writes = instruction.targets & Buffer::outputs;
-        const int others = int(schedule.board.size()) - 1;
-        for (const int32_t member : schedule.board)
+        const int others = int(schedule.shared_ranks.size()) - 1;
+        for (const int32_t member : schedule.shared_ranks)
             if (member != schedule.rank) {
                 move(index, reading_path(schedule.rank, member), state.bytes, most / others);
                 if (writes) move(index, reading_path(member, schedule.rank), state.bytes, most / others);
@@ -365,26 +365,26 @@ bool SimulatedRanks::reached(const BlockState& state, const Dependency& dependen
 
 bool SimulatedRanks::post(int32_t index, const Instruction& instruction) {
     const BlockState& state = blocks_[size_t(index)];
-    BoardState& board = boards_[size_t(ranks_[size_t(state.rank)].board)];
+    FlagBlockState& flag_block = flag_blocks_[size_t(ranks_[size_t(state.rank)].flag_block)];
     const uint64_t tile = state.tile + uint64_t(instruction.tile);
-    Meeting& meeting = board.meetings[instruction.phase][tile % meetings_kept];
+    Meeting& meeting = flag_block.meetings[instruction.phase][tile % meetings_kept];
     if (meeting.tile != tile) meeting = {tile, 0, 0};
     meeting.last_us = now_us_;
-    if (++meeting.posted == board.members) {
-        for (const int32_t waiter : board.waiting) events_.push(now_us_ + costs_.signal_us, EventKind::wake, waiter);
-        board.waiting.clear();
+    if (++meeting.posted == flag_block.members) {
+        for (const int32_t waiter : flag_block.waiting) events_.push(now_us_ + costs_.signal_us, EventKind::wake, waiter);
+        flag_block.waiting.clear();
     }
     return true;
 }
 
 bool SimulatedRanks::await(int32_t index, const Instruction& instruction) {
     const BlockState& state = blocks_[size_t(index)];
-    BoardState& board = boards_[size_t(ranks_[size_t(state.rank)].board)];
+    FlagBlockState& flag_block = flag_blocks_[size_t(ranks_[size_t(state.rank)].flag_block)];
     const uint64_t tile = state.tile + uint64_t(instruction.tile);
-    const Meeting& meeting = board.meetings[instruction.phase][tile % meetings_kept];
-    const bool complete = meeting.tile == tile && meeting.posted == board.members;
+    const Meeting& meeting = flag_block.meetings[instruction.phase][tile % meetings_kept];
+    const bool complete = meeting.tile == tile && meeting.posted == flag_block.members;
     if (complete && meeting.last_us + costs_.signal_us <= now_us_) return true;
-    if (!complete) board.waiting.push_back(index);
+    if (!complete) flag_block.waiting.push_back(index);
     wait_until(index, Phase::meeting, complete ? meeting.last_us + costs_.signal_us : unlimited);
     return false;
 }

@@ -1,5 +1,5 @@
 // simulated_ranks.hpp: the simulator's machine: blocks of ranks that walk their steps, connections with slots and
-// credits between them, boards where they meet. One use: make, add(), connect(), run(), read. Where ranks stand for
+// credits between them, flag blocks where they meet. One use: make, add(), connect(), run(), read. Where ranks stand for
 // others (symmetry.hpp) what they send those comes back to those who stand for them: a connection's ends are named by
 // the place of its sender in the turn and the distance between its ends.
 #pragma once
@@ -42,7 +42,7 @@ class SimulatedRanks {
         message,     // waits for one
         credit,      // waits for a free slot
         dependency,  // waits for a step of its rank's
-        meeting,     // waits for the others of its board
+        meeting,     // waits for the others of its flag_block
         thread,      // waits for its rank's only one
         working,
         ended,
@@ -72,7 +72,7 @@ class SimulatedRanks {
         double since_us = 0, busy_us = 0, end_us = 0;
         double carries_until_us = 0;  // its thread that carries has something to do
         double slowness = 1;
-        int32_t board = -1;
+        int32_t flag_block = -1;
         int32_t local_path = -1;
     };
     struct Slot {
@@ -96,8 +96,8 @@ class SimulatedRanks {
         int32_t posted = 0;
         double last_us = 0;
     };
-    static constexpr int meetings_kept = 64;  // tiles that ranks of a board may be apart, in any phase
-    struct BoardState {
+    static constexpr int meetings_kept = 64;  // tiles that ranks of a flag_block may be apart, in any phase
+    struct FlagBlockState {
         int32_t members = 0;  // that are simulated
         Meeting meetings[2][meetings_kept];
         std::vector<int32_t> waiting;  // blocks
@@ -134,7 +134,7 @@ class SimulatedRanks {
     // simulated_set_up.cpp
     Result<int32_t> connection(int channel, int from, int to, int depth);
     Status connect_rank(int rank);
-    Status load_boards();
+    Status load_flag_blocks();
     int path_of(const Route& route);
     int path_within(int rank, int owner, const Route& route);
     int reading_path(int rank, int owner);
@@ -156,7 +156,7 @@ class SimulatedRanks {
     std::vector<Connection> connections_;
     std::unordered_map<uint64_t, int32_t> connection_of_;
     std::vector<Slot> slots_;
-    std::vector<BoardState> boards_;
+    std::vector<FlagBlockState> flag_blocks_;
     std::unordered_map<int, int> link_of_;  // of the fabric's, turned
     std::vector<int> fabric_link_;          // by number here
     std::unordered_map<uint64_t, int> reading_of_;

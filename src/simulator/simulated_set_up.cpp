@@ -1,4 +1,4 @@
-// simulated_set_up.cpp: from schedules and a fabric to the machine's connections, links and boards; and what is to be
+// simulated_set_up.cpp: from schedules and a fabric to the machine's connections, links and flag blocks; and what is to be
 // read when it has run, or has stopped.
 #include <algorithm>
 
@@ -126,23 +126,23 @@ Status SimulatedRanks::connect() {
         if (each.sender < 0 || each.receiver < 0)
             return fail(weftInvalidArgument, "channel {}: rank {} and rank {}: one end of the connection is missing",
                         each.channel, each.from, (each.from + each.distance) % shape_.ranks);
-    return load_boards();
+    return load_flag_blocks();
 }
 
-Status SimulatedRanks::load_boards() {
-    std::unordered_map<int, int32_t> board_of;  // by its lowest rank that is simulated
+Status SimulatedRanks::load_flag_blocks() {
+    std::unordered_map<int, int32_t> flag_block_of;  // by its lowest rank that is simulated
     for (size_t rank = 0; rank < schedules_.size(); ++rank) {
-        const std::vector<int32_t>& members = schedules_[rank].board;
+        const std::vector<int32_t>& members = schedules_[rank].shared_ranks;
         if (members.empty()) continue;
         int lowest = shape_.period, count = 0;
         for (const int32_t member : members) {
             lowest = std::min(lowest, member % shape_.period);
             count += member < shape_.period;
         }
-        if (members.size() < size_t(shape_.ranks)) count = int(members.size());  // all of one turn: see board_turns()
-        const auto [place, fresh] = board_of.try_emplace(lowest, int32_t(boards_.size()));
-        if (fresh) boards_.emplace_back().members = count;
-        ranks_[rank].board = place->second;
+        if (members.size() < size_t(shape_.ranks)) count = int(members.size());  // all of one turn: see shared_ranks_turn()
+        const auto [place, fresh] = flag_block_of.try_emplace(lowest, int32_t(flag_blocks_.size()));
+        if (fresh) flag_blocks_.emplace_back().members = count;
+        ranks_[rank].flag_block = place->second;
     }
     return ok();
 }
@@ -185,7 +185,7 @@ std::string SimulatedRanks::waits_for(const BlockState& state) const {
         case Phase::message: return fmt::format("a message of rank {}", state.block->source);
         case Phase::credit: return fmt::format("a free slot of rank {}", state.block->target);
         case Phase::dependency: return "a step of another block";
-        case Phase::meeting: return fmt::format("the other ranks of its board of {}", schedule.board.size());
+        case Phase::meeting: return fmt::format("the other ranks of its flag_block of {}", schedule.shared_ranks.size());
         default: return "nothing";
     }
 }

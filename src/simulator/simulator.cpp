@@ -61,7 +61,7 @@ class Preparation {
             tile = tile_bytes_of(first, call_.bytes,
                                  {.wanted = call_.wanted_tile_bytes,
                                   .slot_bytes = slot_bytes_of(costs.slot_bytes, first.fifo_depth),
-                                  .board_bytes = costs.board_bytes});
+                                  .shared_slot_bytes = costs.shared_slot_bytes});
         // Where all reach all buffers a fused one is one tile.
         if ((is_one_shot(first) || is_two_shot(first)) && call_.mode.direct(first.ranks)) tile = call_.bytes;
         tile_bytes_ = std::min(tile, call_.bytes);
@@ -107,7 +107,7 @@ class Preparation {
                 return even_ = false;
         }
         for (const Schedule& schedule : turn)
-            if (!board_turns(schedule, period)) return even_ = false;
+            if (!shared_ranks_turn(schedule, period)) return even_ = false;
         return true;
     }
 

@@ -29,7 +29,7 @@ enum class Awaited : uint8_t {
     message,
     credit,      // a free slot
     dependency,  // a step of another block of its rank
-    meeting,     // the others of its board
+    meeting,     // the others of its flag block
     thread,      // its rank's only one
 };
 
@@ -61,7 +61,7 @@ struct SimulatedCall {
     size_t bytes = 0;                            // of a part (base/collective.hpp)
     size_t tile_bytes = 0;                       // of a part; 0: as the planner has it, by the fabric's slots
     size_t wanted_tile_bytes = 0;                // of the whole, as Algorithm::tile_bytes has it
-    BoardMode mode = {};
+    DirectMode mode = {};
     Symmetry symmetry = Symmetry::even;
     // After each rank's preparation; a failure ends it, so that nobody waits for what takes hours.
     std::function<Status(const SimulatedEffort&)> weigh = {};

@@ -32,14 +32,14 @@ bool chunks_alike(const Schedule& schedule, size_t length) {
 
 bool turns_into(const Schedule& one, const Schedule& other, int period) {
     const int ranks = one.ranks;
-    if (one.blocks.size() != other.blocks.size() || one.board.size() != other.board.size() ||
+    if (one.blocks.size() != other.blocks.size() || one.shared_ranks.size() != other.shared_ranks.size() ||
         one.chunks != other.chunks || one.fifo_depth != other.fifo_depth || one.tiles != other.tiles ||
         (other.rank - one.rank) % period != 0)
         return false;
-    std::vector<int32_t> board = one.board;
-    for (int32_t& member : board) member = int32_t((member + other.rank - one.rank) % ranks);
-    std::sort(board.begin(), board.end());
-    if (board != other.board) return false;
+    std::vector<int32_t> shared_ranks = one.shared_ranks;
+    for (int32_t& member : shared_ranks) member = int32_t((member + other.rank - one.rank) % ranks);
+    std::sort(shared_ranks.begin(), shared_ranks.end());
+    if (shared_ranks != other.shared_ranks) return false;
     for (size_t b = 0; b < one.blocks.size(); ++b) {
         const Block &block = one.blocks[b], &turned = other.blocks[b];
         if (block.channel != turned.channel || block.instructions.size() != turned.instructions.size() ||
@@ -54,9 +54,9 @@ bool turns_into(const Schedule& one, const Schedule& other, int period) {
     return true;
 }
 
-bool board_turns(const Schedule& schedule, int period) {
-    if (schedule.board.empty() || board_of_all(schedule)) return true;
-    return schedule.board.front() / period == schedule.board.back() / period;
+bool shared_ranks_turn(const Schedule& schedule, int period) {
+    if (schedule.shared_ranks.empty() || shared_by_all(schedule)) return true;
+    return schedule.shared_ranks.front() / period == schedule.shared_ranks.back() / period;
 }
 
 }  // namespace weft::internal

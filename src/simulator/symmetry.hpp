@@ -20,7 +20,7 @@ bool chunks_alike(const Schedule& schedule, size_t length);
 // that.
 bool turns_into(const Schedule& one, const Schedule& other, int period);
 
-// Whether the boards of the first `period` ranks are made of ranks that stand for different ones, or are of all ranks.
-bool board_turns(const Schedule& schedule, int period);
+// Whether the flag blocks of the first `period` ranks are made of ranks that stand for different ones, or are of all ranks.
+bool shared_ranks_turn(const Schedule& schedule, int period);
 
 }  // namespace weft::internal

@@ -85,7 +85,7 @@ static void children_of_children(void) {
     CHECK_OK(weftCommDestroy(comms[0]));
 }
 
-static uint64_t board_bytes(weftComm_t comm) {
+static uint64_t flag_block_bytes(weftComm_t comm) {
     uint64_t bytes = 0;
     CHECK_OK(weftCommMemStats(comm, weftMemBoard, &bytes));
     return bytes;
@@ -103,8 +103,8 @@ static void slots_when_wanted(void) {
     make_all(parents, 2);
     split_all(parents, 2, same, same, children);
     for (rank = 0; rank < 2; ++rank) {
-        fresh[rank] = board_bytes(children[rank]);
-        CHECK(fresh[rank] < board_bytes(parents[rank])); /* lines alone; a first communicator has slots, too */
+        fresh[rank] = flag_block_bytes(children[rank]);
+        CHECK(fresh[rank] < flag_block_bytes(parents[rank])); /* lines alone; a first communicator has slots, too */
     }
     CHECK_OK(weftGroupStart());
     for (rank = 0; rank < 2; ++rank) {
@@ -114,7 +114,7 @@ static void slots_when_wanted(void) {
     CHECK_OK(weftGroupEnd());
     for (rank = 0; rank < 2; ++rank) {
         CHECK(data[rank][count - 1] == 2);
-        CHECK(board_bytes(children[rank]) > fresh[rank]);
+        CHECK(flag_block_bytes(children[rank]) > fresh[rank]);
     }
     end_all(parents, 2);
     end_all(children, 2);

@@ -6,7 +6,7 @@
 
 #include "src/net/secret.hpp"
 #include "src/registry.hpp"
-#include "src/segment/board.hpp"
+#include "src/segment/flag_block.hpp"
 #include "tests/catch.hpp"
 #include "tests/subprocess.hpp"
 
@@ -16,7 +16,7 @@ struct Connection {
     std::shared_ptr<HostGroup> group;
     net::Identity identity;
     size_t ring_bytes;
-    size_t heap_used[2] = {Board::heap_bytes, Board::heap_bytes};  // of the receiver and of the sender
+    size_t heap_used[2] = {FlagBlock::heap_bytes, FlagBlock::heap_bytes};  // of the receiver and of the sender
     std::unique_ptr<Receiver> receiver;
     std::unique_ptr<Sender> sender;
 

@@ -51,7 +51,7 @@ TEST_CASE("every algorithm of two levels agrees with the reference on several ho
         if (!wants_hosts_of_several(row)) continue;
         INFO(row.name << " " << facts_of(row.collective).name);
         REQUIRE(!rank_counts_of(row).empty());
-        // Kernels serve those without a host's board.
+        // Kernels serve those without a host's flag block.
         const bool by_kernels = std::string(row.name).rfind("rail_", 0) == 0;
         if (DeviceBuffer::on_host(kind) || by_kernels) CHECK(contains(said, served_line(row)));
         served += contains(said, served_line(row));

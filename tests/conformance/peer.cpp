@@ -12,7 +12,7 @@
 
 #include "src/net/secret.hpp"
 #include "src/registry.hpp"
-#include "src/segment/board.hpp"
+#include "src/segment/flag_block.hpp"
 
 using namespace weft::internal;
 
@@ -50,7 +50,7 @@ int main(int count, char** arguments) {
                            nullptr) == 0,
             "the secret cannot be read");
     const net::Identity identity = net::Identity::of(secret);
-    size_t heap_used = Board::heap_bytes;
+    size_t heap_used = FlagBlock::heap_bytes;
     auto sender = transport->connect({rank, 0, 0, 4, 128, group->get(), &heap_used, &identity}, blob);
     require(sender.ok(), "no connection");
     for (uint64_t number = 0; number < 3; ++number) {

@@ -59,7 +59,7 @@ TEST_CASE("processes read those buffers in place that lie in arenas, with the in
             Call call = shot(either(random), wild, n, type, random_reduction(type, random),
                              counts[random() % std::size(counts)], random);
             call.from_arena = round % 3 == 0 ? std::vector<bool>(size_t(n), true) : random_flags(n, random);
-            const BoardMode mode = ranks.mode(call);
+            const DirectMode mode = ranks.mode(call);
             (mode.direct(n) ? direct : mode.readable.empty() ? staged : mixed) += 1;
             if (const auto wrong = difference(call, ranks.run(call, random), expected(call, mode))) FAIL_CHECK(*wrong);
         }
@@ -78,7 +78,7 @@ TEST_CASE("processes agree in the first operation that offers, and no sooner", "
     LocalRanks ranks(3, Reached::processes);
     Call call = shot(algorithm, wild, 3, weftFloat32, weftSum, 1000, random);
     const auto run = [&] {
-        const BoardMode mode = ranks.mode(call);
+        const DirectMode mode = ranks.mode(call);
         if (const auto wrong = difference(call, ranks.run(call, random), expected(call, mode))) FAIL_CHECK(*wrong);
     };
     run();  // nobody has a buffer to export_buffer
@@ -103,7 +103,7 @@ TEST_CASE("a process maps the arena of another once, however many of its ranks a
         return count;
     };
     const auto run = [&](LocalRanks& ranks) {
-        const BoardMode mode = ranks.mode(call);
+        const DirectMode mode = ranks.mode(call);
         if (const auto wrong = difference(call, ranks.run(call, random), expected(call, mode))) FAIL_CHECK(*wrong);
         if (const auto wrong = difference(call, ranks.run(call, random), expected(call, ranks.mode(call))))
             FAIL_CHECK(*wrong);
@@ -134,7 +134,7 @@ TEST_CASE("where the kernel copies between processes, private buffers end in the
                              counts[random() % std::size(counts)], random);
             call.cma = round % 4 != 3;
             if (random() % 4 == 0) call.from_arena = random_flags(n, random);
-            const BoardMode mode = ranks.mode(call);
+            const DirectMode mode = ranks.mode(call);
             if (const auto wrong = difference(call, ranks.run(call, random), expected(call, mode))) FAIL_CHECK(*wrong);
             for (int rank = 0; rank < n; ++rank) REQUIRE(ranks.cma_state(rank) != Cma::State::unknown);
         }

@@ -30,7 +30,7 @@ T require(Result<T> result) {
 
 bool at(const std::vector<bool>& flags, int rank) { return !flags.empty() && flags[size_t(rank)]; }
 
-Schedule schedule_of(const Call& call, int rank, Form form, const BoardMode& mode) {
+Schedule schedule_of(const Call& call, int rank, Form form, const DirectMode& mode) {
     const Schedule written = call.build(rank);
     if (form == Form::as_written) return written;
     if (form == Form::expanded_pipelined && is_two_shot(written))
@@ -121,7 +121,7 @@ std::string Call::text() const {
         send_offset, receive_offset);
 }
 
-std::vector<Bytes> expected(const Call& call, const BoardMode& mode) {
+std::vector<Bytes> expected(const Call& call, const DirectMode& mode) {
     reference::Job job;
     const int ranks = int(call.inputs.size());
     for (int rank = 0; rank < ranks; ++rank) job.schedules.push_back(schedule_of(call, rank, Form::expanded, mode));
@@ -168,17 +168,17 @@ LocalRanks::LocalRanks(int ranks, Reached reached, bool direct)
         row.state.store(RankState::joined, std::memory_order_release);
     }
     for (int rank = 0; rank < ranks; ++rank) {
-        boards_.push_back(require(Board::open(*group_, rank)));
+        flag_blocks_.push_back(require(FlagBlock::open(*group_, rank)));
         reaches_.emplace_back(*group_, rank, direct);
         cma_.emplace_back(*group_, rank);
         slot_stores_.emplace_back(size_t(ranks));
-        heap_used_.push_back(Board::heap_bytes);
+        heap_used_.push_back(FlagBlock::heap_bytes);
     }
 }
 LocalRanks::~LocalRanks() = default;
 
-BoardMode LocalRanks::mode(const Call& call) const {
-    BoardMode mode;
+DirectMode LocalRanks::mode(const Call& call) const {
+    DirectMode mode;
     if (call.exports_buffers && call.cma && call.op != premul && direct_ && cma_state(0) == Cma::State::ready) {
         // The kernel reads all inputs and writes all outputs.
         mode.readable.assign(size_t(ranks()), true);
@@ -289,14 +289,14 @@ struct LocalRanks::Rank {
         }
         plan.zero_copy_cma = &all->cma_[size_t(rank)];
         if (call.zero_copy) plan.stable_sends = find_stable_sends(schedule);
-        if (!schedule.board.empty()) {
-            plan.board = all->boards_[size_t(rank)].get();
+        if (!schedule.shared_ranks.empty()) {
+            plan.flag_block = all->flag_blocks_[size_t(rank)].get();
             // Other places from call to call.
-            const size_t used = (board_bytes(schedule, plan.tile_bytes) + line_bytes - 1) / line_bytes * line_bytes;
+            const size_t used = (shared_slot_bytes(schedule, plan.tile_bytes) + line_bytes - 1) / line_bytes * line_bytes;
             plan.pipelined = call.pipelined && call.op != premul;
             const bool in_order = reads_in_order(schedule) && !plan.pipelined && index % 4 != 3;
-            plan.rotation = Board::rotation(used, 2 + int(index % 7), in_order);
-            require(plan.board->reserve(plan.rotation.bytes(), plan.rotation.slots));
+            plan.rotation = FlagBlock::rotation(used, 2 + int(index % 7), in_order);
+            require(plan.flag_block->reserve(plan.rotation.bytes(), plan.rotation.slots));
             plan.direct_access = &all->reaches_[size_t(rank)];
             plan.exports_buffers = call.exports_buffers && call.op != premul && all->direct_;
             if (call.cma && plan.exports_buffers) plan.cma = &all->cma_[size_t(rank)];
@@ -411,8 +411,8 @@ int LocalRanks::tiles_entered(const Call& call, const std::vector<int>& running)
         for (const int rank : running) ranks[size_t(rank)].advance(moved);
     }
     int entered = 0;
-    for (uint32_t tile = 0; tile < board_slots; ++tile)
-        entered += boards_[0]->line(running[0], tile).entry.load() >> 32 == tile + 1;
+    for (uint32_t tile = 0; tile < flag_slots; ++tile)
+        entered += flag_blocks_[0]->line(running[0], tile).arrival.load() >> 32 == tile + 1;
     return entered;
 }
 

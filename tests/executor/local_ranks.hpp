@@ -40,7 +40,7 @@ struct Call {
     const std::vector<Schedule>* written = nullptr;  // by rank: these instead of an algorithm's
     int channels = 1;
     int root = -1;                    // of a rooted collective
-    std::vector<int32_t> hosts = {};  // by rank; empty: one host. Hosts share the group's memory, but no board
+    std::vector<int32_t> hosts = {};  // by rank; empty: one host. Hosts share the group's memory, but no flag_block
     Form form = Form::as_written;
     weftDataType_t type = weftFloat32;
     int op = weftSum;          // or premul
@@ -84,7 +84,7 @@ struct Call {
 };
 
 // What the interpreter says each rank receives.
-std::vector<Bytes> expected(const Call& call, const BoardMode& mode = {});
+std::vector<Bytes> expected(const Call& call, const DirectMode& mode = {});
 // "rank 2, element 17" where the bits differ (any NaN equals any other), or nothing.
 std::optional<std::string> difference(const Call& call, const std::vector<Bytes>& got,
                                       const std::vector<Bytes>& expected);
@@ -100,17 +100,17 @@ class LocalRanks {
     explicit LocalRanks(int ranks, Reached reached = Reached::threads, bool direct = true);
     ~LocalRanks();
 
-    int ranks() const { return int(boards_.size()); }
+    int ranks() const { return int(flag_blocks_.size()); }
     HostGroup& group() { return *group_; }
     DirectAccess::State direct_access_state(int rank) const { return reaches_[size_t(rank)].state(); }
     Cma::State cma_state(int rank) const { return cma_[size_t(rank)].state(); }
     // What peers read in place, if these calls offer what they can: for the interpreter.
-    BoardMode mode(const Call& call) const;
-    size_t reserved(int rank) const { return boards_[size_t(rank)]->reserved(); }
+    DirectMode mode(const Call& call) const;
+    size_t reserved(int rank) const { return flag_blocks_[size_t(rank)]->reserved(); }
 
     // As after so many tiles.
     void go_to(uint32_t tile) {
-        for (auto& board : boards_) board->tile = tile;
+        for (auto& flag_block : flag_blocks_) flag_block->tile = tile;
     }
 
     // All calls one after the other on every rank; no rank waits for others between them. Results by call and rank.
@@ -120,7 +120,7 @@ class LocalRanks {
         return run(std::vector{call}, Driver::turns, random)[0];
     }
 
-    // How many tiles the first of `running` has entered on its board when these ranks can do no more without the
+    // How many tiles the first of `running` has entered on its flag_block when these ranks can do no more without the
     // others. The ranks are of no use afterwards.
     int tiles_entered(const Call& call, const std::vector<int>& running);
 
@@ -135,7 +135,7 @@ class LocalRanks {
 
     std::shared_ptr<HostGroup> group_;
     bool direct_;
-    std::vector<std::unique_ptr<Board>> boards_;
+    std::vector<std::unique_ptr<FlagBlock>> flag_blocks_;
     std::vector<DirectAccess> reaches_;
     std::vector<Cma> cma_;
     std::vector<std::vector<SlotStores>> slot_stores_;  // by writer and reader

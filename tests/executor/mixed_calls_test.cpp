@@ -1,4 +1,4 @@
-// mixed_calls_test.cpp: long random sequences of different calls over one board and the same connections, no rank
+// mixed_calls_test.cpp: long random sequences of different calls over one flag block and the same connections, no rank
 // waiting for others in between: what one call leaves in lines, slots and rings must not disturb the next.
 #include <iostream>
 

@@ -140,8 +140,8 @@ struct Pair {
     Schedule schedules[2];
     Plan plans[2];
     std::unique_ptr<Run> runs[2];
-    size_t heap_used[2] = {Board::heap_bytes, Board::heap_bytes};
-    std::unique_ptr<Board> boards[2];
+    size_t heap_used[2] = {FlagBlock::heap_bytes, FlagBlock::heap_bytes};
+    std::unique_ptr<FlagBlock> flag_blocks[2];
     std::unique_ptr<Receiver> receivers[2];
     std::unique_ptr<Sender> senders[2];
     std::vector<float> data[2];
@@ -163,8 +163,8 @@ struct Pair {
             plan.slot_stores = slot_stores[rank];
             plan.tile_bytes = tile_bytes;
             plan.tiles = (plan.bytes() + tile_bytes - 1) / tile_bytes;
-            boards[rank] = std::move(*Board::open(ranks.group(), rank));
-            if (!schedules[rank].board.empty()) plan.board = boards[rank].get();
+            flag_blocks[rank] = std::move(*FlagBlock::open(ranks.group(), rank));
+            if (!schedules[rank].shared_ranks.empty()) plan.flag_block = flag_blocks[rank].get();
             plan.ends.resize(1);
             if (schedules[rank].fifo_depth == 0) continue;
             Blob blob;

@@ -17,7 +17,7 @@ Call random_call(const WildInputs& wild, int n, const Algorithm& row, std::mt199
     call.type = weftDataType_t(random() % weftNumTypes);
     call.op = facts_of(row.collective).reduces ? any_reduction_of(call.type, random) : int(weftSum);
     call.tile_bytes = 64 * (1 + random() % 20);
-    // Also so little that it lies in a line of the board, or in the header of a slot.
+    // Also so little that it lies in a line of the flag block, or in the header of a slot.
     const size_t count = random() % 3 == 0 ? random() % 12 : random() % 900;
     wild.fill(call, n, count, random);
     call.zero_copy = random() % 8 != 0;

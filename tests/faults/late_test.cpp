@@ -212,7 +212,7 @@ TEST_CASE("a rank killed while stopped is dead, not late", "[late]") {
 }
 
 TEST_CASE("a user's reduction that does not return is named at the deadline, with its rank", "[late]") {
-    // By the board the others wait for rank 2, in the ring some for each other. A message of several tiles: in its only
+    // By the flag block the others wait for rank 2, in the ring some for each other. A message of several tiles: in its only
     // one rank 2 would find that all else is there, and return success.
     for (const char* algo : {"WEFT_ALGO=two_shot", "WEFT_ALGO=ring"}) {
         CHECK(with_growing_limit(600, [&](int64_t limit_ms) {

@@ -77,7 +77,7 @@ TEST_CASE("ranks that call differently are told, all of them, with both calls", 
 }
 
 TEST_CASE("every collective tells all ranks of a call that differs", "[mismatch]") {
-    // Over the board and over connections, where who only sends has ended before anybody looks: the next call tells it.
+    // Over the flag block and over connections, where who only sends has ended before anybody looks: the next call tells it.
     for (const char* algo : {"", "ring,all_pairs,linear,dissemination"})
         for (const WrongCall& wrong : wrong_calls)
             for (int ranks = 2; ranks <= (small() ? 2 : 3); ++ranks) {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/model/board_model.hpp"
+#include "tests/model/flag_block_model.hpp"
 
 namespace weft::internal::model {
 

@@ -1,8 +1,8 @@
 // two_level.cpp: what each rank of one host does in a two-level call (src/README.md, rule 10): one block fills the
-// board and sums, the other puts on it what came from other hosts. How far they are apart, nobody knows.
+// flag block and sums, the other puts on it what came from other hosts. How far they are apart, nobody knows.
 #include <utility>
 
-#include "tests/model/board_model.hpp"
+#include "tests/model/flag_block_model.hpp"
 
 namespace weft::internal::model {
 
@@ -24,10 +24,10 @@ void Model::make_two_level(int rank, int index, Program& entries, Program& resul
         const bool done_first = is(Fault::done_before_result) || is(Fault::done_before_last_copies);
         const auto copy_out = [&](int of) { for_others([&](int owner) { add(results, Step::copy_out, of, owner); }); };
         if (tile > 0 && !is(Fault::done_before_last_copies)) copy_out(tile - 1);
-        if (done_first) add(results, Step::post_done, tile);
+        if (done_first) add(results, Step::post_departure, tile);
         if (tile > 0 && is(Fault::done_before_last_copies)) copy_out(tile - 1);
         if (owns) add(results, Step::put_result, tile, 0, is(Fault::result_before_sum) ? 0 : summed[size_t(tile)]);
-        if (!done_first) add(results, Step::post_done, tile);
+        if (!done_first) add(results, Step::post_departure, tile);
         if (!is(Fault::done_wait_dropped)) add(results, Step::wait_done, tile);
         waited.push_back(results.size());
         if (tile + 1 == own.tiles) copy_out(tile);
@@ -36,7 +36,7 @@ void Model::make_two_level(int rank, int index, Program& entries, Program& resul
         const bool held = owns && tile >= runs_ahead && !is(Fault::owners_stage_at_once);
         size_t after = held ? waited[size_t(tile - runs_ahead)] : 0;
         for_others([&](int owner) { add(entries, Step::stage, tile, owner, std::exchange(after, 0)); });
-        add(entries, Step::post_entry, tile);
+        add(entries, Step::post_arrival, tile);
         add(entries, Step::wait_entry, tile);
         if (owns) {
             for (int peer = 0; peer < scenario_.ranks; ++peer)

@@ -204,7 +204,7 @@ class Interpreter {
                 all.push_back(other == rank ? contribution(other, at) : own(rank, it.source, other, tile, at));
             return all;
         }
-        for (const int other : schedule(rank).board) {
+        for (const int other : schedule(rank).shared_ranks) {
             const bool whole = it.source == Buffer::inputs || (it.source == Buffer::either && job_.mode.reads(other));
             all.push_back(other == rank || whole ? contribution(other, at)
                                                  : read_memory(Buffer::slot, other, tile, at));
@@ -251,7 +251,7 @@ class Interpreter {
         if (it.opcode == Opcode::post) return posted_.insert({rank, tile, it.phase}), true;
         if (it.opcode == Opcode::nop) return true;
         if (it.opcode == Opcode::wait) {
-            for (const int other : schedule(rank).board)
+            for (const int other : schedule(rank).shared_ranks)
                 if (other != rank && !posted_.count({other, tile, it.phase})) return false;
             return true;
         }

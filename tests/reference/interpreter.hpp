@@ -1,5 +1,5 @@
 // interpreter.hpp: what a set of schedules does, said as slowly and plainly as possible: one element at a time with the
-// scalar operations of base/arithmetic.hpp, connections as queues, every slot of the board kept for ever. The executor
+// scalar operations of base/arithmetic.hpp, connections as queues, every slot of the flag block kept for ever. The executor
 // must leave the same bits, whatever shortcuts it takes.
 #pragma once
 #include <cstddef>
@@ -13,7 +13,7 @@ using Bytes = std::vector<std::byte>;
 
 struct Job {
     std::vector<Schedule> schedules;  // of all ranks; fused instructions already expanded
-    BoardMode mode;                   // as they were expanded
+    DirectMode mode;                   // as they were expanded
     weftDataType_t type = weftInt8;
     weftRedOp_t op = weftSum;
     std::vector<Bytes> inputs;   // by rank: those parts of the whole that it holds
@@ -30,7 +30,7 @@ std::vector<Bytes> interpret(const Job& job);
 
 // The schedules of all ranks of one algorithm's schedule, fused instructions expanded.
 template <class Build>
-std::vector<Schedule> expanded(int ranks, const BoardMode& mode, Build&& build) {
+std::vector<Schedule> expanded(int ranks, const DirectMode& mode, Build&& build) {
     std::vector<Schedule> all;
     for (int rank = 0; rank < ranks; ++rank) all.push_back(expand(build(rank), mode));
     return all;

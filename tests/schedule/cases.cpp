@@ -79,7 +79,7 @@ std::vector<Case> cases_of(const Algorithm& algorithm, int channels_most, int ra
                     for (int root : roots) {
                         // NCCL knows no all-to-all in place.
                         if (place != Place::out && algorithm.collective == Collective::all_to_all) continue;
-                        // On several hosts long enough that a slot of the board is used again.
+                        // On several hosts long enough that a slot of the flag block is used again.
                         const int tiles = way == Way::direct                                  ? 1
                                           : anywhere(algorithm, ranks) || hosts == Hosts::one ? 2
                                                                                               : 6;
@@ -95,7 +95,7 @@ std::vector<bool> every_second(int ranks) {
     return chosen;
 }
 
-BoardMode mode_of(Way way, int ranks) {
+DirectMode mode_of(Way way, int ranks) {
     switch (way) {
         case Way::mixed:
         case Way::pipelined_mixed: return {every_second(ranks), false};
@@ -113,7 +113,7 @@ Schedule schedule_of(const Case& one, int ranks, int rank) {
     if (one.algorithm == "two_block_ring") return two_block_ring(ranks, rank);
     const Algorithm* row = registry::find_algorithm(one.algorithm, one.collective);
     const Schedule schedule = row->build(one.layout(ranks, rank), {.channels = one.channels, .root = one.root});
-    const BoardMode mode = mode_of(one.way, ranks);
+    const DirectMode mode = mode_of(one.way, ranks);
     return pipelines(one, ranks) ? expand_pipelined(schedule, mode, one.tiles) : expand(schedule, mode);
 }
 

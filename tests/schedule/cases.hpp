@@ -44,7 +44,7 @@ bool anywhere(const Algorithm& algorithm, int ranks);
 std::vector<Case> cases_of(const Algorithm& algorithm, int channels_most, int ranks);
 
 std::vector<bool> every_second(int ranks);
-BoardMode mode_of(Way way, int ranks);
+DirectMode mode_of(Way way, int ranks);
 Schedule schedule_of(const Case& one, int ranks, int rank);
 CheckedOperation operation_of(const Case& one, int ranks);
 

@@ -247,7 +247,7 @@ TEST_CASE("sums in another order on each rank serve if any order will do", "[cat
 TEST_CASE("the expansion of a fused instruction is proved, and not run", "[catalog]") {
     Files files;
     std::vector<Schedule> all = mine("two_shot", 3);
-    const BoardMode direct{{true, true, true}, true};
+    const DirectMode direct{{true, true, true}, true};
     for (Schedule& schedule : all) schedule = expand(schedule, direct);
     CHECK(check_set(all, direct).ok());
     files.write("direct.txt", write_text(all));

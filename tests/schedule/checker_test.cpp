@@ -26,9 +26,9 @@ static Status check_text(const std::string& text) {
     auto schedules = read_texts(text);
     if (!schedules) return schedules.take_status();
     CheckOptions options;
-    if (const std::string slots = comment(text, "board slots"); !slots.empty()) options.board_slots = std::stoi(slots);
+    if (const std::string slots = comment(text, "board slots"); !slots.empty()) options.flag_slots = std::stoi(slots);
     if (const std::string depth = comment(text, "fifo depth"); !depth.empty()) options.fifo_depth = std::stoi(depth);
-    BoardMode mode;
+    DirectMode mode;
     if (const std::string readable = comment(text, "readable"); !readable.empty()) {
         mode.readable.assign(schedules->size(), false);
         std::istringstream ranks(readable);

@@ -150,7 +150,7 @@ TEST_CASE("a set of schedules from a file is proved in every way it can run", "[
         const bool readable = std::string(golden.expansion) == "readable=0,2";
         Proved proved;
         const Status status =
-            check_set(*schedules, readable ? mode_of(Way::mixed, golden.ranks) : BoardMode(), {}, &proved);
+            check_set(*schedules, readable ? mode_of(Way::mixed, golden.ranks) : DirectMode(), {}, &proved);
         INFO(golden.file << ": " << status.sentence());
         CHECK(status.ok());
         CHECK(proved.steps > 0);

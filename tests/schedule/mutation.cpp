@@ -52,7 +52,7 @@ static void move_dependencies(Schedule& schedule, int block, Place place) {
 static bool apply(Fault fault, Schedule& schedule, int block, int step) {
     Block& in = schedule.blocks[block];
     Instruction& it = in.instructions[step];
-    const bool on_board = kind_of(it.opcode) == OpcodeKind::board;
+    const bool is_flag = kind_of(it.opcode) == OpcodeKind::flag;
     auto drop = [&] {
         move_dependencies(schedule, block, [&](int old) { return old < step ? old : old - 1; });
         in.instructions.erase(in.instructions.begin() + step);
@@ -65,7 +65,7 @@ static bool apply(Fault fault, Schedule& schedule, int block, int step) {
             return true;
         case Fault::shifted_chunk: {
             const auto next = shifted(it.chunk, schedule.chunks);
-            if (on_board || !next) return false;
+            if (is_flag || !next) return false;
             it.chunk = *next;
             return true;
         }
@@ -85,7 +85,7 @@ static bool apply(Fault fault, Schedule& schedule, int block, int step) {
         }
         case Fault::missing_wait: return it.opcode == Opcode::wait && drop();
         case Fault::missing_post: return it.opcode == Opcode::post && drop();
-        case Fault::dropped_instruction: return !on_board && drop();
+        case Fault::dropped_instruction: return !is_flag && drop();
         case Fault::shortened_loop: return it.repeat-- > 1;
         case Fault::shortened_span: return it.count-- > 1;
         case Fault::exchanged_operands: it.left = !it.left; return validate(schedule).ok();
@@ -94,7 +94,7 @@ static bool apply(Fault fault, Schedule& schedule, int block, int step) {
             ++it.after.ago;
             return true;
         case Fault::flipped_finish:
-            if (on_board || it.targets == 0 || it.opcode == Opcode::recv || it.opcode == Opcode::recv_copy_send)
+            if (is_flag || it.targets == 0 || it.opcode == Opcode::recv || it.opcode == Opcode::recv_copy_send)
                 return false;
             it.finish = !it.finish;
             return true;
@@ -117,20 +117,20 @@ void each_mutant(const std::vector<Schedule>& original, int slots_needed,
     if (original[0].fifo_depth > 1)
         visit({Fault::depth_one_less,
                original,
-               {.board_slots = slots_needed, .fifo_depth = original[0].fifo_depth - 1},
+               {.flag_slots = slots_needed, .fifo_depth = original[0].fifo_depth - 1},
                -1,
                -1,
                -1,
                "FIFO depth"});
-    if (!original[0].board.empty() && slots_needed > 1)
+    if (!original[0].shared_ranks.empty() && slots_needed > 1)
         visit(
-            {Fault::slot_reused_early, original, {.board_slots = slots_needed - 1}, -1, -1, -1, "slots of the board"});
+            {Fault::slot_reused_early, original, {.flag_slots = slots_needed - 1}, -1, -1, -1, "slots of the board"});
     for (int kind = 0; kind < fault_kinds; ++kind) {
         for (int rank = -1; rank < ranks; ++rank) {
             const Schedule& model = original[std::max(rank, 0)];
             for (int block = 0; block < int(model.blocks.size()); ++block) {
                 for (int step = 0; step < int(model.blocks[block].instructions.size()); ++step) {
-                    Mutant mutant{Fault(kind), original, {.board_slots = slots_needed}, rank, block, step, {}};
+                    Mutant mutant{Fault(kind), original, {.flag_slots = slots_needed}, rank, block, step, {}};
                     bool applied = true;
                     for (int each = 0; each < ranks && applied; ++each) {
                         if (rank >= 0 && each != rank) continue;

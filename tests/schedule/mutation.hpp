@@ -22,7 +22,7 @@ enum class Fault {
     flipped_finish,
     exchanged_neighbours,  // two instructions of a block in the other order
     depth_one_less,
-    slot_reused_early,  // one slot less than the board needs
+    slot_reused_early,  // one slot less than the flag block needs
 };
 inline constexpr int fault_kinds = int(Fault::slot_reused_early) + 1;
 const char* name_of(Fault fault);
@@ -38,7 +38,7 @@ struct Mutant {
 };
 
 // Calls visit for every mutant of every kind: the fault on each rank alone, and on all alike. `slots_needed`: of the
-// board.
+// flag block.
 void each_mutant(const std::vector<Schedule>& original, int slots_needed,
                  const std::function<void(const Mutant&)>& visit);
 

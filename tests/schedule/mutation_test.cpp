@@ -14,11 +14,11 @@ using namespace weft::internal;
 using namespace weft::internal::test;
 
 // Two operations in a row, out of place, in place and mixed: a fault is caught if one of them is refused.
-// On a board without a slot to spare, which would forgive some.
+// On a flag block without a slot to spare, which would forgive some.
 static int slots_needed(const Case& one, int ranks) {
     const Way way = one.way;
     const bool two_levels = one.algorithm.find("two_level") == 0 || one.algorithm.find("leader") == 0;
-    // Who carries on what lies in a slot holds it longer than the board's next tile.
+    // Who carries on what lies in a slot holds it longer than the flag block's next tile.
     if (two_levels && one.collective != Collective::all_reduce)
         return one.algorithm == "leader_halving_doubling" || one.algorithm == "leader_all_pairs" ||
                        facts_of(one.collective).reduces
@@ -61,7 +61,7 @@ struct Neighbours {
     // Whether on every rank the posts that the two waits (or posts) are about follow each other directly, so that who
     // has seen one of them knows all that the other would tell.
     bool paired(const Instruction* one, const Instruction* other) const {
-        if (!one || !other || one->opcode != other->opcode || kind_of(one->opcode) != OpcodeKind::board) return false;
+        if (!one || !other || one->opcode != other->opcode || kind_of(one->opcode) != OpcodeKind::flag) return false;
         for (const Schedule& schedule : schedules)
             if (std::abs(post_of(schedule, *one) - post_of(schedule, *other)) != 1) return false;
         return true;
@@ -125,7 +125,7 @@ static const char* harmless(const Case& one, const Mutant& mutant, const std::ve
     const Neighbours here{original, original[std::max(mutant.rank, 0)].blocks[mutant.block], mutant.step};
     const Instruction *before = here.at(mutant.step - 1), *first = here.at(mutant.step),
                       *second = here.at(mutant.step + 1), *behind = here.at(mutant.step + 2);
-    auto is_board = [](const Instruction* it) { return kind_of(it->opcode) == OpcodeKind::board; };
+    auto is_flag = [](const Instruction* it) { return kind_of(it->opcode) == OpcodeKind::flag; };
     auto is_local = [](const Instruction* it) { return it && kind_of(it->opcode) == OpcodeKind::local; };
     if (mutant.fault == Fault::shifted_chunk && one.way == Way::direct && mutant.rank < 0)
         return "all ranks reduce their neighbour's chunk: each still has its one rank, and the results go to all";
@@ -148,8 +148,8 @@ static const char* harmless(const Case& one, const Mutant& mutant, const std::ve
     // Of an instruction that copies what its rank keeps: whether the other does something else.
     const auto keeps = [&](const Instruction* it, const Instruction* other) {
         const bool looked_at = (other->source | other->targets) & Buffer::output && other->chunk == it->chunk;
-        const bool for_itself = it->targets == Buffer::output || (it->targets == Buffer::scratch && is_board(other));
-        const bool own_slot = it->source == Buffer::slot && it->rank == Index{mutant.rank, 0, 1, 0} && is_board(other);
+        const bool for_itself = it->targets == Buffer::output || (it->targets == Buffer::scratch && is_flag(other));
+        const bool own_slot = it->source == Buffer::slot && it->rank == Index{mutant.rank, 0, 1, 0} && is_flag(other);
         return it->opcode == Opcode::copy && (it->source == Buffer::input || own_slot) && for_itself && !looked_at;
     };
     if (keeps(first, second) || keeps(second, first)) return "what a rank copies for itself nobody waits for";
@@ -157,12 +157,12 @@ static const char* harmless(const Case& one, const Mutant& mutant, const std::ve
         return "nobody waits for what the root sums up for itself";
     // Dependencies go with their instructions: what came behind one may be before it now.
     const bool free = first->after == Dependency();
-    if ((is_local(first) || is_local(second)) && free && !is_board(first) && !is_board(second) &&
+    if ((is_local(first) || is_local(second)) && free && !is_flag(first) && !is_flag(second) &&
         disjoint(*first, *second, ranks))
         return "the two work on different memory";
-    if (mutant.rank >= 0 && first->opcode == Opcode::send && !is_board(second) && disjoint(*first, *second, ranks))
+    if (mutant.rank >= 0 && first->opcode == Opcode::send && !is_flag(second) && disjoint(*first, *second, ranks))
         return "one rank receives before it sends, the others do not, and the two work on different memory";
-    if (mutant.rank < 0 && first->opcode == Opcode::send && !is_board(second) && disjoint(*first, *second, ranks) &&
+    if (mutant.rank < 0 && first->opcode == Opcode::send && !is_flag(second) && disjoint(*first, *second, ranks) &&
         here.meets_another(mutant.block))
         return "who receives before it sends does so from a rank that does not, and the two work on different memory";
     const bool only_receives = kind_of(first->opcode) == OpcodeKind::connection && !sends(first->opcode);

@@ -35,7 +35,7 @@ TEST_CASE("every algorithm is right, and combines in the order that its row says
                     one.collective == Collective::all_to_all ||
                     (one.collective == Collective::all_reduce && one.hosts == Hosts::one && !small());
                 if (ranks > 32 && !all_places && one.place != places[ranks % 3]) continue;
-                // How the board's slots are used again does not depend on the number of ranks.
+                // How the flag block's slots are used again does not depend on the number of ranks.
                 if (ranks > 32 && ranks % 32 != 0) one.tiles = std::min(one.tiles, 2);
                 prove(row, one, ranks);
             }
@@ -58,7 +58,7 @@ TEST_CASE("every algorithm is right for larger numbers of ranks", "[schedule][la
                      (ranks > 512 && one.root < 0)))
                     continue;
                 if (one.algorithm == "rank_order" && ranks > 129) continue;
-                // Boards of hundreds of ranks are slow to prove, and two-shot has them too.
+                // FlagBlocks of hundreds of ranks are slow to prove, and two-shot has them too.
                 if (ranks > 300 && ranks != 512 && (one.hosts == Hosts::two || one.hosts == Hosts::lonely)) continue;
                 // Above 300 ranks each way takes one of the places in turn, and ways take turns with the numbers of
                 // ranks.

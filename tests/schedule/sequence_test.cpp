@@ -1,4 +1,4 @@
-// Operations one after the other over one board and one set of connections.
+// Operations one after the other over one flag block and one set of connections.
 #include <iterator>
 #include <random>
 
@@ -70,15 +70,15 @@ TEST_CASE("a board needs two slots for plain operations, three for pipelined one
         for (const char* algorithm : {"one_shot", "two_shot"}) {
             for (const Way way : {Way::plain, Way::mixed}) {
                 const std::vector<Case> plain(3, Case{.algorithm = algorithm, .way = way, .tiles = 3});
-                CHECK(check_cases(ranks, plain, {.board_slots = 2}).ok());
-                const Status status = check_cases(ranks, plain, {.board_slots = 1});
+                CHECK(check_cases(ranks, plain, {.flag_slots = 2}).ok());
+                const Status status = check_cases(ranks, plain, {.flag_slots = 1});
                 INFO(status.sentence());
                 CHECK(!status.ok());
             }
         }
         const std::vector<Case> pipelined(2, Case{.algorithm = "two_shot", .way = Way::pipelined, .tiles = 5});
-        CHECK(check_cases(ranks, pipelined, {.board_slots = 3}).ok());
-        const Status status = check_cases(ranks, pipelined, {.board_slots = 2});
+        CHECK(check_cases(ranks, pipelined, {.flag_slots = 3}).ok());
+        const Status status = check_cases(ranks, pipelined, {.flag_slots = 2});
         INFO(status.sentence());
         CHECK(status.sentence().find("of the slot of rank") != std::string::npos);
         CHECK(status.sentence().find("used for an earlier tile") != std::string::npos);

@@ -75,10 +75,10 @@ static Schedule random_schedule(std::mt19937& random) {
     schedule.fifo_depth = number(1, 9);
     schedule.span = number(1, 3);
     if (number(0, 1)) schedule.scratch = number(1, 9);
-    schedule.board = {schedule.rank};
+    schedule.shared_ranks = {schedule.rank};
     if (number(0, 1))
-        for (schedule.board = {}; int(schedule.board.size()) < schedule.ranks;)
-            schedule.board.push_back(int(schedule.board.size()));
+        for (schedule.shared_ranks = {}; int(schedule.shared_ranks.size()) < schedule.ranks;)
+            schedule.shared_ranks.push_back(int(schedule.shared_ranks.size()));
     schedule.blocks.resize(number(0, 3));
     for (int b = 0; b < int(schedule.blocks.size()); ++b) {
         Block& block = schedule.blocks[b];
@@ -92,7 +92,7 @@ static Schedule random_schedule(std::mt19937& random) {
             it.targets = number(0, 3) ? uint8_t(number(0, 31)) : uint8_t(Buffer::scratch | number(0, 2));
             it.finish = number(0, 1);
             it.tile = number(0, schedule.tiles - 1);
-            if (kind_of(it.opcode) == OpcodeKind::board) {
+            if (kind_of(it.opcode) == OpcodeKind::flag) {
                 it.phase = uint8_t(number(0, 1));
             } else if (it.opcode != Opcode::nop) {
                 it.left = number(0, 1);

@@ -1,13 +1,13 @@
-// tiles_test.cpp: how large the tiles are that go over a board.
+// tiles_test.cpp: how large the tiles are that go over a flag block.
 #include "src/schedule/tiles.hpp"
 #include "src/registry.hpp"
-#include "src/segment/board.hpp"
+#include "src/segment/flag_block.hpp"
 #include "tests/catch.hpp"
 
 using namespace weft::internal;
 
 TEST_CASE("tiles on one host leave room in its caches, between hosts they are not cut for that", "[tiles]") {
-    const TileBounds bounds{.slot_bytes = size_t(1) << 30, .board_bytes = Board::slot_bytes_max};
+    const TileBounds bounds{.slot_bytes = size_t(1) << 30, .shared_slot_bytes = FlagBlock::slot_bytes_max};
     const auto tile = [&](const char* name, int ranks, int hosts, size_t bytes,
                           Collective collective = Collective::all_reduce) {
         const Algorithm& algorithm = *registry::find_algorithm(name, collective);

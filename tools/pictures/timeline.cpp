@@ -114,7 +114,7 @@ class TimelineDrawing {
             if (block.source >= 0) name += fmt::format("from {} ", block.source);
             if (block.target >= 0) name += fmt::format("to {}", block.target);
             if (block.source < 0 && block.target < 0)
-                name += run_.schedules[size_t(track.first)].board.empty() ? "own memory" : "board";
+                name += run_.schedules[size_t(track.first)].shared_ranks.empty() ? "own memory" : "board";
             svg_.text({at_.x + track_names - 6, y + track_height / 2 + 3}, name, {letters, Anchor::end, "#555555"});
         }
     }

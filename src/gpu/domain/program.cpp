@@ -12,7 +12,7 @@ std::string refusal(const Schedule& schedule) {
     for (const Block& block : schedule.blocks)
         for (const Instruction& it : block.instructions) {
             const OpcodeKind kind = kind_of(it.opcode);
-            if (kind == OpcodeKind::board || kind == OpcodeKind::fused || it.opcode == Opcode::reduce ||
+            if (kind == OpcodeKind::flag || kind == OpcodeKind::fused || it.opcode == Opcode::reduce ||
                 it.source == Buffer::slot || (it.targets & ~(Buffer::output | Buffer::scratch)) != 0)
                 return fmt::format("{} works on a board", name_of(it.opcode));
         }

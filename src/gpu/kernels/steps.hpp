@@ -1,6 +1,6 @@
 // steps.hpp: the step machine on the device: each block of the grid walks one block of a schedule, tile after tile,
 // over connections whose slots lie in the receiver's memory or, between hosts, in the host's. What src/executor/run.cpp
-// does by looking again, it does by spinning. Rings, trees, halving and doubling: all instructions but the board's
+// does by looking again, it does by spinning. Rings, trees, halving and doubling: all instructions but the flag block's
 // (program.hpp refuses those).
 #pragma once
 #include "src/gpu/kernels/meeting.hpp"

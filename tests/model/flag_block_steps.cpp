@@ -1,7 +1,7 @@
-// board_steps.cpp: what each step does to the shared memory, and the promises that it is checked against.
+// flag_block_steps.cpp: what each step does to the shared memory, and the promises that it is checked against.
 #include <fmt/core.h>
 
-#include "tests/model/board_model.hpp"
+#include "tests/model/flag_block_model.hpp"
 
 namespace weft::internal::model {
 namespace {
@@ -174,8 +174,8 @@ std::string Model::perform(State& state, int rank, const Step& step) const {
             return {};
         }
         case Step::payload_answer: payload(scenario_.mapped[rank] ? says_yes : says_no); return {};
-        case Step::post_entry: line.entry = own_word; return {};
-        case Step::post_done: line.done = own_word; return {};
+        case Step::post_arrival: line.entry = own_word; return {};
+        case Step::post_departure: line.done = own_word; return {};
         case Step::decide:
         case Step::agree: return decide(state, rank, step);
         case Step::read_payload:
@@ -341,8 +341,8 @@ std::string Model::describe(const State& before, Action action) const {
         case Step::payload_data: return text + fmt::format("writes its data into the payload of tile {}", tile);
         case Step::payload_export: return text + fmt::format("writes its export into the payload of tile {}", tile);
         case Step::payload_answer: return text + fmt::format("answers in the payload of tile {}", tile);
-        case Step::post_entry: return text + fmt::format("posts entry {}", tile);
-        case Step::post_done: return text + fmt::format("posts done {}", tile);
+        case Step::post_arrival: return text + fmt::format("posts entry {}", tile);
+        case Step::post_departure: return text + fmt::format("posts done {}", tile);
         case Step::wait_entry: return text + fmt::format("sees entry {} of rank {}", tile, action.peer);
         case Step::wait_done: return text + fmt::format("sees done {} of rank {}", tile, action.peer);
         case Step::decide: return text + "decides from the exports of all";

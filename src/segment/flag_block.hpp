@@ -1,4 +1,4 @@
-// board.hpp: a *board* is memory of a host's ranks: each writes its own part, all read it (src/README.md, "The board").
+// flag_block.hpp: a *flag_block* is memory of a host's ranks: each writes its own part, all read it (src/README.md, "The board").
 #pragma once
 #include <array>
 #include <memory>
@@ -10,31 +10,31 @@
 
 namespace weft::internal {
 
-// This rank's view of the board of its host's ranks. Plain memory: the executor reads and writes it without a
+// This rank's view of the flag_block of its host's ranks. Plain memory: the executor reads and writes it without a
 // call. Thread-bound. The protocol is in src/README.md.
-class Board {
+class FlagBlock {
   public:
     static constexpr size_t slot_bytes_max = size_t(1) << 20;
     static constexpr size_t slot_bytes_first = 8192;  // backed from the start, as a rule
-    // Bytes of the rank's heap that a board takes, from its beginning. Slots are not a power of two apart (cache sets).
+    // Bytes of the rank's heap that a flag_block takes, from its beginning. Slots are not a power of two apart (cache sets).
     static constexpr size_t slot_stride = slot_bytes_max + 4096 + 320;
-    static constexpr size_t heap_bytes = slot_stride * board_slots;
+    static constexpr size_t heap_bytes = slot_stride * flag_slots;
 
     // `slots_later`: none is backed before reserve() is asked for it.
-    static Result<std::unique_ptr<Board>> open(HostGroup& host, int rank, bool slots_later = false);
+    static Result<std::unique_ptr<FlagBlock>> open(HostGroup& host, int rank, bool slots_later = false);
 
     int rank() const { return rank_; }
     // `rank` is any rank of this host; which of them take part in an operation is the schedule's to say.
-    BoardLine& line(int rank, uint32_t tile) const {
-        return *reinterpret_cast<BoardLine*>(lines_ + (size_t(tile % board_slots) * size_t(locals_) + place(rank)) *
-                                                          HostGeometry::board_line_stride);
+    FlagLine& line(int rank, uint32_t tile) const {
+        return *reinterpret_cast<FlagLine*>(lines_ + (size_t(tile % flag_slots) * size_t(locals_) + place(rank)) *
+                                                          HostGeometry::flag_line_stride);
     }
     // Where tiles' data lie: in one slot after the other, and there in one place after the other. Lines that a reader still
     // has in its second-level cache take several times as long to write as others. The same on all ranks.
     struct Rotation {
         uint32_t mask = 0;             // one less than how many places of a slot there are, a power of two
         uint32_t pitch = 0;            // bytes from one to the next
-        uint32_t slots = board_slots;  // that the data go round in, a power of two
+        uint32_t slots = flag_slots;  // that the data go round in, a power of two
         size_t bytes() const { return size_t(mask + 1) * pitch; }
         size_t begin(uint32_t tile) const { return size_t(tile / slots & mask) * pitch; }
     };
@@ -43,7 +43,7 @@ class Board {
     // last one, so that two slots do (rule 3). Measured, perf/README.md.
     static Rotation rotation(size_t tile_bytes, int ranks, bool in_order);
     std::byte* slot(int rank, uint32_t tile) const {
-        return heaps_ + heap_stride_ * place(rank) + slot_stride * (tile % board_slots);
+        return heaps_ + heap_stride_ * place(rank) + slot_stride * (tile % flag_slots);
     }
     std::byte* slot(int rank, uint32_t tile, const Rotation& rotation) const {
         return slot(rank, tile % rotation.slots) + rotation.begin(tile);
@@ -51,12 +51,12 @@ class Board {
     void wake() { host_->wake(); }
     bool aborted() const { return host_->aborted(); }
     // Makes this rank's first `slots` hold `bytes` each. Local: nobody is told (rule 4).
-    Status reserve(size_t bytes, uint32_t slots = board_slots);
+    Status reserve(size_t bytes, uint32_t slots = flag_slots);
     size_t reserved() const { return std::accumulate(reserved_.begin(), reserved_.end(), size_t(0)); }
 
     uint32_t tile = 0;  // of the next tile; rises alike on all ranks
 
-    Board(HostGroup& host, int rank);
+    FlagBlock(HostGroup& host, int rank);
 
   private:
     size_t place(int rank) const { return size_t(places_ ? places_[rank] : rank); }
@@ -67,7 +67,7 @@ class Board {
     const int* places_;  // by rank; null where all ranks are on this host, each at its own place
     int locals_;
     int rank_;
-    std::array<size_t, board_slots> reserved_{};  // by slot
+    std::array<size_t, flag_slots> reserved_{};  // by slot
 };
 
 }  // namespace weft::internal

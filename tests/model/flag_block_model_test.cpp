@@ -1,4 +1,4 @@
-// The board's protocol under every interleaving: what must hold, which slots suffice, and that the explorer can fail.
+// The flag block's protocol under every interleaving: what must hold, which slots suffice, and that the explorer can fail.
 #include <fmt/core.h>
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// board_model.hpp: the board's protocol (src/README.md, "The board") as a finite state machine of all ranks together.
+// flag_block_model.hpp: the flag block's protocol (src/README.md, "The board") as a finite state machine of all ranks together.
 // Written from the text alone and independent of the executor, so that explore() can try every interleaving of it.
 //
 // Memory model: words are sequentially consistent and read one a step. Payloads, slots and user buffers are ordinary
@@ -58,7 +58,7 @@ enum class Fault : uint8_t {
     neither_look_nor_drain,
     owners_stage_at_once,     // an owner stages without regard to who reads its results of the slot's last tile
     owners_stage_early,       // an owner waits for the dones of a tile earlier than it must
-    result_before_sum,        // an owner puts its result on the board before its shard is summed
+    result_before_sum,        // an owner puts its result on the flag block before its shard is summed
     done_before_last_copies,  // done posted before the results of the tile before are copied out
 };
 const char* name_of(Fault fault);
@@ -138,8 +138,8 @@ struct Step {
         payload_data,
         payload_export,
         payload_answer,
-        post_entry,
-        post_done,
+        post_arrival,
+        post_departure,
         wait_entry,
         wait_done,
         decide,

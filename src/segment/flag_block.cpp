@@ -1,12 +1,12 @@
-// board.cpp: a board on the shared segment of a host group.
+// flag_block.cpp: a flag_block on the shared segment of a host group.
 #include <algorithm>
 #include <bit>
 
-#include "src/segment/board.hpp"
+#include "src/segment/flag_block.hpp"
 
 namespace weft::internal {
 
-Board::Board(HostGroup& host, int rank)
+FlagBlock::FlagBlock(HostGroup& host, int rank)
     : host_(&host),
       lines_(host.lines()),
       heaps_(host.heap(host.locals().front())),
@@ -15,13 +15,13 @@ Board::Board(HostGroup& host, int rank)
       locals_(int(host.locals().size())),
       rank_(rank) {}
 
-Result<std::unique_ptr<Board>> Board::open(HostGroup& host, int rank, bool slots_later) {
-    auto board = std::make_unique<Board>(host, rank);
-    if (!slots_later) WEFT_TRY(board->reserve(slot_bytes_first));
-    return board;
+Result<std::unique_ptr<FlagBlock>> FlagBlock::open(HostGroup& host, int rank, bool slots_later) {
+    auto flag_block = std::make_unique<FlagBlock>(host, rank);
+    if (!slots_later) WEFT_TRY(flag_block->reserve(slot_bytes_first));
+    return flag_block;
 }
 
-Board::Rotation Board::rotation(size_t tile_bytes, int ranks, bool in_order) {
+FlagBlock::Rotation FlagBlock::rotation(size_t tile_bytes, int ranks, bool in_order) {
     constexpr size_t rotated_least = 2048;           // shorter ones cost no more than their line
     constexpr size_t room_of_all = size_t(1) << 20;  // of one slot of all ranks
     size_t room = slot_bytes_first;
@@ -29,12 +29,12 @@ Board::Rotation Board::rotation(size_t tile_bytes, int ranks, bool in_order) {
     if (tile_bytes > 0 && 2 * tile_bytes <= room)
         return {uint32_t(std::bit_floor(room / tile_bytes) - 1), uint32_t(tile_bytes)};
     // Large ones take as little room as may be: what all ranks' slots fill is lost to the last-level cache.
-    return {0, uint32_t(tile_bytes), in_order ? 2u : board_slots};
+    return {0, uint32_t(tile_bytes), in_order ? 2u : flag_slots};
 }
 
-Status Board::reserve(size_t bytes, uint32_t slots) {
+Status FlagBlock::reserve(size_t bytes, uint32_t slots) {
     if (bytes > slot_bytes_max)
-        return fail(weftInternalError, "a board slot of {} bytes was asked for; the largest is {}", bytes,
+        return fail(weftInternalError, "a flag block's slot of {} bytes was asked for; the largest is {}", bytes,
                     slot_bytes_max);
     for (uint32_t slot = 0; slot < slots; ++slot) {
         if (bytes <= reserved_[slot]) continue;

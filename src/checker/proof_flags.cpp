@@ -1,31 +1,31 @@
-// proof_board.cpp: posts and waits, the only order between ranks that the proof relies on, and the words they travel
+// proof_flags.cpp: posts and waits, the only order between ranks that the proof relies on, and the words they travel
 // in.
 #include "src/checker/proof.hpp"
 
 namespace weft::internal {
 
-Proof::Meeting& Proof::meeting(int rank, int64_t board_tile, int phase) {
-    const Board& board = boards_[board_of_[rank]];
-    Meeting& met = meetings_[board.first_meeting + size_t(board_tile) * 2 + phase];
+Proof::Meeting& Proof::meeting(int rank, int64_t flag_tile, int phase) {
+    const FlagBlock& flag_block = flag_blocks_[flag_block_of_[rank]];
+    Meeting& met = meetings_[flag_block.first_meeting + size_t(flag_tile) * 2 + phase];
     if (met.has_posted.empty()) {
-        met.has_posted.resize(board.ranks.size());
-        met.waited.resize(board.ranks.size());
+        met.has_posted.resize(flag_block.ranks.size());
+        met.waited.resize(flag_block.ranks.size());
         met.join.resize(clocks_->width());
     }
     return met;
 }
 
 bool Proof::execute_post(const Here& here) {
-    const int64_t tile = board_tile(here);
+    const int64_t tile = flag_tile(here);
     Meeting& met = meeting(here.rank, tile, here.it->phase);
     if (met.has_posted[place_of_[here.rank]]) return object(here, "it posts a second time");
     // The word takes the place of an earlier tile's. Everybody who waits for that one has seen it before; who comes
     // later is caught in execute_wait.
-    if (tile >= options_.board_slots)
-        for (const ChunkAccess& waiter : meeting(here.rank, tile - options_.board_slots, here.it->phase).waited)
+    if (tile >= options_.flag_slots)
+        for (const ChunkAccess& waiter : meeting(here.rank, tile - options_.flag_slots, here.it->phase).waited)
             if (!clocks_->ordered(waiter, here.thread))
-                return object(here, "it overwrites the word of tile {} of the board, for which {} may still wait",
-                              tile - options_.board_slots, place(waiter));
+                return object(here, "it overwrites the word of tile {} of the flag_block, for which {} may still wait",
+                              tile - options_.flag_slots, place(waiter));
     met.has_posted[place_of_[here.rank]] = true;
     clocks_->merge(met.join.data(), clocks_->row(here.thread));
     clocks_->tick(here.thread);
@@ -35,10 +35,10 @@ bool Proof::execute_post(const Here& here) {
 }
 
 bool Proof::execute_wait(const Here& here) {
-    const int64_t tile = board_tile(here), next = tile + options_.board_slots;
+    const int64_t tile = flag_tile(here), next = tile + options_.flag_slots;
     const Meeting& met = meeting(here.rank, tile, here.it->phase);
-    if (next < boards_[board_of_[here.rank]].tiles && meeting(here.rank, next, here.it->phase).posted > 0)
-        return object(here, "it waits for a word of tile {} of the board that tile {} may have overwritten", tile,
+    if (next < flag_blocks_[flag_block_of_[here.rank]].tiles && meeting(here.rank, next, here.it->phase).posted > 0)
+        return object(here, "it waits for a word of tile {} of the flag_block that tile {} may have overwritten", tile,
                       next);
     clocks_->merge(clocks_->row(here.thread), met.join.data());
     meeting(here.rank, tile, here.it->phase).waited[place_of_[here.rank]] = access(here);

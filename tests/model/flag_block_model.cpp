@@ -1,5 +1,5 @@
-// board_model.cpp: what each rank does in a call, as lists of steps, and which of them are possible in a state.
-#include "tests/model/board_model.hpp"
+// flag_block_model.cpp: what each rank does in a call, as lists of steps, and which of them are possible in a state.
+#include "tests/model/flag_block_model.hpp"
 
 #include <fmt/core.h>
 
@@ -122,11 +122,11 @@ Program Model::beginning(int rank, int index, Mapping mapping) const {
     }
     if (!says_exports(own)) {
         auto post = [&](int tile) {
-            if (is(Fault::entry_before_staging)) add(Step::post_entry, tile);
+            if (is(Fault::entry_before_staging)) add(Step::post_arrival, tile);
             if (!is_inline) add(Step::stage_whole, tile);
-            if (is(Fault::entry_before_payload)) add(Step::post_entry, tile);
+            if (is(Fault::entry_before_payload)) add(Step::post_arrival, tile);
             add(Step::payload_data, tile);
-            if (!is(Fault::entry_before_staging) && !is(Fault::entry_before_payload)) add(Step::post_entry, tile);
+            if (!is(Fault::entry_before_staging) && !is(Fault::entry_before_payload)) add(Step::post_arrival, tile);
         };
         auto read = [&](int tile) {
             for (int peer = 0; peer < scenario_.ranks; ++peer)
@@ -143,9 +143,9 @@ Program Model::beginning(int rank, int index, Mapping mapping) const {
         add(Step::give_back);
         return program;
     }
-    if (is(Fault::entry_before_payload)) add(Step::post_entry);
+    if (is(Fault::entry_before_payload)) add(Step::post_arrival);
     add(Step::payload_export);
-    if (is(Fault::entry_before_staging)) add(Step::post_entry);
+    if (is(Fault::entry_before_staging)) add(Step::post_arrival);
     // While it is unknown whether exports count, all stage, whatever they exported.
     const bool read_in_place =
         own.exports[rank] != Export::nothing &&
@@ -155,7 +155,7 @@ Program Model::beginning(int rank, int index, Mapping mapping) const {
     for (int chunk = 0; chunk < scenario_.ranks; ++chunk)
         if (chunk != rank && !whole && !read_in_place) add(Step::stage, 0, chunk);
     if (is(Fault::growth_after_staging)) add(Step::back);
-    if (!is(Fault::entry_before_payload) && !is(Fault::entry_before_staging)) add(Step::post_entry);
+    if (!is(Fault::entry_before_payload) && !is(Fault::entry_before_staging)) add(Step::post_arrival);
     add(Step::wait_entry);
     add(Step::decide);
     return program;
@@ -189,7 +189,7 @@ Program Model::body(int rank, int index, int part) const {
         for (int peer = 0; peer < ranks; ++peer)
             for (int tile = 0; tile < own.tiles; ++tile) add(Step::read_direct, tile, peer);
         for (int peer = 0; peer < ranks; ++peer) add(Step::write_direct, 0, peer);
-        add(Step::post_done, 0);
+        add(Step::post_departure, 0);
         if (!is(Fault::direct_done_wait_dropped)) add(Step::wait_done, 0);
         if (uses_buffers && looks()) add(Step::look);
         add(Step::give_back);
@@ -207,9 +207,9 @@ Program Model::body(int rank, int index, int part) const {
     };
     auto copy_out = [&](int tile) { for_others([&](int chunk) { add(Step::copy_out, tile, chunk); }); };
     auto reduce_and_post = [&](int tile) {
-        if (is(Fault::done_before_result)) add(Step::post_done, tile);
+        if (is(Fault::done_before_result)) add(Step::post_departure, tile);
         reduce(program, rank, tile, in_place);
-        if (!is(Fault::done_before_result)) add(Step::post_done, tile);
+        if (!is(Fault::done_before_result)) add(Step::post_departure, tile);
     };
     auto wait_done = [&](int tile) {
         if (!is(Fault::done_wait_dropped)) add(Step::wait_done, tile);
@@ -220,24 +220,24 @@ Program Model::body(int rank, int index, int part) const {
             add(Step::write_whole, tile);
             if (tile + 1 == own.tiles) break;
             stage(tile + 1);
-            add(Step::post_entry, tile + 1);
+            add(Step::post_arrival, tile + 1);
             add(Step::wait_entry, tile + 1);
         }
     } else if (pipelined) {
         // The fused loop: staging is as early and copying out as late in it as can be, the worst for reuse.
         for (int tile = 0; tile <= own.tiles; ++tile) {
-            const auto post_done = [&](bool now) {
-                if (now && tile < own.tiles) add(Step::post_done, tile);
+            const auto post_departure = [&](bool now) {
+                if (now && tile < own.tiles) add(Step::post_departure, tile);
             };
             const bool before_result = is(Fault::done_before_result),
                        before_copies = is(Fault::done_before_last_copies);
             if (tile + 1 < own.tiles) stage(tile + 1);
-            post_done(before_result);
+            post_departure(before_result);
             if (tile < own.tiles) reduce(program, rank, tile, in_place);
-            post_done(before_copies);
+            post_departure(before_copies);
             if (tile > 0) copy_out(tile - 1);
-            if (tile + 1 < own.tiles) add(Step::post_entry, tile + 1);
-            post_done(!before_result && !before_copies);
+            if (tile + 1 < own.tiles) add(Step::post_arrival, tile + 1);
+            post_departure(!before_result && !before_copies);
             if (tile + 1 < own.tiles) add(Step::wait_entry, tile + 1);
             if (tile < own.tiles) wait_done(tile);
         }
@@ -248,12 +248,12 @@ Program Model::body(int rank, int index, int part) const {
             copy_out(tile);
             if (tile + 1 == own.tiles) break;
             stage(tile + 1);
-            add(Step::post_entry, tile + 1);
+            add(Step::post_arrival, tile + 1);
             add(Step::wait_entry, tile + 1);
         }
     }
     if (part == part_round)
-        for (Step::Kind kind : {Step::payload_answer, Step::post_entry, Step::wait_entry, Step::agree})
+        for (Step::Kind kind : {Step::payload_answer, Step::post_arrival, Step::wait_entry, Step::agree})
             add(kind, round_tile);
     if (uses_buffers && looks()) add(Step::look);
     add(Step::give_back);
@@ -305,7 +305,7 @@ void Model::add_reads(const State& state, int rank, int block, std::vector<Actio
     }
 }
 
-// The board's number of the current call's tile; an agreement round takes the number after the last tile's.
+// The flag block's number of the current call's tile; an agreement round takes the number after the last tile's.
 int Model::number(const State& state, int rank, int tile) const {
     const Rank& self = state.ranks[rank];
     return self.tile + (tile == round_tile ? call(rank, self.call).tiles : tile);
