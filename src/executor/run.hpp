@@ -119,7 +119,7 @@ class Run {
     uint64_t zero_copy_address(size_t index, const Instruction& instruction, uint64_t tile, const Span& span) const;
     Status fetch(int source, const SlotInfo& info);
 
-    // fused.cpp: the fused instructions; each runs all tiles of the operation.
+    // shared_memory_collective.cpp: the fused instructions; each runs all tiles of the operation.
     Progress one_shot(BlockState& state);
     Progress two_shot(BlockState& state);  // also a one-shot whose buffers may be offered
     Progress two_shot_direct(BlockState& state);
