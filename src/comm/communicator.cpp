@@ -382,7 +382,7 @@ Status Communicator::pause(bool may_sleep) {
     }
     if (uneven_ || has_messages()) return pause_for_messages(may_sleep);
     const RankSet& missing = prepared_ ? prepared_->run.missing() : missing_binding_;
-    // Connections are made over letters, which come through shared memory; then some are sockets.
+    // Connections are made after an exchange through the store, which is through shared memory; then some are sockets.
     const bool sockets = prepared_ && prepared_->plan.networked;
     if (!(sockets ? waiting_.pause_on_sockets(missing, may_sleep, add_descriptors_)
                   : waiting_.pause(missing, may_sleep))) [[likely]]

@@ -9,7 +9,7 @@ namespace weft::internal {
 
 namespace {
 
-// Of letters, apart from those of schedules' connections and from each other.
+// Of connection info, apart from those of schedules' connections and from each other.
 constexpr uint64_t messages_name = 0x5bd1e9955bd1e995u, parts_name = 0xc2b2ae3d27d4eb4fu;
 
 // Of a receive by itself, before it is one of those that are waited for: a microsecond.
@@ -251,7 +251,7 @@ Status Communicator::pause_for_messages(bool may_sleep) {
     }
     const bool sockets = (alone && alone->networked()) || (parts && parts->networked()) ||
                          (in_call_ && prepared_ && prepared_->plan.networked);
-    // Letters wake nobody who sleeps in the kernel's poll.
+    // A put wakes nobody who sleeps in the kernel's poll.
     if ((alone && alone->connecting()) || (parts && parts->connecting())) may_sleep = may_sleep && !sockets;
     if (!(sockets ? waiting_.pause_on_sockets(*waits_for, may_sleep, add_descriptors_)
                   : waiting_.pause(*waits_for, may_sleep))) [[likely]]

@@ -12,7 +12,7 @@ namespace weft::internal {
 
 namespace {
 
-constexpr uint64_t windows_name = 0x87c37b91114253d5u;  // of letters, apart from those of messages
+constexpr uint64_t windows_name = 0x87c37b91114253d5u;  // of connection info, apart from those of messages
 constexpr int64_t untouched_patience_us = 2'000'000;
 
 }  // namespace
@@ -212,7 +212,7 @@ Status Communicator::pause_for_access(bool may_sleep) {
         waits_for = &waited_for_;
     }
     const bool sockets = one_sided_->networked() || (beside && messages_->exchange().networked());
-    // Letters wake nobody who sleeps in the kernel's poll.
+    // A put wakes nobody who sleeps in the kernel's poll.
     if (one_sided_->connecting() || (beside && messages_->exchange().connecting())) may_sleep = may_sleep && !sockets;
     if (!(sockets ? waiting_.pause_on_sockets(*waits_for, may_sleep, add_descriptors_)
                   : waiting_.pause(*waits_for, may_sleep))) [[likely]]

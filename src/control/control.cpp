@@ -219,11 +219,11 @@ void Control::mark_lost(int host, const std::string& sentence, int except) {
 
 void Control::on_frame(int host, News kind, ByteReader& content) {
     switch (kind) {
-        case News::letter: {
-            const auto letter = content.get<HostGroup::Letter>();
-            if (!content.at_end() || letter.to < 0 || letter.to >= group_->ranks()) break;
-            if (group_->home(letter.to).host != host_) return forward(letter);
-            if (Status status = group_->deliver(letter); !status) group_->raise(status.code(), -1, status.sentence());
+        case News::oob: {
+            const auto entry = content.get<HostGroup::OobEntry>();
+            if (!content.at_end() || entry.to < 0 || entry.to >= group_->ranks()) break;
+            if (group_->home(entry.to).host != host_) return forward(entry);
+            if (Status status = group_->oob_deliver(entry); !status) group_->raise(status.code(), -1, status.sentence());
             return;
         }
         case News::failed: {
@@ -260,15 +260,15 @@ void Control::on_frame(int host, News kind, ByteReader& content) {
 void Control::carry() {
     if (host_ >= 0)
         for (const int rank : group_->locals())
-            while (const auto* letter = group_->letter_abroad(rank, letters_[rank])) forward(*letter);
+            while (const auto* entry = group_->next_outgoing_oob(rank, oob_sent_[rank])) forward(*entry);
     if (group_->aborted()) return tell_abort(-1);
     tell_told();
 }
 
-void Control::forward(const HostGroup::Letter& letter) {
-    const int next = HostTree::next(host_, group_->home(letter.to).host);
+void Control::forward(const HostGroup::OobEntry& entry) {
+    const int next = HostTree::next(host_, group_->home(entry.to).host);
     if (neighbours_->ended(next)) {
-        unreachable_.insert(letter.to);
+        unreachable_.insert(entry.to);
         if (unreachable_timer_ == 0)
             unreachable_timer_ = service().after(unreachable_us, [this] {
                 unreachable_timer_ = 0;
@@ -278,8 +278,8 @@ void Control::forward(const HostGroup::Letter& letter) {
         return;
     }
     ByteWriter content;
-    content.put(letter);
-    neighbours_->send(next, News::letter, content);
+    content.put(entry);
+    neighbours_->send(next, News::oob, content);
 }
 
 // Two ranks would wait for each other in silence. Whoever died or left meanwhile has been named by others.
@@ -427,7 +427,7 @@ bool Control::needed() const {
     bool here = false;
     for (const int rank : group_->locals())
         here |= group_->row(rank).state.load(std::memory_order_acquire) == RankState::joined || has_kernels(rank);
-    // Letters that have no way are told of in a while.
+    // Connection info that has no way is told of in a while.
     if (!here && neighbours_->remaining() <= 1 && (unreachable_.empty() || hurried_us_ != 0)) return false;
     return hurried_us_ == 0 || (now_us() - hurried_us_ < hurry_patience_us && in_calls());
 }

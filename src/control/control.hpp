@@ -1,9 +1,9 @@
 // control.hpp: what the leader of a host does for its ranks while a communicator has several hosts: checks them in at
 // the root, writes the roster into the rows of the segment, and then, linked with the leaders of other hosts in a tree,
-// carries letters, the first error, signs of life, and on request where everyone is. It acts on the service thread when
+// carries connection info, the first error, signs of life, and on request where everyone is. It acts on the service thread when
 // the doorbell of the segment rings, when a frame comes and at a slow tick.
 //
-// Letters of other hosts may pass through this one, so it goes on when its own ranks have left, until it is the last or
+// Connection info of other hosts may pass through this one, so it goes on when its own ranks have left, until it is the last or
 // has one neighbour only. The tree is taken down from its leaves.
 #pragma once
 #include <map>
@@ -53,7 +53,7 @@ class Control {
     void look_around();
     void look_first();
     void carry();
-    void forward(const HostGroup::Letter& letter);
+    void forward(const HostGroup::OobEntry& entry);
     void tell_unreachable();
     void tick();
     void look_for_the_dead();
@@ -80,8 +80,8 @@ class Control {
     int host_ = -1;  // ours
     std::unique_ptr<Neighbours> neighbours_;
     std::unique_ptr<Census> census_;
-    std::map<int, uint32_t> letters_;  // of local ranks, carried so far
-    std::set<int> unreachable_;        // ranks elsewhere for whom there are letters and no way
+    std::map<int, uint32_t> oob_sent_;  // of local ranks, carried so far
+    std::set<int> unreachable_;        // ranks elsewhere for whom there is connection info and no way
     uint64_t unreachable_timer_ = 0;
     bool abort_told_ = false;
     int64_t failure_told_us_ = 0;

@@ -61,7 +61,7 @@ class Exchange {
     Progress advance();
     const RankSet& missing() const { return missing_; }
     Status take_failure() { return std::move(failure_); }
-    // Of a blocked exchange: whether what is missing comes by sockets, and those; and whether by letters.
+    // Of a blocked exchange: whether what is missing comes by sockets, and those; and whether by connection info.
     bool networked() const { return networked_; }
     bool connecting() const { return connecting_; }
     void add_descriptors(std::vector<pollfd>& list) const;

@@ -20,8 +20,8 @@ static CanRead reads_of(uint64_t word) { return {.addresses = (word & 1) != 0, .
 // second-level cache, and all together no more than a share of the last-level one. Measured, perf/README.md.
 static constexpr size_t rings_of_all = size_t(6) << 20;
 
-// Both ends name a connection alike: by channel, slots and the sender's rank; the letter says the receiver's.
-uint64_t Connector::letter_key(const Key& key, int sender) const {
+// Both ends name a connection alike: by channel, slots and the sender's rank; the info says the receiver's.
+uint64_t Connector::oob_key(const Key& key, int sender) const {
     return settings_.name ^
            (uint64_t(key.channel) << 48 | uint64_t(unsigned(key.depth)) << 32 | uint64_t(unsigned(sender))) *
                0x9e3779b97f4a7c15u;
@@ -64,7 +64,7 @@ Status Connector::listen(Binding& binding) {
         address.words[reads_word] = word_of(reads);
         // What we say and what we have are one: the peer may take its first memory at any time.
         if (reads.arena) binding.ends[index].source_arena = arenas_.of(block.source);
-        WEFT_TRY(group_->post_letter(rank_, block.source, letter_key(key, block.source), &address, sizeof address));
+        WEFT_TRY(group_->oob_put(rank_, block.source, oob_key(key, block.source), &address, sizeof address));
         binding.ends[index].source = receiver->get();
         receivers_[key] = std::move(*receiver);
     }
@@ -81,14 +81,14 @@ Result<bool> Connector::connect(Binding& binding, RankSet& missing) {
         const Block& block = schedule.blocks[index];
         if (!binding.is_new[index].target || binding.ends[index].target) continue;
         const Key key{block.channel, block.target, schedule.fifo_depth};
-        const std::byte* letter = group_->find_letter(block.target, letter_key(key, rank_));
-        if (!letter) {
+        const std::byte* info = group_->oob_get(block.target, oob_key(key, rank_));
+        if (!info) {
             missing.insert(block.target);
             all = false;
             continue;
         }
         Blob address;
-        memcpy(&address, letter, sizeof address);
+        memcpy(&address, info, sizeof address);
         const ConnectionOptions options = this->options(binding, block.channel, block.target, false);
         auto transport = transport_to(options);
         if (!transport) return transport.take_status();

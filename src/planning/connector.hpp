@@ -1,4 +1,4 @@
-// connector.hpp: makes the connections of a rank's schedules: chooses a transport for each, listens, leaves letters
+// connector.hpp: makes the connections of a rank's schedules: chooses a transport for each, listens, puts connection info
 // with the addresses, connects when those of the peers have come. Takes several steps, because the other end must
 // listen first; nothing blocks. Thread-bound to the rank.
 #pragma once
@@ -31,7 +31,7 @@ class Connector {
     struct Settings {
         const net::Identity* identity;  // of the communicator; null if its ranks are on one host
         size_t slot_bytes;              // of connections of a few slots
-        uint64_t name = 0;              // tells the letters of this connector from those of others; alike on all ranks
+        uint64_t name = 0;              // tells the connection info of this connector from those of others; alike on all ranks
         size_t* heap_used;              // of the rank; null where there is nothing on this host to be connected:
         bool only_abroad = false;       // connections on this host are nobody's, or another's
         bool uses_cma = false;     // the kernel may copy between the processes, where it can
@@ -48,7 +48,7 @@ class Connector {
     Result<bool> connect(Binding& binding, RankSet& missing);
     // Whether the peer listens to us, of schedules whose first channel has so many slots.
     bool called_by(int peer, int depth) const {
-        return group_->find_letter(peer, letter_key({0, peer, depth}, rank_)) != nullptr;
+        return group_->oob_get(peer, oob_key({0, peer, depth}, rank_)) != nullptr;
     }
 
   private:
@@ -59,7 +59,7 @@ class Connector {
         auto operator<=>(const Key&) const = default;
     };
     bool concerns(int peer) const { return peer >= 0 && (!settings_.only_abroad || !group_->local(peer)); }
-    uint64_t letter_key(const Key& key, int sender) const;
+    uint64_t oob_key(const Key& key, int sender) const;
     ConnectionOptions options(Binding& binding, int channel, int peer, bool incoming) const;
     Result<const Transport*> transport_to(const ConnectionOptions& options) const;
     CanRead can_read(int peer);

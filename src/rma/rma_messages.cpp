@@ -16,7 +16,7 @@ RmaMessages::RmaMessages(HostGroup& group, int rank, Hooks hooks)
     : group_(&group), rank_(rank), hooks_(std::move(hooks)), peers_(size_t(group.ranks())) {
     for (const int other : group.locals())
         if (other != rank && !group.same_process(rank, other)) neighbours_.push_back(other);
-    letters_.assign(neighbours_.size(), 0);
+    oob_entries_.assign(neighbours_.size(), 0);
 }
 
 RmaMessages::Peer& RmaMessages::peer(int rank) {
@@ -70,19 +70,19 @@ std::vector<int> RmaMessages::unanswered() const {
     return all;
 }
 
-// Others make their end of a link and leave a letter; ours is to be made then.
+// Others make their end of a link and put an entry; ours is to be made then.
 void RmaMessages::look_for_callers() {
     const auto look = [&](int rank) {
         if (!peers_[size_t(rank)] && hooks_.called_by(rank)) (void)peer(rank);
     };
     for (size_t i = 0; i < neighbours_.size(); ++i) {
-        const uint32_t letters = group_->row(neighbours_[i]).letters.load(std::memory_order_acquire);
-        if (letters != std::exchange(letters_[i], letters)) look(neighbours_[i]);
+        const uint32_t entries = group_->row(neighbours_[i]).oob_entries.load(std::memory_order_acquire);
+        if (entries != std::exchange(oob_entries_[i], entries)) look(neighbours_[i]);
     }
     if (group_->one_host()) return;
-    // Pairs with deliver(), where the letter comes before the count: else it might be missed for good.
-    const uint32_t inbox = group_->header().inbox.load(std::memory_order_acquire);
-    if (inbox == std::exchange(inbox_, inbox)) return;
+    // Pairs with oob_deliver(), where the entry comes before the count: else it might be missed for good.
+    const uint32_t received = group_->header().oob_received.load(std::memory_order_acquire);
+    if (received == std::exchange(oob_received_, received)) return;
     for (int rank = 0; rank < group_->ranks(); ++rank)
         if (!group_->local(rank)) look(rank);
 }

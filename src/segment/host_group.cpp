@@ -27,8 +27,8 @@ namespace {
 constexpr uint64_t segment_magic = 0x3174666577000001u;
 constexpr uint32_t segment_version = wire_version;
 
-// A rank's letters lie at the end of its heap, backed in steps.
-constexpr size_t letters_step = 32;
+// A rank's entries lie at the end of its heap, backed in steps.
+constexpr size_t oob_entries_step = 32;
 
 }  // namespace
 
@@ -38,7 +38,7 @@ uint64_t pid_namespace() {
 }
 
 bool process_stopped(int pid) {
-    // The letter behind the name, which may hold anything but ends with the last parenthesis.
+    // The character behind the name, which may hold anything but ends with the last parenthesis.
     const std::string line = system_file(fmt::format("/proc/{}/stat", pid));
     const size_t end = line.rfind(')');
     return end != std::string::npos && end + 2 < line.size() && (line[end + 2] == 'T' || line[end + 2] == 't');
@@ -285,89 +285,89 @@ void HostGroup::wake_sleepers() {
     }
 }
 
-HostGroup::Letter* HostGroup::letters(int place) const {
-    return reinterpret_cast<Letter*>(data_.data() + heap_offset(place) + connections_end());
+HostGroup::OobEntry* HostGroup::oob_entries(int place) const {
+    return reinterpret_cast<OobEntry*>(data_.data() + heap_offset(place) + connections_end());
 }
 
-Status HostGroup::post_letter(int rank, int to, uint64_t key, const void* data, size_t bytes) {
-    auto& count = row(rank).letters;
+Status HostGroup::oob_put(int rank, int to, uint64_t key, const void* data, size_t bytes) {
+    auto& count = row(rank).oob_entries;
     const uint32_t index = count.load(std::memory_order_relaxed);
-    if (index >= letters_max || bytes > letter_bytes)
-        return fail(weftInternalError, "rank {} has no room for a letter of {} bytes ({} posted)", rank, bytes, index);
-    if (index % letters_step == 0)
-        WEFT_TRY(back(rank, connections_end() + index * sizeof(Letter), letters_step * sizeof(Letter)));
-    Letter& letter = letters(place(rank))[index];
-    letter.key = key;
-    letter.from = rank;
-    letter.to = to;
-    letter.bytes = uint32_t(bytes);
-    memcpy(letter.data, data, bytes);
-    count.store(index + 1, std::memory_order_release);  // pairs with find_letter() and letter_abroad()
+    if (index >= oob_entries_max || bytes > oob_value_bytes)
+        return fail(weftInternalError, "rank {} has no room for an entry of {} bytes ({} posted)", rank, bytes, index);
+    if (index % oob_entries_step == 0)
+        WEFT_TRY(back(rank, connections_end() + index * sizeof(OobEntry), oob_entries_step * sizeof(OobEntry)));
+    OobEntry& entry = oob_entries(place(rank))[index];
+    entry.key = key;
+    entry.from = rank;
+    entry.to = to;
+    entry.bytes = uint32_t(bytes);
+    memcpy(entry.data, data, bytes);
+    count.store(index + 1, std::memory_order_release);  // pairs with oob_get() and next_outgoing_oob()
     wake();
     if (!local(to)) ring();
     return ok();
 }
 
-// About as many as letters come to a host whose ranks have some dozens of connections each.
-size_t HostGroup::inbox_heads() const {
+// About as many as entries come to a host whose ranks have some dozens of connections each.
+size_t HostGroup::oob_bucket_count() const {
     size_t heads = 1024;
-    while (heads < 64 * locals_.size() && 2 * heads * sizeof(uint32_t) <= inbox_letters_offset) heads *= 2;
+    while (heads < 64 * locals_.size() && 2 * heads * sizeof(uint32_t) <= oob_received_offset) heads *= 2;
     return heads;
 }
 
-std::atomic<uint32_t>& HostGroup::inbox_head(int from, uint64_t key) const {
+std::atomic<uint32_t>& HostGroup::oob_bucket(int from, uint64_t key) const {
     const uint64_t hash = (key ^ uint64_t(from) << 48) * 0x9e3779b97f4a7c15u >> 32;
     auto* heads = reinterpret_cast<std::atomic<uint32_t>*>(data_.data() + heap_offset(int(locals_.size())));
-    return heads[hash & (inbox_heads() - 1)];
+    return heads[hash & (oob_bucket_count() - 1)];
 }
 
-HostGroup::Letter* HostGroup::inbox() const {
-    return reinterpret_cast<Letter*>(data_.data() + heap_offset(int(locals_.size())) + inbox_letters_offset);
+HostGroup::OobEntry* HostGroup::oob_received() const {
+    return reinterpret_cast<OobEntry*>(data_.data() + heap_offset(int(locals_.size())) + oob_received_offset);
 }
 
-const std::byte* HostGroup::find_letter(int rank, uint64_t key) const {
+const std::byte* HostGroup::oob_get(int rank, uint64_t key) const {
     if (!local(rank)) {
-        if (header().inbox.load(std::memory_order_acquire) == 0) return nullptr;  // pairs with deliver()
-        const Letter* all = inbox();
-        for (uint32_t index = inbox_head(rank, key).load(std::memory_order_acquire); index > 0;) {
-            const Letter& letter = all[index - 1];
-            if (letter.key == key && letter.from == rank) return letter.data;
-            index = letter.next;
+        if (header().oob_received.load(std::memory_order_acquire) == 0) return nullptr;  // pairs with oob_deliver()
+        const OobEntry* all = oob_received();
+        for (uint32_t index = oob_bucket(rank, key).load(std::memory_order_acquire); index > 0;) {
+            const OobEntry& entry = all[index - 1];
+            if (entry.key == key && entry.from == rank) return entry.data;
+            index = entry.next;
         }
         return nullptr;
     }
-    const uint32_t count = std::min<uint32_t>(row(rank).letters.load(std::memory_order_acquire), uint32_t(letters_max));
-    const Letter* letter = letters(place(rank));
-    for (uint32_t i = 0; i < count; ++i, ++letter)
-        if (letter->key == key) return letter->data;
+    const uint32_t count = std::min<uint32_t>(row(rank).oob_entries.load(std::memory_order_acquire), uint32_t(oob_entries_max));
+    const OobEntry* entry = oob_entries(place(rank));
+    for (uint32_t i = 0; i < count; ++i, ++entry)
+        if (entry->key == key) return entry->data;
     return nullptr;
 }
 
-const HostGroup::Letter* HostGroup::letter_abroad(int rank, uint32_t& index) const {
-    const uint32_t count = std::min<uint32_t>(row(rank).letters.load(std::memory_order_acquire), uint32_t(letters_max));
+const HostGroup::OobEntry* HostGroup::next_outgoing_oob(int rank, uint32_t& index) const {
+    const uint32_t count = std::min<uint32_t>(row(rank).oob_entries.load(std::memory_order_acquire), uint32_t(oob_entries_max));
     while (index < count) {
-        const Letter* letter = &letters(place(rank))[index++];
-        if (!local(letter->to)) return letter;
+        const OobEntry* entry = &oob_entries(place(rank))[index++];
+        if (!local(entry->to)) return entry;
     }
     return nullptr;
 }
 
-Status HostGroup::deliver(const Letter& letter) {
-    auto& count = header().inbox;
+Status HostGroup::oob_deliver(const OobEntry& entry) {
+    auto& count = header().oob_received;
     const uint32_t index = count.load(std::memory_order_relaxed);
     const size_t heap = heap_offset(int(locals_.size()));
-    if (index >= inbox_max())
+    if (index >= oob_received_max())
         return fail(weftInternalError,
-                    "rank {} has no room for the address that rank {} sent it: {} have come to its host", letter.to,
-                    letter.from, index);
-    if (index == 0) WEFT_TRY(data_.back(heap, inbox_heads() * sizeof(uint32_t)));
-    if (index % letters_step == 0)
-        WEFT_TRY(data_.back(heap + inbox_letters_offset + index * sizeof(Letter), letters_step * sizeof(Letter)));
-    auto& head = inbox_head(letter.from, letter.key);
-    Letter& place = inbox()[index];
-    place = letter;
+                    "rank {} has no room for the address that rank {} sent it: {} have come to its host", entry.to,
+                    entry.from, index);
+    if (index == 0) WEFT_TRY(data_.back(heap, oob_bucket_count() * sizeof(uint32_t)));
+    if (index % oob_entries_step == 0)
+        WEFT_TRY(data_.back(heap + oob_received_offset + index * sizeof(OobEntry), oob_entries_step * sizeof(OobEntry)));
+    auto& head = oob_bucket(entry.from, entry.key);
+    OobEntry& place = oob_received()[index];
+    place = entry;
     place.next = head.load(std::memory_order_relaxed);
-    head.store(index + 1, std::memory_order_release);  // pairs with find_letter()
+    head.store(index + 1, std::memory_order_release);  // pairs with oob_get()
     count.store(index + 1, std::memory_order_release);
     wake();
     return ok();

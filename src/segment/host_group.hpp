@@ -128,8 +128,8 @@ struct alignas(64) RankRow {
     // A line that it writes when a group collects calls: how many, and since when.
     alignas(64) std::atomic<uint32_t> held_calls;
     std::atomic<int64_t> held_us;
-    // Blobs left for others (see mailbox below).
-    alignas(64) std::atomic<uint32_t> letters;
+    // Out-of-band entries that it has put.
+    alignas(64) std::atomic<uint32_t> oob_entries;
     // Of a rank of another host: when its leader last told where it is, by this host's monotonic clock; 0: never.
     std::atomic<int64_t> heard_us;
     // Likewise: what its leader last told in answer to a question was so at this time or later (release).
@@ -169,7 +169,7 @@ struct HostHeader {
     int32_t own_host;                          // likewise
     alignas(64) std::atomic<uint32_t> joined;  // ranks of this host that have; futex word
     std::atomic<uint32_t> spread;   // 1: the ranks of all hosts have joined, and the rows say where (release)
-    std::atomic<uint32_t> inbox;    // letters that have come from other hosts
+    std::atomic<uint32_t> oob_received;    // entries that have come from other hosts
     std::atomic<uint32_t> curious;  // rises when a rank wants news of ranks of other hosts
     alignas(64) std::atomic<uint32_t> sleepers;  // ranks that sleep or are about to
     AbortRecord abort;
@@ -179,7 +179,7 @@ struct HostHeader {
 // Sizes and places of everything in the segment; functions of the rank count and of what the header says, so all sides
 // agree.
 struct HostGeometry {
-    // A rank's own area: flag block slots, connections, letters. Smaller where address space is limited (ulimit -v).
+    // A rank's own area: flag block slots, connections, entries. Smaller where address space is limited (ulimit -v).
     static constexpr size_t heap_bytes_most = size_t(64) << 20, heap_bytes_least = size_t(16) << 20;
     static size_t affordable_heap_bytes(int ranks);
     static constexpr size_t flag_line_stride = 128;        // two lines: the prefetcher fetches pairs
@@ -207,7 +207,7 @@ struct HostGeometry {
 class HostGroup {
   public:
     // A segment for `ranks` ranks, its header and homes backed. Settled: all of them are on this host; else settle()
-    // must be called before lines, heaps and letters are used.
+    // must be called before lines, heaps and entries are used.
     static Result<std::shared_ptr<HostGroup>> create(int ranks, bool settled = true);
     // The same segment in another process.
     static Result<std::shared_ptr<HostGroup>> map(Fd fd, bool settled = true);
@@ -292,31 +292,31 @@ class HostGroup {
     void wake_sleepers();
 
     // Blobs that one rank leaves for others to fetch: how connections get their addresses. `key` names the blob among
-    // those of its writer; at most letter_bytes long. Posting is thread-bound to the rank; find is null until it is
+    // those of its writer; at most oob_value_bytes long. Posting is thread-bound to the rank; find is null until it is
     // there.
-    // A letter to a rank of another host is carried there by the leaders.
-    struct alignas(64) Letter {
+    // An entry for a rank of another host is carried there by the leaders.
+    struct alignas(64) OobEntry {
         uint64_t key;
         int32_t from, to;
         uint32_t bytes;
         std::byte data[100];
-        uint32_t next;  // in the inbox: one more than the index of the next with the same hash, 0: none
+        uint32_t next;  // in the received entries: one more than the index of the next with the same hash, 0: none
     };
-    static_assert(sizeof(Letter) == 128);
-    static constexpr size_t letter_bytes = sizeof(Letter::data);
-    static constexpr size_t letters_max = 4096;  // of a rank
+    static_assert(sizeof(OobEntry) == 128);
+    static constexpr size_t oob_value_bytes = sizeof(OobEntry::data);
+    static constexpr size_t oob_entries_max = 4096;  // of a rank
     // Of a host: what its ranks have connections for, and more.
-    size_t inbox_max() const {
-        return std::min(size_t(1) << 18, (heap_bytes_ - inbox_letters_offset) / sizeof(Letter));
+    size_t oob_received_max() const {
+        return std::min(size_t(1) << 18, (heap_bytes_ - oob_received_offset) / sizeof(OobEntry));
     }
-    size_t connections_end() const { return heap_bytes_ - letters_max * sizeof(Letter); }  // a rank's letters follow
+    size_t connections_end() const { return heap_bytes_ - oob_entries_max * sizeof(OobEntry); }  // a rank's entries follow
     size_t heap_stride() const { return HostGeometry{0, 0, heap_bytes_}.heap_stride(); }
-    Status post_letter(int rank, int to, uint64_t key, const void* data, size_t bytes);
-    const std::byte* find_letter(int rank, uint64_t key) const;
-    // The leader's part: letters of a local rank from the index-th on that are for other hosts; and what came from
+    Status oob_put(int rank, int to, uint64_t key, const void* data, size_t bytes);
+    const std::byte* oob_get(int rank, uint64_t key) const;
+    // The leader's part: entries of a local rank from the index-th on that are for other hosts; and what came from
     // there.
-    const Letter* letter_abroad(int rank, uint32_t& index) const;
-    Status deliver(const Letter& letter);
+    const OobEntry* next_outgoing_oob(int rank, uint32_t& index) const;
+    Status oob_deliver(const OobEntry& entry);
 
     // Wakes the host's leader, who has something to read here. Nothing where there is one host.
     void ring() const;
@@ -332,12 +332,12 @@ class HostGroup {
     size_t heap_offset(int place) const {
         return HostGeometry{ranks(), int(locals_.size()), heap_bytes_}.heap(place) - data_offset_;
     }
-    Letter* letters(int place) const;
-    // What came from other hosts lies in the leader's heap: heads of chains by a hash of sender and key, then letters.
-    static constexpr size_t inbox_letters_offset = size_t(1) << 20;
-    size_t inbox_heads() const;
-    std::atomic<uint32_t>& inbox_head(int from, uint64_t key) const;
-    Letter* inbox() const;
+    OobEntry* oob_entries(int place) const;
+    // What came from other hosts lies in the leader's heap: heads of chains by a hash of sender and key, then entries.
+    static constexpr size_t oob_received_offset = size_t(1) << 20;
+    size_t oob_bucket_count() const;
+    std::atomic<uint32_t>& oob_bucket(int from, uint64_t key) const;
+    OobEntry* oob_received() const;
 
     SharedMemory memory_;  // header and rows
     SharedMemory data_;    // lines and heaps

@@ -1,4 +1,4 @@
-// host_group_test.cpp: the ranks of a host in their segment: the first error, letters, who lives, what another process
+// host_group_test.cpp: the ranks of a host in their segment: the first error, entries, who lives, what another process
 // may map.
 #include "src/segment/host_group.hpp"
 
@@ -177,56 +177,56 @@ TEST_CASE("a sentence too long for the record is cut, not spilt", "[host_group]"
     CHECK(group->row(0).state.load() == RankState::absent);
 }
 
-TEST_CASE("a letter is found by its key once it is posted, among those of its writer only", "[host_group]") {
+TEST_CASE("an entry is found by its key once it is posted, among those of its writer only", "[host_group]") {
     const auto group = group_of(2);
-    CHECK(group->find_letter(0, 5) == nullptr);
+    CHECK(group->oob_get(0, 5) == nullptr);
     const char text[] = "where I listen";
-    REQUIRE(group->post_letter(0, 0, 5, text, sizeof text).ok());
-    const std::byte* found = group->find_letter(0, 5);
+    REQUIRE(group->oob_put(0, 0, 5, text, sizeof text).ok());
+    const std::byte* found = group->oob_get(0, 5);
     REQUIRE(found);
     CHECK(memcmp(found, text, sizeof text) == 0);
-    CHECK(group->find_letter(1, 5) == nullptr);
-    CHECK(group->find_letter(0, 6) == nullptr);
+    CHECK(group->oob_get(1, 5) == nullptr);
+    CHECK(group->oob_get(0, 6) == nullptr);
 }
 
-TEST_CASE("a reader of letters sees them whole while they are posted", "[host_group]") {
+TEST_CASE("a reader of entries sees them whole while they are posted", "[host_group]") {
     const auto group = group_of(2);
     constexpr uint64_t count = 2000;
     std::atomic<bool> posted{true};
     std::thread writer([&] {
         for (uint64_t key = 1; key <= count; ++key) {
-            std::vector<uint64_t> words(HostGroup::letter_bytes / 8, key);
-            if (!group->post_letter(0, 0, key, words.data(), words.size() * 8).ok()) posted = false;
+            std::vector<uint64_t> words(HostGroup::oob_value_bytes / 8, key);
+            if (!group->oob_put(0, 0, key, words.data(), words.size() * 8).ok()) posted = false;
         }
     });
     for (uint64_t key = 1; key <= count; ++key) {
-        const std::byte* letter = nullptr;
-        while (!(letter = group->find_letter(0, key)) && posted) std::this_thread::yield();
-        const std::vector<uint64_t> words(HostGroup::letter_bytes / 8, key);
-        if (!letter || memcmp(letter, words.data(), words.size() * 8) != 0) {
+        const std::byte* entry = nullptr;
+        while (!(entry = group->oob_get(0, key)) && posted) std::this_thread::yield();
+        const std::vector<uint64_t> words(HostGroup::oob_value_bytes / 8, key);
+        if (!entry || memcmp(entry, words.data(), words.size() * 8) != 0) {
             writer.join();
-            FAIL("letter " << key << " is not whole");
+            FAIL("entry " << key << " is not whole");
         }
     }
     writer.join();
     CHECK(posted);
 }
 
-TEST_CASE("a mailbox that is full and a letter that is too long are sentences", "[host_group]") {
+TEST_CASE("an OOB store that is full and an entry that is too long are sentences", "[host_group]") {
     const auto group = group_of(1);
-    const std::vector<std::byte> most(HostGroup::letter_bytes + 1);
-    CHECK(!group->post_letter(0, 0, 1, most.data(), most.size()).ok());
-    for (uint64_t key = 0; key < HostGroup::letters_max; ++key)
-        REQUIRE(group->post_letter(0, 0, key, most.data(), HostGroup::letter_bytes).ok());
-    const Status full = group->post_letter(0, 0, 99999, most.data(), 1);
+    const std::vector<std::byte> most(HostGroup::oob_value_bytes + 1);
+    CHECK(!group->oob_put(0, 0, 1, most.data(), most.size()).ok());
+    for (uint64_t key = 0; key < HostGroup::oob_entries_max; ++key)
+        REQUIRE(group->oob_put(0, 0, key, most.data(), HostGroup::oob_value_bytes).ok());
+    const Status full = group->oob_put(0, 0, 99999, most.data(), 1);
     CHECK(!full.ok());
     CHECK_THAT(full.sentence(), Catch::Contains("no room"));
-    CHECK(group->find_letter(0, 0) != nullptr);
-    CHECK(group->find_letter(0, HostGroup::letters_max - 1) != nullptr);
-    CHECK(group->find_letter(0, 99999) == nullptr);
+    CHECK(group->oob_get(0, 0) != nullptr);
+    CHECK(group->oob_get(0, HostGroup::oob_entries_max - 1) != nullptr);
+    CHECK(group->oob_get(0, 99999) == nullptr);
 }
 
-TEST_CASE("letters of other hosts are found among many thousands, and too many are a sentence", "[host_group]") {
+TEST_CASE("entries of other hosts are found among many thousands, and too many are a sentence", "[host_group]") {
     constexpr int ranks = 12;  // 0 and 1 are here
     auto made = HostGroup::create(ranks, false);
     REQUIRE(made.ok());
@@ -234,28 +234,28 @@ TEST_CASE("letters of other hosts are found among many thousands, and too many a
     for (int rank = 0; rank < ranks; ++rank) group.home(rank).host = rank / 2;
     group.header().spread = 1;
     REQUIRE(group.settle().ok());
-    HostGroup::Letter letter{};
-    const auto deliver = [&](int from, uint64_t key) {
-        letter.from = from;
-        letter.to = int(key % 2);
-        letter.key = key;
-        memcpy(letter.data, &key, sizeof key);
-        return group.deliver(letter);
+    HostGroup::OobEntry entry{};
+    const auto oob_deliver = [&](int from, uint64_t key) {
+        entry.from = from;
+        entry.to = int(key % 2);
+        entry.key = key;
+        memcpy(entry.data, &key, sizeof key);
+        return group.oob_deliver(entry);
     };
-    CHECK(group.find_letter(5, 1) == nullptr);
+    CHECK(group.oob_get(5, 1) == nullptr);
     constexpr uint64_t each = 3000;
     for (uint64_t key = 0; key < each; ++key)
-        for (int from = 2; from < ranks; ++from) REQUIRE(deliver(from, key).ok());
+        for (int from = 2; from < ranks; ++from) REQUIRE(oob_deliver(from, key).ok());
     for (uint64_t key = 0; key < each; ++key)
         for (int from = 2; from < ranks; ++from) {
-            const std::byte* found = group.find_letter(from, key);
+            const std::byte* found = group.oob_get(from, key);
             REQUIRE(found);
             REQUIRE(memcmp(found, &key, sizeof key) == 0);
         }
-    CHECK(group.find_letter(5, each) == nullptr);
+    CHECK(group.oob_get(5, each) == nullptr);
     Status full;
-    for (uint64_t key = each; full && key < 2 * group.inbox_max(); ++key) full = deliver(2, key);
-    CHECK(group.header().inbox == group.inbox_max());
+    for (uint64_t key = each; full && key < 2 * group.oob_received_max(); ++key) full = oob_deliver(2, key);
+    CHECK(group.header().oob_received == group.oob_received_max());
     CHECK_THAT(full.sentence(), Catch::Contains("no room"));
     CHECK_THAT(full.sentence(), Catch::Contains("rank 2"));
 }

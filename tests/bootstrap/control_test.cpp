@@ -52,13 +52,13 @@ class Hosts {
         left_.push_back(control);
         Control::leave(std::move(control));
     }
-    // A letter from one host to another.
+    // An entry from one host to another.
     void post(int from, int to, uint64_t key) {
-        const char text[] = "letter";
-        REQUIRE((*this)[from].post_letter(from, to, key, text, sizeof text));
+        const char text[] = "entry";
+        REQUIRE((*this)[from].oob_put(from, to, key, text, sizeof text));
     }
     bool comes(int from, int to, uint64_t key) {
-        return eventually([&] { return (*this)[to].find_letter(from, key) != nullptr; });
+        return eventually([&] { return (*this)[to].oob_get(from, key) != nullptr; });
     }
 
   private:
@@ -108,7 +108,7 @@ Operation some_operation() {
 
 }  // namespace
 
-TEST_CASE("a leader whose ranks have left still carries letters of the hosts below it", "[control]") {
+TEST_CASE("a leader whose ranks have left still carries connection info of the hosts below it", "[control]") {
     Hosts hosts(count);
     REQUIRE(hosts.met());
     hosts.leave(inner);
@@ -179,7 +179,7 @@ TEST_CASE("ranks that would meet by way of a leader that has ended are told so",
     CHECK(!hosts[2].aborted());
 }
 
-TEST_CASE("a letter without a way is told of, though the leader that it came to has no ranks any more", "[control]") {
+TEST_CASE("an entry without a way is told of, though the leader that it came to has no ranks any more", "[control]") {
     for (const bool process_ends : {false, true}) {
         INFO(process_ends);
         Hosts hosts(count);
@@ -218,7 +218,7 @@ TEST_CASE("the end of a process waits for ranks in a call that its own have fini
         // It knows where all are, and goes on.
         CHECK(eventually([&] { return returned || hosts[inner].row(below).position.read()->entered == 1; }));
         hosts.post(below, beside, 1);
-        CHECK(eventually([&] { return returned || hosts[beside].find_letter(below, 1) != nullptr; }));
+        CHECK(eventually([&] { return returned || hosts[beside].oob_get(below, 1) != nullptr; }));
         const bool early = returned;
         slow = early && std::chrono::steady_clock::now() - begin >= patience;
         CHECK((!early || slow));

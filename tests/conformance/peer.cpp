@@ -41,11 +41,11 @@ int main(int count, char** arguments) {
     for (const Transport& candidate : registry::transports())
         if (candidate.name == std::string_view(arguments[3])) transport = &candidate;
     require(transport, "no such transport");
-    const std::byte* letter = nullptr;
-    while (!(letter = (*group)->find_letter(0, 1))) usleep(1000);
+    const std::byte* entry = nullptr;
+    while (!(entry = (*group)->oob_get(0, 1))) usleep(1000);
     Blob blob;
     net::Secret secret;
-    memcpy(&blob, letter, sizeof blob);
+    memcpy(&blob, entry, sizeof blob);
     require(sodium_hex2bin(secret.key.data(), secret.key.size(), arguments[4], strlen(arguments[4]), nullptr, nullptr,
                            nullptr) == 0,
             "the secret cannot be read");

@@ -294,11 +294,11 @@ TEST_CASE("a peer that dies is an error on the survivor, never a hang, and what 
     group.row(1).process = 0;
     Subprocess peer({CONFORMANCE_PEER, fmt::format("/proc/{}/fd/{}", getpid(), group.memory().fd()), "1",
                      transport.name, connection.secret_text()});
-    // It connects to a receiver of its own making here: its blob goes as a letter.
+    // It connects to a receiver of its own making here: its blob goes by the OOB store.
     Blob blob;
     auto listening = transport.listen(connection.options(0, 4, 128), blob);
     REQUIRE(listening.ok());
-    REQUIRE(group.post_letter(0, 1, 1, &blob, sizeof blob).ok());
+    REQUIRE(group.oob_put(0, 1, 1, &blob, sizeof blob).ok());
     connection.receiver = std::move(*listening);
     // A connection over a network is made as both ends step it.
     INFO(transport.name);

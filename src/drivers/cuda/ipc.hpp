@@ -7,7 +7,7 @@
 
 namespace weft::internal::cuda {
 
-// What a process tells others about memory of its own: bytes, to be carried by a letter.
+// What a process tells others about memory of its own: bytes, to be carried in the OOB store.
 struct IpcExport {
     CUipcMemHandle handle;  // of the whole allocation
     size_t offset = 0;      // of the buffer in it

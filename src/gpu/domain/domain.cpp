@@ -110,7 +110,7 @@ Status Domain::take_host_words() {
 }
 
 Domain::~Domain() {
-    withdraw_letter();
+    withdraw_fds();
     const ContextScope scope(kernels_->context());
     for (Event* event : {&done_, &captured_done_}) *event = Event();
     stream_ = Stream();
@@ -322,7 +322,7 @@ void Domain::finish() const {
 void Domain::retire(std::unique_ptr<Domain> domain) {
     const Driver& driver = domain->kernels_->driver();
     const RelaxedCapture relaxed(driver);
-    domain->withdraw_letter();
+    domain->withdraw_fds();
     const bool elsewhere = !domain->one_process();
     domain->unmap();
     // Ranks of this process may be driven by this thread: they leave after us.

@@ -106,8 +106,8 @@ class Domain {
   private:
     // agreeing: the host's ranks have come to an end, and hear those of other hosts.
     enum class Stage { exporting, reaching, verifying, agreeing, known };
-    // Letters of the stages; a finding's are several.
-    enum LetterNumber : int { exports, reached = 16, verified = 32, agreed = 48, of_each_way = 64 };
+    // Entries of the stages; a finding's are several.
+    enum OobKey : int { exports, reached = 16, verified = 32, agreed = 48, of_each_way = 64 };
     // How ranks of different processes reach each other's memory, in the order in which it is tried; then host memory in
     // the place of that of the ranks which not all reach, and of all.
     enum class Way { ipc, descriptors, some_host, host };
@@ -130,12 +130,12 @@ class Domain {
     Status write_programs();
     Result<bool> reach();
     Status verify();
-    // Whether all ranks have posted their letter of the stage.
-    bool letters_there(int stage) const;
+    // Whether all ranks have posted their entry of the stage.
+    bool all_have_put(int stage) const;
     // Of the way that is being tried.
     uint64_t key(int stage) const;
     const std::byte* find(int peer, int stage) const;  // null until it is there
-    Status post(int stage, const void* letter, size_t bytes);
+    Status post(int stage, const void* value, size_t bytes);
     Status post_finding(int stage, const Status& status, bool root, uint64_t unreached);
     Status tell_hosts();
     bool hosts_agree();
@@ -144,7 +144,7 @@ class Domain {
     static uint64_t bit(int rank) { return uint64_t(1) << unsigned(rank); }
     uint64_t all_members() const;
     std::vector<int> hosted() const;  // ascending
-    // What the first rank in order has met in a stage; all ranks read the same letters.
+    // What the first rank in order has met in a stage; all ranks read the same entries.
     struct Obstacle {
         std::string text;   // empty: nothing is in the way
         bool root = false;  // a rank could not export_memory anything
@@ -159,7 +159,7 @@ class Domain {
     Status map_of_process(int peer);
     Status copy_by_kernel(CUdeviceptr to, CUdeviceptr from);
     Status probe(int peer);
-    void withdraw_letter();
+    void withdraw_fds();
     // What is others', unless kernels of ours may still run. May wait for the device.
     void unmap();
     // We have unmapped what is others', and they what is ours, or they are dead.
@@ -179,8 +179,8 @@ class Domain {
     FailureReport* report_ = nullptr;
     ExportableMemory memory_;
     ExportableMemory unused_;               // of a way that did not serve: peers may map it until they leave
-    std::shared_ptr<DescriptorMail> mail_;  // while the memory's letter is posted
-    uint64_t letter_ = 0;
+    std::shared_ptr<DescriptorMail> mail_;  // while the memory's entry is posted
+    uint64_t fds_id_ = 0;
     SharedMemory host_memory_;                 // the first rank's: of all ranks that are hosted
     std::shared_ptr<HostPlaces> host_places_;  // the same, for this process's devices
     uint64_t hosted_ = 0;                      // by bit: ranks for whose devices' memory it stands in

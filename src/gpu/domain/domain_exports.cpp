@@ -24,14 +24,14 @@ struct DomainExport {
     IpcExport exported;
     bool shared;  // `exported` is valid
 };
-static_assert(sizeof(DomainExport) <= HostGroup::letter_bytes);
+static_assert(sizeof(DomainExport) <= HostGroup::oob_value_bytes);
 // On the second way.
 struct DescriptorExport {
     uint64_t address;
     MailAddress mail;
-    uint64_t letter;
+    uint64_t fds_id;
 };
-static_assert(sizeof(DescriptorExport) <= HostGroup::letter_bytes);
+static_assert(sizeof(DescriptorExport) <= HostGroup::oob_value_bytes);
 
 }  // namespace
 
@@ -56,29 +56,29 @@ Status Domain::prepare_memory(ExportableMemory::Way way) {
 
 // What fails here leaves the communicator without a domain, and not without its host ranks: others hear why.
 Status Domain::export_by_ipc() {
-    DomainExport letter{};
+    DomainExport offer{};
     const Status made = [&]() -> Status {
         WEFT_TRY(begin());
         WEFT_TRY(prepare_memory(ExportableMemory::Way::ipc));
         if (!one_process()) {
             // Without: the others cannot map it, which is no reason to have no domain.
             auto exported = export_ipc(kernels_->driver(), memory_.address());
-            letter.shared = bool(exported);
+            offer.shared = bool(exported);
             if (exported)
-                letter.exported = *exported;
+                offer.exported = *exported;
             else
                 WEFT_LOG_RANK(rank_, info, init, "{}", exported.status().sentence());
         }
-        letter.address = memory_.address();
+        offer.address = memory_.address();
         return ok();
     }();
     if (!made) obstacle_ = made.sentence();
-    return post(exports, &letter, sizeof letter);
+    return post(exports, &offer, sizeof offer);
 }
 
 // Other memory, for cuMemAlloc's has no descriptor. What fails here is in the way of this way alone.
 Status Domain::export_by_descriptor() {
-    DescriptorExport letter{};
+    DescriptorExport offer{};
     const Status made = [&]() -> Status {
         WEFT_TRY(prepare_memory(ExportableMemory::Way::descriptor));
         auto mail = DescriptorMail::of_process();
@@ -87,18 +87,18 @@ Status Domain::export_by_descriptor() {
         auto posted = post_memory(**mail, kernels_->driver(), {&all, 1});
         if (!posted) return posted.take_status();
         mail_ = std::move(*mail);
-        letter_ = *posted;
-        letter = {memory_.address(), mail_->address(), letter_};
+        fds_id_ = *posted;
+        offer = {memory_.address(), mail_->address(), fds_id_};
         return ok();
     }();
     if (!made) not_exported_ = made.sentence();
-    return post(exports, &letter, sizeof letter);
+    return post(exports, &offer, sizeof offer);
 }
 
 // The last ways: one segment for all ranks that are hosted, the host's first rank's, who exports it first. Whoever exports
 // has written its own part; the others' memory stays as it was offered before.
 Status Domain::export_host_memory() {
-    PeerMemory letter{};
+    PeerMemory offer{};
     const Status made = [&]() -> Status {
         const std::vector<int> hosted = this->hosted();
         const size_t each = this->places().programs, bytes = each * hosted.size();
@@ -107,12 +107,12 @@ Status Domain::export_host_memory() {
             if (!memory) return memory.take_status();
             host_memory_ = std::move(*memory);
             WEFT_TRY(host_memory_.back(0, bytes));
-            letter = {getpid(), host_memory_.fd(), process_token(), host_memory_.inode()};
+            offer = {getpid(), host_memory_.fd(), process_token(), host_memory_.inode()};
         } else {
-            memcpy(&letter, find(members_[0], exports), sizeof letter);
-            if (letter.process == 0) return fail(weftSystemError, "rank {} has no host memory to export_memory", members_[0]);
+            memcpy(&offer, find(members_[0], exports), sizeof offer);
+            if (offer.process == 0) return fail(weftSystemError, "rank {} has no host memory to export_memory", members_[0]);
         }
-        auto places = HostPlaces::of(letter, kernels_->context());
+        auto places = HostPlaces::of(offer, kernels_->context());
         if (!places) return places.take_status();
         host_places_ = std::move(*places);
         auto address = host_places_->address();
@@ -122,9 +122,9 @@ Status Domain::export_host_memory() {
     }();
     if (!made) {
         obstacle_ = made.sentence();
-        letter = {};
+        offer = {};
     }
-    return post(exports, &letter, sizeof letter);
+    return post(exports, &offer, sizeof offer);
 }
 
 // Ways before the one that is asked for are not gone.
@@ -149,19 +149,19 @@ Status Domain::map(int peer) {
     }
     const Context& context = kernels_->context();
     if (way_ == Way::descriptors) {
-        DescriptorExport letter;
-        memcpy(&letter, found, sizeof letter);
-        auto import = fetch_memory(context, letter.mail, letter.letter, now_us() + fetching_patience_us);
+        DescriptorExport offer;
+        memcpy(&offer, found, sizeof offer);
+        auto import = fetch_memory(context, offer.mail, offer.fds_id, now_us() + fetching_patience_us);
         if (!import) return import.take_status();
         bases_[size_t(peer)] = import->address();
         imports_.push_back(std::move(*import));
         return ok();
     }
-    DomainExport letter;
-    memcpy(&letter, found, sizeof letter);
-    if (!letter.shared)
+    DomainExport offer;
+    memcpy(&offer, found, sizeof offer);
+    if (!offer.shared)
         return fail(weftSystemError, "CUDA does not let other processes map it (its log at INFO has the error)");
-    auto mapping = IpcMapping::open(context, letter.exported);
+    auto mapping = IpcMapping::open(context, offer.exported);
     if (!mapping) return mapping.take_status();
     bases_[size_t(peer)] = mapping->address();
     mappings_.push_back(std::move(*mapping));

@@ -1,4 +1,4 @@
-// domain_joining.cpp: how ranks make a domain (domain.hpp): the letters that they write each other, and what is tried.
+// domain_joining.cpp: how ranks make a domain (domain.hpp): the entries that they write each other, and what is tried.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -11,7 +11,7 @@ namespace weft::internal::cuda {
 
 namespace {
 
-constexpr uint64_t domain_letter_key = 0x6465766963650000u;
+constexpr uint64_t domain_oob_key = 0x6465766963650000u;
 
 uint32_t own_number(int rank) { return 0x77656674u + uint32_t(rank); }
 uint32_t number_between(int from, int to) { return 0x9e3779b9u * uint32_t(from * Domain::ranks_max + to + 1) | 1; }
@@ -47,17 +47,17 @@ Status Domain::begin() {
 }
 
 uint64_t Domain::key(int stage) const {
-    return domain_letter_key + uint64_t(stage) + uint64_t(stage >= agreed ? 0 : of_each_way * int(way_));
+    return domain_oob_key + uint64_t(stage) + uint64_t(stage >= agreed ? 0 : of_each_way * int(way_));
 }
-// To everybody of the host: nobody carries letters, all look into their writer's heap.
-Status Domain::post(int stage, const void* letter, size_t bytes) {
-    return group_->post_letter(rank_, rank_, key(stage), letter, bytes);
+// To everybody of the host: nobody carries entries, all look into their writer's heap.
+Status Domain::post(int stage, const void* value, size_t bytes) {
+    return group_->oob_put(rank_, rank_, key(stage), value, bytes);
 }
-const std::byte* Domain::find(int peer, int stage) const { return group_->find_letter(peer, key(stage)); }
+const std::byte* Domain::find(int peer, int stage) const { return group_->oob_get(peer, key(stage)); }
 
 Places Domain::places() const { return {ranks_, !other_hosts_.empty(), connections_}; }
 
-bool Domain::letters_there(int stage) const {
+bool Domain::all_have_put(int stage) const {
     for (const int peer : members_)
         if (!find(peer, stage)) return false;
     return true;
@@ -75,8 +75,8 @@ std::vector<int> Domain::missing() const {
 }
 
 Status Domain::post_finding(int stage, const Status& status, bool root, uint64_t unreached) {
-    return in_letters(status, root, unreached, [&](int letter, const Finding& finding) {
-        return post(stage + letter, &finding, sizeof finding);
+    return put_in_parts(status, root, unreached, [&](int part, const Finding& finding) {
+        return post(stage + part, &finding, sizeof finding);
     });
 }
 
@@ -85,7 +85,7 @@ Domain::Obstacle Domain::first_obstacle(int stage) const {
         for (const int peer : members_) {
             const auto* finding = reinterpret_cast<const Finding*>(find(peer, stage));
             if (finding->good || finding->root != root) continue;
-            const std::string text = text_of([&](int letter) { return find(peer, stage + letter); });
+            const std::string text = text_of([&](int part) { return find(peer, stage + part); });
             return {fmt::format("rank {}: {}", peer, text), root};
         }
     return {};
@@ -125,8 +125,8 @@ Status Domain::tell_hosts() {
     if (!leads()) return ok();
     const Status end = obstacle_.empty() ? ok() : Status(weftSystemError, obstacle_);
     for (const int other : other_hosts_)
-        WEFT_TRY(in_letters(end, false, 0, [&](int letter, const Finding& finding) {
-            return group_->post_letter(rank_, other, key(agreed + letter), &finding, sizeof finding);
+        WEFT_TRY(put_in_parts(end, false, 0, [&](int part, const Finding& finding) {
+            return group_->oob_put(rank_, other, key(agreed + part), &finding, sizeof finding);
         }));
     return ok();
 }
@@ -139,7 +139,7 @@ bool Domain::hosts_agree() {
     if (!obstacle_.empty()) first = {members_[0], obstacle_};
     for (const int other : other_hosts_)
         if (!reinterpret_cast<const Finding*>(find(other, agreed))->good && other < first.first)
-            first = {other, text_of([&](int letter) { return find(other, agreed + letter); })};
+            first = {other, text_of([&](int part) { return find(other, agreed + part); })};
     obstacle_ = first.second;
     return true;
 }
@@ -152,17 +152,17 @@ Result<bool> Domain::advance() {
         WEFT_TRY(export_memory());
         stage_ = Stage::reaching;
     }
-    if (stage_ == Stage::reaching && letters_there(exports)) {
+    if (stage_ == Stage::reaching && all_have_put(exports)) {
         auto reached = reach();
         if (!reached) return reached;
         if (*reached) stage_ = Stage::verifying;
     }
-    if (stage_ == Stage::verifying && letters_there(reached)) {
+    if (stage_ == Stage::verifying && all_have_put(reached)) {
         if (!first_obstacle(reached).text.empty()) {
             conclude(reached);
         } else {
             if (!find(rank_, verified)) WEFT_TRY(verify());
-            if (letters_there(verified)) conclude(verified);
+            if (all_have_put(verified)) conclude(verified);
         }
     }
     if (stage_ == Stage::agreeing) {
@@ -173,9 +173,9 @@ Result<bool> Domain::advance() {
     return stage_ == Stage::known;
 }
 
-// All ranks come here alike, for they have read the same letters.
+// All ranks come here alike, for they have read the same entries.
 void Domain::conclude(int stage) {
-    withdraw_letter();  // who could fetch it has
+    withdraw_fds();  // who could fetch it has
     Obstacle obstacle = first_obstacle(stage);
     if (!tried_.empty() && !obstacle.text.empty())
         obstacle.text =
@@ -209,8 +209,8 @@ void Domain::conclude(int stage) {
     stage_ = Stage::exporting;
 }
 
-void Domain::withdraw_letter() {
-    if (mail_) mail_->withdraw(letter_);
+void Domain::withdraw_fds() {
+    if (mail_) mail_->withdraw(fds_id_);
     mail_ = nullptr;
 }
 

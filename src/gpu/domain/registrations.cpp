@@ -21,8 +21,8 @@ namespace weft::internal::cuda {
 
 namespace {
 
-constexpr uint64_t registration_letter_key = 0x7265676973746572;
-constexpr uint64_t without_tables_key = registration_letter_key + 1;
+constexpr uint64_t registration_oob_key = 0x7265676973746572;
+constexpr uint64_t without_tables_key = registration_oob_key + 1;
 constexpr int64_t answer_patience_us = 2'000'000;  // service threads look every 50 ms
 constexpr int64_t leave_patience_us = 10'000'000;  // what else runs on the device may keep us from unmapping
 
@@ -36,27 +36,27 @@ Registrations::Registrations(std::shared_ptr<HostGroup> group, int rank, std::sh
       looked_(size_t(ranks_), 0) {
     if (rank_ != 0 || group_->one_process()) return;
     const size_t bytes = sizeof(RegistrationTable) * size_t(ranks_);
-    weft::internal::PeerMemory letter{};
+    weft::internal::PeerMemory shared{};
     auto memory = SharedMemory::create("weft-device-tables", bytes);
     Status status = memory ? memory->back(0, bytes) : memory.take_status();
     if (status) {
         made_ = std::move(*memory);
-        letter = {getpid(), made_.fd(), process_token(), made_.inode()};
-        status = group_->post_letter(rank_, rank_, registration_letter_key, &letter, sizeof letter);
+        shared = {getpid(), made_.fd(), process_token(), made_.inode()};
+        status = group_->oob_put(rank_, rank_, registration_oob_key, &shared, sizeof shared);
     }
     if (!status) WEFT_LOG_RANK(rank_, info, mem, "device memory cannot be registered: {}", status.sentence());
 }
 
 // Without tables nothing is registered, which costs no more than time; others are told, for we cannot reply.
 void Registrations::open() {
-    const std::byte* letter = group_->find_letter(0, registration_letter_key);
-    if (letter == nullptr) return;
+    const std::byte* found = group_->oob_get(0, registration_oob_key);
+    if (found == nullptr) return;
     weft::internal::PeerMemory where;
-    memcpy(&where, letter, sizeof where);
+    memcpy(&where, found, sizeof where);
     auto tables = map_peer_memory(where);
     if (!tables) {
         WEFT_LOG_RANK(rank_, info, mem, "device memory cannot be registered: {}", tables.status().sentence());
-        const Status told = group_->post_letter(rank_, rank_, without_tables_key, &rank_, sizeof rank_);
+        const Status told = group_->oob_put(rank_, rank_, without_tables_key, &rank_, sizeof rank_);
         if (!told) WEFT_LOG_RANK(rank_, info, mem, "others are not told of that: {}", told.sentence());
         return;
     }
@@ -158,7 +158,7 @@ void Registrations::withdraw(int entry) {
 
 bool Registrations::without_tables(int peer) const {
     return mapper_->table(peer).here.load(std::memory_order_relaxed) == 0 &&
-           group_->find_letter(peer, without_tables_key) != nullptr;
+           group_->oob_get(peer, without_tables_key) != nullptr;
 }
 
 // Descriptors are few: nobody keeps one when all have mapped what it stands for.

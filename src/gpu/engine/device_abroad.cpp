@@ -8,8 +8,8 @@ namespace weft::internal {
 
 namespace {
 
-// Of letters, apart from those of host memory's connections.
-constexpr uint64_t letters_name = 0x8f1bbcdcbfa53e0bu;
+// Of connection info, apart from those of host memory's connections.
+constexpr uint64_t oob_name = 0x8f1bbcdcbfa53e0bu;
 
 }  // namespace
 
@@ -20,7 +20,7 @@ DeviceAbroad::DeviceAbroad(std::shared_ptr<HostGroup> group, const net::Identity
       connector_(*group_, rank,
                  {.identity = &identity,
                   .slot_bytes = cuda::Connections::slot_bytes,
-                  .name = letters_name,
+                  .name = oob_name,
                   .heap_used = nullptr,
                   .only_abroad = true}),
       news_(*group_) {

@@ -1,4 +1,4 @@
-// finding.hpp: what a rank, or a host, has found out while a domain is made, in the letters that carry it. Values.
+// finding.hpp: what a rank, or a host, has found out while a domain is made, in the parts that carry it. Values.
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -9,7 +9,7 @@
 
 namespace weft::internal::cuda {
 
-// What a rank has found out; `text` says what is wrong. A letter lies at any address.
+// What a rank has found out; `text` says what is wrong. An entry lies at any address.
 struct Finding {
     std::byte unreached_bytes[sizeof(uint64_t)];
     bool good;
@@ -23,29 +23,29 @@ struct Finding {
         return ranks;
     }
 };
-inline constexpr int findings = 5;  // letters that a long text may take
-static_assert(sizeof(Finding) <= HostGroup::letter_bytes && alignof(Finding) == 1);
+inline constexpr int findings = 5;  // parts that a long text may take
+static_assert(sizeof(Finding) <= HostGroup::oob_value_bytes && alignof(Finding) == 1);
 
-// The letters of a finding, in which order they are to be posted: the first letter comes last, who sees it sees all.
+// The parts of a finding, in which order they are to be posted: the first part comes last, who sees it sees all.
 template <class Post>
-Status in_letters(const Status& status, bool root, uint64_t unreached, Post&& post) {
+Status put_in_parts(const Status& status, bool root, uint64_t unreached, Post&& post) {
     const std::string& text = status.sentence();
-    for (int letter = findings - 1; letter >= 0; --letter) {
+    for (int part = findings - 1; part >= 0; --part) {
         Finding finding{{}, status.ok(), root, {}};
         memcpy(finding.unreached_bytes, &unreached, sizeof unreached);
-        const size_t from = std::min(text.size(), Finding::piece * size_t(letter));
+        const size_t from = std::min(text.size(), Finding::piece * size_t(part));
         finding.text[text.copy(finding.text, Finding::piece, from)] = 0;
-        if (letter == 0 || from < text.size()) WEFT_TRY(post(letter, finding));
+        if (part == 0 || from < text.size()) WEFT_TRY(post(part, finding));
     }
     return ok();
 }
 
-// find: the letter of that number, or null.
+// find: the part of that number, or null.
 template <class Find>
 std::string text_of(Find&& find) {
     std::string text;
     const Finding* finding;
-    for (int letter = 0; letter < findings && (finding = reinterpret_cast<const Finding*>(find(letter))); ++letter)
+    for (int part = 0; part < findings && (finding = reinterpret_cast<const Finding*>(find(part))); ++part)
         text += finding->text;
     return text;
 }
