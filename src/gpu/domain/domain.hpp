@@ -17,7 +17,7 @@
 #include "src/drivers/cuda/stream.hpp"
 #include "src/gpu/domain/connections.hpp"
 #include "src/gpu/domain/kernel_set.hpp"
-#include "src/net/descriptor_mail.hpp"
+#include "src/net/fd_passing.hpp"
 #include "src/segment/host_group.hpp"
 
 namespace weft::internal::cuda {
@@ -179,7 +179,7 @@ class Domain {
     FailureReport* report_ = nullptr;
     ExportableMemory memory_;
     ExportableMemory unused_;               // of a way that did not serve: peers may map it until they leave
-    std::shared_ptr<DescriptorMail> mail_;  // while the memory's entry is posted
+    std::shared_ptr<FdServer> fd_server_;  // while the memory's entry is posted
     uint64_t fds_id_ = 0;
     SharedMemory host_memory_;                 // the first rank's: of all ranks that are hosted
     std::shared_ptr<HostPlaces> host_places_;  // the same, for this process's devices

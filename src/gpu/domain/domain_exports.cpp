@@ -8,7 +8,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/gpu/domain/domain_memory.hpp"
-#include "src/gpu/domain/mailed_memory.hpp"
+#include "src/gpu/domain/passed_memory.hpp"
 
 namespace weft::internal::cuda {
 
@@ -28,7 +28,7 @@ static_assert(sizeof(DomainExport) <= HostGroup::oob_value_bytes);
 // On the second way.
 struct DescriptorExport {
     uint64_t address;
-    MailAddress mail;
+    FdServerAddress fd_server;
     uint64_t fds_id;
 };
 static_assert(sizeof(DescriptorExport) <= HostGroup::oob_value_bytes);
@@ -81,14 +81,14 @@ Status Domain::export_by_descriptor() {
     DescriptorExport offer{};
     const Status made = [&]() -> Status {
         WEFT_TRY(prepare_memory(ExportableMemory::Way::descriptor));
-        auto mail = DescriptorMail::of_process();
-        if (!mail) return mail.take_status();
+        auto fd_server = FdServer::of_process();
+        if (!fd_server) return fd_server.take_status();
         const VmmPiece all{memory_.address(), memory_.bytes()};
-        auto posted = post_memory(**mail, kernels_->driver(), {&all, 1});
+        auto posted = post_memory(**fd_server, kernels_->driver(), {&all, 1});
         if (!posted) return posted.take_status();
-        mail_ = std::move(*mail);
+        fd_server_ = std::move(*fd_server);
         fds_id_ = *posted;
-        offer = {memory_.address(), mail_->address(), fds_id_};
+        offer = {memory_.address(), fd_server_->address(), fds_id_};
         return ok();
     }();
     if (!made) not_exported_ = made.sentence();
@@ -151,7 +151,7 @@ Status Domain::map(int peer) {
     if (way_ == Way::descriptors) {
         DescriptorExport offer;
         memcpy(&offer, found, sizeof offer);
-        auto import = fetch_memory(context, offer.mail, offer.fds_id, now_us() + fetching_patience_us);
+        auto import = fetch_memory(context, offer.fd_server, offer.fds_id, now_us() + fetching_patience_us);
         if (!import) return import.take_status();
         bases_[size_t(peer)] = import->address();
         imports_.push_back(std::move(*import));

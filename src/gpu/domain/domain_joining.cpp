@@ -210,8 +210,8 @@ void Domain::conclude(int stage) {
 }
 
 void Domain::withdraw_fds() {
-    if (mail_) mail_->withdraw(fds_id_);
-    mail_ = nullptr;
+    if (fd_server_) fd_server_->withdraw(fds_id_);
+    fd_server_ = nullptr;
 }
 
 // What the others will read and what we shall write there.

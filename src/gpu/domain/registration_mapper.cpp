@@ -13,7 +13,7 @@
 #include "src/base/thread.hpp"
 #include "src/drivers/cuda/ipc.hpp"
 #include "src/drivers/cuda/stream.hpp"
-#include "src/gpu/domain/mailed_memory.hpp"
+#include "src/gpu/domain/passed_memory.hpp"
 
 namespace weft::internal::cuda {
 
@@ -139,12 +139,12 @@ void RegistrationMapper::leave() {
 }
 
 Result<RegistrationMapper::Mapped> RegistrationMapper::map(int owner, const RegistrationTable::Entry& theirs) {
-    if (theirs.letter == 0) return map_ipc(theirs.handle);
+    if (theirs.fds_id == 0) return map_ipc(theirs.handle);
     Lateness& late = *late_[size_t(owner)];
     if (now_us() < late.until_us)
         return fail(weftTimeout, "its process has not answered before when file descriptors were fetched from it");
     const int64_t patience_us = late.wait_us > 0 ? retry_patience_us : fetch_patience_us;
-    auto there = map_pieces(table(owner).mail, theirs.letter, patience_us);
+    auto there = map_pieces(table(owner).fd_server, theirs.fds_id, patience_us);
     if (there.status().code() == weftTimeout) {
         late.wait_us = std::clamp(2 * late.wait_us, retry_least_us, retry_most_us);
         late.until_us = now_us() + late.wait_us;
@@ -169,12 +169,12 @@ Result<RegistrationMapper::Mapped> RegistrationMapper::map_ipc(const CUipcMemHan
 }
 
 // Likewise, of each registration.
-Result<RegistrationMapper::Mapped> RegistrationMapper::map_pieces(const MailAddress& from, uint64_t letter,
+Result<RegistrationMapper::Mapped> RegistrationMapper::map_pieces(const FdServerAddress& from, uint64_t fds_id,
                                                                   int64_t patience_us) const {
     auto mapping = shared_by_process<VmmMemory>(
-        std::tuple(kernels_->context().device(), from.name[0], from.name[1], letter),
+        std::tuple(kernels_->context().device(), from.name[0], from.name[1], fds_id),
         [&]() -> Result<std::shared_ptr<VmmMemory>> {
-            auto fetched = fetch_memory(kernels_->context(), from, letter, now_us() + patience_us);
+            auto fetched = fetch_memory(kernels_->context(), from, fds_id, now_us() + patience_us);
             if (!fetched) return fetched.take_status();
             return std::make_shared<VmmMemory>(std::move(*fetched));
         });

@@ -25,7 +25,7 @@ class RegistrationMapper : public std::enable_shared_from_this<RegistrationMappe
     RegistrationTable& table(int owner) const { return reinterpret_cast<RegistrationTable*>(tables_->data())[owner]; }
     // Lets the thread look at all entries, soon. Thread-safe.
     void serve_soon();
-    // Whether it is to look again although nothing has changed: it ended before it had seen everything, or whose mail was
+    // Whether it is to look again although nothing has changed: it ended before it had seen everything, or whose server was
     // late is to be asked once more. Thread-safe.
     bool take_due();
     // Lets the thread unmap everything, behind what it has to do, and say so in the table. Thread-safe.
@@ -36,7 +36,7 @@ class RegistrationMapper : public std::enable_shared_from_this<RegistrationMappe
         uint64_t state = 0;
         std::shared_ptr<const void> mapping = {};
         CUdeviceptr base = 0;
-        bool late = false;  // its letter has not come in time
+        bool late = false;  // its set has not come in time
     };
     // Of a process that did not answer: until when it is left alone, the longer the oftener it was late. All mappers of
     // ours know the same: else each would wait for it anew, and what others want mapped behind them all.
@@ -49,7 +49,7 @@ class RegistrationMapper : public std::enable_shared_from_this<RegistrationMappe
     void leave();
     Result<Mapped> map(int owner, const RegistrationTable::Entry& theirs);
     Result<Mapped> map_ipc(const CUipcMemHandle& handle) const;
-    Result<Mapped> map_pieces(const MailAddress& from, uint64_t letter, int64_t patience_us) const;
+    Result<Mapped> map_pieces(const FdServerAddress& from, uint64_t fds_id, int64_t patience_us) const;
 
     std::shared_ptr<HostGroup> group_;
     int rank_;

@@ -5,7 +5,7 @@
 
 #include "src/gpu/domain/registrations.hpp"
 #include "src/gpu/kernels/kernel_arguments.hpp"
-#include "src/net/descriptor_mail.hpp"
+#include "src/net/fd_passing.hpp"
 
 namespace weft::internal::cuda {
 
@@ -15,17 +15,17 @@ struct RegistrationTable {
         // (release) after what follows, which stays until all have replied to another one. Counts; odd: open.
         std::atomic<uint64_t> state;
         CUipcMemHandle handle;
-        uint64_t letter;  // of the pieces (mailed_memory.hpp); 0: it is cuMemAlloc's memory
+        uint64_t fds_id;  // of the pieces (passed_memory.hpp); 0: it is cuMemAlloc's memory
     };
     struct Reply {
         std::atomic<uint64_t> address;  // of the allocation, as this rank's kernels have it; 0: not mapped (release)
         std::atomic<uint64_t> state;    // of the entry, that this is the reply to (release)
-        std::atomic<uint32_t> wanted;   // 1: the letter was late and will be asked for again, so it stays (release)
+        std::atomic<uint32_t> wanted;   // 1: the set was late and will be asked for again, so it stays (release)
     };
     std::atomic<uint64_t> changes;  // of the entries
     std::atomic<uint32_t> here;     // 1: the rank has the tables, and replies
     std::atomic<uint32_t> left;     // 1: it has unmapped everything, and replies no more (release)
-    MailAddress mail;               // of the rank's process, once there is a letter
+    FdServerAddress fd_server;               // of the rank's process, once there is a set
     Entry entries[Registrations::entries_max];
     Reply replies[ranks_max][Registrations::entries_max];  // by owner
 

@@ -12,7 +12,7 @@
 #include "src/drivers/cuda/ipc.hpp"
 #include "src/drivers/cuda/pointer.hpp"
 #include "src/drivers/cuda/stream.hpp"
-#include "src/gpu/domain/mailed_memory.hpp"
+#include "src/gpu/domain/passed_memory.hpp"
 #include "src/gpu/domain/registration_mapper.hpp"
 #include "src/gpu/domain/registration_table.hpp"
 #include "src/peer_access/peer_memory.hpp"
@@ -139,21 +139,21 @@ Status Registrations::fits(const void* address, size_t bytes) const {
 }
 
 // For the others to fetch.
-Status Registrations::post_pieces(const std::vector<VmmPiece>& pieces, uint64_t& letter) {
-    static_assert(pieces_max <= mailed_pieces_max);
-    if (!mail_) {
-        auto mail = DescriptorMail::of_process();
-        if (!mail) return mail.take_status();
-        mail_ = std::move(*mail);
-        mapper_->table(rank_).mail = mail_->address();
+Status Registrations::post_pieces(const std::vector<VmmPiece>& pieces, uint64_t& fds_id) {
+    static_assert(pieces_max <= passed_pieces_max);
+    if (!fd_server_) {
+        auto fd_server = FdServer::of_process();
+        if (!fd_server) return fd_server.take_status();
+        fd_server_ = std::move(*fd_server);
+        mapper_->table(rank_).fd_server = fd_server_->address();
     }
-    auto posted = post_memory(*mail_, kernels_->driver(), pieces);
-    if (posted) letter = *posted;
+    auto posted = post_memory(*fd_server_, kernels_->driver(), pieces);
+    if (posted) fds_id = *posted;
     return posted.take_status();
 }
 
 void Registrations::withdraw(int entry) {
-    if (const uint64_t letter = letters_[size_t(entry)].exchange(0, std::memory_order_acquire)) mail_->withdraw(letter);
+    if (const uint64_t fds_id = fds_ids_[size_t(entry)].exchange(0, std::memory_order_acquire)) fd_server_->withdraw(fds_id);
 }
 
 bool Registrations::without_tables(int peer) const {
@@ -164,8 +164,8 @@ bool Registrations::without_tables(int peer) const {
 // Descriptors are few: nobody keeps one when all have mapped what it stands for.
 void Registrations::withdraw_fetched() {
     for (int entry = 0; entry < entries_max; ++entry) {
-        uint64_t letter = letters_[size_t(entry)].load(std::memory_order_acquire);  // pairs with add()
-        if (letter == 0) continue;
+        uint64_t fds_id = fds_ids_[size_t(entry)].load(std::memory_order_acquire);  // pairs with add()
+        if (fds_id == 0) continue;
         const uint64_t state = mapper_->table(rank_).entries[entry].state.load(std::memory_order_relaxed);
         bool fetched = true;
         for (int peer = 0; peer < ranks_ && fetched; ++peer) {
@@ -176,9 +176,9 @@ void Registrations::withdraw_fetched() {
             fetched = group_->same_process(rank_, peer) || replied ||
                       theirs.left.load(std::memory_order_acquire) != 0 || without_tables(peer) || !group_->alive(peer);
         }
-        // The rank may have closed the entry meanwhile, and posted another letter.
-        if (fetched && letters_[size_t(entry)].compare_exchange_strong(letter, 0, std::memory_order_acquire))
-            mail_->withdraw(letter);
+        // The rank may have closed the entry meanwhile, and posted another set.
+        if (fetched && fds_ids_[size_t(entry)].compare_exchange_strong(fds_id, 0, std::memory_order_acquire))
+            fd_server_->withdraw(fds_id);
     }
 }
 
@@ -223,15 +223,15 @@ Result<int> Registrations::add(const void* address, size_t bytes, Use use) {
     for (int entry = 0; entry < entries_max; ++entry) {
         Own& own = own_[size_t(entry)];
         if (own.users > 0 || !unanswered(entry).empty()) continue;
-        uint64_t letter = 0;
-        if (vmm && mapper_) WEFT_TRY(post_pieces(pieces, letter));
+        uint64_t fds_id = 0;
+        if (vmm && mapper_) WEFT_TRY(post_pieces(pieces, fds_id));
         own = {base, size, own.state + 1, 1, use == Use::buffer, vmm};
         if (!mapper_) return entry;
         RegistrationTable& mine = mapper_->table(rank_);
         mine.entries[entry].handle = exported.handle;
-        mine.entries[entry].letter = letter;
+        mine.entries[entry].fds_id = fds_id;
         mine.entries[entry].state.store(own.state, std::memory_order_release);  // pairs with serve()
-        letters_[size_t(entry)].store(letter, std::memory_order_release);       // pairs with withdraw_fetched()
+        fds_ids_[size_t(entry)].store(fds_id, std::memory_order_release);       // pairs with withdraw_fetched()
         mine.changes.fetch_add(1, std::memory_order_release);
         return entry;
     }
@@ -276,7 +276,7 @@ std::optional<std::byte*> Registrations::reach(int owner, const Place& place) co
     const RegistrationTable::Reply& reply = mapper_->table(rank_).replies[owner][place.entry];
     const uint64_t state = reply.state.load(std::memory_order_acquire);  // pairs with serve()
     if (state < place.state) return {};
-    // Its letter is asked for again.
+    // Its set is asked for again.
     if (state == place.state && reply.wanted.load(std::memory_order_acquire) != 0) return {};
     const uint64_t base = state == place.state ? reply.address.load(std::memory_order_acquire) : 0;
     return base == 0 ? nullptr : reinterpret_cast<std::byte*>(base + place.offset);

@@ -6,7 +6,7 @@
 // all others have replied that they have unmapped it. Mapping and unmapping may wait for the device, so they have a
 // thread of the process's own, which lives as long as there is something to do.
 // cuMemAlloc's memory is named by a cuIpc handle, which lies in the entry. Of VMM memory each piece has a file
-// descriptor: those are posted (descriptor_mail.hpp) until all others have fetched them.
+// descriptor: those are posted (fd_passing.hpp) until all others have fetched them.
 #pragma once
 #include <array>
 #include <atomic>
@@ -19,7 +19,7 @@
 #include "src/drivers/cuda/vmm.hpp"
 #include "src/gpu/domain/kernel_set.hpp"
 #include "src/gpu/kernels/kernel_arguments.hpp"
-#include "src/net/descriptor_mail.hpp"
+#include "src/net/fd_passing.hpp"
 #include "src/segment/host_group.hpp"
 
 namespace weft::internal::cuda {
@@ -86,7 +86,7 @@ class Registrations {
     bool await_answers(int entry, int64_t until_us) const;
     // Pieces that ranks of this process reach.
     Result<std::vector<VmmPiece>> shared_pieces(const void* address, size_t bytes) const;
-    Status post_pieces(const std::vector<VmmPiece>& pieces, uint64_t& letter);
+    Status post_pieces(const std::vector<VmmPiece>& pieces, uint64_t& fds_id);
     void withdraw(int entry);
     void withdraw_fetched();
     // It could not map them, and never replies. Else it may come to have them.
@@ -98,8 +98,8 @@ class Registrations {
     SharedMemory made_;                           // rank 0's
     std::shared_ptr<RegistrationMapper> mapper_;  // null: no other process, or none that could be shared
     std::array<Own, entries_max> own_{};
-    std::shared_ptr<DescriptorMail> mail_;                      // null until there is a letter
-    std::array<std::atomic<uint64_t>, entries_max> letters_{};  // by entry, while they are posted; 0: none
+    std::shared_ptr<FdServer> fd_server_;                      // null until there is a set
+    std::array<std::atomic<uint64_t>, entries_max> fds_ids_{};  // by entry, while they are posted; 0: none
     std::mutex looking_;
     std::vector<uint64_t> looked_;  // by rank: look()'s, by that lock
 };

@@ -1,13 +1,13 @@
-#include "src/gpu/domain/mailed_memory.hpp"
+#include "src/gpu/domain/passed_memory.hpp"
 
 #include <cassert>
 #include <cstring>
 
 namespace weft::internal::cuda {
 
-Result<uint64_t> post_memory(DescriptorMail& mail, const Driver& driver, std::span<const VmmPiece> pieces) {
-    assert(pieces.size() <= mailed_pieces_max);
-    MailedDescriptors content;
+Result<uint64_t> post_memory(FdServer& fd_server, const Driver& driver, std::span<const VmmPiece> pieces) {
+    assert(pieces.size() <= passed_pieces_max);
+    PassedFds content;
     std::vector<uint64_t> sizes;
     for (const VmmPiece& piece : pieces) {
         auto descriptor = export_piece(driver, piece.address);
@@ -17,11 +17,11 @@ Result<uint64_t> post_memory(DescriptorMail& mail, const Driver& driver, std::sp
     }
     const auto text = std::as_bytes(std::span(sizes));
     content.text.assign(text.begin(), text.end());
-    return mail.post(std::move(content));
+    return fd_server.post(std::move(content));
 }
 
-Result<VmmMemory> fetch_memory(const Context& context, const MailAddress& from, uint64_t letter, int64_t deadline_us) {
-    auto fetched = fetch_descriptors(from, letter, deadline_us);
+Result<VmmMemory> fetch_memory(const Context& context, const FdServerAddress& from, uint64_t fds_id, int64_t deadline_us) {
+    auto fetched = fetch_fds(from, fds_id, deadline_us);
     if (!fetched) return fetched.take_status();
     std::vector<uint64_t> sizes(fetched->descriptors.size());
     if (sizes.empty() || fetched->text.size() != sizes.size() * sizeof(uint64_t))

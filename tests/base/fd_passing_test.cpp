@@ -1,6 +1,6 @@
-// descriptor_mail_test.cpp: letters of file descriptors: who knows address and number gets them, whoever does not gets
+// fd_passing_test.cpp: sets of file descriptors: who knows address and number gets them, whoever does not gets
 // nothing, and nobody waits longer than asked.
-#include "src/net/descriptor_mail.hpp"
+#include "src/net/fd_passing.hpp"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -27,50 +27,50 @@ namespace {
 
 constexpr int64_t long_us = 60'000'000;
 
-std::shared_ptr<DescriptorMail> mail_of_process() {
-    auto mail = DescriptorMail::of_process();
-    INFO(mail.status().sentence());
-    REQUIRE(mail.ok());
-    return *mail;
+std::shared_ptr<FdServer> fd_server_of_process() {
+    auto fd_server = FdServer::of_process();
+    INFO(fd_server.status().sentence());
+    REQUIRE(fd_server.ok());
+    return *fd_server;
 }
 
 // Each holds its number.
-MailedDescriptors letter_of(size_t count, const std::string& text) {
-    MailedDescriptors letter;
+PassedFds fds_of(size_t count, const std::string& text) {
+    PassedFds fds;
     const auto bytes = std::as_bytes(std::span(text));
-    letter.text.assign(bytes.begin(), bytes.end());
+    fds.text.assign(bytes.begin(), bytes.end());
     for (size_t i = 0; i < count; ++i) {
         Fd fd(memfd_create("weft-test", MFD_CLOEXEC));
         REQUIRE(write(fd.number(), &i, sizeof i) == sizeof i);
-        letter.descriptors.emplace_back(std::move(fd));
+        fds.descriptors.emplace_back(std::move(fd));
     }
-    return letter;
+    return fds;
 }
 
-bool is_letter_of(const MailedDescriptors& letter, size_t count, const std::string& text) {
+bool are_fds_of(const PassedFds& fds, size_t count, const std::string& text) {
     const auto bytes = std::as_bytes(std::span(text));
-    if (letter.descriptors.size() != count ||
-        !std::equal(letter.text.begin(), letter.text.end(), bytes.begin(), bytes.end()))
+    if (fds.descriptors.size() != count ||
+        !std::equal(fds.text.begin(), fds.text.end(), bytes.begin(), bytes.end()))
         return false;
     for (size_t i = 0; i < count; ++i) {
         size_t number = SIZE_MAX;
-        if (pread(letter.descriptors[i].number(), &number, sizeof number, 0) != sizeof number || number != i ||
-            fcntl(letter.descriptors[i].number(), F_GETFD) != FD_CLOEXEC)
+        if (pread(fds.descriptors[i].number(), &number, sizeof number, 0) != sizeof number || number != i ||
+            fcntl(fds.descriptors[i].number(), F_GETFD) != FD_CLOEXEC)
             return false;
     }
     return true;
 }
 
-std::string failure_of(const MailAddress& from, uint64_t number, int64_t patience_us = long_us) {
-    return fetch_descriptors(from, number, now_us() + patience_us).status().sentence();
+std::string failure_of(const FdServerAddress& from, uint64_t number, int64_t patience_us = long_us) {
+    return fetch_fds(from, number, now_us() + patience_us).status().sentence();
 }
 
 // A socket of that name, in whose queue somebody waits.
-Fd silent_listener(const MailAddress& address) {
+Fd silent_listener(const FdServerAddress& address) {
     sockaddr_un name{};
     name.sun_family = AF_UNIX;
     const int length =
-        snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "weft-mail-%016llx%016llx",
+        snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "weft-fd-passing-%016llx%016llx",
                  static_cast<unsigned long long>(address.name[0]), static_cast<unsigned long long>(address.name[1]));
     Fd listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     REQUIRE(bind(listener.number(), reinterpret_cast<sockaddr*>(&name),
@@ -79,8 +79,8 @@ Fd silent_listener(const MailAddress& address) {
     return listener;
 }
 
-// A packet with one of them, as a process's mail sends them.
-[[maybe_unused]] void send_of_letter_of_three(const Fd& visitor, const Fd& descriptor) {
+// A packet with one of them, as a process's server sends them.
+[[maybe_unused]] void send_of_three_fds(const Fd& client, const Fd& descriptor) {
     uint64_t reply[4] = {0x7765'6674'6d61'696c, 1, 0, 3};
     iovec part{reply, sizeof reply};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -95,130 +95,130 @@ Fd silent_listener(const MailAddress& address) {
     rights->cmsg_len = CMSG_LEN(sizeof(int));
     const int number = descriptor.number();
     memcpy(CMSG_DATA(rights), &number, sizeof number);
-    CHECK(sendmsg(visitor.number(), &header, MSG_NOSIGNAL) >= 0);
+    CHECK(sendmsg(client.number(), &header, MSG_NOSIGNAL) >= 0);
 }
 
 }  // namespace
 
-TEST_CASE("a letter is fetched whole, as often as anybody likes, until it is withdrawn", "[descriptor_mail]") {
-    const auto mail = mail_of_process();
-    CHECK(mail_of_process() == mail);
+TEST_CASE("a set is fetched whole, as often as anybody likes, until it is withdrawn", "[descriptor_mail]") {
+    const auto fd_server = fd_server_of_process();
+    CHECK(fd_server_of_process() == fd_server);
     // Packets have room for 128.
     for (const size_t count : {0, 1, 127, 128, 129, 300}) {
         const std::string text(count * 8, char('a' + count % 26));
-        const uint64_t number = mail->post(letter_of(count, text));
+        const uint64_t number = fd_server->post(fds_of(count, text));
         for (int round = 0; round < 2; ++round) {
-            auto fetched = fetch_descriptors(mail->address(), number, now_us() + long_us);
+            auto fetched = fetch_fds(fd_server->address(), number, now_us() + long_us);
             INFO(fetched.status().sentence());
             REQUIRE(fetched.ok());
-            CHECK(is_letter_of(*fetched, count, text));
+            CHECK(are_fds_of(*fetched, count, text));
         }
-        mail->withdraw(number);
-        CHECK_THAT(failure_of(mail->address(), number), Catch::Contains("has withdrawn them"));
+        fd_server->withdraw(number);
+        CHECK_THAT(failure_of(fd_server->address(), number), Catch::Contains("has withdrawn them"));
     }
-    const std::string longest(mailed_text_max, 'x');
-    const uint64_t number = mail->post(letter_of(1, longest));
-    auto fetched = fetch_descriptors(mail->address(), number, now_us() + long_us);
+    const std::string longest(passed_text_max, 'x');
+    const uint64_t number = fd_server->post(fds_of(1, longest));
+    auto fetched = fetch_fds(fd_server->address(), number, now_us() + long_us);
     REQUIRE(fetched.ok());
-    CHECK(is_letter_of(*fetched, 1, longest));
+    CHECK(are_fds_of(*fetched, 1, longest));
 }
 
 TEST_CASE("many fetch at once", "[descriptor_mail]") {
-    const auto mail = mail_of_process();
+    const auto fd_server = fd_server_of_process();
     std::vector<uint64_t> numbers;
-    for (size_t i = 0; i < 4; ++i) numbers.push_back(mail->post(letter_of(i * 70, std::to_string(i))));
+    for (size_t i = 0; i < 4; ++i) numbers.push_back(fd_server->post(fds_of(i * 70, std::to_string(i))));
     std::atomic<int> right{0};
     std::vector<std::thread> threads;
     for (size_t thread = 0; thread < 8; ++thread)
         threads.emplace_back([&, thread] {
             for (size_t round = 0; round < 10; ++round) {
                 const size_t i = (thread + round) % numbers.size();
-                const auto fetched = fetch_descriptors(mail->address(), numbers[i], now_us() + long_us);
-                right += fetched.ok() && is_letter_of(*fetched, i * 70, std::to_string(i));
+                const auto fetched = fetch_fds(fd_server->address(), numbers[i], now_us() + long_us);
+                right += fetched.ok() && are_fds_of(*fetched, i * 70, std::to_string(i));
             }
         });
     for (std::thread& thread : threads) thread.join();
     CHECK(right == 80);
 }
 
-TEST_CASE("descriptors are closed when their letter is withdrawn, and the rest when the mail ends",
+TEST_CASE("descriptors are closed when their set is withdrawn, and the rest when the fd_server ends",
           "[descriptor_mail]") {
     const size_t before = open_descriptors();
-    auto mail = mail_of_process();
+    auto fd_server = fd_server_of_process();
     const size_t empty = open_descriptors();
-    const uint64_t first = mail->post(letter_of(5, ""));
-    mail->post(letter_of(7, ""));
+    const uint64_t first = fd_server->post(fds_of(5, ""));
+    fd_server->post(fds_of(7, ""));
     CHECK(open_descriptors() == empty + 12);
-    mail->withdraw(first);
+    fd_server->withdraw(first);
     CHECK(open_descriptors() == empty + 7);
-    const MailAddress address = mail->address();
-    mail.reset();
+    const FdServerAddress address = fd_server->address();
+    fd_server.reset();
     CHECK(open_descriptors() == before);
     CHECK_THAT(failure_of(address, 2), Catch::Contains("has ended, or is in another network namespace"));
     // The next one has another address.
-    CHECK(mail_of_process()->address().name[0] != address.name[0]);
+    CHECK(fd_server_of_process()->address().name[0] != address.name[0]);
 }
 
 TEST_CASE("who does not know the secret gets nothing, and whoever says nothing disturbs nobody", "[descriptor_mail]") {
-    const auto mail = mail_of_process();
-    const uint64_t number = mail->post(letter_of(2, "text"));
-    MailAddress wrong = mail->address();
+    const auto fd_server = fd_server_of_process();
+    const uint64_t number = fd_server->post(fds_of(2, "text"));
+    FdServerAddress wrong = fd_server->address();
     wrong.secret[1] ^= 1;
     CHECK_THAT(failure_of(wrong, number), Catch::Contains("closed the connection"));
     // As many as are heard at once, and some that wait.
     std::vector<Fd> silent;
     sockaddr_un name{};
     name.sun_family = AF_UNIX;
-    const int length = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "weft-mail-%016llx%016llx",
-                                static_cast<unsigned long long>(mail->address().name[0]),
-                                static_cast<unsigned long long>(mail->address().name[1]));
+    const int length = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "weft-fd-passing-%016llx%016llx",
+                                static_cast<unsigned long long>(fd_server->address().name[0]),
+                                static_cast<unsigned long long>(fd_server->address().name[1]));
     for (int i = 0; i < 70; ++i) {
         silent.emplace_back(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
         REQUIRE(connect(silent.back().number(), reinterpret_cast<sockaddr*>(&name),
                         socklen_t(offsetof(sockaddr_un, sun_path) + 1 + size_t(length))) == 0);
     }
-    const auto fetched = fetch_descriptors(mail->address(), number, now_us() + long_us);
+    const auto fetched = fetch_fds(fd_server->address(), number, now_us() + long_us);
     INFO(fetched.status().sentence());
     CHECK(fetched.ok());
 }
 
 TEST_CASE("who does not answer is waited for until the deadline", "[descriptor_mail]") {
-    const MailAddress address{{uint64_t(getpid()), 4711}, {1, 2}};
+    const FdServerAddress address{{uint64_t(getpid()), 4711}, {1, 2}};
     const Fd listener = silent_listener(address);
     for (int round = 0; round < 4; ++round) {  // the last ones find the queue full
-        const auto fetched = fetch_descriptors(address, 1, now_us() + 20'000);
+        const auto fetched = fetch_fds(address, 1, now_us() + 20'000);
         CHECK(fetched.status().code() == weftTimeout);
         CHECK_THAT(fetched.status().sentence(), Catch::Contains("does not answer"));
     }
 }
 
 TEST_CASE("who has no descriptor left is told so, and what came is closed", "[descriptor_mail][descriptors_end]") {
-    const auto mail = mail_of_process();
-    const uint64_t number = mail->post(letter_of(100, ""));
+    const auto fd_server = fd_server_of_process();
+    const uint64_t number = fd_server->post(fds_of(100, ""));
     const size_t before = open_descriptors();
     rlimit limit{}, low{};
     REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
     low = {before + 20, limit.rlim_max};
     REQUIRE(setrlimit(RLIMIT_NOFILE, &low) == 0);
-    const std::string failure = failure_of(mail->address(), number);
+    const std::string failure = failure_of(fd_server->address(), number);
     REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
     // The same with WEFT_RAISE_NOFILE=0 (meson.build).
     if (options().raise_nofile)
-        CHECK(failure == failure_of(mail->address(), number));
+        CHECK(failure == failure_of(fd_server->address(), number));
     else
         CHECK_THAT(failure, Catch::Contains("ulimit -n"));
     CHECK(eventually([&] { return open_descriptors() == before; }));
 }
 
 #if !WEFT_TEST_TSAN  // which ends a program that forks and goes on
-TEST_CASE("a child has mail of its own", "[descriptor_mail]") {
-    const auto mail = mail_of_process();
-    const uint64_t number = mail->post(letter_of(1, "parent"));
+TEST_CASE("a child has fd_server of its own", "[descriptor_mail]") {
+    const auto fd_server = fd_server_of_process();
+    const uint64_t number = fd_server->post(fds_of(1, "parent"));
     const pid_t child = fork();
     if (child == 0) {
-        const auto own = DescriptorMail::of_process();
-        const bool right = own.ok() && (*own)->address().name[0] != mail->address().name[0] &&
-                           fetch_descriptors(mail->address(), number, now_us() + long_us).ok();
+        const auto own = FdServer::of_process();
+        const bool right = own.ok() && (*own)->address().name[0] != fd_server->address().name[0] &&
+                           fetch_fds(fd_server->address(), number, now_us() + long_us).ok();
         _exit(right ? 0 : 1);
     }
     int status = -1;
@@ -226,43 +226,43 @@ TEST_CASE("a child has mail of its own", "[descriptor_mail]") {
     CHECK(status == 0);
 }
 
-TEST_CASE("a child that lives on keeps neither its parent's socket nor what is in its letters", "[descriptor_mail]") {
-    auto mail = mail_of_process();
-    const MailAddress address = mail->address();
+TEST_CASE("a child that lives on keeps neither its parent's socket nor what is in its sets", "[descriptor_mail]") {
+    auto fd_server = fd_server_of_process();
+    const FdServerAddress address = fd_server->address();
     // More than one table of what a child closes holds.
     std::vector<Fd> readers;
-    MailedDescriptors letter;
+    PassedFds fds;
     for (int i = 0; i < 100; ++i) {
         int ends[2];
         REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
         readers.emplace_back(ends[0]);
-        letter.descriptors.emplace_back(Fd(ends[1]));
+        fds.descriptors.emplace_back(Fd(ends[1]));
     }
-    const uint64_t number = mail->post(std::move(letter));
+    const uint64_t number = fd_server->post(std::move(fds));
     const pid_t child = fork();
     if (child == 0) {
         // What it opens has the numbers of what was closed, and its parent's owners leave that alone.
         Fd own[200];
         for (Fd& fd : own) fd = Fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
-        mail.reset();
+        fd_server.reset();
         for (const Fd& fd : own)
             if (fcntl(fd.number(), F_GETFD) < 0) _exit(1);
         for (;;) pause();
     }
-    mail->withdraw(number);
+    fd_server->withdraw(number);
     for (const Fd& reader : readers) {
         char byte;
         CHECK(read(reader.number(), &byte, 1) == 0);  // nobody can write any more
     }
-    mail.reset();
+    fd_server.reset();
     CHECK_THAT(failure_of(address, number), Catch::Contains("has ended"));
     REQUIRE(waitpid(child, nullptr, WNOHANG) == 0);
     kill(child, SIGKILL);
     REQUIRE(waitpid(child, nullptr, 0) == child);
 }
 
-TEST_CASE("a child that lives on keeps nothing of a letter that its parent is fetching", "[descriptor_mail]") {
-    const MailAddress address{{uint64_t(getpid()), 4712}, {1, 2}};
+TEST_CASE("a child that lives on keeps nothing of a set that its parent is fetching", "[descriptor_mail]") {
+    const FdServerAddress address{{uint64_t(getpid()), 4712}, {1, 2}};
     const Fd listener = silent_listener(address);
     int ends[2];
     REQUIRE(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
@@ -271,21 +271,21 @@ TEST_CASE("a child that lives on keeps nothing of a letter that its parent is fe
     const size_t before = open_descriptors();
     std::string failure;
     std::thread fetching([&] { failure = failure_of(address, 1); });
-    const Fd visitor(accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC));
-    // Of a letter of three, two come: when the second is there, the first one has its owner.
-    for (int i = 0; i < 2; ++i) send_of_letter_of_three(visitor, writer);
+    const Fd client(accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC));
+    // Of a set of three, two come: when the second is there, the first one has its owner.
+    for (int i = 0; i < 2; ++i) send_of_three_fds(client, writer);
     CHECK(eventually([&] { return open_descriptors() == before + 4; }));  // and both ends of the socket
     writer.reset();
     const pid_t child = fork();
     if (child == 0)
         for (;;) pause();
-    CHECK(send(visitor.number(), "?", 1, MSG_NOSIGNAL) == 1);
+    CHECK(send(client.number(), "?", 1, MSG_NOSIGNAL) == 1);
     fetching.join();
     CHECK_THAT(failure, Catch::Contains("sent something else"));
     char request[64];
-    CHECK(recv(visitor.number(), request, sizeof request, 0) > 1);
+    CHECK(recv(client.number(), request, sizeof request, 0) > 1);
     // Nobody has the other end of the socket any more, nor can anybody write.
-    CHECK(eventually([&] { return recv(visitor.number(), request, sizeof request, MSG_DONTWAIT) == 0; }));
+    CHECK(eventually([&] { return recv(client.number(), request, sizeof request, MSG_DONTWAIT) == 0; }));
     CHECK(eventually([&] { return read(reader.number(), request, 1) == 0; }));
     REQUIRE(waitpid(child, nullptr, WNOHANG) == 0);
     kill(child, SIGKILL);

@@ -1,4 +1,4 @@
-#include "src/net/descriptor_mail.hpp"
+#include "src/net/fd_passing.hpp"
 
 #include <poll.h>
 #include <sys/random.h>
@@ -18,17 +18,17 @@ namespace weft::internal {
 
 namespace {
 
-constexpr uint64_t mail_magic = 0x7765'6674'6d61'696c;
-constexpr int64_t visit_patience_us = 2'000'000;  // who does not ask by then, or does not take, is a stranger
+constexpr uint64_t fd_server_magic = 0x7765'6674'6d61'696c;
+constexpr int64_t client_patience_us = 2'000'000;  // who does not ask by then, or does not take, is a stranger
 constexpr size_t descriptors_a_packet = 128;      // the kernel passes 253 at most
-constexpr size_t visitors_max = 64;               // further ones wait in the listener's queue
+constexpr size_t clients_max = 64;               // further ones wait in the listener's queue
 
-struct MailRequest {
+struct FdRequest {
     uint64_t magic, secret[2], number;
 };
 // At the beginning of each packet; the text is behind the first one.
-struct MailReply {
-    uint64_t magic, known;  // 1: there is such a letter
+struct FdReply {
+    uint64_t magic, known;  // 1: there is such a set
     uint64_t text_bytes, descriptors;
 };
 
@@ -36,11 +36,11 @@ struct AbstractName {
     sockaddr_un address{};
     socklen_t bytes = 0;
 };
-AbstractName name_of(const MailAddress& where) {
+AbstractName name_of(const FdServerAddress& where) {
     AbstractName name;
     name.address.sun_family = AF_UNIX;
     // Behind a zero: the name is of the network namespace, and gone with the socket.
-    const std::string text = fmt::format("weft-mail-{:016x}{:016x}", where.name[0], where.name[1]);
+    const std::string text = fmt::format("weft-fd-passing-{:016x}{:016x}", where.name[0], where.name[1]);
     memcpy(name.address.sun_path + 1, text.data(), text.size());
     name.bytes = socklen_t(offsetof(sockaddr_un, sun_path) + 1 + text.size());
     return name;
@@ -63,7 +63,7 @@ Status await(int socket, short events, int64_t deadline_us) {
     }
 }
 
-Result<UnsharedFd> connect_to(const MailAddress& to, int64_t deadline_us) {
+Result<UnsharedFd> connect_to(const FdServerAddress& to, int64_t deadline_us) {
     UnsharedFd socket(Fd::socket(AF_UNIX, SOCK_SEQPACKET));
     if (!socket) return fail(weftSystemError, "no socket could be made: {}", no_descriptor_text(errno));
     const AbstractName name = name_of(to);
@@ -82,9 +82,9 @@ Result<UnsharedFd> connect_to(const MailAddress& to, int64_t deadline_us) {
     return socket;
 }
 
-// The next packet of a letter.
-Status receive_packet(int socket, MailReply& reply, MailedDescriptors& letter, int64_t deadline_us) {
-    std::vector<std::byte> text(letter.descriptors.empty() ? mailed_text_max : 0);
+// The next packet of a set.
+Status receive_packet(int socket, FdReply& reply, PassedFds& fds, int64_t deadline_us) {
+    std::vector<std::byte> text(fds.descriptors.empty() ? passed_text_max : 0);
     alignas(cmsghdr) char control[CMSG_SPACE(descriptors_a_packet * sizeof(int))];
     iovec parts[2] = {{&reply, sizeof reply}, {text.data(), text.size()}};
     msghdr header{};
@@ -96,8 +96,8 @@ Status receive_packet(int socket, MailReply& reply, MailedDescriptors& letter, i
     do {
         WEFT_TRY(await(socket, POLLIN, deadline_us));
         if (recv(socket, &reply, sizeof reply, MSG_PEEK | MSG_DONTWAIT) == ssize_t(sizeof reply) &&
-            reply.descriptors > letter.descriptors.size())
-            Fd::make_room(int(std::min<uint64_t>(descriptors_a_packet, reply.descriptors - letter.descriptors.size())));
+            reply.descriptors > fds.descriptors.size())
+            Fd::make_room(int(std::min<uint64_t>(descriptors_a_packet, reply.descriptors - fds.descriptors.size())));
         received = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     } while (received < 0 && would_block());
     if (received < 0) return fail(weftRemoteError, "they could not be received: {}", errno_text(errno));
@@ -106,31 +106,31 @@ Status receive_packet(int socket, MailReply& reply, MailedDescriptors& letter, i
             for (size_t at = 0; at + sizeof(int) <= item->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
                 int number;
                 memcpy(&number, CMSG_DATA(item) + at, sizeof number);
-                letter.descriptors.emplace_back(Fd::adopt(number));
+                fds.descriptors.emplace_back(Fd::adopt(number));
             }
     if (header.msg_flags & MSG_CTRUNC)
         return fail(weftSystemError, "no file descriptor is left for them: {}", no_descriptor_text(EMFILE));
     if (received == 0) return fail(weftRemoteError, "the process that has them closed the connection");
-    if (size_t(received) < sizeof reply || (header.msg_flags & MSG_TRUNC) || reply.magic != mail_magic)
+    if (size_t(received) < sizeof reply || (header.msg_flags & MSG_TRUNC) || reply.magic != fd_server_magic)
         return fail(weftRemoteError, "the process that has them sent something else");
     const ptrdiff_t text_bytes = received - ptrdiff_t(sizeof reply);
-    if (text_bytes > 0) letter.text.assign(text.begin(), text.begin() + text_bytes);
+    if (text_bytes > 0) fds.text.assign(text.begin(), text.begin() + text_bytes);
     return ok();
 }
 
 }  // namespace
 
-struct DescriptorMail::Visitor {
+struct FdServer::Client {
     UnsharedFd socket;
     int64_t until_us;
-    std::shared_ptr<const MailedDescriptors> letter = {};
+    std::shared_ptr<const PassedFds> fds = {};
     bool asked = false;
     size_t sent = 0;  // descriptors
 };
 
-Result<std::shared_ptr<DescriptorMail>> DescriptorMail::of_process() {
-    return shared_by_process<DescriptorMail>([]() -> Result<std::shared_ptr<DescriptorMail>> {
-        MailAddress address;
+Result<std::shared_ptr<FdServer>> FdServer::of_process() {
+    return shared_by_process<FdServer>([]() -> Result<std::shared_ptr<FdServer>> {
+        FdServerAddress address;
         if (getrandom(&address, sizeof address, 0) != ssize_t(sizeof address))
             return fail(weftSystemError, "no random numbers for a socket's name: {}", errno_text(errno));
         Fd listener = Fd::socket(AF_UNIX, SOCK_SEQPACKET);
@@ -142,51 +142,51 @@ Result<std::shared_ptr<DescriptorMail>> DescriptorMail::of_process() {
         Fd ending = Fd::event();
         if (!ending)
             return fail(weftSystemError, "no descriptor for an event could be had: {}", no_descriptor_text(errno));
-        auto mail = std::make_shared<DescriptorMail>(UnsharedFd(std::move(listener)), std::move(ending), address);
-        auto thread = OwnedThread::start("weft-mail", [mail = mail.get()] { mail->serve(); });
+        auto fd_server = std::make_shared<FdServer>(UnsharedFd(std::move(listener)), std::move(ending), address);
+        auto thread = OwnedThread::start("weft-fd-passing", [fd_server = fd_server.get()] { fd_server->serve(); });
         if (!thread) return thread.take_status();
-        mail->thread_ = std::move(*thread);
-        return mail;
+        fd_server->thread_ = std::move(*thread);
+        return fd_server;
     });
 }
 
-DescriptorMail::DescriptorMail(UnsharedFd listener, Fd ending, const MailAddress& address)
+FdServer::FdServer(UnsharedFd listener, Fd ending, const FdServerAddress& address)
     : listener_(std::move(listener)), ending_(std::move(ending)), address_(address) {}
 
-DescriptorMail::~DescriptorMail() {
+FdServer::~FdServer() {
     if (!thread_.runs_here()) return;
     ring_event(ending_);
     thread_.end();
 }
 
-uint64_t DescriptorMail::post(MailedDescriptors letter) {
-    auto posted = std::make_shared<const MailedDescriptors>(std::move(letter));
+uint64_t FdServer::post(PassedFds fds) {
+    auto posted = std::make_shared<const PassedFds>(std::move(fds));
     const std::lock_guard lock(mutex_);
-    letters_[++posted_] = std::move(posted);
+    passed_[++posted_] = std::move(posted);
     return posted_;
 }
 
-void DescriptorMail::withdraw(uint64_t number) {
+void FdServer::withdraw(uint64_t number) {
     const std::lock_guard lock(mutex_);
-    letters_.erase(number);
+    passed_.erase(number);
 }
 
-std::shared_ptr<const MailedDescriptors> DescriptorMail::find(uint64_t number) const {
+std::shared_ptr<const PassedFds> FdServer::find(uint64_t number) const {
     const std::lock_guard lock(mutex_);
-    const auto place = letters_.find(number);
-    return place == letters_.end() ? nullptr : place->second;
+    const auto place = passed_.find(number);
+    return place == passed_.end() ? nullptr : place->second;
 }
 
-Result<bool> DescriptorMail::send_packet(int socket, const MailedDescriptors* letter, size_t first) {
-    MailReply reply{mail_magic, letter != nullptr, 0, 0};
-    if (letter != nullptr) reply.text_bytes = letter->text.size(), reply.descriptors = letter->descriptors.size();
+Result<bool> FdServer::send_packet(int socket, const PassedFds* fds, size_t first) {
+    FdReply reply{fd_server_magic, fds != nullptr, 0, 0};
+    if (fds != nullptr) reply.text_bytes = fds->text.size(), reply.descriptors = fds->descriptors.size();
     iovec parts[2] = {{&reply, sizeof reply}, {nullptr, 0}};
-    if (letter != nullptr && first == 0) parts[1] = {const_cast<std::byte*>(letter->text.data()), letter->text.size()};
+    if (fds != nullptr && first == 0) parts[1] = {const_cast<std::byte*>(fds->text.data()), fds->text.size()};
     msghdr header{};
     header.msg_iov = parts;
     header.msg_iovlen = 2;
     alignas(cmsghdr) char control[CMSG_SPACE(descriptors_a_packet * sizeof(int))] = {};
-    const size_t count = letter == nullptr ? 0 : std::min(descriptors_a_packet, letter->descriptors.size() - first);
+    const size_t count = fds == nullptr ? 0 : std::min(descriptors_a_packet, fds->descriptors.size() - first);
     if (count > 0) {
         header.msg_control = control;
         header.msg_controllen = CMSG_SPACE(count * sizeof(int));
@@ -195,7 +195,7 @@ Result<bool> DescriptorMail::send_packet(int socket, const MailedDescriptors* le
         rights->cmsg_type = SCM_RIGHTS;
         rights->cmsg_len = CMSG_LEN(count * sizeof(int));
         for (size_t i = 0; i < count; ++i) {
-            const int number = letter->descriptors[first + i].number();
+            const int number = fds->descriptors[first + i].number();
             memcpy(CMSG_DATA(rights) + i * sizeof number, &number, sizeof number);
         }
     }
@@ -207,77 +207,77 @@ Result<bool> DescriptorMail::send_packet(int socket, const MailedDescriptors* le
 }
 
 // What can be done for it now. False: it goes.
-bool DescriptorMail::attend(Visitor& visitor) const {
-    const int socket = visitor.socket.number();
-    if (!visitor.asked) {
-        MailRequest request;
+bool FdServer::serve_client(Client& client) const {
+    const int socket = client.socket.number();
+    if (!client.asked) {
+        FdRequest request;
         const ssize_t received = recv(socket, &request, sizeof request, MSG_DONTWAIT);
         if (received < 0 && would_block()) return true;
-        if (received != ssize_t(sizeof request) || request.magic != mail_magic ||
+        if (received != ssize_t(sizeof request) || request.magic != fd_server_magic ||
             request.secret[0] != address_.secret[0] || request.secret[1] != address_.secret[1])
             return false;
-        visitor.asked = true;
-        visitor.letter = find(request.number);
+        client.asked = true;
+        client.fds = find(request.number);
     }
-    const size_t all = visitor.letter ? visitor.letter->descriptors.size() : 0;
+    const size_t all = client.fds ? client.fds->descriptors.size() : 0;
     do {
-        const auto sent = send_packet(socket, visitor.letter.get(), visitor.sent);
+        const auto sent = send_packet(socket, client.fds.get(), client.sent);
         if (sent && !*sent) return true;
         if (!sent) WEFT_LOG(info, mem, "cannot pass file descriptors: {}", sent.status().sentence());
         if (!sent) return false;
-        visitor.sent += std::min(descriptors_a_packet, all - visitor.sent);
-    } while (visitor.sent < all);
+        client.sent += std::min(descriptors_a_packet, all - client.sent);
+    } while (client.sent < all);
     return false;
 }
 
 // Whoever fetches when there is no memory left meets a deadline.
-void DescriptorMail::serve() try {
-    std::vector<Visitor> visitors;
+void FdServer::serve() try {
+    std::vector<Client> clients;
     std::vector<pollfd> entries;
     for (;;) {
         entries.assign({{ending_.number(), POLLIN, 0},
-                        {listener_.number(), short(visitors.size() < visitors_max ? POLLIN : 0), 0}});
+                        {listener_.number(), short(clients.size() < clients_max ? POLLIN : 0), 0}});
         int64_t until_us = INT64_MAX;
-        for (const Visitor& visitor : visitors) {
-            entries.push_back({visitor.socket.number(), short(visitor.asked ? POLLOUT : POLLIN), 0});
-            until_us = std::min(until_us, visitor.until_us);
+        for (const Client& client : clients) {
+            entries.push_back({client.socket.number(), short(client.asked ? POLLOUT : POLLIN), 0});
+            until_us = std::min(until_us, client.until_us);
         }
         // At least once a second: poll() does not notice that a descriptor is closed meanwhile.
         const int64_t left_ms = std::clamp<int64_t>((until_us - now_us()) / 1000 + 1, 0, 1000);
         if (poll(entries.data(), nfds_t(entries.size()), int(left_ms)) < 0 && errno != EINTR) return;
         if (entries[0].revents != 0) return;
         const int64_t now = now_us();
-        for (size_t i = visitors.size(); i-- > 0;) {
-            const bool over = entries[2 + i].revents != 0 && !attend(visitors[i]);
-            if (over || now > visitors[i].until_us) visitors.erase(visitors.begin() + ptrdiff_t(i));
+        for (size_t i = clients.size(); i-- > 0;) {
+            const bool over = entries[2 + i].revents != 0 && !serve_client(clients[i]);
+            if (over || now > clients[i].until_us) clients.erase(clients.begin() + ptrdiff_t(i));
         }
         if (entries[1].revents == 0) continue;
         Fd socket = Fd::accept(listener_.number());
         if (!socket && !would_block()) usleep(10'000);  // no descriptor is left, for the moment
         if (socket && is_own_user(socket.number()))
-            visitors.push_back({UnsharedFd(std::move(socket)), now + visit_patience_us});
+            clients.push_back({UnsharedFd(std::move(socket)), now + client_patience_us});
     }
 } catch (const std::exception& exception) {
     WEFT_LOG(warn, mem, "no file descriptors are passed any more: {}", exception.what());
 }
 
-Result<MailedDescriptors> fetch_descriptors(const MailAddress& from, uint64_t number, int64_t deadline_us) {
+Result<PassedFds> fetch_fds(const FdServerAddress& from, uint64_t number, int64_t deadline_us) {
     const auto because = [](const Status& why) {
         return fail(why.code(), "file descriptors could not be fetched: {}", why.sentence());
     };
     auto socket = connect_to(from, deadline_us);
     if (!socket) return because(socket.status());
-    const MailRequest request{mail_magic, {from.secret[0], from.secret[1]}, number};
+    const FdRequest request{fd_server_magic, {from.secret[0], from.secret[1]}, number};
     if (send(socket->number(), &request, sizeof request, MSG_DONTWAIT | MSG_NOSIGNAL) != ssize_t(sizeof request))
         return because(fail(weftRemoteError, "the process that has them cannot be asked: {}", errno_text(errno)));
-    MailedDescriptors letter;
-    MailReply reply{};
+    PassedFds fds;
+    FdReply reply{};
     do {
-        if (const Status received = receive_packet(socket->number(), reply, letter, deadline_us); !received)
+        if (const Status received = receive_packet(socket->number(), reply, fds, deadline_us); !received)
             return because(received);
         if (reply.known == 0) return because(fail(weftInvalidUsage, "the process that had them has withdrawn them"));
-    } while (letter.descriptors.size() < reply.descriptors);
-    return letter;
+    } while (fds.descriptors.size() < reply.descriptors);
+    return fds;
 }
 
 }  // namespace weft::internal
