@@ -4,7 +4,7 @@
 #include "src/base/options.hpp"
 #include "src/comm/joining.hpp"
 #include "src/net/address.hpp"
-#include "src/net/door.hpp"
+#include "src/net/listener.hpp"
 #include "src/selector/algo_rules.hpp"
 #include "src/selector/tuning_file.hpp"
 

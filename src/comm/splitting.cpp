@@ -96,7 +96,7 @@ Splitting::Word Splitting::word(int rank) const {
 
 Status Splitting::tell() {
     Word own{color_, key_, {}};
-    if (parent().membership()) own.root = parent().membership()->door();
+    if (parent().membership()) own.root = parent().membership()->listener();
     words_.assign(word_bytes() * size_t(parent().ranks()), std::byte{0});
     memcpy(words_.data() + word_bytes() * size_t(parent().rank()), &own, std::min(sizeof own, word_bytes()));
     WEFT_TRY(parent().begin_split(words_.data(), word_bytes(), settings_.options.init_timeout_ms));
@@ -152,7 +152,7 @@ Status Splitting::begin_shrinking() {
         if (meeting_place->leader == home.pid.load(std::memory_order_acquire)) root_rank = int(rank);
     }
     net::PackedAddresses root{};
-    if (root_rank >= 0) memcpy(root.data(), meeting_place->door, root.size());
+    if (root_rank >= 0) memcpy(root.data(), meeting_place->listener, root.size());
     return begin_joining(std::move(child), root, root_rank);
 }
 

@@ -42,16 +42,16 @@ Leaving& leaving() {
 
 }  // namespace
 
-Control::Control(std::shared_ptr<Reception> reception, std::shared_ptr<HostGroup> group, const net::Identity& identity,
+Control::Control(std::shared_ptr<AcceptDispatcher> dispatcher, std::shared_ptr<HostGroup> group, const net::Identity& identity,
                  ControlSettings settings)
-    : reception_(std::move(reception)),
+    : dispatcher_(std::move(dispatcher)),
       group_(std::move(group)),
       identity_(identity),
       heartbeat_ms_(settings.heartbeat_ms),
       news_(std::move(settings.news)),
       registration_(service(), group_, identity_, std::move(settings.registration),
                     [this](Roster roster) { settle(std::move(roster)); }) {
-    reception_->door().admit(identity_);
+    dispatcher_->listener().register_identity(identity_);
     service().run([this] {
         service().on_failure(this, [this](const char* what) {
             char sentence[256];  // memory may be what is missing
@@ -114,9 +114,9 @@ Status Control::write_rows() {
         HostHome& home = homes.emplace_back();
         host.name.copy(home.name, sizeof home.name - 1);
         home.leader = host.pid;
-        const auto door = net::pack_addresses(host.addresses);
-        static_assert(sizeof door == sizeof home.door);
-        memcpy(home.door, door.data(), sizeof home.door);
+        const auto listener = net::pack_addresses(host.addresses);
+        static_assert(sizeof listener == sizeof home.listener);
+        memcpy(home.listener, listener.data(), sizeof home.listener);
     }
     WEFT_TRY(group_->set_host_homes(homes));
     return host_ >= 0 ? ok() : fail(weftInternalError, "the roster of the ranks lacks this host");
@@ -147,7 +147,7 @@ void Control::settle(Roster roster) {
     tell_news();
     WEFT_LOG(info, init, "host {} of {}: {}", host_, roster_.hosts.size(), roster_.text(host_));
     neighbours_ = std::make_unique<Neighbours>(
-        reception_, identity_, roster_, host_, heartbeat_ms_,
+        dispatcher_, identity_, roster_, host_, heartbeat_ms_,
         Neighbours::Handlers{
             [this](int host, News kind, ByteReader& content) { on_frame(host, kind, content); },
             [this](int host, const Status* why) {
@@ -382,13 +382,13 @@ void Control::leave(std::shared_ptr<Control> control) {
     static const int registered = atexit(await_leaving);
     (void)registered;
     Control* self = control.get();
-    const auto reception = self->reception_;
+    const auto dispatcher = self->dispatcher_;
     {
         std::lock_guard lock(leaving().mutex);
         leaving().controls.insert(std::move(control));
     }
     // What leaves the process before this returns is told even if it ends now without any ceremony.
-    reception->service().run([self] {
+    dispatcher->service().run([self] {
         self->look_around();
         if (self->neighbours_) self->neighbours_->flood(News::goodbye, self->census_->table_of(self->group_->locals()));
         self->leaving_ = true;
@@ -465,7 +465,7 @@ void Control::end() {
     service().cancel(tick_timer_);
     service().cancel(hurry_timer_);
     service().cancel(unreachable_timer_);
-    reception_->door().dismiss(identity_.name);
+    dispatcher_->listener().unregister_identity(identity_.name);
     registration_.end();
     if (!leaving_) {
         census_.reset();

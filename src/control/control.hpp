@@ -25,7 +25,7 @@ struct ControlSettings {
 class Control {
   public:
     // Thread-safe.
-    Control(std::shared_ptr<Reception> reception, std::shared_ptr<HostGroup> group, const net::Identity& identity,
+    Control(std::shared_ptr<AcceptDispatcher> dispatcher, std::shared_ptr<HostGroup> group, const net::Identity& identity,
             ControlSettings settings);
     ~Control();
     // The leader's ranks have left. Its control stays as long as other hosts, or other processes of this one, may need
@@ -66,9 +66,9 @@ class Control {
     void hurry();
     void end();
 
-    Service& service() { return reception_->service(); }
+    Service& service() { return dispatcher_->service(); }
 
-    std::shared_ptr<Reception> reception_;
+    std::shared_ptr<AcceptDispatcher> dispatcher_;
     std::shared_ptr<HostGroup> group_;
     net::Identity identity_;
     int64_t heartbeat_ms_;

@@ -163,40 +163,40 @@ void Dial::step() {
     timer_ = service_->after(look_again_us, [this] { step(); });
 }
 
-Result<std::shared_ptr<Reception>> Reception::of_process() {
-    return shared_by_process<Reception>([]() -> Result<std::shared_ptr<Reception>> {
+Result<std::shared_ptr<AcceptDispatcher>> AcceptDispatcher::of_process() {
+    return shared_by_process<AcceptDispatcher>([]() -> Result<std::shared_ptr<AcceptDispatcher>> {
         auto service = Service::of_process();
         if (!service) return service.take_status();
-        auto door = net::Door::of_process();
-        if (!door) return door.take_status();
-        // Descriptors of its own: a reception that is just ending may still watch the same door.
-        Fd bell = Fd::duplicate((*door)->descriptor());
-        Fd parked = Fd::duplicate((*door)->parked_descriptor());
-        if (!bell || !parked)
+        auto listener = net::Listener::of_process();
+        if (!listener) return listener.take_status();
+        // Descriptors of its own: a dispatcher that is just ending may still watch the same listener.
+        Fd listener_event = Fd::duplicate((*listener)->descriptor());
+        Fd pending = Fd::duplicate((*listener)->pending_event_descriptor());
+        if (!listener_event || !pending)
             return fail(weftSystemError, "no descriptor for the process's listener: {}", no_descriptor_text(errno));
-        return std::make_shared<Reception>(std::move(*service), std::move(*door), std::move(bell), std::move(parked));
+        return std::make_shared<AcceptDispatcher>(std::move(*service), std::move(*listener), std::move(listener_event), std::move(pending));
     });
 }
 
-Reception::Reception(std::shared_ptr<Service> service, std::shared_ptr<net::Door> door, Fd bell, Fd parked)
-    : service_(std::move(service)), door_(std::move(door)), bell_(std::move(bell)), parked_(std::move(parked)) {
+AcceptDispatcher::AcceptDispatcher(std::shared_ptr<Service> service, std::shared_ptr<net::Listener> listener, Fd listener_event, Fd pending)
+    : service_(std::move(service)), listener_(std::move(listener)), listener_event_(std::move(listener_event)), pending_event_(std::move(pending)) {
     service_->run([this] {
-        Status status = service_->watch(bell_.number(), EPOLLIN, [this](uint32_t) { step(); });
-        // A rank that waits for its data connections makes progress at the door too, and parks what is ours.
-        if (status) status = service_->watch(parked_.number(), EPOLLIN | EPOLLET, [this](uint32_t) { step(); });
+        Status status = service_->watch(listener_event_.number(), EPOLLIN, [this](uint32_t) { step(); });
+        // A rank that waits for its data connections makes progress at the listener too, and parks what is ours.
+        if (status) status = service_->watch(pending_event_.number(), EPOLLIN | EPOLLET, [this](uint32_t) { step(); });
         if (!status) WEFT_LOG(warn, net, "{}", status.sentence());
     });
 }
 
-Reception::~Reception() {
+AcceptDispatcher::~AcceptDispatcher() {
     service_->run([this] {
-        service_->forget(bell_.number());
-        service_->forget(parked_.number());
+        service_->forget(listener_event_.number());
+        service_->forget(pending_event_.number());
     });
 }
 
-void Reception::step() {
-    if (Status status = door_->progress(); !status) WEFT_LOG(warn, net, "{}", status.sentence());
+void AcceptDispatcher::step() {
+    if (Status status = listener_->progress(); !status) WEFT_LOG(warn, net, "{}", status.sentence());
     // Handlers may expect more or less.
     std::vector<Key> keys;
     for (const auto& [key, expected] : expected_) keys.push_back(key);
@@ -205,48 +205,48 @@ void Reception::step() {
         const auto place = expected_.find(key);
         if (place == expected_.end() || !place->second.on_trouble) continue;
         const OnTrouble on_trouble = place->second.on_trouble;  // it may expect more or less
-        if (const Status trouble = door_->trouble(key.name); !trouble) on_trouble(trouble);
+        if (const Status trouble = listener_->trouble(key.name); !trouble) on_trouble(trouble);
     }
 }
 
-void Reception::hand_over(const Key& key) {
+void AcceptDispatcher::hand_over(const Key& key) {
     for (;;) {
         const auto place = expected_.find(key);
         if (place == expected_.end()) return;
-        auto arrival = door_->claim(key.name, key.kind);
-        if (!arrival) return;
+        auto accepted = listener_->accept_for(key.name, key.kind);
+        if (!accepted) return;
         Expected& expected = place->second;
-        const auto own = expected.by_token.find(arrival->purpose.token);
-        const OnArrival handler = own != expected.by_token.end() ? own->second : expected.any;
+        const auto own = expected.by_token.find(accepted->purpose.token);
+        const OnAccepted handler = own != expected.by_token.end() ? own->second : expected.any;
         if (handler)
-            handler(std::move(*arrival));
+            handler(std::move(*accepted));
         else
-            expected.early.emplace(arrival->purpose.token, std::move(*arrival));
+            expected.early.emplace(accepted->purpose.token, std::move(*accepted));
     }
 }
 
-void Reception::expect(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token, OnArrival on_arrival,
+void AcceptDispatcher::expect(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token, OnAccepted on_accepted,
                        OnTrouble on_trouble) {
     const Key key{name, kind};
     Expected& expected = expected_[key];
     if (on_trouble) expected.on_trouble = std::move(on_trouble);
     if (!token) {
-        expected.any = std::move(on_arrival);
+        expected.any = std::move(on_accepted);
     } else {
-        expected.by_token[*token] = std::move(on_arrival);
+        expected.by_token[*token] = std::move(on_accepted);
         while (const auto early = expected.early.extract(*token))
             service_->post(
-                [this, key, token = *token, arrival = std::make_shared<net::Arrival>(std::move(early.mapped()))] {
+                [this, key, token = *token, accepted = std::make_shared<net::AcceptedConnection>(std::move(early.mapped()))] {
                     const auto place = expected_.find(key);
                     if (place == expected_.end()) return;
                     const auto own = place->second.by_token.find(token);
-                    if (own != place->second.by_token.end()) own->second(std::move(*arrival));
+                    if (own != place->second.by_token.end()) own->second(std::move(*accepted));
                 });
     }
     service_->post([this, key] { hand_over(key); });
 }
 
-void Reception::stop_expecting(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token) {
+void AcceptDispatcher::stop_expecting(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token) {
     const auto place = expected_.find({name, kind});
     if (place == expected_.end()) return;
     if (token)

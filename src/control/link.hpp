@@ -9,7 +9,7 @@
 #include "src/control/roster.hpp"
 #include "src/control/service.hpp"
 #include "src/net/call.hpp"
-#include "src/net/door.hpp"
+#include "src/net/listener.hpp"
 #include "src/net/frames.hpp"
 
 namespace weft::internal {
@@ -83,25 +83,25 @@ class Dial {
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
-// The door of the process, opened for its service thread: arrivals for rendezvous and control go to who expects them.
-// What comes for data connections stays in the door. Thread-safe.
-class Reception {
+// The listener of the process, opened for its service thread: arrivals for rendezvous and control go to who expects them.
+// What comes for data connections stays in the listener. Thread-safe.
+class AcceptDispatcher {
   public:
-    static Result<std::shared_ptr<Reception>> of_process();
-    ~Reception();
+    static Result<std::shared_ptr<AcceptDispatcher>> of_process();
+    ~AcceptDispatcher();
 
-    net::Door& door() { return *door_; }
+    net::Listener& listener() { return *listener_; }
     Service& service() { return *service_; }
 
-    using OnArrival = std::function<void(net::Arrival)>;
+    using OnAccepted = std::function<void(net::AcceptedConnection)>;
     // On the service thread. `token`: of the purpose; none: all that nobody else expects.
-    // `on_trouble`: told again and again once somebody who knows the secret was refused (Door::trouble()).
+    // `on_trouble`: told again and again once somebody who knows the secret was refused (Listener::trouble()).
     using OnTrouble = std::function<void(const Status&)>;
-    void expect(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token, OnArrival on_arrival,
+    void expect(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token, OnAccepted on_accepted,
                 OnTrouble on_trouble = {});
     void stop_expecting(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token);
 
-    Reception(std::shared_ptr<Service> service, std::shared_ptr<net::Door> door, Fd bell, Fd parked);
+    AcceptDispatcher(std::shared_ptr<Service> service, std::shared_ptr<net::Listener> listener, Fd listener_event, Fd pending);
 
   private:
     struct Key {
@@ -110,17 +110,17 @@ class Reception {
         auto operator<=>(const Key&) const = default;
     };
     struct Expected {
-        std::map<uint64_t, OnArrival> by_token;
-        OnArrival any;
+        std::map<uint64_t, OnAccepted> by_token;
+        OnAccepted any;
         OnTrouble on_trouble;
-        std::multimap<uint64_t, net::Arrival> early;  // for tokens that nobody expects yet
+        std::multimap<uint64_t, net::AcceptedConnection> early;  // for tokens that nobody expects yet
     };
     void step();
     void hand_over(const Key& key);
 
     std::shared_ptr<Service> service_;
-    std::shared_ptr<net::Door> door_;
-    Fd bell_, parked_;  // the door's descriptors once more
+    std::shared_ptr<net::Listener> listener_;
+    Fd listener_event_, pending_event_;  // the listener's descriptors once more
     std::map<Key, Expected> expected_;
 };
 

@@ -14,9 +14,9 @@ constexpr int64_t retry_us = 20'000;
 constexpr int64_t link_patience_us = 10'000'000;  // for a neighbour to link, at least
 }  // namespace
 
-Neighbours::Neighbours(std::shared_ptr<Reception> reception, const net::Identity& identity, const Roster& roster,
+Neighbours::Neighbours(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity, const Roster& roster,
                        int host, int64_t heartbeat_ms, Handlers handlers)
-    : reception_(std::move(reception)),
+    : dispatcher_(std::move(dispatcher)),
       identity_(identity),
       roster_(&roster),
       host_(host),
@@ -24,16 +24,16 @@ Neighbours::Neighbours(std::shared_ptr<Reception> reception, const net::Identity
       handlers_(std::move(handlers)),
       begun_us_(now_us()),
       ticked_us_(begun_us_) {
-    reception_->expect(identity_.name, net::control, uint64_t(host_), [this](net::Arrival arrival) {
-        const int child = int(arrival.purpose.detail);
+    dispatcher_->expect(identity_.name, net::control, uint64_t(host_), [this](net::AcceptedConnection accepted) {
+        const int child = int(accepted.purpose.detail);
         if (child > 0 && child < int(roster_->hosts.size()) && HostTree::parent(child) == host_)
-            link(child, std::move(arrival.socket));
+            link(child, std::move(accepted.socket));
     });
     if (host_ > 0) dial_parent();
 }
 
 Neighbours::~Neighbours() {
-    reception_->stop_expecting(identity_.name, net::control, uint64_t(host_));
+    dispatcher_->stop_expecting(identity_.name, net::control, uint64_t(host_));
     service().cancel(retry_timer_);
 }
 

@@ -35,7 +35,7 @@ class Neighbours {
         std::function<void(const std::string& sentence)> on_trouble;
     };
     // `roster` outlives it.
-    Neighbours(std::shared_ptr<Reception> reception, const net::Identity& identity, const Roster& roster, int host,
+    Neighbours(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity, const Roster& roster, int host,
                int64_t heartbeat_ms, Handlers handlers);
     ~Neighbours();
 
@@ -58,7 +58,7 @@ class Neighbours {
     void visit(const std::function<void(int host)>& visitor) const;
 
   private:
-    Service& service() { return reception_->service(); }
+    Service& service() { return dispatcher_->service(); }
     int64_t limit_us() const;
     static constexpr int64_t look_at_packets_us = 2'000'000, tell_of_packets_us = 10'000'000;
     void look_at_packets(int64_t now);
@@ -67,7 +67,7 @@ class Neighbours {
     void end(int host, const Status& why);
 
     int64_t next_look_at_packets_us_ = 0;
-    std::shared_ptr<Reception> reception_;
+    std::shared_ptr<AcceptDispatcher> dispatcher_;
     net::Identity identity_;
     const Roster* roster_;
     int host_;

@@ -9,7 +9,7 @@ namespace weft::internal {
 
 namespace {
 constexpr int64_t retry_first_us = 20'000, retry_most_us = 1'000'000;
-constexpr int64_t door_closed_us = 8'000'000;  // whoever knows better who has left names it before
+constexpr int64_t listener_closed_us = 8'000'000;  // whoever knows better who has left names it before
 constexpr int64_t root_silent_us = 2'500'000;  // it tells every second who is missing
 }  // namespace
 
@@ -60,12 +60,12 @@ void Registration::dial() {
             refused_us_ = !dial_->refused() ? 0 : refused_us_ == 0 ? now_us() : refused_us_;
             dial_.reset();
             if (all_here()) return;
-            if (settings_.door_exists && refused_us_ != 0 && now_us() - refused_us_ > door_closed_us) {
+            if (settings_.listener_existed && refused_us_ != 0 && now_us() - refused_us_ > listener_closed_us) {
                 group_->raise(
                     weftRemoteError, -1,
                     fmt::format("for {} s nobody has listened where the ranks check in ({}): the process there "
                                 "has left, or the addresses lead elsewhere from here",
-                                door_closed_us / 1'000'000, why.sentence()));
+                                listener_closed_us / 1'000'000, why.sentence()));
                 return;
             }
             if (code == weftMismatch || code == weftInvalidUsage || astray) {

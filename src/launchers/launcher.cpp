@@ -137,10 +137,10 @@ Result<Job> read_job() {
         if (!job) return job.take_status();
         found = new Job(std::move(*job));
         known.store(found, std::memory_order_release);
-        // The job's later communicators are met where its id says: at this process's door, which therefore stays open.
+        // The job's later communicators are met where its id says: at this process's listener, which therefore stays open.
         if (found->ranks > 1 && found->id.has_root() && found->id.made_here()) {
-            static PerProcess<std::shared_ptr<Reception>> kept;
-            if (auto reception = Reception::of_process()) kept.get() = std::move(*reception);
+            static PerProcess<std::shared_ptr<AcceptDispatcher>> kept;
+            if (auto dispatcher = AcceptDispatcher::of_process()) kept.get() = std::move(*dispatcher);
         }
         WEFT_LOG_RANK(found->rank, info, init, "{}: the unique id of {} ranks is from {}", found->launcher,
                       found->ranks, found->id_source);

@@ -1,4 +1,4 @@
-// call.hpp: the other side of Door: connects to a process that can be reached at several addresses. One after the other
+// call.hpp: the other side of Listener: connects to a process that can be reached at several addresses. One after the other
 // is tried; the first whose other end proves the secret, and is the process that is meant, wins. Only it is told what
 // the call is for.
 #pragma once
@@ -25,7 +25,7 @@ class Call {
     // version of the library answered; weftRemoteError: nobody answered who knows the secret; weftSystemError.
     Result<std::optional<Fd>> advance();
     void add_descriptors(std::vector<pollfd>& list) const;
-    // After a failure: somebody accepted the connection and ended it without an answer. A door that is crowded, or that
+    // After a failure: somebody accepted the connection and ended it without an answer. A listener that is crowded, or that
     // we kept waiting, does so; it may be tried again.
     bool turned_away() const { return turned_away_; }
     // After a failure: somebody who speaks the handshake does not know the communicator. Nobody can prove that.

@@ -43,10 +43,10 @@ Status check_user(int socket, int& pid) {
 
 }  // namespace
 
-Membership::Membership(std::shared_ptr<Reception> reception, const net::Identity& identity,
+Membership::Membership(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity,
                        std::shared_ptr<Control> control, std::unique_ptr<Root> root)
-    : reception_(std::move(reception)), identity_(identity), root_(std::move(root)), control_(std::move(control)) {
-    reception_->door().admit(identity_);
+    : dispatcher_(std::move(dispatcher)), identity_(identity), root_(std::move(root)), control_(std::move(control)) {
+    dispatcher_->listener().register_identity(identity_);
 }
 
 Membership::~Membership() {
@@ -54,7 +54,7 @@ Membership::~Membership() {
     // Hosts that are slow to take the roster shall have it.
     if (root_) Root::keep(std::move(root_), identity_.name);
     Root::release(identity_.name);
-    reception_->door().dismiss(identity_.name);
+    dispatcher_->listener().unregister_identity(identity_.name);
 }
 
 void Membership::tell_failure() {
@@ -145,12 +145,12 @@ Status Gathering::try_abroad(bool roots) {
     int64_t& next_us = rooting ? next_root_us_ : next_try_us_;
     if (now_us() < next_us) return ok();
     next_us = now_us() + try_apart_us;
-    auto reception = Reception::of_process();
-    if (!reception) return reception.take_status();
+    auto dispatcher = AcceptDispatcher::of_process();
+    if (!dispatcher) return dispatcher.take_status();
     if (rooting) {
         // Before the port listens: a rank that connects while there is no root gives up for good.
-        auto root = std::make_unique<Root>(*reception, id_.identity());
-        if (id_.root_port() != 0) WEFT_TRY((*reception)->door().listen_also(id_.root_port()));
+        auto root = std::make_unique<Root>(*dispatcher, id_.identity());
+        if (id_.root_port() != 0) WEFT_TRY((*dispatcher)->listener().listen_also(id_.root_port()));
         root_ = std::move(root);
     }
     if (!leads_ || control_) return ok();
@@ -166,7 +166,7 @@ Status Gathering::try_abroad(bool roots) {
     settings.registration.root_exists = !id_.derived();
     settings.registration.root_hint = root_hint_;
     settings.registration.root_elsewhere = id_.derived() ? !id_.root_host().empty() && !root_ : !id_.made_here();
-    settings.registration.door_exists = id_.of_child();
+    settings.registration.listener_existed = id_.of_child();
     HostEntry& self = settings.registration.self;
     self.identity = host_;
     char name[HOST_NAME_MAX + 1] = {};
@@ -182,8 +182,8 @@ Status Gathering::try_abroad(bool roots) {
     else if (machine_)
         self.refusal = {machine_->status().code(),
                         fmt::format("process {} on {}: {}", self.pid, self.name, machine_->status().sentence())};
-    self.addresses = (*reception)->door().addresses();
-    control_ = std::make_shared<Control>(*reception, group_, id_.identity(), std::move(settings));
+    self.addresses = (*dispatcher)->listener().addresses();
+    control_ = std::make_shared<Control>(*dispatcher, group_, id_.identity(), std::move(settings));
     return ok();
 }
 
@@ -191,10 +191,10 @@ Result<std::shared_ptr<Membership>> Gathering::membership() {
     std::lock_guard lock(mutex_);
     auto membership = membership_.lock();
     if (membership) return membership;
-    auto reception = Reception::of_process();
-    if (!reception) return reception.take_status();
+    auto dispatcher = AcceptDispatcher::of_process();
+    if (!dispatcher) return dispatcher.take_status();
     membership =
-        std::make_shared<Membership>(std::move(*reception), id_.identity(), std::move(control_), std::move(root_));
+        std::make_shared<Membership>(std::move(*dispatcher), id_.identity(), std::move(control_), std::move(root_));
     membership_ = membership;
     return membership;
 }

@@ -18,21 +18,21 @@
 
 namespace weft::internal {
 
-// What a process keeps as long as it has ranks of a communicator over several hosts: its door open for them, and, if it
+// What a process keeps as long as it has ranks of a communicator over several hosts: its listener open for them, and, if it
 // leads, the control. Thread-safe.
 class Membership {
   public:
-    Membership(std::shared_ptr<Reception> reception, const net::Identity& identity, std::shared_ptr<Control> control,
+    Membership(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity, std::shared_ptr<Control> control,
                std::unique_ptr<Root> root);
     ~Membership();
     const net::Identity& identity() const { return identity_; }
     // If this process leads its host: Control::tell_failure().
     void tell_failure();
     // Where this process lets others in.
-    net::PackedAddresses door() const { return net::pack_addresses(reception_->door().addresses()); }
+    net::PackedAddresses listener() const { return net::pack_addresses(dispatcher_->listener().addresses()); }
 
   private:
-    std::shared_ptr<Reception> reception_;
+    std::shared_ptr<AcceptDispatcher> dispatcher_;
     net::Identity identity_;
     std::unique_ptr<Root> root_;  // lives until all hosts have the roster
     std::shared_ptr<Control> control_;

@@ -91,16 +91,16 @@ void Root::release(const net::IdName& name) {
     kept().roots.erase(place);
 }
 
-Root::Root(std::shared_ptr<Reception> reception, const net::Identity& identity, std::function<void()> on_use)
-    : reception_(std::move(reception)), identity_(identity), on_use_(std::move(on_use)) {
-    reception_->door().admit(identity_, true);
-    reception_->service().run([this] {
-        reception_->service().on_failure(this, [this](const char* what) {
+Root::Root(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity, std::function<void()> on_use)
+    : dispatcher_(std::move(dispatcher)), identity_(identity), on_use_(std::move(on_use)) {
+    dispatcher_->listener().register_identity(identity_, true);
+    dispatcher_->service().run([this] {
+        dispatcher_->service().on_failure(this, [this](const char* what) {
             if (failure_ && !complete_)
                 fail_all(fail(weftSystemError, "the process where the ranks check in failed: {}", what));
         });
-        reception_->expect(
-            identity_.name, net::checkin, {}, [this](net::Arrival arrival) { welcome(std::move(arrival)); },
+        dispatcher_->expect(
+            identity_.name, net::checkin, {}, [this](net::AcceptedConnection accepted) { welcome(std::move(accepted)); },
             [this](const Status& trouble) {
                 if (failure_ && !complete_) fail_all(fail(trouble.code(), "{}", trouble.sentence()));
             });
@@ -108,26 +108,26 @@ Root::Root(std::shared_ptr<Reception> reception, const net::Identity& identity, 
 }
 
 Root::~Root() {
-    reception_->service().run([this] {
-        reception_->stop_expecting(identity_.name, net::checkin, {});
-        reception_->service().cancel(timer_);
-        reception_->service().on_failure(this, {});
+    dispatcher_->service().run([this] {
+        dispatcher_->stop_expecting(identity_.name, net::checkin, {});
+        dispatcher_->service().cancel(timer_);
+        dispatcher_->service().on_failure(this, {});
         for (Guest& guest : guests_) guest.link->part();
         guests_.clear();
     });
-    reception_->door().dismiss(identity_.name, true);
+    dispatcher_->listener().unregister_identity(identity_.name, true);
 }
 
-void Root::welcome(net::Arrival arrival) {
+void Root::welcome(net::AcceptedConnection accepted) {
     used_.store(true, std::memory_order_release);
     // As a task, for it may open and close roots.
-    if (auto on_use = std::exchange(on_use_, {})) reception_->service().post(std::move(on_use));
+    if (auto on_use = std::exchange(on_use_, {})) dispatcher_->service().post(std::move(on_use));
     Guest& guest = guests_.emplace_back();
     guest.link = std::make_unique<Link>(
-        reception_->service(), std::move(arrival.socket),
+        dispatcher_->service(), std::move(accepted.socket),
         [this, &guest](uint32_t kind, ByteReader& content) { on_frame(guest, kind, content); },
         [this, &guest](const Status& why) { on_end(guest, why); });
-    if (timer_ == 0) timer_ = reception_->service().after(tell_after_us, [this] { tell_waiting(); });
+    if (timer_ == 0) timer_ = dispatcher_->service().after(tell_after_us, [this] { tell_waiting(); });
 }
 
 void Root::on_frame(Guest& guest, uint32_t kind, ByteReader& content) {
@@ -254,7 +254,7 @@ void Root::on_end(Guest& guest, const Status& why) {
     if ((!complete_ && failure_) || !guests_.empty()) return;
     finished_.store(true, std::memory_order_release);
     // One that failed tells those who come late why, until somebody closes it.
-    if (complete_) reception_->service().post([] { close_finished(); });
+    if (complete_) dispatcher_->service().post([] { close_finished(); });
 }
 
 std::string Root::missing() const {
@@ -265,7 +265,7 @@ std::string Root::missing() const {
 }
 
 void Root::tell_waiting() {
-    timer_ = reception_->service().after(tell_after_us, [this] { tell_waiting(); });
+    timer_ = dispatcher_->service().after(tell_after_us, [this] { tell_waiting(); });
     if (complete_ || !failure_ || ranks_ == 0) return;
     ByteWriter content;
     content.put_text(missing());

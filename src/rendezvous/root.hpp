@@ -16,7 +16,7 @@ namespace weft::internal {
 class Root {
   public:
     // Thread-safe. Open as long as it lives. `on_use`: on the service thread, when the first host comes.
-    Root(std::shared_ptr<Reception> reception, const net::Identity& identity, std::function<void()> on_use = {});
+    Root(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity, std::function<void()> on_use = {});
     ~Root();
     // All hosts that have come know the outcome.
     bool finished() const { return finished_.load(std::memory_order_acquire); }
@@ -35,7 +35,7 @@ class Root {
         HostEntry entry;
         bool checked_in = false;
     };
-    void welcome(net::Arrival arrival);
+    void welcome(net::AcceptedConnection accepted);
     void on_frame(Guest& guest, uint32_t kind, ByteReader& content);
     void on_end(Guest& guest, const Status& why);
     Status admit(Guest& guest, const std::vector<RosterRank>& members, ByteReader& content);
@@ -45,7 +45,7 @@ class Root {
     void tell_waiting();
     std::string missing() const;
 
-    std::shared_ptr<Reception> reception_;
+    std::shared_ptr<AcceptDispatcher> dispatcher_;
     net::Identity identity_;
     std::function<void()> on_use_;
     std::list<Guest> guests_;

@@ -39,20 +39,20 @@ uint64_t hash_of(const std::string& text) { return hash_of(text.data(), text.siz
 class Descendants : public std::enable_shared_from_this<Descendants> {
   public:
     // `open`: the id that has a root already.
-    Descendants(std::shared_ptr<Reception> reception, const UniqueId& first, const net::Identity& open)
-        : reception_(std::move(reception)), first_(first), open_(open.name) {}
+    Descendants(std::shared_ptr<AcceptDispatcher> dispatcher, const UniqueId& first, const net::Identity& open)
+        : dispatcher_(std::move(dispatcher)), first_(first), open_(open.name) {}
     void open_after(uint64_t used) {
         for (; next_ < used + ahead; ++next_) {
             const net::Identity identity = first_.nth(next_).identity();
             if (identity.name == open_) continue;
             auto on_use = [self = shared_from_this(), index = next_] { self->open_after(index); };
-            Root::keep(std::make_unique<Root>(reception_, identity, std::move(on_use)), identity.name);
+            Root::keep(std::make_unique<Root>(dispatcher_, identity, std::move(on_use)), identity.name);
         }
     }
 
   private:
     static constexpr uint64_t ahead = 64;
-    std::shared_ptr<Reception> reception_;
+    std::shared_ptr<AcceptDispatcher> dispatcher_;
     UniqueId first_;
     net::IdName open_;
     uint64_t next_ = 0;
@@ -101,16 +101,16 @@ UniqueId UniqueId::with_secret(const Digest& secret) {
 Result<UniqueId> UniqueId::make() {
     auto id = make_local();
     if (!id) return id;
-    auto reception = Reception::of_process();
-    if (!reception) {
-        if (reception.status().code() == weftInvalidArgument) return reception.take_status();  // an option's value
-        WEFT_LOG(info, init, "this unique id is for ranks of this host: {}", reception.status().sentence());
+    auto dispatcher = AcceptDispatcher::of_process();
+    if (!dispatcher) {
+        if (dispatcher.status().code() == weftInvalidArgument) return dispatcher.take_status();  // an option's value
+        WEFT_LOG(info, init, "this unique id is for ranks of this host: {}", dispatcher.status().sentence());
         return id;
     }
-    const net::PackedAddresses place = net::pack_addresses((*reception)->door().addresses());
+    const net::PackedAddresses place = net::pack_addresses((*dispatcher)->listener().addresses());
     memcpy(id->content_.root_host, place.data(), place.size());
     id->content_.checksum = checksum(id->content_);
-    Root::keep(std::make_unique<Root>(std::move(*reception), id->identity()), id->identity().name);
+    Root::keep(std::make_unique<Root>(std::move(*dispatcher), id->identity()), id->identity().name);
     return id;
 }
 
@@ -131,10 +131,10 @@ bool UniqueId::made_here() const {
 
 Status UniqueId::meet_descendants(const std::string& secret) const {
     if (!has_root()) return ok();
-    auto reception = Reception::of_process();
-    if (!reception) return reception.take_status();
-    auto descendants = std::make_shared<Descendants>(*reception, secret.empty() ? *this : keyed(secret), identity());
-    (*reception)->service().run([&] { descendants->open_after(0); });
+    auto dispatcher = AcceptDispatcher::of_process();
+    if (!dispatcher) return dispatcher.take_status();
+    auto descendants = std::make_shared<Descendants>(*dispatcher, secret.empty() ? *this : keyed(secret), identity());
+    (*dispatcher)->service().run([&] { descendants->open_after(0); });
     return ok();
 }
 

@@ -18,7 +18,7 @@ using net::random_bytes;
 // A value; knows the secret, so it is never logged.
 class UniqueId {
   public:
-    // Opens the process's door for the hosts of ranks to check in at, and keeps it open for this id until all have met.
+    // Opens the process's listener for the hosts of ranks to check in at, and keeps it open for this id until all have met.
     // Where that cannot be, the id is for ranks of this host.
     static Result<UniqueId> make();
     // For ranks of this host; opens nothing.

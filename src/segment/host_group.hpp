@@ -84,7 +84,7 @@ struct RankHome {
 struct HostHome {
     char name[48];   // for sentences
     int32_t leader;  // its process
-    char door[61];   // its listener: net::PackedAddresses
+    char listener[61];   // its listener: net::PackedAddresses
 };
 
 // How ranks of this host make a communicator of their own from this one (rendezvous/branching.hpp). Each word names a

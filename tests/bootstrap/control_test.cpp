@@ -26,7 +26,7 @@ class Hosts {
   public:
     // Only the first `present` of them if less than all are.
     explicit Hosts(int count, int64_t heartbeat_ms = 60'000, int present = INT_MAX)
-        : reception_(value_of(Reception::of_process())), root_(reception_, identity_) {
+        : dispatcher_(value_of(AcceptDispatcher::of_process())), root_(dispatcher_, identity_) {
         for (int host = 0; host < std::min(count, present); ++host) groups_.push_back(make_group(count, host));
         for (size_t host = 0; host < groups_.size(); ++host) add_leader(int(host), heartbeat_ms);
     }
@@ -38,7 +38,7 @@ class Hosts {
     }
 
     HostGroup& operator[](int host) { return *groups_[size_t(host)]; }
-    Reception& reception() { return *reception_; }
+    AcceptDispatcher& dispatcher() { return *dispatcher_; }
     const net::Identity& identity() const { return identity_; }
     // All have the roster.
     bool met() {
@@ -78,20 +78,20 @@ class Hosts {
         ControlSettings settings;
         settings.heartbeat_ms = heartbeat_ms;
         settings.news = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-        settings.registration.root = reception_->door().addresses();
+        settings.registration.root = dispatcher_->listener().addresses();
         settings.registration.root_exists = true;
         HostEntry& self = settings.registration.self;
         self.identity = uint64_t(host) + 1;
         self.name = "node" + std::to_string(host);
         self.pid = getpid();
         self.ranks = groups_[size_t(host)]->ranks();
-        self.addresses = reception_->door().addresses();
+        self.addresses = dispatcher_->listener().addresses();
         controls_.push_back(
-            std::make_shared<Control>(reception_, groups_[size_t(host)], identity_, std::move(settings)));
+            std::make_shared<Control>(dispatcher_, groups_[size_t(host)], identity_, std::move(settings)));
     }
 
     net::Identity identity_ = fresh_identity();
-    std::shared_ptr<Reception> reception_;
+    std::shared_ptr<AcceptDispatcher> dispatcher_;
     Root root_;
     std::vector<std::shared_ptr<HostGroup>> groups_;
     std::vector<std::shared_ptr<Control>> controls_;
@@ -233,7 +233,7 @@ TEST_CASE("the end of a process waits for ranks in a call that its own have fini
 TEST_CASE("an exception on the service thread is an error on every host", "[control]") {
     Hosts hosts(3);
     REQUIRE(hosts.met());
-    hosts.reception().service().post([] { throw std::bad_alloc(); });
+    hosts.dispatcher().service().post([] { throw std::bad_alloc(); });
     for (int host = 0; host < 3; ++host) {
         CHECK(eventually([&] { return hosts[host].aborted(); }));
         CHECK(hosts[host].abort_status().code() == weftSystemError);
@@ -244,7 +244,7 @@ TEST_CASE("an exception on the service thread is an error on every host", "[cont
 TEST_CASE("a host that met the others and never links is missed, without heartbeats too", "[control]") {
     Hosts hosts(2, 0, 1);
     // The other one checks in, takes the roster and is silent.
-    net::Call call(hosts.identity(), {net::checkin, 0, 0}, hosts.reception().door().addresses());
+    net::Call call(hosts.identity(), {net::checkin, 0, 0}, hosts.dispatcher().listener().addresses());
     net::FrameStream stream(value_of(finish(call)));
     HostEntry self;
     self.identity = 77;

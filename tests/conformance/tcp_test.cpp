@@ -1,5 +1,5 @@
 // tcp_test.cpp: what TCP promises beyond transport_test.cpp: peers that break, lie, vanish or stop reading, strangers
-// at the door, streams cut anywhere, several sockets for one message.
+// at the listener, streams cut anywhere, several sockets for one message.
 #include "transports/tcp/tcp.hpp"
 
 #include <linux/tcp.h>
@@ -24,9 +24,9 @@ using tcp::TcpSender;
 
 constexpr size_t tcp_slot_bytes = 300'000;
 
-std::unique_ptr<TcpReceiver> receiver_at(const ConnectionOptions& options, std::shared_ptr<net::Door> door,
+std::unique_ptr<TcpReceiver> receiver_at(const ConnectionOptions& options, std::shared_ptr<net::Listener> listener,
                                          const Place& place) {
-    return std::make_unique<TcpReceiver>(options, std::make_shared<tcp::Cable>(options, std::move(door), place.token));
+    return std::make_unique<TcpReceiver>(options, std::make_shared<tcp::Cable>(options, std::move(listener), place.token));
 }
 std::unique_ptr<TcpSender> sender_to(const ConnectionOptions& options, const Place& place,
                                      const std::vector<net::Address>& sources) {
@@ -35,10 +35,10 @@ std::unique_ptr<TcpSender> sender_to(const ConnectionOptions& options, const Pla
     return std::make_unique<TcpSender>(options, std::move(cable));
 }
 
-// A receiver of rank 0 at a door of its own, and what a rank 1 made by hand needs.
+// A receiver of rank 0 at a listener of its own, and what a rank 1 made by hand needs.
 struct Bench {
     net::Identity identity = fresh_identity();
-    std::shared_ptr<net::Door> door;
+    std::shared_ptr<net::Listener> listener;
     Place place{.token = 4711, .depth = 2, .stripes = 1, .slot_bytes = tcp_slot_bytes, .addresses = {}};
     std::unique_ptr<TcpReceiver> receiver;
 
@@ -48,19 +48,19 @@ struct Bench {
         if (stripes == 3)
             addresses = {loopback(), loopback(has_ipv6() ? "::1" : "127.0.0.4").of_interface(1),
                          loopback("127.0.0.3").of_interface(2)};
-        door = open_door(addresses);
-        place.addresses = door->addresses();
+        listener = open_test_listener(addresses);
+        place.addresses = listener->addresses();
         place.stripes = stripes;
-        receiver = receiver_at(options(0), door, place);
+        receiver = receiver_at(options(0), listener, place);
     }
     ConnectionOptions options(int self) {
         return {self, 1 - self, 0, place.depth, tcp_slot_bytes, nullptr, nullptr, &identity};
     }
-    std::unique_ptr<TcpSender> sender() { return sender_to(options(1), place, door->addresses()); }
+    std::unique_ptr<TcpSender> sender() { return sender_to(options(1), place, listener->addresses()); }
     // A sender's socket for us to write on, past the handshake.
     Fd hand(int stripe = 0, int stripes = 1) {
-        net::Call call(identity, {net::data, tcp::stripe_detail(stripe, stripes), place.token}, door->addresses());
-        auto socket = finish(call, door.get());
+        net::Call call(identity, {net::data, tcp::stripe_detail(stripe, stripes), place.token}, listener->addresses());
+        auto socket = finish(call, listener.get());
         if (!socket) FAIL(socket.status().sentence());
         return std::move(*socket);
     }
@@ -181,29 +181,29 @@ TEST_CASE("a sender whose peer closed or vanished gets an error that names it", 
     for (const bool vanishes : {false, true}) {
         Bench bench;
         bench.receiver.reset();
-        bench.door->admit(bench.identity);
+        bench.listener->register_identity(bench.identity);
         auto sender = bench.sender();
-        std::optional<net::Arrival> arrival;
+        std::optional<net::AcceptedConnection> accepted;
         REQUIRE(eventually([&] {
-            REQUIRE(bench.door->progress().ok());
+            REQUIRE(bench.listener->progress().ok());
             REQUIRE(sender->progress().ok());
-            if (!arrival) arrival = bench.door->claim(bench.identity.name, net::data, bench.place.token);
-            return arrival.has_value();
+            if (!accepted) accepted = bench.listener->accept_for(bench.identity.name, net::data, bench.place.token);
+            return accepted.has_value();
         }));
         const std::vector<std::byte> data = pattern(1000, 1);
         REQUIRE(eventually([&] {  // connected, and something is on its way
-            REQUIRE(bench.door->progress().ok());
+            REQUIRE(bench.listener->progress().ok());
             return *sender->send(data.data(), {1000, 1, 1}) && *sender->progress();
         }));
         if (vanishes) {
             // In repair mode a socket goes without a word, as with a host that lost its power: half-open.
             const int on = 1;
-            if (setsockopt(arrival->socket.number(), IPPROTO_TCP, TCP_REPAIR, &on, sizeof on) != 0) {
+            if (setsockopt(accepted->socket.number(), IPPROTO_TCP, TCP_REPAIR, &on, sizeof on) != 0) {
                 WARN("not allowed to make a half-open connection here");
                 continue;
             }
         }
-        arrival.reset();
+        accepted.reset();
         Status seen;
         REQUIRE(eventually([&] {
             auto sent = sender->send(data.data(), {1000, 2, 2});
@@ -220,7 +220,7 @@ TEST_CASE("a sender whose peer closed or vanished gets an error that names it", 
 TEST_CASE("a peer that has left before it was reached is missed by who has something for it", "[tcp]") {
     Bench bench;
     bench.receiver.reset();
-    bench.door.reset();
+    bench.listener.reset();
     // Nobody listens there, nor can as long as it is bound.
     const Fd deserted(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     REQUIRE(bind(deserted.number(), loopback().raw(), loopback().raw_bytes()) == 0);
@@ -252,7 +252,7 @@ TEST_CASE("a peer that stops reading stops the sender, which sleeps until there 
     uint64_t sent = 0;
     const auto fill = [&] {
         for (;;) {
-            REQUIRE(bench.door->progress().ok());
+            REQUIRE(bench.listener->progress().ok());
             auto gone = sender->send(data.data(), {tcp_slot_bytes, sent, 0});
             REQUIRE(gone.ok());
             if (!*gone) return;
@@ -284,13 +284,13 @@ TEST_CASE("a sender that goes away leaves what the kernel took, and no reset", "
     const size_t bytes = options().socket_buffer_bytes > 0 ? 100 : 50'000;  // all of it fits into the kernel's buffers
     uint64_t sent = 0;
     REQUIRE(eventually([&] {
-        REQUIRE(bench.door->progress().ok());
+        REQUIRE(bench.listener->progress().ok());
         const std::vector<std::byte> data = pattern(bytes, sent);
         sent += *sender->send(data.data(), {bytes, sent, 0});
         return sent == 10;
     }));
     REQUIRE(eventually([&] {
-        REQUIRE(bench.door->progress().ok());
+        REQUIRE(bench.listener->progress().ok());
         return *sender->progress();
     }));
     sender.reset();
@@ -300,7 +300,7 @@ TEST_CASE("a sender that goes away leaves what the kernel took, and no reset", "
 
 TEST_CASE("connections that arrive in another order than they were made find their receivers", "[tcp]") {
     const net::Identity identity = fresh_identity();
-    auto door = open_door();
+    auto listener = open_test_listener();
     constexpr int count = 20;
     std::vector<std::unique_ptr<TcpReceiver>> receivers;
     std::vector<std::unique_ptr<TcpSender>> senders;
@@ -308,11 +308,11 @@ TEST_CASE("connections that arrive in another order than they were made find the
         to{1, 0, 0, 2, 1000, nullptr, nullptr, &identity};
     const auto place = [&](int i) {
         return Place{
-            .token = uint64_t(100 + i), .depth = 2, .stripes = 1, .slot_bytes = 1000, .addresses = door->addresses()};
+            .token = uint64_t(100 + i), .depth = 2, .stripes = 1, .slot_bytes = 1000, .addresses = listener->addresses()};
     };
-    for (int i = 0; i < count; ++i) receivers.push_back(receiver_at(from, door, place(i)));
+    for (int i = 0; i < count; ++i) receivers.push_back(receiver_at(from, listener, place(i)));
     for (int i = count; i-- > 0;) {
-        senders.push_back(sender_to(to, place(i), door->addresses()));
+        senders.push_back(sender_to(to, place(i), listener->addresses()));
         auto slot = senders.back()->acquire();  // before anything is connected
         REQUIRE((slot.ok() && *slot));
         slot->data[0] = std::byte(i);
@@ -328,9 +328,9 @@ TEST_CASE("connections that arrive in another order than they were made find the
         }));
 }
 
-TEST_CASE("strangers at the door with noise, silence or a recording do not disturb a connection", "[tcp]") {
+TEST_CASE("strangers at the listener with noise, silence or a recording do not disturb a connection", "[tcp]") {
     Bench bench;
-    const net::Address address = bench.door->addresses()[0];
+    const net::Address address = bench.listener->addresses()[0];
     const Fd silent = stranger_at(address);
     const Fd noisy = stranger_at(address);
     const std::string noise = wire_of(1, pattern(100, 1));  // a message without a handshake
@@ -344,8 +344,8 @@ TEST_CASE("strangers at the door with noise, silence or a recording do not distu
     write_all(replaying, &hello, sizeof hello);
     write_all(replaying, &proof, sizeof proof);
     write_all(replaying, noise.data(), noise.size());
-    CHECK(read_to_end(noisy, *bench.door) == "");
-    CHECK(read_to_end(replaying, *bench.door).size() == sizeof(net::ChallengeMessage));
+    CHECK(read_to_end(noisy, *bench.listener) == "");
+    CHECK(read_to_end(replaying, *bench.listener).size() == sizeof(net::ChallengeMessage));
     auto sender = bench.sender();
     const std::vector<std::byte> data = pattern(1000, 3);
     REQUIRE(*sender->send(data.data(), {1000, 0, 0}));
@@ -357,7 +357,7 @@ TEST_CASE("a receiver that sleeps is woken by the connection and by its data", "
     std::optional<Fd> hand;
     SlotInfo info;
     bool sent = false;
-    net::Call call(bench.identity, {net::data, tcp::stripe_detail(0, 1), bench.place.token}, bench.door->addresses());
+    net::Call call(bench.identity, {net::data, tcp::stripe_detail(0, 1), bench.place.token}, bench.listener->addresses());
     for (;;) {
         if (!hand) {
             auto step = call.advance();

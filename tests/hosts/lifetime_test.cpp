@@ -42,7 +42,7 @@ TEST_CASE("hundreds of communicators over two hosts, one after the other, leave 
     }
 }
 
-TEST_CASE("communicators of one host leave no door open and no thread", "[lifetime]") {
+TEST_CASE("communicators of one host leave no listener open and no thread", "[lifetime]") {
     Job job(2);
     for (int rank = 0; rank < 2; ++rank)
         job.start(rank, {"init", "holds", "churn=20,1000", "holds=10,1,0", "async", "destroy"}, {quiet});

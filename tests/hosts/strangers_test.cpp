@@ -14,10 +14,10 @@ namespace {
 // Some stay connected and say nothing, some make noise, most hang up at once as a port scan does.
 class Strangers {
   public:
-    void knock(const weft::internal::net::Address& door) {
+    void knock(const weft::internal::net::Address& listener) {
         const int number = count_++;
-        Fd stranger(socket(door.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
-        if (!stranger || connect(stranger.number(), door.raw(), door.raw_bytes()) != 0) return;
+        Fd stranger(socket(listener.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+        if (!stranger || connect(stranger.number(), listener.raw(), listener.raw_bytes()) != 0) return;
         if (number % 3 == 0) (void)!send(stranger.number(), "GET / HTTP/1.0\r\n\r\n", 18, MSG_NOSIGNAL);
         if (number % 25 == 0 && silent_.size() < 400) silent_.push_back(std::move(stranger));
     }
@@ -29,7 +29,7 @@ class Strangers {
 
 }  // namespace
 
-TEST_CASE("strangers at the root's door, thousands and all at once, keep nobody out", "[strangers]") {
+TEST_CASE("strangers at the root's listener, thousands and all at once, keep nobody out", "[strangers]") {
     SpreadJob job(2, 2);
     for (int rank = 0; rank < 3; ++rank) job.start(rank, {"init", "loop=2,300", "destroy"}, {quiet});
     const weft::internal::net::Address root =
@@ -44,13 +44,13 @@ TEST_CASE("strangers at the root's door, thousands and all at once, keep nobody 
     for (int rank = 0; rank < 4; ++rank) CHECK(job.answer(rank, "loop") == "0");
 }
 
-TEST_CASE("strangers at the ranks' doors during calls disturb nobody", "[strangers]") {
+TEST_CASE("strangers at the ranks' listeners during calls disturb nobody", "[strangers]") {
     NEEDS_A_NETWORK();
     SpreadJob job(2, 1);
     for (int rank = 0; rank < 2; ++rank)
         job.start(rank, {"init", "await", small() ? "loop=100,300" : "loop=100,3000", "async", "destroy"}, {quiet});
     for (int rank = 0; rank < 2; ++rank) CHECK(job[rank].says("init 0"));
-    std::vector<weft::internal::net::Address> doors;
+    std::vector<weft::internal::net::Address> listeners;
     std::stringstream listening(command({"ss", "-H", "-t", "-l", "-n", "-p"}));
     for (std::string line; std::getline(listening, line);)
         for (int rank = 0; rank < 2; ++rank)
@@ -59,12 +59,12 @@ TEST_CASE("strangers at the ranks' doors during calls disturb nobody", "[strange
                 std::string word;
                 for (int i = 0; i < 4; ++i) words >> word;
                 if (auto address = weft::internal::net::Address::parse(word); address && !address->is_link_local())
-                    doors.push_back(*address);
+                    listeners.push_back(*address);
             }
-    REQUIRE(doors.size() >= 2);
+    REQUIRE(listeners.size() >= 2);
     for (int rank = 0; rank < 2; ++rank) job[rank].kill(SIGUSR1);
     Strangers strangers;
-    for (int count = 0; count < (small() ? 500 : 5000); ++count) strangers.knock(doors[size_t(count) % doors.size()]);
+    for (int count = 0; count < (small() ? 500 : 5000); ++count) strangers.knock(listeners[size_t(count) % listeners.size()]);
     job.finish();
     for (int rank = 0; rank < 2; ++rank) {
         CHECK(job.answer(rank, "loop") == "0");

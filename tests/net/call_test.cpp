@@ -10,7 +10,7 @@ using namespace weft::internal;
 using namespace weft::internal::test;
 using net::Address;
 using net::Call;
-using net::Door;
+using net::Listener;
 
 namespace {
 
@@ -25,31 +25,31 @@ struct Deserted {
 
 }  // namespace
 
-TEST_CASE("a call arrives at the door with its purpose, and bytes flow both ways", "[call]") {
+TEST_CASE("a call arrives at the listener with its purpose, and bytes flow both ways", "[call]") {
     for (const char* host : {"127.0.0.1", "::1"}) {
         if (host[0] == ':' && !has_ipv6()) continue;
-        auto door = open_door({loopback(host)});
+        auto listener = open_test_listener({loopback(host)});
         const net::Identity identity = fresh_identity();
-        door->admit(identity);
-        Call call(identity, purpose, door->addresses());
-        auto socket = finish(call, door.get());
+        listener->register_identity(identity);
+        Call call(identity, purpose, listener->addresses());
+        auto socket = finish(call, listener.get());
         REQUIRE(socket.ok());
-        CHECK(call.peer() == door->addresses()[0]);
-        CHECK_FALSE(door->claim(identity.name, net::data));
-        CHECK_FALSE(door->claim(identity.name, net::control, 78));
-        auto arrival = door->claim(identity.name, net::control, 77);
-        REQUIRE(arrival);
-        CHECK(arrival->purpose.detail == 5);
-        CHECK(arrival->peer == net::local_address(socket->number()));
-        CHECK_FALSE(door->claim(identity.name, net::control, 77));
+        CHECK(call.peer() == listener->addresses()[0]);
+        CHECK_FALSE(listener->accept_for(identity.name, net::data));
+        CHECK_FALSE(listener->accept_for(identity.name, net::control, 78));
+        auto accepted = listener->accept_for(identity.name, net::control, 77);
+        REQUIRE(accepted);
+        CHECK(accepted->purpose.detail == 5);
+        CHECK(accepted->peer == net::local_address(socket->number()));
+        CHECK_FALSE(listener->accept_for(identity.name, net::control, 77));
         char got = 0;
         write_all(*socket, "a", 1);
-        REQUIRE(eventually([&] { return recv(arrival->socket.number(), &got, 1, MSG_DONTWAIT) == 1; }));
+        REQUIRE(eventually([&] { return recv(accepted->socket.number(), &got, 1, MSG_DONTWAIT) == 1; }));
         CHECK(got == 'a');
-        write_all(arrival->socket, "b", 1);
+        write_all(accepted->socket, "b", 1);
         REQUIRE(eventually([&] { return recv(socket->number(), &got, 1, MSG_DONTWAIT) == 1; }));
         CHECK(got == 'b');
-        for (const int end : {socket->number(), arrival->socket.number()}) {
+        for (const int end : {socket->number(), accepted->socket.number()}) {
             int value = 0;
             socklen_t bytes = sizeof value;
             CHECK((getsockopt(end, IPPROTO_TCP, TCP_NODELAY, &value, &bytes) == 0 && value != 0));
@@ -59,39 +59,39 @@ TEST_CASE("a call arrives at the door with its purpose, and bytes flow both ways
 }
 
 TEST_CASE("addresses that do not answer are passed over, and a socket of a stranger too", "[call]") {
-    auto door = open_door({loopback("127.0.0.2")});
-    auto strangers = open_door();  // a door that does not know the id
+    auto listener = open_test_listener({loopback("127.0.0.2")});
+    auto strangers = open_test_listener();  // a listener that does not know the id
     auto mute = net::open_listener(loopback());
     REQUIRE(mute.ok());
     const net::Identity identity = fresh_identity();
-    door->admit(identity);
+    listener->register_identity(identity);
     const Address nowhere = *Address::parse("192.0.2.250:9");  // reserved for documentation: never answers
     const Deserted deserted;
     for (const Address& bad :
          {deserted.address(), strangers->addresses()[0], nowhere, net::local_address(mute->number())}) {
-        Call call(identity, purpose, {bad, door->addresses()[0]});
+        Call call(identity, purpose, {bad, listener->addresses()[0]});
         std::optional<Fd> socket;
         REQUIRE(eventually([&] {
-            REQUIRE(door->progress().ok());
+            REQUIRE(listener->progress().ok());
             REQUIRE(strangers->progress().ok());
             auto step = call.advance();
             if (!step) FAIL(step.status().sentence());
             if (*step) socket = std::move(**step);
             return socket.has_value();
         }));
-        CHECK(call.peer() == door->addresses()[0]);
-        CHECK(claim(*door, identity, net::control).socket);
+        CHECK(call.peer() == listener->addresses()[0]);
+        CHECK(accept_for(*listener, identity, net::control).socket);
     }
-    CHECK_FALSE(door->claim(identity.name, net::control));  // one arrival for each call
+    CHECK_FALSE(listener->accept_for(identity.name, net::control));  // one accepted for each call
 }
 
 // As hosts do that have an address in common: each reaches itself there.
 TEST_CASE("a call passes over a process of the job that is not meant, and fails at once where there is no other",
           "[call]") {
     const net::Identity identity = fresh_identity();
-    auto wrong = open_door(), right = open_door({loopback("127.0.0.2")});
-    wrong->admit(identity);
-    right->admit(identity, true);
+    auto wrong = open_test_listener(), right = open_test_listener({loopback("127.0.0.2")});
+    wrong->register_identity(identity);
+    right->register_identity(identity, true);
     const net::Whom root{.process = 0, .root = true};
     Call call(identity, purpose, {wrong->addresses()[0], right->addresses()[0]}, {}, root);
     std::optional<Fd> socket;
@@ -104,8 +104,8 @@ TEST_CASE("a call passes over a process of the job that is not meant, and fails 
         return socket.has_value();
     }));
     CHECK(call.peer() == right->addresses()[0]);
-    CHECK(claim(*right, identity, net::control).socket);
-    CHECK_FALSE(wrong->claim(identity.name, net::control));
+    CHECK(accept_for(*right, identity, net::control).socket);
+    CHECK_FALSE(wrong->accept_for(identity.name, net::control));
 
     const uint32_t here = net::process_mark(), elsewhere = here == 1 ? 2 : here - 1;
     for (const net::Whom& whom : {root, net::Whom{.process = elsewhere}}) {
@@ -123,8 +123,8 @@ TEST_CASE("a call passes over a process of the job that is not meant, and fails 
     CHECK_FALSE(finish(both, wrong.get()).ok());
     CHECK_FALSE(both.misdirected());
     // A root that has ended is none.
-    right->admit(identity);
-    right->dismiss(identity.name, true);
+    right->register_identity(identity);
+    right->unregister_identity(identity.name, true);
     Call late(identity, purpose, right->addresses(), {}, root);
     CHECK_FALSE(finish(late, right.get()).ok());
     CHECK(late.misdirected());
@@ -132,7 +132,7 @@ TEST_CASE("a call passes over a process of the job that is not meant, and fails 
 
 TEST_CASE("a call that nobody takes says why for each address", "[call]") {
     const net::Identity identity = fresh_identity();
-    auto strangers = open_door();
+    auto strangers = open_test_listener();
     const Deserted deserted;
     const Address empty = deserted.address();
     Call call(identity, purpose, {empty, strangers->addresses()[0]});
@@ -154,10 +154,10 @@ TEST_CASE("a call that nobody takes says why for each address", "[call]") {
 }
 
 TEST_CASE("a call that waits says for what, and is woken by it", "[call]") {
-    auto door = open_door();
+    auto listener = open_test_listener();
     const net::Identity identity = fresh_identity();
-    door->admit(identity);
-    Call call(identity, purpose, door->addresses());
+    listener->register_identity(identity);
+    Call call(identity, purpose, listener->addresses());
     for (;;) {
         auto step = call.advance();
         REQUIRE(step.ok());
@@ -165,11 +165,11 @@ TEST_CASE("a call that waits says for what, and is woken by it", "[call]") {
         std::vector<pollfd> list;
         call.add_descriptors(list);
         REQUIRE(list.size() == 1);
-        list.push_back({door->descriptor(), POLLIN, 0});
+        list.push_back({listener->descriptor(), POLLIN, 0});
         REQUIRE(poll(list.data(), list.size(), 60'000) > 0);
-        REQUIRE(door->progress().ok());
+        REQUIRE(listener->progress().ok());
     }
-    CHECK(claim(*door, identity, net::control).socket);
+    CHECK(accept_for(*listener, identity, net::control).socket);
 }
 
 TEST_CASE("a call that nobody answers says who has accepted it, and who has not", "[call]") {
@@ -196,27 +196,27 @@ TEST_CASE("a call that nobody answers says who has accepted it, and who has not"
 }
 
 TEST_CASE("a call may come from an address of ours", "[call]") {
-    auto door = open_door();
+    auto listener = open_test_listener();
     const net::Identity identity = fresh_identity();
-    door->admit(identity);
-    Call call(identity, purpose, door->addresses(), loopback("127.0.0.2"));
-    REQUIRE(finish(call, door.get()).ok());
-    CHECK(claim(*door, identity, net::control).peer.with_port(0) == loopback("127.0.0.2"));
+    listener->register_identity(identity);
+    Call call(identity, purpose, listener->addresses(), loopback("127.0.0.2"));
+    REQUIRE(finish(call, listener.get()).ok());
+    CHECK(accept_for(*listener, identity, net::control).peer.with_port(0) == loopback("127.0.0.2"));
 }
 
 // Run apart, with WEFT_SOCKET_FAMILY set to AF_INET6.
 TEST_CASE("an address of a family that the user ruled out is not called", "[.family]") {
     REQUIRE(options().socket_family == "AF_INET6");
     const net::Identity identity = fresh_identity();
-    auto four = open_door();
-    four->admit(identity);
+    auto four = open_test_listener();
+    four->register_identity(identity);
     Call ruled_out(identity, purpose, four->addresses());
     const auto socket = finish(ruled_out, four.get());
     CHECK_THAT(socket.status().sentence(),
                Catch::Contains(four->addresses()[0].text()) && Catch::Contains("WEFT_SOCKET_FAMILY is AF_INET6"));
     if (!has_ipv6()) return;
-    auto both = open_door({loopback(), loopback("::1")});
-    both->admit(identity);
+    auto both = open_test_listener({loopback(), loopback("::1")});
+    both->register_identity(identity);
     Call call(identity, purpose, both->addresses());
     REQUIRE(finish(call, both.get()).ok());
     CHECK(call.peer().family() == AF_INET6);

@@ -1,4 +1,4 @@
-// ends.hpp: what the tests of src/net share: identities, a door on loopback, sockets of strangers.
+// ends.hpp: what the tests of src/net share: identities, a listener on loopback, sockets of strangers.
 #pragma once
 #include <poll.h>
 #include <sys/socket.h>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/net/call.hpp"
-#include "src/net/door.hpp"
+#include "src/net/listener.hpp"
 #include "src/net/frames.hpp"
 #include "src/net/socket.hpp"
 #include "tests/catch.hpp"
@@ -31,10 +31,10 @@ inline net::Address loopback(const std::string& text = "127.0.0.1") {
 // Not in every container.
 inline bool has_ipv6() { return net::open_listener(loopback("::1")).ok(); }
 
-inline std::shared_ptr<net::Door> open_door(const std::vector<net::Address>& addresses = {loopback()}) {
-    auto door = net::Door::open(addresses, "");
-    if (!door) FAIL(door.status().sentence());
-    return *door;
+inline std::shared_ptr<net::Listener> open_test_listener(const std::vector<net::Address>& addresses = {loopback()}) {
+    auto listener = net::Listener::open(addresses, "");
+    if (!listener) FAIL(listener.status().sentence());
+    return *listener;
 }
 
 // A stranger's socket, connected.
@@ -45,12 +45,12 @@ inline Fd stranger_at(const net::Address& address) {
     return socket;
 }
 
-// Steps the door until the call has come to an end.
-inline Result<Fd> finish(net::Call& call, net::Door* door = nullptr) {
+// Steps the listener until the call has come to an end.
+inline Result<Fd> finish(net::Call& call, net::Listener* listener = nullptr) {
     std::optional<Result<Fd>> end;
     const bool ended = eventually([&] {
         for (int i = 0; i < 100 && !end; ++i) {
-            if (door) REQUIRE(door->progress().ok());
+            if (listener) REQUIRE(listener->progress().ok());
             auto socket = call.advance();
             if (!socket)
                 end.emplace(socket.take_status());
@@ -63,13 +63,13 @@ inline Result<Fd> finish(net::Call& call, net::Door* door = nullptr) {
     return std::move(*end);
 }
 
-// What the other end writes until it closes; steps the door meanwhile.
-inline std::string read_to_end(const Fd& socket, net::Door& door) {
+// What the other end writes until it closes; steps the listener meanwhile.
+inline std::string read_to_end(const Fd& socket, net::Listener& listener) {
     std::string text;
     char buffer[4096];
     const bool ended = eventually([&] {
         for (;;) {
-            REQUIRE(door.progress().ok());
+            REQUIRE(listener.progress().ok());
             const ssize_t got = recv(socket.number(), buffer, sizeof buffer, MSG_DONTWAIT);
             if (got > 0) text.append(buffer, size_t(got));
             if (got == 0 || (got < 0 && errno == ECONNRESET)) return true;
@@ -84,15 +84,15 @@ inline void write_all(const Fd& socket, const void* bytes, size_t count) {
     REQUIRE(send(socket.number(), bytes, count, MSG_NOSIGNAL) == ssize_t(count));
 }
 
-// Steps the door until something has come for this communicator.
-inline net::Arrival claim(net::Door& door, const net::Identity& identity, uint32_t kind) {
-    std::optional<net::Arrival> arrival;
+// Steps the listener until something has come for this communicator.
+inline net::AcceptedConnection accept_for(net::Listener& listener, const net::Identity& identity, uint32_t kind) {
+    std::optional<net::AcceptedConnection> accepted;
     const bool came = eventually([&] {
-        REQUIRE(door.progress().ok());
-        return (arrival = door.claim(identity.name, kind)).has_value();
+        REQUIRE(listener.progress().ok());
+        return (accepted = listener.accept_for(identity.name, kind)).has_value();
     });
     REQUIRE(came);
-    return std::move(*arrival);
+    return std::move(*accepted);
 }
 
 inline std::pair<Fd, Fd> socket_pair() {

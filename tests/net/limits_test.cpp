@@ -1,13 +1,13 @@
 // limits_test.cpp: thousands of strangers and a process without descriptors: members still get in.
 #include <sys/resource.h>
 
-#include "src/net/door.hpp"
+#include "src/net/listener.hpp"
 #include "tests/net/ends.hpp"
 
 using namespace weft::internal;
 using namespace weft::internal::test;
 using net::Call;
-using net::Door;
+using net::Listener;
 
 namespace {
 
@@ -39,51 +39,51 @@ class Limit {
 
 TEST_CASE("thousands of silent strangers do not keep a member out, nor stay", "[limits]") {
     const Limit limit(16384);
-    auto door = open_door();
+    auto listener = open_test_listener();
     const net::Identity identity = fresh_identity();
-    door->admit(identity);
+    listener->register_identity(identity);
     std::vector<Fd> strangers;
     const size_t before = descriptors();
     for (int round = 0; round < 4; ++round) {
         for (int i = 0; i < 700; ++i) {
-            strangers.push_back(stranger_at(door->addresses()[0]));
-            if (i % 50 == 0) REQUIRE(door->progress().ok());
+            strangers.push_back(stranger_at(listener->addresses()[0]));
+            if (i % 50 == 0) REQUIRE(listener->progress().ok());
         }
-        Call call(identity, limits_purpose, door->addresses());
-        auto socket = finish(call, door.get());
+        Call call(identity, limits_purpose, listener->addresses());
+        auto socket = finish(call, listener.get());
         if (!socket) FAIL(socket.status().sentence());
-        CHECK(claim(*door, identity, net::checkin).socket);
-        CHECK(descriptors() - before - strangers.size() <= Door::strangers_max + 2);
+        CHECK(accept_for(*listener, identity, net::checkin).socket);
+        CHECK(descriptors() - before - strangers.size() <= Listener::unauthenticated_max + 2);
     }
 }
 
 TEST_CASE("ten thousand connections that come and go leave nothing", "[limits]") {
-    auto door = open_door();
+    auto listener = open_test_listener();
     const net::Identity identity = fresh_identity();
-    door->admit(identity);
+    listener->register_identity(identity);
     const size_t before = descriptors();
     for (int i = 0; i < 10'000; ++i) {
-        Fd stranger = stranger_at(door->addresses()[0]);
+        Fd stranger = stranger_at(listener->addresses()[0]);
         const linger at_once{1, 0};  // a reset, so that no port is left waiting
         setsockopt(stranger.number(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
         if (i % 3 == 0) write_all(stranger, "noise that is long enough to be told from a handshake", 50);
         stranger.reset();
-        if (i % 20 == 0) REQUIRE(door->progress().ok());
+        if (i % 20 == 0) REQUIRE(listener->progress().ok());
     }
-    Call call(identity, limits_purpose, door->addresses());
-    CHECK(finish(call, door.get()).ok());
-    CHECK(claim(*door, identity, net::checkin).socket);
+    Call call(identity, limits_purpose, listener->addresses());
+    CHECK(finish(call, listener.get()).ok());
+    CHECK(accept_for(*listener, identity, net::checkin).socket);
     CHECK(eventually([&] {
-        REQUIRE(door->progress().ok());
+        REQUIRE(listener->progress().ok());
         return descriptors() <= before;
     }));
 }
 
 TEST_CASE("without descriptors connections wait, and are accepted when there are some again", "[limits]") {
-    auto door = open_door();
+    auto listener = open_test_listener();
     const net::Identity identity = fresh_identity();
-    door->admit(identity);
-    Call call(identity, limits_purpose, door->addresses());
+    listener->register_identity(identity);
+    Call call(identity, limits_purpose, listener->addresses());
     REQUIRE(call.advance().ok());  // its socket exists before there are none left
     bool waits = true, rests = true;
     {
@@ -92,39 +92,39 @@ TEST_CASE("without descriptors connections wait, and are accepted when there are
         std::vector<Fd> all;
         for (int number = dup(0); number >= 0; number = dup(0)) all.emplace_back(number);
         for (int i = 0; i < 100; ++i) {
-            waits &= door->progress().ok();
+            waits &= listener->progress().ok();
             auto step = call.advance();
             waits &= step.ok() && !*step;
         }
-        // It does not spin meanwhile: the door rests until its timer says so.
-        pollfd state{door->descriptor(), POLLIN, 0};
+        // It does not spin meanwhile: the listener rests until its timer says so.
+        pollfd state{listener->descriptor(), POLLIN, 0};
         for (int quiet = 0; quiet < 3 && rests;) {
-            rests = poll(&state, 1, 60'000) == 1 && door->progress().ok();
+            rests = poll(&state, 1, 60'000) == 1 && listener->progress().ok();
             quiet += poll(&state, 1, 0) == 0;
         }
     }
     CHECK(waits);
     CHECK(rests);
-    auto socket = finish(call, door.get());
+    auto socket = finish(call, listener.get());
     if (!socket) FAIL(socket.status().sentence());
-    CHECK(claim(*door, identity, net::checkin).socket);
+    CHECK(accept_for(*listener, identity, net::checkin).socket);
 }
 
 TEST_CASE("a member that comes with a thousand others is not taken for a stranger", "[limits]") {
     const Limit limit(16384);
-    auto door = open_door();
+    auto listener = open_test_listener();
     const net::Identity identity = fresh_identity();
-    door->admit(identity);
+    listener->register_identity(identity);
     std::vector<Call> calls;
     constexpr int count = 1500;
     for (int i = 0; i < count; ++i) {
-        calls.emplace_back(identity, limits_purpose, door->addresses());
+        calls.emplace_back(identity, limits_purpose, listener->addresses());
         REQUIRE(calls.back().advance().ok());
     }
     std::vector<Fd> sockets;
     int arrived = 0;
     REQUIRE(eventually([&] {
-        REQUIRE(door->progress().ok());
+        REQUIRE(listener->progress().ok());
         for (size_t i = 0; i < calls.size();) {
             auto step = calls[i].advance();
             if (!step) FAIL(step.status().sentence());
@@ -136,7 +136,7 @@ TEST_CASE("a member that comes with a thousand others is not taken for a strange
             std::swap(calls[i], calls.back());
             calls.pop_back();
         }
-        while (door->claim(identity.name, net::checkin)) ++arrived;
+        while (listener->accept_for(identity.name, net::checkin)) ++arrived;
         return calls.empty();
     }));
     CHECK(arrived == count);

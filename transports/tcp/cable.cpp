@@ -9,18 +9,18 @@ namespace weft::internal::tcp {
 
 static constexpr int64_t call_again_us = 20'000;
 
-Cable::Cable(const ConnectionOptions& options, std::shared_ptr<net::Door> door, uint64_t token)
-    : options_(options), door_(std::move(door)), token_(token) {
-    door_->admit(*options_.identity);
+Cable::Cable(const ConnectionOptions& options, std::shared_ptr<net::Listener> listener, uint64_t token)
+    : options_(options), listener_(std::move(listener)), token_(token) {
+    listener_->register_identity(*options_.identity);
 }
 
 Cable::Cable(const ConnectionOptions& options) : options_(options) {}
 
 Cable::~Cable() {
-    if (!door_) return;
-    while (door_->claim(options_.identity->name, net::data, token_)) {
+    if (!listener_) return;
+    while (listener_->accept_for(options_.identity->name, net::data, token_)) {
     }
-    door_->dismiss(options_.identity->name);
+    listener_->unregister_identity(options_.identity->name);
 }
 
 void Cable::dial(const Place& place, const std::vector<net::Address>& sources, int stripes) {
@@ -46,7 +46,7 @@ void Cable::dial(const Place& place, const std::vector<net::Address>& sources, i
 Status Cable::connect() {
     if (connected_) return ok();
     if (failure_ == weftSuccess) {
-        const Status step = door_ ? claim() : call();
+        const Status step = listener_ ? accept() : call();
         if (step) return ok();
         failure_ = step.code();
         why_ = step.sentence();
@@ -66,7 +66,7 @@ Status Cable::call() {
             wire.call.emplace(*options_.identity, wire.purpose, wire.targets, wire.source, wire.whom);
         }
         auto socket = wire.call->advance();
-        // We step a call only while we are inside Weft, and a door waits for nobody for long. If the other end is gone
+        // We step a call only while we are inside Weft, and a listener waits for nobody for long. If the other end is gone
         // for good, the next call is refused.
         if (!socket && wire.call->turned_away()) {
             wire.again_us = now_us() + call_again_us;
@@ -92,36 +92,36 @@ Status Cable::call() {
     return ok();
 }
 
-Status Cable::claim() {
-    WEFT_TRY(door_->progress());
+Status Cable::accept() {
+    WEFT_TRY(listener_->progress());
     while (missing_ > 0) {
-        auto arrival = door_->claim(options_.identity->name, net::data, token_);
-        if (!arrival) break;
-        const int stripe = stripe_of(arrival->purpose.detail), stripes = stripes_of(arrival->purpose.detail);
+        auto accepted = listener_->accept_for(options_.identity->name, net::data, token_);
+        if (!accepted) break;
+        const int stripe = stripe_of(accepted->purpose.detail), stripes = stripes_of(accepted->purpose.detail);
         if (wires_.empty() && stripes >= 1 && stripes <= stripes_max) {
             wires_ = std::vector<Wire>(size_t(stripes));
             missing_ = size_t(stripes);
         }
         if (size_t(stripes) != wires_.size() || stripe >= stripes || wires_[size_t(stripe)].socket)
             return fail(weftInternalError, "rank {} got stripe {} of {} from rank {} at {}, which cannot be",
-                        options_.self, stripe, stripes, options_.peer, arrival->peer.text());
-        wires_[size_t(stripe)].socket = std::move(arrival->socket);
+                        options_.self, stripe, stripes, options_.peer, accepted->peer.text());
+        wires_[size_t(stripe)].socket = std::move(accepted->socket);
         wires_[size_t(stripe)].watched.emplace(wires_[size_t(stripe)].socket.number());
-        wires_[size_t(stripe)].peer = arrival->peer;
+        wires_[size_t(stripe)].peer = accepted->peer;
         --missing_;
     }
     connected_ = missing_ == 0;
     if (connected_) return ok();
-    if (const Status trouble = door_->trouble(options_.identity->name); !trouble)
+    if (const Status trouble = listener_->trouble(options_.identity->name); !trouble)
         return fail(trouble.code(), "rank {} waits for rank {}: {}", options_.self, options_.peer, trouble.sentence());
     return ok();
 }
 
 void Cable::add_descriptors(std::vector<pollfd>& list) const {
-    if (door_) {
-        list.push_back({door_->descriptor(), POLLIN, 0});
+    if (listener_) {
+        list.push_back({listener_->descriptor(), POLLIN, 0});
         // Another thread may take the connection in while we sleep.
-        list.push_back({door_->arrivals_descriptor(options_.identity->name), POLLIN, 0});
+        list.push_back({listener_->pending_descriptor(options_.identity->name), POLLIN, 0});
         return;
     }
     for (const Wire& wire : wires_)

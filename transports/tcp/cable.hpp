@@ -1,4 +1,4 @@
-// cable.hpp: the sockets that join two ranks, and how they come to be: one end calls, the other's door lets it in. A
+// cable.hpp: the sockets that join two ranks, and how they come to be: one end calls, the other's listener lets it in. A
 // cable carries one connection, or one each way: then what a rank sends acknowledges what it received, which saves a
 // packet for each message.
 #pragma once
@@ -8,17 +8,17 @@
 #include <vector>
 
 #include "src/net/call.hpp"
-#include "src/net/door.hpp"
+#include "src/net/listener.hpp"
 #include "src/net/lost_packets.hpp"
 #include "transports/tcp/message.hpp"
 
 namespace weft::internal::tcp {
 
-// Held by the sender and the receiver that use it. Thread-bound as they are; other threads may step the door.
+// Held by the sender and the receiver that use it. Thread-bound as they are; other threads may step the listener.
 class Cable final : public Shared {
   public:
     // For who is called: claims its sockets by the token of the address that it gave.
-    Cable(const ConnectionOptions& options, std::shared_ptr<net::Door> door, uint64_t token);
+    Cable(const ConnectionOptions& options, std::shared_ptr<net::Listener> listener, uint64_t token);
     // For who calls, as soon as dial() says whom.
     explicit Cable(const ConnectionOptions& options);
     Cable(const Cable&) = delete;
@@ -58,10 +58,10 @@ class Cable final : public Shared {
     };
 
     Status call();
-    Status claim();
+    Status accept();
 
     ConnectionOptions options_;
-    std::shared_ptr<net::Door> door_;  // of who is called
+    std::shared_ptr<net::Listener> listener_;  // of who is called
     uint64_t token_ = 0;
     std::vector<Wire> wires_;  // of who is called: empty until the first has come and said how many there are
     size_t missing_ = 1;       // of them

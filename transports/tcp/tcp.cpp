@@ -1,4 +1,4 @@
-// tcp.cpp: the row of TCP. The receiver listens at the process's door, its blob says where; the sender calls. Of two
+// tcp.cpp: the row of TCP. The receiver listens at the process's listener, its blob says where; the sender calls. Of two
 // connections that share a cable one sender calls for both.
 #include "transports/tcp/tcp.hpp"
 
@@ -30,15 +30,15 @@ Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob&
     if (options.depth < 1 || options.identity == nullptr)
         return fail(weftInternalError, "rank {} cannot listen to rank {} over tcp with {} slots", options.self,
                     options.peer, options.depth);
-    auto door = net::Door::of_process();
-    if (!door) return door.take_status();
-    Place place{.depth = options.depth, .slot_bytes = options.slot_bytes, .addresses = (*door)->addresses()};
+    auto listener = net::Listener::of_process();
+    if (!listener) return listener.take_status();
+    Place place{.depth = options.depth, .slot_bytes = options.slot_bytes, .addresses = (*listener)->addresses()};
     place.stripes = interfaces_of(place.addresses);
     place.token = Place::make_token();
     address = place.blob();
     auto cable = options.shared && Cable::calls(options)
                      ? std::make_shared<Cable>(options)
-                     : std::make_shared<Cable>(options, std::move(*door), place.token);
+                     : std::make_shared<Cable>(options, std::move(*listener), place.token);
     if (options.shared) *options.shared = cable;
     return std::unique_ptr<Receiver>(new TcpReceiver(options, std::move(cable)));
 }

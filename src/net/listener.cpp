@@ -1,4 +1,4 @@
-#include "src/net/door.hpp"
+#include "src/net/listener.hpp"
 
 #include <poll.h>
 #include <sys/epoll.h>
@@ -18,21 +18,21 @@ namespace {
 
 constexpr int accepted_at_once = 64;  // a step ends, however fast strangers come
 constexpr uint64_t timer_key = ~uint64_t(0);
-constexpr uint64_t first_stranger = 1000;        // keys below are those of listeners
+constexpr uint64_t first_connection_key = 1000;        // keys below are those of listeners
 constexpr int64_t pause_us = 50'000;             // nothing is accepted for so long when there is no room
-constexpr int64_t silent_for_us = 100'000;       // from then on a silent stranger makes room for others
+constexpr int64_t silent_for_us = 100'000;       // from then on a silent connection makes room for others
 constexpr int64_t exhausted_for_us = 3'000'000;  // from then on who waits for somebody is told
 constexpr int64_t half_done_for_us = 2'000'000;  // and one that has not finished its handshake
 
 }  // namespace
 
-std::optional<int> Occasional::now(int64_t now_us) {
+std::optional<int> RateLimit::now(int64_t now_us) {
     if (now_us < next_us_) {
-        ++kept_back_;
+        ++suppressed_;
         return {};
     }
     next_us_ = now_us + 10'000'000;
-    return std::exchange(kept_back_, 0);
+    return std::exchange(suppressed_, 0);
 }
 
 Result<std::pair<uint16_t, uint16_t>> parse_port_range(const std::string& text) {
@@ -44,48 +44,48 @@ Result<std::pair<uint16_t, uint16_t>> parse_port_range(const std::string& text) 
     return std::pair(uint16_t(*first), uint16_t(*last));
 }
 
-Result<std::shared_ptr<Door>> Door::of_process() {
-    return shared_by_process<Door>([]() -> Result<std::shared_ptr<Door>> {
+Result<std::shared_ptr<Listener>> Listener::of_process() {
+    return shared_by_process<Listener>([]() -> Result<std::shared_ptr<Listener>> {
         auto addresses = local_addresses();
         if (!addresses) return addresses.take_status();
         return open(*addresses, options().port_range);
     });
 }
 
-Result<std::shared_ptr<Door>> Door::open(const std::vector<Address>& addresses, const std::string& port_range) {
+Result<std::shared_ptr<Listener>> Listener::open(const std::vector<Address>& addresses, const std::string& port_range) {
     std::pair<uint16_t, uint16_t> range{0, 0};
     if (!port_range.empty()) {
         auto parsed = parse_port_range(port_range);
         if (!parsed) return parsed.take_status();
         range = *parsed;
     }
-    std::shared_ptr<Door> door(new Door);
-    door->next_key_ = first_stranger;
-    door->epoll_ = Fd::epoll();
-    door->timer_ = Fd::timer();
-    door->parked_ = Fd::event();
-    if (!door->epoll_ || !door->timer_ || !door->parked_)
+    std::shared_ptr<Listener> listener(new Listener);
+    listener->next_key_ = first_connection_key;
+    listener->epoll_ = Fd::epoll();
+    listener->timer_ = Fd::timer();
+    listener->pending_event_ = Fd::event();
+    if (!listener->epoll_ || !listener->timer_ || !listener->pending_event_)
         return fail(weftSystemError, "no descriptor for the process's listener: {}", no_descriptor_text(errno));
-    door->watch(door->timer_.number(), timer_key, POLLIN, true);
+    listener->watch(listener->timer_.number(), timer_key, POLLIN, true);
     Status last;
     for (const Address& address : addresses)
         for (int port = range.first; port <= range.second; ++port) {
-            last = door->listen_at(address.with_port(uint16_t(port)));
+            last = listener->listen_at(address.with_port(uint16_t(port)));
             if (last) break;
             if (port == range.second) WEFT_LOG(info, net, "{}", last.sentence());
         }
-    if (door->addresses_.empty()) {
+    if (listener->addresses_.empty()) {
         if (last) return fail(weftInternalError, "no address to listen at");
         if (port_range.empty()) return last;
         return fail(last.code(), "no port of WEFT_PORT_RANGE {} can be listened on; the last one: {}", port_range,
                     last.sentence());
     }
-    WEFT_LOG(info, net, "this process can be reached at {}{}", door->addresses_[0].text(),
-             door->addresses_.size() > 1 ? fmt::format(" and {} more addresses", door->addresses_.size() - 1) : "");
-    return door;
+    WEFT_LOG(info, net, "this process can be reached at {}{}", listener->addresses_[0].text(),
+             listener->addresses_.size() > 1 ? fmt::format(" and {} more addresses", listener->addresses_.size() - 1) : "");
+    return listener;
 }
 
-Status Door::listen_at(const Address& address) {
+Status Listener::listen_at(const Address& address) {
     auto listener = open_listener(address);
     if (!listener) return listener.take_status();
     watch(listener->number(), listeners_.size(), POLLIN, true);
@@ -94,7 +94,7 @@ Status Door::listen_at(const Address& address) {
     return ok();
 }
 
-Status Door::listen_also(uint16_t port) {
+Status Listener::listen_also(uint16_t port) {
     std::lock_guard lock(mutex_);
     if (std::find(extra_ports_.begin(), extra_ports_.end(), port) != extra_ports_.end()) return ok();
     const bool own = std::all_of(addresses_.begin(), addresses_.end(),
@@ -123,7 +123,7 @@ Status Door::listen_also(uint16_t port) {
     return ok();
 }
 
-void Door::watch(int descriptor, uint64_t key, short events, bool fresh) {
+void Listener::watch(int descriptor, uint64_t key, short events, bool fresh) {
     epoll_event event{};
     static_assert(POLLIN == int(EPOLLIN) && POLLOUT == int(EPOLLOUT));
     event.events = uint32_t(events);
@@ -131,38 +131,38 @@ void Door::watch(int descriptor, uint64_t key, short events, bool fresh) {
     (void)epoll_ctl(epoll_.number(), fresh ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, descriptor, &event);
 }
 
-void Door::admit(const Identity& identity, bool root) {
+void Listener::register_identity(const Identity& identity, bool root) {
     std::lock_guard lock(mutex_);
     Member& member = members_[identity.name];
     member.identity = identity;
-    ++member.admitted;
+    ++member.registrations;
     member.roots += root;
 }
 
-void Door::dismiss(const IdName& name, bool root) {
+void Listener::unregister_identity(const IdName& name, bool root) {
     std::lock_guard lock(mutex_);
     const auto found = members_.find(name);
     if (found == members_.end()) return;
     found->second.roots -= root;
-    if (--found->second.admitted == 0) members_.erase(found);
+    if (--found->second.registrations == 0) members_.erase(found);
 }
 
-std::optional<Arrival> Door::claim(const IdName& name, uint32_t kind, std::optional<uint64_t> token) {
+std::optional<AcceptedConnection> Listener::accept_for(const IdName& name, uint32_t kind, std::optional<uint64_t> token) {
     std::lock_guard lock(mutex_);
     const auto found = members_.find(name);
     if (found == members_.end()) return {};
-    std::list<Arrival>& parked = found->second.parked;
-    const auto arrival = std::find_if(parked.begin(), parked.end(), [&](const Arrival& one) {
+    std::list<AcceptedConnection>& pending = found->second.pending;
+    const auto accepted = std::find_if(pending.begin(), pending.end(), [&](const AcceptedConnection& one) {
         return one.purpose.kind == kind && (!token || one.purpose.token == *token);
     });
-    if (arrival == parked.end()) return {};
-    Arrival result = std::move(*arrival);
-    parked.erase(arrival);
+    if (accepted == pending.end()) return {};
+    AcceptedConnection result = std::move(*accepted);
+    pending.erase(accepted);
     signal(found->second);
     return result;
 }
 
-Status Door::trouble(const IdName& name) const {
+Status Listener::trouble(const IdName& name) const {
     std::lock_guard lock(mutex_);
     if (exhausted_error_ != 0 && now_us() - exhausted_since_us_ > exhausted_for_us)
         return fail(weftSystemError, "connections wait to be accepted: {}", no_descriptor_text(exhausted_error_));
@@ -171,7 +171,7 @@ Status Door::trouble(const IdName& name) const {
     return fail(weftMismatch, "{}", found->second.trouble);
 }
 
-int Door::arrivals_descriptor(const IdName& name) {
+int Listener::pending_descriptor(const IdName& name) {
     std::lock_guard lock(mutex_);
     const auto found = members_.find(name);
     if (found == members_.end()) return -1;
@@ -182,38 +182,38 @@ int Door::arrivals_descriptor(const IdName& name) {
     return found->second.signal.number();
 }
 
-// Makes the member's descriptor readable exactly if something is parked.
-void Door::signal(Member& member) {
+// Makes the member's descriptor readable exactly if something is pending.
+void Listener::signal(Member& member) {
     if (!member.signal) return;
-    if (member.parked.empty())
+    if (member.pending.empty())
         drain_event(member.signal);
     else
         ring_event(member.signal);
 }
 
-void Door::remove(uint64_t key) {
-    const auto found = strangers_.find(key);
+void Listener::remove(uint64_t key) {
+    const auto found = unauthenticated_.find(key);
     // Not by closing alone: a forked child may hold the socket too.
     (void)epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, found->second.socket.number(), nullptr);
-    strangers_.erase(found);
+    unauthenticated_.erase(found);
 }
 
-void Door::park(Stranger& stranger) {
-    Member& member = members_.at(stranger.handshake.name());
-    (void)epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, stranger.socket.number(), nullptr);
-    member.parked.push_back({std::move(stranger.socket), stranger.handshake.purpose(), stranger.peer});
+void Listener::add_pending(Unauthenticated& connection) {
+    Member& member = members_.at(connection.handshake.name());
+    (void)epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, connection.socket.number(), nullptr);
+    member.pending.push_back({std::move(connection.socket), connection.handshake.purpose(), connection.peer});
     signal(member);
-    ring_event(parked_);
+    ring_event(pending_event_);
 }
 
-void Door::advance(uint64_t key, int64_t now) {
-    const auto found = strangers_.find(key);
-    if (found == strangers_.end()) return;
-    Stranger& stranger = found->second;
-    if (stranger.leaving) {
+void Listener::advance(uint64_t key, int64_t now) {
+    const auto found = unauthenticated_.find(key);
+    if (found == unauthenticated_.end()) return;
+    Unauthenticated& connection = found->second;
+    if (connection.leaving) {
         char rest[256];
         bool closed = false;
-        const auto got = read_some(stranger.socket.number(), rest, sizeof rest, &closed);
+        const auto got = read_some(connection.socket.number(), rest, sizeof rest, &closed);
         if (!got) remove(key);
         return;
     }
@@ -226,78 +226,78 @@ void Door::advance(uint64_t key, int64_t now) {
         return member != members_.end() && member->second.roots > 0;
     };
     using Outcome = AnswerHandshake::Outcome;
-    const Outcome outcome = stranger.handshake.advance(stranger.socket.number(), find, roots);
+    const Outcome outcome = connection.handshake.advance(connection.socket.number(), find, roots);
     switch (outcome) {
         case Outcome::pending:
-            if (const short events = stranger.handshake.events(); events != stranger.events) {
-                watch(stranger.socket.number(), key, events, false);
-                stranger.events = events;
+            if (const short events = connection.handshake.events(); events != connection.events) {
+                watch(connection.socket.number(), key, events, false);
+                connection.events = events;
             }
             return;
         case Outcome::welcome:
-            if (find(stranger.handshake.name())) {
-                park(stranger);
-                strangers_.erase(found);
+            if (find(connection.handshake.name())) {
+                add_pending(connection);
+                unauthenticated_.erase(found);
                 return;
             }
             break;
         case Outcome::outdated:
         case Outcome::refused: {
-            const std::string sentence = fmt::format("{}: {}", stranger.peer.text(), stranger.handshake.sentence());
-            if (const auto member = members_.find(stranger.handshake.name());
+            const std::string sentence = fmt::format("{}: {}", connection.peer.text(), connection.handshake.sentence());
+            if (const auto member = members_.find(connection.handshake.name());
                 outcome == Outcome::outdated && member != members_.end())
                 member->second.trouble = sentence;
-            if (const auto kept_back = refusals_.now(now))
-                WEFT_LOG(info, net, "refused {} ({} others before)", sentence, *kept_back);
+            if (const auto suppressed = refusals_.now(now))
+                WEFT_LOG(info, net, "refused {} ({} others before)", sentence, *suppressed);
             // Closed now, with something unread, the refusal could be lost.
-            shutdown(stranger.socket.number(), SHUT_WR);
-            stranger.leaving = true;
-            watch(stranger.socket.number(), key, POLLIN, false);
+            shutdown(connection.socket.number(), SHUT_WR);
+            connection.leaving = true;
+            watch(connection.socket.number(), key, POLLIN, false);
             return;
         }
         case Outcome::impostor:
-            if (const auto kept_back = impostors_.now(now))
+            if (const auto suppressed = impostors_.now(now))
                 WEFT_LOG(warn, net,
                          "{} was turned away: it knows a communicator of this process but not its secret ({} others "
                          "before)",
-                         stranger.peer.text(), *kept_back);
+                         connection.peer.text(), *suppressed);
             break;
         case Outcome::noise:
-            if (const auto kept_back = noises_.now(now))
+            if (const auto suppressed = noises_.now(now))
                 WEFT_LOG(info, net, "{} was turned away: it does not speak Weft's handshake ({} others before)",
-                         stranger.peer.text(), *kept_back);
+                         connection.peer.text(), *suppressed);
             break;
         case Outcome::broken: break;
     }
     remove(key);
 }
 
-// Drops the oldest stranger that has had its chance. True: there is room.
-bool Door::make_room(int64_t now, bool must) {
-    if (!must && strangers_.size() < strangers_max) return true;
-    for (const auto& [key, stranger] : strangers_)
-        if (stranger.handshake.silent() && now - stranger.since_us > silent_for_us) {
+// Drops the oldest connection that has had its chance. True: there is room.
+bool Listener::make_room(int64_t now, bool must) {
+    if (!must && unauthenticated_.size() < unauthenticated_max) return true;
+    for (const auto& [key, connection] : unauthenticated_)
+        if (connection.handshake.silent() && now - connection.since_us > silent_for_us) {
             remove(key);
             return true;
         }
-    for (const auto& [key, stranger] : strangers_)
-        if (now - stranger.since_us > half_done_for_us) {
+    for (const auto& [key, connection] : unauthenticated_)
+        if (now - connection.since_us > half_done_for_us) {
             remove(key);
             return true;
         }
     return false;
 }
 
-void Door::pause(int64_t now) {
+void Listener::pause(int64_t now) {
     paused_ = true;
     for (size_t i = 0; i < listeners_.size(); ++i) watch(listeners_[i].number(), i, 0, false);
     rest(now);
 }
 
 // Sets the timer to when something is due although no socket says so.
-void Door::rest(int64_t now) {
+void Listener::rest(int64_t now) {
     int64_t due = 0;
-    if (!strangers_.empty()) due = strangers_.begin()->second.since_us + stranger_us;
+    if (!unauthenticated_.empty()) due = unauthenticated_.begin()->second.since_us + handshake_timeout_us;
     if (paused_) due = now + pause_us;
     itimerspec when{};
     if (due != 0) {
@@ -308,7 +308,7 @@ void Door::rest(int64_t now) {
     alarmed_ = due != 0;
 }
 
-void Door::accept_some(int listener, int64_t now) {
+void Listener::accept_some(int listener, int64_t now) {
     for (int accepted = 0; accepted < accepted_at_once && !paused_; ++accepted) {
         if (!make_room(now, false)) return pause(now);
         sockaddr_storage storage{};
@@ -323,7 +323,7 @@ void Door::accept_some(int listener, int64_t now) {
             }
             if (make_room(now, true)) continue;
             if (std::exchange(exhausted_error_, error) == 0) exhausted_since_us_ = now;
-            if (const auto kept_back = exhausted_.now(now))
+            if (const auto suppressed = exhausted_.now(now))
                 WEFT_LOG(warn, net, "connections wait to be accepted: {}", no_descriptor_text(error));
             return pause(now);
         }
@@ -331,13 +331,13 @@ void Door::accept_some(int listener, int64_t now) {
         const uint64_t key = next_key_++;
         const Address peer = Address::of(reinterpret_cast<sockaddr*>(&storage)).value_or(Address());
         watch(socket.number(), key, POLLIN, true);
-        strangers_.emplace(key, Stranger{std::move(socket), peer, {}, now, POLLIN, false});
-        if (strangers_.size() == 1) rest(now);
+        unauthenticated_.emplace(key, Unauthenticated{std::move(socket), peer, {}, now, POLLIN, false});
+        if (unauthenticated_.size() == 1) rest(now);
         advance(key, now);
     }
 }
 
-Status Door::progress() {
+Status Listener::progress() {
     std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock) return ok();
     epoll_event events[64];
@@ -352,19 +352,19 @@ Status Door::progress() {
             const uint64_t key = events[i].data.u64;
             if (key == timer_key) {
                 drain_event(timer_);
-                while (!strangers_.empty() && now - strangers_.begin()->second.since_us >= stranger_us)
-                    remove(strangers_.begin()->first);
+                while (!unauthenticated_.empty() && now - unauthenticated_.begin()->second.since_us >= handshake_timeout_us)
+                    remove(unauthenticated_.begin()->first);
                 if (std::exchange(paused_, false))
                     for (size_t each = 0; each < listeners_.size(); ++each)
                         watch(listeners_[each].number(), each, POLLIN, false);
                 rest(now);
-            } else if (key < first_stranger) {
+            } else if (key < first_connection_key) {
                 if (!paused_) accept_some(listeners_[key].number(), now);
             } else {
                 advance(key, now);
             }
         }
-        if (alarmed_ && strangers_.empty() && !paused_) rest(now);
+        if (alarmed_ && unauthenticated_.empty() && !paused_) rest(now);
         if (count < 64) return ok();
     }
     return ok();

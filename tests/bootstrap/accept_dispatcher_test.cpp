@@ -1,4 +1,4 @@
-// reception_test.cpp: connections reach whoever expects them on the service thread, whichever thread let them in.
+// accept_dispatcher_test.cpp: connections reach whoever expects them on the service thread, whichever thread let them in.
 #include <atomic>
 
 #include "src/control/link.hpp"
@@ -9,46 +9,46 @@ using namespace weft::internal::test;
 
 namespace {
 
-// The process's reception and a communicator that its door admits.
+// The process's dispatcher and a communicator that its listener admits.
 struct Host {
-    std::shared_ptr<Reception> reception = [] {
-        auto made = Reception::of_process();
+    std::shared_ptr<AcceptDispatcher> dispatcher = [] {
+        auto made = AcceptDispatcher::of_process();
         if (!made) FAIL(made.status().sentence());
         return *made;
     }();
     net::Identity identity = fresh_identity();
     std::vector<Fd> callers;
 
-    Host() { reception->door().admit(identity); }
-    ~Host() { reception->door().dismiss(identity.name); }
-    // A call that the door has let in; by this thread if the service thread does not.
+    Host() { dispatcher->listener().register_identity(identity); }
+    ~Host() { dispatcher->listener().unregister_identity(identity.name); }
+    // A call that the listener has let in; by this thread if the service thread does not.
     void call(uint32_t kind, uint32_t detail, uint64_t token) {
-        net::Call made(identity, {kind, detail, token}, reception->door().addresses());
-        auto socket = finish(made, &reception->door());
+        net::Call made(identity, {kind, detail, token}, dispatcher->listener().addresses());
+        auto socket = finish(made, &dispatcher->listener());
         if (!socket) FAIL(socket.status().sentence());
         callers.push_back(std::move(*socket));
     }
     void expect(uint32_t kind, std::optional<uint64_t> token, std::atomic<int>& arrived) {
-        reception->service().run([&] {
-            reception->expect(identity.name, kind, token,
-                              [&](net::Arrival arrival) { arrived += int(arrival.purpose.detail); });
+        dispatcher->service().run([&] {
+            dispatcher->expect(identity.name, kind, token,
+                              [&](net::AcceptedConnection accepted) { arrived += int(accepted.purpose.detail); });
         });
     }
     void stop_expecting(uint32_t kind, std::optional<uint64_t> token) {
-        reception->service().run([&] { reception->stop_expecting(identity.name, kind, token); });
+        dispatcher->service().run([&] { dispatcher->stop_expecting(identity.name, kind, token); });
     }
 };
 
 }  // namespace
 
-TEST_CASE("what a rank's thread lets in reaches the service thread", "[reception]") {
+TEST_CASE("what a rank's thread lets in reaches the service thread", "[dispatcher]") {
     Host host;
     for (const uint64_t token : {1, 2, 3}) {  // not only the first
         std::atomic<int> arrived = 0;
         host.expect(net::control, token, arrived);
-        // The service thread is busy, as it is for moments in any job; the rank waits for data and looks at the door.
+        // The service thread is busy, as it is for moments in any job; the rank waits for data and looks at the listener.
         std::atomic<bool> busy = false, enough = false;
-        host.reception->service().post([&] {
+        host.dispatcher->service().post([&] {
             busy = true;
             while (!enough) usleep(100);
         });
@@ -60,12 +60,12 @@ TEST_CASE("what a rank's thread lets in reaches the service thread", "[reception
     }
 }
 
-TEST_CASE("all that came before its token was expected is handed over", "[reception]") {
+TEST_CASE("all that came before its token was expected is handed over", "[dispatcher]") {
     Host host;
     std::atomic<int> others = 0, arrived = 0;
     host.expect(net::control, 1, others);
     for (const uint32_t detail : {1, 10, 100}) host.call(net::control, detail, 2);
-    host.call(net::control, 5, 1);  // oldest first: with this one the reception has taken the others
+    host.call(net::control, 5, 1);  // oldest first: with this one the dispatcher has taken the others
     REQUIRE(eventually([&] { return others == 5; }));
     host.expect(net::control, 2, arrived);
     CHECK(eventually([&] { return arrived == 111; }));
