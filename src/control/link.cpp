@@ -124,9 +124,9 @@ void Link::end(Status why) {
     on_end(std::move(why));
 }
 
-Dial::Dial(Service& service, const net::Identity& identity, net::Purpose purpose, net::Whom whom,
+AsyncConnect::AsyncConnect(Service& service, const net::Identity& identity, net::Purpose purpose, net::TargetProcess target,
            std::vector<net::Address> addresses, OnDone on_done)
-    : service_(&service), call_(identity, purpose, std::move(addresses), {}, whom), on_done_(std::move(on_done)) {
+    : service_(&service), outgoing_(identity, purpose, std::move(addresses), {}, target), on_done_(std::move(on_done)) {
     // From the loop, not from here: whoever dials has not kept us yet.
     const auto alive = alive_;
     service_->post([this, alive] {
@@ -134,26 +134,26 @@ Dial::Dial(Service& service, const net::Identity& identity, net::Purpose purpose
     });
 }
 
-Dial::~Dial() {
+AsyncConnect::~AsyncConnect() {
     *alive_ = false;
     forget();
 }
 
-void Dial::forget() {
+void AsyncConnect::forget() {
     for (const int fd : watched_) service_->forget(fd);
     watched_.clear();
     service_->cancel(timer_);
 }
 
-void Dial::step() {
+void AsyncConnect::step() {
     forget();
-    auto socket = call_.advance();
+    auto socket = outgoing_.advance();
     if (!socket || *socket) {
         const OnDone on_done = std::move(on_done_);
         return socket ? on_done(std::move(**socket)) : on_done(socket.take_status());
     }
     std::vector<pollfd> list;
-    call_.add_descriptors(list);
+    outgoing_.add_descriptors(list);
     for (const pollfd& entry : list) {
         const uint32_t events =
             (entry.events & POLLIN ? uint32_t(EPOLLIN) : 0u) | (entry.events & POLLOUT ? uint32_t(EPOLLOUT) : 0u);

@@ -8,7 +8,7 @@
 
 #include "src/control/roster.hpp"
 #include "src/control/service.hpp"
-#include "src/net/call.hpp"
+#include "src/net/outgoing_connection.hpp"
 #include "src/net/listener.hpp"
 #include "src/net/frames.hpp"
 
@@ -58,25 +58,25 @@ class Link {
 };
 
 // Connects, and proves who we are, until it has succeeded or failed. Thread-bound to the service thread.
-class Dial {
+class AsyncConnect {
   public:
-    using OnDone = std::function<void(Result<Fd>)>;  // may destroy the dial
-    Dial(Service& service, const net::Identity& identity, net::Purpose purpose, net::Whom whom,
+    using OnDone = std::function<void(Result<Fd>)>;  // may destroy the connect
+    AsyncConnect(Service& service, const net::Identity& identity, net::Purpose purpose, net::TargetProcess target,
          std::vector<net::Address> addresses, OnDone on_done);
-    ~Dial();
-    const net::Address& peer() const { return call_.peer(); }
-    bool turned_away() const { return call_.turned_away(); }
-    bool unknown() const { return call_.unknown(); }
-    bool refused() const { return call_.refused(); }
-    bool misdirected() const { return call_.misdirected(); }
-    std::string pending() const { return call_.pending(); }
+    ~AsyncConnect();
+    const net::Address& peer() const { return outgoing_.peer(); }
+    bool closed_early() const { return outgoing_.closed_early(); }
+    bool unknown() const { return outgoing_.unknown(); }
+    bool refused() const { return outgoing_.refused(); }
+    bool misdirected() const { return outgoing_.misdirected(); }
+    std::string pending() const { return outgoing_.pending(); }
 
   private:
     void step();
     void forget();
 
     Service* service_;
-    net::Call call_;
+    net::OutgoingConnection outgoing_;
     OnDone on_done_;
     std::vector<int> watched_;
     uint64_t timer_ = 0;

@@ -29,7 +29,7 @@ Neighbours::Neighbours(std::shared_ptr<AcceptDispatcher> dispatcher, const net::
         if (child > 0 && child < int(roster_->hosts.size()) && HostTree::parent(child) == host_)
             link(child, std::move(accepted.socket));
     });
-    if (host_ > 0) dial_parent();
+    if (host_ > 0) connect_to_parent();
 }
 
 Neighbours::~Neighbours() {
@@ -37,17 +37,17 @@ Neighbours::~Neighbours() {
     service().cancel(retry_timer_);
 }
 
-void Neighbours::dial_parent() {
+void Neighbours::connect_to_parent() {
     const int parent = HostTree::parent(host_);
-    dial_ = std::make_unique<Dial>(
+    connect_ = std::make_unique<AsyncConnect>(
         service(), identity_, net::Purpose{net::control, uint32_t(host_), uint64_t(parent)},
-        net::Whom{.process = roster_->hosts[size_t(parent)].process}, roster_->hosts[size_t(parent)].addresses,
+        net::TargetProcess{.process = roster_->hosts[size_t(parent)].process}, roster_->hosts[size_t(parent)].addresses,
         [this, parent](Result<Fd> socket) {
-            const bool again = dial_->turned_away() && now_us() - begun_us_ < link_patience_us;
-            dial_.reset();
+            const bool again = connect_->closed_early() && now_us() - begun_us_ < link_patience_us;
+            connect_.reset();
             if (socket) return link(parent, std::move(*socket));
             if (again) {
-                retry_timer_ = service().after(retry_us, [this] { dial_parent(); });
+                retry_timer_ = service().after(retry_us, [this] { connect_to_parent(); });
                 return;
             }
             ended_.insert(parent);

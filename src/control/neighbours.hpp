@@ -62,7 +62,7 @@ class Neighbours {
     int64_t limit_us() const;
     static constexpr int64_t look_at_packets_us = 2'000'000, tell_of_packets_us = 10'000'000;
     void look_at_packets(int64_t now);
-    void dial_parent();
+    void connect_to_parent();
     void link(int host, Fd socket);
     void end(int host, const Status& why);
 
@@ -75,7 +75,7 @@ class Neighbours {
     Handlers handlers_;
     int64_t begun_us_, ticked_us_;
     int64_t processor_wait_us_ = 0;  // of the service thread, at the last tick
-    std::unique_ptr<Dial> dial_;     // to the parent
+    std::unique_ptr<AsyncConnect> connect_;     // to the parent
     uint64_t retry_timer_ = 0;
     std::map<int, std::unique_ptr<Link>> links_;
     // Frames for neighbours that are not linked yet.

@@ -25,7 +25,7 @@ Registration::Registration(Service& service, std::shared_ptr<HostGroup> group, c
 void Registration::end() {
     if (root_) root_->part();
     root_.reset();
-    dial_.reset();
+    connect_.reset();
     service_->cancel(retry_timer_);
 }
 
@@ -35,8 +35,8 @@ bool Registration::all_here() const {
 }
 
 std::string Registration::obstacle() const {
-    if (dial_)
-        if (const std::string pending = dial_->pending(); !pending.empty()) return "the root at " + pending;
+    if (connect_)
+        if (const std::string pending = connect_->pending(); !pending.empty()) return "the root at " + pending;
     const int64_t silent_us = root_ ? now_us() - root_->heard_us : 0;
     if (const std::string lost = root_ ? root_->lost_packets() : ""; !lost.empty())
         return fmt::format("{}{}{}", obstacle_, obstacle_.empty() ? "" : "; ", lost);
@@ -46,19 +46,19 @@ std::string Registration::obstacle() const {
                        root_->peer().text(), silent_us / 1000, missing.empty() ? "" : "; ", missing);
 }
 
-void Registration::dial() {
-    dial_ = std::make_unique<Dial>(
-        *service_, identity_, net::Purpose{net::checkin, 0, 0}, net::Whom{.process = 0, .root = true}, settings_.root,
+void Registration::connect() {
+    connect_ = std::make_unique<AsyncConnect>(
+        *service_, identity_, net::Purpose{net::checkin, 0, 0}, net::TargetProcess{.process = 0, .root = true}, settings_.root,
         [this](Result<Fd> socket) {
             if (socket) return check_in(std::move(*socket));
             const Status& why = socket.status();
             // A root that was there before the id was known does not begin to know it.
-            const bool unknown = settings_.root_exists && dial_->unknown() && !dial_->turned_away();
+            const bool unknown = settings_.root_exists && connect_->unknown() && !connect_->closed_early();
             const weftResult_t code = unknown ? weftInvalidUsage : why.code();
             obstacle_ = fmt::format("the root of the meeting was not reached: {}", why.sentence());
-            const bool astray = settings_.root_elsewhere && dial_->misdirected();
-            refused_us_ = !dial_->refused() ? 0 : refused_us_ == 0 ? now_us() : refused_us_;
-            dial_.reset();
+            const bool astray = settings_.root_elsewhere && connect_->misdirected();
+            refused_us_ = !connect_->refused() ? 0 : refused_us_ == 0 ? now_us() : refused_us_;
+            connect_.reset();
             if (all_here()) return;
             if (settings_.listener_existed && refused_us_ != 0 && now_us() - refused_us_ > listener_closed_us) {
                 group_->raise(
@@ -73,7 +73,7 @@ void Registration::dial() {
                 return;
             }
             // It may not run yet, or be busy.
-            retry_timer_ = service_->after(retry_us_, [this] { dial(); });
+            retry_timer_ = service_->after(retry_us_, [this] { connect(); });
             retry_us_ = std::min(retry_us_ * 2, retry_most_us);
         });
 }
@@ -107,7 +107,7 @@ void Registration::put_members(ByteWriter& to, const std::vector<RosterRank>& me
 }
 
 void Registration::check_in(Fd socket) {
-    dial_.reset();
+    connect_.reset();
     obstacle_.clear();
     root_ = std::make_unique<Link>(
         *service_, std::move(socket), [this](uint32_t kind, ByteReader& content) { on_frame(kind, content); },

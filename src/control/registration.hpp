@@ -26,7 +26,7 @@ class Registration {
     Registration(Service& service, std::shared_ptr<HostGroup> group, const net::Identity& identity,
                  RegistrationSettings settings, OnRoster on_roster);
 
-    void begin() { dial(); }
+    void begin() { connect(); }
     void end();
     // Tells the root which ranks have joined since.
     void look_around();
@@ -39,7 +39,7 @@ class Registration {
 
   private:
     bool all_here() const;
-    void dial();
+    void connect();
     void check_in(Fd socket);
     std::vector<RosterRank> newly_joined();
     CpuShare share() const;
@@ -51,7 +51,7 @@ class Registration {
     net::Identity identity_;
     RegistrationSettings settings_;
     OnRoster on_roster_;
-    std::unique_ptr<Dial> dial_;
+    std::unique_ptr<AsyncConnect> connect_;
     std::unique_ptr<Link> root_;
     std::set<int> members_;
     bool abort_told_ = false;

@@ -67,7 +67,7 @@ struct ChallengeNonce {
 static_assert(sizeof(ChallengeNonce) == sizeof(Digest));
 }  // namespace
 
-Digest make_challenge_nonce(const Whom& answers) {
+Digest server_nonce_of(const TargetProcess& answers) {
     ChallengeNonce content{.process = answers.process, .root = answers.root};
     random_bytes(content.random, sizeof content.random);
     Digest nonce;
@@ -75,7 +75,7 @@ Digest make_challenge_nonce(const Whom& answers) {
     return nonce;
 }
 
-Whom answerer_of(const Digest& challenge_nonce) {
+TargetProcess target_of_nonce(const Digest& challenge_nonce) {
     ChallengeNonce content;
     memcpy(&content, challenge_nonce.data(), sizeof content);
     return {content.process, content.root != 0};
@@ -84,7 +84,7 @@ Whom answerer_of(const Digest& challenge_nonce) {
 Digest challenge_proof(const Secret& secret, const HelloMessage& hello, const ChallengeMessage& challenge) {
     return mac_of(secret, "answers", hello, challenge, {});
 }
-Digest caller_proof(const Secret& secret, const HelloMessage& hello, const ChallengeMessage& challenge,
+Digest client_proof(const Secret& secret, const HelloMessage& hello, const ChallengeMessage& challenge,
                     const Purpose& purpose) {
     return mac_of(secret, "called ", hello, challenge, purpose);
 }
@@ -113,17 +113,17 @@ Result<bool> PartialMessage::read(int socket, size_t bytes) {
     return done_ >= bytes;
 }
 
-CallerHandshake::CallerHandshake(const Identity& identity, const Purpose& purpose, const Whom& whom)
-    : identity_(identity), purpose_(purpose), whom_(whom) {
+ClientHandshake::ClientHandshake(const Identity& identity, const Purpose& purpose, const TargetProcess& target)
+    : identity_(identity), purpose_(purpose), target_(target) {
     hello_.name = identity.name;
     random_bytes(hello_.nonce.data(), hello_.nonce.size());
     message_.put(&hello_, sizeof hello_);
 }
 
-short CallerHandshake::events() const { return stage_ == Stage::hello || stage_ == Stage::proof ? POLLOUT : POLLIN; }
+short ClientHandshake::events() const { return stage_ == Stage::hello || stage_ == Stage::proof ? POLLOUT : POLLIN; }
 
 // True: the expected answer is in message_, whole. A refusal is a failure.
-Result<bool> CallerHandshake::read_answer(int socket, HandshakeHead::Kind expected, size_t bytes) {
+Result<bool> ClientHandshake::read_answer(int socket, HandshakeHead::Kind expected, size_t bytes) {
     auto there = message_.read(socket, sizeof(HandshakeHead));
     if (!there || !*there) return there;
     if (is_head(message_.data(), expected)) return message_.read(socket, bytes);
@@ -142,10 +142,10 @@ Result<bool> CallerHandshake::read_answer(int socket, HandshakeHead::Kind expect
 }
 
 // Other builds say something else there; they are told apart by the verdict.
-Status CallerHandshake::check_answerer() {
+Status ClientHandshake::check_target() {
     if (challenge_.head.version != wire_version) return ok();
-    const Whom there = answerer_of(challenge_.nonce);
-    misdirected_ = (whom_.process != 0 && whom_.process != there.process) || (whom_.root && !there.root);
+    const TargetProcess there = target_of_nonce(challenge_.nonce);
+    misdirected_ = (target_.process != 0 && target_.process != there.process) || (target_.root && !there.root);
     if (!misdirected_) return ok();
     answered_ = true;
     return fail(weftRemoteError, "{}",
@@ -153,7 +153,7 @@ Status CallerHandshake::check_answerer() {
                                                 : "another process of the job answers there");
 }
 
-Result<bool> CallerHandshake::advance(int socket) {
+Result<bool> ClientHandshake::advance(int socket) {
     if (stage_ == Stage::hello) {
         auto sent = message_.write(socket);
         if (!sent || !*sent) return sent;
@@ -166,11 +166,11 @@ Result<bool> CallerHandshake::advance(int socket) {
         memcpy(&challenge_, message_.data(), sizeof challenge_);
         answered_ = !equal_digests(challenge_.mac, challenge_proof(identity_.secret, hello_, challenge_));
         if (answered_) return fail(weftRemoteError, "what listens there does not know the secret of the unique id");
-        WEFT_TRY(check_answerer());
+        WEFT_TRY(check_target());
         proven_ = true;
         ProofMessage proof;
         proof.purpose = purpose_;
-        proof.mac = caller_proof(identity_.secret, hello_, challenge_, purpose_);
+        proof.mac = client_proof(identity_.secret, hello_, challenge_, purpose_);
         message_.put(&proof, sizeof proof);
         stage_ = Stage::proof;
     }
@@ -190,17 +190,17 @@ Result<bool> CallerHandshake::advance(int socket) {
     return true;
 }
 
-short AnswerHandshake::events() const {
+short ServerHandshake::events() const {
     return stage_ == Stage::challenge || stage_ == Stage::verdict ? POLLOUT : POLLIN;
 }
 
-AnswerHandshake::Outcome AnswerHandshake::say(int socket) {
+ServerHandshake::Outcome ServerHandshake::say(int socket) {
     auto sent = message_.write(socket);
     if (!sent) return Outcome::broken;
     return *sent ? verdict_ : Outcome::pending;
 }
 
-AnswerHandshake::Outcome AnswerHandshake::refuse(int socket, weftResult_t code, std::string sentence, Outcome outcome) {
+ServerHandshake::Outcome ServerHandshake::refuse(int socket, weftResult_t code, std::string sentence, Outcome outcome) {
     RefusalMessage refusal;
     refusal.code = code;
     sentence.copy(refusal.sentence, sizeof refusal.sentence - 1);
@@ -211,7 +211,7 @@ AnswerHandshake::Outcome AnswerHandshake::refuse(int socket, weftResult_t code, 
     return say(socket);
 }
 
-AnswerHandshake::Outcome AnswerHandshake::advance(int socket, const Find& find, const Roots& roots) {
+ServerHandshake::Outcome ServerHandshake::advance(int socket, const Find& find, const Roots& roots) {
     if (stage_ == Stage::hello) {
         auto there = message_.read(socket, sizeof(HandshakeHead));
         if (!there) return Outcome::broken;
@@ -227,7 +227,7 @@ AnswerHandshake::Outcome AnswerHandshake::advance(int socket, const Find& find, 
                           "this process does not know this unique id (of an earlier job, or of another?)",
                           Outcome::refused);
         identity_ = *identity;
-        challenge_.nonce = make_challenge_nonce({process_mark(), roots && roots(hello_.name)});
+        challenge_.nonce = server_nonce_of({process_mark(), roots && roots(hello_.name)});
         challenge_.mac = challenge_proof(identity_.secret, hello_, challenge_);
         message_.put(&challenge_, sizeof challenge_);
         stage_ = Stage::challenge;
@@ -246,7 +246,7 @@ AnswerHandshake::Outcome AnswerHandshake::advance(int socket, const Find& find, 
         if (!*there) return Outcome::pending;
         if (!is_head(message_.data(), HandshakeHead::proof)) return Outcome::noise;
         memcpy(&proof, message_.data(), sizeof proof);
-        if (!equal_digests(proof.mac, caller_proof(identity_.secret, hello_, challenge_, proof.purpose)))
+        if (!equal_digests(proof.mac, client_proof(identity_.secret, hello_, challenge_, proof.purpose)))
             return Outcome::impostor;
         purpose_ = proof.purpose;
         if (hello_.head.version != wire_version)

@@ -24,7 +24,7 @@ struct Purpose {
 
 // Which process a call is for. If two hosts have an address in common, a call to it may reach another process of the
 // job, or the one that calls.
-struct Whom {
+struct TargetProcess {
     uint32_t process = 0;  // its process_mark(); 0: any
     bool root = false;     // the one where the ranks of the communicator check in
 };
@@ -45,7 +45,7 @@ struct HelloMessage {
 };
 struct ChallengeMessage {
     HandshakeHead head{.kind = HandshakeHead::challenge};
-    Digest nonce{};  // make_challenge_nonce()
+    Digest nonce{};  // server_nonce_of()
     Digest mac{};
 };
 struct ProofMessage {
@@ -60,11 +60,11 @@ struct RefusalMessage {
 };
 
 // Half of it is random, the rest says who answers.
-Digest make_challenge_nonce(const Whom& answers);
-Whom answerer_of(const Digest& challenge_nonce);
+Digest server_nonce_of(const TargetProcess& answers);
+TargetProcess target_of_nonce(const Digest& challenge_nonce);
 
 Digest challenge_proof(const Secret& secret, const HelloMessage& hello, const ChallengeMessage& challenge);
-Digest caller_proof(const Secret& secret, const HelloMessage& hello, const ChallengeMessage& challenge,
+Digest client_proof(const Secret& secret, const HelloMessage& hello, const ChallengeMessage& challenge,
                     const Purpose& purpose);
 
 // A message on its way in or out, as far as it has come.
@@ -84,9 +84,9 @@ class PartialMessage {
 };
 
 // The end that called. Non-blocking; the owner polls for events().
-class CallerHandshake {
+class ClientHandshake {
   public:
-    CallerHandshake(const Identity& identity, const Purpose& purpose, const Whom& whom = {});
+    ClientHandshake(const Identity& identity, const Purpose& purpose, const TargetProcess& target = {});
     // True once welcome. Else why not: weftMismatch (another version; proven, so final) or weftRemoteError.
     Result<bool> advance(int socket);
     short events() const;
@@ -101,10 +101,10 @@ class CallerHandshake {
   private:
     enum class Stage { hello, challenge, proof, verdict, done };
     Result<bool> read_answer(int socket, HandshakeHead::Kind expected, size_t bytes);
-    Status check_answerer();
+    Status check_target();
     Identity identity_;
     Purpose purpose_;
-    Whom whom_;
+    TargetProcess target_;
     HelloMessage hello_;
     ChallengeMessage challenge_;
     PartialMessage message_;
@@ -116,7 +116,7 @@ class CallerHandshake {
 };
 
 // The end that was called. Whoever breaks the rules learns nothing; who is refused for a reason is told it.
-class AnswerHandshake {
+class ServerHandshake {
   public:
     using Find = std::function<const Identity*(const IdName&)>;
     // Whether the ranks of that communicator check in at this process.

@@ -225,7 +225,7 @@ void Listener::advance(uint64_t key, int64_t now) {
         const auto member = members_.find(name);
         return member != members_.end() && member->second.roots > 0;
     };
-    using Outcome = AnswerHandshake::Outcome;
+    using Outcome = ServerHandshake::Outcome;
     const Outcome outcome = connection.handshake.advance(connection.socket.number(), find, roots);
     switch (outcome) {
         case Outcome::pending:

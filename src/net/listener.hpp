@@ -77,7 +77,7 @@ class Listener {
     struct Unauthenticated {
         Fd socket;
         Address peer;
-        AnswerHandshake handshake;
+        ServerHandshake handshake;
         int64_t since_us;
         short events = 0;      // polled for
         bool leaving = false;  // was told why not: only its end is waited for

@@ -46,7 +46,7 @@ class RmaMessages {
     bool connecting(int peer) const;
     void add_descriptors(std::vector<pollfd>& list) const;
     bool networked() const { return networked_; }  // some link's peer is abroad
-    // Whom something has been asked of since the last answer that all of it is done.
+    // TargetProcess something has been asked of since the last answer that all of it is done.
     std::vector<int> unanswered() const;
     void abandon();
 

@@ -23,7 +23,7 @@ struct Host {
     ~Host() { dispatcher->listener().unregister_identity(identity.name); }
     // A call that the listener has let in; by this thread if the service thread does not.
     void call(uint32_t kind, uint32_t detail, uint64_t token) {
-        net::Call made(identity, {kind, detail, token}, dispatcher->listener().addresses());
+        net::OutgoingConnection made(identity, {kind, detail, token}, dispatcher->listener().addresses());
         auto socket = finish(made, &dispatcher->listener());
         if (!socket) FAIL(socket.status().sentence());
         callers.push_back(std::move(*socket));

@@ -244,7 +244,7 @@ TEST_CASE("an exception on the service thread is an error on every host", "[cont
 TEST_CASE("a host that met the others and never links is missed, without heartbeats too", "[control]") {
     Hosts hosts(2, 0, 1);
     // The other one checks in, takes the roster and is silent.
-    net::Call call(hosts.identity(), {net::checkin, 0, 0}, hosts.dispatcher().listener().addresses());
+    net::OutgoingConnection call(hosts.identity(), {net::checkin, 0, 0}, hosts.dispatcher().listener().addresses());
     net::FrameStream stream(value_of(finish(call)));
     HostEntry self;
     self.identity = 77;

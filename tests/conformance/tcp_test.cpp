@@ -59,7 +59,7 @@ struct Bench {
     std::unique_ptr<TcpSender> sender() { return sender_to(options(1), place, listener->addresses()); }
     // A sender's socket for us to write on, past the handshake.
     Fd hand(int stripe = 0, int stripes = 1) {
-        net::Call call(identity, {net::data, tcp::stripe_detail(stripe, stripes), place.token}, listener->addresses());
+        net::OutgoingConnection call(identity, {net::data, tcp::stripe_detail(stripe, stripes), place.token}, listener->addresses());
         auto socket = finish(call, listener.get());
         if (!socket) FAIL(socket.status().sentence());
         return std::move(*socket);
@@ -339,7 +339,7 @@ TEST_CASE("strangers at the listener with noise, silence or a recording do not d
     hello.name = bench.identity.name;
     net::ProofMessage proof;  // recorded for another challenge
     proof.purpose = {net::data, tcp::stripe_detail(0, 1), bench.place.token};
-    proof.mac = net::caller_proof(bench.identity.secret, hello, {}, proof.purpose);
+    proof.mac = net::client_proof(bench.identity.secret, hello, {}, proof.purpose);
     const Fd replaying = stranger_at(address);
     write_all(replaying, &hello, sizeof hello);
     write_all(replaying, &proof, sizeof proof);
@@ -357,7 +357,7 @@ TEST_CASE("a receiver that sleeps is woken by the connection and by its data", "
     std::optional<Fd> hand;
     SlotInfo info;
     bool sent = false;
-    net::Call call(bench.identity, {net::data, tcp::stripe_detail(0, 1), bench.place.token}, bench.listener->addresses());
+    net::OutgoingConnection call(bench.identity, {net::data, tcp::stripe_detail(0, 1), bench.place.token}, bench.listener->addresses());
     for (;;) {
         if (!hand) {
             auto step = call.advance();

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <list>
 
-#include "src/net/call.hpp"
+#include "src/net/outgoing_connection.hpp"
 #include "tests/hosts/network.hpp"
 #include "tests/net/ends.hpp"
 
@@ -314,7 +314,7 @@ TEST_CASE("another version of the library at the root is told to both, with both
     weft::internal::net::ProofMessage proof;
     proof.head.version = hello.head.version;
     proof.purpose = {weft::internal::net::checkin, 0, 0};
-    proof.mac = caller_proof(identity.secret, hello, challenge, proof.purpose);
+    proof.mac = client_proof(identity.secret, hello, challenge, proof.purpose);
     REQUIRE(send(caller.number(), &proof, sizeof proof, 0) == ssize_t(sizeof proof));
     weft::internal::net::RefusalMessage refusal;
     REQUIRE(recv(caller.number(), &refusal, sizeof refusal, MSG_WAITALL) == ssize_t(sizeof refusal));

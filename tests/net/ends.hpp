@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "src/net/call.hpp"
+#include "src/net/outgoing_connection.hpp"
 #include "src/net/listener.hpp"
 #include "src/net/frames.hpp"
 #include "src/net/socket.hpp"
@@ -46,7 +46,7 @@ inline Fd stranger_at(const net::Address& address) {
 }
 
 // Steps the listener until the call has come to an end.
-inline Result<Fd> finish(net::Call& call, net::Listener* listener = nullptr) {
+inline Result<Fd> finish(net::OutgoingConnection& call, net::Listener* listener = nullptr) {
     std::optional<Result<Fd>> end;
     const bool ended = eventually([&] {
         for (int i = 0; i < 100 && !end; ++i) {

@@ -9,16 +9,16 @@
 
 using namespace weft::internal;
 using namespace weft::internal::test;
-using net::AnswerHandshake;
-using net::CallerHandshake;
+using net::ServerHandshake;
+using net::ClientHandshake;
 using net::Identity;
 using net::IdName;
 using net::Purpose;
-using Ending = AnswerHandshake::Outcome;
+using Ending = ServerHandshake::Outcome;
 
 namespace {
 
-AnswerHandshake::Find knows(const Identity& identity) {
+ServerHandshake::Find knows(const Identity& identity) {
     return [&identity](const IdName& name) { return name == identity.name ? &identity : nullptr; };
 }
 
@@ -30,8 +30,8 @@ struct End {
 };
 
 // Both ends until each has come to an end; `caller` was made with the identity that it proves.
-End shake(CallerHandshake& caller, AnswerHandshake& answer, const Identity& known,
-          const AnswerHandshake::Roots& roots = {}) {
+End shake(ClientHandshake& caller, ServerHandshake& answer, const Identity& known,
+          const ServerHandshake::Roots& roots = {}) {
     auto [near, far] = socket_pair();
     End end;
     for (int step = 0; step < 100; ++step) {
@@ -48,10 +48,10 @@ End shake(CallerHandshake& caller, AnswerHandshake& answer, const Identity& know
     return end;
 }
 
-// A caller by hand, to say what CallerHandshake never would.
+// A caller by hand, to say what ClientHandshake never would.
 struct HandCaller {
     Fd near, far;
-    AnswerHandshake answer;
+    ServerHandshake answer;
     const Identity& identity;
     net::HelloMessage hello;
 
@@ -73,7 +73,7 @@ struct HandCaller {
     net::ProofMessage proof(const net::ChallengeMessage& challenge) const {
         net::ProofMessage message;
         message.purpose = handshake_purpose;
-        message.mac = net::caller_proof(identity.secret, hello, challenge, handshake_purpose);
+        message.mac = net::client_proof(identity.secret, hello, challenge, handshake_purpose);
         return message;
     }
 };
@@ -92,8 +92,8 @@ void challenge_by_newer_build(const Fd& far, const Identity& identity) {
 
 TEST_CASE("two ends that know the secret meet, and the purpose arrives", "[handshake]") {
     const Identity identity = fresh_identity();
-    CallerHandshake caller(identity, handshake_purpose);
-    AnswerHandshake answer;
+    ClientHandshake caller(identity, handshake_purpose);
+    ServerHandshake answer;
     const End end = shake(caller, answer, identity);
     REQUIRE(end.caller);
     CHECK((end.caller->ok() && **end.caller));
@@ -109,16 +109,16 @@ TEST_CASE("a caller that reaches another process than the one it means says so, 
     REQUIRE(net::process_mark() != 0);
     const uint32_t here = net::process_mark(), elsewhere = here == 1 ? 2 : here - 1;
     struct Case {
-        net::Whom whom;
+        net::TargetProcess target;
         bool roots;
         bool meant;
     };
     for (const Case& each :
          {Case{{0, false}, false, true}, Case{{here, false}, false, true}, Case{{elsewhere, false}, true, false},
           Case{{0, true}, true, true}, Case{{0, true}, false, false}, Case{{here, true}, false, false}}) {
-        INFO(each.whom.process << " " << each.whom.root << " " << each.roots);
-        CallerHandshake caller(identity, handshake_purpose, each.whom);
-        AnswerHandshake answer;
+        INFO(each.target.process << " " << each.target.root << " " << each.roots);
+        ClientHandshake caller(identity, handshake_purpose, each.target);
+        ServerHandshake answer;
         const End end = shake(caller, answer, identity, [&](const IdName& name) {
             CHECK(name == identity.name);
             return each.roots;
@@ -132,7 +132,7 @@ TEST_CASE("a caller that reaches another process than the one it means says so, 
     }
     // Another build may say anything there: it is told apart by its version alone.
     auto [near, far] = socket_pair();
-    CallerHandshake caller(identity, handshake_purpose, {elsewhere, true});
+    ClientHandshake caller(identity, handshake_purpose, {elsewhere, true});
     REQUIRE(caller.advance(near.number()).ok());
     challenge_by_newer_build(far, identity);
     CHECK(caller.advance(near.number()).ok());
@@ -141,11 +141,11 @@ TEST_CASE("a caller that reaches another process than the one it means says so, 
 }
 
 TEST_CASE("challenges are fresh, and say who answers", "[handshake]") {
-    const net::Digest one = net::make_challenge_nonce({77, true}), other = net::make_challenge_nonce({77, true});
+    const net::Digest one = net::server_nonce_of({77, true}), other = net::server_nonce_of({77, true});
     CHECK(one != other);
-    CHECK(net::answerer_of(one).process == 77);
-    CHECK(net::answerer_of(one).root);
-    CHECK_FALSE(net::answerer_of(net::make_challenge_nonce({77, false})).root);
+    CHECK(net::target_of_nonce(one).process == 77);
+    CHECK(net::target_of_nonce(one).root);
+    CHECK_FALSE(net::target_of_nonce(net::server_nonce_of({77, false})).root);
 }
 
 TEST_CASE("an identity's name does not depend on chance and differs between secrets", "[handshake]") {
@@ -159,8 +159,8 @@ TEST_CASE("a wrong secret is found by the caller, and a caller with one by who a
     const Identity identity = fresh_identity();
     Identity wrong = fresh_identity();
     wrong.name = identity.name;
-    CallerHandshake caller(wrong, handshake_purpose);
-    AnswerHandshake answer;
+    ClientHandshake caller(wrong, handshake_purpose);
+    ServerHandshake answer;
     const End end = shake(caller, answer, identity);
     REQUIRE((end.caller && !end.caller->ok()));
     CHECK(end.caller->status().code() == weftRemoteError);
@@ -171,14 +171,14 @@ TEST_CASE("a wrong secret is found by the caller, and a caller with one by who a
     HandCaller forger(identity);
     CHECK(forger.say(&forger.hello, sizeof forger.hello) == Ending::pending);
     net::ProofMessage proof = forger.proof(forger.challenge());
-    proof.mac = net::caller_proof(wrong.secret, forger.hello, {}, handshake_purpose);
+    proof.mac = net::client_proof(wrong.secret, forger.hello, {}, handshake_purpose);
     CHECK(forger.say(&proof, sizeof proof) == Ending::impostor);
 }
 
 TEST_CASE("an unknown id is refused with a sentence", "[handshake]") {
     const Identity identity = fresh_identity(), other = fresh_identity();
-    CallerHandshake caller(other, handshake_purpose);
-    AnswerHandshake answer;
+    ClientHandshake caller(other, handshake_purpose);
+    ServerHandshake answer;
     const End end = shake(caller, answer, identity);
     CHECK(end.answer == Ending::refused);
     REQUIRE((end.caller && !end.caller->ok()));
@@ -199,7 +199,7 @@ TEST_CASE("a recorded handshake proves nothing when it is played again", "[hands
 
     // Nor does a challenge that was recorded, to a caller; nor its own proof, sent back to it.
     auto [near, far] = socket_pair();
-    CallerHandshake caller(identity, handshake_purpose);
+    ClientHandshake caller(identity, handshake_purpose);
     REQUIRE(caller.advance(near.number()).ok());
     net::ChallengeMessage replayed;
     net::HelloMessage old;
@@ -246,7 +246,7 @@ TEST_CASE("another library version: both ends name both versions, but only to wh
     // A newer one answers, and refuses or lets us in.
     for (const bool lenient : {false, true}) {
         auto [near, far] = socket_pair();
-        CallerHandshake caller(identity, handshake_purpose);
+        ClientHandshake caller(identity, handshake_purpose);
         REQUIRE(caller.advance(near.number()).ok());
         challenge_by_newer_build(far, identity);
         REQUIRE(caller.advance(near.number()).ok());

@@ -6,7 +6,7 @@
 
 using namespace weft::internal;
 using namespace weft::internal::test;
-using net::Call;
+using net::OutgoingConnection;
 using net::Listener;
 
 namespace {
@@ -49,7 +49,7 @@ TEST_CASE("thousands of silent strangers do not keep a member out, nor stay", "[
             strangers.push_back(stranger_at(listener->addresses()[0]));
             if (i % 50 == 0) REQUIRE(listener->progress().ok());
         }
-        Call call(identity, limits_purpose, listener->addresses());
+        OutgoingConnection call(identity, limits_purpose, listener->addresses());
         auto socket = finish(call, listener.get());
         if (!socket) FAIL(socket.status().sentence());
         CHECK(accept_for(*listener, identity, net::checkin).socket);
@@ -70,7 +70,7 @@ TEST_CASE("ten thousand connections that come and go leave nothing", "[limits]")
         stranger.reset();
         if (i % 20 == 0) REQUIRE(listener->progress().ok());
     }
-    Call call(identity, limits_purpose, listener->addresses());
+    OutgoingConnection call(identity, limits_purpose, listener->addresses());
     CHECK(finish(call, listener.get()).ok());
     CHECK(accept_for(*listener, identity, net::checkin).socket);
     CHECK(eventually([&] {
@@ -83,7 +83,7 @@ TEST_CASE("without descriptors connections wait, and are accepted when there are
     auto listener = open_test_listener();
     const net::Identity identity = fresh_identity();
     listener->register_identity(identity);
-    Call call(identity, limits_purpose, listener->addresses());
+    OutgoingConnection call(identity, limits_purpose, listener->addresses());
     REQUIRE(call.advance().ok());  // its socket exists before there are none left
     bool waits = true, rests = true;
     {
@@ -115,7 +115,7 @@ TEST_CASE("a member that comes with a thousand others is not taken for a strange
     auto listener = open_test_listener();
     const net::Identity identity = fresh_identity();
     listener->register_identity(identity);
-    std::vector<Call> calls;
+    std::vector<OutgoingConnection> calls;
     constexpr int count = 1500;
     for (int i = 0; i < count; ++i) {
         calls.emplace_back(identity, limits_purpose, listener->addresses());

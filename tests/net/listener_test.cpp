@@ -10,7 +10,7 @@
 using namespace weft::internal;
 using namespace weft::internal::test;
 using net::Address;
-using net::Call;
+using net::OutgoingConnection;
 using net::Listener;
 
 namespace {
@@ -18,7 +18,7 @@ namespace {
 const net::Purpose listener_purpose{net::checkin, 0, 1};
 
 void member_gets_in(Listener& listener, const net::Identity& identity) {
-    Call call(identity, listener_purpose, listener.addresses());
+    OutgoingConnection call(identity, listener_purpose, listener.addresses());
     auto socket = finish(call, &listener);
     if (!socket) FAIL(socket.status().sentence());
     CHECK(accept_for(listener, identity, net::checkin).socket);
@@ -45,19 +45,19 @@ TEST_CASE("a listener listens at each address and can be dismissed as often as i
     listener->register_identity(identity);
     listener->register_identity(identity);
     for (const Address& address : listener->addresses()) {
-        Call call(identity, listener_purpose, {address});
+        OutgoingConnection call(identity, listener_purpose, {address});
         REQUIRE(finish(call, listener.get()).ok());
         CHECK(accept_for(*listener, identity, net::checkin).socket);
     }
     listener->unregister_identity(identity.name);
     member_gets_in(*listener, identity);
-    Call pending(identity, listener_purpose, listener->addresses());
+    OutgoingConnection pending(identity, listener_purpose, listener->addresses());
     auto socket = finish(pending, listener.get());
     REQUIRE(socket.ok());
     listener->unregister_identity(identity.name);
     CHECK_FALSE(listener->accept_for(identity.name, net::checkin));
     CHECK(eventually([&] { return closed(*socket); }));  // what was pending is dropped
-    Call late(identity, listener_purpose, listener->addresses());
+    OutgoingConnection late(identity, listener_purpose, listener->addresses());
     auto refused = finish(late, listener.get());
     REQUIRE_FALSE(refused.ok());
     CHECK_THAT(refused.status().sentence(), Catch::Contains("does not know this unique id"));
@@ -71,7 +71,7 @@ TEST_CASE("arrivals are claimed by communicator, kind and token, oldest first", 
     listener->register_identity(other);
     std::vector<Fd> sockets;
     const auto call = [&](const net::Identity& identity, uint32_t kind, uint32_t detail, uint64_t token) {
-        Call made(identity, {kind, detail, token}, listener->addresses());
+        OutgoingConnection made(identity, {kind, detail, token}, listener->addresses());
         auto socket = finish(made, listener.get());
         REQUIRE(socket.ok());
         sockets.push_back(std::move(*socket));
@@ -99,7 +99,7 @@ TEST_CASE("a sleeper is woken when something is pending for its communicator", "
     CHECK_FALSE(readable(signal));
     std::vector<Fd> sockets;
     for (int i = 0; i < 2; ++i) {
-        Call call(identity, listener_purpose, listener->addresses());
+        OutgoingConnection call(identity, listener_purpose, listener->addresses());
         auto socket = finish(call, listener.get());
         REQUIRE(socket.ok());
         sockets.push_back(std::move(*socket));
@@ -137,7 +137,7 @@ TEST_CASE("a recorded call is turned away when it is played again", "[listener]"
     // Between them a stranger who copies what the member says.
     auto tap = net::open_listener(loopback());
     REQUIRE(tap.ok());
-    Call call(identity, listener_purpose, {net::local_address(tap->number())});
+    OutgoingConnection call(identity, listener_purpose, {net::local_address(tap->number())});
     std::optional<Fd> near, member;
     const Fd far = stranger_at(listener->addresses()[0]);
     std::string recording;
@@ -185,7 +185,7 @@ TEST_CASE("another version is trouble for the communicator if the caller knows t
             return recv(newer.number(), &challenge, sizeof challenge, MSG_DONTWAIT) == ssize_t(sizeof challenge);
         }));
         net::ProofMessage proof;
-        proof.mac = net::caller_proof(knows ? identity.secret : net::Secret{}, hello, challenge, proof.purpose);
+        proof.mac = net::client_proof(knows ? identity.secret : net::Secret{}, hello, challenge, proof.purpose);
         write_all(newer, &proof, sizeof proof);
         CHECK(read_to_end(newer, *listener).size() == (knows ? sizeof(net::RefusalMessage) : 0));
         CHECK(listener->trouble(identity.name).ok() == !knows);
@@ -215,7 +215,7 @@ TEST_CASE("a port that was agreed before can be listened on as well, and one tha
     REQUIRE(listener->listen_also(listener->addresses()[0].port()).ok());
     for (const char* host : {"127.0.0.1", "127.0.0.3", "::1"}) {
         if (host[0] == ':' && !has_ipv6()) continue;
-        Call call(identity, listener_purpose, {loopback(host).with_port(port)});
+        OutgoingConnection call(identity, listener_purpose, {loopback(host).with_port(port)});
         auto socket = finish(call, listener.get());
         if (!socket) FAIL(socket.status().sentence());
         CHECK(accept_for(*listener, identity, net::checkin).socket);

@@ -36,10 +36,10 @@ void Cable::dial(const Place& place, const std::vector<net::Address>& sources, i
         }
         Wire& wire = wires_[size_t(index)];
         wire.purpose = {net::data, stripe_detail(index, stripes), place.token};
-        wire.whom = place.whom();
+        wire.target = place.target();
         wire.targets = std::move(targets);
         wire.source = source;
-        wire.call.emplace(*options_.identity, wire.purpose, wire.targets, wire.source, wire.whom);
+        wire.call.emplace(*options_.identity, wire.purpose, wire.targets, wire.source, wire.target);
     }
 }
 
@@ -55,7 +55,7 @@ Status Cable::connect() {
 }
 
 Status Cable::call() {
-    if (wires_.empty()) return ok();  // nobody has said whom to call yet
+    if (wires_.empty()) return ok();  // nobody has said target to call yet
     bool missing = false;
     for (Wire& wire : wires_) {
         if (!wire.call) continue;
@@ -63,12 +63,12 @@ Status Cable::call() {
             missing = true;
             if (now_us() < wire.again_us) continue;
             wire.again_us = 0;
-            wire.call.emplace(*options_.identity, wire.purpose, wire.targets, wire.source, wire.whom);
+            wire.call.emplace(*options_.identity, wire.purpose, wire.targets, wire.source, wire.target);
         }
         auto socket = wire.call->advance();
         // We step a call only while we are inside Weft, and a listener waits for nobody for long. If the other end is gone
         // for good, the next call is refused.
-        if (!socket && wire.call->turned_away()) {
+        if (!socket && wire.call->closed_early()) {
             wire.again_us = now_us() + call_again_us;
             missing = true;
             continue;

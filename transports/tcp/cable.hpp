@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "src/net/call.hpp"
+#include "src/net/outgoing_connection.hpp"
 #include "src/net/listener.hpp"
 #include "src/net/lost_packets.hpp"
 #include "transports/tcp/message.hpp"
@@ -19,7 +19,7 @@ class Cable final : public Shared {
   public:
     // For who is called: claims its sockets by the token of the address that it gave.
     Cable(const ConnectionOptions& options, std::shared_ptr<net::Listener> listener, uint64_t token);
-    // For who calls, as soon as dial() says whom.
+    // For who calls, as soon as dial() says target.
     explicit Cable(const ConnectionOptions& options);
     Cable(const Cable&) = delete;
     Cable& operator=(const Cable&) = delete;
@@ -50,10 +50,10 @@ class Cable final : public Shared {
         net::Address peer;
         // Of who calls.
         net::Purpose purpose;
-        net::Whom whom;
+        net::TargetProcess target;
         std::vector<net::Address> targets;
         std::optional<net::Address> source;
-        std::optional<net::Call> call;  // until connected
+        std::optional<net::OutgoingConnection> call;  // until connected
         int64_t again_us = 0;           // when the next call is due, if the last was turned away
     };
 

@@ -55,7 +55,7 @@ struct Place {
     // By which the receiver's process knows the connection: no two of its own are equal. The upper half is its
     // net::process_mark().
     static uint64_t make_token();
-    net::Whom whom() const { return {.process = uint32_t(token >> 32)}; }
+    net::TargetProcess target() const { return {.process = uint32_t(token >> 32)}; }
 
     Blob blob() const;  // with as many of the addresses as fit, the best first
     static std::optional<Place> of(const Blob& blob);

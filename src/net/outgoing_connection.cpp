@@ -1,4 +1,4 @@
-#include "src/net/call.hpp"
+#include "src/net/outgoing_connection.hpp"
 
 #include <net/if.h>
 
@@ -23,9 +23,9 @@ bool is_wanted(int family) {
 
 }  // namespace
 
-Call::Call(const Identity& identity, const Purpose& purpose, std::vector<Address> addresses,
-           std::optional<Address> source, const Whom& whom)
-    : identity_(identity), purpose_(purpose), whom_(whom), source_(std::move(source)) {
+OutgoingConnection::OutgoingConnection(const Identity& identity, const Purpose& purpose, std::vector<Address> addresses,
+           std::optional<Address> source, const TargetProcess& target)
+    : identity_(identity), purpose_(purpose), target_(target), source_(std::move(source)) {
     if (addresses.size() > 1) addresses = call_order(std::move(addresses), addresses_of_this_host());
     std::vector<Address> own;
     for (const Address& address : addresses) {
@@ -53,7 +53,7 @@ Call::Call(const Identity& identity, const Purpose& purpose, std::vector<Address
                 : fmt::format(": {} is {}", options().variable(OptionIndex::socket_family), options().socket_family));
 }
 
-void Call::give_up(Attempt& attempt, const std::string& why) {
+void OutgoingConnection::give_up(Attempt& attempt, const std::string& why) {
     const bool misdirected = attempt.handshake && attempt.handshake->misdirected();
     misdirected_ |= misdirected;
     given_up_otherwise_ |= !misdirected;
@@ -66,13 +66,13 @@ void Call::give_up(Attempt& attempt, const std::string& why) {
     attempts_.erase(attempts_.begin() + (&attempt - attempts_.data()));
 }
 
-Status Call::failed_to_connect(int error) {
+Status OutgoingConnection::failed_to_connect(int error) {
     refused_ |= error == ECONNREFUSED;
     failed_otherwise_ |= error != ECONNREFUSED && error != ENETUNREACH;
     return fail(weftRemoteError, "{}", errno_text(error));
 }
 
-Status Call::start(Attempt& attempt, int64_t now) {
+Status OutgoingConnection::start(Attempt& attempt, int64_t now) {
     auto socket = open_stream(attempt.address.family());
     if (!socket) return failed_otherwise_ = true, socket.take_status();
     attempt.started = true;
@@ -93,7 +93,7 @@ Status Call::start(Attempt& attempt, int64_t now) {
 }
 
 // True: connected and welcome. A failure is this attempt's.
-Result<bool> Call::advance(Attempt& attempt) {
+Result<bool> OutgoingConnection::advance(Attempt& attempt) {
     if (!attempt.connected) {
         pollfd state{attempt.socket.number(), POLLOUT, 0};
         if (poll(&state, 1, 0) <= 0) return false;
@@ -104,12 +104,12 @@ Result<bool> Call::advance(Attempt& attempt) {
         attempt.connected = true;
         attempt.connected_us = now_us();
     }
-    if (!attempt.handshake) attempt.handshake.emplace(identity_, purpose_, whom_);
+    if (!attempt.handshake) attempt.handshake.emplace(identity_, purpose_, target_);
     return attempt.handshake->advance(attempt.socket.number());
 }
 
 // The next address is tried when those before it have failed or kept silent.
-Status Call::start_more(int64_t now) {
+Status OutgoingConnection::start_more(int64_t now) {
     for (size_t i = 0; i < attempts_.size();) {
         Attempt& attempt = attempts_[i];
         if (attempt.started) {
@@ -124,7 +124,7 @@ Status Call::start_more(int64_t now) {
     return ok();
 }
 
-Result<std::optional<Fd>> Call::advance() {
+Result<std::optional<Fd>> OutgoingConnection::advance() {
     const int64_t now = now_us();
     for (;;) {
         if (!chosen_) WEFT_TRY(start_more(now));
@@ -136,7 +136,7 @@ Result<std::optional<Fd>> Call::advance() {
             const bool proven = attempt.handshake && attempt.handshake->proven();
             if (proven || attempt.connected) peer_ = attempt.address;
             if (done && *done) return std::optional(std::move(attempt.socket));
-            if (!done && attempt.connected && attempt.handshake && !attempt.handshake->answered()) turned_away_ = true;
+            if (!done && attempt.connected && attempt.handshake && !attempt.handshake->answered()) closed_early_ = true;
             if (!done && attempt.handshake && attempt.handshake->unknown()) unknown_ = true;
             // Who knows the secret and refuses means it; of others there may be a better one behind the next address.
             if (!done && proven)
@@ -164,7 +164,7 @@ Result<std::optional<Fd>> Call::advance() {
     }
 }
 
-std::string Call::pending() const {
+std::string OutgoingConnection::pending() const {
     std::string text = why_;
     const int64_t now = now_us();
     for (const Attempt& attempt : attempts_) {
@@ -179,7 +179,7 @@ std::string Call::pending() const {
     return text;
 }
 
-void Call::add_descriptors(std::vector<pollfd>& list) const {
+void OutgoingConnection::add_descriptors(std::vector<pollfd>& list) const {
     for (const Attempt& attempt : attempts_)
         if (attempt.started)
             list.push_back(

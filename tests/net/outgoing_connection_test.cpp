@@ -1,5 +1,5 @@
-// call_test.cpp: a call finds the address that works, and says of each that does not why.
-#include "src/net/call.hpp"
+// outgoing_connection_test.cpp: a call finds the address that works, and says of each that does not why.
+#include "src/net/outgoing_connection.hpp"
 
 #include <netinet/tcp.h>
 
@@ -9,7 +9,7 @@
 using namespace weft::internal;
 using namespace weft::internal::test;
 using net::Address;
-using net::Call;
+using net::OutgoingConnection;
 using net::Listener;
 
 namespace {
@@ -31,7 +31,7 @@ TEST_CASE("a call arrives at the listener with its purpose, and bytes flow both 
         auto listener = open_test_listener({loopback(host)});
         const net::Identity identity = fresh_identity();
         listener->register_identity(identity);
-        Call call(identity, purpose, listener->addresses());
+        OutgoingConnection call(identity, purpose, listener->addresses());
         auto socket = finish(call, listener.get());
         REQUIRE(socket.ok());
         CHECK(call.peer() == listener->addresses()[0]);
@@ -69,7 +69,7 @@ TEST_CASE("addresses that do not answer are passed over, and a socket of a stran
     const Deserted deserted;
     for (const Address& bad :
          {deserted.address(), strangers->addresses()[0], nowhere, net::local_address(mute->number())}) {
-        Call call(identity, purpose, {bad, listener->addresses()[0]});
+        OutgoingConnection call(identity, purpose, {bad, listener->addresses()[0]});
         std::optional<Fd> socket;
         REQUIRE(eventually([&] {
             REQUIRE(listener->progress().ok());
@@ -92,8 +92,8 @@ TEST_CASE("a call passes over a process of the job that is not meant, and fails 
     auto wrong = open_test_listener(), right = open_test_listener({loopback("127.0.0.2")});
     wrong->register_identity(identity);
     right->register_identity(identity, true);
-    const net::Whom root{.process = 0, .root = true};
-    Call call(identity, purpose, {wrong->addresses()[0], right->addresses()[0]}, {}, root);
+    const net::TargetProcess root{.process = 0, .root = true};
+    OutgoingConnection call(identity, purpose, {wrong->addresses()[0], right->addresses()[0]}, {}, root);
     std::optional<Fd> socket;
     REQUIRE(eventually([&] {
         REQUIRE(wrong->progress().ok());
@@ -108,24 +108,24 @@ TEST_CASE("a call passes over a process of the job that is not meant, and fails 
     CHECK_FALSE(wrong->accept_for(identity.name, net::control));
 
     const uint32_t here = net::process_mark(), elsewhere = here == 1 ? 2 : here - 1;
-    for (const net::Whom& whom : {root, net::Whom{.process = elsewhere}}) {
-        Call alone(identity, purpose, wrong->addresses(), {}, whom);
+    for (const net::TargetProcess& target : {root, net::TargetProcess{.process = elsewhere}}) {
+        OutgoingConnection alone(identity, purpose, wrong->addresses(), {}, target);
         auto end = finish(alone, wrong.get());
         REQUIRE_FALSE(end.ok());
         CHECK(end.status().code() == weftRemoteError);
         CHECK(alone.misdirected());
-        CHECK_FALSE(alone.turned_away());  // trying again changes nothing
+        CHECK_FALSE(alone.closed_early());  // trying again changes nothing
         CHECK_THAT(end.status().sentence(), Catch::Contains(wrong->addresses()[0].text()) && Catch::Contains(" lo"));
     }
     // Somebody who is late may still come to the address that nobody listens at.
     const Deserted deserted;
-    Call both(identity, purpose, {wrong->addresses()[0], deserted.address()}, {}, root);
+    OutgoingConnection both(identity, purpose, {wrong->addresses()[0], deserted.address()}, {}, root);
     CHECK_FALSE(finish(both, wrong.get()).ok());
     CHECK_FALSE(both.misdirected());
     // A root that has ended is none.
     right->register_identity(identity);
     right->unregister_identity(identity.name, true);
-    Call late(identity, purpose, right->addresses(), {}, root);
+    OutgoingConnection late(identity, purpose, right->addresses(), {}, root);
     CHECK_FALSE(finish(late, right.get()).ok());
     CHECK(late.misdirected());
 }
@@ -135,7 +135,7 @@ TEST_CASE("a call that nobody takes says why for each address", "[call]") {
     auto strangers = open_test_listener();
     const Deserted deserted;
     const Address empty = deserted.address();
-    Call call(identity, purpose, {empty, strangers->addresses()[0]});
+    OutgoingConnection call(identity, purpose, {empty, strangers->addresses()[0]});
     auto end = finish(call, strangers.get());
     REQUIRE_FALSE(end.ok());
     CHECK(end.status().code() == weftRemoteError);
@@ -143,11 +143,11 @@ TEST_CASE("a call that nobody takes says why for each address", "[call]") {
                                             Catch::Contains(strangers->addresses()[0].text()) &&
                                             Catch::Contains("does not know this unique id"));
 
-    Call nobody(identity, purpose, {});
+    OutgoingConnection nobody(identity, purpose, {});
     auto nothing = nobody.advance();
     REQUIRE_FALSE(nothing.ok());
     CHECK_THAT(nothing.status().sentence(), Catch::Contains("it has none"));
-    Call apart(identity, purpose, strangers->addresses(), loopback("::1"));  // not even tried
+    OutgoingConnection apart(identity, purpose, strangers->addresses(), loopback("::1"));  // not even tried
     auto families = apart.advance();
     REQUIRE_FALSE(families.ok());
     CHECK_THAT(families.status().sentence(), Catch::Contains("family") && Catch::Contains("127.0.0.1"));
@@ -157,7 +157,7 @@ TEST_CASE("a call that waits says for what, and is woken by it", "[call]") {
     auto listener = open_test_listener();
     const net::Identity identity = fresh_identity();
     listener->register_identity(identity);
-    Call call(identity, purpose, listener->addresses());
+    OutgoingConnection call(identity, purpose, listener->addresses());
     for (;;) {
         auto step = call.advance();
         REQUIRE(step.ok());
@@ -181,7 +181,7 @@ TEST_CASE("a call that nobody answers says who has accepted it, and who has not"
     const Address accepting = net::local_address(silent->number());
     const Address crowded = loopback().with_port(net::local_address(full.number()).port());
     const Fd first = stranger_at(crowded);
-    Call call(fresh_identity(), purpose, {crowded, accepting});
+    OutgoingConnection call(fresh_identity(), purpose, {crowded, accepting});
     CHECK(call.pending().empty());
     const bool both = eventually([&] {
         auto step = call.advance();
@@ -199,7 +199,7 @@ TEST_CASE("a call may come from an address of ours", "[call]") {
     auto listener = open_test_listener();
     const net::Identity identity = fresh_identity();
     listener->register_identity(identity);
-    Call call(identity, purpose, listener->addresses(), loopback("127.0.0.2"));
+    OutgoingConnection call(identity, purpose, listener->addresses(), loopback("127.0.0.2"));
     REQUIRE(finish(call, listener.get()).ok());
     CHECK(accept_for(*listener, identity, net::control).peer.with_port(0) == loopback("127.0.0.2"));
 }
@@ -210,14 +210,14 @@ TEST_CASE("an address of a family that the user ruled out is not called", "[.fam
     const net::Identity identity = fresh_identity();
     auto four = open_test_listener();
     four->register_identity(identity);
-    Call ruled_out(identity, purpose, four->addresses());
+    OutgoingConnection ruled_out(identity, purpose, four->addresses());
     const auto socket = finish(ruled_out, four.get());
     CHECK_THAT(socket.status().sentence(),
                Catch::Contains(four->addresses()[0].text()) && Catch::Contains("WEFT_SOCKET_FAMILY is AF_INET6"));
     if (!has_ipv6()) return;
     auto both = open_test_listener({loopback(), loopback("::1")});
     both->register_identity(identity);
-    Call call(identity, purpose, both->addresses());
+    OutgoingConnection call(identity, purpose, both->addresses());
     REQUIRE(finish(call, both.get()).ok());
     CHECK(call.peer().family() == AF_INET6);
 }

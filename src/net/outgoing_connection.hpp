@@ -1,4 +1,4 @@
-// call.hpp: the other side of Listener: connects to a process that can be reached at several addresses. One after the other
+// outgoing_connection.hpp: the other side of Listener: connects to a process that can be reached at several addresses. One after the other
 // is tried; the first whose other end proves the secret, and is the process that is meant, wins. Only it is told what
 // the call is for.
 #pragma once
@@ -14,12 +14,12 @@
 namespace weft::internal::net {
 
 // Owned by who made it, thread-bound. Has no deadline of its own: whoever advances it has.
-class Call {
+class OutgoingConnection {
   public:
     // `source`: the own address to call from, where several interfaces are used; only addresses of its family are
     // called, and none that WEFT_SOCKET_FAMILY rules out. Addresses are called in call_order().
-    Call(const Identity& identity, const Purpose& purpose, std::vector<Address> addresses,
-         std::optional<Address> source = {}, const Whom& whom = {});
+    OutgoingConnection(const Identity& identity, const Purpose& purpose, std::vector<Address> addresses,
+         std::optional<Address> source = {}, const TargetProcess& target = {});
 
     // Nothing yet; the connected socket, once; or why there is none, for each address tried. weftMismatch: another
     // version of the library answered; weftRemoteError: nobody answered who knows the secret; weftSystemError.
@@ -27,7 +27,7 @@ class Call {
     void add_descriptors(std::vector<pollfd>& list) const;
     // After a failure: somebody accepted the connection and ended it without an answer. A listener that is crowded, or that
     // we kept waiting, does so; it may be tried again.
-    bool turned_away() const { return turned_away_; }
+    bool closed_early() const { return closed_early_; }
     // After a failure: somebody who speaks the handshake does not know the communicator. Nobody can prove that.
     bool unknown() const { return unknown_; }
     // After a failure: nobody listens at any of the addresses that can be reached from here.
@@ -36,7 +36,7 @@ class Call {
     bool misdirected() const { return misdirected_ && !given_up_otherwise_; }
     // While nothing has come of it: which addresses keep us waiting, since when, and what became of the others.
     std::string pending() const;
-    // Whom we are talking to, or tried last.
+    // TargetProcess we are talking to, or tried last.
     const Address& peer() const { return peer_; }
 
   private:
@@ -46,7 +46,7 @@ class Call {
         Fd socket;
         bool started = false;
         bool connected = false;
-        std::optional<CallerHandshake> handshake;
+        std::optional<ClientHandshake> handshake;
         int64_t since_us = 0;
         int64_t connected_us = 0;
     };
@@ -58,12 +58,12 @@ class Call {
 
     Identity identity_;
     Purpose purpose_;
-    Whom whom_;
+    TargetProcess target_;
     std::vector<Attempt> attempts_;  // those still possible, in order of preference
     std::optional<Address> source_;
     Address peer_;
     std::string why_;  // for each address given up
-    bool turned_away_ = false, unknown_ = false;
+    bool closed_early_ = false, unknown_ = false;
     bool refused_ = false, failed_otherwise_ = false;
     bool misdirected_ = false, given_up_otherwise_ = false;
     bool chosen_ = false;  // the one attempt left has proved the secret
