@@ -1,6 +1,6 @@
 #include "src/rma/signals.hpp"
 
-#include "src/segment/wire.hpp"
+#include "src/segment/shm_layout.hpp"
 
 namespace weft::internal {
 

@@ -6,7 +6,7 @@
 
 #include "src/base/result.hpp"
 #include "src/segment/host_group.hpp"
-#include "src/segment/wire.hpp"
+#include "src/segment/shm_layout.hpp"
 
 namespace weft::internal {
 

@@ -183,7 +183,7 @@ struct HostGeometry {
     static constexpr size_t heap_bytes_most = size_t(64) << 20, heap_bytes_least = size_t(16) << 20;
     static size_t affordable_heap_bytes(int ranks);
     static constexpr size_t flag_line_stride = 128;        // two lines: the prefetcher fetches pairs
-    static constexpr int flag_lines = 4;                   // a rank's lines on the flag block (src/segment/wire.hpp)
+    static constexpr int flag_lines = 4;                   // a rank's lines on the flag block (src/segment/shm_layout.hpp)
     static constexpr size_t texts_bytes = size_t(2) << 20;  // HostGroup::write_texts()
 
     int ranks;   // of the communicator

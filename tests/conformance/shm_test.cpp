@@ -6,7 +6,7 @@
 #include <random>
 #include <set>
 
-#include "src/segment/wire.hpp"
+#include "src/segment/shm_layout.hpp"
 #include "tests/conformance/connection.hpp"
 
 namespace weft::internal::test {

@@ -26,13 +26,13 @@ constexpr size_t tcp_slot_bytes = 300'000;
 
 std::unique_ptr<TcpReceiver> receiver_at(const ConnectionOptions& options, std::shared_ptr<net::Listener> listener,
                                          const Place& place) {
-    return std::make_unique<TcpReceiver>(options, std::make_shared<tcp::Cable>(options, std::move(listener), place.token));
+    return std::make_unique<TcpReceiver>(options, std::make_shared<tcp::TcpConnection>(options, std::move(listener), place.token));
 }
 std::unique_ptr<TcpSender> sender_to(const ConnectionOptions& options, const Place& place,
                                      const std::vector<net::Address>& sources) {
-    auto cable = std::make_shared<tcp::Cable>(options);
-    cable->dial(place, sources, place.stripes);
-    return std::make_unique<TcpSender>(options, std::move(cable));
+    auto connection = std::make_shared<tcp::TcpConnection>(options);
+    connection->set_target(place, sources, place.stripes);
+    return std::make_unique<TcpSender>(options, std::move(connection));
 }
 
 // A receiver of rank 0 at a listener of its own, and what a rank 1 made by hand needs.
@@ -100,10 +100,10 @@ std::vector<std::byte> pattern(size_t bytes, size_t seed) {
     return data;
 }
 
-std::string wire_of(uint64_t sequence, const std::vector<std::byte>& body) {
+std::string bytes_of_message(uint64_t sequence, const std::vector<std::byte>& body) {
     const MessageHeader header{.fingerprint = 5, .sequence = sequence, .bytes = body.size(), .operation = 9};
-    std::string wire(reinterpret_cast<const char*>(&header), sizeof header);
-    return wire.append(reinterpret_cast<const char*>(body.data()), body.size());
+    std::string stream(reinterpret_cast<const char*>(&header), sizeof header);
+    return stream.append(reinterpret_cast<const char*>(body.data()), body.size());
 }
 
 // Closing it sends a reset.
@@ -115,11 +115,11 @@ void reset(Fd socket) {
 }  // namespace
 
 TEST_CASE("messages arrive whole wherever TCP cuts the stream", "[tcp]") {
-    const std::string wire = wire_of(1, pattern(100, 1)) + wire_of(2, {}) + wire_of(3, pattern(50, 3));
-    for (size_t cut = 0; cut <= wire.size(); cut += 3) {
+    const std::string stream = bytes_of_message(1, pattern(100, 1)) + bytes_of_message(2, {}) + bytes_of_message(3, pattern(50, 3));
+    for (size_t cut = 0; cut <= stream.size(); cut += 3) {
         Bench bench;
         const Fd hand = bench.hand();
-        if (cut > 0) write_all(hand, wire.data(), cut);
+        if (cut > 0) write_all(hand, stream.data(), cut);
         SlotInfo info;
         int taken = 0;
         for (int attempt = 0; attempt < 10; ++attempt) {
@@ -129,7 +129,7 @@ TEST_CASE("messages arrive whole wherever TCP cuts the stream", "[tcp]") {
             ++taken;
             REQUIRE(bench.receiver->release().ok());
         }
-        if (cut < wire.size()) write_all(hand, wire.data() + cut, wire.size() - cut);
+        if (cut < stream.size()) write_all(hand, stream.data() + cut, stream.size() - cut);
         for (; taken < 3; ++taken)
             CHECK(bench.next() == pattern(taken == 0 ? 100 : taken == 1 ? 0 : 50, size_t(taken) + 1));
     }
@@ -139,7 +139,7 @@ TEST_CASE("a header that lies is an error that names rank and address, never an 
     const auto said = [](const MessageHeader& header) {
         Bench bench;
         const Fd hand = bench.hand();
-        const std::string good = wire_of(1, pattern(10, 1));
+        const std::string good = bytes_of_message(1, pattern(10, 1));
         write_all(hand, good.data(), good.size());
         write_all(hand, &header, sizeof header);
         const Status seen = bench.failure();
@@ -159,9 +159,9 @@ TEST_CASE("a peer that resets or closes is an error with rank, address and errno
         for (const size_t inside : {size_t(0), size_t(10), size_t(500)}) {
             Bench bench;
             Fd hand = bench.hand();
-            const std::string wire = wire_of(1, pattern(1000, 1)),
-                              half = wire_of(2, pattern(1000, 2)).substr(0, inside);
-            write_all(hand, wire.data(), wire.size());
+            const std::string stream = bytes_of_message(1, pattern(1000, 1)),
+                              half = bytes_of_message(2, pattern(1000, 2)).substr(0, inside);
+            write_all(hand, stream.data(), stream.size());
             if (!half.empty()) write_all(hand, half.data(), half.size());
             CHECK(bench.next() == pattern(1000, 1));
             if (resets)
@@ -333,7 +333,7 @@ TEST_CASE("strangers at the listener with noise, silence or a recording do not d
     const net::Address address = bench.listener->addresses()[0];
     const Fd silent = stranger_at(address);
     const Fd noisy = stranger_at(address);
-    const std::string noise = wire_of(1, pattern(100, 1));  // a message without a handshake
+    const std::string noise = bytes_of_message(1, pattern(100, 1));  // a message without a handshake
     write_all(noisy, noise.data(), noise.size());
     net::HelloMessage hello;
     hello.name = bench.identity.name;
@@ -364,8 +364,8 @@ TEST_CASE("a receiver that sleeps is woken by the connection and by its data", "
             REQUIRE(step.ok());
             if (*step) hand = std::move(**step);
         } else if (!sent) {
-            const std::string wire = wire_of(1, pattern(1500, 1));
-            write_all(*hand, wire.data(), wire.size());
+            const std::string stream = bytes_of_message(1, pattern(1500, 1));
+            write_all(*hand, stream.data(), stream.size());
             sent = true;
         }
         auto slot = bench.receiver->receive(info);

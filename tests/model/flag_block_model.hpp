@@ -83,7 +83,7 @@ enum class Status : uint8_t { running, leaving, left, draining, failed, finished
 enum class Mapping : uint8_t { unknown, yes, no };
 
 struct Line {
-    uint8_t entry;  // (tile + 1) << 4 | fingerprint, as in wire.hpp but smaller
+    uint8_t entry;  // (tile + 1) << 4 | fingerprint, as in shm_layout.hpp but smaller
     uint8_t done;
     uint8_t payload;  // (tile + 1) << 4 | what it says
 };

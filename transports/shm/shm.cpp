@@ -10,7 +10,7 @@
 #include <tuple>
 
 #include "src/base/small_copy.hpp"
-#include "src/segment/wire.hpp"
+#include "src/segment/shm_layout.hpp"
 
 namespace weft::internal {
 

@@ -6,14 +6,14 @@
 
 namespace weft::internal::tcp {
 
-TcpReceiver::TcpReceiver(const ConnectionOptions& options, std::shared_ptr<Cable> cable)
-    : options_(options), cable_(std::move(cable)) {}
+TcpReceiver::TcpReceiver(const ConnectionOptions& options, std::shared_ptr<TcpConnection> connection)
+    : options_(options), connection_(std::move(connection)) {}
 
 // True: the sockets are there.
 Result<bool> TcpReceiver::connect() {
-    WEFT_TRY(cable_->connect());
-    if (!cable_->connected()) return false;
-    stripes_ = std::vector<Stripe>(size_t(cable_->stripes()));
+    WEFT_TRY(connection_->connect());
+    if (!connection_->connected()) return false;
+    stripes_ = std::vector<Stripe>(size_t(connection_->stripes()));
     for (Stripe& stripe : stripes_) stripe.stash = std::make_unique<std::byte[]>(Stripe::stash_bytes);
     return true;
 }
@@ -22,17 +22,17 @@ Status TcpReceiver::broken(int index, const Status& how) const {
     const Stripe& stripe = stripes_[size_t(index)];
     const bool inside = stripe.headed || stripe.begin < stripe.end;
     return fail(how.code(), "rank {} cannot receive from rank {} at {}: {}{}", options_.self, options_.peer,
-                cable_->peer(index).text(), how.sentence(), inside ? ", in the middle of a message" : "");
+                connection_->peer(index).text(), how.sentence(), inside ? ", in the middle of a message" : "");
 }
 
 Status TcpReceiver::lies(int index, const MessageHeader& header) const {
     if (header.magic == MessageHeader::expected_magic && header.sequence == sequence_ &&
         header.bytes > options_.slot_bytes)
         return fail(weftInternalError, "rank {} got a message from rank {} at {} that claims {} bytes; slots hold {}",
-                    options_.self, options_.peer, cable_->peer(index).text(), header.bytes, options_.slot_bytes);
+                    options_.self, options_.peer, connection_->peer(index).text(), header.bytes, options_.slot_bytes);
     return fail(weftInternalError,
                 "rank {} got no message {} from rank {} at {}, but one numbered {}, of {} bytes: the stream is damaged",
-                options_.self, sequence_, options_.peer, cable_->peer(index).text(), header.sequence, header.bytes);
+                options_.self, sequence_, options_.peer, connection_->peer(index).text(), header.sequence, header.bytes);
 }
 
 // True: the stripe's header of the current message has been read and is right. The first stripe's says what the message
@@ -52,7 +52,7 @@ Result<bool> TcpReceiver::read_header(int index) {
         const size_t most = header_.bytes + sizeof(MessageHeader) <= Stripe::stash_bytes
                                 ? Stripe::stash_bytes - stripe.end
                                 : sizeof(MessageHeader) - (stripe.end - stripe.begin);
-        auto got = net::read_some(cable_->socket(index), stripe.stash.get() + stripe.end, most);
+        auto got = net::read_some(connection_->socket(index), stripe.stash.get() + stripe.end, most);
         if (!got) return broken(index, got.status());
         stripe.end += *got;
         if (stripe.end - stripe.begin < sizeof(MessageHeader)) return false;
@@ -74,7 +74,7 @@ Result<bool> TcpReceiver::read_header(int index) {
 
 Result<bool> TcpReceiver::read_share(int index, std::byte* target) {
     Stripe& stripe = stripes_[size_t(index)];
-    const Share share = share_of(header_.bytes, index, cable_->stripes());
+    const Share share = share_of(header_.bytes, index, connection_->stripes());
     const uint64_t bytes = share.end - share.begin;
     if (stripe.done < bytes && stripe.begin < stripe.end) {
         const size_t ahead = std::min<uint64_t>(bytes - stripe.done, stripe.end - stripe.begin);
@@ -83,7 +83,7 @@ Result<bool> TcpReceiver::read_share(int index, std::byte* target) {
         stripe.done += ahead;
     }
     while (stripe.done < bytes) {
-        auto got = net::read_some(cable_->socket(index), target + share.begin + stripe.done, bytes - stripe.done);
+        auto got = net::read_some(connection_->socket(index), target + share.begin + stripe.done, bytes - stripe.done);
         if (!got) return broken(index, got.status());
         if (*got == 0) return false;
         stripe.done += *got;
@@ -103,8 +103,8 @@ Result<bool> TcpReceiver::read_head() {
 // After read_head(). True: all of the message is at `target`.
 Result<bool> TcpReceiver::read_message(std::byte* target) {
     bool whole = true;
-    for (int index = 0; index < cable_->stripes(); ++index) {
-        if (!has_part(header_.bytes, index, cable_->stripes())) continue;
+    for (int index = 0; index < connection_->stripes(); ++index) {
+        if (!has_part(header_.bytes, index, connection_->stripes())) continue;
         auto there = read_header(index);
         if (there && *there) there = read_share(index, target);
         if (!there) return there;
@@ -160,14 +160,14 @@ Result<bool> TcpReceiver::receive_into(std::byte* target, size_t capacity, SlotI
 }
 
 void TcpReceiver::add_descriptors(std::vector<pollfd>& list) const {
-    if (stripes_.empty()) return cable_->add_descriptors(list);
+    if (stripes_.empty()) return connection_->add_descriptors(list);
     const bool known = stripes_[0].headed;
-    for (int index = 0; index < (known ? cable_->stripes() : 1); ++index) {
-        const Share share = share_of(header_.bytes, index, cable_->stripes());
+    for (int index = 0; index < (known ? connection_->stripes() : 1); ++index) {
+        const Share share = share_of(header_.bytes, index, connection_->stripes());
         const Stripe& stripe = stripes_[size_t(index)];
-        if (!known || (has_part(header_.bytes, index, cable_->stripes()) &&
+        if (!known || (has_part(header_.bytes, index, connection_->stripes()) &&
                        (!stripe.headed || stripe.done < share.end - share.begin)))
-            list.push_back({cable_->socket(index), POLLIN, 0});
+            list.push_back({connection_->socket(index), POLLIN, 0});
     }
 }
 

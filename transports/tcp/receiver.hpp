@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "transports/tcp/cable.hpp"
+#include "transports/tcp/tcp_connection.hpp"
 #include "transports/tcp/sender.hpp"
 
 namespace weft::internal::tcp {
@@ -12,7 +12,7 @@ namespace weft::internal::tcp {
 // Thread-bound as transport.hpp has it.
 class TcpReceiver final : public Receiver {
   public:
-    TcpReceiver(const ConnectionOptions& options, std::shared_ptr<Cable> cable);
+    TcpReceiver(const ConnectionOptions& options, std::shared_ptr<TcpConnection> connection);
 
     Result<Slot> receive(SlotInfo& info) override;
     Status release() override;
@@ -40,7 +40,7 @@ class TcpReceiver final : public Receiver {
     void finish();
 
     ConnectionOptions options_;
-    std::shared_ptr<Cable> cable_;
+    std::shared_ptr<TcpConnection> connection_;
     std::vector<Stripe> stripes_;  // empty until connected
     MessageHeader header_;         // of the current message
     uint64_t sequence_ = 1;        // of the current message

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "src/net/socket.hpp"
-#include "src/segment/wire.hpp"
+#include "src/segment/shm_layout.hpp"
 
 namespace weft::internal::tcp {
 
@@ -19,20 +19,20 @@ Result<SlotMemory> allocate_slot(size_t bytes) {
     return memory;
 }
 
-TcpSender::TcpSender(const ConnectionOptions& options, std::shared_ptr<Cable> cable)
-    : options_(options), cable_(std::move(cable)), ring_(size_t(options.depth)) {}
+TcpSender::TcpSender(const ConnectionOptions& options, std::shared_ptr<TcpConnection> connection)
+    : options_(options), connection_(std::move(connection)), ring_(size_t(options.depth)) {}
 
 // Orderly: what a schedule sends is received, so nothing unread is left on the sockets when both ranks have ended an
 // operation; closing them resets nothing, and the kernel goes on sending what it has taken.
 TcpSender::~TcpSender() {
     if (broken_ || stripes_.empty()) return;
     if (first_ != next_) (void)push_all().ok();
-    cable_->end_sending();
+    connection_->end_sending();
 }
 
 Status TcpSender::connect() {
-    WEFT_TRY(cable_->connect());
-    if (cable_->connected()) stripes_.resize(size_t(cable_->stripes()));
+    WEFT_TRY(connection_->connect());
+    if (connection_->connected()) stripes_.resize(size_t(connection_->stripes()));
     return ok();
 }
 
@@ -41,8 +41,8 @@ Status TcpSender::push(int index) {
     Stripe& stripe = stripes_[size_t(index)];
     for (; stripe.message < next_; ++stripe.message, stripe.done = 0) {
         Outgoing& outgoing = at(stripe.message);
-        if (!has_part(outgoing.header.bytes, index, cable_->stripes())) continue;
-        const Share share = share_of(outgoing.header.bytes, index, cable_->stripes());
+        if (!has_part(outgoing.header.bytes, index, connection_->stripes())) continue;
+        const Share share = share_of(outgoing.header.bytes, index, connection_->stripes());
         const uint64_t whole = sizeof(MessageHeader) + share.end - share.begin;
         while (stripe.done < whole) {
             iovec parts[2];
@@ -59,14 +59,14 @@ Status TcpSender::push(int index) {
             msghdr message{};
             message.msg_iov = parts;
             message.msg_iovlen = count;
-            const ssize_t sent = sendmsg(cable_->socket(index), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+            const ssize_t sent = sendmsg(connection_->socket(index), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
             if (sent < 0) {
                 const int error = errno;
                 if (error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ENOBUFS) return ok();
                 broken_ = true;
                 const Status why = net::broken_connection(error);
                 return fail(why.code(), "rank {} cannot send to rank {} at {}: {}", options_.self, options_.peer,
-                            cable_->peer(index).text(), why.sentence());
+                            connection_->peer(index).text(), why.sentence());
             }
             stripe.done += uint64_t(sent);
         }
@@ -167,9 +167,9 @@ Result<bool> TcpSender::send(const std::byte* data, const SlotInfo& info) {
 }
 
 void TcpSender::add_descriptors(std::vector<pollfd>& list) const {
-    if (stripes_.empty()) return cable_->add_descriptors(list);
+    if (stripes_.empty()) return connection_->add_descriptors(list);
     for (size_t index = 0; index < stripes_.size(); ++index)
-        if (stripes_[index].message < next_) list.push_back({cable_->socket(int(index)), POLLOUT, 0});
+        if (stripes_[index].message < next_) list.push_back({connection_->socket(int(index)), POLLOUT, 0});
 }
 
 }  // namespace weft::internal::tcp

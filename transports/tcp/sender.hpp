@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "transports/tcp/cable.hpp"
+#include "transports/tcp/tcp_connection.hpp"
 
 namespace weft::internal::tcp {
 
@@ -17,10 +17,10 @@ using SlotMemory = std::unique_ptr<std::byte, Freed>;
 // Aligned to a cache line, every page touched.
 Result<SlotMemory> allocate_slot(size_t bytes);
 
-// The cable is connected in the background of every call. Thread-bound as transport.hpp has it.
+// The connection is connected in the background of every call. Thread-bound as transport.hpp has it.
 class TcpSender final : public Sender {
   public:
-    TcpSender(const ConnectionOptions& options, std::shared_ptr<Cable> cable);
+    TcpSender(const ConnectionOptions& options, std::shared_ptr<TcpConnection> connection);
     ~TcpSender() override;
 
     Result<Slot> acquire() override;
@@ -50,7 +50,7 @@ class TcpSender final : public Sender {
     Status push_all();
 
     ConnectionOptions options_;
-    std::shared_ptr<Cable> cable_;
+    std::shared_ptr<TcpConnection> connection_;
     std::vector<Stripe> stripes_;  // empty until connected
     std::vector<Outgoing> ring_;
     uint64_t next_ = 0;   // message to be published

@@ -1,5 +1,5 @@
 // tcp.cpp: the row of TCP. The receiver listens at the process's listener, its blob says where; the sender calls. Of two
-// connections that share a cable one sender calls for both.
+// connections that share a connection one sender calls for both.
 #include "transports/tcp/tcp.hpp"
 
 #include "src/base/options.hpp"
@@ -36,11 +36,11 @@ Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob&
     place.stripes = interfaces_of(place.addresses);
     place.token = Place::make_token();
     address = place.blob();
-    auto cable = options.shared && Cable::calls(options)
-                     ? std::make_shared<Cable>(options)
-                     : std::make_shared<Cable>(options, std::move(*listener), place.token);
-    if (options.shared) *options.shared = cable;
-    return std::unique_ptr<Receiver>(new TcpReceiver(options, std::move(cable)));
+    auto connection = options.shared && TcpConnection::is_client(options)
+                     ? std::make_shared<TcpConnection>(options)
+                     : std::make_shared<TcpConnection>(options, std::move(*listener), place.token);
+    if (options.shared) *options.shared = connection;
+    return std::unique_ptr<Receiver>(new TcpReceiver(options, std::move(connection)));
 }
 
 Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const Blob& address) {
@@ -51,15 +51,15 @@ Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const 
                     "ranks chose differently",
                     options.peer, options.self, place ? place->depth : 0, place ? place->slot_bytes : 0, options.depth,
                     options.slot_bytes);
-    std::shared_ptr<Cable> cable;
-    if (options.shared) cable = std::dynamic_pointer_cast<Cable>(*options.shared);
-    if (!cable || Cable::calls(options)) {
+    std::shared_ptr<TcpConnection> connection;
+    if (options.shared) connection = std::dynamic_pointer_cast<TcpConnection>(*options.shared);
+    if (!connection || TcpConnection::is_client(options)) {
         auto own = net::local_addresses();
         if (!own) return own.take_status();
-        if (!cable) cable = std::make_shared<Cable>(options);
-        cable->dial(*place, *own, std::min(place->stripes, interfaces_of(*own)));
+        if (!connection) connection = std::make_shared<TcpConnection>(options);
+        connection->set_target(*place, *own, std::min(place->stripes, interfaces_of(*own)));
     }
-    std::unique_ptr<Sender> sender(new TcpSender(options, std::move(cable)));
+    std::unique_ptr<Sender> sender(new TcpSender(options, std::move(connection)));
     auto begun = sender->progress();
     if (!begun) return begun.take_status();
     return sender;

@@ -8,7 +8,7 @@
 #include "src/base/name_list.hpp"
 #include "src/gpu/domain/program.hpp"
 #include "src/gpu/engine/device.hpp"
-#include "src/segment/wire.hpp"
+#include "src/segment/shm_layout.hpp"
 #include "src/selector/selector.hpp"
 
 namespace weft::internal {

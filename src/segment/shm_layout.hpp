@@ -1,4 +1,4 @@
-// wire.hpp: what both ends of a transport lay out alike in shared memory: entry words, flag block lines, slot headers.
+// shm_layout.hpp: what both ends of a transport lay out alike in shared memory: entry words, flag block lines, slot headers.
 #pragma once
 #include <atomic>
 #include <cstddef>

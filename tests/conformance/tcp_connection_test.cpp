@@ -1,4 +1,4 @@
-// tcp_cable_test.cpp: a connection each way between two ranks shares its sockets: what flows one way neither disturbs
+// tcp_connection_test.cpp: a connection each way between two ranks shares its sockets: what flows one way neither disturbs
 // nor stops the other way, and ends apart from it.
 #include <random>
 
@@ -92,7 +92,7 @@ struct Pair {
 
 }  // namespace
 
-TEST_CASE("messages both ways over one cable arrive whole and in order, whoever is faster", "[tcp]") {
+TEST_CASE("messages both ways over one connection arrive whole and in order, whoever is faster", "[tcp]") {
     const unsigned seed = std::random_device{}();
     INFO("seed " << seed);
     std::mt19937 random(seed);
@@ -106,7 +106,7 @@ TEST_CASE("messages both ways over one cable arrive whole and in order, whoever 
     }
 }
 
-TEST_CASE("a cable is one socket a rank for both ways; one way that is stuck does not stop the other", "[tcp]") {
+TEST_CASE("a connection is one socket a rank for both ways; one way that is stuck does not stop the other", "[tcp]") {
     for (const bool sharing : {true, false}) {
         Pair pair(sharing);
         for (int self = 0; self < 2; ++self) REQUIRE(pair.send(self));
@@ -121,7 +121,7 @@ TEST_CASE("a cable is one socket a rank for both ways; one way that is stuck doe
     }
 }
 
-TEST_CASE("a sender that goes away ends its own way of a cable, after what it had sent", "[tcp]") {
+TEST_CASE("a sender that goes away ends its own way of a connection, after what it had sent", "[tcp]") {
     const int leaving = GENERATE(0, 1);  // who called, and who was called
     Pair pair;
     for (int self = 0; self < 2; ++self) REQUIRE(pair.send(self));
