@@ -145,7 +145,7 @@ static double one_round_us(const Layout& layout, const LinkCosts& costs, size_t 
     rounds.handling_us *= coming == Network::Coming::finished ? costs.side_by_side : (1 + costs.side_by_side) / 2;
     rounds.latency_us = network.message_us(network.hosts() > 1);
     rounds.longest_wait_us = 0;  // nobody waits for what comes before the next tile is sent
-    add_ends(rounds, costs, (2 * network.peers_abroad() - 1) * network.end_us() * costs.ranks_per_core);
+    add_ends(rounds, costs, (2 * network.remote_peers() - 1) * network.end_us() * costs.ranks_per_core);
     return network.overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
 }
 double all_pairs_gathered_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
@@ -168,7 +168,7 @@ double all_pairs_all_reduce_us(const Layout& layout, const LinkCosts& costs, siz
     // The messages of a half travel at once, but the processor sends and receives one after the other; three of these
     // hide in the latencies (measured with 3, 4 and 8 ranks).
     rounds.latency_us = 2 * network.message_us(network.hosts() > 1);
-    add_ends(rounds, costs, (4 * network.peers_abroad() - 3) * network.end_us() * costs.ranks_per_core);
+    add_ends(rounds, costs, (4 * network.remote_peers() - 3) * network.end_us() * costs.ranks_per_core);
     return network.overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
 }
 

@@ -81,13 +81,13 @@ void Network::add_round(Rounds& rounds, int distance, double bytes, Coming comin
     // A kernel passes over what it sends and over what comes, a thread's three streams are of both.
     const int ends = costs_.net_by_kernels && crossing > 0 && senders == ranks_ ? 2 : 1;
     // Rounds to ranks nearby go past so many borders, one behind the other; in all others a message may be between hosts.
-    bool waits_abroad = crossing > 0;
+    bool waits_for_remote = crossing > 0;
     if (machines() && nearest < ranks_a_host_) {
         const int borders = (rounds.near_distance + ranks_a_host_ - 1) / ranks_a_host_;
         rounds.near_distance += nearest;
-        waits_abroad = borders * ranks_a_host_ < rounds.near_distance;
+        waits_for_remote = borders * ranks_a_host_ < rounds.near_distance;
     }
-    rounds.add(message_us(waits_abroad, working),
+    rounds.add(message_us(waits_for_remote, working),
                carrying * link_us(on_a_link(crossing) * bytes, nearest > ranks_a_host_),
                ends * handling_us(bytes, crossing > 0, coming) * sharing(working) / costs_.ranks_per_core);
 }

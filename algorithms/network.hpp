@@ -25,7 +25,7 @@ class Network {
     // other.
     bool machines() const { return hosts_ > 1 && !costs_.one_machine; }
     // Other ranks whose messages take what one to another host does.
-    int peers_abroad() const { return machines() ? ranks_ - ranks_a_host_ : ranks_ - 1; }
+    int remote_peers() const { return machines() ? ranks_ - ranks_a_host_ : ranks_ - 1; }
     // What a processor does for a message at one of its ends.
     double end_us() const { return machines() ? costs_.net_message_us / 2 : costs_.net_message_us; }
     // What each message within a host costs besides where ranks share cores: its receiver's turn. Measured for 2 to 8 ranks

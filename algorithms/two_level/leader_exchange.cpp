@@ -33,7 +33,7 @@ struct Exchange {
     std::vector<int32_t> own;  // this host's
     int local, leader;
     bool leads() const { return rank == leader; }
-    int abroad() const { return ranks - local; }
+    int remote_ranks() const { return ranks - local; }
     int beside(int distance) const { return own[size_t((hosts.place + distance) % local)]; }
     // Calls emit(leader, how many ranks) for each other host.
     template <class Emit>
@@ -131,8 +131,8 @@ Schedule leader_all_pairs_all_to_all(const Layout& layout, const Parameters&) {
         entries.copy({rank}).from(Buffer::slot).of({other}).into({other});
     }
     const auto take = [&] {
-        results.loop(exchange.abroad())
-            .copy(Chunk{exchange.ranks + exchange.hosts.place, 0, local * (exchange.abroad() - 1) + 1}.then(local))
+        results.loop(exchange.remote_ranks())
+            .copy(Chunk{exchange.ranks + exchange.hosts.place, 0, local * (exchange.remote_ranks() - 1) + 1}.then(local))
             .from(Buffer::slot)
             .of({exchange.leader})
             .into(Chunk{0, exchange.leader + local, exchange.ranks}.then(1));

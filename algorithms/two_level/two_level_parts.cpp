@@ -108,19 +108,19 @@ Schedule gather_by_leaders(const TwoLevel& levels, const Layout& layout) {
         if (other != led.rank) gathered = entries.copy({other}).from(Buffer::slot).of({other});
     // What is other hosts', from the end of ours on and round.
     const int local = int(led.own.size());
-    const Chunk abroad{0, led.leader + local, led.ranks};
+    const Chunk remote{0, led.leader + local, led.ranks};
     if (led.leads()) {
         const auto ends = led.of_leaders(inner, Buffer::output, Buffer::output, Buffer::scratch)
                               .emit(schedule, gathered.dependency());
         after_all(results, ends,
-                  [&] { return results.span(led.ranks - local).copy(abroad).from(Buffer::output).to(Buffer::slot); });
+                  [&] { return results.span(led.ranks - local).copy(remote).from(Buffer::output).to(Buffer::slot); });
     }
     results.post(done);
     Step waited = results.wait(done);
     if (led.leads())
         staged.after(waited, runs_ahead);
     else
-        results.span(led.ranks - local).copy(abroad).from(Buffer::slot).of({led.leader});
+        results.span(led.ranks - local).copy(remote).from(Buffer::slot).of({led.leader});
     return schedule.finish();
 }
 

@@ -37,7 +37,7 @@ Messages& Communicator::messages(std::unique_ptr<Messages>& which, uint64_t name
 Links::Settings Communicator::link_settings(uint64_t name) {
     return {.identity = membership_ ? &membership_->identity() : nullptr,
             .name = name,
-            .abroad_slot_bytes = planner_.net_slot_bytes(),
+            .remote_slot_bytes = planner_.net_slot_bytes(),
             .heap_used = planner_.heap_used(),
             .uses_cma = planner_.agreed().cma_messages != 0,
             .maps_arenas = planner_.agreed().direct != 0};

@@ -290,11 +290,11 @@ Status Splitting::look_at_parent() {
                         group.name_of(rank));
     }
     // Rows of ranks elsewhere take memory when they are read, so only who waits reads them.
-    return by_id_ && now - begun_us_ > RemoteNews::ask_apart_us ? look_abroad(now) : ok();
+    return by_id_ && now - begun_us_ > RemoteNews::ask_apart_us ? look_at_remote_ranks(now) : ok();
 }
 
 // Of ranks on other hosts, as their leaders tell of them.
-Status Splitting::look_abroad(int64_t now) {
+Status Splitting::look_at_remote_ranks(int64_t now) {
     const HostGroup& group = *parent().group();
     news_->ask();
     int missed = -1, resigned = -1;

@@ -53,7 +53,7 @@ class Splitting final : public AsyncOperation {
     std::string why_aborted() const;
     Status begin_shrinking();
     Status look_at_parent();
-    Status look_abroad(int64_t now);
+    Status look_at_remote_ranks(int64_t now);
     bool is_gone(int rank) const;
     Status has_gone(int rank) const;
     Status has_given_up(int rank) const;

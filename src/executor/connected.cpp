@@ -14,7 +14,7 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
                sends = weft::internal::sends(instruction.opcode), reduces = weft::internal::reduces(instruction.opcode),
                stores = weft::internal::stores(instruction.opcode);
 
-    if (ends.source_abroad || ends.target_abroad)
+    if (ends.source_is_remote || ends.target_is_remote)
         if (const auto progress = move_past_slots(index, instruction, tile, span)) return *progress;
     Slot incoming, outgoing;
     SlotInfo info;
@@ -50,7 +50,7 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
             incoming.data = const_cast<std::byte*>(mapped_here);
         }
     }
-    SlotStores* const slot_stores = sends && !ends.target_abroad ? &plan_->slot_stores[block.target] : nullptr;
+    SlotStores* const slot_stores = sends && !ends.target_is_remote ? &plan_->slot_stores[block.target] : nullptr;
     const uint64_t address = sends ? zero_copy_address(index, instruction, tile, span) : 0;
     size_t done = 0;  // bytes of the message
     Status read;
@@ -116,13 +116,13 @@ std::optional<Progress> Run::move_past_slots(size_t index, const Instruction& in
     if (piece.bytes != span.bytes) return {};
     const SlotInfo info{span.bytes, sequence_, plan_->operation_fingerprint};
     if (instruction.opcode == Opcode::send) {
-        if (!ends.target_abroad) return {};
+        if (!ends.target_is_remote) return {};
         if (instruction.source == Buffer::input && changes_input_) return {};
         auto sent = ends.target->send(own_source(instruction, tile, piece), info);
         if (!sent) return failure_ = sent.take_status(), Progress::failed;
         return *sent ? Progress::moved : blocked_on(index, false);
     }
-    if (!ends.source_abroad || (instruction.opcode != Opcode::recv && instruction.opcode != Opcode::recv_copy_send))
+    if (!ends.source_is_remote || (instruction.opcode != Opcode::recv && instruction.opcode != Opcode::recv_copy_send))
         return {};
     void* destinations[targets_most];
     if (own_targets(instruction, tile, piece, destinations) != 1) return {};
@@ -142,7 +142,7 @@ std::optional<Progress> Run::move_past_slots(size_t index, const Instruction& in
     if (!*received) return blocked_on(index, true);
     if (!known || came.bytes != span.bytes) return suspects(block.source, came);
     if (instruction.opcode == Opcode::recv) return Progress::moved;
-    if (ends.target_abroad) {
+    if (ends.target_is_remote) {
         auto sent = ends.target->send(target, info);
         if (!sent) return failure_ = sent.take_status(), Progress::failed;
         return Progress::moved;  // there was a credit
@@ -169,7 +169,7 @@ Progress Run::blocked_on(size_t index, bool source) {
 Result<bool> Run::flush() {
     bool empty = true;
     for (size_t index = 0; index < blocks_.size(); ++index)
-        if (plan_->ends[index].target_abroad) {
+        if (plan_->ends[index].target_is_remote) {
             auto pushed = plan_->ends[index].target->progress();
             if (!pushed) return pushed;
             if (!*pushed) connections_wait_.insert(plan_->schedule->blocks[index].target);
@@ -182,9 +182,9 @@ void Run::add_descriptors(std::vector<pollfd>& list) const {
     for (size_t index = 0; index < blocks_.size(); ++index) {
         const BlockEnds& ends = plan_->ends[index];
         const auto wait = blocks_[index].ended ? BlockState::Wait::none : blocks_[index].wait;
-        if (ends.source_abroad && wait == BlockState::Wait::source) ends.source->add_descriptors(list);
+        if (ends.source_is_remote && wait == BlockState::Wait::source) ends.source->add_descriptors(list);
         // Of a sender also what it still has to push.
-        if (ends.target_abroad) ends.target->add_descriptors(list);
+        if (ends.target_is_remote) ends.target->add_descriptors(list);
     }
 }
 

@@ -20,7 +20,7 @@ namespace weft::internal {
 struct BlockEnds {
     Receiver* source = nullptr;
     Sender* target = nullptr;
-    bool source_abroad = false, target_abroad = false;  // over a network: data goes past the slots where it can
+    bool source_is_remote = false, target_is_remote = false;  // over a network: data goes past the slots where it can
     // What one lends the other is read as the process's own memory, else by the kernel.
     bool source_in_process = false, target_in_process = false;
     CanRead target_reads = {};          // what it is lent. Valid once connected
@@ -46,7 +46,7 @@ struct Plan {
     uint64_t tiles = 1;                 // at least 1: an empty message still meets everybody
     bool pipelined = false;             // two-shot: one loop body stages, reduces and hands out different tiles
     bool exports_buffers = false;                // fused: the first entry says which buffers peers can reach; an agreed fact
-    bool networked = false;             // some end is abroad
+    bool networked = false;             // some end is remote
     bool in_one_place = false;          // each result is made at once of all ranks' contributions: Sums::in_rank_order
     Cma* cma =
         nullptr;  // fused: the kernel copies, once all have agreed that it can; null: not wanted

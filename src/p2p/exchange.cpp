@@ -60,7 +60,7 @@ void Exchange::receive(int peer, void* data, uint64_t count, weftDataType_t type
 bool Exchange::is_simple(int rank, size_t bytes) const {
     if (rank == rank_ || bytes >= zero_copy_least || peers_.empty()) return false;
     const PeerLink& link = peers_[size_t(rank)].link;
-    return link.connected && !link.abroad && bytes <= link.slot_bytes;
+    return link.connected && !link.remote && bytes <= link.slot_bytes;
 }
 
 bool Exchange::send_at_once(int rank, const void* data, uint64_t count, weftDataType_t type, const Purpose& purpose) {
@@ -133,7 +133,7 @@ Progress Exchange::advance() {
             continue;
         }
         missing_.insert(rank);
-        networked_ |= peer.link.abroad;
+        networked_ |= peer.link.remote;
         ++i;
     }
     if (busy_.empty()) {
@@ -155,7 +155,7 @@ Progress Exchange::advance(int rank) {
     if (sent == Progress::failed) [[unlikely]]
         return sent;
     if (peer.receives.first != none && peer.link.source)
-        received = peer.link.abroad ? receive_abroad(rank, peer) : receive_some(rank, peer);
+        received = peer.link.remote ? receive_remote(rank, peer) : receive_some(rank, peer);
     if (peer.pushing && received != Progress::failed) {
         auto through = peer.link.target->progress();
         if (!through) return fails(through.take_status());
@@ -176,7 +176,7 @@ Progress Exchange::send_some(Peer& peer) {
         const std::byte* data = transfer.data + transfer.done;
         const size_t left = transfer.bytes - transfer.done;
         const Progress so_far = slots > 0 ? Progress::moved : Progress::blocked;
-        if (peer.link.abroad) {
+        if (peer.link.remote) {
             const size_t bytes = std::min(left, peer.link.slot_bytes);
             auto sent = target.send(data, {bytes, transfer.count, transfer.mark});
             if (!sent) return fails(sent.take_status());
@@ -251,7 +251,7 @@ Progress Exchange::pull(int rank, Peer& peer) {
 }
 
 // Straight to where it belongs.
-Progress Exchange::receive_abroad(int rank, Peer& peer) {
+Progress Exchange::receive_remote(int rank, Peer& peer) {
     for (int slots = 0; peer.receives.first != none && slots < slots_at_once; ++slots) {
         Transfer& transfer = front(peer.receives);
         const size_t left = transfer.bytes - transfer.done;
@@ -295,7 +295,7 @@ Progress Exchange::differs(int rank, const Transfer& transfer, const SlotInfo& c
 void Exchange::add_descriptors(std::vector<pollfd>& list) const {
     for (const int rank : busy_) {
         const Peer& peer = peers_[size_t(rank)];
-        if (!peer.link.abroad) continue;
+        if (!peer.link.remote) continue;
         if (peer.receives.first != none && peer.link.source) peer.link.source->add_descriptors(list);
         if (peer.link.target && (peer.sends.first != none || peer.pushing)) peer.link.target->add_descriptors(list);
     }

@@ -23,7 +23,7 @@ struct PeerLink {
     Receiver* source = nullptr;
     Sender* target = nullptr;
     size_t slot_bytes = 0;
-    bool abroad = false;
+    bool remote = false;
     bool connected = false;      // both are there
     bool same_process = false;   // its memory is ours
     CanRead reads_us;            // what the peer can of what we lend it. Valid once connected
@@ -112,7 +112,7 @@ class Exchange {
     Progress advance(int rank);
     Progress send_some(Peer& peer);
     Progress receive_some(int rank, Peer& peer);
-    Progress receive_abroad(int rank, Peer& peer);
+    Progress receive_remote(int rank, Peer& peer);
     Progress pull(int rank, Peer& peer);
     Progress move_own(Peer& self);
     static bool ended(Peer& peer);

@@ -9,7 +9,7 @@ namespace weft::internal {
 namespace {
 
 // Slots: the sender fills one, the receiver empties one, and neither waits for a late look.
-constexpr int depth_here = 8, depth_abroad = 4;
+constexpr int depth_here = 8, depth_remote = 4;
 // Of a rank's heap what links may take together, and a slot at most: larger ones leave the two ends less to do at once.
 constexpr size_t heap_share = size_t(16) << 20, slot_bytes_most = 32 << 10;
 
@@ -25,12 +25,12 @@ Links::Links(HostGroup& group, int rank, const Settings& settings)
              .heap_used = settings.heap_used,
              .uses_cma = settings.uses_cma,
              .maps_arenas = settings.maps_arenas}),
-      abroad_(group, rank,
+      remote_(group, rank,
               {.identity = settings.identity,
-               .slot_bytes = settings.abroad_slot_bytes,
+               .slot_bytes = settings.remote_slot_bytes,
                .name = settings.name,
                .heap_used = settings.heap_used,
-               .only_abroad = true}) {}
+               .only_remote = true}) {}
 
 // Whoever is first listens, both ways are there when the second has come.
 Status Links::connect(int peer, PeerLink& link) {
@@ -38,7 +38,7 @@ Status Links::connect(int peer, PeerLink& link) {
     Binding& binding = place->second;
     if (fresh) begin(peer, link, binding);
     RankSet missing;
-    auto connected = (link.abroad ? abroad_ : here_).connect(binding, missing);
+    auto connected = (link.remote ? remote_ : here_).connect(binding, missing);
     if (!connected) return connected.take_status();
     link.source = binding.ends[0].source;
     link.same_process = binding.ends[0].source_in_process;
@@ -50,17 +50,17 @@ Status Links::connect(int peer, PeerLink& link) {
     return ok();
 }
 
-int Links::depth_to(int peer) const { return group_->local(peer) ? depth_here : depth_abroad; }
+int Links::depth_to(int peer) const { return group_->local(peer) ? depth_here : depth_remote; }
 
 bool Links::called_by(int peer) const {
-    return (group_->local(peer) ? here_ : abroad_).called_by(peer, depth_to(peer));
+    return (group_->local(peer) ? here_ : remote_).called_by(peer, depth_to(peer));
 }
 
 void Links::begin(int peer, PeerLink& link, Binding& binding) const {
     binding.schedule.fifo_depth = depth_to(peer);
     binding.schedule.blocks = {{.channel = 0, .source = peer, .target = peer, .instructions = {}}};
-    link.abroad = !group_->local(peer);
-    link.slot_bytes = (link.abroad ? abroad_ : here_).slot_bytes(depth_to(peer));
+    link.remote = !group_->local(peer);
+    link.slot_bytes = (link.remote ? remote_ : here_).slot_bytes(depth_to(peer));
 }
 
 }  // namespace weft::internal

@@ -13,7 +13,7 @@ class Links {
     struct Settings {
         const net::Identity* identity;  // as Connector's
         uint64_t name;                  // likewise
-        size_t abroad_slot_bytes;
+        size_t remote_slot_bytes;
         size_t* heap_used;
         bool uses_cma;  // the kernel may copy between the processes, where it can
         bool maps_arenas = false;
@@ -32,7 +32,7 @@ class Links {
     void begin(int peer, PeerLink& link, Binding& binding) const;
 
     HostGroup* group_;
-    Connector here_, abroad_;
+    Connector here_, remote_;
     std::map<int, Binding> bindings_;  // by peer
 };
 

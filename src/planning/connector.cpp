@@ -40,8 +40,8 @@ Status Connector::listen(Binding& binding) {
             ends.target = there->second.sender.get();
             ends.target_reads = there->second.reads;
         }
-        ends.source_abroad = block.source >= 0 && !group_->local(block.source);
-        ends.target_abroad = block.target >= 0 && !group_->local(block.target);
+        ends.source_is_remote = block.source >= 0 && !group_->local(block.source);
+        ends.target_is_remote = block.target >= 0 && !group_->local(block.target);
         const auto in_process = [&](int peer) {
             return peer >= 0 && group_->local(peer) && group_->same_process(rank_, peer);
         };

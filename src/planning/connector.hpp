@@ -33,7 +33,7 @@ class Connector {
         size_t slot_bytes;              // of connections of a few slots
         uint64_t name = 0;              // tells the connection info of this connector from those of others; alike on all ranks
         size_t* heap_used;              // of the rank; null where there is nothing on this host to be connected:
-        bool only_abroad = false;       // connections on this host are nobody's, or another's
+        bool only_remote = false;       // connections on this host are nobody's, or another's
         bool uses_cma = false;     // the kernel may copy between the processes, where it can
         bool maps_arenas = false;       // what lies in weftMemAlloc's memory is read there
     };
@@ -58,7 +58,7 @@ class Connector {
         int channel, peer, depth;
         auto operator<=>(const Key&) const = default;
     };
-    bool concerns(int peer) const { return peer >= 0 && (!settings_.only_abroad || !group_->local(peer)); }
+    bool concerns(int peer) const { return peer >= 0 && (!settings_.only_remote || !group_->local(peer)); }
     uint64_t oob_key(const Key& key, int sender) const;
     ConnectionOptions options(Binding& binding, int channel, int peer, bool incoming) const;
     Result<const Transport*> transport_to(const ConnectionOptions& options) const;

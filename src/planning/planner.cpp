@@ -148,7 +148,7 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     plan.operation_fingerprint = fingerprint(plan.operation);
     plan.schedule = &binding.schedule;
     plan.ends = binding.ends;
-    for (const BlockEnds& ends : plan.ends) plan.networked |= ends.source_abroad || ends.target_abroad;
+    for (const BlockEnds& ends : plan.ends) plan.networked |= ends.source_is_remote || ends.target_is_remote;
     plan.in_one_place = choice.algorithm->sums == Sums::in_rank_order;
     plan.cpu_kernels = cpu_kernels_;
     plan.slot_stores = slot_stores_.data();

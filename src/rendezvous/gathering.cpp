@@ -110,9 +110,9 @@ void Gathering::close() {
     guests_.clear();
 }
 
-Status Gathering::go_abroad(bool roots) {
+Status Gathering::meet_other_hosts(bool roots) {
     std::lock_guard lock(mutex_);
-    Status status = try_abroad(roots);
+    Status status = try_other_hosts(roots);
     if (status || foreign()) return status;
     // All ranks may well be on this host, which needs no network.
     obstacle_ = status.sentence();
@@ -138,7 +138,7 @@ std::optional<std::vector<net::Address>> Gathering::find_root() {
     return {};
 }
 
-Status Gathering::try_abroad(bool roots) {
+Status Gathering::try_other_hosts(bool roots) {
     const bool rooting = roots && id_.derived() && !root_;
     if (!id_.has_root() || (!rooting && (!leads_ || control_))) return ok();
     // A rank of this process may have tried just before the one that makes it the root.

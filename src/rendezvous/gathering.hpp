@@ -1,6 +1,6 @@
 // gathering.hpp: the process's part of a meeting. The first process of a host that binds the abstract socket named by
 // the id leads: it makes the segment and hands it to every process that proves to know the secret; the others are its
-// guests. If the ranks may be on several hosts, the leader also goes abroad: it checks the host in at the root.
+// guests. If the ranks may be on several hosts, the leader also meets the other hosts: it checks the host in at the root.
 #pragma once
 #include <poll.h>
 
@@ -51,8 +51,8 @@ class Gathering {
     Result<std::shared_ptr<HostGroup>> advance();
     // Takes the meeting to other hosts, if the id has a root; at the latest when this host's ranks alone have not been
     // all for a moment. `roots`: the process shall be the root of a derived id.
-    Status go_abroad(bool roots);
-    // Before it goes abroad: what the leader is to say of this machine, see AgreedTexts, or why it cannot. Once.
+    Status meet_other_hosts(bool roots);
+    // Before it meets the other hosts: what the leader is to say of this machine, see AgreedTexts, or why it cannot. Once.
     bool needs_machine() {
         std::lock_guard lock(mutex_);
         return leads_ && !machine_;
@@ -102,7 +102,7 @@ class Gathering {
     void see_guests_off();
     Status be_guest();
     Status leader_failed(Status cause) const;
-    Status try_abroad(bool roots);
+    Status try_other_hosts(bool roots);
     std::optional<std::vector<net::Address>> find_root();
 
     std::mutex mutex_;

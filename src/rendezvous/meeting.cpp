@@ -114,7 +114,7 @@ Result<bool> Meeting::advance() {
     }
     if (group_ && (options_.spread || gathering_->foreign() || now_us() - begun_us_ > alone_us)) {
         if (gathering_->needs_machine()) gathering_->set_machine(ask(options_.machine));
-        if (Status status = gathering_->go_abroad(options_.roots || (rank_ == 0 && !options_.spread)); !status)
+        if (Status status = gathering_->meet_other_hosts(options_.roots || (rank_ == 0 && !options_.spread)); !status)
             return give_up(std::move(status));
     }
     // Complete, even if others have gone on and failed since, or since we looked: the first call says so.

@@ -224,7 +224,7 @@ void RmaMessages::finish(int rank, Peer& other) {
 void RmaMessages::add_descriptors(std::vector<pollfd>& list) const {
     for (const int rank : linked_) {
         const Peer& other = *peers_[size_t(rank)];
-        if (!other.link.abroad || !other.trouble) continue;
+        if (!other.link.remote || !other.trouble) continue;
         if (other.link.source) other.link.source->add_descriptors(list);
         if (other.link.target && (!other.requests.empty() || other.pushing)) other.link.target->add_descriptors(list);
     }

@@ -45,7 +45,7 @@ class RmaMessages {
     Status trouble(int peer) const;
     bool connecting(int peer) const;
     void add_descriptors(std::vector<pollfd>& list) const;
-    bool networked() const { return networked_; }  // some link's peer is abroad
+    bool networked() const { return networked_; }  // some link's peer is remote
     // TargetProcess something has been asked of since the last answer that all of it is done.
     std::vector<int> unanswered() const;
     void abandon();

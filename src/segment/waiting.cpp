@@ -102,9 +102,9 @@ void Waiting::survey() {
 }
 
 bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const AddDescriptors& add_descriptors) {
-    bool here = false, abroad = false;
-    missing.for_each([&](int rank) { (group_->local(rank) ? here : abroad) = true; });
-    if (!abroad) return pause(missing, may_sleep);
+    bool here = false, remote = false;
+    missing.for_each([&](int rank) { (group_->local(rank) ? here : remote) = true; });
+    if (!remote) return pause(missing, may_sleep);
     if (armed_) disarm();
     if (polls_ == 0) {
         crowded_ = crowded_waits_ > 0;

@@ -461,7 +461,7 @@ TEST_CASE("after an abort kernels that wait for signals leave", "[windows]") {
 TEST_CASE("where kernels do not reach each other's memory windows of device memory are refused with the reason",
           "[refused]") {
     const Ranks ranks(spread(2));
-    const bool abroad = getenv("WEFT_TRANSPORTS") != nullptr;
+    const bool over_tcp = getenv("WEFT_TRANSPORTS") != nullptr;
     std::vector<std::unique_ptr<DeviceBuffer>> parts;
     weftWindow_t windows[2];
     demand(weftGroupStart());
@@ -472,7 +472,7 @@ TEST_CASE("where kernels do not reach each other's memory windows of device memo
     CHECK(weftGroupEnd() != weftSuccess);
     for (const weftComm_t comm : ranks.comms)
         CHECK_THAT(weftGetLastError(comm), Catch::Contains("windows of device memory serve") &&
-                                               Catch::Contains(abroad ? "on several hosts" : "device 1"));
+                                               Catch::Contains(over_tcp ? "on several hosts" : "device 1"));
     ranks.check_healthy();
     // Windows of host memory are as before.
     uint32_t on_host[2] = {};

@@ -15,7 +15,7 @@ struct Where {
 };
 constexpr Where mapped = {"mapped memory", false, true, ""}, copied = {"copied by the kernel", false, false, ""},
                 asked = {"asked of its owner", false, false, "WEFT_CROSS_MEMORY=0"},
-                abroad = {"on two hosts", true, false, ""};
+                remote = {"on two hosts", true, false, ""};
 
 void start(Job& job, const Where& where, int rank, Steps steps, std::vector<std::string> variables = {}) {
     if (where.apart) variables.push_back("WEFT_HOSTID=node" + std::to_string(rank));
@@ -52,7 +52,7 @@ TEST_CASE("a put and a get where the memory is reached need nothing of a peer th
 }
 
 TEST_CASE("a peer that is asked for its memory does it inside any call", "[windows]") {
-    for (const Where& where : {asked, abroad}) {
+    for (const Where& where : {asked, remote}) {
         INFO(where.name);
         Job job(2);
         start(job, where, 0, {"put=400000,1", "get=400000,1", "reduce=10", "end_window", "destroy"});
@@ -68,7 +68,7 @@ TEST_CASE("a peer that is asked for its memory does it inside any call", "[windo
 }
 
 TEST_CASE("a signal that does not come is named at the deadline", "[windows]") {
-    for (const Where& where : {mapped, abroad})
+    for (const Where& where : {mapped, remote})
         CHECK(
             with_growing_limit(500, [&](int64_t limit_ms) {
                 INFO(where.name);
@@ -90,7 +90,7 @@ TEST_CASE("a signal that does not come is named at the deadline", "[windows]") {
 }
 
 TEST_CASE("a peer that dies or leaves is an error of who waits for its signal, and of a get from it", "[windows]") {
-    for (const Where& where : {mapped, copied, abroad})
+    for (const Where& where : {mapped, copied, remote})
         for (const char* step : {"wait=1", "get=300000,1"})
             for (const bool dies : {true, false}) {
                 // What is mapped stays.
@@ -120,7 +120,7 @@ TEST_CASE("a peer that dies or leaves is an error of who waits for its signal, a
 }
 
 TEST_CASE("a rank that is killed at any time among puts is named on the others", "[windows]") {
-    for (const Where& where : {mapped, copied, asked, abroad})
+    for (const Where& where : {mapped, copied, asked, remote})
         for (int round = 0; round < (small() ? 1 : 3); ++round) {
             INFO(where.name);
             Job job(3);
@@ -142,7 +142,7 @@ TEST_CASE("a rank that is killed at any time among puts is named on the others",
 }
 
 TEST_CASE("an abort ends one-sided calls on every rank", "[windows]") {
-    for (const Where& where : {mapped, abroad}) {
+    for (const Where& where : {mapped, remote}) {
         INFO(where.name);
         Job job(3);
         start(job, where, 0, {"wait=1", "end_window", "destroy"});

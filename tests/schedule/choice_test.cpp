@@ -66,7 +66,7 @@ constexpr const char* collectives[] = {"all_reduce",     "broadcast",  "reduce",
 
 }  // namespace
 
-// Of hosts whose devices share an adapter, as the selector takes it: what goes abroad goes through the host's sockets.
+// Of hosts whose devices share an adapter, as the selector takes it: what goes to another host goes through the host's sockets.
 TEST_CASE("between hosts of GPUs what is chosen is hardly slower than the best of what kernels run", "[schedule]") {
     std::vector<SimulateRequest> machines;
     for (const char* machine : {"a100_bridge", "pcie_4_gpus"})

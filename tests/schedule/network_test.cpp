@@ -97,17 +97,17 @@ TEST_CASE("rounds between ranks nearby pass a border as often as they can", "[ne
     const Layout layout = hosts_of_eight(4);
     const LinkCosts costs = with_links(1);
     const Network network(layout, costs, 64);
-    const double abroad = network.message_us(true), within = network.message_us(false);
+    const double remote = network.message_us(true), within = network.message_us(false);
     const auto latency = [&](std::vector<int> distances) {
         Network::Rounds rounds;
         for (const int distance : distances) network.add_round(rounds, distance, 8, Network::Coming::finished);
         return rounds.latency_us;
     };
-    CHECK(latency({1}) == abroad);
-    CHECK(latency({1, 2, 4}) == Approx(abroad + 2 * within));
-    CHECK(latency({1, 2, 4, 8, 16}) == Approx(3 * abroad + 2 * within));
-    CHECK(latency({4, 4, 1}) == Approx(2 * abroad + within));
-    CHECK(latency({31, 30}) == Approx(abroad + within));
+    CHECK(latency({1}) == remote);
+    CHECK(latency({1, 2, 4}) == Approx(remote + 2 * within));
+    CHECK(latency({1, 2, 4, 8, 16}) == Approx(3 * remote + 2 * within));
+    CHECK(latency({4, 4, 1}) == Approx(2 * remote + within));
+    CHECK(latency({31, 30}) == Approx(remote + within));
 }
 
 TEST_CASE("a chain of processors that are a host each has ranks that share one work in turn", "[network]") {

@@ -123,12 +123,12 @@ TEST_CASE("GB200 NVL72: one NVLink domain over hosts, the network for all else",
     const Path switched = paths.between(node_named(graph, "gpu0", 0), node_named(graph, "gpu3", 1));
     CHECK(switched.path_class == PathClass::nvl);
     CHECK(switched.bandwidth_gbs == Approx(721.8));
-    const int cpu = node_named(graph, "cpu0", 0), abroad = node_named(graph, "gpu2", 1);
-    const Path network = paths.between(cpu, abroad);
+    const int cpu = node_named(graph, "cpu0", 0), remote = node_named(graph, "gpu2", 1);
+    const Path network = paths.between(cpu, remote);
     CHECK(network.path_class == PathClass::net);
     CHECK(network.bandwidth_gbs == 48);
     CHECK(network.hops == 6);
-    CHECK(paths.route(cpu, abroad).size() == 7);
+    CHECK(paths.route(cpu, remote).size() == 7);
     CHECK(paths.between(node_named(graph, "mlx5_0", 0), node_named(graph, "mlx5_3", 1)).bandwidth_gbs == 50);
 }
 

@@ -20,9 +20,9 @@ struct EndWords {
     alignas(128) uint32_t count;              // the rank's own kernels
 };
 
-// Of an end abroad, in host memory. The first line's writer is who sends, the kernel or the proxy, the second's who
+// Of a remote end, in host memory. The first line's writer is who sends, the kernel or the proxy, the second's who
 // receives.
-struct AbroadWords {
+struct RemoteWords {
     alignas(128) uint64_t filled[depth_max];
     uint64_t lengths[depth_max];
     alignas(128) uint32_t consumed;
@@ -40,7 +40,7 @@ uint32_t Connections::depth_of(const Schedule& schedule) {
 }
 
 size_t Connections::area_bytes() const { return round_up(most_.ends * sizeof(EndWords)) + most_.slots * slot_bytes; }
-size_t Connections::abroad_words_bytes() const { return round_up(most_.abroad * sizeof(AbroadWords)); }
+size_t Connections::remote_words_bytes() const { return round_up(most_.remote * sizeof(RemoteWords)); }
 
 size_t Connections::step_blocks_offset(const Schedule& schedule) {
     size_t instructions = 0;
@@ -53,27 +53,27 @@ size_t Connections::most_tile_bytes(const Schedule& schedule) {
                                  : largest_tile_bytes(schedule, slot_bytes);
 }
 
-Connections::End Connections::next_end(int rank, bool abroad, uint32_t depth) {
+Connections::End Connections::next_end(int rank, bool remote, uint32_t depth) {
     Extent& has = extents_[size_t(rank)];
-    const End end{has.ends, has.abroad, has.abroad_slots};
+    const End end{has.ends, has.remote, has.remote_slots};
     ++has.ends;
-    has.abroad += abroad;
-    has.abroad_slots += abroad ? depth : 0;
+    has.remote += remote;
+    has.remote_slots += remote ? depth : 0;
     return end;
 }
 
 void Connections::connect(const Key& key) {
     const auto [place, fresh] = connections_.try_emplace(key);
     if (!fresh) return;
-    const bool abroad = !together(key.sender, key.receiver);
+    const bool remote = !together(key.sender, key.receiver);
     Extent& receiver = extents_[size_t(key.receiver)];
-    place->second = {next_end(key.sender, abroad, key.depth), next_end(key.receiver, abroad, key.depth),
+    place->second = {next_end(key.sender, remote, key.depth), next_end(key.receiver, remote, key.depth),
                      receiver.slots};
-    if (!abroad) receiver.slots += key.depth;
+    if (!remote) receiver.slots += key.depth;
     for (const int rank : {key.sender, key.receiver}) {
         const Extent& has = extents_[size_t(rank)];
-        most_ = {std::max(most_.ends, has.ends), std::max(most_.slots, has.slots), std::max(most_.abroad, has.abroad),
-                 std::max(most_.abroad_slots, has.abroad_slots)};
+        most_ = {std::max(most_.ends, has.ends), std::max(most_.slots, has.slots), std::max(most_.remote, has.remote),
+                 std::max(most_.remote_slots, has.remote_slots)};
     }
 }
 
@@ -95,16 +95,16 @@ void Connections::add(std::vector<Schedule> schedules) {
     program_bytes_ = round_up(program_bytes_ + program);
 }
 
-ConnectionEnd Connections::abroad_end(const Key& key, const Connection& connection, bool incoming,
-                                      std::byte* abroad) const {
+ConnectionEnd Connections::remote_end(const Key& key, const Connection& connection, bool incoming,
+                                      std::byte* remote) const {
     const End& own = incoming ? connection.receiver : connection.sender;
     ConnectionEnd end{};
     end.slot_bytes = slot_bytes;
     end.depth = key.depth;
     end.peer = incoming ? key.sender : key.receiver;
-    if (!abroad) return end;
-    auto* const words = reinterpret_cast<AbroadWords*>(abroad) + own.abroad;
-    end.slots = abroad + abroad_words_bytes() + own.abroad_slots * slot_bytes;
+    if (!remote) return end;
+    auto* const words = reinterpret_cast<RemoteWords*>(remote) + own.remote;
+    end.slots = remote + remote_words_bytes() + own.remote_slots * slot_bytes;
     end.filled = words->filled;
     end.consumed = &words->consumed;
     if (incoming)
@@ -114,27 +114,27 @@ ConnectionEnd Connections::abroad_end(const Key& key, const Connection& connecti
     return end;
 }
 
-std::vector<AbroadEnd> Connections::abroad_ends(int rank, std::byte* abroad) const {
-    std::vector<AbroadEnd> ends;
+std::vector<RemoteEnd> Connections::remote_ends(int rank, std::byte* remote) const {
+    std::vector<RemoteEnd> ends;
     for (const auto& [key, connection] : connections_) {
         if (together(key.sender, key.receiver) || (key.sender != rank && key.receiver != rank)) continue;
         const bool incoming = key.receiver == rank;
-        ends.push_back({key.channel, incoming, abroad_end(key, connection, incoming, abroad)});
+        ends.push_back({key.channel, incoming, remote_end(key, connection, incoming, remote)});
     }
     return ends;
 }
 
 ConnectionEnd Connections::end_of(const Key& key, const Connection& connection, bool incoming,
-                                  std::span<std::byte* const> areas, std::byte* abroad) const {
+                                  std::span<std::byte* const> areas, std::byte* remote) const {
     const auto words = [&](int rank, const End& end) {
         return reinterpret_cast<EndWords*>(areas[size_t(rank)]) + end.place;
     };
     uint32_t* const count =
         incoming ? &words(key.receiver, connection.receiver)->count : &words(key.sender, connection.sender)->count;
     ConnectionEnd end{};
-    // An end abroad is a place of its own; only the count stays with the kernel.
+    // A remote end is a place of its own; only the count stays with the kernel.
     if (!together(key.sender, key.receiver)) {
-        end = abroad_end(key, connection, incoming, abroad);
+        end = remote_end(key, connection, incoming, remote);
         end.count = count;
         return end;
     }
@@ -148,14 +148,14 @@ ConnectionEnd Connections::end_of(const Key& key, const Connection& connection, 
     return end;
 }
 
-std::vector<std::byte> Connections::programs(int rank, std::span<std::byte* const> areas, std::byte* abroad) const {
+std::vector<std::byte> Connections::programs(int rank, std::span<std::byte* const> areas, std::byte* remote) const {
     assert(wanted(rank));
     std::vector<std::byte> memory(program_bytes_);
     for (const Group& group : groups_) {
         const Schedule& schedule = group.schedules[size_t(rank)];
         Program program = program_of(schedule);
         const auto bind = [&](ConnectionEnd& end, const Key& key, bool incoming) {
-            if (end.peer >= 0) end = end_of(key, connections_.at(key), incoming, areas, abroad);
+            if (end.peer >= 0) end = end_of(key, connections_.at(key), incoming, areas, remote);
         };
         for (size_t i = 0; i < program.blocks.size(); ++i) {
             const Block& block = schedule.blocks[i];

@@ -1,7 +1,7 @@
 // connections.hpp: where the connections of a communicator's step machines lie, and the programs that run over them.
 // Each rank has an area in memory that all its peers of its host reach; agreed facts alone say what lies where in it,
 // so that each rank reckons the addresses of both ends of a connection by itself. Ends whose peer is on another host,
-// *abroad*, lie in host memory of the rank's own, where the proxy meets its kernels. Knows no driver.
+// *remote*, lie in host memory of the rank's own, where the proxy meets its kernels. Knows no driver.
 //
 // A connection serves all programs that want one from there to there with so many slots: each leaves it empty, its
 // messages are counted from operation to operation, and kernels of a rank run one after the other. So algorithms and
@@ -16,8 +16,8 @@
 
 namespace weft::internal::cuda {
 
-// A rank's end of a connection whose peer is abroad: what the proxy must know of it.
-struct AbroadEnd {
+// A rank's end of a connection whose peer is remote: what the proxy must know of it.
+struct RemoteEnd {
     int channel;
     bool incoming;      // the peer sends
     ConnectionEnd end;  // as the host addresses it; without count
@@ -46,18 +46,18 @@ class Connections {
     // Of each rank, for its own kernels.
     size_t program_bytes() const { return program_bytes_; }
     // Of each rank, in pinned host memory; zero before the first operation. Slots, which need not be, come behind.
-    size_t abroad_bytes() const { return abroad_words_bytes() + most_.abroad_slots * slot_bytes; }
-    size_t abroad_words_bytes() const;
+    size_t remote_bytes() const { return remote_words_bytes() + most_.remote_slots * slot_bytes; }
+    size_t remote_words_bytes() const;
     // Of each rank, where its kernels keep Buffer::scratch: on its own device, for its own programs.
     size_t scratch_bytes() const { return scratch_bytes_; }
     // The largest tile, of a part, that a schedule's messages and its scratch allow.
     static constexpr uint32_t depth_max = 16;  // slots of a connection
     static size_t most_tile_bytes(const Schedule& schedule);
     // What a rank's kernels find at their program memory. areas: by rank, as these kernels address them; null of ranks
-    // abroad. abroad: the rank's own host memory, likewise.
-    std::vector<std::byte> programs(int rank, std::span<std::byte* const> areas, std::byte* abroad = nullptr) const;
-    // In an order of their own, always the same. abroad: as the host addresses it; null: ends have no addresses yet.
-    std::vector<AbroadEnd> abroad_ends(int rank, std::byte* abroad) const;
+    // remote. remote: the rank's own host memory, likewise.
+    std::vector<std::byte> programs(int rank, std::span<std::byte* const> areas, std::byte* remote = nullptr) const;
+    // In an order of their own, always the same. remote: as the host addresses it; null: ends have no addresses yet.
+    std::vector<RemoteEnd> remote_ends(int rank, std::byte* remote) const;
     // Of a program of this rank's.
     const Schedule& schedule(size_t index, int rank) const { return groups_[index].schedules[size_t(rank)]; }
     // The `index`-th program. `programs`: that memory.
@@ -69,9 +69,9 @@ class Connections {
         uint32_t depth;
         auto operator<=>(const Key&) const = default;
     };
-    // Of what lies before it where its rank has such: ends, ends abroad, and slots there.
+    // Of what lies before it where its rank has such: ends, remote ends, and slots there.
     struct End {
-        size_t place, abroad, abroad_slots;
+        size_t place, remote, remote_slots;
     };
     struct Connection {
         End sender, receiver;
@@ -79,7 +79,7 @@ class Connections {
     };
     // What a rank has, or any of them at most.
     struct Extent {
-        size_t ends = 0, slots = 0, abroad = 0, abroad_slots = 0;
+        size_t ends = 0, slots = 0, remote = 0, remote_slots = 0;
     };
     struct Group {
         std::vector<Schedule> schedules;  // by rank; empty where it is nobody's who is wanted
@@ -89,11 +89,11 @@ class Connections {
     static uint32_t depth_of(const Schedule& schedule);
     bool wanted(int rank) const { return rank_ == all_ranks || rank == rank_; }
     bool together(int one, int other) const { return hosts_.empty() || hosts_[size_t(one)] == hosts_[size_t(other)]; }
-    End next_end(int rank, bool abroad, uint32_t depth);
+    End next_end(int rank, bool remote, uint32_t depth);
     void connect(const Key& key);
     ConnectionEnd end_of(const Key& key, const Connection& connection, bool incoming, std::span<std::byte* const> areas,
-                         std::byte* abroad) const;
-    ConnectionEnd abroad_end(const Key& key, const Connection& connection, bool incoming, std::byte* abroad) const;
+                         std::byte* remote) const;
+    ConnectionEnd remote_end(const Key& key, const Connection& connection, bool incoming, std::byte* remote) const;
 
     int rank_;
     std::vector<int32_t> hosts_;

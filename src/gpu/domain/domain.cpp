@@ -27,7 +27,7 @@ struct SpareMemory {
 };
 struct SpareWords {
     Context context;
-    PinnedMemory host_words, abroad;
+    PinnedMemory host_words, remote;
 };
 struct Parked {
     std::mutex mutex;
@@ -53,7 +53,7 @@ Domain::Domain(std::shared_ptr<HostGroup> group, int rank, std::shared_ptr<const
       connections_(std::move(connections)) {
     members_ = group_->locals();
     for (int rank = 0; rank < ranks_; ++rank)
-        if (!group_->local(rank)) abroad_ranks_.push_back(rank);
+        if (!group_->local(rank)) remote_ranks_.push_back(rank);
     std::vector<int> first_ranks(size_t(ranks_), -1);  // by host
     for (int rank = 0; rank < ranks_ && !group_->one_host(); ++rank)
         if (int& first = first_ranks[size_t(group_->home(rank).host)]; first < 0) first = rank;
@@ -91,11 +91,11 @@ Status Domain::take_host_words() {
     {
         std::lock_guard lock(parked.mutex);
         const auto spare = std::find_if(parked.words.begin(), parked.words.end(), [&](const SpareWords& each) {
-            return each.context.device() == context.device() && each.abroad.bytes() == abroad_bytes();
+            return each.context.device() == context.device() && each.remote.bytes() == remote_bytes();
         });
         if (spare != parked.words.end()) {
             host_words_ = std::move(spare->host_words);
-            abroad_ = std::move(spare->abroad);
+            remote_ = std::move(spare->remote);
             parked.words.erase(spare);
             return ok();
         }
@@ -103,10 +103,10 @@ Status Domain::take_host_words() {
     auto host_words = PinnedMemory::allocate(context, sizeof(HostWords));
     if (!host_words) return host_words.take_status();
     host_words_ = std::move(*host_words);
-    if (abroad_bytes() == 0) return ok();
-    auto abroad = PinnedMemory::allocate(context, abroad_bytes());
-    if (abroad) abroad_ = std::move(*abroad);
-    return abroad.take_status();
+    if (remote_bytes() == 0) return ok();
+    auto remote = PinnedMemory::allocate(context, remote_bytes());
+    if (remote) remote_ = std::move(*remote);
+    return remote.take_status();
 }
 
 Domain::~Domain() {
@@ -165,12 +165,12 @@ void Domain::bind(MessageArguments& arguments) const {
     arguments.table = reinterpret_cast<MessageItem*>(memory_.address() + places.message_table);
     for (const int peer : members_)
         arguments.areas[peer] = reinterpret_cast<std::byte*>(bases_[size_t(peer)] + places.messages);
-    if (abroad_ranks_.empty()) return;
+    if (remote_ranks_.empty()) return;
     arguments.ended = reinterpret_cast<uint32_t*>(words + offsetof(HostWords, ended));
-    std::byte* const abroad = reinterpret_cast<std::byte*>(abroad_.address());
-    for (size_t i = 0; i < abroad_ranks_.size(); ++i) {
-        arguments.abroad |= uint64_t(1) << unsigned(abroad_ranks_[i]);
-        arguments.areas[abroad_ranks_[i]] = abroad + connections_.abroad_bytes() + i * sizeof(MessageAbroad);
+    std::byte* const remote = reinterpret_cast<std::byte*>(remote_.address());
+    for (size_t i = 0; i < remote_ranks_.size(); ++i) {
+        arguments.remote |= uint64_t(1) << unsigned(remote_ranks_[i]);
+        arguments.areas[remote_ranks_[i]] = remote + connections_.remote_bytes() + i * sizeof(RemoteMessageArea);
     }
 }
 
@@ -190,22 +190,22 @@ const MessageReport& Domain::message_report() const {
 }
 const MessageStuck* Domain::stuck() const { return static_cast<const HostWords*>(host_words_.data())->stuck; }
 
-size_t Domain::abroad_bytes() const {
-    return connections_.abroad_bytes() + abroad_ranks_.size() * sizeof(MessageAbroad);
+size_t Domain::remote_bytes() const {
+    return connections_.remote_bytes() + remote_ranks_.size() * sizeof(RemoteMessageArea);
 }
 
-std::vector<AbroadEnd> Domain::abroad_ends() const {
-    std::byte* const abroad = static_cast<std::byte*>(abroad_.data());
-    std::vector<AbroadEnd> ends = connections_.abroad_ends(rank_, abroad);
-    for (size_t i = 0; i < abroad_ranks_.size(); ++i) {
+std::vector<RemoteEnd> Domain::remote_ends() const {
+    std::byte* const remote = static_cast<std::byte*>(remote_.data());
+    std::vector<RemoteEnd> ends = connections_.remote_ends(rank_, remote);
+    for (size_t i = 0; i < remote_ranks_.size(); ++i) {
         ConnectionEnd end{};
         end.slot_bytes = message_slot_bytes;
         end.depth = message_slots;
-        end.peer = abroad_ranks_[i];
-        AbroadEnd outgoing{message_channel_abroad, false, end}, incoming{message_channel_abroad, true, end};
-        if (abroad) {
-            auto* const it = reinterpret_cast<MessageAbroad*>(abroad + connections_.abroad_bytes()) + i;
-            const auto place = [](AbroadEnd& there, MessageAbroad::Way& way, std::byte* slots) {
+        end.peer = remote_ranks_[i];
+        RemoteEnd outgoing{message_channel_remote, false, end}, incoming{message_channel_remote, true, end};
+        if (remote) {
+            auto* const it = reinterpret_cast<RemoteMessageArea*>(remote + connections_.remote_bytes()) + i;
+            const auto place = [](RemoteEnd& there, RemoteMessageArea::Way& way, std::byte* slots) {
                 there.end.slots = slots;
                 there.end.filled = way.filled;
                 there.end.consumed = &way.consumed;
@@ -356,7 +356,7 @@ void Domain::retire(std::unique_ptr<Domain> domain) {
                 if (auto context = Context::retain(driver, device); context && memory->address() != 0)
                     parked.memory.push_back({std::move(*context), std::move(*memory), each->places().bytes});
             if (auto context = Context::retain(driver, device); context && each->host_words_.data() != nullptr)
-                parked.words.push_back({std::move(*context), std::move(each->host_words_), std::move(each->abroad_)});
+                parked.words.push_back({std::move(*context), std::move(each->host_words_), std::move(each->remote_)});
         }
         if (parked.alive == 0) free_memory.swap(parked.memory), free_words.swap(parked.words);
     }

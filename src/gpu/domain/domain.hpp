@@ -57,7 +57,7 @@ class Domain {
     // Why it does not serve, the same on all ranks; empty: it does.
     const std::string& obstacle() const { return obstacle_; }
     // What the proxy needs, in the host's memory; without addresses until it serves.
-    std::vector<AbroadEnd> abroad_ends() const;
+    std::vector<RemoteEnd> remote_ends() const;
     const uint32_t* ended() const;  // by block (kernel_arguments.hpp)
 
     // What does not change from launch to launch.
@@ -116,8 +116,8 @@ class Domain {
     // What kernels of messages and of one-sided calls have in common.
     template <class Arguments>
     void bind_waiting(Arguments& arguments) const;
-    // Of pinned host memory: ends of connections abroad, then a MessageAbroad for each rank there.
-    size_t abroad_bytes() const;
+    // Of pinned host memory: ends of remote connections, then a RemoteMessageArea for each rank there.
+    size_t remote_bytes() const;
     Status export_memory();
     Status export_by_ipc();
     Status export_by_descriptor();
@@ -169,13 +169,13 @@ class Domain {
     int rank_, ranks_;
     std::vector<int> members_;      // ranks of this host, ascending
     std::vector<int> other_hosts_;  // the first rank of each, in the hosts' order
-    std::vector<int> abroad_ranks_;
+    std::vector<int> remote_ranks_;
     std::shared_ptr<const KernelSet> kernels_;
     std::shared_ptr<SharedWords> shared_words_;
     std::vector<Context> peer_contexts_;  // of devices in this process whose memory we reach
     const uint32_t* abort_ = nullptr;     // as this rank's kernels address it
     PinnedMemory host_words_;
-    PinnedMemory abroad_;  // what goes to other hosts; none where there is one host
+    PinnedMemory remote_;  // what goes to other hosts; none where there is one host
     FailureReport* report_ = nullptr;
     ExportableMemory memory_;
     ExportableMemory unused_;               // of a way that did not serve: peers may map it until they leave
@@ -186,7 +186,7 @@ class Domain {
     uint64_t hosted_ = 0;                      // by bit: ranks for whose devices' memory it stands in
     std::vector<IpcMapping> mappings_;         // of other processes' memory; or
     std::vector<VmmMemory> imports_;
-    std::vector<CUdeviceptr> bases_;  // by rank: its memory, as this rank's kernels address it; 0 abroad
+    std::vector<CUdeviceptr> bases_;  // by rank: its memory, as this rank's kernels address it; 0 remote
     Connections connections_;
     Stream stream_;  // for what is done while joining
 

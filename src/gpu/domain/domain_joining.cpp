@@ -29,10 +29,10 @@ Status Domain::begin() {
     if (!abort) return abort.take_status();
     abort_ = *abort;
     WEFT_TRY(take_host_words());
-    if (abroad_.data()) memset(abroad_.data(), 0, connections_.abroad_words_bytes());
-    for (size_t i = 0; i < abroad_ranks_.size(); ++i)
-        memset(static_cast<std::byte*>(abroad_.data()) + connections_.abroad_bytes() + i * sizeof(MessageAbroad), 0,
-               offsetof(MessageAbroad, sent_slots));
+    if (remote_.data()) memset(remote_.data(), 0, connections_.remote_words_bytes());
+    for (size_t i = 0; i < remote_ranks_.size(); ++i)
+        memset(static_cast<std::byte*>(remote_.data()) + connections_.remote_bytes() + i * sizeof(RemoteMessageArea), 0,
+               offsetof(RemoteMessageArea, sent_slots));
     memset(host_words_.data(), 0, sizeof(HostWords));
     report_ = &static_cast<HostWords*>(host_words_.data())->report;
     for (Event* event : {&done_, &captured_done_}) {
@@ -67,9 +67,9 @@ std::vector<int> Domain::missing() const {
     std::vector<int> ranks;
     if (stage_ == Stage::known) return ranks;
     if (late_ >= 0) return {late_};
-    const bool exporting = stage_ == Stage::exporting || stage_ == Stage::reaching, abroad = stage_ == Stage::agreeing;
-    const int stage = exporting ? exports : abroad ? agreed : find(rank_, verified) ? verified : reached;
-    for (const int peer : abroad ? other_hosts_ : members_)
+    const bool exporting = stage_ == Stage::exporting || stage_ == Stage::reaching, remote = stage_ == Stage::agreeing;
+    const int stage = exporting ? exports : remote ? agreed : find(rank_, verified) ? verified : reached;
+    for (const int peer : remote ? other_hosts_ : members_)
         if (!find(peer, stage)) ranks.push_back(peer);
     return ranks;
 }
@@ -232,7 +232,7 @@ Status Domain::write_programs() {
     for (const CUdeviceptr base : bases_)
         areas.push_back(base ? reinterpret_cast<std::byte*>(base + places().connections) : nullptr);
     const std::vector<std::byte> programs =
-        connections_.programs(rank_, areas, reinterpret_cast<std::byte*>(abroad_.address()));
+        connections_.programs(rank_, areas, reinterpret_cast<std::byte*>(remote_.address()));
     WEFT_TRY(copy_async(kernels_->driver(), memory_.address() + places().programs,
                         reinterpret_cast<CUdeviceptr>(programs.data()), programs.size(), stream_.handle()));
     return stream_.synchronize();

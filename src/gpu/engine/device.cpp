@@ -29,9 +29,9 @@ DeviceSide::~DeviceSide() {
     const RelaxedCapture relaxed(*s.driver);  // another thread may capture meanwhile
     // Peers may die while we wait for our kernels: they are watched until those have ended.
     if (s.domain) s.domain->finish();
-    if (s.abroad) (void)s.abroad->drain(s.timeout_ns > 0 ? now_us() + int64_t(s.timeout_ns / 1000) : 0);
+    if (s.network) (void)s.network->drain(s.timeout_ns > 0 ? now_us() + int64_t(s.timeout_ns / 1000) : 0);
     if (s.service) s.service->run([&] { s.service->cancel(s.timer); });
-    s.abroad.reset();
+    s.network.reset();
     s.registrations.reset();  // before we say that we have unmapped what is others'
     if (s.domain)
         Domain::retire(std::move(s.domain));
@@ -73,13 +73,13 @@ void DeviceSide::State::look_again() {
 // What a rank of another host called may not be known here yet. False: it may still come. The service thread, which
 // would bring it, may not wait.
 bool DeviceSide::State::await_news(const DeviceObserver& observer, bool may_wait) {
-    if (!abroad || domain->message_report().valid || observer.informed(domain->report())) return true;
+    if (!network || domain->message_report().valid || observer.informed(domain->report())) return true;
     int64_t since_us = 0;
     if (const int64_t now = now_us(); failed_us.compare_exchange_strong(since_us, now)) since_us = now;
     for (;; usleep(1000)) {
         if (group->aborted() || now_us() - since_us > call_patience_us || observer.informed(domain->report()))
             return true;
-        abroad->news().ask();
+        network->news().ask();
         if (!may_wait) return false;
     }
 }
@@ -94,7 +94,7 @@ void DeviceSide::State::look(bool at_others, bool may_wait) try {
         found = observer.explain(domain->report(), domain->message_report(), domain->signal_report());
     } else if (at_others) {
         // Who is on another host may have done all that it owes us, and its last messages be on their way.
-        const int64_t stuck_us = abroad ? abroad->stuck_us() : 0;
+        const int64_t stuck_us = network ? network->stuck_us() : 0;
         found = observer.look_at_others([&](int other, bool died) {
             if (group->local(other)) return domain->captured() || domain->working();
             return stuck_us > 0 && (!died || stuck_us >= RemoteNews::settled_us);
@@ -103,7 +103,7 @@ void DeviceSide::State::look(bool at_others, bool may_wait) try {
         const bool accusing = !found;
         if (accusing && !accused) found = ok();
         accused = accusing;
-        if (!accusing && abroad) found = abroad->trouble();
+        if (!accusing && network) found = network->trouble();
         if (!accusing && found) found = gone_partners.look(*group, rank, domain->stuck(), stuck_us);
     }
     if (found || !group->raise(found.code(), rank, found.sentence())) return;

@@ -219,9 +219,9 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* ide
         s.registrations = std::make_unique<Registrations>(s.group, rank, s.kernels);
     s.domain = std::make_unique<Domain>(s.group, rank, s.kernels, std::move(connections));
     if (s.layout.hosts == 1) return;
-    s.abroad = std::make_unique<DeviceAbroad>(s.group, *identity, rank, s.domain->abroad_ends());
+    s.network = std::make_unique<DeviceNetwork>(s.group, *identity, rank, s.domain->remote_ends());
     // Others hear of it as of any other obstacle.
-    if (const Status listening = s.abroad->listen(); !listening) s.domain->object(listening);
+    if (const Status listening = s.network->listen(); !listening) s.domain->object(listening);
 }
 
 void DeviceSide::prefer(uint8_t preference, const std::string& algo, int channels) {
@@ -242,9 +242,9 @@ Result<bool> DeviceSide::advance() {
         return false;
     }
     if (const std::string obstacle = s.domain->obstacle(); !obstacle.empty()) s.decline(obstacle);
-    if (!s.abroad) return true;
-    auto connected = s.abroad->connect();
-    if (connected && !*connected) WEFT_TRY(s.check_others(s.abroad->missing()));
+    if (!s.network) return true;
+    auto connected = s.network->connect();
+    if (connected && !*connected) WEFT_TRY(s.check_others(s.network->missing()));
     return connected;
 }
 
@@ -274,7 +274,7 @@ Status DeviceSide::begin(int64_t timeout_ms) {
     s.timeout_ns = nanoseconds_of(timeout_ms);
     s.exports_buffers = s.registrations && s.domain->detour().empty();
     if (s.exports_buffers) s.registrations->open();
-    if (s.abroad) WEFT_TRY(s.abroad->begin(s.domain->abroad_ends(), s.domain->ended()));
+    if (s.network) WEFT_TRY(s.network->begin(s.domain->remote_ends(), s.domain->ended()));
     WEFT_LOG_RANK(s.rank, info, init, "serves memory of device {}, {} blocks of a kernel at most{}{}", s.device(),
                   s.layout.blocks_max, s.sharing ? ", which it shares with ranks of this process" : "",
                   s.domain->detour_text());

@@ -256,21 +256,21 @@ Status DeviceSide::State::enqueue(const Kernel& kernel, const LaunchShape& shape
 template <class Arguments>
 Status DeviceSide::State::enqueue_served(const Kernel& kernel, const LaunchShape& shape, CUstream on,
                                          Arguments& arguments) const {
-    if (abroad) abroad->launching(stream.capturing, arguments.launch, shape.blocks);
+    if (network) network->launching(stream.capturing, arguments.launch, shape.blocks);
     // A replay would say again that an old launch has ended.
     uint32_t* const ended = arguments.ended;
     if (stream.capturing) arguments.ended = nullptr;
     Status enqueued = enqueue(kernel, shape, on, &arguments);
     arguments.ended = ended;
     WEFT_TRY(std::move(enqueued));
-    if (abroad) abroad->launched();
+    if (network) network->launched();
     return ok();
 }
 
 DeviceMessages& DeviceSide::State::own_messages() {
     if (!messages) [[unlikely]] {
         domain->bind(message_arguments);
-        messages = std::make_unique<DeviceMessages>(rank, layout.ranks, message_arguments.abroad);
+        messages = std::make_unique<DeviceMessages>(rank, layout.ranks, message_arguments.remote);
     }
     return *messages;
 }

@@ -13,8 +13,8 @@ namespace weft::internal {
 
 class DeviceMessages {
   public:
-    // abroad: ranks of other hosts, by bit.
-    DeviceMessages(int rank, int ranks, uint64_t abroad) : rank_(rank), geometry_{ranks}, abroad_(abroad) {}
+    // remote: ranks of other hosts, by bit.
+    DeviceMessages(int rank, int ranks, uint64_t remote) : rank_(rank), geometry_{ranks}, remote_(remote) {}
 
     // Where kernels of `peer` find a buffer of this rank's; null: they do not.
     using RemoteAddress = std::function<const std::byte*(const DeviceMessage& message, int peer)>;
@@ -37,12 +37,12 @@ class DeviceMessages {
     Status pair_own();
     // That a message of this length is cut for.
     uint8_t channels_to(int peer, uint64_t bytes) const {
-        return (abroad_ >> unsigned(peer) & 1) != 0 ? uint8_t(1) : uint8_t(geometry_.pieces(bytes));
+        return (remote_ >> unsigned(peer) & 1) != 0 ? uint8_t(1) : uint8_t(geometry_.pieces(bytes));
     }
 
     int rank_;
     cuda::MessageGeometry geometry_;
-    uint64_t abroad_;
+    uint64_t remote_;
     std::vector<const DeviceMessage*> sorted_;
     std::vector<cuda::MessageItem> items_;
     std::optional<cuda::MessageCounts> counts_;  // then no items

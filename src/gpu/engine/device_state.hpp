@@ -9,7 +9,7 @@
 #include "src/gpu/domain/domain.hpp"
 #include "src/gpu/domain/registrations.hpp"
 #include "src/gpu/engine/device.hpp"
-#include "src/gpu/engine/device_abroad.hpp"
+#include "src/gpu/engine/device_network.hpp"
 #include "src/gpu/engine/device_buffers.hpp"
 #include "src/gpu/engine/device_copies.hpp"
 #include "src/gpu/engine/device_failure.hpp"
@@ -58,7 +58,7 @@ struct DeviceSide::State {
     bool sharing = false;                       // another rank of this process is on this device
     bool exports_buffers = false;  // the ranks reach each other's memory: large messages may stay where they are
     std::unique_ptr<cuda::Registrations> registrations;
-    std::unique_ptr<DeviceAbroad> abroad;  // null: one host
+    std::unique_ptr<DeviceNetwork> network;  // null: one host
 
     uint64_t timeout_ns = 0;
     PlansByKey<PreparedLaunch> plans;
@@ -87,7 +87,7 @@ struct DeviceSide::State {
         why_not = std::move(why);
         copies = false;
         registrations.reset();
-        abroad.reset();
+        network.reset();
         if (domain) cuda::Domain::retire(std::move(domain));
     }
     // Of all ranks' devices, where there are no kernels.

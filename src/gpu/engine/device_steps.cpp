@@ -19,7 +19,7 @@ namespace {
 // stores reach at all (published; Weft has measured none of it).
 constexpr int channels_by_default = 16;
 // Between hosts one block outruns most networks; two, so that one sends while the other adds.
-constexpr int channels_abroad = 2;
+constexpr int channels_remote = 2;
 constexpr double block_us_per_byte = 1 / 18e3;
 // A processor passes over a message between hosts three times (Network::handling_us); a block once at each end, and once
 // in all where what comes goes on from the registers that it was added in.
@@ -80,7 +80,7 @@ size_t StepAlgorithm::tile_bytes(size_t bytes, size_t wanted) const {
 StepAlgorithms step_algorithms(const StepsWanted& wanted, const Layout& layout, int rank) {
     const std::vector<size_t> sizes = wanted.rules.borders();
     StepAlgorithms all{{}, {}, cuda::Connections(rank, layout.hosts)};
-    const int usual = layout.host_count() > 1 ? channels_abroad : channels_by_default;
+    const int usual = layout.host_count() > 1 ? channels_remote : channels_by_default;
     const int most = std::min(wanted.channels > 0 ? wanted.channels : usual, wanted.blocks_max);
     // As many on each of the rings along a host's links.
     const int rings = layout.host_count() > 1 ? 1 : std::clamp(int(layout.ring_orders.size()), 1, most);

@@ -30,7 +30,7 @@ struct MessageWords {
 
 // The same of the one channel with a peer on another host, whom the proxy stands for, but for `sent` and `received`: in
 // the rank's own pinned memory.
-struct MessageAbroad {
+struct RemoteMessageArea {
     // The first line's writer is who sends, the kernel or the proxy, the second's who receives.
     struct Way {
         alignas(128) uint64_t filled[message_slots];  // as in MessageWords
@@ -44,7 +44,7 @@ struct MessageAbroad {
     alignas(256) std::byte sent_slots[message_slots][message_slot_bytes];
     std::byte received_slots[message_slots][message_slot_bytes];
 };
-inline constexpr int message_channel_abroad = 1 << 12;  // of these connections: none of a schedule's
+inline constexpr int message_channel_remote = 1 << 12;  // of these connections: none of a schedule's
 
 // Long messages are cut in pieces, one for each channel of the two ranks: as many as keep a rank's memory at 4 MiB,
 // and its p2p channels below 128.
@@ -144,8 +144,8 @@ struct MessageArguments {
     MessageItem* table;                   // this rank's device memory
     bool in_table;                        // where the items are; else in `items`
     uint32_t* ended;                      // as in KernelArguments
-    uint64_t abroad;                      // peers on other hosts, by bit
-    std::byte* areas[message_ranks_max];  // of a peer abroad its MessageAbroad
+    uint64_t remote;                      // peers on other hosts, by bit
+    std::byte* areas[message_ranks_max];  // of a remote peer its RemoteMessageArea
     MessageQueue queues[message_p2p_max];
     union {
         MessageItem items[message_items_within];

@@ -92,7 +92,7 @@ class MessageMachine {
             const P2pChannel& p2p = block_.p2p_channels[i];
             const MessageQueue::Kind kind = a_.queues[p2p.queue].kind;
             if (kind != MessageQueue::own) moved_before(p2p) = p2p.moved;
-            if (MessageAbroad* const far = abroad(p2p); far && kind == MessageQueue::incoming)
+            if (RemoteMessageArea* const far = remote(p2p); far && kind == MessageQueue::incoming)
                 store_relaxed(&far->incoming.wanted, p2p.moved);  // no more
         }
     }
@@ -125,7 +125,7 @@ class MessageMachine {
         bool there;  // of this channel
     };
     WEFT_DEVICE Piece piece_of(const MessageItem& item, const P2pChannel& p2p) const {
-        const uint64_t pieces = abroad(p2p) ? 1 : geometry_.pieces(item.bytes);
+        const uint64_t pieces = remote(p2p) ? 1 : geometry_.pieces(item.bytes);
         if (p2p.channel >= pieces) return {0, 0, false};
         // Whole lines, so that all begin as the message does.
         const uint64_t each = ((item.bytes + pieces - 1) / pieces + 127) / 128 * 128, offset = each * p2p.channel;
@@ -151,7 +151,7 @@ class MessageMachine {
         if (ahead >= message_slots) return Look::waits;
         const MessageItem& item = item_of(p2p);
         if (item.other) return copies(nullptr, nullptr, 0);
-        MessageAbroad* const far = abroad(p2p);
+        RemoteMessageArea* const far = remote(p2p);
         return copies(item.data + piece.offset + p2p.done,
                       far ? far->sent_slots[slot_of(p2p)] : slot(peer_area(p2p), a_.rank, p2p),
                       least(piece.bytes - p2p.done, message_slot_bytes));
@@ -159,7 +159,7 @@ class MessageMachine {
     WEFT_DEVICE Look look_at_incoming(P2pChannel& p2p, const Piece& piece) {
         if (p2p.message == a_.queues[p2p.queue].count) return Look::ended;
         const MessageItem& item = item_of(p2p);
-        MessageAbroad* const far = abroad(p2p);
+        RemoteMessageArea* const far = remote(p2p);
         if (!p2p.pulled) {
             const MessageWords::Header* const header = far ? nullptr : &words(p2p).headers[slot_of(p2p)];
             // Pairs with conclude() or Traffic::give().
@@ -177,7 +177,7 @@ class MessageMachine {
             far ? far->received_slots[slot_of(p2p)] : slot(a_.areas[a_.rank], peer(p2p), p2p);
         return copies(from, to, least(left, message_slot_bytes));
     }
-    WEFT_DEVICE Look want(P2pChannel& p2p, MessageAbroad& far) const {
+    WEFT_DEVICE Look want(P2pChannel& p2p, RemoteMessageArea& far) const {
         if (p2p.wanted != p2p.moved + 1) store_relaxed(&far.incoming.wanted, p2p.wanted = p2p.moved + 1);
         return Look::waits;  // pairs with P2pChannel::needed()
     }
@@ -194,7 +194,7 @@ class MessageMachine {
         const Piece piece = piece_of(item, p2p);
         const MessageQueue::Kind kind = a_.queues[p2p.queue].kind;
         p2p.done += block_.bytes;
-        MessageAbroad* const far = abroad(p2p);
+        RemoteMessageArea* const far = remote(p2p);
         if (kind == MessageQueue::outgoing && far) {
             const uint32_t slot = slot_of(p2p);
             far->outgoing.lengths[slot] = block_.bytes;
@@ -276,9 +276,9 @@ class MessageMachine {
     WEFT_DEVICE int peer(const P2pChannel& p2p) const { return a_.queues[p2p.queue].peer; }
     WEFT_DEVICE std::byte* peer_area(const P2pChannel& p2p) const { return a_.areas[peer(p2p)]; }
     // Null: on this host.
-    WEFT_DEVICE MessageAbroad* abroad(const P2pChannel& p2p) const {
+    WEFT_DEVICE RemoteMessageArea* remote(const P2pChannel& p2p) const {
         const int other = peer(p2p);
-        return (a_.abroad >> unsigned(other) & 1) != 0 ? reinterpret_cast<MessageAbroad*>(a_.areas[other]) : nullptr;
+        return (a_.remote >> unsigned(other) & 1) != 0 ? reinterpret_cast<RemoteMessageArea*>(a_.areas[other]) : nullptr;
     }
     // By the kernels before.
     WEFT_DEVICE uint32_t& moved_before(const P2pChannel& p2p) const {
@@ -286,7 +286,7 @@ class MessageMachine {
     }
     // Of what goes, by the peer.
     WEFT_DEVICE const uint32_t& consumed(const P2pChannel& p2p) const {
-        const MessageAbroad* const far = abroad(p2p);
+        const RemoteMessageArea* const far = remote(p2p);
         return far ? far->outgoing.consumed : words(p2p).consumed;
     }
     static WEFT_DEVICE uint32_t slot_of(const P2pChannel& p2p) { return p2p.moved % message_slots; }

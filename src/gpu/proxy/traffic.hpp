@@ -1,4 +1,4 @@
-// traffic.hpp: what goes between the kernels of one rank and other hosts: each end of a connection abroad, in pinned
+// traffic.hpp: what goes between the kernels of one rank and other hosts: each end of a remote connection, in pinned
 // host memory, with the Sender or Receiver of a transport that leads on. The proxy (proxy.hpp) moves it; what pairs
 // with what is in src/README.md, "Between hosts". Never calls the driver.
 #pragma once
@@ -22,8 +22,8 @@ class Traffic {
     Traffic(std::shared_ptr<HostGroup> group, int rank, const uint32_t* ended)
         : group_(std::move(group)), rank_(rank), ended_(ended) {}
     // Either is null. They are the caller's, as is the memory, and must outlive this.
-    void add(const AbroadEnd& abroad, Sender* sender, Receiver* receiver) {
-        channels_.push_back({abroad.end, abroad.wholes, sender, receiver});
+    void add(const RemoteEnd& remote, Sender* sender, Receiver* receiver) {
+        channels_.push_back({remote.end, remote.wholes, sender, receiver});
     }
 
     // Before a launch: kernels will want to be served until so many blocks have ended it.

@@ -117,7 +117,7 @@ TEST_CASE("both ends of a connection have the same places, within the areas, and
     }
 }
 
-TEST_CASE("ends abroad have places of their own in the rank's host memory, others as on one host", "[connections]") {
+TEST_CASE("ends remote have places of their own in the rank's host memory, others as on one host", "[connections]") {
     for (const auto& hosts : {std::vector<int32_t>{0, 1}, {0, 0, 1, 1}, {0, 1, 2}, {0, 1, 0, 1, 2}}) {
         const int ranks = int(hosts.size());
         INFO(ranks << " ranks");
@@ -135,19 +135,19 @@ TEST_CASE("ends abroad have places of their own in the rank's host memory, other
             const std::vector<std::byte> programs = connections.programs(rank, areas, for_kernels);
             Claims claims;
             // As the host has them, by what kernels find.
-            std::map<ptrdiff_t, AbroadEnd> ends;
-            const std::vector<AbroadEnd> listed = connections.abroad_ends(rank, for_host),
-                                         unbound = connections.abroad_ends(rank, nullptr);
+            std::map<ptrdiff_t, RemoteEnd> ends;
+            const std::vector<RemoteEnd> listed = connections.remote_ends(rank, for_host),
+                                         unbound = connections.remote_ends(rank, nullptr);
             REQUIRE(listed.size() == unbound.size());
             for (size_t i = 0; i < listed.size(); ++i) {
-                const AbroadEnd& each = listed[i];
+                const RemoteEnd& each = listed[i];
                 CHECK((unbound[i].channel == each.channel && unbound[i].incoming == each.incoming));
                 CHECK((unbound[i].end.peer == each.end.peer && unbound[i].end.depth == each.end.depth));
                 CHECK(hosts[size_t(each.end.peer)] != hosts[size_t(rank)]);
                 CHECK((each.end.lengths != nullptr) == !each.incoming);
                 CHECK((each.end.wanted != nullptr) == each.incoming);
-                CHECK(each.end.slots + each.end.depth * each.end.slot_bytes <= for_host + connections.abroad_bytes());
-                CHECK(each.end.slots >= for_host + connections.abroad_words_bytes());
+                CHECK(each.end.slots + each.end.depth * each.end.slot_bytes <= for_host + connections.remote_bytes());
+                CHECK(each.end.slots >= for_host + connections.remote_words_bytes());
                 claims.take(each.end.slots, each.end.depth * each.end.slot_bytes);
                 claims.take(reinterpret_cast<const std::byte*>(each.end.filled), each.end.depth * sizeof(uint64_t));
                 claims.take(reinterpret_cast<const std::byte*>(each.end.consumed), sizeof(uint32_t));
@@ -172,7 +172,7 @@ TEST_CASE("ends abroad have places of their own in the rank's host memory, other
                         if (kernels.peer < 0 || hosts[size_t(kernels.peer)] == hosts[size_t(rank)]) continue;
                         const ptrdiff_t place = kernels.slots - for_kernels;
                         REQUIRE(ends.count(place) == 1);
-                        const AbroadEnd& each = ends[place];
+                        const RemoteEnd& each = ends[place];
                         CHECK((each.incoming == incoming && each.channel == schedule.blocks[b].channel));
                         CHECK((each.end.peer == kernels.peer && each.end.depth == kernels.depth));
                         CHECK(reinterpret_cast<std::byte*>(kernels.filled) - for_kernels ==

@@ -1,4 +1,4 @@
-// device_abroad.hpp: what a rank's device has to do with ranks of other hosts: connections for the algorithms that step
+// device_network.hpp: what a rank's device has to do with ranks of other hosts: connections for the algorithms that step
 // machines run and for messages, made while the ranks join, and the proxy that serves them; and what is known of
 // trouble there.
 #pragma once
@@ -11,12 +11,12 @@
 namespace weft::internal {
 
 // Thread-bound to the rank, but for what says otherwise.
-class DeviceAbroad {
+class DeviceNetwork {
   public:
     // ends: that the rank's domain will have, without addresses yet; both ends of a connection name it alike.
-    DeviceAbroad(std::shared_ptr<HostGroup> group, const net::Identity& identity, int rank,
-                 const std::vector<cuda::AbroadEnd>& ends);
-    ~DeviceAbroad();
+    DeviceNetwork(std::shared_ptr<HostGroup> group, const net::Identity& identity, int rank,
+                 const std::vector<cuda::RemoteEnd>& ends);
+    ~DeviceNetwork();
 
     // Before the ranks join their devices: addresses are left for the peers.
     Status listen();
@@ -24,7 +24,7 @@ class DeviceAbroad {
     Result<bool> connect();
     const std::vector<int>& missing() const { return missing_; }
     // Calls may come. ends (the same, with addresses), ended: of the rank's domain, which must outlive this.
-    Status begin(const std::vector<cuda::AbroadEnd>& ends, const uint32_t* ended);
+    Status begin(const std::vector<cuda::RemoteEnd>& ends, const uint32_t* ended);
 
     void launching(bool captured, uint32_t launch, uint32_t blocks) {
         if (captured)

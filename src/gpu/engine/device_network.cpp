@@ -1,4 +1,4 @@
-#include "src/gpu/engine/device_abroad.hpp"
+#include "src/gpu/engine/device_network.hpp"
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
@@ -13,8 +13,8 @@ constexpr uint64_t oob_name = 0x8f1bbcdcbfa53e0bu;
 
 }  // namespace
 
-DeviceAbroad::DeviceAbroad(std::shared_ptr<HostGroup> group, const net::Identity& identity, int rank,
-                           const std::vector<cuda::AbroadEnd>& ends)
+DeviceNetwork::DeviceNetwork(std::shared_ptr<HostGroup> group, const net::Identity& identity, int rank,
+                           const std::vector<cuda::RemoteEnd>& ends)
     : group_(std::move(group)),
       rank_(rank),
       connector_(*group_, rank,
@@ -22,10 +22,10 @@ DeviceAbroad::DeviceAbroad(std::shared_ptr<HostGroup> group, const net::Identity
                   .slot_bytes = cuda::Connections::slot_bytes,
                   .name = oob_name,
                   .heap_used = nullptr,
-                  .only_abroad = true}),
+                  .only_remote = true}),
       news_(*group_) {
     std::vector<std::pair<Binding*, size_t>> blocks;
-    for (const cuda::AbroadEnd& each : ends) {
+    for (const cuda::RemoteEnd& each : ends) {
         Binding& binding = bindings_[each.end.depth];
         binding.schedule.fifo_depth = int32_t(each.end.depth);
         blocks.push_back({&binding, binding.schedule.blocks.size()});
@@ -37,16 +37,16 @@ DeviceAbroad::DeviceAbroad(std::shared_ptr<HostGroup> group, const net::Identity
     for (const auto& [binding, block] : blocks) ends_.push_back(&binding->ends[block]);
 }
 
-DeviceAbroad::~DeviceAbroad() {
+DeviceNetwork::~DeviceNetwork() {
     if (proxy_ && traffic_) (void)proxy_->detach(*traffic_, 1, 0);
 }
 
-Status DeviceAbroad::listen() {
+Status DeviceNetwork::listen() {
     for (auto& [depth, binding] : bindings_) WEFT_TRY(connector_.listen(binding));
     return ok();
 }
 
-Result<bool> DeviceAbroad::connect() {
+Result<bool> DeviceNetwork::connect() {
     missing_.clear();
     RankSet all;
     for (auto& [depth, binding] : bindings_) {
@@ -59,7 +59,7 @@ Result<bool> DeviceAbroad::connect() {
     return missing_.empty();
 }
 
-Status DeviceAbroad::begin(const std::vector<cuda::AbroadEnd>& ends, const uint32_t* ended) {
+Status DeviceNetwork::begin(const std::vector<cuda::RemoteEnd>& ends, const uint32_t* ended) {
     auto proxy = cuda::Proxy::of_process();
     if (!proxy) return proxy.take_status();
     proxy_ = std::move(*proxy);
@@ -69,13 +69,13 @@ Status DeviceAbroad::begin(const std::vector<cuda::AbroadEnd>& ends, const uint3
     return ok();
 }
 
-bool DeviceAbroad::drain(int64_t deadline_us) {
+bool DeviceNetwork::drain(int64_t deadline_us) {
     if (!traffic_ || proxy_->detach(*traffic_, deadline_us, RemoteNews::departed_us)) return true;
     WEFT_LOG_RANK(rank_, warn, coll, "leaves although not all that its kernels have sent has left this host");
     return false;
 }
 
-int64_t DeviceAbroad::stuck_us() {
+int64_t DeviceNetwork::stuck_us() {
     const uint64_t moved = traffic_->moved();
     const bool moves = moved != std::exchange(moved_, moved);
     const int64_t now = now_us();
@@ -88,7 +88,7 @@ int64_t DeviceAbroad::stuck_us() {
     return now - stuck_since_us_;
 }
 
-Status DeviceAbroad::trouble() {
+Status DeviceNetwork::trouble() {
     auto trouble = traffic_->trouble();
     if (!trouble) return ok();
     news_.ask();
