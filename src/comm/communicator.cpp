@@ -66,7 +66,7 @@ Communicator::~Communicator() {
     group_->wake();
     group_->ring();
     await_untouched();
-    Root::close_finished();
+    RootRendezvous::close_finished();
     // Returns when its kernels have ended. Peers that call once more learn meanwhile that we have left.
     device_.reset();
     // Whoever enqueued its calls and left was told by none of them.

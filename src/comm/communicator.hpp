@@ -17,7 +17,7 @@
 #include "src/p2p/messages.hpp"
 #include "src/p2p/partial_results.hpp"
 #include "src/planning/plan_cache.hpp"
-#include "src/rendezvous/gathering.hpp"
+#include "src/rendezvous/host_rendezvous.hpp"
 #include "src/rma/window.hpp"
 #include "src/segment/arena.hpp"
 #include "src/segment/waiting.hpp"

@@ -36,12 +36,12 @@ Status check_config(const weftConfig_t& config) {
 // Milliseconds that can be counted in microseconds: what is longer than that is 292,000 years anyway.
 int64_t countable_ms(int64_t ms) { return std::min(ms, INT64_MAX / 1000); }
 
-Status set_algo(const char* option, const std::string& algo, const Catalog& catalog, MeetingOptions& meeting) {
+Status set_algo(const char* option, const std::string& algo, const Catalog& catalog, RendezvousOptions& rendezvous) {
     WEFT_TRY(catalog.check(option, algo));
-    if (algo.size() >= sizeof meeting.proposal.algo)
+    if (algo.size() >= sizeof rendezvous.proposal.algo)
         return fail(weftInvalidArgument, "the list of algorithms has {} characters; at most {} are read", algo.size(),
-                    sizeof meeting.proposal.algo - 1);
-    memcpy(meeting.proposal.algo, algo.c_str(), algo.size() + 1);
+                    sizeof rendezvous.proposal.algo - 1);
+    memcpy(rendezvous.proposal.algo, algo.c_str(), algo.size() + 1);
     return ok();
 }
 
@@ -94,26 +94,26 @@ Result<Settings> settings_of_environment(int ranks) {
     auto cpu_kernels = requested_cpu_kernels();
     if (!cpu_kernels) return cpu_kernels.take_status();
     own.cpu_kernels = *cpu_kernels;
-    MeetingOptions& meeting = settings.meeting;
+    RendezvousOptions& rendezvous = settings.rendezvous;
     auto catalog = catalog_for(ranks);
     if (!catalog) return catalog.take_status();
     own.catalog = std::move(*catalog);
-    meeting.tuning = [file = environment.tune_file, catalog = own.catalog] { return tuning_text_of(file, *catalog); };
-    meeting.proposal.user_algorithms = own.catalog->digest();
-    meeting.proposal.algo_files_any_order = own.catalog->any_order();
-    WEFT_TRY(set_algo("WEFT_ALGO", environment.algo, *own.catalog, meeting));
-    meeting.proposal.tile_bytes = environment.tile_bytes;
-    meeting.proposal.channels = environment.channels;
-    meeting.proposal.direct = environment.direct;
-    meeting.proposal.cma = environment.cross_memory != 0;
-    meeting.proposal.cma_messages = cma_messages_wanted(environment.cross_memory);
-    meeting.proposal.join_bytes = environment.join_bytes;
-    meeting.proposal.deterministic = environment.deterministic;
-    meeting.proposal.gpu_blocks = environment.gpu_blocks;
-    meeting.proposal.gpu_threads = environment.gpu_threads / 32 * 32;
+    rendezvous.tuning = [file = environment.tune_file, catalog = own.catalog] { return tuning_text_of(file, *catalog); };
+    rendezvous.proposal.user_algorithms = own.catalog->digest();
+    rendezvous.proposal.algo_files_any_order = own.catalog->any_order();
+    WEFT_TRY(set_algo("WEFT_ALGO", environment.algo, *own.catalog, rendezvous));
+    rendezvous.proposal.tile_bytes = environment.tile_bytes;
+    rendezvous.proposal.channels = environment.channels;
+    rendezvous.proposal.direct = environment.direct;
+    rendezvous.proposal.cma = environment.cross_memory != 0;
+    rendezvous.proposal.cma_messages = cma_messages_wanted(environment.cross_memory);
+    rendezvous.proposal.join_bytes = environment.join_bytes;
+    rendezvous.proposal.deterministic = environment.deterministic;
+    rendezvous.proposal.gpu_blocks = environment.gpu_blocks;
+    rendezvous.proposal.gpu_threads = environment.gpu_threads / 32 * 32;
     auto path = gpu_path_asked_for();
     if (!path) return path.take_status();
-    meeting.proposal.gpu_path = *path;
+    rendezvous.proposal.gpu_path = *path;
     WEFT_TRY(check_transports());
     return settings;
 }
@@ -132,14 +132,14 @@ Status apply(const weftConfig_t* given, Settings& settings) {
     if (config.commName) settings.options.name = config.commName;
     if (config.timeoutMs >= 0) settings.options.timeout_ms = countable_ms(config.timeoutMs);
     if (config.initTimeoutMs >= 0) settings.options.init_timeout_ms = countable_ms(config.initTimeoutMs);
-    if (config.algo) WEFT_TRY(set_algo("config.algo", config.algo, *settings.options.catalog, settings.meeting));
+    if (config.algo) WEFT_TRY(set_algo("config.algo", config.algo, *settings.options.catalog, settings.rendezvous));
     if (config.deterministic != WEFT_CONFIG_UNDEF_INT) {
         if (config.deterministic != 0 && config.deterministic != 1)
             return fail(weftInvalidArgument, "config.deterministic is {}; it is 0, 1 or undefined",
                         config.deterministic);
-        settings.meeting.proposal.deterministic = config.deterministic;
+        settings.rendezvous.proposal.deterministic = config.deterministic;
     }
-    settings.meeting.timeout_ms = settings.options.init_timeout_ms;
+    settings.rendezvous.timeout_ms = settings.options.init_timeout_ms;
     return ok();
 }
 
@@ -207,11 +207,11 @@ Result<Settings> settings_of_child(const Communicator& parent, const weftConfig_
     Settings settings;
     settings.options = parent.options();
     const HostGroup& group = *parent.group();
-    settings.meeting.proposal = group.header().agreed;
-    settings.meeting.quota = topology::cpu_quota();
+    settings.rendezvous.proposal = group.header().agreed;
+    settings.rendezvous.quota = topology::cpu_quota();
     const AgreedTexts texts = AgreedTexts::of(group);
-    settings.meeting.tuning = [text = texts.tuning] { return Result<std::string>(text); };
-    settings.meeting.machine = [told = texts.machine(group.one_host() ? 0 : group.header().own_host)] {
+    settings.rendezvous.tuning = [text = texts.tuning] { return Result<std::string>(text); };
+    settings.rendezvous.machine = [told = texts.machine(group.one_host() ? 0 : group.header().own_host)] {
         return Result<MachineText>(told);
     };
     WEFT_TRY(apply(given, settings));
@@ -234,11 +234,11 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
         return fail(weftSystemError,
                     "WEFT_TRANSPORTS forbids shared memory, but the process that made the unique id listens on no "
                     "network, so the ranks cannot meet; its log at INFO says why");
-    MeetingOptions& meeting = settings->meeting;
+    RendezvousOptions& rendezvous = settings->rendezvous;
     auto host = host_of(rank);
     if (!host) return host.take_status();
-    meeting.host = *host;
-    meeting.quota = topology::cpu_quota();
+    rendezvous.host = *host;
+    rendezvous.quota = topology::cpu_quota();
     // Kernels are loaded before the ranks meet: later it could wait for those of ranks that run already.
     auto found = DeviceSide::find(device);
     if (!found) return found.take_status();
@@ -253,16 +253,16 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
         own_stream = std::move(*stream);
     }
     joining.device = std::move(*found);
-    if (joining.device) meeting.device = joining.device->facts();
+    if (joining.device) rendezvous.device = joining.device->facts();
     // Two processors have no order.
     if (nranks > 2 || (nranks == 2 && joining.device)) {
-        meeting.machine = [gpus = joining.device != nullptr] { return describe_this_machine(gpus); };
+        rendezvous.machine = [gpus = joining.device != nullptr] { return describe_this_machine(gpus); };
         // Before others wait for it. What it fails with it fails with again, where the others hear of it.
-        if (rank == 0) (void)meeting.machine();
+        if (rank == 0) (void)rendezvous.machine();
     }
-    joining.timeout_ms = meeting.timeout_ms;
+    joining.timeout_ms = rendezvous.timeout_ms;
     joining.options = std::move(settings->options);
-    joining.meeting = std::make_unique<Meeting>(id, nranks, rank, meeting);
+    joining.rendezvous = std::make_unique<IdRendezvous>(id, nranks, rank, rendezvous);
     if (own_stream) {
         joining.hand_out(comm);
         joining.handle->keep_stream(std::move(own_stream));
@@ -274,7 +274,7 @@ namespace {
 
 Status same_algorithms(const Joining& joining) {
     const Catalog& catalog = *joining.options.catalog;
-    const AgreedOptions& agreed = joining.meeting->group()->header().agreed;
+    const AgreedOptions& agreed = joining.rendezvous->group()->header().agreed;
     if (agreed.deterministic && agreed.algo_files_any_order)
         return fail(weftInvalidArgument,
                     "WEFT_ALGO_FILES_ORDER=any lets results differ between ranks, and WEFT_DETERMINISTIC=1, or "
@@ -293,7 +293,7 @@ Status same_algorithms(const Joining& joining) {
 }
 
 Status find_machines(Joining& joining) {
-    auto machines = Machines::of(*joining.meeting->group());
+    auto machines = Machines::of(*joining.rendezvous->group());
     if (!machines) return machines.take_status();
     joining.options.machines = std::move(*machines);
     return ok();
@@ -316,26 +316,26 @@ Status find_tuning(Joining& joining, const std::string& text) {
 // One step: true when the ranks and their devices have met.
 Result<bool> meet(Joining& joining) {
     if (!joining.met) {
-        auto met = joining.meeting->advance();
+        auto met = joining.rendezvous->advance();
         if (!met || !*met) return met;
         joining.met = true;
-        AgreedTexts texts = AgreedTexts::of(*joining.meeting->group());
+        AgreedTexts texts = AgreedTexts::of(*joining.rendezvous->group());
         Status ready = texts.refusal ? Status(std::move(*texts.refusal)) : same_algorithms(joining);
         if (ready && !joining.same_ranks) ready = find_machines(joining);
         if (ready && !joining.same_ranks) ready = find_tuning(joining, texts.tuning);
         if (!ready) {
-            joining.meeting->group()->raise(ready.code(), joining.rank, ready.sentence());
+            joining.rendezvous->group()->raise(ready.code(), joining.rank, ready.sentence());
             return ready;
         }
-        const auto membership = joining.meeting->membership();
+        const auto membership = joining.rendezvous->membership();
         if (joining.device)
-            joining.device->meet(joining.meeting->group(), membership ? &membership->identity() : nullptr, joining.rank,
+            joining.device->meet(joining.rendezvous->group(), membership ? &membership->identity() : nullptr, joining.rank,
                                  joining.timeout_ms, joining.options.catalog, joining.options.machines);
     }
     if (!joining.device) return true;
     auto known = joining.device->advance();
     // Nobody waits for a rank that has given up.
-    if (!known) joining.meeting->group()->raise(known.status().code(), joining.rank, known.status().sentence());
+    if (!known) joining.rendezvous->group()->raise(known.status().code(), joining.rank, known.status().sentence());
     return known;
 }
 
@@ -349,7 +349,7 @@ Result<bool> make_when_met(Joining& joining) {
         if (!made) return made.take_status();
         stream = std::move(*made);
     }
-    auto communicator = Communicator::make(joining.meeting->group(), joining.meeting->membership(),
+    auto communicator = Communicator::make(joining.rendezvous->group(), joining.rendezvous->membership(),
                                            std::move(joining.device), joining.rank, std::move(joining.options));
     if (!communicator) return communicator.take_status();
     weftComm* handle = joining.handle ? joining.handle.get() : make_handle();
@@ -365,7 +365,7 @@ Result<bool> advance(Joining& joining) {
     try {
         if (joining.handle && joining.handle->cancelled.load(std::memory_order_acquire)) {
             made = fail(weftInvalidUsage, "the communicator was aborted here, by weftCommAbort, while it was made");
-            if (const auto group = joining.meeting->group())
+            if (const auto group = joining.rendezvous->group())
                 group->raise(weftRemoteError, joining.rank,
                              fmt::format("rank {} aborted the communicator (weftCommAbort) "
                                          "while it was made",
@@ -376,13 +376,13 @@ Result<bool> advance(Joining& joining) {
         if (made && !*made) return made;
     } catch (const std::bad_alloc&) {
         // The others would wait for this rank until their deadline.
-        if (const auto group = joining.meeting->group())
+        if (const auto group = joining.rendezvous->group())
             group->raise(weftSystemError, joining.rank, "a rank ran out of memory while it joined");
         made = Status(weftSystemError, "out of memory");
     }
     if (!made && joining.handle) joining.handle->deliver(made.status());
     joining.device.reset();
-    joining.meeting.reset();
+    joining.rendezvous.reset();
     return made;
 }
 
@@ -390,7 +390,7 @@ Status join(std::vector<Joining> joinings, CallStatuses* statuses) {
     Status first;
     for (size_t left = joinings.size(); left > 0;) {
         for (Joining& joining : joinings) {
-            if (!joining.meeting) continue;
+            if (!joining.rendezvous) continue;
             auto made = advance(joining);
             if (made && !*made) continue;
             Status failure = made.take_status();
@@ -402,7 +402,7 @@ Status join(std::vector<Joining> joinings, CallStatuses* statuses) {
             --left;
         }
         if (left == joinings.size() && left == 1 && !joinings[0].met)
-            joinings[0].meeting->wait();
+            joinings[0].rendezvous->wait();
         else if (left > 0)
             usleep(200);
     }

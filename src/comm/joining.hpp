@@ -1,16 +1,16 @@
-// joining.hpp: a communicator on its way: settings put together, then a meeting of its ranks, then a handle.
+// joining.hpp: a communicator on its way: settings put together, then a rendezvous of its ranks, then a handle.
 #pragma once
 #include <memory>
 #include <vector>
 
 #include "src/comm/handle.hpp"
 #include "src/comm/call_statuses.hpp"
-#include "src/rendezvous/meeting.hpp"
+#include "src/rendezvous/id_rendezvous.hpp"
 
 namespace weft::internal {
 
 struct Joining {
-    std::unique_ptr<Entrance> meeting;   // null: it has come to its end
+    std::unique_ptr<Rendezvous> rendezvous;   // null: it has come to its end
     bool met = false;                    // then the devices join
     std::unique_ptr<DeviceSide> device;  // null: the process uses no CUDA
     int rank = 0;
@@ -47,13 +47,13 @@ bool ranks_share_memory();
 // What a communicator is made with.
 struct Settings {
     CommunicatorOptions options;
-    MeetingOptions meeting;
+    RendezvousOptions rendezvous;
 };
 // A child's: its parent's where `given` (may be null) says nothing.
 Result<Settings> settings_of_child(const Communicator& parent, const weftConfig_t* given);
 // The algorithms, the user's too, that so many ranks choose among.
 Result<std::shared_ptr<const Catalog>> catalog_for(int ranks);
-// Where this rank is, for its meeting.
+// Where this rank is, for its rendezvous.
 Result<uint64_t> host_of(int rank);
 
 // Checks the arguments and puts the caller's settings over the environment's; `given` may be null. *comm becomes null.
@@ -61,7 +61,7 @@ Result<uint64_t> host_of(int rank);
 Result<Joining> prepare_joining(weftComm** comm, int ranks, const UniqueId& id, int rank, const weftConfig_t* given,
                                 int device = DeviceSide::current);
 
-// One step of a rank whose devices are found and whose meeting is made; true when it has its handle.
+// One step of a rank whose devices are found and whose rendezvous is made; true when it has its handle.
 Result<bool> advance(Joining& joining);
 // Advances all until every one has its handle; fails with the first failure, but finishes the others. `statuses`: of the
 // group that they are of, null if none.

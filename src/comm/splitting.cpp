@@ -144,15 +144,15 @@ Status Splitting::begin_shrinking() {
     child.number = parent().next_shrink(excluded_);
     child.again = true;
     // Of the leaders that are left the first one's process is where they meet, if they are on several hosts.
-    const HostHome* meeting_place = nullptr;
+    const HostHome* rendezvous_host = nullptr;
     int root_rank = -1;
     for (size_t rank = 0; rank < child.ranks.size() && !group.one_host() && root_rank < 0; ++rank) {
         const RankHome& home = group.home(child.ranks[rank]);
-        meeting_place = &group.host_home(home.host);
-        if (meeting_place->leader == home.pid.load(std::memory_order_acquire)) root_rank = int(rank);
+        rendezvous_host = &group.host_home(home.host);
+        if (rendezvous_host->leader == home.pid.load(std::memory_order_acquire)) root_rank = int(rank);
     }
     net::PackedAddresses root{};
-    if (root_rank >= 0) memcpy(root.data(), meeting_place->listener, root.size());
+    if (root_rank >= 0) memcpy(root.data(), rendezvous_host->listener, root.size());
     return begin_joining(std::move(child), root, root_rank);
 }
 
@@ -166,12 +166,12 @@ Status Splitting::begin_joining(Child child, const net::PackedAddresses& root, i
     given_up_.emplace(*parent().group(), family_);
     news_.emplace(*parent().group());
     say_wanted(*parent().group(), family_, joining_.rank);
-    Status made = make_meeting(root, root_rank);
+    Status made = make_rendezvous(root, root_rank);
     if (!made) tell_failure(made);
     return made;
 }
 
-Status Splitting::make_meeting(const net::PackedAddresses& root, int root_rank) {
+Status Splitting::make_rendezvous(const net::PackedAddresses& root, int root_rank) {
     const std::shared_ptr<HostGroup>& group = parent().group();
     if (!joining_.handle) joining_.result = child_;
     joining_.options = settings_.options;
@@ -182,21 +182,21 @@ Status Splitting::make_meeting(const net::PackedAddresses& root, int root_rank) 
     if (!catalog) return catalog.take_status();
     joining_.options.catalog = std::move(*catalog);
     // The files may have changed since the parent's ranks met.
-    settings_.meeting.proposal.user_algorithms = joining_.options.catalog->digest();
-    joining_.timeout_ms = settings_.meeting.timeout_ms;
-    MeetingOptions& meeting = settings_.meeting;
+    settings_.rendezvous.proposal.user_algorithms = joining_.options.catalog->digest();
+    joining_.timeout_ms = settings_.rendezvous.timeout_ms;
+    RendezvousOptions& rendezvous = settings_.rendezvous;
     auto host = host_of(joining_.rank);
     if (!host) return host.take_status();
-    meeting.host = *host;
+    rendezvous.host = *host;
     if (const DeviceSide* device = parent().device()) {
         const DeviceFacts facts = device->facts();
         auto found = DeviceSide::find(facts.use == DeviceFacts::none ? DeviceSide::no_device : facts.ordinal);
         if (!found) return found.take_status();
         joining_.device = std::move(*found);
-        if (joining_.device) meeting.device = joining_.device->facts();
+        if (joining_.device) rendezvous.device = joining_.device->facts();
     }
     if (std::all_of(family_.ranks.begin(), family_.ranks.end(), [&](int rank) { return group->local(rank); })) {
-        joining_.meeting = std::make_unique<Branching>(group, family_, joining_.rank, meeting);
+        joining_.rendezvous = std::make_unique<SplitRendezvous>(group, family_, joining_.rank, rendezvous);
         return ok();
     }
     if (root_rank < 0)
@@ -204,25 +204,25 @@ Status Splitting::make_meeting(const net::PackedAddresses& root, int root_rank) 
             weftRemoteError,
             "of the processes that led their hosts (came first there) none is left, so the ranks that are have no "
             "place to meet: make a communicator by weftGetUniqueId");
-    meeting.spread = true;
-    meeting.roots = joining_.rank == root_rank;
+    rendezvous.spread = true;
+    rendezvous.roots = joining_.rank == root_rank;
     const UniqueId id = UniqueId::of_child(parent().membership()->identity().secret, family_.number, root);
     by_id_ = true;
-    joining_.meeting = std::make_unique<Meeting>(id, int(family_.ranks.size()), joining_.rank, meeting);
+    joining_.rendezvous = std::make_unique<IdRendezvous>(id, int(family_.ranks.size()), joining_.rank, rendezvous);
     return ok();
 }
 
 // The others, as far as they are on this host or have joined: they do not wait for this rank any more.
 void Splitting::tell_failure(const Status& failure) {
     if (family_.number == 0) return;
-    if (joining_.meeting)
-        if (const auto group = joining_.meeting->group())
+    if (joining_.rendezvous)
+        if (const auto group = joining_.rendezvous->group())
             group->raise(failure.code(), joining_.rank, failure.sentence());
     say_given_up(*parent().group(), family_, joining_.rank);
 }
 
 Splitting::~Splitting() {
-    if (!joining_.meeting) return;
+    if (!joining_.rendezvous) return;
     try {
         tell_failure(
             Status(weftRemoteError, "a rank left while the ranks were making a communicator: its error says why"));
@@ -238,7 +238,7 @@ Progress Splitting::advance() {
         telling_ = false;
         (void)parent().end_split();
         failure_ = choose_child();
-        return !failure_ ? Progress::failed : joining_.meeting ? Progress::moved : Progress::done;
+        return !failure_ ? Progress::failed : joining_.rendezvous ? Progress::moved : Progress::done;
     }
     auto made = weft::internal::advance(joining_);
     if (made && !*made && !joining_.met)
@@ -247,7 +247,7 @@ Progress Splitting::advance() {
             made = weft::internal::advance(joining_);
             if (made && !*made && !joining_.met) {
                 tell_failure(obstacle);
-                joining_.meeting.reset();
+                joining_.rendezvous.reset();
                 made = std::move(obstacle);
             }
         }
@@ -284,7 +284,7 @@ Status Splitting::look_at_parent() {
         // It failed where this rank was through, in the telling.
         const RankRow& row = group.row(rank);
         if (kind_ == Kind::split && row.gave_up.load(std::memory_order_acquire) != 0 &&
-            row.birth.wanted.load(std::memory_order_acquire) != family_.number)
+            row.split.wanted.load(std::memory_order_acquire) != family_.number)
             return fail(weftRemoteError,
                         "{} failed before it could make a communicator from this one: its error says why",
                         group.name_of(rank));
@@ -304,7 +304,7 @@ Status Splitting::look_at_remote_ranks(int64_t now) {
         const bool left = row.state.load(std::memory_order_acquire) == RankState::left;
         if (!left && row.out_of_sight.load(std::memory_order_acquire)) continue;
         // Who gave up and left has a reason, perhaps another's end.
-        const bool gave_up = left && row.birth.failed.load(std::memory_order_acquire) == family_.number;
+        const bool gave_up = left && row.split.failed.load(std::memory_order_acquire) == family_.number;
         (gave_up ? resigned : missed) = rank;
     }
     if (missed < 0 && resigned < 0) return missed_us_ = 0, ok();
@@ -319,7 +319,7 @@ bool Splitting::is_gone(int rank) const {
     const HostGroup& group = *parent().group();
     const RankRow& row = group.row(rank);
     if (row.state.load(std::memory_order_acquire) != RankState::left) return !group.alive(rank);
-    return row.birth.wanted.load(std::memory_order_acquire) != family_.number;
+    return row.split.wanted.load(std::memory_order_acquire) != family_.number;
 }
 
 Status Splitting::has_gone(int rank) const {
@@ -341,7 +341,7 @@ Status Splitting::pause(bool may_sleep) {
     // Others may want something of the parent's windows before they come.
     if (!parent().dead() && parent().has_windows() && parent().serve()) return ok();
     if (may_sleep && !joining_.met)
-        joining_.meeting->wait();
+        joining_.rendezvous->wait();
     else
         usleep(split_nap_us);
     return ok();

@@ -4,7 +4,7 @@
 #include "src/comm/joining.hpp"
 #include "src/comm/async_operation.hpp"
 #include "src/control/news.hpp"
-#include "src/rendezvous/branching.hpp"
+#include "src/rendezvous/split_rendezvous.hpp"
 
 namespace weft::internal {
 
@@ -48,7 +48,7 @@ class Splitting final : public AsyncOperation {
     Status tell();
     Status choose_child();
     Status begin_joining(Child child, const net::PackedAddresses& root, int root_rank);
-    Status make_meeting(const net::PackedAddresses& root, int root_rank);
+    Status make_rendezvous(const net::PackedAddresses& root, int root_rank);
     void tell_failure(const Status& failure);
     std::string why_aborted() const;
     Status begin_shrinking();

@@ -4,7 +4,7 @@
 #pragma once
 #include <memory>
 
-#include "src/rendezvous/gathering.hpp"
+#include "src/rendezvous/host_rendezvous.hpp"
 #include "src/segment/host_group.hpp"
 
 namespace weft::internal {

@@ -18,7 +18,7 @@ struct Whereabouts {
     // For how long, 0: not; see RankRow.
     int64_t in_function_us, partner_wait_us, held_us;
     uint64_t partner_wait;
-    uint64_t wanted, failed;  // see Birth
+    uint64_t wanted, failed;  // see SplitRow
     uint32_t held_calls;
     Operation operation;
 };
@@ -98,8 +98,8 @@ void Census::put(int rank, ByteWriter& to) const {
     entry.partner_wait_us = age_us(row.partner_wait_us);
     entry.held_us = age_us(row.held_us);
     entry.partner_wait = row.partner_wait.load(std::memory_order_relaxed);
-    entry.wanted = row.birth.wanted.load(std::memory_order_acquire);
-    entry.failed = row.birth.failed.load(std::memory_order_acquire);
+    entry.wanted = row.split.wanted.load(std::memory_order_acquire);
+    entry.failed = row.split.failed.load(std::memory_order_acquire);
     entry.held_calls = row.held_calls.load(std::memory_order_relaxed);
     if (position) {
         entry.entered = position->entered;
@@ -196,8 +196,8 @@ void Census::read_table(ByteReader& content, int64_t known_us) {
         if (entry.told && known && entry.entered >= known->entered) row.told.write(entry.entered, told);
         const bool left = entry.state == uint32_t(RankState::left);
         if (left || row.state.load(std::memory_order_relaxed) != RankState::left) {
-            row.birth.wanted.store(entry.wanted, std::memory_order_relaxed);
-            row.birth.failed.store(entry.failed, std::memory_order_relaxed);
+            row.split.wanted.store(entry.wanted, std::memory_order_relaxed);
+            row.split.failed.store(entry.failed, std::memory_order_relaxed);
         }
         if (left) row.state.store(RankState::left, std::memory_order_release);
         if (entry.state == uint32_t(RankState::dead)) group_->mark_dead(entry.rank);

@@ -38,7 +38,7 @@ class Control {
     void tell_failure();
     // What stands in the way of checking in, or who has not come; empty: nothing known. Thread-safe.
     std::string obstacle();
-    // Readable once the meeting has come to its end, whatever that is.
+    // Readable once the rendezvous has come to its end, whatever that is.
     int news() const { return news_.number(); }
 
   private:

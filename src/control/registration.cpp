@@ -55,7 +55,7 @@ void Registration::connect() {
             // A root that was there before the id was known does not begin to know it.
             const bool unknown = settings_.root_exists && connect_->unknown() && !connect_->closed_early();
             const weftResult_t code = unknown ? weftInvalidUsage : why.code();
-            obstacle_ = fmt::format("the root of the meeting was not reached: {}", why.sentence());
+            obstacle_ = fmt::format("the root of the rendezvous was not reached: {}", why.sentence());
             const bool astray = settings_.root_elsewhere && connect_->misdirected();
             refused_us_ = !connect_->refused() ? 0 : refused_us_ == 0 ? now_us() : refused_us_;
             connect_.reset();

@@ -15,7 +15,7 @@ struct RegistrationSettings {
     std::vector<net::Address> root;  // where to check in
     bool root_exists = false;        // it was there before anybody knew its address: being unknown there is final
     bool root_elsewhere = false;     // it is not this process, now or later
-    std::string root_hint;           // Gathering::root_hint()
+    std::string root_hint;           // HostRendezvous::root_hint()
     bool listener_existed = false;        // a process let others in there already: where nobody listens it has ended
     HostEntry self;                  // without members
 };

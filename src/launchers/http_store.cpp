@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "src/base/options.hpp"
-#include "src/launchers/dialogue.hpp"
+#include "src/launchers/server_connection.hpp"
 
 namespace weft::internal {
 
@@ -20,12 +20,12 @@ struct Answer {
     std::string body;
 };
 
-Result<Answer> read_answer(Dialogue& server, const std::string& what) {
+Result<Answer> read_answer(ServerConnection& server, const std::string& what) {
     auto status = server.receive_line(header_line_most, what);
     if (!status) return status.take_status();
     // HTTP/1.0 200 OK
     const auto code = parse_integer(status->substr(std::min<size_t>(9, status->size()), 3));
-    if (status->rfind("HTTP/1.", 0) != 0 || !code) return server.surprised(what, *status);
+    if (status->rfind("HTTP/1.", 0) != 0 || !code) return server.unexpected_answer(what, *status);
     int64_t bytes = 0;
     for (size_t i = 0;; ++i) {
         auto header = server.receive_line(header_line_most, what);
@@ -35,10 +35,10 @@ Result<Answer> read_answer(Dialogue& server, const std::string& what) {
         if (strncasecmp(header->c_str(), name.c_str(), name.size()) == 0) {
             const size_t digits = header->find_first_not_of(' ', name.size());
             const auto length = parse_integer(digits == std::string::npos ? "" : header->substr(digits));
-            if (!length || *length < 0 || *length > int64_t(body_most)) return server.surprised(what, *header);
+            if (!length || *length < 0 || *length > int64_t(body_most)) return server.unexpected_answer(what, *header);
             bytes = *length;
         }
-        if (i == headers_most) return server.surprised(what, *header);
+        if (i == headers_most) return server.unexpected_answer(what, *header);
     }
     // Only a body that is wanted is read: the server closes after each answer.
     if (*code != 200) return Answer{*code, {}};
@@ -54,10 +54,10 @@ Result<SharedText> share_by_http(const std::string& host, uint16_t port, const S
     const std::string what = "rank 0's unique id: does rank 0 run, and call Weft?";
     // Horovod's server is of HTTP 1.0: a connection each time; and it does not wait for a key.
     for (auto pause = std::chrono::milliseconds(10);; pause = std::min(2 * pause, std::chrono::milliseconds(500))) {
-        auto connection = Dialogue::connect(server_name, host, port, sharing.deadline);
+        auto connection = ServerConnection::connect(server_name, host, port, sharing.deadline);
         if (!connection) return connection.take_status();
         if (!*connection) return nobody_carries(fmt::format("nobody serves {} at {}:{}", server_name, host, port));
-        Dialogue& server = **connection;
+        ServerConnection& server = **connection;
         const std::string head = fmt::format(" {} HTTP/1.1\r\nHost: {}:{}\r\nConnection: close\r\n", path, host, port);
         if (sharing.rank == 0) {
             WEFT_TRY(

@@ -16,7 +16,7 @@
 #include "src/base/file.hpp"
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
-#include "src/launchers/dialogue.hpp"
+#include "src/launchers/server_connection.hpp"
 #include "src/launchers/mpi_library.hpp"
 
 namespace weft::internal {
@@ -40,39 +40,39 @@ Fields fields_of(const std::string& text, char separator) {
 }
 
 // The answer named `expected`, without an error in it.
-Result<Fields> checked(const Dialogue& dialogue, const std::string& answer, char separator, const char* expected) {
+Result<Fields> checked(const ServerConnection& connection, const std::string& answer, char separator, const char* expected) {
     Fields fields = fields_of(answer, separator);
     const auto rc = fields.find("rc");
     if (fields["cmd"] != expected || (rc != fields.end() && rc->second != "0"))
-        return dialogue.surprised(fmt::format("`{}` without an error", expected), answer);
+        return connection.unexpected_answer(fmt::format("`{}` without an error", expected), answer);
     return fields;
 }
 
 // One line each way: cmd=name key=value ...
 class Version1 {
   public:
-    static Result<Fields> ask(Dialogue& dialogue, const std::string& request, const char* expected) {
-        WEFT_TRY(dialogue.send(request + "\n"));
-        auto line = dialogue.receive_line(answer_line_most, fmt::format("`{}`", expected));
+    static Result<Fields> ask(ServerConnection& connection, const std::string& request, const char* expected) {
+        WEFT_TRY(connection.send(request + "\n"));
+        auto line = connection.receive_line(answer_line_most, fmt::format("`{}`", expected));
         if (!line) return line.take_status();
-        return checked(dialogue, *line, ' ', expected);
+        return checked(connection, *line, ' ', expected);
     }
-    static Result<std::string> share(Dialogue& dialogue, const Sharing& sharing) {
-        auto maxes = ask(dialogue, "cmd=get_maxes", "maxes");
+    static Result<std::string> share(ServerConnection& connection, const Sharing& sharing) {
+        auto maxes = ask(connection, "cmd=get_maxes", "maxes");
         if (!maxes) return maxes.take_status();
         const auto most = parse_integer((*maxes)["vallen_max"]);
         if (!most || *most <= int64_t(sharing.text.size()))
-            return fail(weftRemoteError, "{} takes values of `{}` characters at most; {} are needed", dialogue.server(),
+            return fail(weftRemoteError, "{} takes values of `{}` characters at most; {} are needed", connection.server(),
                         shown((*maxes)["vallen_max"]), sharing.text.size() + 1);
-        auto name = ask(dialogue, "cmd=get_my_kvsname", "my_kvsname");
+        auto name = ask(connection, "cmd=get_my_kvsname", "my_kvsname");
         if (!name) return name.take_status();
         const std::string store = (*name)["kvsname"];
         if (sharing.rank == 0) {
             const std::string put = fmt::format("cmd=put kvsname={} key={} value={}", store, id_key, sharing.text);
-            if (auto answer = ask(dialogue, put, "put_result"); !answer) return answer.take_status();
+            if (auto answer = ask(connection, put, "put_result"); !answer) return answer.take_status();
         }
-        if (auto answer = ask(dialogue, "cmd=barrier_in", "barrier_out"); !answer) return answer.take_status();
-        auto got = ask(dialogue, fmt::format("cmd=get kvsname={} key={}", store, id_key), "get_result");
+        if (auto answer = ask(connection, "cmd=barrier_in", "barrier_out"); !answer) return answer.take_status();
+        auto got = ask(connection, fmt::format("cmd=get kvsname={} key={}", store, id_key), "get_result");
         if (!got) return got.take_status();
         return (*got)["value"];
     }
@@ -82,30 +82,30 @@ class Version1 {
 // A length of six characters before each frame: cmd=name;key=value;...
 class Version2 {
   public:
-    static Result<Fields> ask(Dialogue& dialogue, const std::string& request, const char* expected) {
+    static Result<Fields> ask(ServerConnection& connection, const std::string& request, const char* expected) {
         const std::string what = fmt::format("`{}`", expected);
-        WEFT_TRY(dialogue.send(fmt::format("{:<6}{}", request.size(), request)));
-        auto head = dialogue.receive(6, what);
+        WEFT_TRY(connection.send(fmt::format("{:<6}{}", request.size(), request)));
+        auto head = connection.receive(6, what);
         if (!head) return head.take_status();
         std::string digits = *head;
         digits.erase(std::remove(digits.begin(), digits.end(), ' '), digits.end());
         const auto bytes = parse_integer(digits);
-        if (!bytes || *bytes < 1 || *bytes > int64_t(answer_line_most)) return dialogue.surprised(what, *head);
-        auto frame = dialogue.receive(size_t(*bytes), what);
+        if (!bytes || *bytes < 1 || *bytes > int64_t(answer_line_most)) return connection.unexpected_answer(what, *head);
+        auto frame = connection.receive(size_t(*bytes), what);
         if (!frame) return frame.take_status();
-        return checked(dialogue, *frame, ';', expected);
+        return checked(connection, *frame, ';', expected);
     }
-    static Result<std::string> share(Dialogue& dialogue, const std::string& job, const Sharing& sharing) {
-        auto full = ask(dialogue, fmt::format("cmd=fullinit;pmijobid={};pmirank={};threaded=FALSE;", job, sharing.rank),
+    static Result<std::string> share(ServerConnection& connection, const std::string& job, const Sharing& sharing) {
+        auto full = ask(connection, fmt::format("cmd=fullinit;pmijobid={};pmirank={};threaded=FALSE;", job, sharing.rank),
                         "fullinit-response");
         if (!full) return full.take_status();
         if (sharing.rank == 0) {
             const std::string put = fmt::format("cmd=kvs-put;key={};value={};", id_key, sharing.text);
-            if (auto answer = ask(dialogue, put, "kvs-put-response"); !answer) return answer.take_status();
+            if (auto answer = ask(connection, put, "kvs-put-response"); !answer) return answer.take_status();
         }
-        if (auto answer = ask(dialogue, "cmd=kvs-fence;", "kvs-fence-response"); !answer) return answer.take_status();
+        if (auto answer = ask(connection, "cmd=kvs-fence;", "kvs-fence-response"); !answer) return answer.take_status();
         const std::string get = fmt::format("cmd=kvs-get;jobid={};srcid=-1;key={};", job, id_key);
-        auto got = ask(dialogue, get, "kvs-get-response");
+        auto got = ask(connection, get, "kvs-get-response");
         if (!got) return got.take_status();
         return (*got)["value"];
     }
@@ -121,9 +121,9 @@ class Farewell {
         // An MPI that came later says goodbye itself, or does not and wants the job to end.
         const MpiState mpi = mpi_state();
         if (!socket_ || mpi == MpiState::initialized || mpi == MpiState::finalized) return;
-        Dialogue dialogue("PMI", socket_.number(), Deadline::in_ms(2000));
+        ServerConnection connection("PMI", socket_.number(), Deadline::in_ms(2000));
         // Nobody could be told that it failed, and the process ends anyway.
-        if (dialogue.send(words_).ok()) (void)dialogue.receive(6, "the goodbye").ok();
+        if (connection.send(words_).ok()) (void)connection.receive(6, "the goodbye").ok();
     }
 
   private:
@@ -160,18 +160,18 @@ bool is_socket(int descriptor) {
     return fstat(descriptor, &status) == 0 && S_ISSOCK(status.st_mode);
 }
 
-Result<int> agreed_version(Dialogue& dialogue) {
+Result<int> agreed_version(ServerConnection& connection) {
     // Every server known speaks version 1; one that does not says so, and is asked again.
     for (const int version : {1, 2}) {
         WEFT_TRY(
-            dialogue.send(fmt::format("cmd=init pmi_version={} pmi_subversion={}\n", version, version == 1 ? 1 : 0)));
-        auto line = dialogue.receive_line(answer_line_most, "`response_to_init`");
+            connection.send(fmt::format("cmd=init pmi_version={} pmi_subversion={}\n", version, version == 1 ? 1 : 0)));
+        auto line = connection.receive_line(answer_line_most, "`response_to_init`");
         if (!line) return line.take_status();
         Fields fields = fields_of(*line, ' ');
-        if (fields["cmd"] != "response_to_init") return dialogue.surprised("`response_to_init`", *line);
+        if (fields["cmd"] != "response_to_init") return connection.unexpected_answer("`response_to_init`", *line);
         if (fields["rc"] == "0" && (fields["pmi_version"].empty() || fields["pmi_version"] == std::to_string(version)))
             return version;
-        if (version == 2) return dialogue.surprised("`response_to_init` of PMI 1 or 2", *line);
+        if (version == 2) return connection.unexpected_answer("`response_to_init` of PMI 1 or 2", *line);
     }
     return fail(weftInternalError, "PMI: no version was asked for");
 }
@@ -183,11 +183,11 @@ Result<SharedText> share_by_pmi(int descriptor, const std::string& job, const Sh
         return nobody_carries(fmt::format("PMI_FD {} is closed in this process, or no socket", descriptor));
     if (const MpiState mpi = mpi_state(); mpi == MpiState::initialized || mpi == MpiState::finalized)
         return nobody_carries("MPI was initialised before and speaks to the launcher alone");
-    Dialogue dialogue(fmt::format("the launcher's PMI server (PMI_FD {})", descriptor), descriptor, sharing.deadline);
-    auto version = agreed_version(dialogue);
+    ServerConnection connection(fmt::format("the launcher's PMI server (PMI_FD {})", descriptor), descriptor, sharing.deadline);
+    auto version = agreed_version(connection);
     if (!version) return version.take_status();
     say_farewell_at_exit(descriptor, *version == 1 ? Version1::finalize : Version2::finalize);
-    auto text = *version == 1 ? Version1::share(dialogue, sharing) : Version2::share(dialogue, job, sharing);
+    auto text = *version == 1 ? Version1::share(connection, sharing) : Version2::share(connection, job, sharing);
     if (!text) return text.take_status();
     return SharedText{*text, {}};
 }

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/launchers/dialogue.hpp"
+#include "src/launchers/server_connection.hpp"
 #include "src/net/secret.hpp"
 #include "src/rendezvous/root_hint.hpp"
 #include "src/segment/host_group.hpp"
@@ -39,35 +39,35 @@ std::string number(Number value) {
 std::string query(Query what) { return std::string(1, char(what)); }
 std::string text(const std::string& value) { return number(uint64_t(value.size())) + value; }
 
-Status set(Dialogue& store, const std::string& key, const std::string& value) {
+Status set(ServerConnection& store, const std::string& key, const std::string& value) {
     return store.send(query(Query::set) + text(key) + text(value));
 }
 
 // Blocks until the key is there.
-Status await(Dialogue& store, const std::string& key, const std::string& what) {
+Status await(ServerConnection& store, const std::string& key, const std::string& what) {
     WEFT_TRY(store.send(query(Query::wait) + number(uint64_t(1)) + text(key)));
     auto answer = store.receive(1, what);
     if (!answer) return answer.take_status();
-    return (*answer)[0] == stop_waiting ? ok() : store.surprised(what, *answer);
+    return (*answer)[0] == stop_waiting ? ok() : store.unexpected_answer(what, *answer);
 }
 
-Result<std::string> receive_value(Dialogue& store, const std::string& what) {
+Result<std::string> receive_value(ServerConnection& store, const std::string& what) {
     auto head = store.receive(sizeof(uint64_t), what);
     if (!head) return head.take_status();
     uint64_t bytes = 0;
     memcpy(&bytes, head->data(), sizeof bytes);
-    if (bytes > value_most) return store.surprised(what, *head);
+    if (bytes > value_most) return store.unexpected_answer(what, *head);
     return store.receive(size_t(bytes), what);
 }
 
-Result<std::string> read(Dialogue& store, const std::string& key, const std::string& what) {
+Result<std::string> read(ServerConnection& store, const std::string& key, const std::string& what) {
     WEFT_TRY(store.send(query(Query::get) + text(key)));
     return receive_value(store, what);
 }
 
 // The values of these keys; empty where there is none. The store ends the connection of a client that gets a missing
 // key.
-Status read_all(Dialogue& store, const std::vector<std::string>& keys, std::vector<std::string>& values,
+Status read_all(ServerConnection& store, const std::vector<std::string>& keys, std::vector<std::string>& values,
                 const std::string& what) {
     values.assign(keys.size(), "");
     for (size_t first = 0; first < keys.size(); first += requests_at_once) {
@@ -80,7 +80,7 @@ Status read_all(Dialogue& store, const std::vector<std::string>& keys, std::vect
         requests.clear();
         for (size_t i = first; i < end; ++i) {
             const char state = (*there)[i - first];
-            if (state != key_exists && state != key_missing) return store.surprised(what, *there);
+            if (state != key_exists && state != key_missing) return store.unexpected_answer(what, *there);
             if (state == key_exists) requests += query(Query::get) + text(keys[i]);
         }
         WEFT_TRY(store.send(requests));
@@ -94,7 +94,7 @@ Status read_all(Dialogue& store, const std::vector<std::string>& keys, std::vect
     return ok();
 }
 
-Status forget(Dialogue& store, const std::vector<std::string>& keys) {
+Status forget(ServerConnection& store, const std::vector<std::string>& keys) {
     for (size_t first = 0; first < keys.size(); first += requests_at_once) {
         const size_t end = std::min(keys.size(), first + requests_at_once);
         std::string requests;
@@ -119,7 +119,7 @@ std::string make_nonce() {
 
 // Of every rank but rank 0. Only a rank 0 that has read this attempt's nonce writes the key of its answer, so that the
 // text is this attempt's, whatever earlier attempts left in the store.
-Result<SharedText> ask(Dialogue& store, const std::string& job, const Sharing& sharing) {
+Result<SharedText> ask(ServerConnection& store, const std::string& job, const Sharing& sharing) {
     const std::string what = "rank 0's unique id: does rank 0 run, and call Weft?";
     const std::string nonce = make_nonce(), own = rank_key(job, sharing.rank), answer = answer_key(job, nonce);
     std::vector<std::string> former;
@@ -137,7 +137,7 @@ Result<SharedText> ask(Dialogue& store, const std::string& job, const Sharing& s
 
 // Rank 0: answers every rank. If the nonce of a rank's key changes, the old one was of an earlier attempt, and rank 0
 // answers again. Ends when each rank has its answer, and deletes its own keys and the ranks'.
-Result<SharedText> answer_all(Dialogue& store, const std::string& job, const Sharing& sharing) {
+Result<SharedText> answer_all(ServerConnection& store, const std::string& job, const Sharing& sharing) {
     std::map<int, std::string> told;  // the nonce that each rank was answered last
     std::vector<std::string> written, keys, values;
     std::vector<int> missing;
@@ -182,10 +182,10 @@ Result<SharedText> answer_all(Dialogue& store, const std::string& job, const Sha
 
 Result<SharedText> share_by_torch_store(const std::string& host, uint16_t port, const std::string& key,
                                         const Sharing& sharing) {
-    auto connection = Dialogue::connect("PyTorch's store (MASTER_ADDR, MASTER_PORT)", host, port, sharing.deadline);
+    auto connection = ServerConnection::connect("PyTorch's store (MASTER_ADDR, MASTER_PORT)", host, port, sharing.deadline);
     if (!connection) return connection.take_status();
     if (!*connection) return nobody_carries(fmt::format("nobody serves PyTorch's store at {}:{}", host, port));
-    Dialogue& store = **connection;
+    ServerConnection& store = **connection;
     WEFT_TRY(store.send(query(Query::validate) + number(validation)));
     const std::string job = "/weft/" + key;
     auto shared = sharing.rank == 0 ? answer_all(store, job, sharing) : ask(store, job, sharing);

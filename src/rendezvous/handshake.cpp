@@ -9,8 +9,8 @@ namespace weft::internal {
 
 static constexpr size_t passed_most = 2;
 
-Result<bool> send_message(int socket, const Message& message, std::span<const int> passed) {
-    iovec part{const_cast<Message*>(&message), sizeof message};
+Result<bool> send_message(int socket, const HandshakeMessage& message, std::span<const int> passed) {
+    iovec part{const_cast<HandshakeMessage*>(&message), sizeof message};
     alignas(cmsghdr) char control[CMSG_SPACE(passed_most * sizeof(int))] = {};
     msghdr header{};
     header.msg_iov = &part;
@@ -33,8 +33,8 @@ Result<bool> send_message(int socket, const Message& message, std::span<const in
     return fail(weftSystemError, "a message to a process of this host could not be sent: {}", errno_text(errno));
 }
 
-Result<std::optional<Message>> receive_message(int socket, std::vector<Fd>* passed) {
-    Message message;
+Result<std::optional<HandshakeMessage>> receive_message(int socket, std::vector<Fd>* passed) {
+    HandshakeMessage message;
     iovec part{&message, sizeof message};
     alignas(cmsghdr) char control[CMSG_SPACE(passed_most * sizeof(int))];
     msghdr header{};
@@ -43,10 +43,10 @@ Result<std::optional<Message>> receive_message(int socket, std::vector<Fd>* pass
     header.msg_control = control;
     header.msg_controllen = sizeof control;
     if (passed && recv(socket, &message, sizeof message, MSG_PEEK | MSG_DONTWAIT) == ssize_t(sizeof message) &&
-        message.kind == Message::welcome)
+        message.kind == HandshakeMessage::welcome)
         Fd::make_room(int(passed_most));
     const ssize_t received = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return std::optional<Message>();
+    if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return std::optional<HandshakeMessage>();
     if (received < 0 && is_lost_descriptor(errno)) return fail(weftInvalidUsage, "{}", lost_descriptor_text);
     if (received < 0)
         return fail(weftRemoteError, "a process of this host closed its connection: {}", errno_text(errno));
@@ -63,11 +63,11 @@ Result<std::optional<Message>> receive_message(int socket, std::vector<Fd>* pass
                     no_descriptor_text(EMFILE));
     if (received == 0) return fail(weftRemoteError, "a process of this host closed its connection");
     if (received != ssize_t(sizeof message) || (header.msg_flags & MSG_TRUNC) ||
-        message.magic != Message::expected_magic)
+        message.magic != HandshakeMessage::expected_magic)
         return fail(weftRemoteError, "a process of this host sent something that is not Weft's handshake");
     message.sentence[sizeof message.sentence - 1] = 0;
     if (passed) *passed = std::move(fds);
-    return std::optional<Message>(message);
+    return std::optional<HandshakeMessage>(message);
 }
 
 static Digest mac(const UniqueId& id, const char (&role)[6], const Digest& first, const Digest& second) {
@@ -78,11 +78,11 @@ static Digest mac(const UniqueId& id, const char (&role)[6], const Digest& first
     return id.prove(text, sizeof text);
 }
 
-Digest challenge_mac(const UniqueId& id, const Digest& guest_nonce, const Digest& host_nonce) {
-    return mac(id, "hosts", guest_nonce, host_nonce);
+Digest challenge_mac(const UniqueId& id, const Digest& client_nonce, const Digest& server_nonce) {
+    return mac(id, "hosts", client_nonce, server_nonce);
 }
-Digest proof_mac(const UniqueId& id, const Digest& guest_nonce, const Digest& host_nonce) {
-    return mac(id, "guest", guest_nonce, host_nonce);
+Digest proof_mac(const UniqueId& id, const Digest& client_nonce, const Digest& server_nonce) {
+    return mac(id, "guest", client_nonce, server_nonce);
 }
 
 }  // namespace weft::internal

@@ -13,7 +13,7 @@
 
 namespace weft::internal {
 
-struct Message {
+struct HandshakeMessage {
     enum Kind : uint32_t { hello = 1, challenge, proof, welcome, refusal };
     static constexpr uint64_t expected_magic = 0x7466657768616e64u;
 
@@ -29,10 +29,10 @@ struct Message {
 
 // Both return nothing as long as the socket would block; a Status if it is broken or was closed.
 // Descriptors travel with a message, two at most.
-Result<bool> send_message(int socket, const Message& message, std::span<const int> passed = {});
-Result<std::optional<Message>> receive_message(int socket, std::vector<Fd>* passed = nullptr);
+Result<bool> send_message(int socket, const HandshakeMessage& message, std::span<const int> passed = {});
+Result<std::optional<HandshakeMessage>> receive_message(int socket, std::vector<Fd>* passed = nullptr);
 
-Digest challenge_mac(const UniqueId& id, const Digest& guest_nonce, const Digest& host_nonce);
-Digest proof_mac(const UniqueId& id, const Digest& guest_nonce, const Digest& host_nonce);
+Digest challenge_mac(const UniqueId& id, const Digest& client_nonce, const Digest& server_nonce);
+Digest proof_mac(const UniqueId& id, const Digest& client_nonce, const Digest& server_nonce);
 
 }  // namespace weft::internal

@@ -15,7 +15,7 @@
 #include "src/base/log.hpp"
 #include "src/base/options.hpp"
 #include "src/control/link.hpp"
-#include "src/rendezvous/root.hpp"
+#include "src/rendezvous/root_rendezvous.hpp"
 
 namespace weft::internal {
 
@@ -46,7 +46,7 @@ class Descendants : public std::enable_shared_from_this<Descendants> {
             const net::Identity identity = first_.nth(next_).identity();
             if (identity.name == open_) continue;
             auto on_use = [self = shared_from_this(), index = next_] { self->open_after(index); };
-            Root::keep(std::make_unique<Root>(dispatcher_, identity, std::move(on_use)), identity.name);
+            RootRendezvous::keep(std::make_unique<RootRendezvous>(dispatcher_, identity, std::move(on_use)), identity.name);
         }
     }
 
@@ -110,7 +110,7 @@ Result<UniqueId> UniqueId::make() {
     const net::PackedAddresses place = net::pack_addresses((*dispatcher)->listener().addresses());
     memcpy(id->content_.root_host, place.data(), place.size());
     id->content_.checksum = checksum(id->content_);
-    Root::keep(std::make_unique<Root>(std::move(*dispatcher), id->identity()), id->identity().name);
+    RootRendezvous::keep(std::make_unique<RootRendezvous>(std::move(*dispatcher), id->identity()), id->identity().name);
     return id;
 }
 
@@ -227,12 +227,12 @@ weftUniqueId UniqueId::bytes() const {
     return bytes;
 }
 
-std::string UniqueId::meeting_name() const {
+std::string UniqueId::rendezvous_name() const {
     const auto host = host_identity();
-    return meeting_name(host ? *host : 0);
+    return rendezvous_name(host ? *host : 0);
 }
 
-std::string UniqueId::meeting_name(uint64_t host) const {
+std::string UniqueId::rendezvous_name(uint64_t host) const {
     char label[16] = "meeting";
     memcpy(label + 8, &host, sizeof host);
     const Digest digest = prove(label, sizeof label);

@@ -87,13 +87,13 @@ struct HostHome {
     char listener[61];   // its listener: net::PackedAddresses
 };
 
-// How ranks of this host make a communicator of their own from this one (rendezvous/branching.hpp). Each word names a
+// How ranks of this host make a communicator of their own from this one (rendezvous/split_rendezvous.hpp). Each word names a
 // child by its number; the words of a child's first rank are for all of its ranks to look at.
-struct alignas(64) Birth {
+struct alignas(64) SplitRow {
     std::atomic<uint64_t> wanted;   // this rank has come to make it
     std::atomic<uint64_t> offered;  // its segment is `inode`, `fd` in this rank's process (release)
     std::atomic<uint64_t> refused;  // somebody may not open that
-    std::atomic<uint64_t> detour;   // so its ranks meet by `id` (release)
+    std::atomic<uint64_t> fallback;   // so its ranks meet by `id` (release)
     std::atomic<uint64_t> failed;   // this rank has given it up
     int32_t fd;
     uint64_t inode;
@@ -139,7 +139,7 @@ struct alignas(64) RankRow {
     std::atomic<uint32_t> out_of_sight;
     // 1: none of its kernels runs any more and it has unmapped the device memory of others (release).
     std::atomic<uint32_t> device_left;
-    Birth birth;
+    SplitRow split;
     // Written before an error of any communicator of its process is returned to the caller.
     Told told;
 };

@@ -7,7 +7,7 @@
 #include <climits>
 #include <thread>
 
-#include "src/rendezvous/root.hpp"
+#include "src/rendezvous/root_rendezvous.hpp"
 #include "tests/net/ends.hpp"
 
 using namespace weft::internal;
@@ -92,7 +92,7 @@ class Hosts {
 
     net::Identity identity_ = fresh_identity();
     std::shared_ptr<AcceptDispatcher> dispatcher_;
-    Root root_;
+    RootRendezvous root_;
     std::vector<std::shared_ptr<HostGroup>> groups_;
     std::vector<std::shared_ptr<Control>> controls_;
     std::vector<std::weak_ptr<Control>> left_;

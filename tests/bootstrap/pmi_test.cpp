@@ -167,14 +167,14 @@ TEST_CASE("a process says goodbye to PMI when it ends, unless MPI took the socke
         std::vector<std::string> requests;
         while (const auto request = line.line()) {
             requests.push_back(*request);
-            const std::pair<const char*, const char*> dialogue[] = {
+            const std::pair<const char*, const char*> connection[] = {
                 {"cmd=init", "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n"},
                 {"cmd=get_maxes", "cmd=maxes vallen_max=1024\n"},
                 {"cmd=get_my_kvsname", "cmd=my_kvsname kvsname=k\n"},
                 {"cmd=put", "cmd=put_result rc=0\n"},
                 {"cmd=barrier_in", "cmd=barrier_out\n"},
                 {"cmd=finalize", "cmd=finalize_ack\n"}};
-            for (const auto& [asked, answer] : dialogue)
+            for (const auto& [asked, answer] : connection)
                 if (request->rfind(asked, 0) == 0) line.send(answer);
             if (request->rfind("cmd=get kvsname", 0) == 0) line.send("cmd=get_result value=" + hex_text + "\n");
         }

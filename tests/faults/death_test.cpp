@@ -92,7 +92,7 @@ TEST_CASE("a rank killed between its claim and its joining is dead to the others
         CHECK(with_growing_limit(100, [&](int64_t pause_ms) {
                   Job job(3);
                   job.start(1, {"init=20000"}, {quiet});
-                  CHECK(job.started_meeting());
+                  CHECK(job.started_rendezvous());
                   job.start(victim, {"freeze=" + std::to_string(request), "init"}, {quiet});
                   job.start(2 - victim, {"init=20000"}, {quiet});
                   CHECK(eventually([&] { return process_state(job[1].pid()) == 'T'; }));

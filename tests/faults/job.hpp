@@ -21,8 +21,8 @@
 namespace weft::internal::test {
 
 inline std::string new_id() { return api::to_text(api::make_unique_id()); }
-inline std::string meeting_name(const std::string& id) {
-    return UniqueId::read(api::unique_id_from_text(id))->meeting_name();
+inline std::string rendezvous_name(const std::string& id) {
+    return UniqueId::read(api::unique_id_from_text(id))->rendezvous_name();
 }
 
 // Names of Weft's in the folders where things are left behind.
@@ -84,10 +84,10 @@ class Job {
         variables.push_back(mark());
         processes_.push_back(std::make_unique<Subprocess>(arguments, variables));
     }
-    // Waits until the process that was started last leads the meeting, or cannot.
-    bool started_meeting() {
+    // Waits until the process that was started last leads the rendezvous, or cannot.
+    bool started_rendezvous() {
         return eventually(
-            [&] { return socket_exists(meeting_name(id_)) || contains(processes_.back()->output(), "init "); });
+            [&] { return socket_exists(rendezvous_name(id_)) || contains(processes_.back()->output(), "init "); });
     }
     // A line of its output that begins with `call`, soon or when it has ended; then the last, as answer() does.
     std::string await_answer(int process, const std::string& call) {
@@ -148,8 +148,8 @@ class Job {
             if (!ended_.count(process)) finish(process);
         for (const std::string& id : ids_) {
             if (id == "make") continue;
-            INFO("a socket named @" << meeting_name(id));
-            CHECK(eventually([&] { return !socket_exists(meeting_name(id)); }));
+            INFO("a socket named @" << rendezvous_name(id));
+            CHECK(eventually([&] { return !socket_exists(rendezvous_name(id)); }));
         }
         CHECK(eventually([&] { return descendants() == 0; }));
         // Another program's file may come and go.
@@ -172,7 +172,7 @@ class Job {
 
   private:
     // In the environment of every process of this job, and of their children.
-    std::string mark() const { return "FAULTS_JOB=" + meeting_name(id_mark_); }
+    std::string mark() const { return "FAULTS_JOB=" + rendezvous_name(id_mark_); }
     int descendants() const {
         int count = 0;
         DIR* directory = opendir("/proc");

@@ -21,7 +21,7 @@ std::string init_within(int64_t limit_ms) { return "init=" + std::to_string(limi
 
 }  // namespace
 
-TEST_CASE("too few descriptors, on either side of the meeting, are a sentence", "[limits]") {
+TEST_CASE("too few descriptors, on either side of the rendezvous, are a sentence", "[limits]") {
     if (!limits_are_ours) return;
     CHECK(with_growing_limit(4000, [](int64_t limit_ms) {
               std::vector<Limited> all;
@@ -36,7 +36,7 @@ TEST_CASE("too few descriptors, on either side of the meeting, are a sentence", 
                           // The first to come leads: both parts are played.
                           if (rank == 0)
                               CHECK(eventually(
-                                  [&] { return socket_exists(meeting_name(job.id())) || is_gone(job[0].pid()); }));
+                                  [&] { return socket_exists(rendezvous_name(job.id())) || is_gone(job[0].pid()); }));
                       }
                   }
               std::string objection;

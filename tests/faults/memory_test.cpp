@@ -77,7 +77,7 @@ TEST_CASE("a call whose memory cannot be had is an error of every rank, which sa
     }
 }
 
-TEST_CASE("a meeting in which memory cannot be had ends with a sentence on every rank", "[memory]") {
+TEST_CASE("a rendezvous in which memory cannot be had ends with a sentence on every rank", "[memory]") {
     for (const int poor : {0, 1}) {
         bool refused = true;
         for (int granted = 0; refused; ++granted) {
@@ -97,7 +97,7 @@ TEST_CASE("a meeting in which memory cannot be had ends with a sentence on every
                           if (rank == poor) steps.insert(steps.begin(), "scarce=" + std::to_string(granted));
                           job.start(rank, steps, {quiet});
                           // The first to come leads: both parts are played.
-                          if (rank == 0) CHECK(job.started_meeting());
+                          if (rank == 0) CHECK(job.started_rendezvous());
                       }
                       job.finish();
                       REQUIRE(job.answer(poor, "refused") != "(no line)");

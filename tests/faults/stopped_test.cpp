@@ -102,7 +102,7 @@ TEST_CASE("who leaves a call whose buffers a stopped rank may still use says so,
           }) == "");
 }
 
-TEST_CASE("a rank stopped at any moment of the meeting is missed by the others, which say so; it is told",
+TEST_CASE("a rank stopped at any moment of the rendezvous is missed by the others, which say so; it is told",
           "[stopped]") {
     const unsigned seed = std::random_device{}();
     std::mt19937 random(seed);

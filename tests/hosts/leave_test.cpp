@@ -10,7 +10,7 @@ TEST_CASE("a rank that dies after its host's leader has left is told to other ho
     const std::vector<std::string> variables = with(telling, {"WEFT_ALGO=ring", "WEFT_TIMEOUT_MS=60000"});
     // Rank 3 leads its host.
     job.start(3, {"init", "reduce=0", "destroy", "await"}, variables);
-    REQUIRE(eventually([&] { return contains(job[0].error(), "this process leads the meeting"); }));
+    REQUIRE(eventually([&] { return contains(job[0].error(), "this process leads the rendezvous"); }));
     job.start(2, {"init", "hold"}, variables);
     job.start(0, {"init", "reduce=0", "destroy"}, variables);
     job.start(1, {"init", "reduce=0", "async", "destroy"}, variables);
@@ -51,7 +51,7 @@ TEST_CASE("who goes on after its host's leader has left and ended without ceremo
     SpreadJob job(2, 2);
     // Rank 0, which comes first, leads. A message had gone from 1 to 2 before, so they need no leader any more.
     job.start(0, {"init", "reduce=10", "destroy", "vanish"}, telling);
-    REQUIRE(eventually([&] { return contains(job[0].error(), "this process leads the meeting"); }));
+    REQUIRE(eventually([&] { return contains(job[0].error(), "this process leads the rendezvous"); }));
     job.start(1, {"init", "send=10,2", "reduce=10", "sleep=2000", "send=10,2", "destroy"}, {quiet});
     job.start(2, {"init", "receive=10,1", "reduce=10", "receive=10,1", "destroy"}, {quiet});
     job.start(3, {"init", "reduce=10", "sleep=3000", "destroy"}, {quiet});

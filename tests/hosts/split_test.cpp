@@ -51,7 +51,7 @@ TEST_CASE("leader or guest killed in an all-reduce, on any host: the others shri
 TEST_CASE("when no leader is left the others are told that they cannot shrink", "[split]") {
     SpreadJob job(2, 2);
     const auto leads = [&](int process) {
-        return eventually([&] { return contains(job[process].error(), "this process leads the meeting"); });
+        return eventually([&] { return contains(job[process].error(), "this process leads the rendezvous"); });
     };
     // Who comes first leads. Processes 0 and 1 are ranks 0 and 2.
     for (const int rank : {0, 2}) job.start(rank, {"init", "hold"}, telling);
@@ -77,7 +77,7 @@ TEST_CASE("a rank that leaves instead of shrinking with the others is named, who
             const int rank = order[size_t(process)];
             job.start(rank, {"init", rank % 3 == 0 ? "say=none" : "shrink=0,0", "destroy"}, telling);
             if (process < 2)
-                REQUIRE(eventually([&] { return contains(job[process].error(), "this process leads the meeting"); }));
+                REQUIRE(eventually([&] { return contains(job[process].error(), "this process leads the rendezvous"); }));
         }
     }
     auto job = jobs.begin();
@@ -102,7 +102,7 @@ TEST_CASE("a rank that shrinks late is waited for, though its host's leader has 
     const Steps others{"init", "loop=100000", "shrink=1,0", "destroy_parent", "reduce=100", "destroy"};
     for (const int rank : {0, 2}) {
         job.start(rank, others, telling);
-        REQUIRE(eventually([&] { return contains(job[rank / 2].error(), "this process leads the meeting"); }));
+        REQUIRE(eventually([&] { return contains(job[rank / 2].error(), "this process leads the rendezvous"); }));
     }
     job.start(1, {"init", "loop=100000", "sleep=7000", "shrink=1,0", "destroy_parent", "reduce=100", "destroy"},
               {quiet});

@@ -21,7 +21,7 @@ class SpreadJob : public Job {
     // The process that leads its host: the first that came there. Processes are ranks; they log at INFO.
     int leader_of(int host) {
         for (int rank = host * per_host_; rank < (host + 1) * per_host_; ++rank)
-            if (contains((*this)[rank].error(), "this process leads the meeting")) return rank;
+            if (contains((*this)[rank].error(), "this process leads the rendezvous")) return rank;
         FAIL("nobody leads host " << host);
         return -1;
     }

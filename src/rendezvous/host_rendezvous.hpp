@@ -1,6 +1,6 @@
-// gathering.hpp: the process's part of a meeting. The first process of a host that binds the abstract socket named by
+// host_rendezvous.hpp: the process's part of a rendezvous. The first process of a host that binds the abstract socket named by
 // the id leads: it makes the segment and hands it to every process that proves to know the secret; the others are its
-// guests. If the ranks may be on several hosts, the leader also meets the other hosts: it checks the host in at the root.
+// clients. If the ranks may be on several hosts, the leader also meets the other hosts: it checks the host in at the root.
 #pragma once
 #include <poll.h>
 
@@ -13,7 +13,7 @@
 #include "src/control/control.hpp"
 #include "src/net/resolution.hpp"
 #include "src/rendezvous/handshake.hpp"
-#include "src/rendezvous/root.hpp"
+#include "src/rendezvous/root_rendezvous.hpp"
 #include "src/segment/host_group.hpp"
 
 namespace weft::internal {
@@ -23,7 +23,7 @@ namespace weft::internal {
 class Membership {
   public:
     Membership(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity, std::shared_ptr<Control> control,
-               std::unique_ptr<Root> root);
+               std::unique_ptr<RootRendezvous> root);
     ~Membership();
     const net::Identity& identity() const { return identity_; }
     // If this process leads its host: Control::tell_failure().
@@ -34,22 +34,22 @@ class Membership {
   private:
     std::shared_ptr<AcceptDispatcher> dispatcher_;
     net::Identity identity_;
-    std::unique_ptr<Root> root_;  // lives until all hosts have the roster
+    std::unique_ptr<RootRendezvous> root_;  // lives until all hosts have the roster
     std::shared_ptr<Control> control_;
 };
 
 // Its lock is held for short steps only; any rank thread of the process makes the steps.
-class Gathering {
+class HostRendezvous {
   public:
     // Shared by the process's ranks of one host, so that they share the segment's mapping, the lifetime lock, the
     // descriptors, and, under a race detector, addresses.
-    static std::shared_ptr<Gathering> of_process(const UniqueId& id, uint64_t host, int ranks);
-    Gathering(const UniqueId& id, uint64_t host, int ranks);
-    ~Gathering();
+    static std::shared_ptr<HostRendezvous> of_process(const UniqueId& id, uint64_t host, int ranks);
+    HostRendezvous(const UniqueId& id, uint64_t host, int ranks);
+    ~HostRendezvous();
 
     // The segment once this process has it.
     Result<std::shared_ptr<HostGroup>> advance();
-    // Takes the meeting to other hosts, if the id has a root; at the latest when this host's ranks alone have not been
+    // Takes the rendezvous to other hosts, if the id has a root; at the latest when this host's ranks alone have not been
     // all for a moment. `roots`: the process shall be the root of a derived id.
     Status meet_other_hosts(bool roots);
     // Before it meets the other hosts: what the leader is to say of this machine, see AgreedTexts, or why it cannot. Once.
@@ -74,7 +74,7 @@ class Gathering {
         std::lock_guard lock(mutex_);
         return leader_pid_;
     }
-    // What the leader knows of why others are missing; guests know nothing.
+    // What the leader knows of why others are missing; clients know nothing.
     std::string obstacle();
     // loopback_hint() about the root's name, once it is resolved.
     std::string root_hint() {
@@ -87,10 +87,10 @@ class Gathering {
     }
 
   private:
-    struct Guest {
+    struct Client {
         Fd socket;
         int pid = 0;
-        Message challenge, hello;
+        HandshakeMessage challenge, hello;
         bool greeted = false;
         int64_t since_us = 0;
     };
@@ -98,9 +98,9 @@ class Gathering {
     bool role_known() const { return listener_ || connection_ || group_; }
     Status take_role();
     Status serve();
-    Result<bool> serve(Guest& guest);
-    void see_guests_off();
-    Status be_guest();
+    Result<bool> serve(Client& client);
+    void answer_last_clients();
+    Status follow_leader();
     Status leader_failed(Status cause) const;
     Status try_other_hosts(bool roots);
     std::optional<std::vector<net::Address>> find_root();
@@ -113,13 +113,13 @@ class Gathering {
     bool leads_ = false;
     std::optional<Result<MachineText>> machine_;
     Fd listener_;  // the leader's
-    std::list<Guest> guests_;
-    Fd connection_;  // a guest's, to the leader
-    Message hello_;
+    std::list<Client> clients_;
+    Fd connection_;  // a client's, to the leader
+    HandshakeMessage hello_;
     bool proved_ = false;
     int leader_pid_ = 0;
 
-    std::unique_ptr<Root> root_;        // rank 0's process's, of a derived id; it hears the leader's last word
+    std::unique_ptr<RootRendezvous> root_;        // rank 0's process's, of a derived id; it hears the leader's last word
     std::shared_ptr<Control> control_;  // the leader's
     int64_t next_try_us_ = 0, next_root_us_ = 0;
     std::optional<net::Resolution> resolution_;  // of the root's name

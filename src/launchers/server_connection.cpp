@@ -1,4 +1,4 @@
-#include "src/launchers/dialogue.hpp"
+#include "src/launchers/server_connection.hpp"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -58,13 +58,13 @@ std::string shown(std::string_view text, size_t most) {
     return text.size() > most ? line + "..." : line;
 }
 
-Dialogue::Dialogue(std::string server, Fd socket, Deadline deadline)
+ServerConnection::ServerConnection(std::string server, Fd socket, Deadline deadline)
     : server_(std::move(server)), owned_(std::move(socket)), descriptor_(owned_.number()), deadline_(deadline) {}
 
-Dialogue::Dialogue(std::string server, int descriptor, Deadline deadline)
+ServerConnection::ServerConnection(std::string server, int descriptor, Deadline deadline)
     : server_(std::move(server)), descriptor_(descriptor), deadline_(deadline) {}
 
-Result<std::optional<Dialogue>> Dialogue::connect(std::string server, const std::string& host, uint16_t port,
+Result<std::optional<ServerConnection>> ServerConnection::connect(std::string server, const std::string& host, uint16_t port,
                                                   Deadline deadline) {
     server += fmt::format(" at {}:{}", host, port);
     auto addresses = resolve_by(server, host, port, deadline);
@@ -75,19 +75,19 @@ Result<std::optional<Dialogue>> Dialogue::connect(std::string server, const std:
         Fd socket = Fd::socket(address.family(), SOCK_STREAM);
         error = socket ? connect_one(address, socket, deadline) : errno;
         if (error == 0) {
-            Dialogue dialogue(std::move(server), std::move(socket), deadline);
-            dialogue.peer_ = address;
-            return std::optional<Dialogue>(std::move(dialogue));
+            ServerConnection connection(std::move(server), std::move(socket), deadline);
+            connection.peer_ = address;
+            return std::optional<ServerConnection>(std::move(connection));
         }
         // A family that this host has not is no address at which somebody could listen.
         all_refused = all_refused && (error == ECONNREFUSED || error == EAFNOSUPPORT || error == EADDRNOTAVAIL);
     }
-    if (all_refused) return std::optional<Dialogue>();
+    if (all_refused) return std::optional<ServerConnection>();
     return fail(error == ETIMEDOUT ? weftTimeout : weftSystemError, "{} cannot be reached: {}", server,
                 no_descriptor_text(error));
 }
 
-Status Dialogue::wait(short events, const std::string& what) {
+Status ServerConnection::wait(short events, const std::string& what) {
     pollfd ready{descriptor_, events, 0};
     while (true) {
         const int count = poll(&ready, 1, deadline_.remaining_ms());
@@ -97,7 +97,7 @@ Status Dialogue::wait(short events, const std::string& what) {
     }
 }
 
-Status Dialogue::send(std::string_view bytes) {
+Status ServerConnection::send(std::string_view bytes) {
     while (!bytes.empty()) {
         const ssize_t count = ::send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
         if (count >= 0) {
@@ -111,7 +111,7 @@ Status Dialogue::send(std::string_view bytes) {
     return ok();
 }
 
-Status Dialogue::receive_some(const std::string& what) {
+Status ServerConnection::receive_some(const std::string& what) {
     char buffer[4096];
     while (true) {
         const ssize_t count = recv(descriptor_, buffer, sizeof buffer, MSG_DONTWAIT);
@@ -128,27 +128,27 @@ Status Dialogue::receive_some(const std::string& what) {
     }
 }
 
-Result<std::string> Dialogue::receive(size_t bytes, const std::string& what) {
+Result<std::string> ServerConnection::receive(size_t bytes, const std::string& what) {
     while (ahead_.size() < bytes) WEFT_TRY(receive_some(what));
     std::string taken = ahead_.substr(0, bytes);
     ahead_.erase(0, bytes);
     return taken;
 }
 
-Result<std::string> Dialogue::receive_line(size_t most, const std::string& what) {
+Result<std::string> ServerConnection::receive_line(size_t most, const std::string& what) {
     size_t end = 0;
     while ((end = ahead_.find('\n')) == std::string::npos) {
-        if (ahead_.size() > most) return surprised(what, ahead_);
+        if (ahead_.size() > most) return unexpected_answer(what, ahead_);
         WEFT_TRY(receive_some(what));
     }
     std::string line = ahead_.substr(0, end);
     ahead_.erase(0, end + 1);
-    if (line.size() > most) return surprised(what, line);
+    if (line.size() > most) return unexpected_answer(what, line);
     if (!line.empty() && line.back() == '\r') line.pop_back();
     return line;
 }
 
-Status Dialogue::surprised(const std::string& what, std::string_view answer) const {
+Status ServerConnection::unexpected_answer(const std::string& what, std::string_view answer) const {
     return fail(weftRemoteError, "{} sent `{}` instead of {}", server_, shown(answer), what);
 }
 

@@ -1,4 +1,4 @@
-// dialogue.hpp: a stream to a launcher's server: whole requests out, whole lines or counts of bytes in, by a deadline.
+// server_connection.hpp: a stream to a launcher's server: whole requests out, whole lines or counts of bytes in, by a deadline.
 #pragma once
 #include <optional>
 #include <string>
@@ -14,16 +14,16 @@ namespace weft::internal {
 // Blocks, but never past its deadline. Failures name the server and what was waited for: weftTimeout when the deadline
 // passed, weftRemoteError when the server went away or does not speak as expected, weftSystemError for the rest.
 // Thread-bound.
-class Dialogue {
+class ServerConnection {
   public:
     // A connection that is ours alone.
-    Dialogue(std::string server, Fd socket, Deadline deadline);
+    ServerConnection(std::string server, Fd socket, Deadline deadline);
     // A socket that somebody else owns, and may use after us.
-    Dialogue(std::string server, int descriptor, Deadline deadline);
+    ServerConnection(std::string server, int descriptor, Deadline deadline);
 
     // Connects over TCP to the first address that answers; a name that is not known yet (pods, new hosts) is asked for
     // again. Empty if nobody listens there.
-    static Result<std::optional<Dialogue>> connect(std::string server, const std::string& host, uint16_t port,
+    static Result<std::optional<ServerConnection>> connect(std::string server, const std::string& host, uint16_t port,
                                                    Deadline deadline);
 
     const std::string& server() const { return server_; }
@@ -36,7 +36,7 @@ class Dialogue {
     // Without its end of line; a longer one than `most` is no line of this server.
     Result<std::string> receive_line(size_t most, const std::string& what);
     // The failure of a server that answers what it should not; shows the begin of it.
-    Status surprised(const std::string& what, std::string_view answer) const;
+    Status unexpected_answer(const std::string& what, std::string_view answer) const;
 
   private:
     Status receive_some(const std::string& what);

@@ -1,6 +1,6 @@
-// branching_test.cpp: ranks of one host that make a communicator from another one, some of which may not open the
+// split_rendezvous_test.cpp: ranks of one host that make a communicator from another one, some of which may not open the
 // segment of the first.
-#include "src/rendezvous/branching.hpp"
+#include "src/rendezvous/split_rendezvous.hpp"
 
 #include <thread>
 
@@ -10,20 +10,20 @@ using namespace weft::internal;
 
 namespace {
 
-MeetingOptions options() {
-    MeetingOptions options;
+RendezvousOptions options() {
+    RendezvousOptions options;
     options.timeout_ms = 60'000;
     options.host = *host_identity();
     return options;
 }
 
 // What became of a rank that went until it was there; the group that it is in then.
-Result<std::shared_ptr<HostGroup>> enter(Entrance& entrance) {
+Result<std::shared_ptr<HostGroup>> enter(Rendezvous& rendezvous) {
     for (;;) {
-        auto met = entrance.advance();
+        auto met = rendezvous.advance();
         if (!met) return met.take_status();
-        if (*met) return entrance.group();
-        entrance.wait();
+        if (*met) return rendezvous.group();
+        rendezvous.wait();
     }
 }
 
@@ -37,7 +37,7 @@ std::shared_ptr<HostGroup> parent_of(int ranks) {
 
 }  // namespace
 
-TEST_CASE("a rank that may not open the first one's segment makes all of them meet by an id", "[branching]") {
+TEST_CASE("a rank that may not open the first one's segment makes all of them meet by an id", "[split_rendezvous]") {
     const auto parent = parent_of(4);
     for (const auto& refusers : {std::vector<int>{}, {1}, {2}, {1, 2}}) {
         INFO("refused by " << refusers.size());
@@ -49,8 +49,8 @@ TEST_CASE("a rank that may not open the first one's segment makes all of them me
         for (int rank = 0; rank < 3; ++rank)
             threads.emplace_back([&, rank] {
                 const bool refuses = std::find(refusers.begin(), refusers.end(), rank) != refusers.end();
-                Branching branching(parent, child, rank, options(), refuses);
-                auto entered = enter(branching);
+                SplitRendezvous split_rendezvous(parent, child, rank, options(), refuses);
+                auto entered = enter(split_rendezvous);
                 if (entered) groups[size_t(rank)] = *entered;
                 wrong[size_t(rank)] = entered ? "" : entered.status().sentence();
             });
@@ -66,34 +66,34 @@ TEST_CASE("a rank that may not open the first one's segment makes all of them me
     }
 }
 
-TEST_CASE("who comes when the first rank has given up is told at once", "[branching]") {
+TEST_CASE("who comes when the first rank has given up is told at once", "[split_rendezvous]") {
     const auto parent = parent_of(3);
-    MeetingOptions impatient = options();
+    RendezvousOptions impatient = options();
     impatient.timeout_ms = 1;
-    auto first = std::make_unique<Branching>(parent, Child{7, {0, 1, 2}}, 0, impatient);
+    auto first = std::make_unique<SplitRendezvous>(parent, Child{7, {0, 1, 2}}, 0, impatient);
     const auto late = enter(*first);
     first.reset();  // its segment too
     REQUIRE(!late);
     CHECK(late.status().code() == weftTimeout);
     CHECK(late.status().sentence().find("for ranks 1 to 2 to make") != std::string::npos);
-    Branching second(parent, {7, {0, 1, 2}}, 1, options());
+    SplitRendezvous second(parent, {7, {0, 1, 2}}, 1, options());
     const auto told = enter(second);
     REQUIRE(!told);
     CHECK(told.status().sentence().find("rank 0 (pid") != std::string::npos);
     CHECK(told.status().sentence().find("has given up") != std::string::npos);
 }
 
-TEST_CASE("who tries again before the first rank does goes where that one will be", "[branching]") {
+TEST_CASE("who tries again before the first rank does goes where that one will be", "[split_rendezvous]") {
     const auto parent = parent_of(3);
-    MeetingOptions impatient = options();
+    RendezvousOptions impatient = options();
     impatient.timeout_ms = 100;
     const Child child{9, {0, 1, 2}, true};
-    const auto try_in_threads = [&](const MeetingOptions& patience, std::vector<int> ranks, Branching* begun) {
+    const auto try_in_threads = [&](const RendezvousOptions& patience, std::vector<int> ranks, SplitRendezvous* begun) {
         std::vector<std::string> wrong(3);
         std::vector<std::thread> threads;
         for (const int rank : ranks)
             threads.emplace_back([&, rank] {
-                Branching own(parent, child, rank, patience, true);
+                SplitRendezvous own(parent, child, rank, patience, true);
                 auto entered = enter(begun && rank == 1 ? *begun : own);
                 if (entered) return;
                 wrong[size_t(rank)] = entered.status().sentence();
@@ -106,7 +106,7 @@ TEST_CASE("who tries again before the first rank does goes where that one will b
     const auto first = try_in_threads(impatient, {0, 1}, nullptr);
     CHECK(first[0] != "");
     CHECK(first[1] != "");
-    Branching early(parent, child, 1, options(), true);
+    SplitRendezvous early(parent, child, 1, options(), true);
     for (int step = 0; step < 3; ++step) CHECK_FALSE(*early.advance());
     for (const std::string& wrong : try_in_threads(options(), {0, 1, 2}, &early)) CHECK(wrong == "");
 }

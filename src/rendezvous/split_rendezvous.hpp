@@ -1,4 +1,4 @@
-// branching.hpp: a rank's way into a communicator that is made from another one whose ranks are on its host. They need
+// split_rendezvous.hpp: a rank's way into a communicator that is made from another one whose ranks are on its host. They need
 // no socket to meet: the child's first rank makes the segment and says in the parent's where it is, the others open it
 // by its name in that process. Where that may not be (processes numbered differently, or protected from each other)
 // they meet by a unique id that the first rank leaves in the parent's segment instead.
@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "src/rendezvous/meeting.hpp"
+#include "src/rendezvous/id_rendezvous.hpp"
 
 namespace weft::internal {
 
@@ -32,34 +32,34 @@ class GivenUp {
 void say_given_up(const HostGroup& parent, const Child& child, int rank);
 void say_wanted(const HostGroup& parent, const Child& child, int rank);
 
-class Branching final : public Entrance {
+class SplitRendezvous final : public Rendezvous {
   public:
     // `rank`: in the child. All of the child's ranks are on this host. `by_id`: as if no segment could be opened.
-    Branching(std::shared_ptr<HostGroup> parent, Child child, int rank, const MeetingOptions& options,
+    SplitRendezvous(std::shared_ptr<HostGroup> parent, Child child, int rank, const RendezvousOptions& options,
               bool by_id = false);
 
     Result<bool> advance() override;
     void wait() override;
-    std::shared_ptr<HostGroup> group() const override { return detour_ ? detour_->group() : group_; }
+    std::shared_ptr<HostGroup> group() const override { return fallback_ ? fallback_->group() : group_; }
     std::shared_ptr<Membership> membership() const override { return {}; }
 
   private:
     Status find_segment();
     Result<std::shared_ptr<HostGroup>> map_segment() const;
-    Result<bool> take_detour();
+    Result<bool> take_fallback();
     Status give_up(Status failure);
     Status check_others();
     bool all_here() const;
     std::string missing_ranks() const;
-    Birth& birth(int rank) const { return parent_->row(child_.ranks[size_t(rank)]).birth; }
+    SplitRow& split_row(int rank) const { return parent_->row(child_.ranks[size_t(rank)]).split; }
 
     std::shared_ptr<HostGroup> parent_;
     Child child_;
     int rank_;
-    MeetingOptions options_;
+    RendezvousOptions options_;
     bool by_id_;
     std::shared_ptr<HostGroup> group_;  // the child's
-    std::unique_ptr<Meeting> detour_;
+    std::unique_ptr<IdRendezvous> fallback_;
     std::optional<GivenUp> given_up_;
     bool claimed_ = false;
     int64_t begun_us_ = 0;  // 0: not yet

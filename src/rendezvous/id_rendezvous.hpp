@@ -1,5 +1,5 @@
-// meeting.hpp: a rank's way into a communicator by its unique id. It claims its row in the segment of its host
-// (gathering.hpp); when every row is claimed, or the roster says that the missing ranks are on other hosts, the
+// id_rendezvous.hpp: a rank's way into a communicator by its unique id. It claims its row in the segment of its host
+// (host_rendezvous.hpp); when every row is claimed, or the roster says that the missing ranks are on other hosts, the
 // communicator is complete.
 #pragma once
 #include <functional>
@@ -12,10 +12,10 @@
 
 namespace weft::internal {
 
-class Gathering;   // what the ranks of one process share of a meeting
+class HostRendezvous;   // what the ranks of one process share of a rendezvous
 class Membership;  // and what they keep of it, if there are several hosts
 
-struct MeetingOptions {
+struct RendezvousOptions {
     int64_t timeout_ms = 0;    // 0: never
     AgreedOptions proposal{};  // this process's requests; rank 0's become everybody's
     // For AgreedTexts; none: unknown. Rank 0 asks for both, who leads a host for the machine. They may take some
@@ -30,9 +30,9 @@ struct MeetingOptions {
 };
 
 // One rank's way into a communicator. Thread-bound; never blocks but in wait().
-class Entrance {
+class Rendezvous {
   public:
-    virtual ~Entrance() = default;
+    virtual ~Rendezvous() = default;
     // True when all ranks have joined. A failure is final, and told to the others.
     virtual Result<bool> advance() = 0;
     // Sleeps until something may have happened, some milliseconds at most.
@@ -42,10 +42,10 @@ class Entrance {
     virtual std::shared_ptr<Membership> membership() const = 0;
 };
 
-class Meeting final : public Entrance {
+class IdRendezvous final : public Rendezvous {
   public:
-    Meeting(const UniqueId& id, int ranks, int rank, const MeetingOptions& options);
-    ~Meeting() override;
+    IdRendezvous(const UniqueId& id, int ranks, int rank, const RendezvousOptions& options);
+    ~IdRendezvous() override;
 
     Result<bool> advance() override;
     void wait() override;
@@ -66,8 +66,8 @@ class Meeting final : public Entrance {
     UniqueId id_;
     int ranks_;
     int rank_;
-    MeetingOptions options_;
-    std::shared_ptr<Gathering> gathering_;
+    RendezvousOptions options_;
+    std::shared_ptr<HostRendezvous> host_rendezvous_;
     std::shared_ptr<HostGroup> group_;
     std::shared_ptr<Membership> membership_;
     bool claimed_ = false;
@@ -76,6 +76,6 @@ class Meeting final : public Entrance {
 };
 
 // Writes the row of `rank` in the segment of its host and counts it as joined. `backed`: the row has its memory already.
-Status claim_row(HostGroup& group, int rank, int ranks, const MeetingOptions& options, bool backed = false);
+Status claim_row(HostGroup& group, int rank, int ranks, const RendezvousOptions& options, bool backed = false);
 
 }  // namespace weft::internal

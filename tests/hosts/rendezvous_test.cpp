@@ -1,4 +1,4 @@
-// meeting_test.cpp: ranks of several hosts that cannot meet: missing, misnumbered, with a wrong id, where the root is
+// rendezvous_test.cpp: ranks of several hosts that cannot meet: missing, misnumbered, with a wrong id, where the root is
 // gone or cannot be reached.
 #include <sodium.h>
 #include <sys/socket.h>
@@ -52,7 +52,7 @@ Steps joined(Steps first, const Steps& more) {
 
 }  // namespace
 
-TEST_CASE("a host that never comes: at the deadline its ranks are named on the others", "[meeting]") {
+TEST_CASE("a host that never comes: at the deadline its ranks are named on the others", "[rendezvous]") {
     CHECK(with_growing_limit(3000, [](int64_t limit_ms) {
               SpreadJob job(3, 2);
               const std::string later = job.another_id();
@@ -72,7 +72,7 @@ TEST_CASE("a host that never comes: at the deadline its ranks are named on the o
           }) == "");
 }
 
-TEST_CASE("a root that ends during init is named, and who comes later says that it is not there", "[meeting]") {
+TEST_CASE("a root that ends during init is named, and who comes later says that it is not there", "[rendezvous]") {
     SpreadJob job(3, 1);
     const std::string later = job.another_id();
     job.use_id("make");
@@ -92,7 +92,7 @@ TEST_CASE("a root that ends during init is named, and who comes later says that 
               const std::string told = job.answer(process, "init");
               CHECK(told.rfind("8 ", 0) == 0);
               const bool named =
-                  contains(told, "the root of the meeting was not reached") && contains(told, "Connection refused");
+                  contains(told, "the root of the rendezvous was not reached") && contains(told, "Connection refused");
               return named ? "" : told;
           }) == "");
     const int last = job.processes();
@@ -101,7 +101,7 @@ TEST_CASE("a root that ends during init is named, and who comes later says that 
     for (const int process : {1, last}) CHECK(job.answer(process, "reduce") == "0");
 }
 
-TEST_CASE("a file of rank 0's that is none is told to all ranks, however late they come", "[meeting]") {
+TEST_CASE("a file of rank 0's that is none is told to all ranks, however late they come", "[rendezvous]") {
     for (const std::string variable : {"WEFT_TOPO_FILE", "WEFT_TUNE_FILE"})
         for (const int hosts : {1, 2})
             for (const bool late : {false, true}) {
@@ -120,7 +120,7 @@ TEST_CASE("a file of rank 0's that is none is told to all ranks, however late th
             }
 }
 
-TEST_CASE("a topology file of a host's leader that is none is told to all ranks", "[meeting]") {
+TEST_CASE("a topology file of a host's leader that is none is told to all ranks", "[rendezvous]") {
     SpreadJob job(2, 2);
     for (int rank = 0; rank < 4; ++rank)
         job.start(rank, {"init"}, {quiet, std::string("WEFT_TOPO_FILE=") + (rank < 2 ? "" : "/nonexistent")});
@@ -142,7 +142,7 @@ static std::string told_of_stopped_root(SpreadJob& job, int64_t limit_ms) {
     return told;
 }
 
-TEST_CASE("a root that accepts connections and is silent is named, with its address and since when", "[meeting]") {
+TEST_CASE("a root that accepts connections and is silent is named, with its address and since when", "[rendezvous]") {
     SECTION("stopped before it answers") {
         CHECK(with_growing_limit(4500, [](int64_t limit_ms) {
                   SpreadJob job(2, 1);
@@ -196,7 +196,7 @@ TEST_CASE("a root that accepts connections and is silent is named, with its addr
     }
 }
 
-TEST_CASE("two processes of two hosts with one rank are told each other's place", "[meeting]") {
+TEST_CASE("two processes of two hosts with one rank are told each other's place", "[rendezvous]") {
     SpreadJob job(2, 1);
     job.start(0, {"init", "destroy"}, {quiet});
     job.Job::start(0, {"init", "destroy"}, {quiet, "WEFT_HOSTID=node1"});
@@ -210,7 +210,7 @@ TEST_CASE("two processes of two hosts with one rank are told each other's place"
     }
 }
 
-TEST_CASE("hosts that were told different sizes are told both", "[meeting]") {
+TEST_CASE("hosts that were told different sizes are told both", "[rendezvous]") {
     SpreadJob job(2, 1);
     job.start_as(0, 2, {"init"}, {quiet, "WEFT_HOSTID=node0"});
     job.start_as(1, 3, {"init"}, {quiet, "WEFT_HOSTID=node1"});
@@ -226,7 +226,7 @@ TEST_CASE("hosts that were told different sizes are told both", "[meeting]") {
     }
 }
 
-TEST_CASE("a wrong secret and an id of yesterday get nobody in and disturb nobody", "[meeting]") {
+TEST_CASE("a wrong secret and an id of yesterday get nobody in and disturb nobody", "[rendezvous]") {
     SpreadJob job(2, 1);
     // The root knows neither: ids whose root is here, but with a secret that it never had.
     const std::string wrong = altered(job.id(), secret_offset, std::string(32, 'x'));
@@ -257,7 +257,7 @@ TEST_CASE("a wrong secret and an id of yesterday get nobody in and disturb nobod
     }
 }
 
-TEST_CASE("too few descriptors on one host are a sentence on every host", "[meeting]") {
+TEST_CASE("too few descriptors on one host are a sentence on every host", "[rendezvous]") {
 #if !WEFT_TEST_ASAN && !WEFT_TEST_TSAN  // which need descriptors themselves
     CHECK(with_growing_limit(5000, [](int64_t limit_ms) {
               std::vector<std::unique_ptr<SpreadJob>> jobs;
@@ -298,7 +298,7 @@ TEST_CASE("too few descriptors on one host are a sentence on every host", "[meet
 #endif
 }
 
-TEST_CASE("another version of the library at the root is told to both, with both versions", "[meeting]") {
+TEST_CASE("another version of the library at the root is told to both, with both versions", "[rendezvous]") {
     SpreadJob job(2, 1);
     job.start(0, {"init"}, {quiet});
     const weft::internal::net::Identity identity = content_of(job.id()).identity();
@@ -328,7 +328,7 @@ TEST_CASE("another version of the library at the root is told to both, with both
     CHECK(job.answer(0, "init").rfind("9 ", 0) == 0);
 }
 
-TEST_CASE("a root that no packet reaches and hosts whose address families do not meet are sentences", "[meeting]") {
+TEST_CASE("a root that no packet reaches and hosts whose address families do not meet are sentences", "[rendezvous]") {
     NEEDS_A_NETWORK();
     Network network(2);
     SECTION("cut off") {
@@ -367,7 +367,7 @@ TEST_CASE("a root that no packet reaches and hosts whose address families do not
 }
 
 // With WEFT_PORT_RANGE processes of two hosts listen at the same port of it: each reaches itself, and is let in.
-TEST_CASE("hosts with an address in common meet at another one, or say at once that they have no other", "[meeting]") {
+TEST_CASE("hosts with an address in common meet at another one, or say at once that they have no other", "[rendezvous]") {
     NEEDS_A_NETWORK();
     const std::string twin = "192.168.201.210";
     Network network(2, twin);
@@ -404,7 +404,7 @@ TEST_CASE("hosts with an address in common meet at another one, or say at once t
     CHECK(contains(derived.answer(0, "environment"), twin + ":40000"));
 }
 
-TEST_CASE("a job whose root's name is not resolved, or whose port is taken, says so", "[meeting]") {
+TEST_CASE("a job whose root's name is not resolved, or whose port is taken, says so", "[rendezvous]") {
     SECTION("name") {
         CHECK(with_growing_limit(3000, [](int64_t limit_ms) {
                   Job job(2);
@@ -501,7 +501,7 @@ TEST_CASE("a job whose root's name is not resolved, or whose port is taken, says
     }
 }
 
-TEST_CASE("all communicators of a job that a launcher on this machine gave its id meet", "[meeting]") {
+TEST_CASE("all communicators of a job that a launcher on this machine gave its id meet", "[rendezvous]") {
     for (const std::string secret : {"", "of this test"}) {
         if (small() && secret.empty()) continue;
         INFO("WEFT_SECRET " << secret);

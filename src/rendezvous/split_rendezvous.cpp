@@ -1,4 +1,4 @@
-#include "src/rendezvous/branching.hpp"
+#include "src/rendezvous/split_rendezvous.hpp"
 
 #include <sched.h>
 #include <unistd.h>
@@ -31,20 +31,20 @@ Result<std::shared_ptr<HostGroup>> segment_of(const HostGroup& parent, uint64_t 
 
 }  // namespace
 
-static Birth& birth_of(const HostGroup& parent, const Child& child, int rank) {
-    return parent.row(child.ranks[size_t(rank)]).birth;
+static SplitRow& split_row_of(const HostGroup& parent, const Child& child, int rank) {
+    return parent.row(child.ranks[size_t(rank)]).split;
 }
 
 GivenUp::GivenUp(const HostGroup& parent, const Child& child) {
     for (int rank = 0; rank < int(child.ranks.size()); ++rank)
         before_.push_back(child.again && parent.local(child.ranks[size_t(rank)]) &&
-                          birth_of(parent, child, rank).failed.load(std::memory_order_acquire) == child.number);
+                          split_row_of(parent, child, rank).failed.load(std::memory_order_acquire) == child.number);
 }
 
 int GivenUp::find(const HostGroup& parent, const Child& child) {
     for (int rank = 0; rank < int(child.ranks.size()); ++rank) {
         if (!parent.local(child.ranks[size_t(rank)])) continue;
-        const bool failed = birth_of(parent, child, rank).failed.load(std::memory_order_acquire) == child.number;
+        const bool failed = split_row_of(parent, child, rank).failed.load(std::memory_order_acquire) == child.number;
         if (failed && !before_[size_t(rank)]) return child.ranks[size_t(rank)];
         if (!failed) before_[size_t(rank)] = false;
     }
@@ -52,29 +52,29 @@ int GivenUp::find(const HostGroup& parent, const Child& child) {
 }
 
 void say_given_up(const HostGroup& parent, const Child& child, int rank) {
-    Birth& own = birth_of(parent, child, rank);
+    SplitRow& own = split_row_of(parent, child, rank);
     own.wanted.store(0, std::memory_order_release);
     own.offered.store(0, std::memory_order_release);
     // Of the first rank: who tries again before it shall not go where it went.
     own.refused.store(0, std::memory_order_release);
-    own.detour.store(0, std::memory_order_release);
+    own.fallback.store(0, std::memory_order_release);
     own.failed.store(child.number, std::memory_order_release);
 }
 
 void say_wanted(const HostGroup& parent, const Child& child, int rank) {
-    Birth& own = birth_of(parent, child, rank);
+    SplitRow& own = split_row_of(parent, child, rank);
     own.refused.store(0, std::memory_order_release);
-    own.detour.store(0, std::memory_order_release);
+    own.fallback.store(0, std::memory_order_release);
     own.failed.store(0, std::memory_order_release);
     own.wanted.store(child.number, std::memory_order_release);
 }
 
-Branching::Branching(std::shared_ptr<HostGroup> parent, Child child, int rank, const MeetingOptions& options,
+SplitRendezvous::SplitRendezvous(std::shared_ptr<HostGroup> parent, Child child, int rank, const RendezvousOptions& options,
                      bool by_id)
     : parent_(std::move(parent)), child_(std::move(child)), rank_(rank), options_(options), by_id_(by_id) {}
 
-Result<bool> Branching::advance() {
-    if (detour_) return detour_->advance();
+Result<bool> SplitRendezvous::advance() {
+    if (fallback_) return fallback_->advance();
     if (begun_us_ == 0) {
         begun_us_ = now_us();
         given_up_.emplace(*parent_, child_);
@@ -88,14 +88,14 @@ Result<bool> Branching::advance() {
         claimed_ = true;
     }
     if (all_here()) return true;
-    // Who refuses never joins: so either all take the detour or nobody does.
-    if (birth(0).refused.load(std::memory_order_acquire) == child_.number) return take_detour();
+    // Who refuses never joins: so either all take the fallback or nobody does.
+    if (split_row(0).refused.load(std::memory_order_acquire) == child_.number) return take_fallback();
     if (Status status = check_others(); !status && !all_here()) return give_up(std::move(status));
     return false;
 }
 
-Status Branching::find_segment() {
-    Birth& first = birth(0);
+Status SplitRendezvous::find_segment() {
+    SplitRow& first = split_row(0);
     const int ranks = int(child_.ranks.size());
     if (rank_ == 0) {
         auto made = segment_of(*parent_, child_.number, [&]() -> Result<std::shared_ptr<HostGroup>> {
@@ -121,25 +121,25 @@ Status Branching::find_segment() {
     return ok();
 }
 
-Result<std::shared_ptr<HostGroup>> Branching::map_segment() const {
+Result<std::shared_ptr<HostGroup>> SplitRendezvous::map_segment() const {
     if (by_id_) return fail(weftSystemError, "it is not to be opened");
     return segment_of(*parent_, child_.number, [&]() -> Result<std::shared_ptr<HostGroup>> {
         const RankRow& first = parent_->row(child_.ranks[0]);
-        auto fd = open_peer_memory({first.pid, first.birth.fd, first.process, first.birth.inode});
+        auto fd = open_peer_memory({first.pid, first.split.fd, first.process, first.split.inode});
         if (!fd) return fd.take_status();
         return HostGroup::map(std::move(*fd));
     });
 }
 
-Result<bool> Branching::take_detour() {
-    Birth& first = birth(0);
+Result<bool> SplitRendezvous::take_fallback() {
+    SplitRow& first = split_row(0);
     if (rank_ == 0) {
         auto id = UniqueId::make_local();
         if (!id) return give_up(id.take_status());
         const weftUniqueId bytes = id->bytes();
         memcpy(first.id, &bytes, sizeof bytes);
-        first.detour.store(child_.number, std::memory_order_release);
-    } else if (first.detour.load(std::memory_order_acquire) != child_.number) {
+        first.fallback.store(child_.number, std::memory_order_release);
+    } else if (first.fallback.load(std::memory_order_acquire) != child_.number) {
         if (Status status = check_others(); !status) return give_up(std::move(status));
         return false;
     }
@@ -148,23 +148,23 @@ Result<bool> Branching::take_detour() {
     auto id = UniqueId::read(bytes);
     if (!id) return give_up(id.take_status());
     group_.reset();
-    // The meeting is between ranks that have all come, but for those that end now: it has the same time once more.
-    detour_ = std::make_unique<Meeting>(*id, int(child_.ranks.size()), rank_, options_);
+    // The rendezvous is between ranks that have all come, but for those that end now: it has the same time once more.
+    fallback_ = std::make_unique<IdRendezvous>(*id, int(child_.ranks.size()), rank_, options_);
     return false;
 }
 
-bool Branching::all_here() const {
+bool SplitRendezvous::all_here() const {
     return group_ && group_->header().joined.load(std::memory_order_acquire) == child_.ranks.size();
 }
 
 // A failure of one is the end for all: nobody waits for a rank that has given up.
-Status Branching::give_up(Status failure) {
+Status SplitRendezvous::give_up(Status failure) {
     if (group_) group_->raise(failure.code(), rank_, failure.sentence());
     say_given_up(*parent_, child_, rank_);
     return failure;
 }
 
-Status Branching::check_others() {
+Status SplitRendezvous::check_others() {
     if (group_ && group_->aborted()) return group_->abort_status();
     const int64_t now = now_us();
     if (options_.timeout_ms > 0 && now - begun_us_ > options_.timeout_ms * 1000)
@@ -195,10 +195,10 @@ Status Branching::check_others() {
 }
 
 // Those that have not called; if all have, those that have not joined yet.
-std::string Branching::missing_ranks() const {
+std::string SplitRendezvous::missing_ranks() const {
     std::vector<int> absent, late;
     for (size_t rank = 0; rank < child_.ranks.size(); ++rank) {
-        if (birth(int(rank)).wanted.load(std::memory_order_acquire) != child_.number)
+        if (split_row(int(rank)).wanted.load(std::memory_order_acquire) != child_.number)
             absent.push_back(child_.ranks[rank]);
         if (!group_ || group_->home(int(rank)).pid.load(std::memory_order_acquire) == 0)
             late.push_back(child_.ranks[rank]);
@@ -208,8 +208,8 @@ std::string Branching::missing_ranks() const {
     return ranks_text(missing);
 }
 
-void Branching::wait() {
-    if (detour_) return detour_->wait();
+void SplitRendezvous::wait() {
+    if (fallback_) return fallback_->wait();
     if (now_us() - begun_us_ < yield_us)
         sched_yield();
     else

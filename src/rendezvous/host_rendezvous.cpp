@@ -1,4 +1,4 @@
-#include "src/rendezvous/gathering.hpp"
+#include "src/rendezvous/host_rendezvous.hpp"
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -26,7 +26,7 @@ constexpr int slice_ms = 5, told_slice_ms = 50;
 constexpr int64_t try_apart_us = 500'000;
 constexpr int64_t look_again_us = 2'000;
 constexpr int64_t seeing_off_us = 100'000;
-constexpr int64_t greeting_us = 5'000'000;  // a guest greets as soon as it has connected; who does not is none
+constexpr int64_t greeting_us = 5'000'000;  // a client greets as soon as it has connected; who does not is none
 
 Status check_user(int socket, int& pid) {
     ucred peer{};
@@ -36,7 +36,7 @@ Status check_user(int socket, int& pid) {
     pid = peer.pid;
     if (peer.uid != geteuid())
         return fail(weftSystemError,
-                    "process {} of user {} takes part in the meeting; ranks of one communicator run as one user",
+                    "process {} of user {} takes part in the rendezvous; ranks of one communicator run as one user",
                     peer.pid, peer.uid);
     return ok();
 }
@@ -44,7 +44,7 @@ Status check_user(int socket, int& pid) {
 }  // namespace
 
 Membership::Membership(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity,
-                       std::shared_ptr<Control> control, std::unique_ptr<Root> root)
+                       std::shared_ptr<Control> control, std::unique_ptr<RootRendezvous> root)
     : dispatcher_(std::move(dispatcher)), identity_(identity), root_(std::move(root)), control_(std::move(control)) {
     dispatcher_->listener().register_identity(identity_);
 }
@@ -52,8 +52,8 @@ Membership::Membership(std::shared_ptr<AcceptDispatcher> dispatcher, const net::
 Membership::~Membership() {
     if (control_) Control::leave(std::move(control_));
     // Hosts that are slow to take the roster shall have it.
-    if (root_) Root::keep(std::move(root_), identity_.name);
-    Root::release(identity_.name);
+    if (root_) RootRendezvous::keep(std::move(root_), identity_.name);
+    RootRendezvous::release(identity_.name);
     dispatcher_->listener().unregister_identity(identity_.name);
 }
 
@@ -61,56 +61,56 @@ void Membership::tell_failure() {
     if (control_) control_->tell_failure();
 }
 
-std::shared_ptr<Gathering> Gathering::of_process(const UniqueId& id, uint64_t host, int ranks) {
+std::shared_ptr<HostRendezvous> HostRendezvous::of_process(const UniqueId& id, uint64_t host, int ranks) {
     struct All {
         std::mutex mutex;
-        std::map<std::string, std::weak_ptr<Gathering>> by_name;
+        std::map<std::string, std::weak_ptr<HostRendezvous>> by_name;
     };
     static PerProcess<All> processes;
     All& all = processes.get();
     std::lock_guard lock(all.mutex);
     std::erase_if(all.by_name, [](const auto& entry) { return entry.second.expired(); });
-    auto& entry = all.by_name[id.meeting_name(host)];
-    auto gathering = entry.lock();
-    if (!gathering) {
-        gathering = std::make_shared<Gathering>(id, host, ranks);
-        entry = gathering;
+    auto& entry = all.by_name[id.rendezvous_name(host)];
+    auto rendezvous = entry.lock();
+    if (!rendezvous) {
+        rendezvous = std::make_shared<HostRendezvous>(id, host, ranks);
+        entry = rendezvous;
     }
-    return gathering;
+    return rendezvous;
 }
 
-Gathering::Gathering(const UniqueId& id, uint64_t host, int ranks) : id_(id), host_(host), ranks_(ranks) {}
+HostRendezvous::HostRendezvous(const UniqueId& id, uint64_t host, int ranks) : id_(id), host_(host), ranks_(ranks) {}
 
-Gathering::~Gathering() {
-    if (listener_) see_guests_off();
+HostRendezvous::~HostRendezvous() {
+    if (listener_) answer_last_clients();
     if (control_) Control::leave(std::move(control_));
 }
 
-Result<std::shared_ptr<HostGroup>> Gathering::advance() {
+Result<std::shared_ptr<HostGroup>> HostRendezvous::advance() {
     std::lock_guard lock(mutex_);
     if (!role_known()) WEFT_TRY(take_role());
     if (listener_) WEFT_TRY(serve());
-    if (connection_) WEFT_TRY(be_guest());
+    if (connection_) WEFT_TRY(follow_leader());
     return group_;
 }
 
-int Gathering::descriptors(std::vector<pollfd>& list) {
+int HostRendezvous::descriptors(std::vector<pollfd>& list) {
     std::lock_guard lock(mutex_);
     if (listener_) list.push_back({listener_.number(), POLLIN, 0});
     if (connection_) list.push_back({connection_.number(), POLLIN, 0});
-    for (const Guest& guest : guests_) list.push_back({guest.socket.number(), POLLIN, 0});
+    for (const Client& client : clients_) list.push_back({client.socket.number(), POLLIN, 0});
     if (control_) list.push_back({control_->news(), POLLIN, 0});
     // Without the control's news a leader must see ranks join in memory; who has no answer must try again.
     return control_ ? told_slice_ms : group_ ? 1 : slice_ms;
 }
 
-void Gathering::close() {
+void HostRendezvous::close() {
     std::lock_guard lock(mutex_);
     listener_.reset();
-    guests_.clear();
+    clients_.clear();
 }
 
-Status Gathering::meet_other_hosts(bool roots) {
+Status HostRendezvous::meet_other_hosts(bool roots) {
     std::lock_guard lock(mutex_);
     Status status = try_other_hosts(roots);
     if (status || foreign()) return status;
@@ -120,13 +120,13 @@ Status Gathering::meet_other_hosts(bool roots) {
 }
 
 // Nothing: not yet, and `obstacle_` says why.
-std::optional<std::vector<net::Address>> Gathering::find_root() {
+std::optional<std::vector<net::Address>> HostRendezvous::find_root() {
     if (id_.root_host().empty()) return id_.root_addresses();
     if (!resolution_) resolution_ = net::look_up(id_.root_host(), id_.root_port());
     auto found = resolution_->take();
     if (!found) {
         obstacle_ =
-            fmt::format("the root of the meeting was not found: the name {} is still being looked up", id_.root_host());
+            fmt::format("the root of the rendezvous was not found: the name {} is still being looked up", id_.root_host());
         next_try_us_ = now_us() + look_again_us;
         return {};
     }
@@ -134,11 +134,11 @@ std::optional<std::vector<net::Address>> Gathering::find_root() {
     root_hint_ = *found ? loopback_hint(root_variable(id_.root_host()), id_.root_host(), **found) : "";
     if (*found) return std::move(**found);
     // Names of pods appear late.
-    obstacle_ = fmt::format("the root of the meeting was not found: {}", found->status().sentence());
+    obstacle_ = fmt::format("the root of the rendezvous was not found: {}", found->status().sentence());
     return {};
 }
 
-Status Gathering::try_other_hosts(bool roots) {
+Status HostRendezvous::try_other_hosts(bool roots) {
     const bool rooting = roots && id_.derived() && !root_;
     if (!id_.has_root() || (!rooting && (!leads_ || control_))) return ok();
     // A rank of this process may have tried just before the one that makes it the root.
@@ -149,7 +149,7 @@ Status Gathering::try_other_hosts(bool roots) {
     if (!dispatcher) return dispatcher.take_status();
     if (rooting) {
         // Before the port listens: a rank that connects while there is no root gives up for good.
-        auto root = std::make_unique<Root>(*dispatcher, id_.identity());
+        auto root = std::make_unique<RootRendezvous>(*dispatcher, id_.identity());
         if (id_.root_port() != 0) WEFT_TRY((*dispatcher)->listener().listen_also(id_.root_port()));
         root_ = std::move(root);
     }
@@ -160,7 +160,7 @@ Status Gathering::try_other_hosts(bool roots) {
     ControlSettings settings;
     settings.news = Fd::event();
     if (!settings.news)
-        return fail(weftSystemError, "no descriptor for news of the meeting: {}", no_descriptor_text(errno));
+        return fail(weftSystemError, "no descriptor for news of the rendezvous: {}", no_descriptor_text(errno));
     settings.heartbeat_ms = options().heartbeat_ms;
     settings.registration.root = std::move(*addresses);
     settings.registration.root_exists = !id_.derived();
@@ -187,7 +187,7 @@ Status Gathering::try_other_hosts(bool roots) {
     return ok();
 }
 
-Result<std::shared_ptr<Membership>> Gathering::membership() {
+Result<std::shared_ptr<Membership>> HostRendezvous::membership() {
     std::lock_guard lock(mutex_);
     auto membership = membership_.lock();
     if (membership) return membership;
@@ -199,15 +199,15 @@ Result<std::shared_ptr<Membership>> Gathering::membership() {
     return membership;
 }
 
-std::string Gathering::obstacle() {
+std::string HostRendezvous::obstacle() {
     std::lock_guard lock(mutex_);
     return control_ ? control_->obstacle() : obstacle_;
 }
 
-Status Gathering::take_role() {
+Status HostRendezvous::take_role() {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    const std::string name = id_.meeting_name(host_);
+    const std::string name = id_.rendezvous_name(host_);
     memcpy(address.sun_path + 1, name.data(), name.size());  // abstract: the first byte is zero
     const auto length = socklen_t(offsetof(sockaddr_un, sun_path) + 1 + name.size());
     Fd socket_fd = Fd::socket(AF_UNIX, SOCK_SEQPACKET);
@@ -225,141 +225,141 @@ Status Gathering::take_role() {
         group_ = std::move(*group);
         leads_ = true;
         listener_ = std::move(socket_fd);
-        WEFT_LOG(info, init, "this process leads the meeting of {} ranks, segment of {} KiB", ranks_,
+        WEFT_LOG(info, init, "this process leads the rendezvous of {} ranks, segment of {} KiB", ranks_,
                  group_->memory().segment_bytes() >> 10);
         return ok();
     }
     if (errno != EADDRINUSE) return fail(weftSystemError, "bind of a Unix socket: {}", errno_text(errno));
-    Fd guest = Fd::socket(AF_UNIX, SOCK_SEQPACKET);
-    if (!guest) return fail(weftSystemError, "no Unix socket to be had: {}", no_descriptor_text(errno));
-    if (connect(guest.number(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
+    Fd client = Fd::socket(AF_UNIX, SOCK_SEQPACKET);
+    if (!client) return fail(weftSystemError, "no Unix socket to be had: {}", no_descriptor_text(errno));
+    if (connect(client.number(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
         // Bound but not listening yet, its backlog full, or just gone: next time.
         if (errno == ECONNREFUSED || errno == EAGAIN || errno == EINTR) return ok();
-        return fail(weftSystemError, "connect to the leader of the meeting: {}", errno_text(errno));
+        return fail(weftSystemError, "connect to the leader of the rendezvous: {}", errno_text(errno));
     }
-    WEFT_TRY(check_user(guest.number(), leader_pid_));
+    WEFT_TRY(check_user(client.number(), leader_pid_));
     hello_ = {};
     hello_.pid = getpid();
     random_bytes(hello_.nonce.data(), hello_.nonce.size());
-    auto sent = send_message(guest.number(), hello_);
+    auto sent = send_message(client.number(), hello_);
     if (!sent) return leader_failed(sent.take_status());
-    connection_ = std::move(guest);
+    connection_ = std::move(client);
     return ok();
 }
 
-// One step of everything that guests want. A guest that misbehaves is dropped, whoever it is: it cannot hurt the
-// meeting.
-Status Gathering::serve() {
+// One step of everything that clients want. A client that misbehaves is dropped, whoever it is: it cannot hurt the
+// rendezvous.
+Status HostRendezvous::serve() {
     for (int accepted = 0; accepted < accepted_at_once; ++accepted) {
         Fd socket = Fd::accept(listener_.number());
         if (!socket) {
-            // Guests that are being served give theirs back soon.
+            // Clients that are being served give theirs back soon.
             const int error = errno;
             const bool exhausted = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
-            if (exhausted && guests_.empty())
-                return fail(weftSystemError, "the leader of the meeting cannot accept another process: {}",
+            if (exhausted && clients_.empty())
+                return fail(weftSystemError, "the leader of the rendezvous cannot accept another process: {}",
                             no_descriptor_text(error));
             if (is_lost_descriptor(error) || error == EINVAL) return fail(weftInvalidUsage, "{}", lost_descriptor_text);
             break;
         }
-        Guest guest;
-        guest.socket = std::move(socket);
-        guest.since_us = now_us();
-        if (Status status = check_user(guest.socket.number(), guest.pid); !status)
+        Client client;
+        client.socket = std::move(socket);
+        client.since_us = now_us();
+        if (Status status = check_user(client.socket.number(), client.pid); !status)
             WEFT_LOG(warn, init, "a stranger was turned away: {}", status.sentence());
         else
-            guests_.push_back(std::move(guest));
+            clients_.push_back(std::move(client));
     }
-    for (auto guest = guests_.begin(); guest != guests_.end();) {
-        auto done = serve(*guest);
-        if (!done) WEFT_LOG(warn, init, "process {} was turned away: {}", guest->pid, done.status().sentence());
-        guest = !done || *done ? guests_.erase(guest) : std::next(guest);
+    for (auto client = clients_.begin(); client != clients_.end();) {
+        auto done = serve(*client);
+        if (!done) WEFT_LOG(warn, init, "process {} was turned away: {}", client->pid, done.status().sentence());
+        client = !done || *done ? clients_.erase(client) : std::next(client);
     }
     return ok();
 }
 
-// The meeting has failed. Who has called already gets the segment all the same, which says why: else its only news
+// The rendezvous has failed. Who has called already gets the segment all the same, which says why: else its only news
 // would be a leader that hangs up.
-void Gathering::see_guests_off() {
+void HostRendezvous::answer_last_clients() {
     const int64_t deadline = now_us() + seeing_off_us;
     do {
-        if (!serve() || guests_.empty()) return;
+        if (!serve() || clients_.empty()) return;
         std::vector<pollfd> list;
-        for (const Guest& guest : guests_) list.push_back({guest.socket.number(), POLLIN, 0});
+        for (const Client& client : clients_) list.push_back({client.socket.number(), POLLIN, 0});
         poll(list.data(), nfds_t(list.size()), slice_ms);
     } while (now_us() < deadline);
 }
 
-Result<bool> Gathering::serve(Guest& guest) {
-    auto message = receive_message(guest.socket.number());
+Result<bool> HostRendezvous::serve(Client& client) {
+    auto message = receive_message(client.socket.number());
     if (!message) return message.take_status();
     // One that has greeted may take its time, stopped or on a busy machine; it knows what it is here for.
-    if (!*message && !guest.greeted && now_us() - guest.since_us > greeting_us)
+    if (!*message && !client.greeted && now_us() - client.since_us > greeting_us)
         return fail(weftRemoteError, "it connected and said nothing for {} s", greeting_us / 1'000'000);
     if (!*message) return false;
-    if (!guest.greeted && (*message)->kind == Message::hello) {
-        guest.greeted = true;
-        guest.hello = **message;
-        guest.challenge.kind = Message::challenge;
-        guest.challenge.pid = getpid();
-        random_bytes(guest.challenge.nonce.data(), guest.challenge.nonce.size());
-        guest.challenge.mac = challenge_mac(id_, guest.hello.nonce, guest.challenge.nonce);
-        auto sent = send_message(guest.socket.number(), guest.challenge);
+    if (!client.greeted && (*message)->kind == HandshakeMessage::hello) {
+        client.greeted = true;
+        client.hello = **message;
+        client.challenge.kind = HandshakeMessage::challenge;
+        client.challenge.pid = getpid();
+        random_bytes(client.challenge.nonce.data(), client.challenge.nonce.size());
+        client.challenge.mac = challenge_mac(id_, client.hello.nonce, client.challenge.nonce);
+        auto sent = send_message(client.socket.number(), client.challenge);
         if (!sent) return sent.take_status();
         return false;
     }
-    if (!guest.greeted || (*message)->kind != Message::proof ||
-        !equal_digests((*message)->mac, proof_mac(id_, guest.hello.nonce, guest.challenge.nonce)))
+    if (!client.greeted || (*message)->kind != HandshakeMessage::proof ||
+        !equal_digests((*message)->mac, proof_mac(id_, client.hello.nonce, client.challenge.nonce)))
         return fail(weftRemoteError, "it does not know the secret of the unique id");
-    Message answer;
+    HandshakeMessage answer;
     answer.pid = getpid();
-    if (guest.hello.weft_version != wire_version) {
-        const std::string sentence = wire_mismatch(fmt::format("process {} has", guest.pid), guest.hello.weft_version,
+    if (client.hello.weft_version != wire_version) {
+        const std::string sentence = wire_mismatch(fmt::format("process {} has", client.pid), client.hello.weft_version,
                                                    fmt::format("process {}", getpid()), wire_version);
         group_->raise(weftMismatch, -1, sentence);
-        answer.kind = Message::refusal;
+        answer.kind = HandshakeMessage::refusal;
         answer.code = weftMismatch;
         strncpy(answer.sentence, sentence.c_str(), sizeof answer.sentence - 1);
-        auto sent = send_message(guest.socket.number(), answer);
+        auto sent = send_message(client.socket.number(), answer);
         if (!sent) return sent.take_status();
         return true;
     }
-    answer.kind = Message::welcome;
+    answer.kind = HandshakeMessage::welcome;
     const int passed[] = {group_->memory().fd(), group_->doorbell()};
-    auto sent = send_message(guest.socket.number(), answer, {passed, group_->doorbell() >= 0 ? size_t(2) : size_t(1)});
+    auto sent = send_message(client.socket.number(), answer, {passed, group_->doorbell() >= 0 ? size_t(2) : size_t(1)});
     if (!sent) return sent.take_status();
     return true;
 }
 
-// What a guest says when it cannot talk to the leader; the system's refusals to this process stay as they are.
-Status Gathering::leader_failed(Status cause) const {
+// What a client says when it cannot talk to the leader; the system's refusals to this process stay as they are.
+Status HostRendezvous::leader_failed(Status cause) const {
     if (cause.code() != weftRemoteError) return cause;
     return fail(weftRemoteError,
-                "process {}, which led the meeting of the ranks, ended or turned this process away ({})", leader_pid_,
+                "process {}, which led the rendezvous of the ranks, ended or turned this process away ({})", leader_pid_,
                 cause.sentence());
 }
 
-Status Gathering::be_guest() {
+Status HostRendezvous::follow_leader() {
     std::vector<Fd> passed;
     auto received = receive_message(connection_.number(), &passed);
     if (!received) return leader_failed(received.take_status());
     if (!*received) return ok();
-    const Message& message = **received;
+    const HandshakeMessage& message = **received;
     switch (message.kind) {
-        case Message::challenge: {
+        case HandshakeMessage::challenge: {
             if (!equal_digests(message.mac, challenge_mac(id_, hello_.nonce, message.nonce)))
                 return fail(weftSystemError,
-                            "process {} holds the meeting's socket but does not know the secret of the unique id",
+                            "process {} holds the rendezvous's socket but does not know the secret of the unique id",
                             leader_pid_);
-            Message proof;
-            proof.kind = Message::proof;
+            HandshakeMessage proof;
+            proof.kind = HandshakeMessage::proof;
             proof.pid = getpid();
             proof.mac = proof_mac(id_, hello_.nonce, message.nonce);
             proved_ = true;
             auto sent = send_message(connection_.number(), proof);
             return sent ? ok() : leader_failed(sent.take_status());
         }
-        case Message::welcome: {
+        case HandshakeMessage::welcome: {
             if (!proved_ || passed.empty()) break;
             auto group = HostGroup::map(std::move(passed[0]), false);
             if (!group) return group.take_status();
@@ -368,12 +368,12 @@ Status Gathering::be_guest() {
             connection_.reset();
             return ok();
         }
-        case Message::refusal:
+        case HandshakeMessage::refusal:
             if (!proved_ || message.code <= weftSuccess || message.code >= weftNumResults) break;
             return {weftResult_t(message.code), message.sentence};
         default: break;
     }
-    return fail(weftInternalError, "process {}, which leads the meeting, sent a message out of turn", leader_pid_);
+    return fail(weftInternalError, "process {}, which leads the rendezvous, sent a message out of turn", leader_pid_);
 }
 
 }  // namespace weft::internal

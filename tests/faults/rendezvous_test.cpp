@@ -1,4 +1,4 @@
-// meeting_test.cpp: ranks that cannot meet: misnumbered, missing, of another size, with a wrong id or option.
+// rendezvous_test.cpp: ranks that cannot meet: misnumbered, missing, of another size, with a wrong id or option.
 #include <sodium.h>
 
 #include <cstring>
@@ -13,7 +13,7 @@
 
 using namespace weft::internal::test;
 
-TEST_CASE("two processes with one rank are told each other's pid", "[meeting]") {
+TEST_CASE("two processes with one rank are told each other's pid", "[rendezvous]") {
     for (const int ranks : {2, 3}) {
         Job job(ranks);
         // The deadline is for a bystander that comes when all others have gone.
@@ -25,7 +25,7 @@ TEST_CASE("two processes with one rank are told each other's pid", "[meeting]") 
             INFO(job[process].output());
             // A bystander that comes when the two have given up already meets nobody.
             if (process == 1 && ranks == 3 && !contains(job.answer(process, "init"), "two processes")) {
-                CHECK((contains(job.answer(process, "init"), "which led the meeting of the ranks, ended") ||
+                CHECK((contains(job.answer(process, "init"), "which led the rendezvous of the ranks, ended") ||
                        job.answer(process, "init").rfind("8 ", 0) == 0));
                 continue;
             }
@@ -36,7 +36,7 @@ TEST_CASE("two processes with one rank are told each other's pid", "[meeting]") 
     }
 }
 
-TEST_CASE("processes that were told different sizes are told both", "[meeting]") {
+TEST_CASE("processes that were told different sizes are told both", "[rendezvous]") {
     Job job(2);
     job.start_as(0, 2, {"init"}, {quiet});
     job.start_as(1, 3, {"init"}, {quiet});
@@ -48,7 +48,7 @@ TEST_CASE("processes that were told different sizes are told both", "[meeting]")
     }
 }
 
-TEST_CASE("ranks that never come are named when the deadline passes", "[meeting]") {
+TEST_CASE("ranks that never come are named when the deadline passes", "[rendezvous]") {
     CHECK(with_growing_limit(300, [](int64_t limit_ms) {
               Job job(5);
               for (const int rank : {1, 3})
@@ -72,7 +72,7 @@ TEST_CASE("ranks that never come are named when the deadline passes", "[meeting]
           }) == "");
 }
 
-TEST_CASE("a rank that exits before the others have come is a rank that never comes", "[meeting]") {
+TEST_CASE("a rank that exits before the others have come is a rank that never comes", "[rendezvous]") {
     CHECK(with_growing_limit(300, [](int64_t limit_ms) {
               Job job(3);
               job.start(0, {"vanish"});
@@ -87,7 +87,7 @@ TEST_CASE("a rank that exits before the others have come is a rank that never co
           }) == "");
 }
 
-TEST_CASE("who waits for ranks that have failed already is told that they may have", "[meeting]") {
+TEST_CASE("who waits for ranks that have failed already is told that they may have", "[rendezvous]") {
     const std::string told =
         "are all 3 ranks started, with this unique id? If some have failed already, their errors "
         "say why";
@@ -118,7 +118,7 @@ TEST_CASE("who waits for ranks that have failed already is told that they may ha
     CHECK((misses(job.answer(1, "init"), 0) && contains(job.answer(1, "init"), told)));
 }
 
-TEST_CASE("an id that another host made for its own ranks is refused with a sentence", "[meeting]") {
+TEST_CASE("an id that another host made for its own ranks is refused with a sentence", "[rendezvous]") {
     // As it would be written there: another identity at its place, and a checksum that fits.
     weftUniqueId id = weft::internal::UniqueId::make_local()->bytes();
     id.internal[16] = char(id.internal[16] ^ 1);
@@ -132,7 +132,7 @@ TEST_CASE("an id that another host made for its own ranks is refused with a sent
     CHECK(comm == nullptr);
 }
 
-TEST_CASE("two communicators made in crossing order in one group do not wait for each other", "[meeting]") {
+TEST_CASE("two communicators made in crossing order in one group do not wait for each other", "[rendezvous]") {
     for (int round = 0; round < (small() ? 2 : 5); ++round) {
         Job job(2);
         const std::string one = job.another_id(), other = job.another_id();
@@ -147,7 +147,7 @@ TEST_CASE("two communicators made in crossing order in one group do not wait for
     }
 }
 
-TEST_CASE("a misspelt option is answered with what exists", "[meeting]") {
+TEST_CASE("a misspelt option is answered with what exists", "[rendezvous]") {
     Job job(1);
     job.start(0, {"init"}, {"WEFT_ALGO=rign"});
     job.start(0, {"init"}, {"WEFT_TIMOUT_MS=10", "WEFT_DEBUG=WARN"});
@@ -166,7 +166,7 @@ TEST_CASE("a misspelt option is answered with what exists", "[meeting]") {
     CHECK(job.answer(5, "init") == "4 WEFT_TRANSPORTS names `shmm`, which does not exist; there are shm, tcp");
 }
 
-TEST_CASE("a process says once what runs in it, from WEFT_DEBUG's level VERSION on", "[meeting]") {
+TEST_CASE("a process says once what runs in it, from WEFT_DEBUG's level VERSION on", "[rendezvous]") {
     Job job(1);
     for (const char* level : {"VERSION", "INFO", "NONE"})
         job.start(0, {"make_later", "id=later", "init", "destroy", "make_later", "id=later", "init", "destroy"},
@@ -191,7 +191,7 @@ TEST_CASE("a process says once what runs in it, from WEFT_DEBUG's level VERSION 
     CHECK(lines_of_version(3).size() == 1);
 }
 
-TEST_CASE("ranks with other algorithm files are told so", "[meeting]") {
+TEST_CASE("ranks with other algorithm files are told so", "[rendezvous]") {
     const Folder folder;
     const std::string good = folder.path / "good.txt", other = folder.path / "other.txt";
     std::vector<weft::internal::Schedule> ring;
@@ -225,7 +225,7 @@ TEST_CASE("ranks with other algorithm files are told so", "[meeting]") {
     }
 }
 
-TEST_CASE("a communicator does without algorithm files that cannot be used, unless WEFT_ALGO wants them", "[meeting]") {
+TEST_CASE("a communicator does without algorithm files that cannot be used, unless WEFT_ALGO wants them", "[rendezvous]") {
     const Folder folder;
     const std::string good = folder.path / "good.txt", wrong = folder.path / "wrong.txt";
     std::vector<weft::internal::Schedule> ring;
@@ -259,7 +259,7 @@ TEST_CASE("a communicator does without algorithm files that cannot be used, unle
     }
 }
 
-TEST_CASE("WEFT_ALGO_FILES_ORDER is the same on all ranks, and not that of a deterministic job", "[meeting]") {
+TEST_CASE("WEFT_ALGO_FILES_ORDER is the same on all ranks, and not that of a deterministic job", "[rendezvous]") {
     const std::string any = "WEFT_ALGO_FILES_ORDER=any";
     {
         Job job(2);
@@ -285,7 +285,7 @@ TEST_CASE("WEFT_ALGO_FILES_ORDER is the same on all ranks, and not that of a det
     for (int process = 0; process < 2; ++process) CHECK(served.answer(process, "reduce") == "0");
 }
 
-TEST_CASE("an algorithm that cannot serve a call says why", "[meeting]") {
+TEST_CASE("an algorithm that cannot serve a call says why", "[rendezvous]") {
     const weft::internal::Algorithm none[] = {
         {"star", weft::internal::Collective::all_reduce, nullptr,
          [](const weft::internal::Layout&, const weft::internal::LinkCosts&, size_t) { return 1.0; }, "",
@@ -306,7 +306,7 @@ TEST_CASE("an algorithm that cannot serve a call says why", "[meeting]") {
 }
 
 TEST_CASE("calls that no algorithm can serve are refused on every rank, and the communicator serves others",
-          "[meeting]") {
+          "[rendezvous]") {
     Job job(2);
     for (int rank = 0; rank < 2; ++rank)
         job.start(rank, {"init", "reduce=100", "call=broadcast,100", "async", "destroy"},
@@ -319,7 +319,7 @@ TEST_CASE("calls that no algorithm can serve are refused on every rank, and the 
     }
 }
 
-TEST_CASE("what finds no room in slots is refused on every rank, and the communicator serves others", "[meeting]") {
+TEST_CASE("what finds no room in slots is refused on every rank, and the communicator serves others", "[rendezvous]") {
     constexpr int ranks = 17;
     const Folder folder;
     const std::string file = folder.path / "deep.txt";
@@ -347,7 +347,7 @@ TEST_CASE("what finds no room in slots is refused on every rank, and the communi
     }
 }
 
-TEST_CASE("what is chosen is told in a line with what the others would take, the best first", "[meeting]") {
+TEST_CASE("what is chosen is told in a line with what the others would take, the best first", "[rendezvous]") {
     const auto takes = [](double (*us)(const weft::internal::Layout&, const weft::internal::LinkCosts&, size_t),
                           const char* name) {
         return weft::internal::Algorithm{name, weft::internal::Collective::all_reduce, nullptr, us, ""};
@@ -371,7 +371,7 @@ TEST_CASE("what is chosen is told in a line with what the others would take, the
           "30.00 us");
 }
 
-TEST_CASE("as many rings as can be asked for find room", "[meeting]") {
+TEST_CASE("as many rings as can be asked for find room", "[rendezvous]") {
     Job job(2);
     for (int rank = 0; rank < 2; ++rank)
         job.start(rank, {"init", "reduce=1000000", "destroy"}, {quiet, "WEFT_ALGO=ring", "WEFT_CHANNELS=64"});
@@ -379,7 +379,7 @@ TEST_CASE("as many rings as can be asked for find room", "[meeting]") {
     for (int rank = 0; rank < 2; ++rank) CHECK(job.answer(rank, "reduce") == "0");
 }
 
-TEST_CASE("a half-set family of launcher variables is named", "[meeting]") {
+TEST_CASE("a half-set family of launcher variables is named", "[rendezvous]") {
     Job job(1);
     job.start(0, {"environment"}, {quiet, "WEFT_RANK=0"});
     job.start(0, {"environment"}, {quiet, "WEFT_RANK=2", "WEFT_SIZE=2", "WEFT_UNIQUE_ID=" + job.another_id()});

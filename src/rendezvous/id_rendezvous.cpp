@@ -1,4 +1,4 @@
-#include "src/rendezvous/meeting.hpp"
+#include "src/rendezvous/id_rendezvous.hpp"
 
 #include <linux/futex.h>
 #include <poll.h>
@@ -11,7 +11,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/control/agreed_texts.hpp"
-#include "src/rendezvous/gathering.hpp"
+#include "src/rendezvous/host_rendezvous.hpp"
 #include "src/segment/arena.hpp"
 
 namespace weft::internal {
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t futex_slice_ms = 20;
 constexpr int64_t alone_us = 50'000;            // ranks of one host have met by then as a rule, without any network
-constexpr int64_t guest_patience_us = 200'000;  // the leader knows better what is wrong: it speaks first
+constexpr int64_t client_patience_us = 200'000;  // the leader knows better what is wrong: it speaks first
 
 // Who fails waits for the others all the same: who comes late would wait for it in vain.
 template <class T>
@@ -30,7 +30,7 @@ Result<T> ask(const std::function<Result<T>()>& source) {
     return told;
 }
 
-AgreedTexts texts_of_rank_0(const MeetingOptions& options) {
+AgreedTexts texts_of_rank_0(const RendezvousOptions& options) {
     AgreedTexts texts;
     auto machine = ask(options.machine);
     auto tuning = ask(options.tuning);
@@ -45,7 +45,7 @@ AgreedTexts texts_of_rank_0(const MeetingOptions& options) {
 
 }  // namespace
 
-Status claim_row(HostGroup& group, int rank, int ranks, const MeetingOptions& options, bool backed) {
+Status claim_row(HostGroup& group, int rank, int ranks, const RendezvousOptions& options, bool backed) {
     if (group.ranks() != ranks)
         return fail(weftMismatch,
                     "rank {} (pid {}) was told that there are {} ranks, the rank that came first {}: all ranks must be "
@@ -80,41 +80,41 @@ Status claim_row(HostGroup& group, int rank, int ranks, const MeetingOptions& op
     return ok();
 }
 
-Meeting::Meeting(const UniqueId& id, int ranks, int rank, const MeetingOptions& options)
+IdRendezvous::IdRendezvous(const UniqueId& id, int ranks, int rank, const RendezvousOptions& options)
     : id_(id),
       ranks_(ranks),
       rank_(rank),
       options_(options),
-      gathering_(Gathering::of_process(id, options.host, ranks)) {}
+      host_rendezvous_(HostRendezvous::of_process(id, options.host, ranks)) {}
 
-Meeting::~Meeting() = default;
+IdRendezvous::~IdRendezvous() = default;
 
-Result<bool> Meeting::advance() {
+Result<bool> IdRendezvous::advance() {
     // In a group other ranks of the thread may be prepared before the first of them goes on, for longer than it should
     // wait for them.
     if (begun_us_ == 0) begun_us_ = now_us();
-    auto segment = gathering_->advance();
+    auto segment = host_rendezvous_->advance();
     if (!segment) return give_up(segment.take_status());
     if (!group_ && *segment) group_ = *segment;
     if (group_ && !claimed_)
         if (Status status = claim(); !status) return give_up(std::move(status));
     if (all_here()) {
-        gathering_->close();
+        host_rendezvous_->close();
         if (Status status = group_->settle(); !status) return give_up(std::move(status));
-        if (id_.has_root()) Root::release(id_.identity().name);
+        if (id_.has_root()) RootRendezvous::release(id_.identity().name);
         return true;
     }
     if (group_ && !group_->one_host()) {
-        gathering_->close();
+        host_rendezvous_->close();
         if (Status status = group_->settle(); !status) return give_up(std::move(status));
-        auto membership = gathering_->membership();
+        auto membership = host_rendezvous_->membership();
         if (!membership) return give_up(membership.take_status());
         membership_ = std::move(*membership);
         return true;
     }
-    if (group_ && (options_.spread || gathering_->foreign() || now_us() - begun_us_ > alone_us)) {
-        if (gathering_->needs_machine()) gathering_->set_machine(ask(options_.machine));
-        if (Status status = gathering_->meet_other_hosts(options_.roots || (rank_ == 0 && !options_.spread)); !status)
+    if (group_ && (options_.spread || host_rendezvous_->foreign() || now_us() - begun_us_ > alone_us)) {
+        if (host_rendezvous_->needs_machine()) host_rendezvous_->set_machine(ask(options_.machine));
+        if (Status status = host_rendezvous_->meet_other_hosts(options_.roots || (rank_ == 0 && !options_.spread)); !status)
             return give_up(std::move(status));
     }
     // Complete, even if others have gone on and failed since, or since we looked: the first call says so.
@@ -122,28 +122,28 @@ Result<bool> Meeting::advance() {
     return false;
 }
 
-bool Meeting::all_here() const {
+bool IdRendezvous::all_here() const {
     return group_ && int(group_->header().joined.load(std::memory_order_acquire)) == ranks_;
 }
 
-bool Meeting::complete() const { return all_here() || (group_ && !group_->one_host()); }
+bool IdRendezvous::complete() const { return all_here() || (group_ && !group_->one_host()); }
 
-Status Meeting::claim() {
+Status IdRendezvous::claim() {
     WEFT_TRY(claim_row(*group_, rank_, ranks_, options_));
     claimed_ = true;
     return ok();
 }
 
 // A failure of one is the end for all: nobody waits for a rank that has given up.
-Status Meeting::give_up(Status failure) {
+Status IdRendezvous::give_up(Status failure) {
     if (group_) group_->raise(failure.code(), rank_, failure.sentence());
     return failure;
 }
 
-Status Meeting::check_others() {
+Status IdRendezvous::check_others() {
     if (group_ && group_->aborted()) return group_->abort_status();
     const int64_t now = now_us();
-    const int64_t patience_us = gathering_->leads() || !id_.has_root() ? 0 : guest_patience_us;
+    const int64_t patience_us = host_rendezvous_->leads() || !id_.has_root() ? 0 : client_patience_us;
     if (options_.timeout_ms > 0 && now - begun_us_ > options_.timeout_ms * 1000 + patience_us) return late();
     if (!group_ || now < next_check_us_) return ok();
     // The more ranks look, the less often each does.
@@ -158,16 +158,16 @@ Status Meeting::check_others() {
     return ok();
 }
 
-Status Meeting::late() const {
+Status IdRendezvous::late() const {
     if (!group_) {
-        const int leader = gathering_->leader_pid();
+        const int leader = host_rendezvous_->leader_pid();
         return fail(weftTimeout, "rank {} waited {} ms for {} to answer{}", rank_, options_.timeout_ms,
-                    leader == 0 ? "the process that leads the meeting of the ranks"
-                                : fmt::format("process {}, which leads the meeting of the ranks,", leader),
+                    leader == 0 ? "the process that leads the rendezvous of the ranks"
+                                : fmt::format("process {}, which leads the rendezvous of the ranks,", leader),
                     stopped_processes());
     }
     // Who is missing: the root's word counts, for this host's segment has only the ranks that are here.
-    const std::string obstacle = gathering_->obstacle();
+    const std::string obstacle = host_rendezvous_->obstacle();
     // Who met and failed before this rank came left nothing behind that says so.
     return fail(weftTimeout,
                 "rank {} waited {} ms for {}: are all {} ranks started, with this unique id? If some have failed "
@@ -175,24 +175,24 @@ Status Meeting::late() const {
                 rank_, options_.timeout_ms,
                 obstacle.empty() || obstacle.starts_with("rank") ? obstacle.empty() ? missing_ranks() : obstacle
                                                                  : missing_ranks() + "; " + obstacle,
-                ranks_, stopped_processes(), gathering_->root_hint());
+                ranks_, stopped_processes(), host_rendezvous_->root_hint());
 }
 
 // Of those that this rank may be waiting for.
-std::string Meeting::stopped_processes() const {
+std::string IdRendezvous::stopped_processes() const {
     std::string text;
     const auto look = [&](int pid, const std::string& whose) {
         if (pid != 0 && process_stopped(pid))
             text += fmt::format("; process {}, {}, is stopped (SIGSTOP or a debugger)", pid, whose);
     };
-    look(gathering_->leader_pid(), "which leads the meeting");
+    look(host_rendezvous_->leader_pid(), "which leads the rendezvous");
     for (int rank = 0; group_ && rank < ranks_; ++rank)
         if (group_->home(rank).pid.load(std::memory_order_acquire) == 0)
             look(group_->home(rank).claimant_pid.load(std::memory_order_acquire), fmt::format("rank {}", rank));
     return text;
 }
 
-bool Meeting::died(int rank) const {
+bool IdRendezvous::died(int rank) const {
     if (group_->died_joining(rank)) return true;
     // Rows of ranks elsewhere name no process.
     return group_->home(rank).pid.load(std::memory_order_acquire) != 0 && group_->one_host() &&
@@ -200,16 +200,16 @@ bool Meeting::died(int rank) const {
            group_->row(rank).process != 0 && !group_->alive(rank);
 }
 
-std::string Meeting::missing_ranks() const {
+std::string IdRendezvous::missing_ranks() const {
     std::vector<int> ranks;
     for (int rank = 0; rank < ranks_; ++rank)
         if (group_->home(rank).pid.load(std::memory_order_acquire) == 0) ranks.push_back(rank);
     return ranks_text(ranks);
 }
 
-void Meeting::wait() {
+void IdRendezvous::wait() {
     std::vector<pollfd> list;
-    const int slice = gathering_->descriptors(list);
+    const int slice = host_rendezvous_->descriptors(list);
     if (!list.empty() || !group_) {
         poll(list.data(), nfds_t(list.size()), slice);
         return;

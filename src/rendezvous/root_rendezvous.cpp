@@ -1,4 +1,4 @@
-#include "src/rendezvous/root.hpp"
+#include "src/rendezvous/root_rendezvous.hpp"
 
 #include <unistd.h>
 
@@ -18,37 +18,37 @@ constexpr int64_t tell_after_us = 1'000'000;
 constexpr int64_t roster_patience_us = 2'000'000;
 
 // Of ids that nobody has used yet. Each costs some memory and a look at every connection that comes.
-constexpr size_t kept_most = 1024;
+constexpr size_t open_roots_most = 1024;
 
-struct KeptRoot {
-    std::unique_ptr<Root> root;
+struct OpenRoot {
+    std::unique_ptr<RootRendezvous> root;
     uint64_t number;  // rises: the least is the oldest
 };
-struct Kept {
+struct OpenRoots {
     std::mutex mutex;
-    std::map<net::IdName, KeptRoot> roots;
+    std::map<net::IdName, OpenRoot> roots;
     uint64_t next_number = 0;
 };
-Kept& kept() {
-    static PerProcess<Kept> processes;
+OpenRoots& open_roots() {
+    static PerProcess<OpenRoots> processes;
     return processes.get();
 }
 
 }  // namespace
 
-void Root::keep(std::unique_ptr<Root> root, const net::IdName& name) {
+void RootRendezvous::keep(std::unique_ptr<RootRendezvous> root, const net::IdName& name) {
     static const int registered = atexit(await_finished);
     (void)registered;
     close_finished();
-    std::unique_ptr<Root> ended;  // destroyed outside the lock
-    std::lock_guard lock(kept().mutex);
-    auto& roots = kept().roots;
+    std::unique_ptr<RootRendezvous> ended;  // destroyed outside the lock
+    std::lock_guard lock(open_roots().mutex);
+    auto& roots = open_roots().roots;
     auto oldest = roots.end();
     for (auto it = roots.begin(); it != roots.end(); ++it)
         if (!it->second.root->used_.load(std::memory_order_acquire) &&
             (oldest == roots.end() || it->second.number < oldest->second.number))
             oldest = it;
-    if (roots.size() >= kept_most && oldest != roots.end()) {
+    if (roots.size() >= open_roots_most && oldest != roots.end()) {
         WEFT_LOG(warn, init,
                  "this process made {} unique ids that no rank has used: ranks on several hosts cannot meet by the "
                  "oldest any more",
@@ -56,13 +56,13 @@ void Root::keep(std::unique_ptr<Root> root, const net::IdName& name) {
         ended = std::move(oldest->second.root);
         roots.erase(oldest);
     }
-    roots[name] = {std::move(root), kept().next_number++};
+    roots[name] = {std::move(root), open_roots().next_number++};
 }
 
-void Root::close_finished() {
-    std::map<net::IdName, KeptRoot> ended;  // destroyed outside the lock
-    std::lock_guard lock(kept().mutex);
-    auto& roots = kept().roots;
+void RootRendezvous::close_finished() {
+    std::map<net::IdName, OpenRoot> ended;  // destroyed outside the lock
+    std::lock_guard lock(open_roots().mutex);
+    auto& roots = open_roots().roots;
     for (auto it = roots.begin(); it != roots.end();)
         if (it->second.root->finished())
             ended.insert(roots.extract(it++));
@@ -70,28 +70,28 @@ void Root::close_finished() {
             ++it;
 }
 
-void Root::await_finished() {
+void RootRendezvous::await_finished() {
     for (const int64_t until = now_us() + roster_patience_us; now_us() < until; usleep(1000)) {
-        std::lock_guard lock(kept().mutex);
-        if (std::none_of(kept().roots.begin(), kept().roots.end(), [](const auto& entry) {
+        std::lock_guard lock(open_roots().mutex);
+        if (std::none_of(open_roots().roots.begin(), open_roots().roots.end(), [](const auto& entry) {
                 return entry.second.root->complete_ && !entry.second.root->finished();
             }))
             return;
     }
 }
 
-void Root::release(const net::IdName& name) {
-    std::unique_ptr<Root> ended;  // destroyed outside the lock
-    std::lock_guard lock(kept().mutex);
-    const auto place = kept().roots.find(name);
-    if (place == kept().roots.end()) return;
-    Root& root = *place->second.root;
+void RootRendezvous::release(const net::IdName& name) {
+    std::unique_ptr<RootRendezvous> ended;  // destroyed outside the lock
+    std::lock_guard lock(open_roots().mutex);
+    const auto place = open_roots().roots.find(name);
+    if (place == open_roots().roots.end()) return;
+    RootRendezvous& root = *place->second.root;
     if (root.used_.load(std::memory_order_acquire) && !root.finished()) return;
     ended = std::move(place->second.root);
-    kept().roots.erase(place);
+    open_roots().roots.erase(place);
 }
 
-Root::Root(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity, std::function<void()> on_use)
+RootRendezvous::RootRendezvous(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity, std::function<void()> on_use)
     : dispatcher_(std::move(dispatcher)), identity_(identity), on_use_(std::move(on_use)) {
     dispatcher_->listener().register_identity(identity_, true);
     dispatcher_->service().run([this] {
@@ -107,143 +107,143 @@ Root::Root(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& id
     });
 }
 
-Root::~Root() {
+RootRendezvous::~RootRendezvous() {
     dispatcher_->service().run([this] {
         dispatcher_->stop_expecting(identity_.name, net::checkin, {});
         dispatcher_->service().cancel(timer_);
         dispatcher_->service().on_failure(this, {});
-        for (Guest& guest : guests_) guest.link->part();
-        guests_.clear();
+        for (Client& client : clients_) client.link->part();
+        clients_.clear();
     });
     dispatcher_->listener().unregister_identity(identity_.name, true);
 }
 
-void Root::welcome(net::AcceptedConnection accepted) {
+void RootRendezvous::welcome(net::AcceptedConnection accepted) {
     used_.store(true, std::memory_order_release);
     // As a task, for it may open and close roots.
     if (auto on_use = std::exchange(on_use_, {})) dispatcher_->service().post(std::move(on_use));
-    Guest& guest = guests_.emplace_back();
-    guest.link = std::make_unique<Link>(
+    Client& client = clients_.emplace_back();
+    client.link = std::make_unique<Link>(
         dispatcher_->service(), std::move(accepted.socket),
-        [this, &guest](uint32_t kind, ByteReader& content) { on_frame(guest, kind, content); },
-        [this, &guest](const Status& why) { on_end(guest, why); });
+        [this, &client](uint32_t kind, ByteReader& content) { on_frame(client, kind, content); },
+        [this, &client](const Status& why) { on_end(client, why); });
     if (timer_ == 0) timer_ = dispatcher_->service().after(tell_after_us, [this] { tell_waiting(); });
 }
 
-void Root::on_frame(Guest& guest, uint32_t kind, ByteReader& content) {
+void RootRendezvous::on_frame(Client& client, uint32_t kind, ByteReader& content) {
     Status status;
     std::vector<RosterRank> members;
     if (!failure_ || complete_) {  // too late: it gets what the others got
         if (complete_) status = fail(weftMismatch, "all {} ranks of this unique id have met already", ranks_);
-    } else if (kind == uint32_t(CheckIn::host) && !guest.checked_in) {
-        guest.entry = HostEntry::read(content);
-        guest.checked_in = true;
-        members = std::exchange(guest.entry.members, {});
+    } else if (kind == uint32_t(CheckIn::host) && !client.checked_in) {
+        client.entry = HostEntry::read(content);
+        client.checked_in = true;
+        members = std::exchange(client.entry.members, {});
         if (ranks_ == 0) {
-            ranks_ = guest.entry.ranks;
-            first_text_ = guest.entry.text();
+            ranks_ = client.entry.ranks;
+            first_text_ = client.entry.text();
         }
-        if (content.ok() && guest.entry.ranks != ranks_) {
+        if (content.ok() && client.entry.ranks != ranks_) {
             status = fail(weftMismatch,
                           "the ranks of {} were told that there are {} ranks, those of {} {}: all ranks must be given "
                           "the same nranks",
-                          guest.entry.text(), guest.entry.ranks, first_text_, ranks_);
+                          client.entry.text(), client.entry.ranks, first_text_, ranks_);
         } else {
-            status = admit(guest, members, content);
+            status = add_ranks(client, members, content);
         }
-        WEFT_LOG(info, init, "{} checked in with {} of {} ranks", guest.entry.text(), members.size(), ranks_);
-    } else if (kind == uint32_t(CheckIn::joined) && guest.checked_in) {
-        guest.entry.share = get_share(content);
+        WEFT_LOG(info, init, "{} checked in with {} of {} ranks", client.entry.text(), members.size(), ranks_);
+    } else if (kind == uint32_t(CheckIn::joined) && client.checked_in) {
+        client.entry.share = get_share(content);
         for (uint32_t left = content.get<uint32_t>(); left > 0 && content.ok(); --left)
             members.push_back(RosterRank::read(content));
-        status = admit(guest, members, content);
+        status = add_ranks(client, members, content);
     } else if (kind == uint32_t(CheckIn::failed)) {
         status = Status(content.get_failure());
     } else {
-        status = fail(weftInternalError, "{} sent the root a message out of turn", guest.link->peer().text());
+        status = fail(weftInternalError, "{} sent the root a message out of turn", client.link->peer().text());
     }
     if (!status && complete_) {
-        refuse(guest, status);
+        refuse(client, status);
     } else if (!status) {
         fail_all(std::move(status));
     } else if (!failure_) {
-        refuse(guest, failure_);
+        refuse(client, failure_);
     } else if (ranks_ > 0 && int(by_rank_.size()) == ranks_) {
         finish();
     }
 }
 
-Status Root::admit(Guest& guest, const std::vector<RosterRank>& members, ByteReader& content) {
+Status RootRendezvous::add_ranks(Client& client, const std::vector<RosterRank>& members, ByteReader& content) {
     for (const RosterRank& member : members) {
         if (member.rank < 0 || member.rank >= ranks_)
-            return fail(weftInternalError, "{} claims to have rank {} of {}", guest.entry.text(), member.rank, ranks_);
-        if (const auto [place, first] = by_rank_.emplace(member.rank, &guest); !first) {
+            return fail(weftInternalError, "{} claims to have rank {} of {}", client.entry.text(), member.rank, ranks_);
+        if (const auto [place, first] = by_rank_.emplace(member.rank, &client); !first) {
             const HostEntry& other = place->second->entry;
             const auto earlier = std::find_if(other.members.begin(), other.members.end(),
                                               [&](const RosterRank& one) { return one.rank == member.rank; });
             return fail(weftMismatch, "two processes are rank {} of {}: pid {} on {} and pid {} on {}", member.rank,
-                        ranks_, earlier->pid, other.text(), member.pid, guest.entry.text());
+                        ranks_, earlier->pid, other.text(), member.pid, client.entry.text());
         }
-        guest.entry.members.push_back(member);
+        client.entry.members.push_back(member);
         if (member.rank == 0) {
             agreed_ = content.get<AgreedOptions>();
             texts_.tuning = content.get_bytes();
             texts_.refusal = content.get_optional_failure();
         }
     }
-    if (!content.at_end()) return fail(weftInternalError, "{} sent the root a damaged message", guest.entry.text());
+    if (!content.at_end()) return fail(weftInternalError, "{} sent the root a damaged message", client.entry.text());
     return ok();
 }
 
-void Root::finish() {
+void RootRendezvous::finish() {
     complete_ = true;
-    std::vector<Guest*> order;
-    for (Guest& guest : guests_)
-        if (guest.checked_in) {
-            std::sort(guest.entry.members.begin(), guest.entry.members.end(),
+    std::vector<Client*> order;
+    for (Client& client : clients_)
+        if (client.checked_in) {
+            std::sort(client.entry.members.begin(), client.entry.members.end(),
                       [](const RosterRank& one, const RosterRank& other) { return one.rank < other.rank; });
-            if (!guest.entry.members.empty()) order.push_back(&guest);
+            if (!client.entry.members.empty()) order.push_back(&client);
         }
-    std::sort(order.begin(), order.end(), [](const Guest* one, const Guest* other) {
+    std::sort(order.begin(), order.end(), [](const Client* one, const Client* other) {
         return one->entry.members.front().rank < other->entry.members.front().rank;
     });
     Roster roster;
     roster.agreed = agreed_;
     roster.texts = std::move(texts_);
-    for (Guest* guest : order) {
-        roster.texts.add_machine(std::exchange(guest->entry.machine, {}));
-        if (!roster.texts.refusal) roster.texts.refusal = std::move(guest->entry.refusal);
-        roster.hosts.push_back(guest->entry);
+    for (Client* client : order) {
+        roster.texts.add_machine(std::exchange(client->entry.machine, {}));
+        if (!roster.texts.refusal) roster.texts.refusal = std::move(client->entry.refusal);
+        roster.hosts.push_back(client->entry);
     }
     roster.facts = facts_of(roster.hosts);
     ByteWriter common;
     roster.write(common);
-    for (Guest& guest : guests_) {
+    for (Client& client : clients_) {
         // Another has not said who it is, and comes too late.
-        if (std::find(order.begin(), order.end(), &guest) == order.end()) continue;
-        guest.link->send(uint32_t(CheckIn::roster), common);
-        guest.link->close_when_idle();
+        if (std::find(order.begin(), order.end(), &client) == order.end()) continue;
+        client.link->send(uint32_t(CheckIn::roster), common);
+        client.link->close_when_idle();
     }
     WEFT_LOG(info, init, "all {} ranks have checked in, on {} hosts", ranks_, order.size());
 }
 
-void Root::refuse(Guest& guest, const Status& why) {
+void RootRendezvous::refuse(Client& client, const Status& why) {
     ByteWriter content;
     content.put_failure(why.code(), why.sentence());
-    guest.link->send(uint32_t(CheckIn::refused), content);
-    guest.link->close_when_idle();
+    client.link->send(uint32_t(CheckIn::refused), content);
+    client.link->close_when_idle();
 }
 
-void Root::fail_all(Status failure) {
+void RootRendezvous::fail_all(Status failure) {
     failure_ = std::move(failure);
     WEFT_LOG(warn, init, "the ranks cannot meet: {}", failure_.sentence());
-    for (Guest& guest : guests_) refuse(guest, failure_);
+    for (Client& client : clients_) refuse(client, failure_);
 }
 
-void Root::on_end(Guest& guest, const Status& why) {
-    const HostEntry entry = std::move(guest.entry);
-    const bool counted = guest.checked_in && !entry.members.empty();
-    guests_.remove_if([&](const Guest& one) { return &one == &guest; });
+void RootRendezvous::on_end(Client& client, const Status& why) {
+    const HostEntry entry = std::move(client.entry);
+    const bool counted = client.checked_in && !entry.members.empty();
+    clients_.remove_if([&](const Client& one) { return &one == &client; });
     if (counted && !complete_ && failure_) {
         std::vector<int> lost;
         for (const RosterRank& member : entry.members) lost.push_back(member.rank);
@@ -251,25 +251,25 @@ void Root::on_end(Guest& guest, const Status& why) {
         fail_all(fail(weftRemoteError, "process {}, which led {} with {}, went away while the ranks were meeting: {}",
                       entry.pid, entry.text(), ranks_text(lost), why ? "it closed the connection" : why.sentence()));
     }
-    if ((!complete_ && failure_) || !guests_.empty()) return;
+    if ((!complete_ && failure_) || !clients_.empty()) return;
     finished_.store(true, std::memory_order_release);
     // One that failed tells those who come late why, until somebody closes it.
     if (complete_) dispatcher_->service().post([] { close_finished(); });
 }
 
-std::string Root::missing() const {
+std::string RootRendezvous::missing() const {
     std::vector<int> ranks;
     for (int rank = 0; rank < ranks_; ++rank)
         if (!by_rank_.count(rank)) ranks.push_back(rank);
     return ranks_text(ranks);
 }
 
-void Root::tell_waiting() {
+void RootRendezvous::tell_waiting() {
     timer_ = dispatcher_->service().after(tell_after_us, [this] { tell_waiting(); });
     if (complete_ || !failure_ || ranks_ == 0) return;
     ByteWriter content;
     content.put_text(missing());
-    for (Guest& guest : guests_) guest.link->send(uint32_t(CheckIn::waiting), content);
+    for (Client& client : clients_) client.link->send(uint32_t(CheckIn::waiting), content);
 }
 
 }  // namespace weft::internal
