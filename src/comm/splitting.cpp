@@ -164,7 +164,7 @@ Status Splitting::begin_joining(Child child, const net::PackedAddresses& root, i
     joining_.rank = int(place - family_.ranks.begin());
     begun_us_ = now_us();
     given_up_.emplace(*parent().group(), family_);
-    news_.emplace(*parent().group());
+    health_.emplace(*parent().group());
     say_wanted(*parent().group(), family_, joining_.rank);
     Status made = make_rendezvous(root, root_rank);
     if (!made) tell_failure(made);
@@ -290,13 +290,13 @@ Status Splitting::look_at_parent() {
                         group.name_of(rank));
     }
     // Rows of ranks elsewhere take memory when they are read, so only who waits reads them.
-    return by_id_ && now - begun_us_ > RemoteNews::ask_apart_us ? look_at_remote_ranks(now) : ok();
+    return by_id_ && now - begun_us_ > RemoteHealth::ask_apart_us ? look_at_remote_ranks(now) : ok();
 }
 
 // Of ranks on other hosts, as their leaders tell of them.
 Status Splitting::look_at_remote_ranks(int64_t now) {
     const HostGroup& group = *parent().group();
-    news_->ask();
+    health_->ask();
     int missed = -1, resigned = -1;
     for (const int rank : family_.ranks) {
         if (group.local(rank) || !is_gone(rank)) continue;
@@ -310,7 +310,7 @@ Status Splitting::look_at_remote_ranks(int64_t now) {
     if (missed < 0 && resigned < 0) return missed_us_ = 0, ok();
     // It may have made this one and others before it left; then the roster is on its way.
     if (missed_us_ == 0) missed_us_ = now;
-    if (now - missed_us_ <= RemoteNews::departed_us) return ok();
+    if (now - missed_us_ <= RemoteHealth::departed_us) return ok();
     return missed >= 0 ? has_gone(missed) : has_given_up(resigned);
 }
 

@@ -3,7 +3,7 @@
 #pragma once
 #include "src/comm/joining.hpp"
 #include "src/comm/async_operation.hpp"
-#include "src/control/news.hpp"
+#include "src/control/remote_health.hpp"
 #include "src/rendezvous/split_rendezvous.hpp"
 
 namespace weft::internal {
@@ -67,7 +67,7 @@ class Splitting final : public AsyncOperation {
 
     Child family_;  // those who are to be in the child; number 0: not known yet
     std::optional<GivenUp> given_up_;
-    std::optional<RemoteNews> news_;  // of the parent's ranks
+    std::optional<RemoteHealth> health_;  // of the parent's ranks
     std::vector<std::byte> words_;
     bool telling_ = false;
     Joining joining_;

@@ -28,7 +28,7 @@ constexpr int64_t finish_patience_us = 12'000'000;  // for neighbours to take th
 constexpr int64_t finish_hurried_us = 2'000'000;    // likewise, at the end of the process
 // At the end of the process: how often it is looked whether others are in calls that need us, how long they may be, and
 // how long nothing may be heard of them.
-constexpr int64_t hurry_tick_us = 10'000, hurry_patience_us = 10'000'000, no_news_us = 2'000'000;
+constexpr int64_t hurry_tick_us = 10'000, hurry_patience_us = 10'000'000, silence_us = 2'000'000;
 
 struct Leaving {
     std::mutex mutex;
@@ -48,7 +48,7 @@ Control::Control(std::shared_ptr<AcceptDispatcher> dispatcher, std::shared_ptr<H
       group_(std::move(group)),
       identity_(identity),
       heartbeat_ms_(settings.heartbeat_ms),
-      news_(std::move(settings.news)),
+      health_(std::move(settings.settled_event)),
       registration_(service(), group_, identity_, std::move(settings.registration),
                     [this](Roster roster) { settle(std::move(roster)); }) {
     dispatcher_->listener().register_identity(identity_);
@@ -72,7 +72,7 @@ Control::~Control() {
     if (!ended_) service().run([this] { end(); });
 }
 
-void Control::tell_news() const { ring_event(news_); }
+void Control::signal_settled() const { ring_event(health_); }
 
 std::string Control::obstacle() {
     std::string text;
@@ -144,14 +144,14 @@ void Control::settle(Roster roster) {
         return;
     }
     syscall(SYS_futex, &header.joined, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-    tell_news();
+    signal_settled();
     WEFT_LOG(info, init, "host {} of {}: {}", host_, roster_.hosts.size(), roster_.text(host_));
     neighbours_ = std::make_unique<Neighbours>(
         dispatcher_, identity_, roster_, host_, heartbeat_ms_,
         Neighbours::Handlers{
-            [this](int host, News kind, ByteReader& content) { on_frame(host, kind, content); },
+            [this](int host, ControlFrame kind, ByteReader& content) { on_frame(host, kind, content); },
             [this](int host, const Status* why) {
-                census_->on_end(host);
+                health_table_->on_end(host);
                 if (why && !group_->aborted() && !leader_has_left(host))
                     mark_lost(host,
                               fmt::format("{} is lost: {}; its leader, {} (pid {}), died, or the network reset the "
@@ -165,12 +165,12 @@ void Control::settle(Roster roster) {
                 group_->raise(weftRemoteError, -1, sentence);
                 tell_abort(-1);
             }});
-    census_ = std::make_unique<Census>(service(), group_, *neighbours_, host_, int(roster_.hosts.size()),
+    health_table_ = std::make_unique<HealthTable>(service(), group_, *neighbours_, host_, int(roster_.hosts.size()),
                                        [this] { look_first(); });
     look_around();
 }
 
-// ---- News
+// ---- ControlFrame
 
 // Whether that process ended in order, if perhaps without a farewell (_exit, exec): its ranks have told that they left.
 // What others of its host send and receive needs it not.
@@ -214,42 +214,42 @@ void Control::mark_lost(int host, const std::string& sentence, int except) {
     ByteWriter content;
     content.put(int32_t(host));
     content.put_text(sentence);
-    neighbours_->flood(News::lost, content, except);
+    neighbours_->flood(ControlFrame::lost, content, except);
 }
 
-void Control::on_frame(int host, News kind, ByteReader& content) {
+void Control::on_frame(int host, ControlFrame kind, ByteReader& content) {
     switch (kind) {
-        case News::oob: {
+        case ControlFrame::oob: {
             const auto entry = content.get<HostGroup::OobEntry>();
             if (!content.at_end() || entry.to < 0 || entry.to >= group_->ranks()) break;
             if (group_->home(entry.to).host != host_) return forward(entry);
             if (Status status = group_->oob_deliver(entry); !status) group_->raise(status.code(), -1, status.sentence());
             return;
         }
-        case News::failed: {
+        case ControlFrame::failed: {
             const int rank = content.get<int32_t>();
             const Failure failure = content.get_failure();
             group_->raise(failure.code, rank, failure.sentence);
             return tell_abort(host);
         }
-        case News::alive: return;
-        case News::sweep_request: return census_->request();
-        case News::sweep: return census_->on_sweep(content.get<uint32_t>());
-        case News::report: return census_->on_report(host, content);
-        case News::answer: neighbours_->flood(News::answer, content.rest(), host); return census_->on_answer(content);
-        case News::lost: {
+        case ControlFrame::alive: return;
+        case ControlFrame::query_request: return health_table_->request();
+        case ControlFrame::query: return health_table_->on_query(content.get<uint32_t>());
+        case ControlFrame::report: return health_table_->on_report(host, content);
+        case ControlFrame::answer: neighbours_->flood(ControlFrame::answer, content.rest(), host); return health_table_->on_answer(content);
+        case ControlFrame::lost: {
             const int gone = content.get<int32_t>();
             const std::string sentence = content.get_text();
             if (!content.at_end() || gone < 0 || gone >= int(roster_.hosts.size())) break;
             return mark_lost(gone, sentence, host);
         }
-        case News::farewell: census_->read_table(content); return go_if_done();
-        case News::goodbye: [[fallthrough]];
-        case News::table: {
+        case ControlFrame::farewell: health_table_->read_table(content); return go_if_done();
+        case ControlFrame::goodbye: [[fallthrough]];
+        case ControlFrame::table: {
             const ByteWriter copy = content.rest();
-            census_->read_table(content);
-            if (kind != News::goodbye || !std::exchange(goodbye_told_, true))
-                neighbours_->flood(News::table, copy, host);
+            health_table_->read_table(content);
+            if (kind != ControlFrame::goodbye || !std::exchange(goodbye_told_, true))
+                neighbours_->flood(ControlFrame::table, copy, host);
             return go_if_done();
         }
     }
@@ -279,7 +279,7 @@ void Control::forward(const HostGroup::OobEntry& entry) {
     }
     ByteWriter content;
     content.put(entry);
-    neighbours_->send(next, News::oob, content);
+    neighbours_->send(next, ControlFrame::oob, content);
 }
 
 // Two ranks would wait for each other in silence. Whoever died or left meanwhile has been named by others.
@@ -290,7 +290,7 @@ void Control::tell_unreachable() {
         const int target = group_->home(rank).host;
         group_->raise(
             weftRemoteError, -1,
-            fmt::format("{} cannot be reached for the first time: news of {} go by {}, whose leader has ended",
+            fmt::format("{} cannot be reached for the first time: changed of {} go by {}, whose leader has ended",
                         group_->name_of(rank), roster_.hosts[size_t(target)].name,
                         roster_.hosts[size_t(HostTree::next(host_, target))].name));
         tell_abort(-1);
@@ -303,11 +303,11 @@ void Control::look_around() {
     carry();
     if (host_ < 0) {
         if (group_->aborted() || int(group_->header().joined.load(std::memory_order_acquire)) == group_->ranks())
-            tell_news();
+            signal_settled();
         return registration_.look_around();
     }
-    const uint32_t curious = group_->header().curious.load(std::memory_order_acquire);
-    if (curious != std::exchange(curious_, curious)) census_->request();
+    const uint32_t health_requests = group_->header().health_requests.load(std::memory_order_acquire);
+    if (health_requests != std::exchange(health_requests_, health_requests)) health_table_->request();
     go_if_done();
 }
 
@@ -320,7 +320,7 @@ void Control::tick() {
     go_if_done();
 }
 
-// The order in which news is sent: the first error, then the failures that our ranks were told of, then their deaths.
+// The order in which changed is sent: the first error, then the failures that our ranks were told of, then their deaths.
 void Control::look_first() {
     carry();
     if (!group_->aborted()) look_for_the_dead();
@@ -338,7 +338,7 @@ void Control::look_for_the_dead() {
             return tell_abort(-1);
         }
         group_->mark_dead(rank);
-        neighbours_->flood(News::table, census_->table_of({rank}));
+        neighbours_->flood(ControlFrame::table, health_table_->table_of({rank}));
     }
 }
 
@@ -350,19 +350,19 @@ void Control::tell_abort(int except) {
     ByteWriter content;
     content.put(int32_t(group_->header().abort.rank));
     content.put_failure(failure.code(), failure.sentence());
-    neighbours_->flood(News::failed, content, except);
+    neighbours_->flood(ControlFrame::failed, content, except);
 }
 
 void Control::tell_told() {
     if (!neighbours_) return;
-    std::vector<int> news;
+    std::vector<int> changed;
     for (const int rank : group_->locals()) {
         const uint64_t calls = group_->row(rank).told.calls.load(std::memory_order_acquire);
-        if (calls != 0 && std::exchange(told_[rank], calls) != calls) news.push_back(rank);
+        if (calls != 0 && std::exchange(told_[rank], calls) != calls) changed.push_back(rank);
     }
-    if (news.empty()) return;
+    if (changed.empty()) return;
     failure_told_us_ = now_us();
-    neighbours_->flood(News::table, census_->table_of(news));
+    neighbours_->flood(ControlFrame::table, health_table_->table_of(changed));
 }
 
 void Control::tell_failure() {
@@ -390,7 +390,7 @@ void Control::leave(std::shared_ptr<Control> control) {
     // What leaves the process before this returns is told even if it ends now without any ceremony.
     dispatcher->service().run([self] {
         self->look_around();
-        if (self->neighbours_) self->neighbours_->flood(News::goodbye, self->census_->table_of(self->group_->locals()));
+        if (self->neighbours_) self->neighbours_->flood(ControlFrame::goodbye, self->health_table_->table_of(self->group_->locals()));
         self->leaving_ = true;
         self->go_if_done();
     });
@@ -416,7 +416,7 @@ bool Control::in_calls() const {
         const auto position = row.position.read();
         if (position && position->finished >= last) continue;
         if (group_->local(rank) ? group_->alive(rank)
-                                : now_us() - hurried_us_ < no_news_us || row.heard_us > hurried_us_)
+                                : now_us() - hurried_us_ < silence_us || row.heard_us > hurried_us_)
             return true;
     }
     return false;
@@ -439,7 +439,7 @@ void Control::go_if_done() {
         if (needed()) return;
         carry();
         tell_unreachable();
-        neighbours_->flood(News::farewell, census_->table_of(census_->ours()));
+        neighbours_->flood(ControlFrame::farewell, health_table_->table_of(health_table_->ours()));
         finishing_since_us_ = now_us();
         neighbours_->finish();
     }
@@ -453,7 +453,7 @@ void Control::hurry() {
     if (ended_) return;
     const int64_t now = now_us();
     if (hurried_us_ == 0) hurried_us_ = now;
-    if (census_) census_->request();
+    if (health_table_) health_table_->request();
     hurry_timer_ = service().after(hurry_tick_us, [this] { hurry(); });
     go_if_done();
 }
@@ -468,13 +468,13 @@ void Control::end() {
     dispatcher_->listener().unregister_identity(identity_.name);
     registration_.end();
     if (!leaving_) {
-        census_.reset();
+        health_table_.reset();
         neighbours_.reset();
         return;
     }
     // We may stand on a neighbour's frame.
     service().post([this] {
-        census_.reset();
+        health_table_.reset();
         neighbours_.reset();
         std::shared_ptr<Control> self;  // ends outside the lock
         std::lock_guard lock(leaving().mutex);

@@ -10,7 +10,7 @@
 #include <memory>
 #include <set>
 
-#include "src/control/census.hpp"
+#include "src/control/health_table.hpp"
 #include "src/control/neighbours.hpp"
 #include "src/control/registration.hpp"
 
@@ -19,7 +19,7 @@ namespace weft::internal {
 struct ControlSettings {
     int64_t heartbeat_ms = 10'000;  // a host silent for so long is dead; 0: never
     RegistrationSettings registration;
-    Fd news;  // an eventfd
+    Fd settled_event;  // an eventfd
 };
 
 class Control {
@@ -39,14 +39,14 @@ class Control {
     // What stands in the way of checking in, or who has not come; empty: nothing known. Thread-safe.
     std::string obstacle();
     // Readable once the rendezvous has come to its end, whatever that is.
-    int news() const { return news_.number(); }
+    int settled_event() const { return health_.number(); }
 
   private:
     void settle(Roster roster);
     bool is_here(const HostEntry& host) const;
     Status write_rows();
-    void tell_news() const;
-    void on_frame(int host, News kind, ByteReader& content);
+    void signal_settled() const;
+    void on_frame(int host, ControlFrame kind, ByteReader& content);
     bool leader_has_left(int host) const;
     std::vector<int> ranks_of_leader(int host) const;
     void mark_lost(int host, const std::string& sentence, int except);
@@ -72,14 +72,14 @@ class Control {
     std::shared_ptr<HostGroup> group_;
     net::Identity identity_;
     int64_t heartbeat_ms_;
-    Fd news_;
+    Fd health_;
     Registration registration_;
 
     // From the roster on.
     Roster roster_;
     int host_ = -1;  // ours
     std::unique_ptr<Neighbours> neighbours_;
-    std::unique_ptr<Census> census_;
+    std::unique_ptr<HealthTable> health_table_;
     std::map<int, uint32_t> oob_sent_;  // of local ranks, carried so far
     std::set<int> unreachable_;        // ranks elsewhere for whom there is connection info and no way
     uint64_t unreachable_timer_ = 0;
@@ -88,7 +88,7 @@ class Control {
     bool goodbye_told_ =
         false;  // that one host has left goes to all: collectives cannot succeed any more; who asks is told the rest
     std::map<int, uint64_t> told_;  // Told::calls of local ranks, as others know them
-    uint32_t curious_ = 0;          // as last seen
+    uint32_t health_requests_ = 0;          // as last seen
     uint64_t tick_timer_ = 0;
 
     bool leaving_ = false, ended_ = false;

@@ -61,8 +61,8 @@ void Neighbours::link(int host, Fd socket) {
     link = std::make_unique<Link>(
         service(), std::move(socket),
         [this, host](uint32_t kind, ByteReader& content) {
-            if (News(kind) == News::farewell) departed_.insert(host);
-            handlers_.on_frame(host, News(kind), content);
+            if (ControlFrame(kind) == ControlFrame::farewell) departed_.insert(host);
+            handlers_.on_frame(host, ControlFrame(kind), content);
         },
         [this, host](const Status& why) { end(host, why); });
     WEFT_LOG(info, net, "control connection with {}", roster_->text(host));
@@ -78,7 +78,7 @@ void Neighbours::end(int host, const Status& why) {
     handlers_.on_end(host, finishing_ || departed_.count(host) ? nullptr : &why);
 }
 
-void Neighbours::send(int host, News kind, const ByteWriter& content) {
+void Neighbours::send(int host, ControlFrame kind, const ByteWriter& content) {
     if (ended_.count(host) || finishing_) return;
     const auto place = links_.find(host);
     if (place == links_.end())
@@ -104,7 +104,7 @@ bool Neighbours::arrived() const {
            std::all_of(links_.begin(), links_.end(), [](const auto& entry) { return entry.second->arrived(); });
 }
 
-void Neighbours::flood(News kind, const ByteWriter& content, int except) {
+void Neighbours::flood(ControlFrame kind, const ByteWriter& content, int except) {
     visit([&](int host) {
         if (host != except) send(host, kind, content);
     });
@@ -163,7 +163,7 @@ void Neighbours::tick() {
         });
     for (const auto& [host, link] : links_) {
         if (heartbeat_ms_ <= 0) break;
-        if (now - link->spoken_us > limit_us() / 4) send(host, News::alive);
+        if (now - link->spoken_us > limit_us() / 4) send(host, ControlFrame::alive);
         if (now - link->heard_us > limit_us() && !departed_.count(host) && trouble.empty())
             trouble = fmt::format(
                 "{} has given no sign of life for {:.1f} s: {} (WEFT_HEARTBEAT_MS is {})", roster_->text(host),

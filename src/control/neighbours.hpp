@@ -12,13 +12,13 @@
 namespace weft::internal {
 
 // Kinds of frames between leaders.
-enum class News : uint32_t {
+enum class ControlFrame : uint32_t {
     oob = 1,     // HostGroup::OobEntry, to the host of its addressee
     failed,         // code, rank, text: the first error
     alive,          // nothing
     goodbye,        // entries of this host's ranks: its leader's have left
-    sweep_request,  // up: somebody wants to know where everyone is
-    sweep,          // down: number
+    query_request,  // up: somebody wants to know where everyone is
+    query,          // down: number
     report,         // up: number, entries of a subtree
     table,          // entries of ranks, for all
     answer,         // down: number, entries of all that were asked
@@ -29,7 +29,7 @@ enum class News : uint32_t {
 class Neighbours {
   public:
     struct Handlers {
-        std::function<void(int host, News kind, ByteReader& content)> on_frame;
+        std::function<void(int host, ControlFrame kind, ByteReader& content)> on_frame;
         // A link has ended; `why` is null if in order, after a farewell.
         std::function<void(int host, const Status* why)> on_end;
         std::function<void(const std::string& sentence)> on_trouble;
@@ -39,8 +39,8 @@ class Neighbours {
                int64_t heartbeat_ms, Handlers handlers);
     ~Neighbours();
 
-    void send(int host, News kind, const ByteWriter& content = {});
-    void flood(News kind, const ByteWriter& content, int except = -1);
+    void send(int host, ControlFrame kind, const ByteWriter& content = {});
+    void flood(ControlFrame kind, const ByteWriter& content, int except = -1);
     // Says so if this process has not run for long; before tick(), and also when that is not called any more.
     void notice_sleep();
     // Says that we live, and finds who does not.
@@ -79,7 +79,7 @@ class Neighbours {
     uint64_t retry_timer_ = 0;
     std::map<int, std::unique_ptr<Link>> links_;
     // Frames for neighbours that are not linked yet.
-    std::map<int, std::vector<std::pair<News, ByteWriter>>> early_;
+    std::map<int, std::vector<std::pair<ControlFrame, ByteWriter>>> early_;
     std::set<int> departed_;  // neighbours that said farewell
     std::set<int> ended_;     // neighbours whose link has ended
     bool finishing_ = false;

@@ -10,7 +10,7 @@ namespace weft::internal {
 
 Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, const Owed& owed, const char* awaited) {
     if (group_->aborted()) return group_->abort_status();
-    if (silence_us >= compare_after_us) news_.ask();
+    if (silence_us >= compare_after_us) health_.ask();
     const int64_t since_us = silence_us == INT64_MAX ? partners_silent_since_us_ : now_us() - silence_us;
     if (since_us > std::exchange(partners_silent_since_us_, since_us) + 1000) departed_.clear();
     Status found;
@@ -18,7 +18,7 @@ Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, co
         const RankState state = group_->row(other).state.load(std::memory_order_acquire);
         const bool left = state == RankState::left, here = group_->local(other);
         if (!found || (!left && group_->alive(other))) return;
-        if (!here && silence_us < (left ? RemoteNews::departed_us : RemoteNews::settled_us)) return;
+        if (!here && silence_us < (left ? RemoteHealth::departed_us : RemoteHealth::settled_us)) return;
         // What it sent before may have come since we last polled.
         if (!departed_.contains(other)) return departed_.insert(other);
         const LossRecord& loss = group_->header().loss;
@@ -35,7 +35,7 @@ Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, co
     int named = 0;
     missing.for_each([&](int other) {
         if (++named <= 8)
-            who += fmt::format("{}{}, and {}", who.empty() ? "" : "; ", whereabouts(other, UINT64_MAX), owed(other));
+            who += fmt::format("{}{}, and {}", who.empty() ? "" : "; ", position_text(other, UINT64_MAX), owed(other));
     });
     if (named > 8) who += fmt::format("; and {} more", named - 8);
     who += lost_packets();

@@ -82,7 +82,7 @@ Status Watchdog::mismatch(int other, uint64_t sequence, const Operation& operati
                         sequence, name(), low, low_call.text(), high, high_call.text());
         }
         if (!group_->alive(other)) break;
-        news_.ask();
+        health_.ask();
         usleep(1000);
     }
     return fail(weftMismatch,
@@ -112,7 +112,7 @@ Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operatio
     }
     if (!alive && !left) {
         const bool here = group_->local(other);
-        if (!here && silence_us < RemoteNews::settled_us) return ok();
+        if (!here && silence_us < RemoteHealth::settled_us) return ok();
         // Who was not given a processor has been silent itself: what came meanwhile is found before the next look.
         if (!here && !gone_.contains(other)) return gone_.insert(other), ok();
         const LossRecord& loss = group_->header().loss;
@@ -147,13 +147,13 @@ Status Watchdog::look_beyond(const RankSet& missing, uint64_t sequence, const Op
 }
 
 Status Watchdog::cause(uint64_t sequence, const Operation& operation) {
-    news_.ask();
+    health_.ask();
     WEFT_TRY(known_cause(*group_));
     return look_beyond({}, sequence, operation, INT64_MAX);
 }
 
 Status Watchdog::await_cause(const std::function<Status()>& cause) const {
-    for (const int64_t broken_us = now_us(); news_.cause_may_come(broken_us); usleep(5000)) WEFT_TRY(cause());
+    for (const int64_t broken_us = now_us(); health_.cause_may_come(broken_us); usleep(5000)) WEFT_TRY(cause());
     return ok();
 }
 
@@ -177,14 +177,14 @@ RankSet Watchdog::causes(const RankSet& missing, uint64_t sequence, int64_t sile
     return inside.empty() ? missing : inside;
 }
 
-std::string Watchdog::whereabouts(int other, uint64_t sequence) const {
+std::string Watchdog::position_text(int other, uint64_t sequence) const {
     const RankRow& row = group_->row(other);
     const auto report = row.position.read();
     std::string text = group_->name_of(other);
     const int64_t heard_us = row.heard_us.load(std::memory_order_acquire),
                   ago_us = group_->local(other) ? 0 : now_us() - heard_us;
     if (!group_->local(other) && heard_us == 0) return text + " has sent no news yet";
-    if (ago_us > 2 * RemoteNews::ask_apart_us + 1'000'000)
+    if (ago_us > 2 * RemoteHealth::ask_apart_us + 1'000'000)
         text += fmt::format(" has sent no news for {}", seconds(ago_us));
     else
         text += group_->stopped(other) ? " is stopped (SIGSTOP or a debugger)" : " is alive";
@@ -205,7 +205,7 @@ Status Watchdog::look(const RankSet& missing, uint64_t sequence, const Operation
     if (group_->aborted()) return group_->abort_status();
     const int64_t since_us = now_us() - silence_us;
     if (since_us > std::exchange(silent_since_us_, since_us) + 1000) gone_.clear();  // something came between
-    if (silence_us >= compare_after_us) news_.ask();
+    if (silence_us >= compare_after_us) health_.ask();
     Status found;
     missing.for_each([&](int other) {
         if (found && (silence_us >= compare_after_us || !group_->alive(other)))
@@ -219,7 +219,7 @@ Status Watchdog::look(const RankSet& missing, uint64_t sequence, const Operation
     std::string who;
     int named = 0;
     causes(missing, sequence, silence_us).for_each([&](int other) {
-        if (++named <= 8) who += fmt::format("{}{}", who.empty() ? "" : "; ", whereabouts(other, sequence));
+        if (++named <= 8) who += fmt::format("{}{}", who.empty() ? "" : "; ", position_text(other, sequence));
     });
     if (named > 8) who += fmt::format("; and {} more", named - 8);
     who += lost_packets();

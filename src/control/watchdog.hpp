@@ -3,7 +3,7 @@
 #pragma once
 #include <functional>
 
-#include "src/control/news.hpp"
+#include "src/control/remote_health.hpp"
 #include "src/segment/host_group.hpp"
 
 namespace weft::internal {
@@ -17,7 +17,7 @@ struct WatchdogLimits {
 class Watchdog {
   public:
     Watchdog(HostGroup& group, int rank, std::string communicator, WatchdogLimits limits)
-        : group_(&group), news_(group), rank_(rank), communicator_(std::move(communicator)), limits_(limits) {}
+        : group_(&group), health_(group), rank_(rank), communicator_(std::move(communicator)), limits_(limits) {}
 
     // From here on other limits; `option` is the name of what sets the deadline.
     void limit(WatchdogLimits limits, const char* option) {
@@ -57,12 +57,12 @@ class Watchdog {
     Status look_at(int other, uint64_t sequence, const Operation& operation, int64_t silence_us);
     Status look_beyond(const RankSet& missing, uint64_t sequence, const Operation& operation, int64_t silence_us);
     RankSet causes(const RankSet& missing, uint64_t sequence, int64_t silence_us) const;
-    std::string whereabouts(int other, uint64_t sequence) const;
+    std::string position_text(int other, uint64_t sequence) const;
     std::string name() const;
     static std::string lost_packets();
 
     HostGroup* group_;
-    RemoteNews news_;
+    RemoteHealth health_;
     int rank_;
     std::string communicator_;
     WatchdogLimits limits_;

@@ -149,25 +149,25 @@ Result<SharedText> answer_all(ServerConnection& store, const std::string& job, c
         keys.clear();
         for (const int rank : missing) keys.push_back(rank_key(job, rank));
         WEFT_TRY(read_all(store, keys, values, "what the ranks ask for"));
-        bool news = false;
+        bool changed = false;
         std::vector<int> still_missing;
         for (size_t i = 0; i < missing.size(); ++i) {
             const int rank = missing[i];
             std::string& nonce = told[rank];
             if (!nonce.empty() && values[i] == std::string(has) + nonce) {
-                news = true;
+                changed = true;
                 continue;
             }
             still_missing.push_back(rank);
             if (!values[i].starts_with(asks) || values[i].substr(asks.size()) == nonce) continue;
-            news = true;
+            changed = true;
             nonce = values[i].substr(asks.size());
             written.push_back(answer_key(job, nonce));
             WEFT_TRY(set(store, written.back(), sharing.text));
         }
         missing = std::move(still_missing);
         if (missing.empty()) break;
-        pause_ms = news ? pause_first_ms : std::min(2 * pause_ms, pause_most_ms);
+        pause_ms = changed ? pause_first_ms : std::min(2 * pause_ms, pause_most_ms);
         std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
         if (sharing.deadline.passed())
             return fail(weftTimeout,

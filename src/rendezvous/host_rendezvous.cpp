@@ -99,7 +99,7 @@ int HostRendezvous::descriptors(std::vector<pollfd>& list) {
     if (listener_) list.push_back({listener_.number(), POLLIN, 0});
     if (connection_) list.push_back({connection_.number(), POLLIN, 0});
     for (const Client& client : clients_) list.push_back({client.socket.number(), POLLIN, 0});
-    if (control_) list.push_back({control_->news(), POLLIN, 0});
+    if (control_) list.push_back({control_->settled_event(), POLLIN, 0});
     // Without the control's news a leader must see ranks join in memory; who has no answer must try again.
     return control_ ? told_slice_ms : group_ ? 1 : slice_ms;
 }
@@ -158,8 +158,8 @@ Status HostRendezvous::try_other_hosts(bool roots) {
     if (!addresses) return ok();
     obstacle_.clear();
     ControlSettings settings;
-    settings.news = Fd::event();
-    if (!settings.news)
+    settings.settled_event = Fd::event();
+    if (!settings.settled_event)
         return fail(weftSystemError, "no descriptor for news of the rendezvous: {}", no_descriptor_text(errno));
     settings.heartbeat_ms = options().heartbeat_ms;
     settings.registration.root = std::move(*addresses);

@@ -170,7 +170,7 @@ struct HostHeader {
     alignas(64) std::atomic<uint32_t> joined;  // ranks of this host that have; futex word
     std::atomic<uint32_t> spread;   // 1: the ranks of all hosts have joined, and the rows say where (release)
     std::atomic<uint32_t> oob_received;    // entries that have come from other hosts
-    std::atomic<uint32_t> curious;  // rises when a rank wants news of ranks of other hosts
+    std::atomic<uint32_t> health_requests;  // rises when a rank wants news of ranks of other hosts
     alignas(64) std::atomic<uint32_t> sleepers;  // ranks that sleep or are about to
     AbortRecord abort;
     LossRecord loss;

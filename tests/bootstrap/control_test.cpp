@@ -77,7 +77,7 @@ class Hosts {
     void add_leader(int host, int64_t heartbeat_ms) {
         ControlSettings settings;
         settings.heartbeat_ms = heartbeat_ms;
-        settings.news = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        settings.settled_event = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         settings.registration.root = dispatcher_->listener().addresses();
         settings.registration.root_exists = true;
         HostEntry& self = settings.registration.self;
@@ -149,13 +149,13 @@ TEST_CASE("of every host that has left who asks is told, however many have", "[c
     Hosts hosts(count);
     REQUIRE(hosts.met());
     for (const int host : {3, beside, below}) hosts.leave(host);
-    for (const int curious : {0, inner, 5})
+    for (const int health_requests : {0, inner, 5})
         for (const int host : {3, beside, below}) {
-            INFO(curious << " asks for " << host);
+            INFO(health_requests << " asks for " << host);
             CHECK(eventually([&] {
-                hosts[curious].header().curious.fetch_add(1);
-                hosts[curious].ring();
-                return hosts[curious].row(host).state == RankState::left;
+                hosts[health_requests].header().health_requests.fetch_add(1);
+                hosts[health_requests].ring();
+                return hosts[health_requests].row(host).state == RankState::left;
             }));
         }
     for (int host = 0; host < count; ++host) CHECK(!hosts[host].aborted());

@@ -72,14 +72,14 @@ void DeviceSide::State::look_again() {
 
 // What a rank of another host called may not be known here yet. False: it may still come. The service thread, which
 // would bring it, may not wait.
-bool DeviceSide::State::await_news(const DeviceObserver& observer, bool may_wait) {
+bool DeviceSide::State::await_health(const DeviceObserver& observer, bool may_wait) {
     if (!network || domain->message_report().valid || observer.informed(domain->report())) return true;
     int64_t since_us = 0;
     if (const int64_t now = now_us(); failed_us.compare_exchange_strong(since_us, now)) since_us = now;
     for (;; usleep(1000)) {
         if (group->aborted() || now_us() - since_us > call_patience_us || observer.informed(domain->report()))
             return true;
-        network->news().ask();
+        network->health().ask();
         if (!may_wait) return false;
     }
 }
@@ -90,14 +90,14 @@ void DeviceSide::State::look(bool at_others, bool may_wait) try {
     const DeviceObserver observer{*group, rank, known, timeout_ns};
     Status found;
     if (domain->failure() != cuda::Failure::none) {
-        if (!await_news(observer, may_wait)) return;
+        if (!await_health(observer, may_wait)) return;
         found = observer.explain(domain->report(), domain->message_report(), domain->signal_report());
     } else if (at_others) {
         // Who is on another host may have done all that it owes us, and its last messages be on their way.
         const int64_t stuck_us = network ? network->stuck_us() : 0;
         found = observer.look_at_others([&](int other, bool died) {
             if (group->local(other)) return domain->captured() || domain->working();
-            return stuck_us > 0 && (!died || stuck_us >= RemoteNews::settled_us);
+            return stuck_us > 0 && (!died || stuck_us >= RemoteHealth::settled_us);
         });
         // What it had still sent may have come since; what we wait for may be another's, who is on the way.
         const bool accusing = !found;

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <tuple>
 
-#include "src/control/news.hpp"
+#include "src/control/remote_health.hpp"
 #include "src/p2p/message_mark.hpp"
 #include "src/p2p/peer_buffers.hpp"
 #include "src/rma/signals.hpp"
@@ -76,7 +76,7 @@ std::string DeviceObserver::waited(const cuda::FailureReport& report, const std:
                        timeout_ms);
 }
 
-std::string DeviceObserver::whereabouts(int other) const {
+std::string DeviceObserver::position_text(int other) const {
     const auto report = group.row(other).position.read();
     const std::string text = name_of(other);
     if (!report) return text + " is about to call something";
@@ -126,7 +126,7 @@ Status DeviceObserver::explain(const cuda::FailureReport& report, const cuda::Me
         }
         case cuda::Failure::timeout:
             return fail(weftTimeout, "{}: {}{}", waited(report, fmt::format("rank {} in {}", report.peer, ours)),
-                        report.peer >= 0 ? whereabouts(report.peer) : "nobody in particular",
+                        report.peer >= 0 ? position_text(report.peer) : "nobody in particular",
                         report.peer >= 0 && has_made_our_calls(report.peer)
                             ? "; it has made this call, and its kernel may be behind other work of its stream or have "
                               "found no room on the device (WEFT_GPU_BLOCKS; docs/gpu.md, Several communicators)"
@@ -203,7 +203,7 @@ Status GonePartners::look(const HostGroup& group, int rank, const cuda::MessageS
     const auto gone = [&](int other) {
         const bool in_order = left(other);
         if (!in_order && group.alive(other)) return false;
-        return group.local(other) || still_us >= (in_order ? RemoteNews::departed_us : RemoteNews::settled_us);
+        return group.local(other) || still_us >= (in_order ? RemoteHealth::departed_us : RemoteHealth::settled_us);
     };
     if (gone_ >= 0) {
         const uint64_t looks = read(stuck[block_].looks);

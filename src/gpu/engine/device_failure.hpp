@@ -51,7 +51,7 @@ struct DeviceObserver {
     std::string waited(const cuda::FailureReport& report, const std::string& what) const;
     std::string name_of(int other) const;  // and whether its process is stopped; a verb follows
     // The same, and what the rank enqueued last.
-    std::string whereabouts(int other) const;
+    std::string position_text(int other) const;
     // As many as we have: it is not late, whatever its kernels wait for.
     bool has_made_our_calls(int other) const;
 };

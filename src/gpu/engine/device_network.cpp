@@ -23,7 +23,7 @@ DeviceNetwork::DeviceNetwork(std::shared_ptr<HostGroup> group, const net::Identi
                   .name = oob_name,
                   .heap_used = nullptr,
                   .only_remote = true}),
-      news_(*group_) {
+      health_(*group_) {
     std::vector<std::pair<Binding*, size_t>> blocks;
     for (const cuda::RemoteEnd& each : ends) {
         Binding& binding = bindings_[each.end.depth];
@@ -70,7 +70,7 @@ Status DeviceNetwork::begin(const std::vector<cuda::RemoteEnd>& ends, const uint
 }
 
 bool DeviceNetwork::drain(int64_t deadline_us) {
-    if (!traffic_ || proxy_->detach(*traffic_, deadline_us, RemoteNews::departed_us)) return true;
+    if (!traffic_ || proxy_->detach(*traffic_, deadline_us, RemoteHealth::departed_us)) return true;
     WEFT_LOG_RANK(rank_, warn, coll, "leaves although not all that its kernels have sent has left this host");
     return false;
 }
@@ -84,15 +84,15 @@ int64_t DeviceNetwork::stuck_us() {
     else if (moves || stuck_since_us_ == 0)
         stuck_since_us_ = now;
     if (stuck_since_us_ == 0 || stuck_since_us_ == now) return 0;
-    news_.ask();
+    health_.ask();
     return now - stuck_since_us_;
 }
 
 Status DeviceNetwork::trouble() {
     auto trouble = traffic_->trouble();
     if (!trouble) return ok();
-    news_.ask();
-    if (news_.cause_may_come(trouble->since_us)) return ok();
+    health_.ask();
+    if (health_.cause_may_come(trouble->since_us)) return ok();
     if (group_->row(trouble->peer).state.load(std::memory_order_acquire) == RankState::left)
         return first_cause(*group_,
                            fail(weftRemoteError, "{} left the communicator, and kernels of rank {} wait for it",

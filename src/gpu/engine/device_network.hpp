@@ -4,7 +4,7 @@
 #pragma once
 #include <vector>
 
-#include "src/control/news.hpp"
+#include "src/control/remote_health.hpp"
 #include "src/gpu/proxy/proxy.hpp"
 #include "src/planning/connector.hpp"
 
@@ -45,7 +45,7 @@ class DeviceNetwork {
     Status trouble();
 
     // Of the ranks there.
-    RemoteNews& news() { return news_; }
+    RemoteHealth& health() { return health_; }
 
   private:
     std::shared_ptr<HostGroup> group_;
@@ -58,7 +58,7 @@ class DeviceNetwork {
     std::shared_ptr<cuda::Proxy> proxy_;
     uint64_t moved_ = 0;          // at the last look
     int64_t stuck_since_us_ = 0;  // 0: nothing was waited for
-    RemoteNews news_;
+    RemoteHealth health_;
 };
 
 }  // namespace weft::internal

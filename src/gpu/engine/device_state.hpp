@@ -100,7 +100,7 @@ struct DeviceSide::State {
     void look_again();
     void look(bool at_others, bool may_wait);
     Status check_others(const std::vector<int>& missing);
-    bool await_news(const DeviceObserver& observer, bool may_wait);
+    bool await_health(const DeviceObserver& observer, bool may_wait);
     const DeviceLayout& layout_for(uint8_t preference) const {
         const auto place = preferred.find(preference);
         return place == preferred.end() ? layout : place->second;

@@ -1,22 +1,22 @@
-#include "src/control/news.hpp"
+#include "src/control/remote_health.hpp"
 
 #include "src/base/clock.hpp"
 
 namespace weft::internal {
 
 constexpr int64_t cause_patience_us = 400'000;   // some ticks of the leaders
-constexpr int64_t news_patience_us = 5'000'000;  // leaders that are alive and not given a processor
+constexpr int64_t health_patience_us = 5'000'000;  // leaders that are alive and not given a processor
 
-void RemoteNews::ask() {
+void RemoteHealth::ask() {
     if (group_->one_host()) return;
     const int64_t now = now_us();
     int64_t due = next_question_us_.load(std::memory_order_relaxed);
     if (now < due || !next_question_us_.compare_exchange_strong(due, now + ask_apart_us)) return;
-    group_->header().curious.fetch_add(1, std::memory_order_release);
+    group_->header().health_requests.fetch_add(1, std::memory_order_release);
     group_->ring();
 }
 
-bool RemoteNews::since(int64_t since_us) const {
+bool RemoteHealth::since(int64_t since_us) const {
     for (int other = 0; other < group_->ranks(); ++other) {
         const RankRow& row = group_->row(other);
         if (!group_->local(other) && group_->alive(other) &&
@@ -27,9 +27,9 @@ bool RemoteNews::since(int64_t since_us) const {
     return true;
 }
 
-bool RemoteNews::cause_may_come(int64_t broken_us) const {
+bool RemoteHealth::cause_may_come(int64_t broken_us) const {
     const int64_t waited_us = now_us() - broken_us;
-    return !group_->aborted() && waited_us < news_patience_us && (waited_us < cause_patience_us || !since(broken_us));
+    return !group_->aborted() && waited_us < health_patience_us && (waited_us < cause_patience_us || !since(broken_us));
 }
 
 }  // namespace weft::internal

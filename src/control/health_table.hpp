@@ -1,4 +1,4 @@
-// census.hpp: where everyone is: on request host 0, or who is the top of what is left of the tree of hosts, asks down
+// health_table.hpp: where everyone is: on request host 0, or who is the top of what is left of the tree of hosts, asks down
 // the tree, reports come up, and the table goes to all, who write it into the rows of their segments. Thread-bound to
 // the service thread.
 #pragma once
@@ -10,18 +10,18 @@
 
 namespace weft::internal {
 
-class Census {
+class HealthTable {
   public:
     // `look_first` is called before this host reports its ranks. It marks the dead ones in their rows, and sends the news
     // that must arrive before the report.
-    Census(Service& service, std::shared_ptr<HostGroup> group, Neighbours& neighbours, int host, int hosts,
+    HealthTable(Service& service, std::shared_ptr<HostGroup> group, Neighbours& neighbours, int host, int hosts,
            std::function<void()> look_first);
-    ~Census();
+    ~HealthTable();
 
     // Somebody wants to know: a few times a second at most it is found out.
     void request();
     // What neighbours sent.
-    void on_sweep(uint32_t number) { sweep(number); }
+    void on_query(uint32_t number) { query(number); }
     void on_report(int host, ByteReader& content);
     void on_end(int host);
     void on_answer(ByteReader& content);
@@ -35,7 +35,7 @@ class Census {
     std::vector<int> ours() const;
 
   private:
-    void sweep(uint32_t number);
+    void query(uint32_t number);
     void report();
     void put(int rank, ByteWriter& to) const;
     bool back(int rank);
@@ -47,8 +47,8 @@ class Census {
     Neighbours* neighbours_;
     int host_, hosts_;
     uint32_t number_ = 0;
-    bool sweeping_ = false;
-    int64_t swept_us_ = 0, swept_before_us_ = 0;  // when this question came here, and the one before
+    bool querying_ = false;
+    int64_t queried_us_ = 0, queried_before_us_ = 0;  // when this question came here, and the one before
     std::set<int> reports_due_;
     ByteWriter gathered_;
     uint32_t gathered_count_ = 0;

@@ -1,4 +1,4 @@
-// news.hpp: what is known on this host of ranks on others. Their rows show what the leaders told last, and they tell
+// remote_health.hpp: what is known on this host of ranks on others. Their rows show what the leaders told last, and they tell
 // when asked (control/control.hpp).
 #pragma once
 #include <atomic>
@@ -9,9 +9,9 @@
 namespace weft::internal {
 
 // Thread-safe. On one host there is nothing to ask.
-class RemoteNews {
+class RemoteHealth {
   public:
-    explicit RemoteNews(HostGroup& group) : group_(&group) {}
+    explicit RemoteHealth(HostGroup& group) : group_(&group) {}
 
     // Asks, twice a second at most, where the ranks of other hosts are.
     void ask();

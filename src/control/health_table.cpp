@@ -1,4 +1,4 @@
-#include "src/control/census.hpp"
+#include "src/control/health_table.hpp"
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@ namespace weft::internal {
 namespace {
 
 // Where a rank is, as it travels.
-struct Whereabouts {
+struct RankHealth {
     int32_t rank;
     uint32_t state;  // RankState
     uint32_t stopped;
@@ -23,13 +23,13 @@ struct Whereabouts {
     Operation operation;
 };
 
-constexpr int64_t sweep_apart_us = 200'000;  // sweeps cost every host a message
+constexpr int64_t query_apart_us = 200'000;  // queries cost every host a message
 constexpr int64_t report_patience_us = 500'000;
 constexpr int rows_at_once = 32;  // that get memory together: some pages
 
 }  // namespace
 
-Census::Census(Service& service, std::shared_ptr<HostGroup> group, Neighbours& neighbours, int host, int hosts,
+HealthTable::HealthTable(Service& service, std::shared_ptr<HostGroup> group, Neighbours& neighbours, int host, int hosts,
                std::function<void()> look_first)
     : look_first_(std::move(look_first)),
       service_(&service),
@@ -39,26 +39,26 @@ Census::Census(Service& service, std::shared_ptr<HostGroup> group, Neighbours& n
       hosts_(hosts),
       backed_(size_t(group_->ranks() + rows_at_once - 1) / rows_at_once) {}
 
-Census::~Census() { service_->cancel(timer_); }
+HealthTable::~HealthTable() { service_->cancel(timer_); }
 
-void Census::request() {
-    if (!top()) return neighbours_->send(HostTree::parent(host_), News::sweep_request);
-    if (sweeping_) return;
-    const int64_t wait_us = swept_us_ + sweep_apart_us - now_us();
-    if (wait_us <= 0) return sweep(number_ + 1);
+void HealthTable::request() {
+    if (!top()) return neighbours_->send(HostTree::parent(host_), ControlFrame::query_request);
+    if (querying_) return;
+    const int64_t wait_us = queried_us_ + query_apart_us - now_us();
+    if (wait_us <= 0) return query(number_ + 1);
     if (timer_ == 0)
         timer_ = service_->after(wait_us, [this] {
             timer_ = 0;
-            sweep(number_ + 1);
+            query(number_ + 1);
         });
 }
 
 // Asks the subtree, and answers when all of it has, or after a while.
-void Census::sweep(uint32_t number) {
+void HealthTable::query(uint32_t number) {
     look_first_();
     number_ = number;
-    sweeping_ = true;
-    swept_before_us_ = std::exchange(swept_us_, now_us());
+    querying_ = true;
+    queried_before_us_ = std::exchange(queried_us_, now_us());
     gathered_ = {};
     reports_due_.clear();
     const std::vector<int> ranks = ours();
@@ -69,7 +69,7 @@ void Census::sweep(uint32_t number) {
     neighbours_->visit([&](int child) {
         if (child < host_ || !neighbours_->linked(child)) return;
         reports_due_.insert(child);
-        neighbours_->send(child, News::sweep, content);
+        neighbours_->send(child, ControlFrame::query, content);
     });
     if (reports_due_.empty()) return report();
     service_->cancel(timer_);
@@ -82,9 +82,9 @@ void Census::sweep(uint32_t number) {
     });
 }
 
-void Census::put(int rank, ByteWriter& to) const {
+void HealthTable::put(int rank, ByteWriter& to) const {
     const RankRow& row = group_->row(rank);
-    Whereabouts entry{};
+    RankHealth entry{};
     entry.rank = rank;
     // Before the rest: who has left has called nothing since, so of it nobody is told an older call.
     entry.state = uint32_t(row.state.load(std::memory_order_acquire));
@@ -112,7 +112,7 @@ void Census::put(int rank, ByteWriter& to) const {
     if (entry.told) to.put_text(told);
 }
 
-std::vector<int> Census::ours() const {
+std::vector<int> HealthTable::ours() const {
     std::vector<int> ranks;
     for (int rank = 0; rank < group_->ranks(); ++rank) {
         const int host = group_->home(rank).host;
@@ -125,18 +125,18 @@ std::vector<int> Census::ours() const {
     return ranks;
 }
 
-ByteWriter Census::table_of(const std::vector<int>& ranks) const {
+ByteWriter HealthTable::table_of(const std::vector<int>& ranks) const {
     ByteWriter content;
     content.put(uint32_t(ranks.size()));
     for (const int rank : ranks) put(rank, content);
     return content;
 }
 
-void Census::on_report(int host, ByteReader& content) {
+void HealthTable::on_report(int host, ByteReader& content) {
     if (content.get<uint32_t>() != number_ || reports_due_.erase(host) == 0) return;  // late
     const uint32_t count = content.get<uint32_t>();
     for (uint32_t i = 0; i < count && content.ok(); ++i) {
-        const auto entry = content.get<Whereabouts>();
+        const auto entry = content.get<RankHealth>();
         gathered_.put(entry);
         if (entry.told) gathered_.put_text(content.get_text());
     }
@@ -144,32 +144,32 @@ void Census::on_report(int host, ByteReader& content) {
     if (reports_due_.empty()) report();
 }
 
-void Census::on_end(int host) {
+void HealthTable::on_end(int host) {
     if (reports_due_.erase(host) > 0 && reports_due_.empty()) report();
 }
 
-void Census::report() {
-    if (!std::exchange(sweeping_, false)) return;
+void HealthTable::report() {
+    if (!std::exchange(querying_, false)) return;
     service_->cancel(std::exchange(timer_, 0));
     ByteWriter content;
     content.put(number_);
     content.put(gathered_count_);
     content.append(gathered_.bytes().data(), gathered_.bytes().size());
-    if (!top()) return neighbours_->send(HostTree::parent(host_), News::report, content);
-    neighbours_->flood(News::answer, content);
+    if (!top()) return neighbours_->send(HostTree::parent(host_), ControlFrame::report, content);
+    neighbours_->flood(ControlFrame::answer, content);
     ByteReader own(content.bytes().data(), content.bytes().size());
     on_answer(own);
 }
 
 // The earliest time at which the answer was true. The top host asked, so it knows the time. Another host knows
 // only that this question was asked after the previous one was answered, so after the previous one came here.
-void Census::on_answer(ByteReader& content) {
+void HealthTable::on_answer(ByteReader& content) {
     const bool latest = content.get<uint32_t>() == number_;
-    read_table(content, !latest ? 0 : top() ? swept_us_ : swept_before_us_);
+    read_table(content, !latest ? 0 : top() ? queried_us_ : queried_before_us_);
 }
 
 // Whether the rank's row has memory.
-bool Census::back(int rank) {
+bool HealthTable::back(int rank) {
     const int block = rank / rows_at_once, first = block * rows_at_once;
     if (backed_[size_t(block)]) return true;
     if (Status status = group_->back_rows(first, std::min(rows_at_once, group_->ranks() - first)); !status) {
@@ -180,10 +180,10 @@ bool Census::back(int rank) {
     return true;
 }
 
-void Census::read_table(ByteReader& content, int64_t known_us) {
+void HealthTable::read_table(ByteReader& content, int64_t known_us) {
     const int64_t now = now_us();
     for (uint32_t count = content.get<uint32_t>(); count > 0 && content.ok(); --count) {
-        const auto entry = content.get<Whereabouts>();
+        const auto entry = content.get<RankHealth>();
         const std::string told = entry.told ? content.get_text() : std::string();
         if (!content.ok() || entry.rank < 0 || entry.rank >= group_->ranks() || group_->local(entry.rank)) continue;
         if (!back(entry.rank)) return;
