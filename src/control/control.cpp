@@ -25,18 +25,18 @@ constexpr int64_t tick_us = Neighbours::tick_us;    // how soon a death on this 
 constexpr int64_t unreachable_us = 3'000'000;       // for who is behind it to be known
 constexpr int64_t failure_patience_us = 1'000'000;  // for neighbours' kernels to acknowledge a failure
 constexpr int64_t finish_patience_us = 12'000'000;  // for neighbours to take the last words
-constexpr int64_t finish_hurried_us = 2'000'000;    // likewise, at the end of the process
+constexpr int64_t finish_at_exit_us = 2'000'000;    // likewise, at the end of the process
 // At the end of the process: how often it is looked whether others are in calls that need us, how long they may be, and
 // how long nothing may be heard of them.
-constexpr int64_t hurry_tick_us = 10'000, hurry_patience_us = 10'000'000, silence_us = 2'000'000;
+constexpr int64_t exit_tick_us = 10'000, exit_patience_us = 10'000'000, silence_us = 2'000'000;
 
-struct Leaving {
+struct LeavingControls {
     std::mutex mutex;
     std::condition_variable gone;
     std::set<std::shared_ptr<Control>> controls;
 };
-Leaving& leaving() {
-    static PerProcess<Leaving> processes;
+LeavingControls& leaving_controls() {
+    static PerProcess<LeavingControls> processes;
     return processes.get();
 }
 
@@ -172,7 +172,7 @@ void Control::settle(Roster roster) {
 
 // ---- ControlFrame
 
-// Whether that process ended in order, if perhaps without a farewell (_exit, exec): its ranks have told that they left.
+// Whether that process ended in order, if perhaps without a shutdown frame (_exit, exec): its ranks have told that they left.
 // What others of its host send and receive needs it not.
 bool Control::leader_has_left(int host) const {
     const std::vector<int> ranks = ranks_of_leader(host);
@@ -243,12 +243,12 @@ void Control::on_frame(int host, ControlFrame kind, ByteReader& content) {
             if (!content.at_end() || gone < 0 || gone >= int(roster_.hosts.size())) break;
             return mark_lost(gone, sentence, host);
         }
-        case ControlFrame::farewell: health_table_->read_table(content); return go_if_done();
-        case ControlFrame::goodbye: [[fallthrough]];
+        case ControlFrame::shutdown: health_table_->read_table(content); return go_if_done();
+        case ControlFrame::ranks_left: [[fallthrough]];
         case ControlFrame::table: {
             const ByteWriter copy = content.rest();
             health_table_->read_table(content);
-            if (kind != ControlFrame::goodbye || !std::exchange(goodbye_told_, true))
+            if (kind != ControlFrame::ranks_left || !std::exchange(ranks_left_sent_, true))
                 neighbours_->flood(ControlFrame::table, copy, host);
             return go_if_done();
         }
@@ -376,21 +376,21 @@ void Control::tell_failure() {
     }
 }
 
-// ---- Leaving
+// ---- LeavingControls
 
 void Control::leave(std::shared_ptr<Control> control) {
-    static const int registered = atexit(await_leaving);
+    static const int registered = atexit(await_shutdown);
     (void)registered;
     Control* self = control.get();
     const auto dispatcher = self->dispatcher_;
     {
-        std::lock_guard lock(leaving().mutex);
-        leaving().controls.insert(std::move(control));
+        std::lock_guard lock(leaving_controls().mutex);
+        leaving_controls().controls.insert(std::move(control));
     }
     // What leaves the process before this returns is told even if it ends now without any ceremony.
     dispatcher->service().run([self] {
         self->look_around();
-        if (self->neighbours_) self->neighbours_->flood(ControlFrame::goodbye, self->health_table_->table_of(self->group_->locals()));
+        if (self->neighbours_) self->neighbours_->flood(ControlFrame::ranks_left, self->health_table_->table_of(self->group_->locals()));
         self->leaving_ = true;
         self->go_if_done();
     });
@@ -416,7 +416,7 @@ bool Control::in_calls() const {
         const auto position = row.position.read();
         if (position && position->finished >= last) continue;
         if (group_->local(rank) ? group_->alive(rank)
-                                : now_us() - hurried_us_ < silence_us || row.heard_us > hurried_us_)
+                                : now_us() - exiting_since_us_ < silence_us || row.heard_us > exiting_since_us_)
             return true;
     }
     return false;
@@ -428,8 +428,8 @@ bool Control::needed() const {
     for (const int rank : group_->locals())
         here |= group_->row(rank).state.load(std::memory_order_acquire) == RankState::joined || has_kernels(rank);
     // Connection info that has no way is told of in a while.
-    if (!here && neighbours_->remaining() <= 1 && (unreachable_.empty() || hurried_us_ != 0)) return false;
-    return hurried_us_ == 0 || (now_us() - hurried_us_ < hurry_patience_us && in_calls());
+    if (!here && neighbours_->remaining() <= 1 && (unreachable_.empty() || exiting_since_us_ != 0)) return false;
+    return exiting_since_us_ == 0 || (now_us() - exiting_since_us_ < exit_patience_us && in_calls());
 }
 
 void Control::go_if_done() {
@@ -439,22 +439,22 @@ void Control::go_if_done() {
         if (needed()) return;
         carry();
         tell_unreachable();
-        neighbours_->flood(ControlFrame::farewell, health_table_->table_of(health_table_->ours()));
+        neighbours_->flood(ControlFrame::shutdown, health_table_->table_of(health_table_->ours()));
         finishing_since_us_ = now_us();
         neighbours_->finish();
     }
     if (neighbours_->remaining() == 0 ||
-        now_us() - finishing_since_us_ > (hurried_us_ ? finish_hurried_us : finish_patience_us))
+        now_us() - finishing_since_us_ > (exiting_since_us_ ? finish_at_exit_us : finish_patience_us))
         end();
 }
 
 // From the first call on again and again.
-void Control::hurry() {
+void Control::poll_at_exit() {
     if (ended_) return;
     const int64_t now = now_us();
-    if (hurried_us_ == 0) hurried_us_ = now;
+    if (exiting_since_us_ == 0) exiting_since_us_ = now;
     if (health_table_) health_table_->request();
-    hurry_timer_ = service().after(hurry_tick_us, [this] { hurry(); });
+    exit_timer_ = service().after(exit_tick_us, [this] { poll_at_exit(); });
     go_if_done();
 }
 
@@ -463,7 +463,7 @@ void Control::end() {
     service().forget(group_->doorbell());
     service().on_failure(this, {});
     service().cancel(tick_timer_);
-    service().cancel(hurry_timer_);
+    service().cancel(exit_timer_);
     service().cancel(unreachable_timer_);
     dispatcher_->listener().unregister_identity(identity_.name);
     registration_.end();
@@ -477,23 +477,23 @@ void Control::end() {
         health_table_.reset();
         neighbours_.reset();
         std::shared_ptr<Control> self;  // ends outside the lock
-        std::lock_guard lock(leaving().mutex);
-        const auto& all = leaving().controls;
+        std::lock_guard lock(leaving_controls().mutex);
+        const auto& all = leaving_controls().controls;
         const auto place = std::find_if(all.begin(), all.end(), [this](const auto& one) { return one.get() == this; });
-        if (place != all.end()) self = std::move(leaving().controls.extract(place).value());
-        leaving().gone.notify_all();
+        if (place != all.end()) self = std::move(leaving_controls().controls.extract(place).value());
+        leaving_controls().gone.notify_all();
     });
 }
 
 // At the end of the process. Its child after fork, which has nobody leaving, passes through.
-void Control::await_leaving() {
-    std::unique_lock lock(leaving().mutex);
-    const auto controls = leaving().controls;
+void Control::await_shutdown() {
+    std::unique_lock lock(leaving_controls().mutex);
+    const auto controls = leaving_controls().controls;
     lock.unlock();
-    for (const auto& control : controls) control->service().post([control] { control->hurry(); });
+    for (const auto& control : controls) control->service().post([control] { control->poll_at_exit(); });
     lock.lock();
-    leaving().gone.wait_for(lock, std::chrono::microseconds(hurry_patience_us + finish_hurried_us),
-                            [] { return leaving().controls.empty(); });
+    leaving_controls().gone.wait_for(lock, std::chrono::microseconds(exit_patience_us + finish_at_exit_us),
+                            [] { return leaving_controls().controls.empty(); });
 }
 
 }  // namespace weft::internal

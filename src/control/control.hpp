@@ -32,7 +32,7 @@ class Control {
     // it, owned by nobody else; at the end of the process that is bounded. Returns at once. Thread-safe.
     static void leave(std::shared_ptr<Control> control);
     // The end of the process: returns when those that have left are not needed any more, after some seconds at most.
-    static void await_leaving();
+    static void await_shutdown();
     // Call it before an error is returned to the caller, whose process may end then. Sends what the rows tell of the
     // error (Told). Returns when the neighbouring hosts have it, or after a second. Thread-safe.
     void tell_failure();
@@ -63,7 +63,7 @@ class Control {
     bool needed() const;
     bool in_calls() const;
     bool has_kernels(int rank) const;
-    void hurry();
+    void poll_at_exit();
     void end();
 
     Service& service() { return dispatcher_->service(); }
@@ -85,7 +85,7 @@ class Control {
     uint64_t unreachable_timer_ = 0;
     bool abort_told_ = false;
     int64_t failure_told_us_ = 0;
-    bool goodbye_told_ =
+    bool ranks_left_sent_ =
         false;  // that one host has left goes to all: collectives cannot succeed any more; who asks is told the rest
     std::map<int, uint64_t> told_;  // Told::calls of local ranks, as others know them
     uint32_t health_requests_ = 0;          // as last seen
@@ -93,8 +93,8 @@ class Control {
 
     bool leaving_ = false, ended_ = false;
     int64_t finishing_since_us_ = 0;  // 0: not yet
-    int64_t hurried_us_ = 0;          // since when the process wants to end; 0: it does not
-    uint64_t hurry_timer_ = 0;
+    int64_t exiting_since_us_ = 0;          // since when the process wants to end; 0: it does not
+    uint64_t exit_timer_ = 0;
 };
 
 }  // namespace weft::internal

@@ -61,7 +61,7 @@ void Neighbours::link(int host, Fd socket) {
     link = std::make_unique<Link>(
         service(), std::move(socket),
         [this, host](uint32_t kind, ByteReader& content) {
-            if (ControlFrame(kind) == ControlFrame::farewell) departed_.insert(host);
+            if (ControlFrame(kind) == ControlFrame::shutdown) departed_.insert(host);
             handlers_.on_frame(host, ControlFrame(kind), content);
         },
         [this, host](const Status& why) { end(host, why); });

@@ -16,21 +16,21 @@ enum class ControlFrame : uint32_t {
     oob = 1,     // HostGroup::OobEntry, to the host of its addressee
     failed,         // code, rank, text: the first error
     alive,          // nothing
-    goodbye,        // entries of this host's ranks: its leader's have left
+    ranks_left,        // entries of this host's ranks: its leader's have left
     query_request,  // up: somebody wants to know where everyone is
     query,          // down: number
     report,         // up: number, entries of a subtree
     table,          // entries of ranks, for all
     answer,         // down: number, entries of all that were asked
-    lost,           // host, text: its leader is gone without farewell
-    farewell,       // entries of the sender's ranks, and of those behind it that have ended: its own end is in order
+    lost,           // host, text: its leader is gone without shutdown frame
+    shutdown,       // entries of the sender's ranks, and of those behind it that have ended: its own end is in order
 };
 
 class Neighbours {
   public:
     struct Handlers {
         std::function<void(int host, ControlFrame kind, ByteReader& content)> on_frame;
-        // A link has ended; `why` is null if in order, after a farewell.
+        // A link has ended; `why` is null if in order, after a shutdown frame.
         std::function<void(int host, const Status* why)> on_end;
         std::function<void(const std::string& sentence)> on_trouble;
     };
@@ -80,7 +80,7 @@ class Neighbours {
     std::map<int, std::unique_ptr<Link>> links_;
     // Frames for neighbours that are not linked yet.
     std::map<int, std::vector<std::pair<ControlFrame, ByteWriter>>> early_;
-    std::set<int> departed_;  // neighbours that said farewell
+    std::set<int> departed_;  // neighbours that sent a shutdown frame
     std::set<int> ended_;     // neighbours whose link has ended
     bool finishing_ = false;
 };

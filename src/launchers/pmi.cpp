@@ -113,17 +113,17 @@ class Version2 {
 };
 
 // Says goodbye when the process ends, as the launcher expects of whoever said hello.
-class Farewell {
+class PendingFinalize {
   public:
-    Farewell(Fd socket, const char* words) : socket_(std::move(socket)), words_(words) {}
-    Farewell(Farewell&&) = default;
-    ~Farewell() {
+    PendingFinalize(Fd socket, const char* words) : socket_(std::move(socket)), words_(words) {}
+    PendingFinalize(PendingFinalize&&) = default;
+    ~PendingFinalize() {
         // An MPI that came later says goodbye itself, or does not and wants the job to end.
         const MpiState mpi = mpi_state();
         if (!socket_ || mpi == MpiState::initialized || mpi == MpiState::finalized) return;
         ServerConnection connection("PMI", socket_.number(), Deadline::in_ms(2000));
         // Nobody could be told that it failed, and the process ends anyway.
-        if (connection.send(words_).ok()) (void)connection.receive(6, "the goodbye").ok();
+        if (connection.send(words_).ok()) (void)connection.receive(6, "the answer to finalize").ok();
     }
 
   private:
@@ -132,27 +132,27 @@ class Farewell {
 };
 
 // A forked child leaves them, and their lock, to its parent.
-struct Farewells {
+struct PendingFinalizes {
     std::mutex mutex;
-    std::vector<Farewell> all;  // one a process, but for tests
+    std::vector<PendingFinalize> all;  // one a process, but for tests
 };
-Farewells& farewells() {
-    static PerProcess<Farewells> processes;
+PendingFinalizes& pending_finalizes() {
+    static PerProcess<PendingFinalizes> processes;
     return processes.get();
 }
 
-void say_farewells() {
-    std::lock_guard lock(farewells().mutex);
-    farewells().all.clear();
+void finalize_all() {
+    std::lock_guard lock(pending_finalizes().mutex);
+    pending_finalizes().all.clear();
 }
 
-void say_farewell_at_exit(int descriptor, const char* words) {
-    static const int registered = atexit(say_farewells);
+void finalize_at_exit(int descriptor, const char* words) {
+    static const int registered = atexit(finalize_all);
     (void)registered;
     // A descriptor of our own: the number may be somebody else's by then.
     Fd socket = Fd::duplicate(descriptor);
-    std::lock_guard lock(farewells().mutex);
-    if (socket) farewells().all.emplace_back(std::move(socket), words);
+    std::lock_guard lock(pending_finalizes().mutex);
+    if (socket) pending_finalizes().all.emplace_back(std::move(socket), words);
 }
 
 bool is_socket(int descriptor) {
@@ -186,7 +186,7 @@ Result<SharedText> share_by_pmi(int descriptor, const std::string& job, const Sh
     ServerConnection connection(fmt::format("the launcher's PMI server (PMI_FD {})", descriptor), descriptor, sharing.deadline);
     auto version = agreed_version(connection);
     if (!version) return version.take_status();
-    say_farewell_at_exit(descriptor, *version == 1 ? Version1::finalize : Version2::finalize);
+    finalize_at_exit(descriptor, *version == 1 ? Version1::finalize : Version2::finalize);
     auto text = *version == 1 ? Version1::share(connection, sharing) : Version2::share(connection, job, sharing);
     if (!text) return text.take_status();
     return SharedText{*text, {}};

@@ -152,7 +152,7 @@ struct AbortRecord {
     char sentence[1000];
 };
 
-// The first host that went without farewell, as the host's leader heard of it. Written once.
+// The first host that went without shutdown frame, as the host's leader heard of it. Written once.
 struct LossRecord {
     std::atomic<uint32_t> state;  // 1: written (release, pairs with Watchdog::look_at())
     int32_t host;

@@ -167,7 +167,7 @@ TEST_CASE("ranks that would meet by way of a leader that has ended are told so",
     hosts.post(1, 2, 1);
     CHECK(hosts.comes(1, 2, 1));
     hosts.leave(0);
-    Control::await_leaving();
+    Control::await_shutdown();
     hosts.post(1, 2, 2);
     CHECK(eventually([&] { return hosts[1].aborted(); }));
     CHECK_THAT(hosts[1].abort_status().sentence(),
@@ -185,11 +185,11 @@ TEST_CASE("an entry without a way is told of, though the leader that it came to 
         Hosts hosts(count);
         REQUIRE(hosts.met());
         hosts.leave(0);
-        Control::await_leaving();
+        Control::await_shutdown();
         hosts.post(below, 2, 1);
         std::this_thread::sleep_for(std::chrono::milliseconds(300));  // it comes to the inner one, and no further
         hosts.leave(inner);
-        if (process_ends) Control::await_leaving();
+        if (process_ends) Control::await_shutdown();
         CHECK(eventually([&] { return hosts[below].aborted(); }));
         CHECK_THAT(hosts[below].abort_status().sentence(),
                    Catch::Contains("rank 2 ") && Catch::Contains("by node0, whose leader has ended"));
@@ -212,7 +212,7 @@ TEST_CASE("the end of a process waits for ranks in a call that its own have fini
         std::atomic<bool> returned = false;
         const auto begin = std::chrono::steady_clock::now();
         std::thread ending([&] {
-            Control::await_leaving();
+            Control::await_shutdown();
             returned = true;
         });
         // It knows where all are, and goes on.

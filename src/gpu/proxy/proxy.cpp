@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t patience_us = 200;  // a message of one slot over 10 Gb/s
 // Kernels cannot wake us. Those that run may have to wait for others' work first, long; a graph may be launched or not.
 constexpr int64_t nap_first_us = 20, nap_serving_us = 100, nap_glancing_us = 1000;
-constexpr int64_t farewell_us = 10'000'000;     // as control/control.cpp waits for others at the end
+constexpr int64_t shutdown_us = 10'000'000;     // as control/control.cpp waits for others at the end
 constexpr int64_t finishing_us = 1'000'000;     // of that for kernels that run: what they wait for may never come
 constexpr int64_t acquaintance_us = 2'000'000;  // in which connections are made, if nobody calls
 
@@ -155,7 +155,7 @@ void Proxy::Loop::end_with_process() {
             settled &= traffic->settled();
             drained &= traffic->drained();
         }
-        if (!settled && now_us() < began_us + (drained ? finishing_us : farewell_us)) continue;
+        if (!settled && now_us() < began_us + (drained ? finishing_us : shutdown_us)) continue;
         halted = true;
         return;
     }
