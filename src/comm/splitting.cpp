@@ -7,7 +7,7 @@
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
-#include "src/control/roster.hpp"
+#include "src/control/rank_table.hpp"
 #include "src/segment/first_cause.hpp"
 
 namespace weft::internal {
@@ -96,7 +96,7 @@ Splitting::Word Splitting::word(int rank) const {
 
 Status Splitting::tell() {
     Word own{color_, key_, {}};
-    if (parent().membership()) own.root = parent().membership()->listener();
+    if (parent().membership()) own.root = parent().membership()->listener_addresses();
     words_.assign(word_bytes() * size_t(parent().ranks()), std::byte{0});
     memcpy(words_.data() + word_bytes() * size_t(parent().rank()), &own, std::min(sizeof own, word_bytes()));
     WEFT_TRY(parent().begin_split(words_.data(), word_bytes(), settings_.options.init_timeout_ms));
@@ -144,15 +144,15 @@ Status Splitting::begin_shrinking() {
     child.number = parent().next_shrink(excluded_);
     child.again = true;
     // Of the leaders that are left the first one's process is where they meet, if they are on several hosts.
-    const HostHome* rendezvous_host = nullptr;
+    const HostInfo* rendezvous_host = nullptr;
     int root_rank = -1;
     for (size_t rank = 0; rank < child.ranks.size() && !group.one_host() && root_rank < 0; ++rank) {
-        const RankHome& home = group.home(child.ranks[rank]);
-        rendezvous_host = &group.host_home(home.host);
-        if (rendezvous_host->leader == home.pid.load(std::memory_order_acquire)) root_rank = int(rank);
+        const RankInfo& info = group.rank_info(child.ranks[rank]);
+        rendezvous_host = &group.host_info(info.host);
+        if (rendezvous_host->leader == info.pid.load(std::memory_order_acquire)) root_rank = int(rank);
     }
     net::PackedAddresses root{};
-    if (root_rank >= 0) memcpy(root.data(), rendezvous_host->listener, root.size());
+    if (root_rank >= 0) memcpy(root.data(), rendezvous_host->listener_addresses, root.size());
     return begin_joining(std::move(child), root, root_rank);
 }
 
@@ -308,7 +308,7 @@ Status Splitting::look_at_remote_ranks(int64_t now) {
         (gave_up ? resigned : missed) = rank;
     }
     if (missed < 0 && resigned < 0) return missed_us_ = 0, ok();
-    // It may have made this one and others before it left; then the roster is on its way.
+    // It may have made this one and others before it left; then the rank table is on its way.
     if (missed_us_ == 0) missed_us_ = now;
     if (now - missed_us_ <= RemoteHealth::departed_us) return ok();
     return missed >= 0 ? has_gone(missed) : has_given_up(resigned);

@@ -21,7 +21,7 @@ namespace weft::internal {
 
 namespace {
 
-constexpr int64_t tick_us = Neighbours::tick_us;    // how soon a death on this host is told to others
+constexpr int64_t tick_us = TreeLinks::tick_us;    // how soon a death on this host is told to others
 constexpr int64_t unreachable_us = 3'000'000;       // for who is behind it to be known
 constexpr int64_t failure_patience_us = 1'000'000;  // for neighbours' kernels to acknowledge a failure
 constexpr int64_t finish_patience_us = 12'000'000;  // for neighbours to take the last words
@@ -49,8 +49,8 @@ Control::Control(std::shared_ptr<AcceptDispatcher> dispatcher, std::shared_ptr<H
       identity_(identity),
       heartbeat_ms_(settings.heartbeat_ms),
       health_(std::move(settings.settled_event)),
-      registration_(service(), group_, identity_, std::move(settings.registration),
-                    [this](Roster roster) { settle(std::move(roster)); }) {
+      check_in_(service(), group_, identity_, std::move(settings.check_in),
+                    [this](RankTable rank_table) { settle(std::move(rank_table)); }) {
     dispatcher_->listener().register_identity(identity_);
     service().run([this] {
         service().on_failure(this, [this](const char* what) {
@@ -64,7 +64,7 @@ Control::Control(std::shared_ptr<AcceptDispatcher> dispatcher, std::shared_ptr<H
         if (Status status = service().watch(group_->doorbell(), EPOLLIN, [this](uint32_t) { look_around(); }); !status)
             WEFT_LOG(warn, init, "{}", status.sentence());
         tick_timer_ = service().after(tick_us, [this] { tick(); });
-        registration_.begin();
+        check_in_.begin();
     });
 }
 
@@ -76,63 +76,63 @@ void Control::signal_settled() const { ring_event(health_); }
 
 std::string Control::obstacle() {
     std::string text;
-    service().run([&] { text = registration_.obstacle(); });
+    service().run([&] { text = check_in_.obstacle(); });
     return text;
 }
 
-// ---- The roster
+// ---- The rank table
 
 bool Control::is_here(const HostEntry& host) const {
-    return std::all_of(host.members.begin(), host.members.end(), [this](const RosterRank& member) {
-        return registration_.members().count(member.rank) && group_->home(member.rank).pid == member.pid;
+    return std::all_of(host.members.begin(), host.members.end(), [this](const RankEntry& member) {
+        return check_in_.members().count(member.rank) && group_->rank_info(member.rank).pid == member.pid;
     });
 }
 
 // Fills `host_` and the rows.
 Status Control::write_rows() {
-    for (size_t host = 0; host < roster_.hosts.size(); ++host) {
-        const bool here = is_here(roster_.hosts[host]);
+    for (size_t host = 0; host < rank_table_.hosts.size(); ++host) {
+        const bool here = is_here(rank_table_.hosts[host]);
         if (here) host_ = int(host);
-        for (const RosterRank& member : roster_.hosts[host].members) {
+        for (const RankEntry& member : rank_table_.hosts[host].members) {
             if (member.rank < 0 || member.rank >= group_->ranks()) continue;
-            RankHome& home = group_->home(member.rank);
-            home.host = int32_t(host);
+            RankInfo& info = group_->rank_info(member.rank);
+            info.host = int32_t(host);
             if (here) continue;
-            if (registration_.members().count(member.rank))
+            if (check_in_.members().count(member.rank))
                 return fail(weftMismatch, "two processes are rank {} of {}: pid {} here and pid {} on {}", member.rank,
-                            group_->ranks(), home.pid.load(), member.pid, roster_.hosts[host].text());
+                            group_->ranks(), info.pid.load(), member.pid, rank_table_.hosts[host].text());
             if (member.device.use != DeviceFacts::none) {
                 WEFT_TRY(group_->back_rows(member.rank, 1));
                 group_->row(member.rank).device = member.device;
             }
-            home.cpu = member.cpu;
-            home.pid.store(member.pid, std::memory_order_release);
+            info.cpu = member.cpu;
+            info.pid.store(member.pid, std::memory_order_release);
         }
     }
-    std::vector<HostHome> homes;
-    for (const HostEntry& host : roster_.hosts) {
-        HostHome& home = homes.emplace_back();
-        host.name.copy(home.name, sizeof home.name - 1);
-        home.leader = host.pid;
+    std::vector<HostInfo> infos;
+    for (const HostEntry& host : rank_table_.hosts) {
+        HostInfo& info = infos.emplace_back();
+        host.name.copy(info.name, sizeof info.name - 1);
+        info.leader = host.pid;
         const auto listener = net::pack_addresses(host.addresses);
-        static_assert(sizeof listener == sizeof home.listener);
-        memcpy(home.listener, listener.data(), sizeof home.listener);
+        static_assert(sizeof listener == sizeof info.listener_addresses);
+        memcpy(info.listener_addresses, listener.data(), sizeof info.listener_addresses);
     }
-    WEFT_TRY(group_->set_host_homes(homes));
-    return host_ >= 0 ? ok() : fail(weftInternalError, "the roster of the ranks lacks this host");
+    WEFT_TRY(group_->set_host_infos(infos));
+    return host_ >= 0 ? ok() : fail(weftInternalError, "the rank table of the ranks lacks this host");
 }
 
-void Control::settle(Roster roster) {
-    roster_ = std::move(roster);
+void Control::settle(RankTable rank_table) {
+    rank_table_ = std::move(rank_table);
     HostHeader& header = group_->header();
     // All are here, only later than usual: the segment says so too, and nobody needs the network.
-    if (roster_.hosts.size() == 1 && is_here(roster_.hosts[0])) return;
+    if (rank_table_.hosts.size() == 1 && is_here(rank_table_.hosts[0])) return;
     Status status = write_rows();
     if (status) {
-        header.agreed = roster_.agreed;
-        header.facts = roster_.facts;
+        header.agreed = rank_table_.agreed;
+        header.facts = rank_table_.facts;
         header.own_host = host_;
-        status = std::exchange(roster_.texts, {}).leave(*group_);
+        status = std::exchange(rank_table_.texts, {}).leave(*group_);
     }
     if (status) {
         header.spread.store(1, std::memory_order_release);  // pairs with HostGroup::one_host()
@@ -145,10 +145,10 @@ void Control::settle(Roster roster) {
     }
     syscall(SYS_futex, &header.joined, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
     signal_settled();
-    WEFT_LOG(info, init, "host {} of {}: {}", host_, roster_.hosts.size(), roster_.text(host_));
-    neighbours_ = std::make_unique<Neighbours>(
-        dispatcher_, identity_, roster_, host_, heartbeat_ms_,
-        Neighbours::Handlers{
+    WEFT_LOG(info, init, "host {} of {}: {}", host_, rank_table_.hosts.size(), rank_table_.text(host_));
+    tree_links_ = std::make_unique<TreeLinks>(
+        dispatcher_, identity_, rank_table_, host_, heartbeat_ms_,
+        TreeLinks::Handlers{
             [this](int host, ControlFrame kind, ByteReader& content) { on_frame(host, kind, content); },
             [this](int host, const Status* why) {
                 health_table_->on_end(host);
@@ -156,8 +156,8 @@ void Control::settle(Roster roster) {
                     mark_lost(host,
                               fmt::format("{} is lost: {}; its leader, {} (pid {}), died, or the network reset the "
                                           "connection",
-                                          roster_.text(host), *why ? "it closed the connection" : why->sentence(),
-                                          ranks_text(ranks_of_leader(host)), roster_.hosts[size_t(host)].pid),
+                                          rank_table_.text(host), *why ? "it closed the connection" : why->sentence(),
+                                          ranks_text(ranks_of_leader(host)), rank_table_.hosts[size_t(host)].pid),
                               -1);
                 go_if_done();
             },
@@ -165,7 +165,7 @@ void Control::settle(Roster roster) {
                 group_->raise(weftRemoteError, -1, sentence);
                 tell_abort(-1);
             }});
-    health_table_ = std::make_unique<HealthTable>(service(), group_, *neighbours_, host_, int(roster_.hosts.size()),
+    health_table_ = std::make_unique<HealthTable>(service(), group_, *tree_links_, host_, int(rank_table_.hosts.size()),
                                        [this] { look_first(); });
     look_around();
 }
@@ -182,9 +182,9 @@ bool Control::leader_has_left(int host) const {
 }
 
 std::vector<int> Control::ranks_of_leader(int host) const {
-    const HostEntry& entry = roster_.hosts[size_t(host)];
+    const HostEntry& entry = rank_table_.hosts[size_t(host)];
     std::vector<int> ranks;
-    for (const RosterRank& member : entry.members)
+    for (const RankEntry& member : entry.members)
         if (member.pid == entry.pid) ranks.push_back(member.rank);
     return ranks;
 }
@@ -202,8 +202,8 @@ void Control::mark_lost(int host, const std::string& sentence, int except) {
         loss.sentence[sentence.copy(loss.sentence, sizeof loss.sentence - 1)] = 0;
         loss.state.store(1, std::memory_order_release);
     }
-    for (const RosterRank& member : roster_.hosts[size_t(host)].members) {
-        if (member.pid != roster_.hosts[size_t(host)].pid && group_->back_rows(member.rank, 1)) {
+    for (const RankEntry& member : rank_table_.hosts[size_t(host)].members) {
+        if (member.pid != rank_table_.hosts[size_t(host)].pid && group_->back_rows(member.rank, 1)) {
             RankRow& row = group_->row(member.rank);
             const auto position = row.position.read();
             if (!told.empty() && position) row.told.write(position->entered, told);
@@ -214,7 +214,7 @@ void Control::mark_lost(int host, const std::string& sentence, int except) {
     ByteWriter content;
     content.put(int32_t(host));
     content.put_text(sentence);
-    neighbours_->flood(ControlFrame::lost, content, except);
+    tree_links_->flood(ControlFrame::lost, content, except);
 }
 
 void Control::on_frame(int host, ControlFrame kind, ByteReader& content) {
@@ -222,7 +222,7 @@ void Control::on_frame(int host, ControlFrame kind, ByteReader& content) {
         case ControlFrame::oob: {
             const auto entry = content.get<HostGroup::OobEntry>();
             if (!content.at_end() || entry.to < 0 || entry.to >= group_->ranks()) break;
-            if (group_->home(entry.to).host != host_) return forward(entry);
+            if (group_->rank_info(entry.to).host != host_) return forward(entry);
             if (Status status = group_->oob_deliver(entry); !status) group_->raise(status.code(), -1, status.sentence());
             return;
         }
@@ -236,11 +236,11 @@ void Control::on_frame(int host, ControlFrame kind, ByteReader& content) {
         case ControlFrame::query_request: return health_table_->request();
         case ControlFrame::query: return health_table_->on_query(content.get<uint32_t>());
         case ControlFrame::report: return health_table_->on_report(host, content);
-        case ControlFrame::answer: neighbours_->flood(ControlFrame::answer, content.rest(), host); return health_table_->on_answer(content);
+        case ControlFrame::answer: tree_links_->flood(ControlFrame::answer, content.rest(), host); return health_table_->on_answer(content);
         case ControlFrame::lost: {
             const int gone = content.get<int32_t>();
             const std::string sentence = content.get_text();
-            if (!content.at_end() || gone < 0 || gone >= int(roster_.hosts.size())) break;
+            if (!content.at_end() || gone < 0 || gone >= int(rank_table_.hosts.size())) break;
             return mark_lost(gone, sentence, host);
         }
         case ControlFrame::shutdown: health_table_->read_table(content); return go_if_done();
@@ -249,11 +249,11 @@ void Control::on_frame(int host, ControlFrame kind, ByteReader& content) {
             const ByteWriter copy = content.rest();
             health_table_->read_table(content);
             if (kind != ControlFrame::ranks_left || !std::exchange(ranks_left_sent_, true))
-                neighbours_->flood(ControlFrame::table, copy, host);
+                tree_links_->flood(ControlFrame::table, copy, host);
             return go_if_done();
         }
     }
-    WEFT_LOG(warn, net, "{} sent a message that means nothing here", roster_.text(host));
+    WEFT_LOG(warn, net, "{} sent a message that means nothing here", rank_table_.text(host));
 }
 
 // What this host's ranks have for others.
@@ -266,8 +266,8 @@ void Control::carry() {
 }
 
 void Control::forward(const HostGroup::OobEntry& entry) {
-    const int next = HostTree::next(host_, group_->home(entry.to).host);
-    if (neighbours_->ended(next)) {
+    const int next = HostTree::next(host_, group_->rank_info(entry.to).host);
+    if (tree_links_->ended(next)) {
         unreachable_.insert(entry.to);
         if (unreachable_timer_ == 0)
             unreachable_timer_ = service().after(unreachable_us, [this] {
@@ -279,7 +279,7 @@ void Control::forward(const HostGroup::OobEntry& entry) {
     }
     ByteWriter content;
     content.put(entry);
-    neighbours_->send(next, ControlFrame::oob, content);
+    tree_links_->send(next, ControlFrame::oob, content);
 }
 
 // Two ranks would wait for each other in silence. Whoever died or left meanwhile has been named by others.
@@ -287,12 +287,12 @@ void Control::tell_unreachable() {
     for (const int rank : std::exchange(unreachable_, {})) {
         const RankState state = group_->row(rank).state.load(std::memory_order_acquire);
         if (state == RankState::left || state == RankState::dead || group_->aborted()) continue;
-        const int target = group_->home(rank).host;
+        const int target = group_->rank_info(rank).host;
         group_->raise(
             weftRemoteError, -1,
             fmt::format("{} cannot be reached for the first time: changed of {} go by {}, whose leader has ended",
-                        group_->name_of(rank), roster_.hosts[size_t(target)].name,
-                        roster_.hosts[size_t(HostTree::next(host_, target))].name));
+                        group_->name_of(rank), rank_table_.hosts[size_t(target)].name,
+                        rank_table_.hosts[size_t(HostTree::next(host_, target))].name));
         tell_abort(-1);
     }
 }
@@ -304,7 +304,7 @@ void Control::look_around() {
     if (host_ < 0) {
         if (group_->aborted() || int(group_->header().joined.load(std::memory_order_acquire)) == group_->ranks())
             signal_settled();
-        return registration_.look_around();
+        return check_in_.look_around();
     }
     const uint32_t health_requests = group_->header().health_requests.load(std::memory_order_acquire);
     if (health_requests != std::exchange(health_requests_, health_requests)) health_table_->request();
@@ -313,10 +313,10 @@ void Control::look_around() {
 
 void Control::tick() {
     tick_timer_ = service().after(tick_us, [this] { tick(); });
-    if (neighbours_) neighbours_->notice_sleep();
+    if (tree_links_) tree_links_->notice_sleep();
     look_around();
     if (!group_->aborted()) look_for_the_dead();
-    if (neighbours_ && !group_->aborted()) neighbours_->tick();
+    if (tree_links_ && !group_->aborted()) tree_links_->tick();
     go_if_done();
 }
 
@@ -328,7 +328,7 @@ void Control::look_first() {
 }
 
 void Control::look_for_the_dead() {
-    for (const int rank : registration_.members()) {
+    for (const int rank : check_in_.members()) {
         const RankRow& row = group_->row(rank);
         if (row.state.load(std::memory_order_acquire) != RankState::joined) continue;
         if (group_->alive(rank) || row.state.load(std::memory_order_acquire) != RankState::joined) continue;
@@ -338,23 +338,23 @@ void Control::look_for_the_dead() {
             return tell_abort(-1);
         }
         group_->mark_dead(rank);
-        neighbours_->flood(ControlFrame::table, health_table_->table_of({rank}));
+        tree_links_->flood(ControlFrame::table, health_table_->table_of({rank}));
     }
 }
 
 void Control::tell_abort(int except) {
-    if (host_ < 0) return registration_.tell_abort();
+    if (host_ < 0) return check_in_.tell_abort();
     if (std::exchange(abort_told_, true)) return;
     failure_told_us_ = now_us();
     const Status failure = group_->abort_status();
     ByteWriter content;
     content.put(int32_t(group_->header().abort.rank));
     content.put_failure(failure.code(), failure.sentence());
-    neighbours_->flood(ControlFrame::failed, content, except);
+    tree_links_->flood(ControlFrame::failed, content, except);
 }
 
 void Control::tell_told() {
-    if (!neighbours_) return;
+    if (!tree_links_) return;
     std::vector<int> changed;
     for (const int rank : group_->locals()) {
         const uint64_t calls = group_->row(rank).told.calls.load(std::memory_order_acquire);
@@ -362,15 +362,15 @@ void Control::tell_told() {
     }
     if (changed.empty()) return;
     failure_told_us_ = now_us();
-    neighbours_->flood(ControlFrame::table, health_table_->table_of(changed));
+    tree_links_->flood(ControlFrame::table, health_table_->table_of(changed));
 }
 
 void Control::tell_failure() {
     for (bool looked = false, arrived = false;; usleep(200)) {
         service().run([&] {
-            if (!ended_ && neighbours_ && !std::exchange(looked, true)) look_first();
+            if (!ended_ && tree_links_ && !std::exchange(looked, true)) look_first();
             arrived =
-                ended_ || !neighbours_ || neighbours_->arrived() || now_us() > failure_told_us_ + failure_patience_us;
+                ended_ || !tree_links_ || tree_links_->arrived() || now_us() > failure_told_us_ + failure_patience_us;
         });
         if (arrived) return;
     }
@@ -390,7 +390,7 @@ void Control::leave(std::shared_ptr<Control> control) {
     // What leaves the process before this returns is told even if it ends now without any ceremony.
     dispatcher->service().run([self] {
         self->look_around();
-        if (self->neighbours_) self->neighbours_->flood(ControlFrame::ranks_left, self->health_table_->table_of(self->group_->locals()));
+        if (self->tree_links_) self->tree_links_->flood(ControlFrame::ranks_left, self->health_table_->table_of(self->group_->locals()));
         self->leaving_ = true;
         self->go_if_done();
     });
@@ -428,22 +428,22 @@ bool Control::needed() const {
     for (const int rank : group_->locals())
         here |= group_->row(rank).state.load(std::memory_order_acquire) == RankState::joined || has_kernels(rank);
     // Connection info that has no way is told of in a while.
-    if (!here && neighbours_->remaining() <= 1 && (unreachable_.empty() || exiting_since_us_ != 0)) return false;
+    if (!here && tree_links_->remaining() <= 1 && (unreachable_.empty() || exiting_since_us_ != 0)) return false;
     return exiting_since_us_ == 0 || (now_us() - exiting_since_us_ < exit_patience_us && in_calls());
 }
 
 void Control::go_if_done() {
     if (!leaving_ || ended_) return;
-    if (!neighbours_) return end();
+    if (!tree_links_) return end();
     if (finishing_since_us_ == 0) {
         if (needed()) return;
         carry();
         tell_unreachable();
-        neighbours_->flood(ControlFrame::shutdown, health_table_->table_of(health_table_->ours()));
+        tree_links_->flood(ControlFrame::shutdown, health_table_->table_of(health_table_->ours()));
         finishing_since_us_ = now_us();
-        neighbours_->finish();
+        tree_links_->finish();
     }
-    if (neighbours_->remaining() == 0 ||
+    if (tree_links_->remaining() == 0 ||
         now_us() - finishing_since_us_ > (exiting_since_us_ ? finish_at_exit_us : finish_patience_us))
         end();
 }
@@ -466,16 +466,16 @@ void Control::end() {
     service().cancel(exit_timer_);
     service().cancel(unreachable_timer_);
     dispatcher_->listener().unregister_identity(identity_.name);
-    registration_.end();
+    check_in_.end();
     if (!leaving_) {
         health_table_.reset();
-        neighbours_.reset();
+        tree_links_.reset();
         return;
     }
     // We may stand on a neighbour's frame.
     service().post([this] {
         health_table_.reset();
-        neighbours_.reset();
+        tree_links_.reset();
         std::shared_ptr<Control> self;  // ends outside the lock
         std::lock_guard lock(leaving_controls().mutex);
         const auto& all = leaving_controls().controls;

@@ -1,5 +1,5 @@
 // control.hpp: what the leader of a host does for its ranks while a communicator has several hosts: checks them in at
-// the root, writes the roster into the rows of the segment, and then, linked with the leaders of other hosts in a tree,
+// the root, writes the rank table into the rows of the segment, and then, linked with the leaders of other hosts in a tree,
 // carries connection info, the first error, signs of life, and on request where everyone is. It acts on the service thread when
 // the doorbell of the segment rings, when a frame comes and at a slow tick.
 //
@@ -11,14 +11,14 @@
 #include <set>
 
 #include "src/control/health_table.hpp"
-#include "src/control/neighbours.hpp"
-#include "src/control/registration.hpp"
+#include "src/control/tree_links.hpp"
+#include "src/control/check_in_client.hpp"
 
 namespace weft::internal {
 
 struct ControlSettings {
     int64_t heartbeat_ms = 10'000;  // a host silent for so long is dead; 0: never
-    RegistrationSettings registration;
+    CheckInSettings check_in;
     Fd settled_event;  // an eventfd
 };
 
@@ -42,7 +42,7 @@ class Control {
     int settled_event() const { return health_.number(); }
 
   private:
-    void settle(Roster roster);
+    void settle(RankTable rank_table);
     bool is_here(const HostEntry& host) const;
     Status write_rows();
     void signal_settled() const;
@@ -73,12 +73,12 @@ class Control {
     net::Identity identity_;
     int64_t heartbeat_ms_;
     Fd health_;
-    Registration registration_;
+    CheckInClient check_in_;
 
-    // From the roster on.
-    Roster roster_;
+    // From the rank table on.
+    RankTable rank_table_;
     int host_ = -1;  // ours
-    std::unique_ptr<Neighbours> neighbours_;
+    std::unique_ptr<TreeLinks> tree_links_;
     std::unique_ptr<HealthTable> health_table_;
     std::map<int, uint32_t> oob_sent_;  // of local ranks, carried so far
     std::set<int> unreachable_;        // ranks elsewhere for whom there is connection info and no way

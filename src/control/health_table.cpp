@@ -29,12 +29,12 @@ constexpr int rows_at_once = 32;  // that get memory together: some pages
 
 }  // namespace
 
-HealthTable::HealthTable(Service& service, std::shared_ptr<HostGroup> group, Neighbours& neighbours, int host, int hosts,
+HealthTable::HealthTable(Service& service, std::shared_ptr<HostGroup> group, TreeLinks& tree_links, int host, int hosts,
                std::function<void()> look_first)
     : look_first_(std::move(look_first)),
       service_(&service),
       group_(std::move(group)),
-      neighbours_(&neighbours),
+      tree_links_(&tree_links),
       host_(host),
       hosts_(hosts),
       backed_(size_t(group_->ranks() + rows_at_once - 1) / rows_at_once) {}
@@ -42,7 +42,7 @@ HealthTable::HealthTable(Service& service, std::shared_ptr<HostGroup> group, Nei
 HealthTable::~HealthTable() { service_->cancel(timer_); }
 
 void HealthTable::request() {
-    if (!top()) return neighbours_->send(HostTree::parent(host_), ControlFrame::query_request);
+    if (!top()) return tree_links_->send(HostTree::parent(host_), ControlFrame::query_request);
     if (querying_) return;
     const int64_t wait_us = queried_us_ + query_apart_us - now_us();
     if (wait_us <= 0) return query(number_ + 1);
@@ -66,10 +66,10 @@ void HealthTable::query(uint32_t number) {
     gathered_count_ = uint32_t(ranks.size());
     ByteWriter content;
     content.put(number);
-    neighbours_->visit([&](int child) {
-        if (child < host_ || !neighbours_->linked(child)) return;
+    tree_links_->visit([&](int child) {
+        if (child < host_ || !tree_links_->linked(child)) return;
         reports_due_.insert(child);
-        neighbours_->send(child, ControlFrame::query, content);
+        tree_links_->send(child, ControlFrame::query, content);
     });
     if (reports_due_.empty()) return report();
     service_->cancel(timer_);
@@ -115,12 +115,12 @@ void HealthTable::put(int rank, ByteWriter& to) const {
 std::vector<int> HealthTable::ours() const {
     std::vector<int> ranks;
     for (int rank = 0; rank < group_->ranks(); ++rank) {
-        const int host = group_->home(rank).host;
+        const int host = group_->rank_info(rank).host;
         const auto gone = [&] {
             const RankState state = group_->row(rank).state.load(std::memory_order_acquire);
             return state == RankState::left || state == RankState::dead;
         };
-        if (host == host_ || (neighbours_->ended(HostTree::next(host_, host)) && gone())) ranks.push_back(rank);
+        if (host == host_ || (tree_links_->ended(HostTree::next(host_, host)) && gone())) ranks.push_back(rank);
     }
     return ranks;
 }
@@ -155,8 +155,8 @@ void HealthTable::report() {
     content.put(number_);
     content.put(gathered_count_);
     content.append(gathered_.bytes().data(), gathered_.bytes().size());
-    if (!top()) return neighbours_->send(HostTree::parent(host_), ControlFrame::report, content);
-    neighbours_->flood(ControlFrame::answer, content);
+    if (!top()) return tree_links_->send(HostTree::parent(host_), ControlFrame::report, content);
+    tree_links_->flood(ControlFrame::answer, content);
     ByteReader own(content.bytes().data(), content.bytes().size());
     on_answer(own);
 }

@@ -6,7 +6,7 @@
 #include <memory>
 #include <set>
 
-#include "src/control/neighbours.hpp"
+#include "src/control/tree_links.hpp"
 
 namespace weft::internal {
 
@@ -14,13 +14,13 @@ class HealthTable {
   public:
     // `look_first` is called before this host reports its ranks. It marks the dead ones in their rows, and sends the news
     // that must arrive before the report.
-    HealthTable(Service& service, std::shared_ptr<HostGroup> group, Neighbours& neighbours, int host, int hosts,
+    HealthTable(Service& service, std::shared_ptr<HostGroup> group, TreeLinks& tree_links, int host, int hosts,
            std::function<void()> look_first);
     ~HealthTable();
 
     // Somebody wants to know: a few times a second at most it is found out.
     void request();
-    // What neighbours sent.
+    // What tree_links sent.
     void on_query(uint32_t number) { query(number); }
     void on_report(int host, ByteReader& content);
     void on_end(int host);
@@ -39,12 +39,12 @@ class HealthTable {
     void report();
     void put(int rank, ByteWriter& to) const;
     bool back(int rank);
-    bool top() const { return host_ == 0 || neighbours_->ended(HostTree::parent(host_)); }
+    bool top() const { return host_ == 0 || tree_links_->ended(HostTree::parent(host_)); }
 
     std::function<void()> look_first_;
     Service* service_;
     std::shared_ptr<HostGroup> group_;
-    Neighbours* neighbours_;
+    TreeLinks* tree_links_;
     int host_, hosts_;
     uint32_t number_ = 0;
     bool querying_ = false;

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "src/control/roster.hpp"
+#include "src/control/rank_table.hpp"
 #include "src/control/service.hpp"
 #include "src/net/outgoing_connection.hpp"
 #include "src/net/listener.hpp"

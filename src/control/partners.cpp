@@ -23,7 +23,7 @@ Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, co
         if (!departed_.contains(other)) return departed_.insert(other);
         const LossRecord& loss = group_->header().loss;
         const bool lost =
-            !left && !here && loss.state.load(std::memory_order_acquire) && loss.host == group_->home(other).host;
+            !left && !here && loss.state.load(std::memory_order_acquire) && loss.host == group_->rank_info(other).host;
         found = fail(weftRemoteError, "{}{} {} and {}", lost ? fmt::format("{}; ", loss.sentence) : "",
                      group_->name_of(other), left ? "left the communicator" : "died", owed(other));
     });

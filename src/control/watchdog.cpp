@@ -116,7 +116,7 @@ Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operatio
         // Who was not given a processor has been silent itself: what came meanwhile is found before the next look.
         if (!here && !gone_.contains(other)) return gone_.insert(other), ok();
         const LossRecord& loss = group_->header().loss;
-        if (!here && loss.state.load(std::memory_order_acquire) && loss.host == group_->home(other).host)
+        if (!here && loss.state.load(std::memory_order_acquire) && loss.host == group_->rank_info(other).host)
             return fail(weftRemoteError, "{}; rank {} waited for rank {} there in operation {}{}, {}", loss.sentence,
                         rank_, other, sequence, name(), operation.text());
         return fail(weftRemoteError, "{}; rank {} waited for it in operation {}{}, {}", death_of(*group_, other), rank_,

@@ -58,7 +58,7 @@ namespace {
 Layout bare_layout(const HostGroup& group) {
     std::vector<int32_t> hosts;
     if (!group.one_host())
-        for (int other = 0; other < group.ranks(); ++other) hosts.push_back(group.home(other).host);
+        for (int other = 0; other < group.ranks(); ++other) hosts.push_back(group.rank_info(other).host);
     return {group.ranks(), 0, std::move(hosts)};
 }
 
@@ -139,7 +139,7 @@ class Machines::Seating {
     // By what each rank sits on: a cpu or a GPU. Whether all have a seat.
     bool take_cpus() {
         return take(
-            [this](const DescribedMachine& machine, int rank) { return machine.cpu_of(group_.home(rank).cpu); });
+            [this](const DescribedMachine& machine, int rank) { return machine.cpu_of(group_.rank_info(rank).cpu); });
     }
     bool take_gpus() {
         return take([this](const DescribedMachine& machine, int rank) {
@@ -166,7 +166,7 @@ class Machines::Seating {
             const int host = layout_.host_of(rank);
             const int node = node_of(*machines_[size_t(job_.graph_of[size_t(host)])], rank);
             if (node < 0) return false;
-            job_.seats.push_back({host, node, topology::unknown, group_.home(rank).cpu});
+            job_.seats.push_back({host, node, topology::unknown, group_.rank_info(rank).cpu});
         }
         return true;
     }

@@ -51,7 +51,7 @@ Membership::Membership(std::shared_ptr<AcceptDispatcher> dispatcher, const net::
 
 Membership::~Membership() {
     if (control_) Control::leave(std::move(control_));
-    // Hosts that are slow to take the roster shall have it.
+    // Hosts that are slow to take the rank table shall have it.
     if (root_) RootRendezvous::keep(std::move(root_), identity_.name);
     RootRendezvous::release(identity_.name);
     dispatcher_->listener().unregister_identity(identity_.name);
@@ -162,12 +162,12 @@ Status HostRendezvous::try_other_hosts(bool roots) {
     if (!settings.settled_event)
         return fail(weftSystemError, "no descriptor for news of the rendezvous: {}", no_descriptor_text(errno));
     settings.heartbeat_ms = options().heartbeat_ms;
-    settings.registration.root = std::move(*addresses);
-    settings.registration.root_exists = !id_.derived();
-    settings.registration.root_hint = root_hint_;
-    settings.registration.root_elsewhere = id_.derived() ? !id_.root_host().empty() && !root_ : !id_.made_here();
-    settings.registration.listener_existed = id_.of_child();
-    HostEntry& self = settings.registration.self;
+    settings.check_in.root = std::move(*addresses);
+    settings.check_in.root_exists = !id_.derived();
+    settings.check_in.root_hint = root_hint_;
+    settings.check_in.root_elsewhere = id_.derived() ? !id_.root_host().empty() && !root_ : !id_.made_here();
+    settings.check_in.listener_existed = id_.of_child();
+    HostEntry& self = settings.check_in.self;
     self.identity = host_;
     char name[HOST_NAME_MAX + 1] = {};
     gethostname(name, sizeof name - 1);

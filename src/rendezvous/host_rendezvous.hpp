@@ -29,12 +29,12 @@ class Membership {
     // If this process leads its host: Control::tell_failure().
     void tell_failure();
     // Where this process lets others in.
-    net::PackedAddresses listener() const { return net::pack_addresses(dispatcher_->listener().addresses()); }
+    net::PackedAddresses listener_addresses() const { return net::pack_addresses(dispatcher_->listener().addresses()); }
 
   private:
     std::shared_ptr<AcceptDispatcher> dispatcher_;
     net::Identity identity_;
-    std::unique_ptr<RootRendezvous> root_;  // lives until all hosts have the roster
+    std::unique_ptr<RootRendezvous> root_;  // lives until all hosts have the rank table
     std::shared_ptr<Control> control_;
 };
 

@@ -70,9 +70,9 @@ Status claim_row(HostGroup& group, int rank, int ranks, const RendezvousOptions&
         group.header().agreed = options.proposal;
         WEFT_TRY(texts.leave(group));
     }
-    group.home(rank).cpu = cpus.first();
+    group.rank_info(rank).cpu = cpus.first();
     row.state.store(RankState::joined, std::memory_order_release);
-    group.home(rank).pid.store(row.pid, std::memory_order_release);
+    group.rank_info(rank).pid.store(row.pid, std::memory_order_release);
     auto& joined = group.header().joined;
     if (int(joined.fetch_add(1, std::memory_order_acq_rel)) + 1 == ranks)
         syscall(SYS_futex, &joined, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
@@ -153,7 +153,7 @@ Status IdRendezvous::check_others() {
         // A rank that gives up says why before it lets go of what shows that it lives.
         if (group_->aborted()) return group_->abort_status();
         return fail(weftRemoteError, "rank {} (pid {}) died while the ranks were meeting", rank,
-                    group_->home(rank).claimant_pid.load(std::memory_order_acquire));
+                    group_->rank_info(rank).claimant_pid.load(std::memory_order_acquire));
     }
     return ok();
 }
@@ -187,15 +187,15 @@ std::string IdRendezvous::stopped_processes() const {
     };
     look(host_rendezvous_->leader_pid(), "which leads the rendezvous");
     for (int rank = 0; group_ && rank < ranks_; ++rank)
-        if (group_->home(rank).pid.load(std::memory_order_acquire) == 0)
-            look(group_->home(rank).claimant_pid.load(std::memory_order_acquire), fmt::format("rank {}", rank));
+        if (group_->rank_info(rank).pid.load(std::memory_order_acquire) == 0)
+            look(group_->rank_info(rank).claimant_pid.load(std::memory_order_acquire), fmt::format("rank {}", rank));
     return text;
 }
 
 bool IdRendezvous::died(int rank) const {
     if (group_->died_joining(rank)) return true;
     // Rows of ranks elsewhere name no process.
-    return group_->home(rank).pid.load(std::memory_order_acquire) != 0 && group_->one_host() &&
+    return group_->rank_info(rank).pid.load(std::memory_order_acquire) != 0 && group_->one_host() &&
            group_->row(rank).state.load(std::memory_order_acquire) == RankState::joined &&
            group_->row(rank).process != 0 && !group_->alive(rank);
 }
@@ -203,7 +203,7 @@ bool IdRendezvous::died(int rank) const {
 std::string IdRendezvous::missing_ranks() const {
     std::vector<int> ranks;
     for (int rank = 0; rank < ranks_; ++rank)
-        if (group_->home(rank).pid.load(std::memory_order_acquire) == 0) ranks.push_back(rank);
+        if (group_->rank_info(rank).pid.load(std::memory_order_acquire) == 0) ranks.push_back(rank);
     return ranks_text(ranks);
 }
 

@@ -1,5 +1,5 @@
 // id_rendezvous.hpp: a rank's way into a communicator by its unique id. It claims its row in the segment of its host
-// (host_rendezvous.hpp); when every row is claimed, or the roster says that the missing ranks are on other hosts, the
+// (host_rendezvous.hpp); when every row is claimed, or the rank table says that the missing ranks are on other hosts, the
 // communicator is complete.
 #pragma once
 #include <functional>

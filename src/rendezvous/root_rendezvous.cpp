@@ -15,7 +15,7 @@ namespace weft::internal {
 namespace {
 
 constexpr int64_t tell_after_us = 1'000'000;
-constexpr int64_t roster_patience_us = 2'000'000;
+constexpr int64_t rank_table_patience_us = 2'000'000;
 
 // Of ids that nobody has used yet. Each costs some memory and a look at every connection that comes.
 constexpr size_t open_roots_most = 1024;
@@ -71,7 +71,7 @@ void RootRendezvous::close_finished() {
 }
 
 void RootRendezvous::await_finished() {
-    for (const int64_t until = now_us() + roster_patience_us; now_us() < until; usleep(1000)) {
+    for (const int64_t until = now_us() + rank_table_patience_us; now_us() < until; usleep(1000)) {
         std::lock_guard lock(open_roots().mutex);
         if (std::none_of(open_roots().roots.begin(), open_roots().roots.end(), [](const auto& entry) {
                 return entry.second.root->complete_ && !entry.second.root->finished();
@@ -132,10 +132,10 @@ void RootRendezvous::welcome(net::AcceptedConnection accepted) {
 
 void RootRendezvous::on_frame(Client& client, uint32_t kind, ByteReader& content) {
     Status status;
-    std::vector<RosterRank> members;
+    std::vector<RankEntry> members;
     if (!failure_ || complete_) {  // too late: it gets what the others got
         if (complete_) status = fail(weftMismatch, "all {} ranks of this unique id have met already", ranks_);
-    } else if (kind == uint32_t(CheckIn::host) && !client.checked_in) {
+    } else if (kind == uint32_t(CheckInFrame::host) && !client.checked_in) {
         client.entry = HostEntry::read(content);
         client.checked_in = true;
         members = std::exchange(client.entry.members, {});
@@ -152,12 +152,12 @@ void RootRendezvous::on_frame(Client& client, uint32_t kind, ByteReader& content
             status = add_ranks(client, members, content);
         }
         WEFT_LOG(info, init, "{} checked in with {} of {} ranks", client.entry.text(), members.size(), ranks_);
-    } else if (kind == uint32_t(CheckIn::joined) && client.checked_in) {
+    } else if (kind == uint32_t(CheckInFrame::joined) && client.checked_in) {
         client.entry.share = get_share(content);
         for (uint32_t left = content.get<uint32_t>(); left > 0 && content.ok(); --left)
-            members.push_back(RosterRank::read(content));
+            members.push_back(RankEntry::read(content));
         status = add_ranks(client, members, content);
-    } else if (kind == uint32_t(CheckIn::failed)) {
+    } else if (kind == uint32_t(CheckInFrame::failed)) {
         status = Status(content.get_failure());
     } else {
         status = fail(weftInternalError, "{} sent the root a message out of turn", client.link->peer().text());
@@ -173,14 +173,14 @@ void RootRendezvous::on_frame(Client& client, uint32_t kind, ByteReader& content
     }
 }
 
-Status RootRendezvous::add_ranks(Client& client, const std::vector<RosterRank>& members, ByteReader& content) {
-    for (const RosterRank& member : members) {
+Status RootRendezvous::add_ranks(Client& client, const std::vector<RankEntry>& members, ByteReader& content) {
+    for (const RankEntry& member : members) {
         if (member.rank < 0 || member.rank >= ranks_)
             return fail(weftInternalError, "{} claims to have rank {} of {}", client.entry.text(), member.rank, ranks_);
         if (const auto [place, first] = by_rank_.emplace(member.rank, &client); !first) {
             const HostEntry& other = place->second->entry;
             const auto earlier = std::find_if(other.members.begin(), other.members.end(),
-                                              [&](const RosterRank& one) { return one.rank == member.rank; });
+                                              [&](const RankEntry& one) { return one.rank == member.rank; });
             return fail(weftMismatch, "two processes are rank {} of {}: pid {} on {} and pid {} on {}", member.rank,
                         ranks_, earlier->pid, other.text(), member.pid, client.entry.text());
         }
@@ -201,27 +201,27 @@ void RootRendezvous::finish() {
     for (Client& client : clients_)
         if (client.checked_in) {
             std::sort(client.entry.members.begin(), client.entry.members.end(),
-                      [](const RosterRank& one, const RosterRank& other) { return one.rank < other.rank; });
+                      [](const RankEntry& one, const RankEntry& other) { return one.rank < other.rank; });
             if (!client.entry.members.empty()) order.push_back(&client);
         }
     std::sort(order.begin(), order.end(), [](const Client* one, const Client* other) {
         return one->entry.members.front().rank < other->entry.members.front().rank;
     });
-    Roster roster;
-    roster.agreed = agreed_;
-    roster.texts = std::move(texts_);
+    RankTable rank_table;
+    rank_table.agreed = agreed_;
+    rank_table.texts = std::move(texts_);
     for (Client* client : order) {
-        roster.texts.add_machine(std::exchange(client->entry.machine, {}));
-        if (!roster.texts.refusal) roster.texts.refusal = std::move(client->entry.refusal);
-        roster.hosts.push_back(client->entry);
+        rank_table.texts.add_machine(std::exchange(client->entry.machine, {}));
+        if (!rank_table.texts.refusal) rank_table.texts.refusal = std::move(client->entry.refusal);
+        rank_table.hosts.push_back(client->entry);
     }
-    roster.facts = facts_of(roster.hosts);
+    rank_table.facts = facts_of(rank_table.hosts);
     ByteWriter common;
-    roster.write(common);
+    rank_table.write(common);
     for (Client& client : clients_) {
         // Another has not said who it is, and comes too late.
         if (std::find(order.begin(), order.end(), &client) == order.end()) continue;
-        client.link->send(uint32_t(CheckIn::roster), common);
+        client.link->send(uint32_t(CheckInFrame::rank_table), common);
         client.link->close_when_idle();
     }
     WEFT_LOG(info, init, "all {} ranks have checked in, on {} hosts", ranks_, order.size());
@@ -230,7 +230,7 @@ void RootRendezvous::finish() {
 void RootRendezvous::refuse(Client& client, const Status& why) {
     ByteWriter content;
     content.put_failure(why.code(), why.sentence());
-    client.link->send(uint32_t(CheckIn::refused), content);
+    client.link->send(uint32_t(CheckInFrame::refused), content);
     client.link->close_when_idle();
 }
 
@@ -246,7 +246,7 @@ void RootRendezvous::on_end(Client& client, const Status& why) {
     clients_.remove_if([&](const Client& one) { return &one == &client; });
     if (counted && !complete_ && failure_) {
         std::vector<int> lost;
-        for (const RosterRank& member : entry.members) lost.push_back(member.rank);
+        for (const RankEntry& member : entry.members) lost.push_back(member.rank);
         std::sort(lost.begin(), lost.end());
         fail_all(fail(weftRemoteError, "process {}, which led {} with {}, went away while the ranks were meeting: {}",
                       entry.pid, entry.text(), ranks_text(lost), why ? "it closed the connection" : why.sentence()));
@@ -269,7 +269,7 @@ void RootRendezvous::tell_waiting() {
     if (complete_ || !failure_ || ranks_ == 0) return;
     ByteWriter content;
     content.put_text(missing());
-    for (Client& client : clients_) client.link->send(uint32_t(CheckIn::waiting), content);
+    for (Client& client : clients_) client.link->send(uint32_t(CheckInFrame::waiting), content);
 }
 
 }  // namespace weft::internal

@@ -22,7 +22,7 @@ class RootRendezvous {
     bool finished() const { return finished_.load(std::memory_order_acquire); }
 
     // Keeps a root open until it has finished: for who makes an id and cannot wait. At the end of the process hosts
-    // that are slow to take the roster are waited for, for a moment. Thread-safe.
+    // that are slow to take the rank table are waited for, for a moment. Thread-safe.
     static void keep(std::unique_ptr<RootRendezvous> root, const net::IdName& name);
     // Closes the root of this id, if it was opened here and nobody is checked in at it: all ranks met without.
     static void release(const net::IdName& name);
@@ -38,7 +38,7 @@ class RootRendezvous {
     void welcome(net::AcceptedConnection accepted);
     void on_frame(Client& client, uint32_t kind, ByteReader& content);
     void on_end(Client& client, const Status& why);
-    Status add_ranks(Client& client, const std::vector<RosterRank>& members, ByteReader& content);
+    Status add_ranks(Client& client, const std::vector<RankEntry>& members, ByteReader& content);
     void finish();
     void refuse(Client& client, const Status& why);
     void fail_all(Status failure);

@@ -10,7 +10,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
-#include "src/control/roster.hpp"
+#include "src/control/rank_table.hpp"
 #include "src/peer_access/peer_memory.hpp"
 #include "src/segment/first_cause.hpp"
 
@@ -180,7 +180,7 @@ Status SplitRendezvous::check_others() {
     for (size_t rank = 0; rank < child_.ranks.size(); ++rank) {
         const int old = child_.ranks[rank];
         // One that has joined may have destroyed the parent since.
-        const bool joined = group_ && group_->home(int(rank)).pid.load(std::memory_order_acquire) != 0;
+        const bool joined = group_ && group_->rank_info(int(rank)).pid.load(std::memory_order_acquire) != 0;
         const bool left = parent_->row(old).state.load(std::memory_order_acquire) == RankState::left;
         if (int(rank) == rank_ || (joined ? group_->alive(int(rank)) : !left && parent_->alive(old))) continue;
         // A rank that gives up says why before it lets go of what shows that it lives.
@@ -200,7 +200,7 @@ std::string SplitRendezvous::missing_ranks() const {
     for (size_t rank = 0; rank < child_.ranks.size(); ++rank) {
         if (split_row(int(rank)).wanted.load(std::memory_order_acquire) != child_.number)
             absent.push_back(child_.ranks[rank]);
-        if (!group_ || group_->home(int(rank)).pid.load(std::memory_order_acquire) == 0)
+        if (!group_ || group_->rank_info(int(rank)).pid.load(std::memory_order_acquire) == 0)
             late.push_back(child_.ranks[rank]);
     }
     std::vector<int>& missing = absent.empty() ? late : absent;

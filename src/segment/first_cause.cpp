@@ -27,7 +27,7 @@ Ended ended_of(const HostGroup& group) {
 std::string death_of(const HostGroup& group, int rank) {
     const LossRecord& loss = group.header().loss;
     if (!group.one_host() && !group.local(rank) && loss.state.load(std::memory_order_acquire) &&
-        loss.host == group.home(rank).host)
+        loss.host == group.rank_info(rank).host)
         return fmt::format("{}; rank {} was there", loss.sentence, rank);
     const auto position = group.row(rank).position.read();
     return fmt::format("{} died {}", group.name_of(rank),

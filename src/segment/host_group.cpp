@@ -63,7 +63,7 @@ Result<std::shared_ptr<HostGroup>> HostGroup::create(int ranks, bool settled) {
     auto memory = SharedMemory::create("weft", whole.bytes(), whole.lines());
     if (!memory) return memory.take_status();
     auto group = std::make_shared<HostGroup>(std::move(*memory), ranks, whole.heap_bytes);
-    WEFT_TRY(group->memory_.back(0, whole.host_homes()));
+    WEFT_TRY(group->memory_.back(0, whole.host_infos()));
     HostHeader& header = group->header();
     header.magic = segment_magic;
     header.version = segment_version;
@@ -105,7 +105,7 @@ Status HostGroup::settle() {
     const bool spread = !one_host();
     std::vector<int> locals;
     for (int rank = 0; rank < ranks(); ++rank)
-        if (!spread || home(rank).host == header().own_host) locals.push_back(rank);
+        if (!spread || rank_info(rank).host == header().own_host) locals.push_back(rank);
     const HostGeometry geometry{ranks(), int(locals.size()), heap_bytes_};
     auto data = SharedMemory::window(memory_, data_offset_, geometry.bytes() - data_offset_);
     if (!data) return data.take_status();
@@ -118,13 +118,13 @@ Status HostGroup::settle() {
 }
 
 std::string HostGroup::name_of(int rank) const {
-    const int pid = home(rank).pid.load(std::memory_order_acquire);
+    const int pid = rank_info(rank).pid.load(std::memory_order_acquire);
     if (one_host()) return fmt::format("rank {} (pid {})", rank, pid);
-    return fmt::format("rank {} (pid {} on {})", rank, pid, host_home(home(rank).host).name);
+    return fmt::format("rank {} (pid {} on {})", rank, pid, host_info(rank_info(rank).host).name);
 }
 
-Status HostGroup::set_host_homes(const std::vector<HostHome>& hosts) {
-    const size_t offset = HostGeometry{ranks(), 0}.host_homes(), bytes = hosts.size() * sizeof(HostHome);
+Status HostGroup::set_host_infos(const std::vector<HostInfo>& hosts) {
+    const size_t offset = HostGeometry{ranks(), 0}.host_infos(), bytes = hosts.size() * sizeof(HostInfo);
     WEFT_TRY(memory_.back(offset, bytes));
     memcpy(memory_.data() + offset, hosts.data(), bytes);
     return ok();
@@ -198,10 +198,10 @@ bool HostGroup::stopped(int rank) const {
 Status HostGroup::claim(int rank) {
     // Locked first: who is seen to have claimed a rank and holds no lock is dead.
     struct flock lock = lock_of(rank, F_WRLCK);
-    auto& told = home(rank).claimant_pid;
+    auto& told = rank_info(rank).claimant_pid;
     if (fcntl(memory_.fd(), F_SETLK, &lock) == 0) {
         uint64_t other = 0;
-        if (home(rank).claimant.compare_exchange_strong(other, process_token(), std::memory_order_acq_rel)) {
+        if (rank_info(rank).claimant.compare_exchange_strong(other, process_token(), std::memory_order_acq_rel)) {
             told.store(getpid(), std::memory_order_release);
             return ok();
         }
@@ -215,17 +215,17 @@ Status HostGroup::claim(int rank) {
                     errno_text(errno));
     }
     for (int i = 0; i < 1000 && told.load(std::memory_order_acquire) == 0; ++i) usleep(1000);  // until it has said so
-    if (home(rank).claimant.load(std::memory_order_acquire) == process_token())
+    if (rank_info(rank).claimant.load(std::memory_order_acquire) == process_token())
         return fail(weftMismatch, "process {} joined twice as rank {} of {}", getpid(), rank, ranks());
     return fail(weftMismatch, "two processes are rank {} of {}: pid {} and pid {}", rank, ranks(),
                 told.load(std::memory_order_acquire), getpid());
 }
 
 bool HostGroup::died_joining(int rank) const {
-    const uint64_t claimant = home(rank).claimant.load(std::memory_order_acquire);
+    const uint64_t claimant = rank_info(rank).claimant.load(std::memory_order_acquire);
     if (claimant == 0 || claimant == process_token() || locked_elsewhere(rank)) return false;
     // Looked at after the lock: a rank may have joined, left and ended since.
-    return home(rank).pid.load(std::memory_order_acquire) == 0;
+    return rank_info(rank).pid.load(std::memory_order_acquire) == 0;
 }
 
 void HostGroup::mark_dead(int rank) {

@@ -1,7 +1,7 @@
 // host_group.hpp: a communicator as the ranks of one host see it in their shared segment: who all the ranks are and
 // where each is, which processor each was last seen on, who sleeps, and the first error. Rows of ranks of other hosts
 // are mirrors that the host's leader writes (control/control.hpp) when there is something to be said; of thousands of
-// ranks that never are in trouble only their homes take memory. What follows the rows, lines of the flag block and
+// ranks that never are in trouble only their rows take memory. What follows the rows, lines of the flag block and
 // heaps, is of the ranks of this host alone. One mapping a process, shared by its rank threads. Everything here is
 // thread-safe unless it says otherwise.
 #pragma once
@@ -71,7 +71,7 @@ struct DeviceFacts {
 enum class RankState : uint32_t { absent, joined, left, dead };
 
 // What is known of every rank, wherever it is.
-struct RankHome {
+struct RankInfo {
     std::atomic<uint64_t>
         claimant;  // the token of the process of this host that is to be this rank; 0: none yet (see claim())
     std::atomic<int32_t> claimant_pid;  // for sentences; 0: not told yet
@@ -81,10 +81,10 @@ struct RankHome {
 };
 
 // What is known of every host, where there are several.
-struct HostHome {
+struct HostInfo {
     char name[48];   // for sentences
     int32_t leader;  // its process
-    char listener[61];   // its listener: net::PackedAddresses
+    char listener_addresses[61];   // its listener: net::PackedAddresses
 };
 
 // How ranks of this host make a communicator of their own from this one (rendezvous/split_rendezvous.hpp). Each word names a
@@ -189,9 +189,9 @@ struct HostGeometry {
     int ranks;   // of the communicator
     int locals;  // of this host
     size_t heap_bytes = heap_bytes_most;
-    static size_t homes() { return sizeof(HostHeader); }
-    size_t host_homes() const { return round(homes() + sizeof(RankHome) * size_t(ranks)); }
-    size_t rows() const { return round(host_homes() + sizeof(HostHome) * size_t(ranks)); }
+    static size_t rank_infos() { return sizeof(HostHeader); }
+    size_t host_infos() const { return round(rank_infos() + sizeof(RankInfo) * size_t(ranks)); }
+    size_t rows() const { return round(host_infos() + sizeof(HostInfo) * size_t(ranks)); }
     size_t texts() const { return round(rows() + sizeof(RankRow) * size_t(ranks)); }
     size_t lines() const { return texts() + texts_bytes; }
     // Not a power of two: ranks' lines fall in different cache sets.
@@ -206,7 +206,7 @@ struct HostGeometry {
 
 class HostGroup {
   public:
-    // A segment for `ranks` ranks, its header and homes backed. Settled: all of them are on this host; else settle()
+    // A segment for `ranks` ranks, its header and rows backed. Settled: all of them are on this host; else settle()
     // must be called before lines, heaps and entries are used.
     static Result<std::shared_ptr<HostGroup>> create(int ranks, bool settled = true);
     // The same segment in another process.
@@ -231,12 +231,12 @@ class HostGroup {
     std::string name_of(int rank) const;
 
     HostHeader& header() const { return *reinterpret_cast<HostHeader*>(memory_.data()); }
-    RankHome& home(int rank) const { return reinterpret_cast<RankHome*>(memory_.data() + HostGeometry::homes())[rank]; }
+    RankInfo& rank_info(int rank) const { return reinterpret_cast<RankInfo*>(memory_.data() + HostGeometry::rank_infos())[rank]; }
     // Of a host of several; for the leader to set, all of them.
-    const HostHome& host_home(int host) const {
-        return reinterpret_cast<const HostHome*>(memory_.data() + HostGeometry{ranks(), 0}.host_homes())[host];
+    const HostInfo& host_info(int host) const {
+        return reinterpret_cast<const HostInfo*>(memory_.data() + HostGeometry{ranks(), 0}.host_infos())[host];
     }
-    Status set_host_homes(const std::vector<HostHome>& hosts);
+    Status set_host_infos(const std::vector<HostInfo>& hosts);
     // What all ranks know alike and has no fixed length, as whoever writes it lays it out (control/agreed_texts.hpp):
     // rank 0 when it joins, and then, if there are several hosts, each host's leader once all have. texts_most bytes.
     static constexpr size_t texts_most = HostGeometry::texts_bytes - sizeof(uint64_t);

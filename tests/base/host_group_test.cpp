@@ -32,8 +32,8 @@ TEST_CASE("rows, lines and heaps of all ranks lie apart and inside the segment",
     for (const int ranks : {1, 2, 7, 300}) {
         const auto group = group_of(ranks);
         const HostGeometry geometry{ranks, ranks};
-        CHECK(geometry.host_homes() >= sizeof(HostHeader) + sizeof(RankHome) * size_t(ranks));
-        CHECK(geometry.rows() >= geometry.host_homes() + sizeof(HostHome) * size_t(ranks));
+        CHECK(geometry.host_infos() >= sizeof(HostHeader) + sizeof(RankInfo) * size_t(ranks));
+        CHECK(geometry.rows() >= geometry.host_infos() + sizeof(HostInfo) * size_t(ranks));
         CHECK(geometry.lines() >= geometry.rows() + sizeof(RankRow) * size_t(ranks));
         CHECK(geometry.heap(0) >= geometry.lines() + geometry.lines_bytes());
         CHECK(group->memory().segment_bytes() >= geometry.heap(ranks - 1) + geometry.heap_bytes);
@@ -231,7 +231,7 @@ TEST_CASE("entries of other hosts are found among many thousands, and too many a
     auto made = HostGroup::create(ranks, false);
     REQUIRE(made.ok());
     HostGroup& group = **made;
-    for (int rank = 0; rank < ranks; ++rank) group.home(rank).host = rank / 2;
+    for (int rank = 0; rank < ranks; ++rank) group.rank_info(rank).host = rank / 2;
     group.header().spread = 1;
     REQUIRE(group.settle().ok());
     HostGroup::OobEntry entry{};
@@ -266,13 +266,13 @@ TEST_CASE("ranks of other hosts are known, and cost little memory as long as the
     auto made = HostGroup::create(ranks, false);
     REQUIRE(made.ok());
     HostGroup& group = **made;
-    std::vector<HostHome> hosts(ranks);
+    std::vector<HostInfo> hosts(ranks);
     for (int host = 0; host < ranks; ++host) {
         ("node" + std::to_string(host)).copy(hosts[size_t(host)].name, sizeof hosts[0].name - 1);
-        group.home(host).host = host;
-        group.home(host).pid = 1000 + host;
+        group.rank_info(host).host = host;
+        group.rank_info(host).pid = 1000 + host;
     }
-    REQUIRE(group.set_host_homes(hosts).ok());
+    REQUIRE(group.set_host_infos(hosts).ok());
     group.header().own_host = 7;
     group.header().spread = 1;
     REQUIRE(group.settle().ok());

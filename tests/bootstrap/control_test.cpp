@@ -40,7 +40,7 @@ class Hosts {
     HostGroup& operator[](int host) { return *groups_[size_t(host)]; }
     AcceptDispatcher& dispatcher() { return *dispatcher_; }
     const net::Identity& identity() const { return identity_; }
-    // All have the roster.
+    // All have the rank table.
     bool met() {
         return eventually([&] {
             return std::all_of(groups_.begin(), groups_.end(), [](const auto& group) { return !group->one_host(); });
@@ -66,11 +66,11 @@ class Hosts {
         auto group = value_of(HostGroup::create(ranks, false));
         group->set_doorbell(Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
         RankRow& row = group->row(rank);
-        row.pid = 1000 + rank;  // the roster tells hosts apart by the pids of their ranks
+        row.pid = 1000 + rank;  // the rank table tells hosts apart by the pids of their ranks
         row.process = process_token();
         row.cpus = allowed_cpus();
         row.state = RankState::joined;
-        group->home(rank).pid = row.pid;
+        group->rank_info(rank).pid = row.pid;
         group->header().joined = 1;
         return group;
     }
@@ -78,9 +78,9 @@ class Hosts {
         ControlSettings settings;
         settings.heartbeat_ms = heartbeat_ms;
         settings.settled_event = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-        settings.registration.root = dispatcher_->listener().addresses();
-        settings.registration.root_exists = true;
-        HostEntry& self = settings.registration.self;
+        settings.check_in.root = dispatcher_->listener().addresses();
+        settings.check_in.root_exists = true;
+        HostEntry& self = settings.check_in.self;
         self.identity = uint64_t(host) + 1;
         self.name = "node" + std::to_string(host);
         self.pid = getpid();
@@ -243,7 +243,7 @@ TEST_CASE("an exception on the service thread is an error on every host", "[cont
 
 TEST_CASE("a host that met the others and never links is missed, without heartbeats too", "[control]") {
     Hosts hosts(2, 0, 1);
-    // The other one checks in, takes the roster and is silent.
+    // The other one checks in, takes the rank table and is silent.
     net::OutgoingConnection call(hosts.identity(), {net::checkin, 0, 0}, hosts.dispatcher().listener().addresses());
     net::FrameStream stream(value_of(finish(call)));
     HostEntry self;
@@ -254,7 +254,7 @@ TEST_CASE("a host that met the others and never links is missed, without heartbe
     self.members = {{1, 1001}};
     ByteWriter content;
     self.write(content);
-    REQUIRE(stream.queue(uint32_t(CheckIn::host), content.bytes().data(), content.bytes().size()));
+    REQUIRE(stream.queue(uint32_t(CheckInFrame::host), content.bytes().data(), content.bytes().size()));
     REQUIRE(stream.flush());
     REQUIRE(hosts.met());
     CHECK(eventually([&] { return hosts[0].aborted(); }));

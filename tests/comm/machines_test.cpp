@@ -44,9 +44,9 @@ std::shared_ptr<HostGroup> group_of(const std::vector<Member>& members, const st
     HostGroup& made = **group;
     REQUIRE(made.back_rows(0, int(members.size())));
     for (size_t rank = 0; rank < members.size(); ++rank) {
-        RankHome& home = made.home(int(rank));
-        home.host = members[rank].host;
-        home.cpu = members[rank].cpu;
+        RankInfo& info = made.rank_info(int(rank));
+        info.host = members[rank].host;
+        info.cpu = members[rank].cpu;
         if (!members[rank].gpu) continue;
         DeviceFacts& device = made.row(int(rank)).device;
         device.use = DeviceFacts::usable;

@@ -30,7 +30,7 @@ struct Connection {
         for (int rank = 0; rank < 2; ++rank) {
             group->row(rank).process = process_token();
             group->row(rank).pid = getpid();
-            group->home(rank).pid = getpid();
+            group->rank_info(rank).pid = getpid();
         }
         Blob blob;
         auto listening = transport.listen(options(0, depth, slot_bytes), blob);

@@ -32,7 +32,7 @@ int main(int count, char** arguments) {
     const int rank = atoi(arguments[2]);
     RankRow& row = (*group)->row(rank);
     row.pid = getpid();
-    (*group)->home(rank).pid = row.pid;
+    (*group)->rank_info(rank).pid = row.pid;
     row.process = process_token();
     require((*group)->claim(rank).ok(), "the rank cannot be claimed");
     row.state.store(RankState::joined, std::memory_order_release);

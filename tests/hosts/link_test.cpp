@@ -169,7 +169,7 @@ TEST_CASE("large packets that vanish while ranks meet are told where the answer 
         job.start(rank, {"init"}, {"WEFT_INIT_TIMEOUT_MS=4000", "WEFT_HEARTBEAT_MS=60000", quiet});
     job.finish();
     INFO(job.everything());
-    // The root has all check-ins, which are small; the roster, which is large, does not come to the other host.
+    // The root has all check-ins, which are small; the rank table, which is large, does not come to the other host.
     for (int rank = 2; rank < 4; ++rank) {
         const std::string told = job.answer(rank, "init");
         CHECK(told.rfind("8 ", 0) == 0);

@@ -56,7 +56,7 @@ Domain::Domain(std::shared_ptr<HostGroup> group, int rank, std::shared_ptr<const
         if (!group_->local(rank)) remote_ranks_.push_back(rank);
     std::vector<int> first_ranks(size_t(ranks_), -1);  // by host
     for (int rank = 0; rank < ranks_ && !group_->one_host(); ++rank)
-        if (int& first = first_ranks[size_t(group_->home(rank).host)]; first < 0) first = rank;
+        if (int& first = first_ranks[size_t(group_->rank_info(rank).host)]; first < 0) first = rank;
     for (const int first : first_ranks)
         if (first >= 0 && !group_->local(first)) other_hosts_.push_back(first);
     Parked& parked = parked_domains();

@@ -168,7 +168,7 @@ Status DeviceObserver::look_at_others(const std::function<bool(int other, bool d
         if (differs) return mismatch(rank, own->operation.text(), other, theirs->operation.text());
         const LossRecord& loss = group.header().loss;
         if (dead && !group.local(other) && loss.state.load(std::memory_order_acquire) &&
-            loss.host == group.home(other).host)
+            loss.host == group.rank_info(other).host)
             return first_cause(group,
                                fail(weftRemoteError, "{}. Kernels of rank {} may wait for rank {} in operation {}, {}",
                                     loss.sentence, rank, other, own->entered, own->operation.text()));

@@ -170,7 +170,7 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* ide
             return s.decline(fmt::format("rank {} cannot use its device: its log says why", other));
         // A process may be several hosts, as it likes; whoever has the same device is on the same machine.
         const bool here =
-            s.group->local(other) ? row.process == s.group->row(rank).process : s.group->home(other).pid == getpid();
+            s.group->local(other) ? row.process == s.group->row(rank).process : s.group->rank_info(other).pid == getpid();
         const bool shares =
             other != rank && std::equal(std::begin(row.device.uuid), std::end(row.device.uuid), s.facts.uuid);
         s.sharing |= shares && here;

@@ -1,4 +1,4 @@
-// registration.hpp: how a host's leader checks in at the root: it calls the root until it answers, says which ranks are
+// check_in_client.hpp: how a host's leader checks in at the root: it calls the root until it answers, says which ranks are
 // here and later who else has come, and hears in the end who all the ranks are. Thread-bound to the service thread.
 #pragma once
 #include <functional>
@@ -7,11 +7,11 @@
 #include <string>
 
 #include "src/control/link.hpp"
-#include "src/control/roster.hpp"
+#include "src/control/rank_table.hpp"
 
 namespace weft::internal {
 
-struct RegistrationSettings {
+struct CheckInSettings {
     std::vector<net::Address> root;  // where to check in
     bool root_exists = false;        // it was there before anybody knew its address: being unknown there is final
     bool root_elsewhere = false;     // it is not this process, now or later
@@ -20,11 +20,11 @@ struct RegistrationSettings {
     HostEntry self;                  // without members
 };
 
-class Registration {
+class CheckInClient {
   public:
-    using OnRoster = std::function<void(Roster)>;
-    Registration(Service& service, std::shared_ptr<HostGroup> group, const net::Identity& identity,
-                 RegistrationSettings settings, OnRoster on_roster);
+    using OnRankTable = std::function<void(RankTable)>;
+    CheckInClient(Service& service, std::shared_ptr<HostGroup> group, const net::Identity& identity,
+                 CheckInSettings settings, OnRankTable on_rank_table);
 
     void begin() { connect(); }
     void end();
@@ -41,16 +41,16 @@ class Registration {
     bool all_here() const;
     void connect();
     void check_in(Fd socket);
-    std::vector<RosterRank> newly_joined();
+    std::vector<RankEntry> newly_joined();
     CpuShare share() const;
-    void put_members(ByteWriter& to, const std::vector<RosterRank>& members) const;
+    void put_members(ByteWriter& to, const std::vector<RankEntry>& members) const;
     void on_frame(uint32_t kind, ByteReader& content);
 
     Service* service_;
     std::shared_ptr<HostGroup> group_;
     net::Identity identity_;
-    RegistrationSettings settings_;
-    OnRoster on_roster_;
+    CheckInSettings settings_;
+    OnRankTable on_rank_table_;
     std::unique_ptr<AsyncConnect> connect_;
     std::unique_ptr<Link> root_;
     std::set<int> members_;

@@ -1,4 +1,4 @@
-// roster.hpp: who the ranks of a communicator are and on which host each is, and the messages in which hosts tell the
+// rank_table.hpp: who the ranks of a communicator are and on which host each is, and the messages in which hosts tell the
 // root of themselves and the root tells all of all. Values.
 #pragma once
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace weft::internal {
 
-struct RosterRank {
+struct RankEntry {
     int32_t rank = 0;
     int32_t pid = 0;
-    int32_t cpu = -1;      // RankHome::cpu
+    int32_t cpu = -1;      // RankInfo::cpu
     DeviceFacts device{};  // takes no room in messages where there is none
 
     void write(ByteWriter& to) const;
-    static RosterRank read(ByteReader& from);
+    static RankEntry read(ByteReader& from);
 };
 
 // What the leader of a host says when it checks in. Ranks that join later follow in messages of their own.
@@ -34,7 +34,7 @@ struct HostEntry {
     MachineText machine;
     std::optional<Failure> refusal;       // as in AgreedTexts
     std::vector<net::Address> addresses;  // of the leader's process
-    std::vector<RosterRank> members;      // so far
+    std::vector<RankEntry> members;      // so far
 
     // `node7 (10.0.0.3:4711)`
     std::string text() const;
@@ -45,7 +45,7 @@ struct HostEntry {
 void put_share(ByteWriter& to, const CpuShare& share);
 CpuShare get_share(ByteReader& from);
 
-struct Roster {
+struct RankTable {
     std::vector<HostEntry> hosts;  // by their lowest rank
     AgreedOptions agreed{};
     AgreedFacts facts{};
@@ -53,7 +53,7 @@ struct Roster {
 
     // Addresses are for everybody: when ranks have died the others meet where any that is left may be.
     void write(ByteWriter& to) const;
-    static Roster read(ByteReader& from);
+    static RankTable read(ByteReader& from);
     // `host node7 (10.0.0.3:4711) with ranks 4 to 7`
     std::string text(int host) const;
 };

@@ -1,11 +1,11 @@
-// roster_fuzz.cpp: whatever bytes come as what hosts tell each other when their ranks meet, reading them ends, and what
-// was read is the same when it is written and read again. One reader each: of the texts that all know, the roster, and
+// rank_table_fuzz.cpp: whatever bytes come as what hosts tell each other when their ranks meet, reading them ends, and what
+// was read is the same when it is written and read again. One reader each: of the texts that all know, the rank table, and
 // what a host says of itself.
-//     build/tests/fuzz/roster_fuzz corpus tests/fuzz/rosters
+//     build/tests/fuzz/rank_table_fuzz corpus tests/fuzz/rank_tables
 #include <cstdint>
 #include <cstdlib>
 
-#include "src/control/roster.hpp"
+#include "src/control/rank_table.hpp"
 
 namespace {
 
@@ -36,9 +36,9 @@ T check(const uint8_t* data, size_t bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
     const AgreedTexts texts = check<AgreedTexts>(data, bytes);
     for (int host = -1; host <= int(texts.machine_of.size()); ++host) (void)texts.machine(host).text.size();
-    const Roster roster = check<Roster>(data, bytes);
-    for (size_t host = 0; host < roster.hosts.size(); ++host)
-        if (roster.text(int(host)).empty()) std::abort();
+    const RankTable rank_table = check<RankTable>(data, bytes);
+    for (size_t host = 0; host < rank_table.hosts.size(); ++host)
+        if (rank_table.text(int(host)).empty()) std::abort();
     const HostEntry host = check<HostEntry>(data, bytes);
     if (host.share.cores() < 1 || facts_of({host}).ranks_per_core < 1) std::abort();
     return 0;

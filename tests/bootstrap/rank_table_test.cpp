@@ -1,5 +1,5 @@
-// roster_test.cpp: what hosts that have met are together.
-#include "src/control/roster.hpp"
+// rank_table_test.cpp: what hosts that have met are together.
+#include "src/control/rank_table.hpp"
 
 #include "tests/catch.hpp"
 
@@ -21,7 +21,7 @@ HostEntry host_of(uint64_t boot, int ranks, int first_cpu, int cpus, int64_t lin
 
 }  // namespace
 
-TEST_CASE("hosts that are one machine talk through its memory, whatever its network is", "[roster]") {
+TEST_CASE("hosts that are one machine talk through its memory, whatever its network is", "[rank_table]") {
     const AgreedFacts one = facts_of({host_of(7, 2, 0, 4, 10'000), host_of(7, 2, 0, 4, 10'000)});
     CHECK(one.hosts == 2);
     CHECK(one.machines == 1);
@@ -35,7 +35,7 @@ TEST_CASE("hosts that are one machine talk through its memory, whatever its netw
     CHECK(facts_of({host_of(0, 1, 0, 1, 0), host_of(0, 1, 1, 1, 0)}).machines == 2);
 }
 
-TEST_CASE("hosts that are one machine share its processors", "[roster]") {
+TEST_CASE("hosts that are one machine share its processors", "[rank_table]") {
     CHECK(facts_of({host_of(7, 2, 0, 4, 0), host_of(7, 2, 0, 4, 0)}).ranks_per_core == 1);
     CHECK(facts_of({host_of(7, 4, 0, 4, 0), host_of(7, 3, 0, 4, 0)}).ranks_per_core == 2);
     CHECK(facts_of({host_of(7, 4, 0, 4, 0), host_of(7, 4, 4, 4, 0)}).ranks_per_core == 1);
@@ -43,7 +43,7 @@ TEST_CASE("hosts that are one machine share its processors", "[roster]") {
     CHECK(facts_of({host_of(7, 4, 0, 4, 0), host_of(8, 9, 0, 4, 0)}).ranks_per_core == 3);
 }
 
-TEST_CASE("ranks of a control group share its time, as far as all are limited", "[roster]") {
+TEST_CASE("ranks of a control group share its time, as far as all are limited", "[rank_table]") {
     const auto ranks_per_core = [](CpuQuota one, CpuQuota other) {
         return facts_of({host_of(7, 4, 0, 16, 0, one), host_of(7, 4, 0, 16, 0, other)}).ranks_per_core;
     };
@@ -54,7 +54,7 @@ TEST_CASE("ranks of a control group share its time, as far as all are limited", 
     CHECK(ranks_per_core({1, 300}, {2, 300}) == 1);
 }
 
-TEST_CASE("what a host's ranks may use survives its message", "[roster]") {
+TEST_CASE("what a host's ranks may use survives its message", "[rank_table]") {
     CpuShare share;
     share.add(allowed_cpus(), {77, 2.5});
     share.add({}, {78, 1});

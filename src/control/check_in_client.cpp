@@ -1,4 +1,4 @@
-#include "src/control/registration.hpp"
+#include "src/control/check_in_client.hpp"
 
 #include <algorithm>
 
@@ -13,16 +13,16 @@ constexpr int64_t listener_closed_us = 8'000'000;  // whoever knows better who h
 constexpr int64_t root_silent_us = 2'500'000;  // it tells every second who is missing
 }  // namespace
 
-Registration::Registration(Service& service, std::shared_ptr<HostGroup> group, const net::Identity& identity,
-                           RegistrationSettings settings, OnRoster on_roster)
+CheckInClient::CheckInClient(Service& service, std::shared_ptr<HostGroup> group, const net::Identity& identity,
+                           CheckInSettings settings, OnRankTable on_rank_table)
     : service_(&service),
       group_(std::move(group)),
       identity_(identity),
       settings_(std::move(settings)),
-      on_roster_(std::move(on_roster)),
+      on_rank_table_(std::move(on_rank_table)),
       retry_us_(retry_first_us) {}
 
-void Registration::end() {
+void CheckInClient::end() {
     if (root_) root_->part();
     root_.reset();
     connect_.reset();
@@ -30,11 +30,11 @@ void Registration::end() {
 }
 
 // Then nobody needs the root, and whoever has seen that first may have closed it already.
-bool Registration::all_here() const {
+bool CheckInClient::all_here() const {
     return int(group_->header().joined.load(std::memory_order_acquire)) == group_->ranks();
 }
 
-std::string Registration::obstacle() const {
+std::string CheckInClient::obstacle() const {
     if (connect_)
         if (const std::string pending = connect_->pending(); !pending.empty()) return "the root at " + pending;
     const int64_t silent_us = root_ ? now_us() - root_->heard_us : 0;
@@ -46,7 +46,7 @@ std::string Registration::obstacle() const {
                        root_->peer().text(), silent_us / 1000, missing.empty() ? "" : "; ", missing);
 }
 
-void Registration::connect() {
+void CheckInClient::connect() {
     connect_ = std::make_unique<AsyncConnect>(
         *service_, identity_, net::Purpose{net::checkin, 0, 0}, net::TargetProcess{.process = 0, .root = true}, settings_.root,
         [this](Result<Fd> socket) {
@@ -78,26 +78,26 @@ void Registration::connect() {
         });
 }
 
-std::vector<RosterRank> Registration::newly_joined() {
-    std::vector<RosterRank> members;
+std::vector<RankEntry> CheckInClient::newly_joined() {
+    std::vector<RankEntry> members;
     const size_t joined = group_->header().joined.load(std::memory_order_acquire);
     for (int rank = 0; rank < group_->ranks() && members_.size() < joined; ++rank) {
-        const int pid = group_->home(rank).pid.load(std::memory_order_acquire);
+        const int pid = group_->rank_info(rank).pid.load(std::memory_order_acquire);
         if (pid != 0 && members_.insert(rank).second)
-            members.push_back({rank, pid, group_->home(rank).cpu, group_->row(rank).device});
+            members.push_back({rank, pid, group_->rank_info(rank).cpu, group_->row(rank).device});
     }
     return members;
 }
 
 // Of the ranks of this host.
-CpuShare Registration::share() const {
+CpuShare CheckInClient::share() const {
     CpuShare all;
     for (const int rank : members_) all.add(group_->row(rank).cpus, group_->row(rank).quota);
     return all;
 }
 
-void Registration::put_members(ByteWriter& to, const std::vector<RosterRank>& members) const {
-    for (const RosterRank& member : members)
+void CheckInClient::put_members(ByteWriter& to, const std::vector<RankEntry>& members) const {
+    for (const RankEntry& member : members)
         if (member.rank == 0) {
             to.put(group_->header().agreed);
             const AgreedTexts texts = AgreedTexts::of(*group_);
@@ -106,7 +106,7 @@ void Registration::put_members(ByteWriter& to, const std::vector<RosterRank>& me
         }
 }
 
-void Registration::check_in(Fd socket) {
+void CheckInClient::check_in(Fd socket) {
     connect_.reset();
     obstacle_.clear();
     root_ = std::make_unique<Link>(
@@ -125,45 +125,45 @@ void Registration::check_in(Fd socket) {
     ByteWriter content;
     self.write(content);
     put_members(content, self.members);
-    root_->send(uint32_t(CheckIn::host), content);
+    root_->send(uint32_t(CheckInFrame::host), content);
     if (group_->aborted()) tell_abort();  // it could not be told before
 }
 
-void Registration::look_around() {
+void CheckInClient::look_around() {
     if (!root_) return;
     const auto members = newly_joined();
     if (members.empty()) return;
     ByteWriter content;
     put_share(content, share());
     content.put(uint32_t(members.size()));
-    for (const RosterRank& member : members) member.write(content);
+    for (const RankEntry& member : members) member.write(content);
     put_members(content, members);
-    root_->send(uint32_t(CheckIn::joined), content);
+    root_->send(uint32_t(CheckInFrame::joined), content);
 }
 
-void Registration::tell_abort() {
+void CheckInClient::tell_abort() {
     if (!root_ || std::exchange(abort_told_, true)) return;
     const Status failure = group_->abort_status();
     ByteWriter content;
     content.put_failure(failure.code(), failure.sentence());
-    root_->send(uint32_t(CheckIn::failed), content);
+    root_->send(uint32_t(CheckInFrame::failed), content);
 }
 
-void Registration::on_frame(uint32_t kind, ByteReader& content) {
-    if (kind == uint32_t(CheckIn::waiting)) {
+void CheckInClient::on_frame(uint32_t kind, ByteReader& content) {
+    if (kind == uint32_t(CheckInFrame::waiting)) {
         obstacle_ = content.get_text();
-    } else if (kind == uint32_t(CheckIn::refused)) {
+    } else if (kind == uint32_t(CheckInFrame::refused)) {
         const Failure why = content.get_failure();
         abort_told_ = true;  // the root told everybody
         group_->raise(why.code, -1, why.sentence);
         root_.reset();
-    } else if (kind == uint32_t(CheckIn::roster)) {
-        Roster roster = Roster::read(content);
+    } else if (kind == uint32_t(CheckInFrame::rank_table)) {
+        RankTable rank_table = RankTable::read(content);
         if (!content.at_end()) {
-            group_->raise(weftInternalError, -1, "the roster of the ranks came damaged");
+            group_->raise(weftInternalError, -1, "the rank table of the ranks came damaged");
             return;
         }
-        on_roster_(std::move(roster));
+        on_rank_table_(std::move(rank_table));
         root_.reset();
     }
 }

@@ -1,4 +1,4 @@
-// neighbours.hpp: a leader's links to the leaders next to it in the tree of hosts: it calls its parent, its children
+// tree_links.hpp: a leader's links to the leaders next to it in the tree of hosts: it calls its parent, its children
 // call it. Frames for a neighbour that is not linked yet wait for it. Thread-bound to the service thread.
 #pragma once
 #include <functional>
@@ -7,7 +7,7 @@
 #include <set>
 
 #include "src/control/link.hpp"
-#include "src/control/roster.hpp"
+#include "src/control/rank_table.hpp"
 
 namespace weft::internal {
 
@@ -26,7 +26,7 @@ enum class ControlFrame : uint32_t {
     shutdown,       // entries of the sender's ranks, and of those behind it that have ended: its own end is in order
 };
 
-class Neighbours {
+class TreeLinks {
   public:
     struct Handlers {
         std::function<void(int host, ControlFrame kind, ByteReader& content)> on_frame;
@@ -34,10 +34,10 @@ class Neighbours {
         std::function<void(int host, const Status* why)> on_end;
         std::function<void(const std::string& sentence)> on_trouble;
     };
-    // `roster` outlives it.
-    Neighbours(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity, const Roster& roster, int host,
+    // `rank_table` outlives it.
+    TreeLinks(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity, const RankTable& rank_table, int host,
                int64_t heartbeat_ms, Handlers handlers);
-    ~Neighbours();
+    ~TreeLinks();
 
     void send(int host, ControlFrame kind, const ByteWriter& content = {});
     void flood(ControlFrame kind, const ByteWriter& content, int except = -1);
@@ -69,7 +69,7 @@ class Neighbours {
     int64_t next_look_at_packets_us_ = 0;
     std::shared_ptr<AcceptDispatcher> dispatcher_;
     net::Identity identity_;
-    const Roster* roster_;
+    const RankTable* rank_table_;
     int host_;
     int64_t heartbeat_ms_;
     Handlers handlers_;

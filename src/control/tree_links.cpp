@@ -1,4 +1,4 @@
-#include "src/control/neighbours.hpp"
+#include "src/control/tree_links.hpp"
 
 #include <algorithm>
 
@@ -14,11 +14,11 @@ constexpr int64_t retry_us = 20'000;
 constexpr int64_t link_patience_us = 10'000'000;  // for a neighbour to link, at least
 }  // namespace
 
-Neighbours::Neighbours(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity, const Roster& roster,
+TreeLinks::TreeLinks(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity, const RankTable& rank_table,
                        int host, int64_t heartbeat_ms, Handlers handlers)
     : dispatcher_(std::move(dispatcher)),
       identity_(identity),
-      roster_(&roster),
+      rank_table_(&rank_table),
       host_(host),
       heartbeat_ms_(heartbeat_ms),
       handlers_(std::move(handlers)),
@@ -26,22 +26,22 @@ Neighbours::Neighbours(std::shared_ptr<AcceptDispatcher> dispatcher, const net::
       ticked_us_(begun_us_) {
     dispatcher_->expect(identity_.name, net::control, uint64_t(host_), [this](net::AcceptedConnection accepted) {
         const int child = int(accepted.purpose.detail);
-        if (child > 0 && child < int(roster_->hosts.size()) && HostTree::parent(child) == host_)
+        if (child > 0 && child < int(rank_table_->hosts.size()) && HostTree::parent(child) == host_)
             link(child, std::move(accepted.socket));
     });
     if (host_ > 0) connect_to_parent();
 }
 
-Neighbours::~Neighbours() {
+TreeLinks::~TreeLinks() {
     dispatcher_->stop_expecting(identity_.name, net::control, uint64_t(host_));
     service().cancel(retry_timer_);
 }
 
-void Neighbours::connect_to_parent() {
+void TreeLinks::connect_to_parent() {
     const int parent = HostTree::parent(host_);
     connect_ = std::make_unique<AsyncConnect>(
         service(), identity_, net::Purpose{net::control, uint32_t(host_), uint64_t(parent)},
-        net::TargetProcess{.process = roster_->hosts[size_t(parent)].process}, roster_->hosts[size_t(parent)].addresses,
+        net::TargetProcess{.process = rank_table_->hosts[size_t(parent)].process}, rank_table_->hosts[size_t(parent)].addresses,
         [this, parent](Result<Fd> socket) {
             const bool again = connect_->closed_early() && now_us() - begun_us_ < link_patience_us;
             connect_.reset();
@@ -51,12 +51,12 @@ void Neighbours::connect_to_parent() {
                 return;
             }
             ended_.insert(parent);
-            handlers_.on_trouble(fmt::format("{} could not be reached from {}: {}", roster_->text(parent),
-                                             roster_->hosts[size_t(host_)].name, socket.status().sentence()));
+            handlers_.on_trouble(fmt::format("{} could not be reached from {}: {}", rank_table_->text(parent),
+                                             rank_table_->hosts[size_t(host_)].name, socket.status().sentence()));
         });
 }
 
-void Neighbours::link(int host, Fd socket) {
+void TreeLinks::link(int host, Fd socket) {
     auto& link = links_[host];
     link = std::make_unique<Link>(
         service(), std::move(socket),
@@ -65,20 +65,20 @@ void Neighbours::link(int host, Fd socket) {
             handlers_.on_frame(host, ControlFrame(kind), content);
         },
         [this, host](const Status& why) { end(host, why); });
-    WEFT_LOG(info, net, "control connection with {}", roster_->text(host));
+    WEFT_LOG(info, net, "control connection with {}", rank_table_->text(host));
     const auto early = early_.extract(host);
     if (early)
         for (const auto& [kind, content] : early.mapped()) link->send(uint32_t(kind), content);
     if (finishing_) link->finish();
 }
 
-void Neighbours::end(int host, const Status& why) {
+void TreeLinks::end(int host, const Status& why) {
     links_.erase(host);
     ended_.insert(host);
     handlers_.on_end(host, finishing_ || departed_.count(host) ? nullptr : &why);
 }
 
-void Neighbours::send(int host, ControlFrame kind, const ByteWriter& content) {
+void TreeLinks::send(int host, ControlFrame kind, const ByteWriter& content) {
     if (ended_.count(host) || finishing_) return;
     const auto place = links_.find(host);
     if (place == links_.end())
@@ -87,39 +87,39 @@ void Neighbours::send(int host, ControlFrame kind, const ByteWriter& content) {
         place->second->send(uint32_t(kind), content);
 }
 
-void Neighbours::visit(const std::function<void(int)>& visitor) const {
+void TreeLinks::visit(const std::function<void(int)>& visitor) const {
     if (host_ > 0) visitor(HostTree::parent(host_));
-    const int first = host_ * HostTree::arity + 1, hosts = int(roster_->hosts.size());
+    const int first = host_ * HostTree::arity + 1, hosts = int(rank_table_->hosts.size());
     for (int child = first; child < std::min(first + HostTree::arity, hosts); ++child) visitor(child);
 }
 
-int Neighbours::remaining() const {
+int TreeLinks::remaining() const {
     int count = 0;
     visit([&](int host) { count += !ended(host); });
     return count;
 }
 
-bool Neighbours::arrived() const {
+bool TreeLinks::arrived() const {
     return std::all_of(early_.begin(), early_.end(), [this](const auto& entry) { return ended(entry.first); }) &&
            std::all_of(links_.begin(), links_.end(), [](const auto& entry) { return entry.second->arrived(); });
 }
 
-void Neighbours::flood(ControlFrame kind, const ByteWriter& content, int except) {
+void TreeLinks::flood(ControlFrame kind, const ByteWriter& content, int except) {
     visit([&](int host) {
         if (host != except) send(host, kind, content);
     });
 }
 
-void Neighbours::finish() {
+void TreeLinks::finish() {
     if (std::exchange(finishing_, true)) return;
     for (const auto& [host, link] : links_) link->finish();
 }
 
 // Signs leave at ticks: less than some of them is no silence.
-int64_t Neighbours::limit_us() const { return std::max(heartbeat_ms_ * 1000, 4 * tick_us); }
+int64_t TreeLinks::limit_us() const { return std::max(heartbeat_ms_ * 1000, 4 * tick_us); }
 
 // Who was stopped itself, or not given a processor, has not listened: it does not accuse others of silence.
-void Neighbours::notice_sleep() {
+void TreeLinks::notice_sleep() {
     const int64_t now = now_us(), asleep_us = now - std::exchange(ticked_us_, now);
     const int64_t waited = processor_wait_us(), waited_us = waited - std::exchange(processor_wait_us_, waited);
     if (asleep_us > std::min(4 * tick_us, limit_us() / 2))
@@ -140,7 +140,7 @@ static std::string missing_text(const Link& link) {
 }
 
 // The rank whose packets are lost may wait for nothing itself, so this is told as soon as it is seen.
-void Neighbours::look_at_packets(int64_t now) {
+void TreeLinks::look_at_packets(int64_t now) {
     next_look_at_packets_us_ = now + look_at_packets_us;
     std::string lost = net::lost_packets_of_process();
     for (const auto& [host, link] : links_)
@@ -150,7 +150,7 @@ void Neighbours::look_at_packets(int64_t now) {
     WEFT_LOG(warn, net, "{}", lost);
 }
 
-void Neighbours::tick() {
+void TreeLinks::tick() {
     const int64_t now = now_us();
     std::string trouble;
     if (now - begun_us_ > std::max(limit_us(), link_patience_us))
@@ -159,20 +159,20 @@ void Neighbours::tick() {
             trouble = fmt::format(
                 "{} has met the others but does not answer {} since: it is down or stopped, or the "
                 "network between them is cut or loses large packets (MTU)",
-                roster_->text(host), roster_->hosts[size_t(host_)].name);
+                rank_table_->text(host), rank_table_->hosts[size_t(host_)].name);
         });
     for (const auto& [host, link] : links_) {
         if (heartbeat_ms_ <= 0) break;
         if (now - link->spoken_us > limit_us() / 4) send(host, ControlFrame::alive);
         if (now - link->heard_us > limit_us() && !departed_.count(host) && trouble.empty())
             trouble = fmt::format(
-                "{} has given no sign of life for {:.1f} s: {} (WEFT_HEARTBEAT_MS is {})", roster_->text(host),
+                "{} has given no sign of life for {:.1f} s: {} (WEFT_HEARTBEAT_MS is {})", rank_table_->text(host),
                 double(now - link->heard_us) / 1e6,
                 // We have sent some meanwhile.
                 link->machine_silent_us().value_or(limit_us()) < limit_us() / 2
                     ? fmt::format("its machine acknowledges what is sent to it, so its leader (pid {}) is stopped or "
                                   "is given no processor{}",
-                                  roster_->hosts[size_t(host)].pid, missing_text(*link))
+                                  rank_table_->hosts[size_t(host)].pid, missing_text(*link))
                     : "it is down, or the network to it is cut",
                 heartbeat_ms_);
     }

@@ -1,11 +1,11 @@
-#include "src/control/roster.hpp"
+#include "src/control/rank_table.hpp"
 
 #include <algorithm>
 #include <map>
 
 namespace weft::internal {
 
-void RosterRank::write(ByteWriter& to) const {
+void RankEntry::write(ByteWriter& to) const {
     to.put(rank);
     to.put(pid);
     to.put(cpu);
@@ -13,8 +13,8 @@ void RosterRank::write(ByteWriter& to) const {
     if (device.use != DeviceFacts::none) to.put(device);
 }
 
-RosterRank RosterRank::read(ByteReader& from) {
-    RosterRank member;
+RankEntry RankEntry::read(ByteReader& from) {
+    RankEntry member;
     member.rank = from.get<int32_t>();
     member.pid = from.get<int32_t>();
     member.cpu = from.get<int32_t>();
@@ -39,7 +39,7 @@ void HostEntry::write(ByteWriter& to) const {
     to.put_failure(refusal);
     to.put_addresses(addresses);
     to.put(uint32_t(members.size()));
-    for (const RosterRank& member : members) member.write(to);
+    for (const RankEntry& member : members) member.write(to);
 }
 
 HostEntry HostEntry::read(ByteReader& from) {
@@ -56,7 +56,7 @@ HostEntry HostEntry::read(ByteReader& from) {
     entry.refusal = from.get_optional_failure();
     entry.addresses = from.get_addresses();
     for (uint32_t left = from.get<uint32_t>(); left > 0 && from.ok(); --left)
-        entry.members.push_back(RosterRank::read(from));
+        entry.members.push_back(RankEntry::read(from));
     return entry;
 }
 
@@ -75,7 +75,7 @@ CpuShare get_share(ByteReader& from) {
     return share;
 }
 
-void Roster::write(ByteWriter& to) const {
+void RankTable::write(ByteWriter& to) const {
     to.put(agreed);
     to.put(facts);
     texts.write(to);
@@ -86,34 +86,34 @@ void Roster::write(ByteWriter& to) const {
         to.put(host.process);
         to.put_addresses(host.addresses);
         to.put(uint32_t(host.members.size()));
-        for (const RosterRank& member : host.members) member.write(to);
+        for (const RankEntry& member : host.members) member.write(to);
     }
 }
 
-Roster Roster::read(ByteReader& from) {
-    Roster roster;
-    roster.agreed = from.get<AgreedOptions>();
-    roster.facts = from.get<AgreedFacts>();
-    roster.texts = AgreedTexts::read(from);
+RankTable RankTable::read(ByteReader& from) {
+    RankTable rank_table;
+    rank_table.agreed = from.get<AgreedOptions>();
+    rank_table.facts = from.get<AgreedFacts>();
+    rank_table.texts = AgreedTexts::read(from);
     const uint32_t hosts = from.get<uint32_t>();
-    roster.hosts.reserve(std::min<size_t>(hosts, from.left()));
+    rank_table.hosts.reserve(std::min<size_t>(hosts, from.left()));
     for (uint32_t left = hosts; left > 0 && from.ok(); --left) {
-        HostEntry& host = roster.hosts.emplace_back();
+        HostEntry& host = rank_table.hosts.emplace_back();
         host.name = from.get_text();
         host.pid = from.get<int32_t>();
         host.process = from.get<uint32_t>();
         host.addresses = from.get_addresses();
         const uint32_t members = from.get<uint32_t>();
         host.members.reserve(std::min<size_t>(members, from.left()));
-        for (uint32_t rest = members; rest > 0 && from.ok(); --rest) host.members.push_back(RosterRank::read(from));
+        for (uint32_t rest = members; rest > 0 && from.ok(); --rest) host.members.push_back(RankEntry::read(from));
     }
-    return roster;
+    return rank_table;
 }
 
-std::string Roster::text(int host) const {
+std::string RankTable::text(int host) const {
     const HostEntry& entry = hosts[size_t(host)];
     std::vector<int> ranks;
-    for (const RosterRank& member : entry.members) ranks.push_back(member.rank);
+    for (const RankEntry& member : entry.members) ranks.push_back(member.rank);
     return fmt::format("host {} with {}", entry.text(), ranks_text(ranks));
 }
 
