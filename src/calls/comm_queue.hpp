@@ -29,7 +29,7 @@ struct CommQueue {
     // others may have their turn.
     bool serves() const {
         return done() && entered && communicator().has_windows() && !communicator().dead() &&
-               !communicator().group()->aborted();
+               !communicator().segment()->aborted();
     }
 
     // The first call is done.

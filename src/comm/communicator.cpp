@@ -15,7 +15,7 @@ namespace weft::internal {
 
 static constexpr int64_t leave_patience_us = 2'000'000;
 
-Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<HostGroup> group,
+Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<Segment> group,
                                                          std::shared_ptr<Membership> membership,
                                                          std::unique_ptr<DeviceSide> device, int rank,
                                                          CommunicatorOptions options) {
@@ -34,19 +34,19 @@ Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<HostGro
         new Communicator(std::move(group), std::move(membership), std::move(device), rank, options, std::move(*flag_block)));
 }
 
-Communicator::Communicator(std::shared_ptr<HostGroup> group, std::shared_ptr<Membership> membership,
+Communicator::Communicator(std::shared_ptr<Segment> group, std::shared_ptr<Membership> membership,
                            std::unique_ptr<DeviceSide> device, int rank, const CommunicatorOptions& options,
                            std::unique_ptr<FlagBlock> flag_block)
-    : group_(std::move(group)),
+    : segment_(std::move(group)),
       membership_(std::move(membership)),
       rank_(rank),
-      told_(std::make_unique<ToldRank>(group_, membership_, rank)),
+      told_(std::make_unique<ToldRank>(segment_, membership_, rank)),
       device_(std::move(device)),
       flag_block_(std::move(flag_block)),
-      planner_(*group_, membership_ ? &membership_->identity() : nullptr, rank, flag_block_.get(), *options.cpu_kernels,
+      planner_(*segment_, membership_ ? &membership_->identity() : nullptr, rank, flag_block_.get(), *options.cpu_kernels,
                options.streaming_bytes, options.catalog, options.machines, options.tuning),
-      waiting_(*group_, rank, options.sleep_us),
-      watchdog_(*group_, rank, options.name, {options.warn_ms * 1000, options.timeout_ms * 1000}),
+      waiting_(*segment_, rank, options.sleep_us),
+      watchdog_(*segment_, rank, options.name, {options.warn_ms * 1000, options.timeout_ms * 1000}),
       options_(options) {
     add_descriptors_ = [this](std::vector<pollfd>& list) {
         if (in_call_ && uneven_) parts_->exchange().add_descriptors(list);
@@ -55,36 +55,36 @@ Communicator::Communicator(std::shared_ptr<HostGroup> group, std::shared_ptr<Mem
         if (one_sided_) one_sided_->add_descriptors(list);
     };
     waiting_.seen_here();
-    WEFT_LOG_RANK(rank_, info, init, "rank {} of {} joined{}{}, process {}", rank, group_->ranks(),
+    WEFT_LOG_RANK(rank_, info, init, "rank {} of {} joined{}{}, process {}", rank, segment_->ranks(),
                   options_.name.empty() ? "" : " communicator ", options_.name, getpid());
 }
 
 Communicator::~Communicator() {
     told_.reset();
     // A goodbye: from here on nobody waits for us in vain, and what peers still read of ours stays in the segment.
-    group_->row(rank_).state.store(RankState::left, std::memory_order_release);
-    group_->wake();
-    group_->ring();
+    segment_->row(rank_).state.store(RankState::left, std::memory_order_release);
+    segment_->wake();
+    segment_->ring();
     await_untouched();
     RootRendezvous::close_finished();
     // Returns when its kernels have ended. Peers that call once more learn meanwhile that we have left.
     device_.reset();
     // Whoever enqueued its calls and left was told by none of them.
-    if (!dead_ && !aborted_here() && group_->aborted())
+    if (!dead_ && !aborted_here() && segment_->aborted())
         WEFT_LOG_RANK(rank_, warn, coll, "leaves a communicator that has failed, with what it had enqueued: {}",
-                      group_->abort_status().sentence());
-    WEFT_LOG_RANK(rank_, info, init, "rank {} of {} left after {} operations", rank_, group_->ranks(), sequence_);
+                      segment_->abort_status().sentence());
+    WEFT_LOG_RANK(rank_, info, init, "rank {} of {} left after {} operations", rank_, segment_->ranks(), sequence_);
 }
 
 Status Communicator::die(Status failure) {
     const CancelHeld held;
     dead_ = true;
     // Who saw the cause may be about to tell.
-    if (failure.code() == weftRemoteError && !group_->one_host())
+    if (failure.code() == weftRemoteError && !segment_->one_host())
         if (Status known = watchdog_.await_cause([this] { return cause(); }); !known) failure = std::move(known);
-    failure = first_cause(*group_, std::move(failure));
+    failure = first_cause(*segment_, std::move(failure));
     // The first error is what all ranks report, word for word.
-    if (!group_->raise(failure.code(), rank_, failure.sentence())) failure = group_->abort_status();
+    if (!segment_->raise(failure.code(), rank_, failure.sentence())) failure = segment_->abort_status();
     leave_buffers();
     if (one_sided_) one_sided_->abandon();
     if (aborted_here_.load(std::memory_order_acquire))
@@ -97,7 +97,7 @@ Status Communicator::die(Status failure) {
 void Communicator::leave_buffers() {
     // Pairs with the ones in Run::decide() and Cma::remote_memory_valid().
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    group_->row(rank_).gave_up.store(std::max<uint64_t>(1, sequence_), std::memory_order_release);
+    segment_->row(rank_).gave_up.store(std::max<uint64_t>(1, sequence_), std::memory_order_release);
 }
 
 // Peers may still be reading or writing this call's buffers in place: they get them back from their user when we
@@ -107,14 +107,14 @@ void Communicator::await_borrowers() {
     if (!dead_) return;
     const CancelHeld held;
     const int64_t until = now_us() + leave_patience_us;
-    for (int peer = 0; peer < group_->ranks(); ++peer)
+    for (int peer = 0; peer < segment_->ranks(); ++peer)
         while (peer != rank_ && may_be_using(peer) &&
-               group_->row(peer).state.load(std::memory_order_acquire) != RankState::left && group_->alive(peer)) {
+               segment_->row(peer).state.load(std::memory_order_acquire) != RankState::left && segment_->alive(peer)) {
             if (now_us() > until) {
                 WEFT_LOG_RANK(
                     rank_, warn, coll,
                     "returns although rank {} (pid {}) does not move and may still use the buffers of operation {}",
-                    peer, group_->row(peer).pid, sequence_);
+                    peer, segment_->row(peer).pid, sequence_);
                 return;
             }
             sched_yield();
@@ -123,13 +123,13 @@ void Communicator::await_borrowers() {
 }
 
 bool Communicator::may_be_using(int peer) const {
-    const uint64_t gave_up = group_->row(peer).gave_up.load(std::memory_order_acquire);
+    const uint64_t gave_up = segment_->row(peer).gave_up.load(std::memory_order_acquire);
     if (gave_up == 0 && ((messages_ && messages_->exchange().may_be_read_by(peer)) ||
                          (parts_ && parts_->exchange().may_be_read_by(peer))))
         return true;
     if (gave_up == 0 && in_call_ && prepared_ && prepared_->run.may_be_reading(peer)) {
         // Who enters the call later sees the abort word before it reads.
-        const auto position = group_->row(peer).position.read();
+        const auto position = segment_->row(peer).position.read();
         return !position || position->entered >= sequence_;
     }
     return in_call_ && prepared_ && prepared_->run.shares_buffers() && prepared_->run.may_be_using(peer) &&
@@ -138,12 +138,12 @@ bool Communicator::may_be_using(int peer) const {
 
 Status Communicator::usable() {
     if (device_) device_->look(true);
-    if (dead_ || group_->aborted()) [[unlikely]] {
+    if (dead_ || segment_->aborted()) [[unlikely]] {
         if (!std::exchange(dead_, true) && !in_call_) {
             leave_buffers();
             if (one_sided_) one_sided_->abandon();
         }
-        const Status cause = group_->abort_status();
+        const Status cause = segment_->abort_status();
         return fail(cause.code() == weftSuccess ? weftInvalidUsage : cause.code(),
                     "the communicator is dead, destroy it and make a new one; it died of: {}", cause.sentence());
     }
@@ -196,7 +196,7 @@ uint64_t Communicator::next_shrink(const std::vector<int>& excluded) const {
 
 void Communicator::stop(const std::string& why) {
     dead_ = true;
-    group_->raise(weftRemoteError, rank_, why);
+    segment_->raise(weftRemoteError, rank_, why);
     if (!in_call_) leave_buffers();
 }
 
@@ -244,7 +244,7 @@ Status Communicator::begin(const Call& call) {
     prepared_ = plans_.find(PlanKey(call.operation, call.settings.preference));
     if (!prepared_) [[unlikely]]
         return prepare();
-    group_->row(rank_).position.enter(sequence_, prepared_->plan.operation);
+    segment_->row(rank_).position.enter(sequence_, prepared_->plan.operation);
     prepared_->run.start(call.send, call.receive, call.operand, sequence_);
     watchdog_.begin();
     return ok();
@@ -265,7 +265,7 @@ Status Communicator::begin_on_device() {
     const DeviceCall call = weft::internal::on_device(call_);
     if (Status prepared = device_->prepare(call); !prepared) return refuse_or_die(std::move(prepared));
     // Before the launch: a kernel may fail at once, and whoever tells of it looks here for what was called.
-    group_->row(rank_).position.enter(++sequence_, device_->prepared());
+    segment_->row(rank_).position.enter(++sequence_, device_->prepared());
     prepared_ = nullptr;
     on_device_ = true;
     if (Status launched = device_->launch(call); !launched) return die(std::move(launched));
@@ -290,7 +290,7 @@ Status Communicator::begin_coalesced_on_device(std::span<const Call> calls) {
     for (const Call& call : calls) on_device.push_back(weft::internal::on_device(call));
     if (Status prepared = device_->prepare_coalesced(on_device); !prepared) return refuse_or_die(std::move(prepared));
     for (size_t i = 0; i < calls.size(); ++i)
-        group_->row(rank_).position.enter(++sequence_, device_->prepared_coalesced(i));
+        segment_->row(rank_).position.enter(++sequence_, device_->prepared_coalesced(i));
     prepared_ = nullptr;
     on_device_ = true;
     if (Status launched = device_->launch_coalesced(on_device); !launched) return die(std::move(launched));
@@ -337,7 +337,7 @@ Status Communicator::prepare() {
         choice_ = *choice;
         Operation chosen = call_.operation;
         chosen.choice = choice_.hash();
-        group_->row(rank_).position.enter(sequence_, chosen);
+        segment_->row(rank_).position.enter(sequence_, chosen);
         watchdog_.begin();
         binding_ = &planner_.binding(choice_);
     }
@@ -402,13 +402,13 @@ bool Communicator::is_beside(const Communicator& other) const {
     // Without shared memory two ranks of a process are hosts of their own.
     const bool same = membership_ && other.membership_
                           ? membership_->identity().name == other.membership_->identity().name
-                          : group_ == other.group_;
+                          : segment_ == other.segment_;
     return same && rank_ != other.rank_;
 }
 
 bool Communicator::waits_for_call_of(const Communicator& other) const {
     if (!is_beside(other) || !in_call_ || on_device_ || !missing().contains(other.rank_)) return false;
-    const auto report = other.group_->row(other.rank_).position.read();
+    const auto report = other.segment_->row(other.rank_).position.read();
     return report && report->entered < sequence_;
 }
 
@@ -422,7 +422,7 @@ void Communicator::break_off() noexcept {
     const auto end =
         fmt::format_to_n(sentence, sizeof sentence,
                          "rank {} broke off in operation {}: out of memory, or an internal error", rank_, sequence_);
-    group_->raise(weftSystemError, rank_, {sentence, std::min(end.size, sizeof sentence)});
+    segment_->raise(weftSystemError, rank_, {sentence, std::min(end.size, sizeof sentence)});
     leave_buffers();
 }
 
@@ -432,23 +432,23 @@ Status Communicator::run(const Call& call) {
 
 int Communicator::make_reduction(const MadeReduction& reduction) {
     const auto made = std::make_shared<MadeReduction>(reduction);
-    made->by.in_function_us = &group_->row(rank_).in_function_us;
+    made->by.in_function_us = &segment_->row(rank_).in_function_us;
     reductions_[next_reduction_] = made;
     return next_reduction_++;
 }
 
 Status Communicator::state() const {
     if (device_) device_->look(false);
-    return group_->aborted() ? group_->abort_status() : ok();
+    return segment_->aborted() ? segment_->abort_status() : ok();
 }
 
 void Communicator::abort() {
     aborted_here_.store(true, std::memory_order_release);
-    group_->raise(weftRemoteError, rank_, fmt::format("rank {} aborted the communicator (weftCommAbort)", rank_));
+    segment_->raise(weftRemoteError, rank_, fmt::format("rank {} aborted the communicator (weftCommAbort)", rank_));
 }
 
 uint64_t Communicator::flag_block_bytes() const {
-    return uint64_t(flag_block_->reserved()) + HostGeometry::flag_line_stride * flag_slots;
+    return uint64_t(flag_block_->reserved()) + SegmentLayout::flag_line_stride * flag_slots;
 }
 
 }  // namespace weft::internal

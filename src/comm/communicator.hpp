@@ -43,16 +43,16 @@ class Communicator {
   public:
     // All ranks have coalesced `group`, and their devices each other. `membership`: null if they are on one host.
     // `device`: null if the process uses no CUDA.
-    static Result<std::unique_ptr<Communicator>> make(std::shared_ptr<HostGroup> group,
+    static Result<std::unique_ptr<Communicator>> make(std::shared_ptr<Segment> group,
                                                       std::shared_ptr<Membership> membership,
                                                       std::unique_ptr<DeviceSide> device, int rank,
                                                       CommunicatorOptions options);
     ~Communicator();
 
     int rank() const { return rank_; }
-    int ranks() const { return group_->ranks(); }
+    int ranks() const { return segment_->ranks(); }
     const CommunicatorOptions& options() const { return options_; }
-    const std::shared_ptr<HostGroup>& group() const { return group_; }
+    const std::shared_ptr<Segment>& segment() const { return segment_; }
     const Membership* membership() const { return membership_.get(); }  // null: one host
     const DeviceSide* device() const { return device_.get(); }          // null: the process used no CUDA
 
@@ -110,7 +110,7 @@ class Communicator {
     Status pause(bool may_sleep);
     Status end() {
         on_device_ = uneven_ = in_call_ = in_access_ = false;
-        group_->row(rank_).position.finish(sequence_);
+        segment_->row(rank_).position.finish(sequence_);
         if (copying_) [[unlikely]]
             return end_copied();
         return ok();
@@ -160,12 +160,12 @@ class Communicator {
 
     // ---- Calls that an open group collects, as whoever waits for this rank is told.
     void hold_call() {
-        RankRow& row = group_->row(rank_);
+        RankRow& row = segment_->row(rank_);
         if (held_calls_ == 0) row.held_us.store(coarse_now_us(), std::memory_order_relaxed);
         row.held_calls.store(++held_calls_, std::memory_order_relaxed);
     }
     void release_calls() {
-        if (std::exchange(held_calls_, 0) != 0) group_->row(rank_).held_calls.store(0, std::memory_order_relaxed);
+        if (std::exchange(held_calls_, 0) != 0) segment_->row(rank_).held_calls.store(0, std::memory_order_relaxed);
     }
 
     // ---- Reductions that the user has made.
@@ -182,7 +182,7 @@ class Communicator {
     };
     int make_reduction(const MadeReduction& reduction);
     // Whether this thread is in the function of one, and so inside.
-    bool in_function_here() const { return in_function_of(&group_->row(rank_).in_function_us); }
+    bool in_function_here() const { return in_function_of(&segment_->row(rank_).in_function_us); }
     Status check_device_scalar(const void* scalar, size_t bytes);
     bool drop_reduction(int op) { return reductions_.erase(op) > 0; }
     const MadeReduction* reduction(int op) const {
@@ -218,7 +218,7 @@ class Communicator {
     // Of a communicator that is dead, or a window that was not to be made: closes it, and waits two seconds at most.
     void give_up_window(uint32_t number);
     // Whether a blocking collective on host memory has cancellation points only where it takes CancelHeld itself.
-    bool quick() const { return !device_ && !has_windows() && group_->one_host(); }
+    bool quick() const { return !device_ && !has_windows() && segment_->one_host(); }
     bool has_windows() const { return host_windows_.load(std::memory_order_relaxed) > 0; }
     // What others ask of this rank's windows, between its calls. True: something moved.
     bool serve() { return one_sided_->serve(); }
@@ -255,7 +255,7 @@ class Communicator {
     uint64_t device_bytes() const { return device_ ? device_->device_bytes() : 0; }
 
   private:
-    Communicator(std::shared_ptr<HostGroup> group, std::shared_ptr<Membership> membership,
+    Communicator(std::shared_ptr<Segment> group, std::shared_ptr<Membership> membership,
                  std::unique_ptr<DeviceSide> device, int rank, const CommunicatorOptions& options,
                  std::unique_ptr<FlagBlock> flag_block);
     std::string algo_or_agreed(const char* algo) const { return algo ? algo : planner_.agreed().algo; }
@@ -302,9 +302,9 @@ class Communicator {
     const RankSet& missing() const;
     Status cause();
     bool may_be_using(int peer) const;
-    Position::Report position() const { return *group_->row(rank_).position.read(); }  // our own line is never torn
+    Position::Report position() const { return *segment_->row(rank_).position.read(); }  // our own line is never torn
 
-    std::shared_ptr<HostGroup> group_;
+    std::shared_ptr<Segment> segment_;
     std::shared_ptr<Membership> membership_;
     int rank_;
     std::unique_ptr<ToldRank> told_;  // until it leaves

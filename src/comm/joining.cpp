@@ -206,7 +206,7 @@ Result<uint64_t> host_of(int rank) {
 Result<Settings> settings_of_child(const Communicator& parent, const weftConfig_t* given) {
     Settings settings;
     settings.options = parent.options();
-    const HostGroup& group = *parent.group();
+    const Segment& group = *parent.segment();
     settings.rendezvous.proposal = group.header().agreed;
     settings.rendezvous.quota = topology::cpu_quota();
     const AgreedTexts texts = AgreedTexts::of(group);
@@ -274,7 +274,7 @@ namespace {
 
 Status same_algorithms(const Joining& joining) {
     const Catalog& catalog = *joining.options.catalog;
-    const AgreedOptions& agreed = joining.rendezvous->group()->header().agreed;
+    const AgreedOptions& agreed = joining.rendezvous->segment()->header().agreed;
     if (agreed.deterministic && agreed.algo_files_any_order)
         return fail(weftInvalidArgument,
                     "WEFT_ALGO_FILES_ORDER=any lets results differ between ranks, and WEFT_DETERMINISTIC=1, or "
@@ -293,7 +293,7 @@ Status same_algorithms(const Joining& joining) {
 }
 
 Status find_machines(Joining& joining) {
-    auto machines = Machines::of(*joining.rendezvous->group());
+    auto machines = Machines::of(*joining.rendezvous->segment());
     if (!machines) return machines.take_status();
     joining.options.machines = std::move(*machines);
     return ok();
@@ -319,23 +319,23 @@ Result<bool> meet(Joining& joining) {
         auto met = joining.rendezvous->advance();
         if (!met || !*met) return met;
         joining.met = true;
-        AgreedTexts texts = AgreedTexts::of(*joining.rendezvous->group());
+        AgreedTexts texts = AgreedTexts::of(*joining.rendezvous->segment());
         Status ready = texts.refusal ? Status(std::move(*texts.refusal)) : same_algorithms(joining);
         if (ready && !joining.same_ranks) ready = find_machines(joining);
         if (ready && !joining.same_ranks) ready = find_tuning(joining, texts.tuning);
         if (!ready) {
-            joining.rendezvous->group()->raise(ready.code(), joining.rank, ready.sentence());
+            joining.rendezvous->segment()->raise(ready.code(), joining.rank, ready.sentence());
             return ready;
         }
         const auto membership = joining.rendezvous->membership();
         if (joining.device)
-            joining.device->meet(joining.rendezvous->group(), membership ? &membership->identity() : nullptr, joining.rank,
+            joining.device->meet(joining.rendezvous->segment(), membership ? &membership->identity() : nullptr, joining.rank,
                                  joining.timeout_ms, joining.options.catalog, joining.options.machines);
     }
     if (!joining.device) return true;
     auto known = joining.device->advance();
     // Nobody waits for a rank that has given up.
-    if (!known) joining.rendezvous->group()->raise(known.status().code(), joining.rank, known.status().sentence());
+    if (!known) joining.rendezvous->segment()->raise(known.status().code(), joining.rank, known.status().sentence());
     return known;
 }
 
@@ -349,7 +349,7 @@ Result<bool> make_when_met(Joining& joining) {
         if (!made) return made.take_status();
         stream = std::move(*made);
     }
-    auto communicator = Communicator::make(joining.rendezvous->group(), joining.rendezvous->membership(),
+    auto communicator = Communicator::make(joining.rendezvous->segment(), joining.rendezvous->membership(),
                                            std::move(joining.device), joining.rank, std::move(joining.options));
     if (!communicator) return communicator.take_status();
     weftComm* handle = joining.handle ? joining.handle.get() : make_handle();
@@ -365,7 +365,7 @@ Result<bool> advance(Joining& joining) {
     try {
         if (joining.handle && joining.handle->cancelled.load(std::memory_order_acquire)) {
             made = fail(weftInvalidUsage, "the communicator was aborted here, by weftCommAbort, while it was made");
-            if (const auto group = joining.rendezvous->group())
+            if (const auto group = joining.rendezvous->segment())
                 group->raise(weftRemoteError, joining.rank,
                              fmt::format("rank {} aborted the communicator (weftCommAbort) "
                                          "while it was made",
@@ -376,7 +376,7 @@ Result<bool> advance(Joining& joining) {
         if (made && !*made) return made;
     } catch (const std::bad_alloc&) {
         // The others would wait for this rank until their deadline.
-        if (const auto group = joining.rendezvous->group())
+        if (const auto group = joining.rendezvous->segment())
             group->raise(weftSystemError, joining.rank, "a rank ran out of memory while it joined");
         made = Status(weftSystemError, "out of memory");
     }

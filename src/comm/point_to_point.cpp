@@ -29,7 +29,7 @@ Exchange::Caller caller_for(Collective collective) {
 
 Messages& Communicator::messages(std::unique_ptr<Messages>& which, uint64_t name) {
     if (!which) [[unlikely]]
-        which = std::make_unique<Messages>(*group_, rank_, link_settings(name), planner_.cpu_kernels(),
+        which = std::make_unique<Messages>(*segment_, rank_, link_settings(name), planner_.cpu_kernels(),
                                            planner_.streamed_message_bytes());
     return *which;
 }
@@ -122,7 +122,7 @@ Status Communicator::begin_uneven_on_device() {
 
 Status Communicator::launch_uneven(Status prepared) {
     if (!prepared) return refuse_or_die(std::move(prepared));
-    group_->row(rank_).position.enter(++sequence_, call_.operation);
+    segment_->row(rank_).position.enter(++sequence_, call_.operation);
     on_device_ = true;
     if (Status launched = device_->launch_messages(call_.stream, call_.settings); !launched)
         return die(std::move(launched));
@@ -145,7 +145,7 @@ Status Communicator::launch_parts() {
         if (root == rank_) call.receive = call_.peer_buffers->receives[0].data;
         if (Status prepared = device_->prepare(call); !prepared)
             return on_device_ ? die(std::move(prepared)) : refuse_or_die(std::move(prepared));
-        group_->row(rank_).position.enter(++sequence_, device_->prepared());
+        segment_->row(rank_).position.enter(++sequence_, device_->prepared());
         on_device_ = true;
         if (Status launched = device_->launch(call); !launched) return die(std::move(launched));
     }
@@ -201,7 +201,7 @@ Status Communicator::begin_uneven() {
     prepared_ = nullptr;
     ++sequence_;
     waiting_.seen_here();
-    group_->row(rank_).position.enter(sequence_, call_.operation);
+    segment_->row(rank_).position.enter(sequence_, call_.operation);
     watchdog_.begin();
     Exchange& exchange = messages(parts_, parts_name).exchange();
     const auto type = weftDataType_t(call_.operation.type);

@@ -126,11 +126,11 @@ std::string Splitting::why_aborted() const {
 
 // What is in progress in streams may wait for ranks that never come.
 void Splitting::announce() {
-    if (kind_ == Kind::shrink_and_abort) (void)parent().group()->raise(weftRemoteError, parent().rank(), why_aborted());
+    if (kind_ == Kind::shrink_and_abort) (void)parent().segment()->raise(weftRemoteError, parent().rank(), why_aborted());
 }
 
 Status Splitting::begin_shrinking() {
-    const HostGroup& group = *parent().group();
+    const Segment& group = *parent().segment();
     const bool abort = kind_ == Kind::shrink_and_abort;
     if (abort)
         parent().stop(why_aborted());
@@ -163,16 +163,16 @@ Status Splitting::begin_joining(Child child, const net::PackedAddresses& root, i
     const auto place = std::find(family_.ranks.begin(), family_.ranks.end(), parent().rank());
     joining_.rank = int(place - family_.ranks.begin());
     begun_us_ = now_us();
-    given_up_.emplace(*parent().group(), family_);
-    health_.emplace(*parent().group());
-    say_wanted(*parent().group(), family_, joining_.rank);
+    given_up_.emplace(*parent().segment(), family_);
+    health_.emplace(*parent().segment());
+    say_wanted(*parent().segment(), family_, joining_.rank);
     Status made = make_rendezvous(root, root_rank);
     if (!made) tell_failure(made);
     return made;
 }
 
 Status Splitting::make_rendezvous(const net::PackedAddresses& root, int root_rank) {
-    const std::shared_ptr<HostGroup>& group = parent().group();
+    const std::shared_ptr<Segment>& group = parent().segment();
     if (!joining_.handle) joining_.result = child_;
     joining_.options = settings_.options;
     joining_.options.slots_later = true;
@@ -216,9 +216,9 @@ Status Splitting::make_rendezvous(const net::PackedAddresses& root, int root_ran
 void Splitting::tell_failure(const Status& failure) {
     if (family_.number == 0) return;
     if (joining_.rendezvous)
-        if (const auto group = joining_.rendezvous->group())
+        if (const auto group = joining_.rendezvous->segment())
             group->raise(failure.code(), joining_.rank, failure.sentence());
-    say_given_up(*parent().group(), family_, joining_.rank);
+    say_given_up(*parent().segment(), family_, joining_.rank);
 }
 
 Splitting::~Splitting() {
@@ -270,7 +270,7 @@ Progress Splitting::advance() {
 
 // Whether those who are joining can still come. What becomes of the parent otherwise is nothing to its child.
 Status Splitting::look_at_parent() {
-    const HostGroup& group = *parent().group();
+    const Segment& group = *parent().segment();
     if (parent().aborted_here())
         return fail(weftInvalidUsage,
                     "the communicator was aborted here, by weftCommAbort, while another was made of it");
@@ -295,7 +295,7 @@ Status Splitting::look_at_parent() {
 
 // Of ranks on other hosts, as their leaders tell of them.
 Status Splitting::look_at_remote_ranks(int64_t now) {
-    const HostGroup& group = *parent().group();
+    const Segment& group = *parent().segment();
     health_->ask();
     int missed = -1, resigned = -1;
     for (const int rank : family_.ranks) {
@@ -316,14 +316,14 @@ Status Splitting::look_at_remote_ranks(int64_t now) {
 
 // Left without coming for this child, or died.
 bool Splitting::is_gone(int rank) const {
-    const HostGroup& group = *parent().group();
+    const Segment& group = *parent().segment();
     const RankRow& row = group.row(rank);
     if (row.state.load(std::memory_order_acquire) != RankState::left) return !group.alive(rank);
     return row.split.wanted.load(std::memory_order_acquire) != family_.number;
 }
 
 Status Splitting::has_gone(int rank) const {
-    const HostGroup& group = *parent().group();
+    const Segment& group = *parent().segment();
     const bool left = group.row(rank).state.load(std::memory_order_acquire) == RankState::left;
     return first_cause(group,
                        fail(weftRemoteError, "{} {} while the ranks were making a communicator from this one",
@@ -333,7 +333,7 @@ Status Splitting::has_gone(int rank) const {
 
 Status Splitting::has_given_up(int rank) const {
     return fail(weftRemoteError, "{} has given up making a communicator from this one: its error says why",
-                parent().group()->name_of(rank));
+                parent().segment()->name_of(rank));
 }
 
 Status Splitting::pause(bool may_sleep) {

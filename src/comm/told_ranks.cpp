@@ -11,7 +11,7 @@ namespace weft::internal {
 namespace {
 
 struct Entry {
-    std::shared_ptr<HostGroup> group;
+    std::shared_ptr<Segment> group;
     std::shared_ptr<Membership> membership;  // null: one host
     int rank;
 };
@@ -39,7 +39,7 @@ bool may_end_process(weftResult_t code) {
 
 }  // namespace
 
-ToldRank::ToldRank(std::shared_ptr<HostGroup> group, std::shared_ptr<Membership> membership, int rank)
+ToldRank::ToldRank(std::shared_ptr<Segment> group, std::shared_ptr<Membership> membership, int rank)
     : process_(process_token()) {
     Ranks& ranks = ranks_of_process();
     std::lock_guard lock(ranks.mutex);

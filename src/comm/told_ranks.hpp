@@ -5,14 +5,14 @@
 #include <memory>
 
 #include "src/rendezvous/host_rendezvous.hpp"
-#include "src/segment/host_group.hpp"
+#include "src/segment/segment.hpp"
 
 namespace weft::internal {
 
 // That a rank of this process is in a communicator, until it leaves. Thread-safe.
 class ToldRank {
   public:
-    ToldRank(std::shared_ptr<HostGroup> group, std::shared_ptr<Membership> membership, int rank);
+    ToldRank(std::shared_ptr<Segment> group, std::shared_ptr<Membership> membership, int rank);
     ~ToldRank();
     ToldRank(const ToldRank&) = delete;
     ToldRank& operator=(const ToldRank&) = delete;

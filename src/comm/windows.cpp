@@ -49,9 +49,9 @@ Status check_living(const weftWindow& window) {
 
 Result<WindowPart> Communicator::open_window(uint32_t number, weftWindow& window) {
     if (!one_sided_) {
-        window_links_ = std::make_unique<Links>(*group_, rank_, link_settings(windows_name));
+        window_links_ = std::make_unique<Links>(*segment_, rank_, link_settings(windows_name));
         one_sided_ = std::make_unique<OneSided>(
-            *group_, rank_,
+            *segment_, rank_,
             OneSided::Settings{planner_.agreed().direct != 0, planner_.agreed().cma != 0, &planner_.cpu_kernels()},
             [this](int peer, PeerLink& link) { return window_links_->connect(peer, link); },
             [this](int peer) { return window_links_->called_by(peer); });
@@ -238,12 +238,12 @@ void Communicator::await_untouched() {
     // Pairs with the one in Signals::enter().
     std::atomic_thread_fence(std::memory_order_seq_cst);
     const int64_t until = now_us() + untouched_patience_us;
-    for (const int peer : group_->locals())
-        while (peer != rank_ && one_sided_->touched_by(peer) && group_->alive(peer)) {
+    for (const int peer : segment_->locals())
+        while (peer != rank_ && one_sided_->touched_by(peer) && segment_->alive(peer)) {
             if (now_us() > until) {
                 WEFT_LOG_RANK(rank_, warn, coll,
                               "goes on although rank {} (pid {}) does not move and may still be at our windows", peer,
-                              group_->row(peer).pid);
+                              segment_->row(peer).pid);
                 return;
             }
             sched_yield();

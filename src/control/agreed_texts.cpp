@@ -81,14 +81,14 @@ AgreedTexts AgreedTexts::read(ByteReader& from) {
     return texts;
 }
 
-Status AgreedTexts::leave(HostGroup& group) const {
+Status AgreedTexts::leave(Segment& segment) const {
     ByteWriter bytes;
     write(bytes);
-    return group.write_texts(bytes.bytes().data(), bytes.bytes().size());
+    return segment.write_texts(bytes.bytes().data(), bytes.bytes().size());
 }
 
-AgreedTexts AgreedTexts::of(const HostGroup& group) {
-    const auto bytes = group.texts();
+AgreedTexts AgreedTexts::of(const Segment& segment) {
+    const auto bytes = segment.texts();
     ByteReader from(bytes.data(), bytes.size());
     return read(from);
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/net/bytes.hpp"
-#include "src/segment/host_group.hpp"
+#include "src/segment/segment.hpp"
 
 namespace weft::internal {
 
@@ -41,9 +41,9 @@ struct AgreedTexts {
     void write(ByteWriter& to) const;
     static AgreedTexts read(ByteReader& from);
 
-    // In the segment of a host: see HostGroup::write_texts().
-    Status leave(HostGroup& group) const;
-    static AgreedTexts of(const HostGroup& group);
+    // In the segment of a host: see Segment::write_texts().
+    Status leave(Segment& segment) const;
+    static AgreedTexts of(const Segment& segment);
 };
 
 }  // namespace weft::internal

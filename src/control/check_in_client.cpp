@@ -13,10 +13,10 @@ constexpr int64_t listener_closed_us = 8'000'000;  // whoever knows better who h
 constexpr int64_t root_silent_us = 2'500'000;  // it tells every second who is missing
 }  // namespace
 
-CheckInClient::CheckInClient(Service& service, std::shared_ptr<HostGroup> group, const net::Identity& identity,
+CheckInClient::CheckInClient(Service& service, std::shared_ptr<Segment> segment, const net::Identity& identity,
                            CheckInSettings settings, OnRankTable on_rank_table)
     : service_(&service),
-      group_(std::move(group)),
+      segment_(std::move(segment)),
       identity_(identity),
       settings_(std::move(settings)),
       on_rank_table_(std::move(on_rank_table)),
@@ -31,7 +31,7 @@ void CheckInClient::end() {
 
 // Then nobody needs the root, and whoever has seen that first may have closed it already.
 bool CheckInClient::all_here() const {
-    return int(group_->header().joined.load(std::memory_order_acquire)) == group_->ranks();
+    return int(segment_->header().joined.load(std::memory_order_acquire)) == segment_->ranks();
 }
 
 std::string CheckInClient::obstacle() const {
@@ -61,7 +61,7 @@ void CheckInClient::connect() {
             connect_.reset();
             if (all_here()) return;
             if (settings_.listener_existed && refused_us_ != 0 && now_us() - refused_us_ > listener_closed_us) {
-                group_->raise(
+                segment_->raise(
                     weftRemoteError, -1,
                     fmt::format("for {} s nobody has listened where the ranks check in ({}): the process there "
                                 "has left, or the addresses lead elsewhere from here",
@@ -69,7 +69,7 @@ void CheckInClient::connect() {
                 return;
             }
             if (code == weftMismatch || code == weftInvalidUsage || astray) {
-                group_->raise(code, -1, astray ? obstacle_ + settings_.root_hint : why.sentence());
+                segment_->raise(code, -1, astray ? obstacle_ + settings_.root_hint : why.sentence());
                 return;
             }
             // It may not run yet, or be busy.
@@ -80,11 +80,11 @@ void CheckInClient::connect() {
 
 std::vector<RankEntry> CheckInClient::newly_joined() {
     std::vector<RankEntry> members;
-    const size_t joined = group_->header().joined.load(std::memory_order_acquire);
-    for (int rank = 0; rank < group_->ranks() && members_.size() < joined; ++rank) {
-        const int pid = group_->rank_info(rank).pid.load(std::memory_order_acquire);
+    const size_t joined = segment_->header().joined.load(std::memory_order_acquire);
+    for (int rank = 0; rank < segment_->ranks() && members_.size() < joined; ++rank) {
+        const int pid = segment_->rank_info(rank).pid.load(std::memory_order_acquire);
         if (pid != 0 && members_.insert(rank).second)
-            members.push_back({rank, pid, group_->rank_info(rank).cpu, group_->row(rank).device});
+            members.push_back({rank, pid, segment_->rank_info(rank).cpu, segment_->row(rank).device});
     }
     return members;
 }
@@ -92,15 +92,15 @@ std::vector<RankEntry> CheckInClient::newly_joined() {
 // Of the ranks of this host.
 CpuShare CheckInClient::share() const {
     CpuShare all;
-    for (const int rank : members_) all.add(group_->row(rank).cpus, group_->row(rank).quota);
+    for (const int rank : members_) all.add(segment_->row(rank).cpus, segment_->row(rank).quota);
     return all;
 }
 
 void CheckInClient::put_members(ByteWriter& to, const std::vector<RankEntry>& members) const {
     for (const RankEntry& member : members)
         if (member.rank == 0) {
-            to.put(group_->header().agreed);
-            const AgreedTexts texts = AgreedTexts::of(*group_);
+            to.put(segment_->header().agreed);
+            const AgreedTexts texts = AgreedTexts::of(*segment_);
             to.put_bytes(texts.tuning);
             to.put_failure(texts.refusal);
         }
@@ -113,8 +113,8 @@ void CheckInClient::check_in(Fd socket) {
         *service_, std::move(socket), [this](uint32_t kind, ByteReader& content) { on_frame(kind, content); },
         [this](const Status& why) {
             root_.reset();
-            if (group_->aborted() || all_here()) return;
-            group_->raise(weftRemoteError, -1,
+            if (segment_->aborted() || all_here()) return;
+            segment_->raise(weftRemoteError, -1,
                           fmt::format("the process where the ranks check in, the one that made the unique id, ended "
                                       "before all had met: {}",
                                       why ? "it closed the connection" : why.sentence()));
@@ -126,7 +126,7 @@ void CheckInClient::check_in(Fd socket) {
     self.write(content);
     put_members(content, self.members);
     root_->send(uint32_t(CheckInFrame::host), content);
-    if (group_->aborted()) tell_abort();  // it could not be told before
+    if (segment_->aborted()) tell_abort();  // it could not be told before
 }
 
 void CheckInClient::look_around() {
@@ -143,7 +143,7 @@ void CheckInClient::look_around() {
 
 void CheckInClient::tell_abort() {
     if (!root_ || std::exchange(abort_told_, true)) return;
-    const Status failure = group_->abort_status();
+    const Status failure = segment_->abort_status();
     ByteWriter content;
     content.put_failure(failure.code(), failure.sentence());
     root_->send(uint32_t(CheckInFrame::failed), content);
@@ -155,12 +155,12 @@ void CheckInClient::on_frame(uint32_t kind, ByteReader& content) {
     } else if (kind == uint32_t(CheckInFrame::refused)) {
         const Failure why = content.get_failure();
         abort_told_ = true;  // the root told everybody
-        group_->raise(why.code, -1, why.sentence);
+        segment_->raise(why.code, -1, why.sentence);
         root_.reset();
     } else if (kind == uint32_t(CheckInFrame::rank_table)) {
         RankTable rank_table = RankTable::read(content);
         if (!content.at_end()) {
-            group_->raise(weftInternalError, -1, "the rank table of the ranks came damaged");
+            segment_->raise(weftInternalError, -1, "the rank table of the ranks came damaged");
             return;
         }
         on_rank_table_(std::move(rank_table));

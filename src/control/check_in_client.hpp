@@ -23,7 +23,7 @@ struct CheckInSettings {
 class CheckInClient {
   public:
     using OnRankTable = std::function<void(RankTable)>;
-    CheckInClient(Service& service, std::shared_ptr<HostGroup> group, const net::Identity& identity,
+    CheckInClient(Service& service, std::shared_ptr<Segment> segment, const net::Identity& identity,
                  CheckInSettings settings, OnRankTable on_rank_table);
 
     void begin() { connect(); }
@@ -47,7 +47,7 @@ class CheckInClient {
     void on_frame(uint32_t kind, ByteReader& content);
 
     Service* service_;
-    std::shared_ptr<HostGroup> group_;
+    std::shared_ptr<Segment> segment_;
     net::Identity identity_;
     CheckInSettings settings_;
     OnRankTable on_rank_table_;

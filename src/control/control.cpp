@@ -42,14 +42,14 @@ LeavingControls& leaving_controls() {
 
 }  // namespace
 
-Control::Control(std::shared_ptr<AcceptDispatcher> dispatcher, std::shared_ptr<HostGroup> group, const net::Identity& identity,
+Control::Control(std::shared_ptr<AcceptDispatcher> dispatcher, std::shared_ptr<Segment> segment, const net::Identity& identity,
                  ControlSettings settings)
     : dispatcher_(std::move(dispatcher)),
-      group_(std::move(group)),
+      segment_(std::move(segment)),
       identity_(identity),
       heartbeat_ms_(settings.heartbeat_ms),
       health_(std::move(settings.settled_event)),
-      check_in_(service(), group_, identity_, std::move(settings.check_in),
+      check_in_(service(), segment_, identity_, std::move(settings.check_in),
                     [this](RankTable rank_table) { settle(std::move(rank_table)); }) {
     dispatcher_->listener().register_identity(identity_);
     service().run([this] {
@@ -58,10 +58,10 @@ Control::Control(std::shared_ptr<AcceptDispatcher> dispatcher, std::shared_ptr<H
             const auto end =
                 fmt::format_to_n(sentence, sizeof sentence,
                                  "the service thread of process {}, which leads its host, failed: {}", getpid(), what);
-            group_->raise(what == std::string_view(lost_descriptor_text) ? weftInvalidUsage : weftSystemError, -1,
+            segment_->raise(what == std::string_view(lost_descriptor_text) ? weftInvalidUsage : weftSystemError, -1,
                           {sentence, std::min(end.size, sizeof sentence)});
         });
-        if (Status status = service().watch(group_->doorbell(), EPOLLIN, [this](uint32_t) { look_around(); }); !status)
+        if (Status status = service().watch(segment_->doorbell(), EPOLLIN, [this](uint32_t) { look_around(); }); !status)
             WEFT_LOG(warn, init, "{}", status.sentence());
         tick_timer_ = service().after(tick_us, [this] { tick(); });
         check_in_.begin();
@@ -84,7 +84,7 @@ std::string Control::obstacle() {
 
 bool Control::is_here(const HostEntry& host) const {
     return std::all_of(host.members.begin(), host.members.end(), [this](const RankEntry& member) {
-        return check_in_.members().count(member.rank) && group_->rank_info(member.rank).pid == member.pid;
+        return check_in_.members().count(member.rank) && segment_->rank_info(member.rank).pid == member.pid;
     });
 }
 
@@ -94,16 +94,16 @@ Status Control::write_rows() {
         const bool here = is_here(rank_table_.hosts[host]);
         if (here) host_ = int(host);
         for (const RankEntry& member : rank_table_.hosts[host].members) {
-            if (member.rank < 0 || member.rank >= group_->ranks()) continue;
-            RankInfo& info = group_->rank_info(member.rank);
+            if (member.rank < 0 || member.rank >= segment_->ranks()) continue;
+            RankInfo& info = segment_->rank_info(member.rank);
             info.host = int32_t(host);
             if (here) continue;
             if (check_in_.members().count(member.rank))
                 return fail(weftMismatch, "two processes are rank {} of {}: pid {} here and pid {} on {}", member.rank,
-                            group_->ranks(), info.pid.load(), member.pid, rank_table_.hosts[host].text());
+                            segment_->ranks(), info.pid.load(), member.pid, rank_table_.hosts[host].text());
             if (member.device.use != DeviceFacts::none) {
-                WEFT_TRY(group_->back_rows(member.rank, 1));
-                group_->row(member.rank).device = member.device;
+                WEFT_TRY(segment_->back_rows(member.rank, 1));
+                segment_->row(member.rank).device = member.device;
             }
             info.cpu = member.cpu;
             info.pid.store(member.pid, std::memory_order_release);
@@ -118,13 +118,13 @@ Status Control::write_rows() {
         static_assert(sizeof listener == sizeof info.listener_addresses);
         memcpy(info.listener_addresses, listener.data(), sizeof info.listener_addresses);
     }
-    WEFT_TRY(group_->set_host_infos(infos));
+    WEFT_TRY(segment_->set_host_infos(infos));
     return host_ >= 0 ? ok() : fail(weftInternalError, "the rank table of the ranks lacks this host");
 }
 
 void Control::settle(RankTable rank_table) {
     rank_table_ = std::move(rank_table);
-    HostHeader& header = group_->header();
+    SegmentHeader& header = segment_->header();
     // All are here, only later than usual: the segment says so too, and nobody needs the network.
     if (rank_table_.hosts.size() == 1 && is_here(rank_table_.hosts[0])) return;
     Status status = write_rows();
@@ -132,15 +132,15 @@ void Control::settle(RankTable rank_table) {
         header.agreed = rank_table_.agreed;
         header.facts = rank_table_.facts;
         header.own_host = host_;
-        status = std::exchange(rank_table_.texts, {}).leave(*group_);
+        status = std::exchange(rank_table_.texts, {}).leave(*segment_);
     }
     if (status) {
-        header.spread.store(1, std::memory_order_release);  // pairs with HostGroup::one_host()
-        status = group_->settle();
+        header.spread.store(1, std::memory_order_release);  // pairs with Segment::one_host()
+        status = segment_->settle();
     }
     if (!status) {
         host_ = -1;
-        group_->raise(status.code(), -1, status.sentence());
+        segment_->raise(status.code(), -1, status.sentence());
         return;
     }
     syscall(SYS_futex, &header.joined, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
@@ -152,7 +152,7 @@ void Control::settle(RankTable rank_table) {
             [this](int host, ControlFrame kind, ByteReader& content) { on_frame(host, kind, content); },
             [this](int host, const Status* why) {
                 health_table_->on_end(host);
-                if (why && !group_->aborted() && !leader_has_left(host))
+                if (why && !segment_->aborted() && !leader_has_left(host))
                     mark_lost(host,
                               fmt::format("{} is lost: {}; its leader, {} (pid {}), died, or the network reset the "
                                           "connection",
@@ -162,10 +162,10 @@ void Control::settle(RankTable rank_table) {
                 go_if_done();
             },
             [this](const std::string& sentence) {
-                group_->raise(weftRemoteError, -1, sentence);
+                segment_->raise(weftRemoteError, -1, sentence);
                 tell_abort(-1);
             }});
-    health_table_ = std::make_unique<HealthTable>(service(), group_, *tree_links_, host_, int(rank_table_.hosts.size()),
+    health_table_ = std::make_unique<HealthTable>(service(), segment_, *tree_links_, host_, int(rank_table_.hosts.size()),
                                        [this] { look_first(); });
     look_around();
 }
@@ -177,7 +177,7 @@ void Control::settle(RankTable rank_table) {
 bool Control::leader_has_left(int host) const {
     const std::vector<int> ranks = ranks_of_leader(host);
     return std::all_of(ranks.begin(), ranks.end(), [this](int rank) {
-        return group_->row(rank).state.load(std::memory_order_acquire) == RankState::left;
+        return segment_->row(rank).state.load(std::memory_order_acquire) == RankState::left;
     });
 }
 
@@ -195,21 +195,21 @@ void Control::mark_lost(int host, const std::string& sentence, int except) {
     // If its leader was told of a failure, this failure ended the host's other ranks, too: no more is known of them.
     std::string told;
     for (const int rank : ranks_of_leader(host))
-        if (told.empty()) told = group_->told(rank);
-    LossRecord& loss = group_->header().loss;
+        if (told.empty()) told = segment_->told(rank);
+    LossRecord& loss = segment_->header().loss;
     if (loss.state.load(std::memory_order_relaxed) == 0) {
         loss.host = host;
         loss.sentence[sentence.copy(loss.sentence, sizeof loss.sentence - 1)] = 0;
         loss.state.store(1, std::memory_order_release);
     }
     for (const RankEntry& member : rank_table_.hosts[size_t(host)].members) {
-        if (member.pid != rank_table_.hosts[size_t(host)].pid && group_->back_rows(member.rank, 1)) {
-            RankRow& row = group_->row(member.rank);
+        if (member.pid != rank_table_.hosts[size_t(host)].pid && segment_->back_rows(member.rank, 1)) {
+            RankRow& row = segment_->row(member.rank);
             const auto position = row.position.read();
             if (!told.empty() && position) row.told.write(position->entered, told);
             row.out_of_sight.store(1, std::memory_order_release);
         }
-        group_->mark_dead(member.rank);
+        segment_->mark_dead(member.rank);
     }
     ByteWriter content;
     content.put(int32_t(host));
@@ -220,16 +220,16 @@ void Control::mark_lost(int host, const std::string& sentence, int except) {
 void Control::on_frame(int host, ControlFrame kind, ByteReader& content) {
     switch (kind) {
         case ControlFrame::oob: {
-            const auto entry = content.get<HostGroup::OobEntry>();
-            if (!content.at_end() || entry.to < 0 || entry.to >= group_->ranks()) break;
-            if (group_->rank_info(entry.to).host != host_) return forward(entry);
-            if (Status status = group_->oob_deliver(entry); !status) group_->raise(status.code(), -1, status.sentence());
+            const auto entry = content.get<Segment::OobEntry>();
+            if (!content.at_end() || entry.to < 0 || entry.to >= segment_->ranks()) break;
+            if (segment_->rank_info(entry.to).host != host_) return forward(entry);
+            if (Status status = segment_->oob_deliver(entry); !status) segment_->raise(status.code(), -1, status.sentence());
             return;
         }
         case ControlFrame::failed: {
             const int rank = content.get<int32_t>();
             const Failure failure = content.get_failure();
-            group_->raise(failure.code, rank, failure.sentence);
+            segment_->raise(failure.code, rank, failure.sentence);
             return tell_abort(host);
         }
         case ControlFrame::alive: return;
@@ -259,14 +259,14 @@ void Control::on_frame(int host, ControlFrame kind, ByteReader& content) {
 // What this host's ranks have for others.
 void Control::carry() {
     if (host_ >= 0)
-        for (const int rank : group_->locals())
-            while (const auto* entry = group_->next_outgoing_oob(rank, oob_sent_[rank])) forward(*entry);
-    if (group_->aborted()) return tell_abort(-1);
+        for (const int rank : segment_->locals())
+            while (const auto* entry = segment_->next_outgoing_oob(rank, oob_sent_[rank])) forward(*entry);
+    if (segment_->aborted()) return tell_abort(-1);
     tell_told();
 }
 
-void Control::forward(const HostGroup::OobEntry& entry) {
-    const int next = HostTree::next(host_, group_->rank_info(entry.to).host);
+void Control::forward(const Segment::OobEntry& entry) {
+    const int next = HostTree::next(host_, segment_->rank_info(entry.to).host);
     if (tree_links_->ended(next)) {
         unreachable_.insert(entry.to);
         if (unreachable_timer_ == 0)
@@ -285,13 +285,13 @@ void Control::forward(const HostGroup::OobEntry& entry) {
 // Two ranks would wait for each other in silence. Whoever died or left meanwhile has been named by others.
 void Control::tell_unreachable() {
     for (const int rank : std::exchange(unreachable_, {})) {
-        const RankState state = group_->row(rank).state.load(std::memory_order_acquire);
-        if (state == RankState::left || state == RankState::dead || group_->aborted()) continue;
-        const int target = group_->rank_info(rank).host;
-        group_->raise(
+        const RankState state = segment_->row(rank).state.load(std::memory_order_acquire);
+        if (state == RankState::left || state == RankState::dead || segment_->aborted()) continue;
+        const int target = segment_->rank_info(rank).host;
+        segment_->raise(
             weftRemoteError, -1,
             fmt::format("{} cannot be reached for the first time: changed of {} go by {}, whose leader has ended",
-                        group_->name_of(rank), rank_table_.hosts[size_t(target)].name,
+                        segment_->name_of(rank), rank_table_.hosts[size_t(target)].name,
                         rank_table_.hosts[size_t(HostTree::next(host_, target))].name));
         tell_abort(-1);
     }
@@ -299,14 +299,14 @@ void Control::tell_unreachable() {
 
 // The doorbell rang: what has changed in the segment that others must know?
 void Control::look_around() {
-    group_->drain_doorbell();
+    segment_->drain_doorbell();
     carry();
     if (host_ < 0) {
-        if (group_->aborted() || int(group_->header().joined.load(std::memory_order_acquire)) == group_->ranks())
+        if (segment_->aborted() || int(segment_->header().joined.load(std::memory_order_acquire)) == segment_->ranks())
             signal_settled();
         return check_in_.look_around();
     }
-    const uint32_t health_requests = group_->header().health_requests.load(std::memory_order_acquire);
+    const uint32_t health_requests = segment_->header().health_requests.load(std::memory_order_acquire);
     if (health_requests != std::exchange(health_requests_, health_requests)) health_table_->request();
     go_if_done();
 }
@@ -315,29 +315,29 @@ void Control::tick() {
     tick_timer_ = service().after(tick_us, [this] { tick(); });
     if (tree_links_) tree_links_->notice_sleep();
     look_around();
-    if (!group_->aborted()) look_for_the_dead();
-    if (tree_links_ && !group_->aborted()) tree_links_->tick();
+    if (!segment_->aborted()) look_for_the_dead();
+    if (tree_links_ && !segment_->aborted()) tree_links_->tick();
     go_if_done();
 }
 
 // The order in which changed is sent: the first error, then the failures that our ranks were told of, then their deaths.
 void Control::look_first() {
     carry();
-    if (!group_->aborted()) look_for_the_dead();
+    if (!segment_->aborted()) look_for_the_dead();
     carry();
 }
 
 void Control::look_for_the_dead() {
     for (const int rank : check_in_.members()) {
-        const RankRow& row = group_->row(rank);
+        const RankRow& row = segment_->row(rank);
         if (row.state.load(std::memory_order_acquire) != RankState::joined) continue;
-        if (group_->alive(rank) || row.state.load(std::memory_order_acquire) != RankState::joined) continue;
+        if (segment_->alive(rank) || row.state.load(std::memory_order_acquire) != RankState::joined) continue;
         if (host_ < 0) {
-            group_->raise(weftRemoteError, rank,
-                          fmt::format("{} died while the ranks were meeting", group_->name_of(rank)));
+            segment_->raise(weftRemoteError, rank,
+                          fmt::format("{} died while the ranks were meeting", segment_->name_of(rank)));
             return tell_abort(-1);
         }
-        group_->mark_dead(rank);
+        segment_->mark_dead(rank);
         tree_links_->flood(ControlFrame::table, health_table_->table_of({rank}));
     }
 }
@@ -346,9 +346,9 @@ void Control::tell_abort(int except) {
     if (host_ < 0) return check_in_.tell_abort();
     if (std::exchange(abort_told_, true)) return;
     failure_told_us_ = now_us();
-    const Status failure = group_->abort_status();
+    const Status failure = segment_->abort_status();
     ByteWriter content;
-    content.put(int32_t(group_->header().abort.rank));
+    content.put(int32_t(segment_->header().abort.rank));
     content.put_failure(failure.code(), failure.sentence());
     tree_links_->flood(ControlFrame::failed, content, except);
 }
@@ -356,8 +356,8 @@ void Control::tell_abort(int except) {
 void Control::tell_told() {
     if (!tree_links_) return;
     std::vector<int> changed;
-    for (const int rank : group_->locals()) {
-        const uint64_t calls = group_->row(rank).told.calls.load(std::memory_order_acquire);
+    for (const int rank : segment_->locals()) {
+        const uint64_t calls = segment_->row(rank).told.calls.load(std::memory_order_acquire);
         if (calls != 0 && std::exchange(told_[rank], calls) != calls) changed.push_back(rank);
     }
     if (changed.empty()) return;
@@ -390,7 +390,7 @@ void Control::leave(std::shared_ptr<Control> control) {
     // What leaves the process before this returns is told even if it ends now without any ceremony.
     dispatcher->service().run([self] {
         self->look_around();
-        if (self->tree_links_) self->tree_links_->flood(ControlFrame::ranks_left, self->health_table_->table_of(self->group_->locals()));
+        if (self->tree_links_) self->tree_links_->flood(ControlFrame::ranks_left, self->health_table_->table_of(self->segment_->locals()));
         self->leaving_ = true;
         self->go_if_done();
     });
@@ -398,24 +398,24 @@ void Control::leave(std::shared_ptr<Control> control) {
 
 // A rank of this host, which says so when they have ended, after it has left.
 bool Control::has_kernels(int rank) const {
-    const RankRow& row = group_->row(rank);
+    const RankRow& row = segment_->row(rank);
     return row.device.use != DeviceFacts::none && !row.device_left.load(std::memory_order_acquire) &&
-           row.state.load(std::memory_order_acquire) == RankState::left && group_->alive(rank);
+           row.state.load(std::memory_order_acquire) == RankState::left && segment_->alive(rank);
 }
 
 // In a call that this host's ranks have finished.
 bool Control::in_calls() const {
     uint64_t last = 0;
-    for (const int rank : group_->locals())
+    for (const int rank : segment_->locals())
         if (has_kernels(rank)) return true;
-    for (const int rank : group_->locals()) last = std::max(last, group_->row(rank).position.finished.load());
-    for (int rank = 0; rank < group_->ranks() && last > 0; ++rank) {
-        const RankRow& row = group_->row(rank);
+    for (const int rank : segment_->locals()) last = std::max(last, segment_->row(rank).position.finished.load());
+    for (int rank = 0; rank < segment_->ranks() && last > 0; ++rank) {
+        const RankRow& row = segment_->row(rank);
         const RankState state = row.state.load(std::memory_order_acquire);
         if (state == RankState::left || state == RankState::dead) continue;
         const auto position = row.position.read();
         if (position && position->finished >= last) continue;
-        if (group_->local(rank) ? group_->alive(rank)
+        if (segment_->local(rank) ? segment_->alive(rank)
                                 : now_us() - exiting_since_us_ < silence_us || row.heard_us > exiting_since_us_)
             return true;
     }
@@ -423,10 +423,10 @@ bool Control::in_calls() const {
 }
 
 bool Control::needed() const {
-    if (group_->aborted()) return false;
+    if (segment_->aborted()) return false;
     bool here = false;
-    for (const int rank : group_->locals())
-        here |= group_->row(rank).state.load(std::memory_order_acquire) == RankState::joined || has_kernels(rank);
+    for (const int rank : segment_->locals())
+        here |= segment_->row(rank).state.load(std::memory_order_acquire) == RankState::joined || has_kernels(rank);
     // Connection info that has no way is told of in a while.
     if (!here && tree_links_->remaining() <= 1 && (unreachable_.empty() || exiting_since_us_ != 0)) return false;
     return exiting_since_us_ == 0 || (now_us() - exiting_since_us_ < exit_patience_us && in_calls());
@@ -460,7 +460,7 @@ void Control::poll_at_exit() {
 
 void Control::end() {
     if (std::exchange(ended_, true)) return;
-    service().forget(group_->doorbell());
+    service().forget(segment_->doorbell());
     service().on_failure(this, {});
     service().cancel(tick_timer_);
     service().cancel(exit_timer_);

@@ -25,7 +25,7 @@ struct ControlSettings {
 class Control {
   public:
     // Thread-safe.
-    Control(std::shared_ptr<AcceptDispatcher> dispatcher, std::shared_ptr<HostGroup> group, const net::Identity& identity,
+    Control(std::shared_ptr<AcceptDispatcher> dispatcher, std::shared_ptr<Segment> segment, const net::Identity& identity,
             ControlSettings settings);
     ~Control();
     // The leader's ranks have left. Its control stays as long as other hosts, or other processes of this one, may need
@@ -53,7 +53,7 @@ class Control {
     void look_around();
     void look_first();
     void carry();
-    void forward(const HostGroup::OobEntry& entry);
+    void forward(const Segment::OobEntry& entry);
     void tell_unreachable();
     void tick();
     void look_for_the_dead();
@@ -69,7 +69,7 @@ class Control {
     Service& service() { return dispatcher_->service(); }
 
     std::shared_ptr<AcceptDispatcher> dispatcher_;
-    std::shared_ptr<HostGroup> group_;
+    std::shared_ptr<Segment> segment_;
     net::Identity identity_;
     int64_t heartbeat_ms_;
     Fd health_;

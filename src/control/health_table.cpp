@@ -29,15 +29,15 @@ constexpr int rows_at_once = 32;  // that get memory together: some pages
 
 }  // namespace
 
-HealthTable::HealthTable(Service& service, std::shared_ptr<HostGroup> group, TreeLinks& tree_links, int host, int hosts,
+HealthTable::HealthTable(Service& service, std::shared_ptr<Segment> segment, TreeLinks& tree_links, int host, int hosts,
                std::function<void()> look_first)
     : look_first_(std::move(look_first)),
       service_(&service),
-      group_(std::move(group)),
+      segment_(std::move(segment)),
       tree_links_(&tree_links),
       host_(host),
       hosts_(hosts),
-      backed_(size_t(group_->ranks() + rows_at_once - 1) / rows_at_once) {}
+      backed_(size_t(segment_->ranks() + rows_at_once - 1) / rows_at_once) {}
 
 HealthTable::~HealthTable() { service_->cancel(timer_); }
 
@@ -83,13 +83,13 @@ void HealthTable::query(uint32_t number) {
 }
 
 void HealthTable::put(int rank, ByteWriter& to) const {
-    const RankRow& row = group_->row(rank);
+    const RankRow& row = segment_->row(rank);
     RankHealth entry{};
     entry.rank = rank;
     // Before the rest: who has left has called nothing since, so of it nobody is told an older call.
     entry.state = uint32_t(row.state.load(std::memory_order_acquire));
     const auto position = row.position.read();
-    entry.stopped = group_->stopped(rank);
+    entry.stopped = segment_->stopped(rank);
     const auto age_us = [now = now_us()](const std::atomic<int64_t>& since) -> int64_t {
         const int64_t since_us = since.load(std::memory_order_relaxed);
         return since_us == 0 ? 0 : std::max<int64_t>(1, now - since_us);
@@ -114,10 +114,10 @@ void HealthTable::put(int rank, ByteWriter& to) const {
 
 std::vector<int> HealthTable::ours() const {
     std::vector<int> ranks;
-    for (int rank = 0; rank < group_->ranks(); ++rank) {
-        const int host = group_->rank_info(rank).host;
+    for (int rank = 0; rank < segment_->ranks(); ++rank) {
+        const int host = segment_->rank_info(rank).host;
         const auto gone = [&] {
-            const RankState state = group_->row(rank).state.load(std::memory_order_acquire);
+            const RankState state = segment_->row(rank).state.load(std::memory_order_acquire);
             return state == RankState::left || state == RankState::dead;
         };
         if (host == host_ || (tree_links_->ended(HostTree::next(host_, host)) && gone())) ranks.push_back(rank);
@@ -172,8 +172,8 @@ void HealthTable::on_answer(ByteReader& content) {
 bool HealthTable::back(int rank) {
     const int block = rank / rows_at_once, first = block * rows_at_once;
     if (backed_[size_t(block)]) return true;
-    if (Status status = group_->back_rows(first, std::min(rows_at_once, group_->ranks() - first)); !status) {
-        group_->raise(status.code(), -1, status.sentence());
+    if (Status status = segment_->back_rows(first, std::min(rows_at_once, segment_->ranks() - first)); !status) {
+        segment_->raise(status.code(), -1, status.sentence());
         return false;
     }
     backed_[size_t(block)] = true;
@@ -185,9 +185,9 @@ void HealthTable::read_table(ByteReader& content, int64_t known_us) {
     for (uint32_t count = content.get<uint32_t>(); count > 0 && content.ok(); --count) {
         const auto entry = content.get<RankHealth>();
         const std::string told = entry.told ? content.get_text() : std::string();
-        if (!content.ok() || entry.rank < 0 || entry.rank >= group_->ranks() || group_->local(entry.rank)) continue;
+        if (!content.ok() || entry.rank < 0 || entry.rank >= segment_->ranks() || segment_->local(entry.rank)) continue;
         if (!back(entry.rank)) return;
-        RankRow& row = group_->row(entry.rank);
+        RankRow& row = segment_->row(entry.rank);
         // Tables come by several ways, an older one sometimes last.
         const auto known = row.position.read();
         if (known && entry.entered > known->entered) row.position.enter(entry.entered, entry.operation);
@@ -200,7 +200,7 @@ void HealthTable::read_table(ByteReader& content, int64_t known_us) {
             row.split.failed.store(entry.failed, std::memory_order_relaxed);
         }
         if (left) row.state.store(RankState::left, std::memory_order_release);
-        if (entry.state == uint32_t(RankState::dead)) group_->mark_dead(entry.rank);
+        if (entry.state == uint32_t(RankState::dead)) segment_->mark_dead(entry.rank);
         row.stopped.store(entry.stopped, std::memory_order_relaxed);
         const auto since = [now](int64_t age_us) { return age_us == 0 ? 0 : now - age_us; };
         row.in_function_us.store(since(entry.in_function_us), std::memory_order_relaxed);
@@ -211,7 +211,7 @@ void HealthTable::read_table(ByteReader& content, int64_t known_us) {
         row.heard_us.store(now, std::memory_order_release);
         if (known_us != 0) row.known_us.store(known_us, std::memory_order_release);
     }
-    group_->wake_sleepers();
+    segment_->wake_sleepers();
 }
 
 }  // namespace weft::internal

@@ -14,7 +14,7 @@ class HealthTable {
   public:
     // `look_first` is called before this host reports its ranks. It marks the dead ones in their rows, and sends the news
     // that must arrive before the report.
-    HealthTable(Service& service, std::shared_ptr<HostGroup> group, TreeLinks& tree_links, int host, int hosts,
+    HealthTable(Service& service, std::shared_ptr<Segment> segment, TreeLinks& tree_links, int host, int hosts,
            std::function<void()> look_first);
     ~HealthTable();
 
@@ -43,7 +43,7 @@ class HealthTable {
 
     std::function<void()> look_first_;
     Service* service_;
-    std::shared_ptr<HostGroup> group_;
+    std::shared_ptr<Segment> segment_;
     TreeLinks* tree_links_;
     int host_, hosts_;
     uint32_t number_ = 0;

@@ -9,23 +9,23 @@ namespace weft::internal {
 // in order its connection says more.
 
 Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, const Owed& owed, const char* awaited) {
-    if (group_->aborted()) return group_->abort_status();
+    if (segment_->aborted()) return segment_->abort_status();
     if (silence_us >= compare_after_us) health_.ask();
     const int64_t since_us = silence_us == INT64_MAX ? partners_silent_since_us_ : now_us() - silence_us;
     if (since_us > std::exchange(partners_silent_since_us_, since_us) + 1000) departed_.clear();
     Status found;
     missing.for_each([&](int other) {
-        const RankState state = group_->row(other).state.load(std::memory_order_acquire);
-        const bool left = state == RankState::left, here = group_->local(other);
-        if (!found || (!left && group_->alive(other))) return;
+        const RankState state = segment_->row(other).state.load(std::memory_order_acquire);
+        const bool left = state == RankState::left, here = segment_->local(other);
+        if (!found || (!left && segment_->alive(other))) return;
         if (!here && silence_us < (left ? RemoteHealth::departed_us : RemoteHealth::settled_us)) return;
         // What it sent before may have come since we last polled.
         if (!departed_.contains(other)) return departed_.insert(other);
-        const LossRecord& loss = group_->header().loss;
+        const LossRecord& loss = segment_->header().loss;
         const bool lost =
-            !left && !here && loss.state.load(std::memory_order_acquire) && loss.host == group_->rank_info(other).host;
+            !left && !here && loss.state.load(std::memory_order_acquire) && loss.host == segment_->rank_info(other).host;
         found = fail(weftRemoteError, "{}{} {} and {}", lost ? fmt::format("{}; ", loss.sentence) : "",
-                     group_->name_of(other), left ? "left the communicator" : "died", owed(other));
+                     segment_->name_of(other), left ? "left the communicator" : "died", owed(other));
     });
     if (!found || silence_us == INT64_MAX) return found;
     const bool warn = limits_.warn_us > 0 && silence_us >= limits_.warn_us && !warned_;

@@ -7,7 +7,7 @@
 
 #include "src/control/agreed_texts.hpp"
 #include "src/net/bytes.hpp"
-#include "src/segment/host_group.hpp"
+#include "src/segment/segment.hpp"
 
 namespace weft::internal {
 

@@ -8,18 +8,18 @@ constexpr int64_t cause_patience_us = 400'000;   // some ticks of the leaders
 constexpr int64_t health_patience_us = 5'000'000;  // leaders that are alive and not given a processor
 
 void RemoteHealth::ask() {
-    if (group_->one_host()) return;
+    if (segment_->one_host()) return;
     const int64_t now = now_us();
     int64_t due = next_question_us_.load(std::memory_order_relaxed);
     if (now < due || !next_question_us_.compare_exchange_strong(due, now + ask_apart_us)) return;
-    group_->header().health_requests.fetch_add(1, std::memory_order_release);
-    group_->ring();
+    segment_->header().health_requests.fetch_add(1, std::memory_order_release);
+    segment_->ring();
 }
 
 bool RemoteHealth::since(int64_t since_us) const {
-    for (int other = 0; other < group_->ranks(); ++other) {
-        const RankRow& row = group_->row(other);
-        if (!group_->local(other) && group_->alive(other) &&
+    for (int other = 0; other < segment_->ranks(); ++other) {
+        const RankRow& row = segment_->row(other);
+        if (!segment_->local(other) && segment_->alive(other) &&
             row.state.load(std::memory_order_acquire) != RankState::left &&
             row.known_us.load(std::memory_order_acquire) < since_us)
             return false;
@@ -29,7 +29,7 @@ bool RemoteHealth::since(int64_t since_us) const {
 
 bool RemoteHealth::cause_may_come(int64_t broken_us) const {
     const int64_t waited_us = now_us() - broken_us;
-    return !group_->aborted() && waited_us < health_patience_us && (waited_us < cause_patience_us || !since(broken_us));
+    return !segment_->aborted() && waited_us < health_patience_us && (waited_us < cause_patience_us || !since(broken_us));
 }
 
 }  // namespace weft::internal

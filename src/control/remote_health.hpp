@@ -4,14 +4,14 @@
 #include <atomic>
 #include <cstdint>
 
-#include "src/segment/host_group.hpp"
+#include "src/segment/segment.hpp"
 
 namespace weft::internal {
 
 // Thread-safe. On one host there is nothing to ask.
 class RemoteHealth {
   public:
-    explicit RemoteHealth(HostGroup& group) : group_(&group) {}
+    explicit RemoteHealth(Segment& segment) : segment_(&segment) {}
 
     // Asks, twice a second at most, where the ranks of other hosts are.
     void ask();
@@ -28,7 +28,7 @@ class RemoteHealth {
     static constexpr int64_t ask_apart_us = 500'000;  // the answer takes a message to every host
 
   private:
-    HostGroup* group_;
+    Segment* segment_;
     std::atomic<int64_t> next_question_us_{0};
 };
 

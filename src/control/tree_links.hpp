@@ -13,7 +13,7 @@ namespace weft::internal {
 
 // Kinds of frames between leaders.
 enum class ControlFrame : uint32_t {
-    oob = 1,     // HostGroup::OobEntry, to the host of its addressee
+    oob = 1,     // Segment::OobEntry, to the host of its addressee
     failed,         // code, rank, text: the first error
     alive,          // nothing
     ranks_left,        // entries of this host's ranks: its leader's have left

@@ -59,7 +59,7 @@ Status Watchdog::mismatch(int other, uint64_t sequence, const Operation& operati
             "rank must make the same calls in the same order, with the same root",
             of, name(), other, rank_, sequence, operation.text());
     for (int64_t until = now_us() + 500'000; now_us() < until;) {
-        if (auto report = group_->row(other).position.read(); report && report->entered >= sequence) {
+        if (auto report = segment_->row(other).position.read(); report && report->entered >= sequence) {
             if (report->entered > sequence)
                 return fail(weftMismatch,
                             "operation {}{}: rank {} called {}, rank {} something else before it went on to operation "
@@ -81,7 +81,7 @@ Status Watchdog::mismatch(int other, uint64_t sequence, const Operation& operati
                         "the same order",
                         sequence, name(), low, low_call.text(), high, high_call.text());
         }
-        if (!group_->alive(other)) break;
+        if (!segment_->alive(other)) break;
         health_.ask();
         usleep(1000);
     }
@@ -92,9 +92,9 @@ Status Watchdog::mismatch(int other, uint64_t sequence, const Operation& operati
 }
 
 Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operation, int64_t silence_us) {
-    const RankRow& row = group_->row(other);
+    const RankRow& row = segment_->row(other);
     // Before its last call: who has ended or left makes none any more. A process ends after its ranks have left.
-    const bool alive = group_->alive(other), left = row.state.load(std::memory_order_acquire) == RankState::left;
+    const bool alive = segment_->alive(other), left = row.state.load(std::memory_order_acquire) == RankState::left;
     // What it called before what became of it: a rank that called something else and left has mismatched, not died.
     const auto report = row.position.read();
     if (report && report->entered == sequence && !(report->operation == operation))
@@ -103,44 +103,44 @@ Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operatio
     // order. What is still missing at the next look will never come.
     if (report && report->finished >= sequence) {
         // What came over a network may be on its way for long.
-        if (!group_->local(other) && silence_us < in_flight_us) return ok();
+        if (!segment_->local(other) && silence_us < in_flight_us) return ok();
         if (!finished_.contains(other)) return finished_.insert(other), ok();
         return fail(weftMismatch,
                     "{} finished operation {}{} without what rank {} waits for in {}; every rank must make the same "
                     "calls in the same order",
-                    group_->name_of(other), sequence, name(), rank_, operation.text());
+                    segment_->name_of(other), sequence, name(), rank_, operation.text());
     }
     if (!alive && !left) {
-        const bool here = group_->local(other);
+        const bool here = segment_->local(other);
         if (!here && silence_us < RemoteHealth::settled_us) return ok();
         // Who was not given a processor has been silent itself: what came meanwhile is found before the next look.
         if (!here && !gone_.contains(other)) return gone_.insert(other), ok();
-        const LossRecord& loss = group_->header().loss;
-        if (!here && loss.state.load(std::memory_order_acquire) && loss.host == group_->rank_info(other).host)
+        const LossRecord& loss = segment_->header().loss;
+        if (!here && loss.state.load(std::memory_order_acquire) && loss.host == segment_->rank_info(other).host)
             return fail(weftRemoteError, "{}; rank {} waited for rank {} there in operation {}{}, {}", loss.sentence,
                         rank_, other, sequence, name(), operation.text());
-        return fail(weftRemoteError, "{}; rank {} waited for it in operation {}{}, {}", death_of(*group_, other), rank_,
+        return fail(weftRemoteError, "{}; rank {} waited for it in operation {}{}, {}", death_of(*segment_, other), rank_,
                     sequence, name(), operation.text());
     }
     if (left && report && report->entered < sequence)
         return fail(weftRemoteError,
                     "{} left the communicator after operation {}; rank {} waits for it in operation {}{}, {}",
-                    group_->name_of(other), report->finished, rank_, sequence, name(), operation.text());
+                    segment_->name_of(other), report->finished, rank_, sequence, name(), operation.text());
     return ok();
 }
 
 // Whom we wait for may itself wait for somebody: who died, left or called something else is told by whoever sees it.
 Status Watchdog::look_beyond(const RankSet& missing, uint64_t sequence, const Operation& operation,
                              int64_t silence_us) {
-    for (int other = 0; other < group_->ranks(); ++other) {
+    for (int other = 0; other < segment_->ranks(); ++other) {
         if (other == rank_ || missing.contains(other)) continue;
-        const auto report = group_->row(other).position.read();
+        const auto report = segment_->row(other).position.read();
         if (!report || report->finished >= sequence) continue;
-        const RankState state = group_->row(other).state.load(std::memory_order_acquire);
-        const bool gone = state == RankState::left || state == RankState::dead || !group_->alive(other),
+        const RankState state = segment_->row(other).state.load(std::memory_order_acquire);
+        const bool gone = state == RankState::left || state == RankState::dead || !segment_->alive(other),
                    differs = report->entered == sequence && !(report->operation == operation);
         // A rank that ended after it was told of a failure is not the cause, of which news may still come.
-        if (gone && silence_us == INT64_MAX && !group_->told(other).empty()) continue;
+        if (gone && silence_us == INT64_MAX && !segment_->told(other).empty()) continue;
         if (gone || differs) WEFT_TRY(look_at(other, sequence, operation, silence_us));
     }
     return ok();
@@ -148,7 +148,7 @@ Status Watchdog::look_beyond(const RankSet& missing, uint64_t sequence, const Op
 
 Status Watchdog::cause(uint64_t sequence, const Operation& operation) {
     health_.ask();
-    WEFT_TRY(known_cause(*group_));
+    WEFT_TRY(known_cause(*segment_));
     return look_beyond({}, sequence, operation, INT64_MAX);
 }
 
@@ -160,34 +160,34 @@ Status Watchdog::await_cause(const std::function<Status()>& cause) const {
 // Those of whom it is known that they have not come; if there are none, those whom we wait for ourselves.
 RankSet Watchdog::causes(const RankSet& missing, uint64_t sequence, int64_t silence_us) const {
     RankSet absent;
-    for (int other = 0; other < group_->ranks(); ++other) {
-        const RankRow& row = group_->row(other);
+    for (int other = 0; other < segment_->ranks(); ++other) {
+        const RankRow& row = segment_->row(other);
         if (other == rank_ ||
-            (!group_->local(other) && row.heard_us.load(std::memory_order_acquire) < now_us() - silence_us))
+            (!segment_->local(other) && row.heard_us.load(std::memory_order_acquire) < now_us() - silence_us))
             continue;
         if (const auto report = row.position.read(); report && report->entered < sequence) absent.insert(other);
     }
     if (!absent.empty()) return absent;
     // All have come: of one that does not come out of its function the others may be missing in turn.
     RankSet inside;
-    for (int other = 0; other < group_->ranks(); ++other) {
-        const int64_t since_us = group_->row(other).in_function_us.load(std::memory_order_relaxed);
+    for (int other = 0; other < segment_->ranks(); ++other) {
+        const int64_t since_us = segment_->row(other).in_function_us.load(std::memory_order_relaxed);
         if (other != rank_ && since_us != 0 && now_us() - since_us >= silence_us / 2) inside.insert(other);
     }
     return inside.empty() ? missing : inside;
 }
 
 std::string Watchdog::position_text(int other, uint64_t sequence) const {
-    const RankRow& row = group_->row(other);
+    const RankRow& row = segment_->row(other);
     const auto report = row.position.read();
-    std::string text = group_->name_of(other);
+    std::string text = segment_->name_of(other);
     const int64_t heard_us = row.heard_us.load(std::memory_order_acquire),
-                  ago_us = group_->local(other) ? 0 : now_us() - heard_us;
-    if (!group_->local(other) && heard_us == 0) return text + " has sent no news yet";
+                  ago_us = segment_->local(other) ? 0 : now_us() - heard_us;
+    if (!segment_->local(other) && heard_us == 0) return text + " has sent no news yet";
     if (ago_us > 2 * RemoteHealth::ask_apart_us + 1'000'000)
         text += fmt::format(" has sent no news for {}", seconds(ago_us));
     else
-        text += group_->stopped(other) ? " is stopped (SIGSTOP or a debugger)" : " is alive";
+        text += segment_->stopped(other) ? " is stopped (SIGSTOP or a debugger)" : " is alive";
     const std::string beside = beside_collectives(row);
     if (!report || report->entered == 0)
         return text + (beside.empty() ? ", has not called anything yet" : beside + ", has called no collective yet");
@@ -202,13 +202,13 @@ std::string Watchdog::position_text(int other, uint64_t sequence) const {
 }
 
 Status Watchdog::look(const RankSet& missing, uint64_t sequence, const Operation& operation, int64_t silence_us) {
-    if (group_->aborted()) return group_->abort_status();
+    if (segment_->aborted()) return segment_->abort_status();
     const int64_t since_us = now_us() - silence_us;
     if (since_us > std::exchange(silent_since_us_, since_us) + 1000) gone_.clear();  // something came between
     if (silence_us >= compare_after_us) health_.ask();
     Status found;
     missing.for_each([&](int other) {
-        if (found && (silence_us >= compare_after_us || !group_->alive(other)))
+        if (found && (silence_us >= compare_after_us || !segment_->alive(other)))
             found = look_at(other, sequence, operation, silence_us);
     });
     if (found && silence_us >= compare_after_us) found = look_beyond(missing, sequence, operation, silence_us);

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "src/control/remote_health.hpp"
-#include "src/segment/host_group.hpp"
+#include "src/segment/segment.hpp"
 
 namespace weft::internal {
 
@@ -16,8 +16,8 @@ struct WatchdogLimits {
 // Thread-bound to the rank it watches for.
 class Watchdog {
   public:
-    Watchdog(HostGroup& group, int rank, std::string communicator, WatchdogLimits limits)
-        : group_(&group), health_(group), rank_(rank), communicator_(std::move(communicator)), limits_(limits) {}
+    Watchdog(Segment& segment, int rank, std::string communicator, WatchdogLimits limits)
+        : segment_(&segment), health_(segment), rank_(rank), communicator_(std::move(communicator)), limits_(limits) {}
 
     // From here on other limits; `option` is the name of what sets the deadline.
     void limit(WatchdogLimits limits, const char* option) {
@@ -61,7 +61,7 @@ class Watchdog {
     std::string name() const;
     static std::string lost_packets();
 
-    HostGroup* group_;
+    Segment* segment_;
     RemoteHealth health_;
     int rank_;
     std::string communicator_;

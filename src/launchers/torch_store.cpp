@@ -10,7 +10,7 @@
 #include "src/launchers/server_connection.hpp"
 #include "src/net/secret.hpp"
 #include "src/rendezvous/root_hint.hpp"
-#include "src/segment/host_group.hpp"
+#include "src/segment/segment.hpp"
 
 namespace weft::internal {
 

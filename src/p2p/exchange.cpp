@@ -19,8 +19,8 @@ constexpr int slots_at_once = 8;        // of one peer: then it is the next one'
 
 }  // namespace
 
-Exchange::Exchange(HostGroup& group, int rank, const CpuKernels& cpu_kernels, size_t streamed_least, Connect connect)
-    : group_(&group),
+Exchange::Exchange(Segment& group, int rank, const CpuKernels& cpu_kernels, size_t streamed_least, Connect connect)
+    : segment_(&group),
       rank_(rank),
       cpu_kernels_(&cpu_kernels),
       streamed_least_(streamed_least),
@@ -29,7 +29,7 @@ Exchange::Exchange(HostGroup& group, int rank, const CpuKernels& cpu_kernels, si
 
 void Exchange::add(int peer, bool outgoing, void* data, uint64_t count, weftDataType_t type, const Purpose& purpose) {
     if (peers_.empty()) [[unlikely]]
-        peers_.resize(size_t(group_->ranks()));
+        peers_.resize(size_t(segment_->ranks()));
     Peer& other = peers_[size_t(peer)];
     Queue& queue = outgoing ? other.sends : other.receives;
     const uint16_t number = number_of(purpose, queue);
@@ -235,13 +235,13 @@ Progress Exchange::receive_some(int rank, Peer& peer) {
 Progress Exchange::pull(int rank, Peer& peer) {
     Transfer& transfer = front(peer.receives);
     const size_t bytes = std::min(pull_bytes, transfer.bytes - transfer.done);
-    if (!memory_.remote_memory_valid()) return fails(group_->abort_status());
+    if (!memory_.remote_memory_valid()) return fails(segment_->abort_status());
     const uint64_t address = peer.pulled_from + transfer.done;
     if (const std::byte* here = mapped_bytes(address, peer.link.arena, peer.link.same_process))
         copy_out(transfer.data + transfer.done, here, bytes, transfer.bytes);
     else if (Status read = memory_.read(rank, transfer.data + transfer.done, address, bytes); !read)
         return fails(std::move(read));
-    if (!memory_.remote_memory_valid()) return fails(group_->abort_status());
+    if (!memory_.remote_memory_valid()) return fails(segment_->abort_status());
     transfer.done += bytes;
     if (transfer.done < transfer.bytes) return Progress::moved;
     peer.pulled_from = 0;

@@ -36,7 +36,7 @@ class Exchange {
     // One step towards the link with a peer.
     using Connect = std::function<Status(int peer, PeerLink& link)>;
     // Messages from `streamed_least` bytes on are stored past the caches where they end.
-    Exchange(HostGroup& group, int rank, const CpuKernels& cpu_kernels, size_t streamed_least, Connect connect);
+    Exchange(Segment& group, int rank, const CpuKernels& cpu_kernels, size_t streamed_least, Connect connect);
 
     // The call that a message is of, and, of a collective, its number and its reduction: the two ends must agree.
     using Caller = MessageCaller;
@@ -122,7 +122,7 @@ class Exchange {
     void copy_in(Peer& peer, void* slot, const void* from, size_t bytes) const;
     void copy_out(void* to, const void* from, size_t bytes, size_t whole) const;
 
-    HostGroup* group_;
+    Segment* segment_;
     int rank_;
     const CpuKernels* cpu_kernels_;
     size_t streamed_least_;

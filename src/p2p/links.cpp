@@ -15,8 +15,8 @@ constexpr size_t heap_share = size_t(16) << 20, slot_bytes_most = 32 << 10;
 
 }  // namespace
 
-Links::Links(HostGroup& group, int rank, const Settings& settings)
-    : group_(&group),
+Links::Links(Segment& group, int rank, const Settings& settings)
+    : segment_(&group),
       here_(group, rank,
             {.identity = settings.identity,
              .slot_bytes = std::min(heap_share / group.locals().size(), depth_here * slot_bytes_most) / default_slots /
@@ -50,16 +50,16 @@ Status Links::connect(int peer, PeerLink& link) {
     return ok();
 }
 
-int Links::depth_to(int peer) const { return group_->local(peer) ? depth_here : depth_remote; }
+int Links::depth_to(int peer) const { return segment_->local(peer) ? depth_here : depth_remote; }
 
 bool Links::called_by(int peer) const {
-    return (group_->local(peer) ? here_ : remote_).called_by(peer, depth_to(peer));
+    return (segment_->local(peer) ? here_ : remote_).called_by(peer, depth_to(peer));
 }
 
 void Links::begin(int peer, PeerLink& link, Binding& binding) const {
     binding.schedule.fifo_depth = depth_to(peer);
     binding.schedule.blocks = {{.channel = 0, .source = peer, .target = peer, .instructions = {}}};
-    link.remote = !group_->local(peer);
+    link.remote = !segment_->local(peer);
     link.slot_bytes = (link.remote ? remote_ : here_).slot_bytes(depth_to(peer));
 }
 

@@ -18,7 +18,7 @@ class Links {
         bool uses_cma;  // the kernel may copy between the processes, where it can
         bool maps_arenas = false;
     };
-    Links(HostGroup& group, int rank, const Settings& settings);
+    Links(Segment& group, int rank, const Settings& settings);
     Links(const Links&) = delete;
     Links& operator=(const Links&) = delete;
 
@@ -31,7 +31,7 @@ class Links {
     int depth_to(int peer) const;
     void begin(int peer, PeerLink& link, Binding& binding) const;
 
-    HostGroup* group_;
+    Segment* segment_;
     Connector here_, remote_;
     std::map<int, Binding> bindings_;  // by peer
 };

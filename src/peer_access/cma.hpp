@@ -12,7 +12,7 @@ class Cma {
   public:
     using State = DirectAccess::State;  // likewise the same on all ranks at the same operation
 
-    Cma(HostGroup& host, int rank) : host_(&host), rank_(rank) {}
+    Cma(Segment& host, int rank) : host_(&host), rank_(rank) {}
 
     State state() const { return state_; }
     // This rank's part of agreeing: reads a word that it knows from every other process.
@@ -30,7 +30,7 @@ class Cma {
     Status write(int rank, const void* from, uint64_t address, size_t bytes) const;
 
   private:
-    HostGroup* host_;
+    Segment* host_;
     int rank_;
     State state_ = State::unknown;
 };

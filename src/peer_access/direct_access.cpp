@@ -6,7 +6,7 @@
 
 namespace weft::internal {
 
-DirectAccess::DirectAccess(HostGroup& host, int rank, bool allowed) : host_(&host), rank_(rank), peers_(host, rank) {
+DirectAccess::DirectAccess(Segment& host, int rank, bool allowed) : host_(&host), rank_(rank), peers_(host, rank) {
     for (int other = 0; other < host.ranks() && one_process_; ++other)
         one_process_ &= host.row(other).process == process_token();
     state_ = !allowed ? State::refused : one_process_ ? State::ready : State::unknown;

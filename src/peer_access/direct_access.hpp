@@ -13,7 +13,7 @@ class DirectAccess {
   public:
     enum class State { unknown, ready, refused };  // the same on all ranks at the same operation
 
-    DirectAccess(HostGroup& host, int rank, bool allowed);
+    DirectAccess(Segment& host, int rank, bool allowed);
 
     State state() const { return state_; }
     // The rank's own address as peers are told it; 0: they cannot reach these bytes.
@@ -27,7 +27,7 @@ class DirectAccess {
     void agree(bool all_have_mapped);
 
   private:
-    HostGroup* host_;
+    Segment* host_;
     int rank_;
     bool one_process_ = true;
     State state_;

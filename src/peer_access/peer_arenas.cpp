@@ -6,7 +6,7 @@
 namespace weft::internal {
 
 std::byte* PeerArenas::of(int peer) {
-    const RankRow& row = group_->row(peer);
+    const RankRow& row = segment_->row(peer);
     const auto [place, fresh] = arenas_.try_emplace(row.process);
     if (fresh) {
         auto memory = map_peer_memory({row.pid, row.arena_fd, row.process, row.arena_inode});
@@ -20,7 +20,7 @@ std::byte* PeerArenas::of(int peer) {
 }
 
 std::byte* PeerArenas::if_used(int peer) {
-    const RankRow& row = group_->row(peer);
+    const RankRow& row = segment_->row(peer);
     const bool wanted =
         arenas_.count(row.process) != 0 || peer_memory_in_use({row.pid, row.arena_fd, row.process, row.arena_inode});
     return wanted ? of(peer) : nullptr;

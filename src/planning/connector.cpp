@@ -40,10 +40,10 @@ Status Connector::listen(Binding& binding) {
             ends.target = there->second.sender.get();
             ends.target_reads = there->second.reads;
         }
-        ends.source_is_remote = block.source >= 0 && !group_->local(block.source);
-        ends.target_is_remote = block.target >= 0 && !group_->local(block.target);
+        ends.source_is_remote = block.source >= 0 && !segment_->local(block.source);
+        ends.target_is_remote = block.target >= 0 && !segment_->local(block.target);
         const auto in_process = [&](int peer) {
-            return peer >= 0 && group_->local(peer) && group_->same_process(rank_, peer);
+            return peer >= 0 && segment_->local(peer) && segment_->same_process(rank_, peer);
         };
         ends.source_in_process = in_process(block.source);
         if (ends.source) ends.source_arena = arena_of(block.source);
@@ -64,7 +64,7 @@ Status Connector::listen(Binding& binding) {
         address.words[reads_word] = word_of(reads);
         // What we say and what we have are one: the peer may take its first memory at any time.
         if (reads.arena) binding.ends[index].source_arena = arenas_.of(block.source);
-        WEFT_TRY(group_->oob_put(rank_, block.source, oob_key(key, block.source), &address, sizeof address));
+        WEFT_TRY(segment_->oob_put(rank_, block.source, oob_key(key, block.source), &address, sizeof address));
         binding.ends[index].source = receiver->get();
         receivers_[key] = std::move(*receiver);
     }
@@ -81,7 +81,7 @@ Result<bool> Connector::connect(Binding& binding, RankSet& missing) {
         const Block& block = schedule.blocks[index];
         if (!binding.is_new[index].target || binding.ends[index].target) continue;
         const Key key{block.channel, block.target, schedule.fifo_depth};
-        const std::byte* info = group_->oob_get(block.target, oob_key(key, rank_));
+        const std::byte* info = segment_->oob_get(block.target, oob_key(key, rank_));
         if (!info) {
             missing.insert(block.target);
             all = false;
@@ -95,7 +95,7 @@ Result<bool> Connector::connect(Binding& binding, RankSet& missing) {
         auto sender = (*transport)->connect(options, address);
         if (!sender) return sender.take_status();
         WEFT_LOG_RANK(rank_, info, net, "connects to {} over {}, channel {}, {} slots of {} KiB",
-                      group_->name_of(block.target), (*transport)->name, block.channel, schedule.fifo_depth,
+                      segment_->name_of(block.target), (*transport)->name, block.channel, schedule.fifo_depth,
                       slot_bytes(schedule.fifo_depth) >> 10);
         binding.ends[index].target = sender->get();
         binding.ends[index].target_reads = reads_of(address.words[reads_word]);
@@ -120,26 +120,26 @@ ConnectionOptions Connector::options(Binding& binding, int channel, int peer, bo
             channel,
             binding.schedule.fifo_depth,
             slot_bytes(binding.schedule.fifo_depth),
-            group_->local(peer) ? group_ : nullptr,
+            segment_->local(peer) ? segment_ : nullptr,
             settings_.heap_used,
             settings_.identity,
             place < opposite ? &binding.shared[{peer, place}] : nullptr,
-            rings_of_all / (group_->locals().size() * group_->locals().size())};
+            rings_of_all / (segment_->locals().size() * segment_->locals().size())};
 }
 
 size_t Connector::slot_bytes(int depth) const { return slot_bytes_of(settings_.slot_bytes, depth); }
 
 // Of what a rank of this host lends us.
 CanRead Connector::can_read(int peer) {
-    if (!group_->local(peer)) return {};
-    if (group_->same_process(rank_, peer)) return {.addresses = true};
-    return {.addresses = settings_.uses_cma && Cma(*group_, rank_).probe(peer),
+    if (!segment_->local(peer)) return {};
+    if (segment_->same_process(rank_, peer)) return {.addresses = true};
+    return {.addresses = settings_.uses_cma && Cma(*segment_, rank_).probe(peer),
             .arena = arena_of(peer) != nullptr};
 }
 
 // Of another process of this host; null: it is not mapped.
 std::byte* Connector::arena_of(int peer) {
-    const bool other = settings_.maps_arenas && group_->local(peer) && !group_->same_process(rank_, peer);
+    const bool other = settings_.maps_arenas && segment_->local(peer) && !segment_->same_process(rank_, peer);
     return other ? arenas_.if_used(peer) : nullptr;
 }
 
@@ -153,7 +153,7 @@ Result<const Transport*> Connector::transport_to(const ConnectionOptions& option
         if (why.empty()) return &transport;
         reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", transport.name, why);
     }
-    return fail(weftSystemError, "rank {} has no way to {} ({})", rank_, group_->name_of(options.peer), reasons);
+    return fail(weftSystemError, "rank {} has no way to {} ({})", rank_, segment_->name_of(options.peer), reasons);
 }
 
 }  // namespace weft::internal

@@ -37,8 +37,8 @@ class Connector {
         bool uses_cma = false;     // the kernel may copy between the processes, where it can
         bool maps_arenas = false;       // what lies in weftMemAlloc's memory is read there
     };
-    Connector(HostGroup& group, int rank, const Settings& settings)
-        : group_(&group), rank_(rank), settings_(settings), arenas_(group, rank) {}
+    Connector(Segment& group, int rank, const Settings& settings)
+        : segment_(&group), rank_(rank), settings_(settings), arenas_(group, rank) {}
 
     Status listen(Binding& binding);
     // Of connections of so many slots: more than a few are smaller, so that all take as much memory.
@@ -48,7 +48,7 @@ class Connector {
     Result<bool> connect(Binding& binding, RankSet& missing);
     // Whether the peer listens to us, of schedules whose first channel has so many slots.
     bool called_by(int peer, int depth) const {
-        return group_->oob_get(peer, oob_key({0, peer, depth}, rank_)) != nullptr;
+        return segment_->oob_get(peer, oob_key({0, peer, depth}, rank_)) != nullptr;
     }
 
   private:
@@ -58,14 +58,14 @@ class Connector {
         int channel, peer, depth;
         auto operator<=>(const Key&) const = default;
     };
-    bool concerns(int peer) const { return peer >= 0 && (!settings_.only_remote || !group_->local(peer)); }
+    bool concerns(int peer) const { return peer >= 0 && (!settings_.only_remote || !segment_->local(peer)); }
     uint64_t oob_key(const Key& key, int sender) const;
     ConnectionOptions options(Binding& binding, int channel, int peer, bool incoming) const;
     Result<const Transport*> transport_to(const ConnectionOptions& options) const;
     CanRead can_read(int peer);
     std::byte* arena_of(int peer);
 
-    HostGroup* group_;
+    Segment* segment_;
     int rank_;
     Settings settings_;
     PeerArenas arenas_;

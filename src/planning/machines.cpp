@@ -55,7 +55,7 @@ struct DescribedMachine {
 namespace {
 
 // All ranks have joined. Without ring orders.
-Layout bare_layout(const HostGroup& group) {
+Layout bare_layout(const Segment& group) {
     std::vector<int32_t> hosts;
     if (!group.one_host())
         for (int other = 0; other < group.ranks(); ++other) hosts.push_back(group.rank_info(other).host);
@@ -112,7 +112,7 @@ Result<MachineText> describe_this_machine(bool gpus) {
 class Machines::Seating {
   public:
     // `hosts`: by rank, as Layout has it.
-    Seating(const HostGroup& group, const Layout& layout) : group_(group), layout_(layout) {}
+    Seating(const Segment& group, const Layout& layout) : segment_(group), layout_(layout) {}
 
     Status read(const AgreedTexts& texts) {
         for (const std::string& text : texts.machines) {
@@ -139,11 +139,11 @@ class Machines::Seating {
     // By what each rank sits on: a cpu or a GPU. Whether all have a seat.
     bool take_cpus() {
         return take(
-            [this](const DescribedMachine& machine, int rank) { return machine.cpu_of(group_.rank_info(rank).cpu); });
+            [this](const DescribedMachine& machine, int rank) { return machine.cpu_of(segment_.rank_info(rank).cpu); });
     }
     bool take_gpus() {
         return take([this](const DescribedMachine& machine, int rank) {
-            const DeviceFacts& device = group_.row(rank).device;
+            const DeviceFacts& device = segment_.row(rank).device;
             return device.use == DeviceFacts::usable ? machine.gpu_of(device) : -1;
         });
     }
@@ -166,12 +166,12 @@ class Machines::Seating {
             const int host = layout_.host_of(rank);
             const int node = node_of(*machines_[size_t(job_.graph_of[size_t(host)])], rank);
             if (node < 0) return false;
-            job_.seats.push_back({host, node, topology::unknown, group_.rank_info(rank).cpu});
+            job_.seats.push_back({host, node, topology::unknown, segment_.rank_info(rank).cpu});
         }
         return true;
     }
 
-    const HostGroup& group_;
+    const Segment& segment_;
     const Layout& layout_;
     std::vector<std::shared_ptr<const DescribedMachine>> machines_;
     std::vector<std::string> domain_of_;  // by host
@@ -179,7 +179,7 @@ class Machines::Seating {
     int unknown_ = 0;
 };
 
-Result<std::shared_ptr<const Machines>> Machines::of(const HostGroup& group) {
+Result<std::shared_ptr<const Machines>> Machines::of(const Segment& group) {
     return shared_by_process<const Machines>(group.memory().inode(), [&]() -> Result<std::shared_ptr<const Machines>> {
         auto machines = std::make_shared<Machines>(group);
         WEFT_TRY(machines->find(group));
@@ -187,9 +187,9 @@ Result<std::shared_ptr<const Machines>> Machines::of(const HostGroup& group) {
     });
 }
 
-Machines::Machines(const HostGroup& group) : plain_(bare_layout(group)) {}
+Machines::Machines(const Segment& group) : plain_(bare_layout(group)) {}
 
-Status Machines::find(const HostGroup& group) {
+Status Machines::find(const Segment& group) {
     const AgreedTexts texts = AgreedTexts::of(group);
     // Nobody was asked, or no GPU and no order is in it.
     const bool devices = group.row(0).device.use == DeviceFacts::usable;

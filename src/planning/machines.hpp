@@ -11,7 +11,7 @@
 #include "src/base/result.hpp"
 #include "src/control/agreed_texts.hpp"
 #include "src/schedule/layout.hpp"
-#include "src/segment/host_group.hpp"
+#include "src/segment/segment.hpp"
 
 namespace weft::internal {
 
@@ -24,8 +24,8 @@ Result<MachineText> describe_this_machine(bool gpus);
 class Machines {
   public:
     // Of ranks that have all joined. A failure is of this process alone, which must not go on without the others.
-    static Result<std::shared_ptr<const Machines>> of(const HostGroup& group);
-    explicit Machines(const HostGroup& group);
+    static Result<std::shared_ptr<const Machines>> of(const Segment& group);
+    explicit Machines(const Segment& group);
 
     // As ranks lie that run on processors, and as their GPUs lie; what tells their rings from others, 0: from none.
     Layout layout(int rank) const { return with(on_cpus_, rank); }
@@ -46,7 +46,7 @@ class Machines {
         std::vector<int32_t> rails, domains;       // as Layout has them
         double gbs = 0;
     };
-    Status find(const HostGroup& group);
+    Status find(const Segment& group);
     Rings find(const char* what, const Seating& seating, std::vector<int32_t> domains);
     Layout with(const Rings& rings, int rank) const;
     static uint64_t digest(const Rings& rings);

@@ -37,7 +37,7 @@ std::shared_ptr<const size_t> last_level_for(const CpuSet& cpus, int cores) {
 }
 
 // Then messages are lent whether or not the kernel copies.
-bool of_one_process(const HostGroup& group) {
+bool of_one_process(const Segment& group) {
     for (int rank = 1; rank < group.ranks(); ++rank)
         if (!group.same_process(0, rank)) return false;
     return true;
@@ -49,7 +49,7 @@ const char* seats_text(bool apart) { return apart ? "several NUMA domains" : "on
 
 }  // namespace
 
-Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, FlagBlock* flag_block, const CpuKernels& cpu_kernels,
+Planner::Planner(Segment& group, const net::Identity* identity, int rank, FlagBlock* flag_block, const CpuKernels& cpu_kernels,
                  int64_t streaming_bytes, std::shared_ptr<const Catalog> catalog,
                  std::shared_ptr<const Machines> machines, std::shared_ptr<const Tuning> tuning)
     : rank_(rank),

@@ -40,7 +40,7 @@ struct PreparedPlan {
 class Planner {
   public:
     // `identity`: of the communicator, null if its ranks are on one host.
-    Planner(HostGroup& group, const net::Identity* identity, int rank, FlagBlock* flag_block, const CpuKernels& cpu_kernels,
+    Planner(Segment& group, const net::Identity* identity, int rank, FlagBlock* flag_block, const CpuKernels& cpu_kernels,
             int64_t streaming_bytes, std::shared_ptr<const Catalog> catalog, std::shared_ptr<const Machines> machines,
             std::shared_ptr<const Tuning> tuning);
 

@@ -86,12 +86,12 @@ HostRendezvous::~HostRendezvous() {
     if (control_) Control::leave(std::move(control_));
 }
 
-Result<std::shared_ptr<HostGroup>> HostRendezvous::advance() {
+Result<std::shared_ptr<Segment>> HostRendezvous::advance() {
     std::lock_guard lock(mutex_);
     if (!role_known()) WEFT_TRY(take_role());
     if (listener_) WEFT_TRY(serve());
     if (connection_) WEFT_TRY(follow_leader());
-    return group_;
+    return segment_;
 }
 
 int HostRendezvous::descriptors(std::vector<pollfd>& list) {
@@ -101,7 +101,7 @@ int HostRendezvous::descriptors(std::vector<pollfd>& list) {
     for (const Client& client : clients_) list.push_back({client.socket.number(), POLLIN, 0});
     if (control_) list.push_back({control_->settled_event(), POLLIN, 0});
     // Without the control's news a leader must see ranks join in memory; who has no answer must try again.
-    return control_ ? told_slice_ms : group_ ? 1 : slice_ms;
+    return control_ ? told_slice_ms : segment_ ? 1 : slice_ms;
 }
 
 void HostRendezvous::close() {
@@ -183,7 +183,7 @@ Status HostRendezvous::try_other_hosts(bool roots) {
         self.refusal = {machine_->status().code(),
                         fmt::format("process {} on {}: {}", self.pid, self.name, machine_->status().sentence())};
     self.addresses = (*dispatcher)->listener().addresses();
-    control_ = std::make_shared<Control>(*dispatcher, group_, id_.identity(), std::move(settings));
+    control_ = std::make_shared<Control>(*dispatcher, segment_, id_.identity(), std::move(settings));
     return ok();
 }
 
@@ -215,18 +215,18 @@ Status HostRendezvous::take_role() {
     if (bind(socket_fd.number(), reinterpret_cast<sockaddr*>(&address), length) == 0) {
         if (listen(socket_fd.number(), 4096) != 0)
             return fail(weftSystemError, "listen on a Unix socket: {}", errno_text(errno));
-        auto group = HostGroup::create(ranks_, false);
-        if (!group) return group.take_status();
+        auto segment = Segment::create(ranks_, false);
+        if (!segment) return segment.take_status();
         if (id_.has_root()) {
             Fd doorbell = Fd::event();
             if (!doorbell) return fail(weftSystemError, "no descriptor for a doorbell: {}", no_descriptor_text(errno));
-            (*group)->set_doorbell(std::move(doorbell));
+            (*segment)->set_doorbell(std::move(doorbell));
         }
-        group_ = std::move(*group);
+        segment_ = std::move(*segment);
         leads_ = true;
         listener_ = std::move(socket_fd);
         WEFT_LOG(info, init, "this process leads the rendezvous of {} ranks, segment of {} KiB", ranks_,
-                 group_->memory().segment_bytes() >> 10);
+                 segment_->memory().segment_bytes() >> 10);
         return ok();
     }
     if (errno != EADDRINUSE) return fail(weftSystemError, "bind of a Unix socket: {}", errno_text(errno));
@@ -316,7 +316,7 @@ Result<bool> HostRendezvous::serve(Client& client) {
     if (client.hello.weft_version != wire_version) {
         const std::string sentence = wire_mismatch(fmt::format("process {} has", client.pid), client.hello.weft_version,
                                                    fmt::format("process {}", getpid()), wire_version);
-        group_->raise(weftMismatch, -1, sentence);
+        segment_->raise(weftMismatch, -1, sentence);
         answer.kind = HandshakeMessage::refusal;
         answer.code = weftMismatch;
         strncpy(answer.sentence, sentence.c_str(), sizeof answer.sentence - 1);
@@ -325,8 +325,8 @@ Result<bool> HostRendezvous::serve(Client& client) {
         return true;
     }
     answer.kind = HandshakeMessage::welcome;
-    const int passed[] = {group_->memory().fd(), group_->doorbell()};
-    auto sent = send_message(client.socket.number(), answer, {passed, group_->doorbell() >= 0 ? size_t(2) : size_t(1)});
+    const int passed[] = {segment_->memory().fd(), segment_->doorbell()};
+    auto sent = send_message(client.socket.number(), answer, {passed, segment_->doorbell() >= 0 ? size_t(2) : size_t(1)});
     if (!sent) return sent.take_status();
     return true;
 }
@@ -361,10 +361,10 @@ Status HostRendezvous::follow_leader() {
         }
         case HandshakeMessage::welcome: {
             if (!proved_ || passed.empty()) break;
-            auto group = HostGroup::map(std::move(passed[0]), false);
-            if (!group) return group.take_status();
-            if (passed.size() > 1) (*group)->set_doorbell(std::move(passed[1]));
-            group_ = std::move(*group);
+            auto segment = Segment::map(std::move(passed[0]), false);
+            if (!segment) return segment.take_status();
+            if (passed.size() > 1) (*segment)->set_doorbell(std::move(passed[1]));
+            segment_ = std::move(*segment);
             connection_.reset();
             return ok();
         }

@@ -14,7 +14,7 @@
 #include "src/net/resolution.hpp"
 #include "src/rendezvous/handshake.hpp"
 #include "src/rendezvous/root_rendezvous.hpp"
-#include "src/segment/host_group.hpp"
+#include "src/segment/segment.hpp"
 
 namespace weft::internal {
 
@@ -48,7 +48,7 @@ class HostRendezvous {
     ~HostRendezvous();
 
     // The segment once this process has it.
-    Result<std::shared_ptr<HostGroup>> advance();
+    Result<std::shared_ptr<Segment>> advance();
     // Takes the rendezvous to other hosts, if the id has a root; at the latest when this host's ranks alone have not been
     // all for a moment. `roots`: the process shall be the root of a derived id.
     Status meet_other_hosts(bool roots);
@@ -95,7 +95,7 @@ class HostRendezvous {
         int64_t since_us = 0;
     };
 
-    bool role_known() const { return listener_ || connection_ || group_; }
+    bool role_known() const { return listener_ || connection_ || segment_; }
     Status take_role();
     Status serve();
     Result<bool> serve(Client& client);
@@ -109,7 +109,7 @@ class HostRendezvous {
     UniqueId id_;
     uint64_t host_;
     int ranks_;
-    std::shared_ptr<HostGroup> group_;
+    std::shared_ptr<Segment> segment_;
     bool leads_ = false;
     std::optional<Result<MachineText>> machine_;
     Fd listener_;  // the leader's

@@ -45,18 +45,18 @@ AgreedTexts texts_of_rank_0(const RendezvousOptions& options) {
 
 }  // namespace
 
-Status claim_row(HostGroup& group, int rank, int ranks, const RendezvousOptions& options, bool backed) {
-    if (group.ranks() != ranks)
+Status claim_row(Segment& segment, int rank, int ranks, const RendezvousOptions& options, bool backed) {
+    if (segment.ranks() != ranks)
         return fail(weftMismatch,
                     "rank {} (pid {}) was told that there are {} ranks, the rank that came first {}: all ranks must be "
                     "given the same nranks",
-                    rank, getpid(), ranks, group.ranks());
-    WEFT_TRY(group.claim(rank));
+                    rank, getpid(), ranks, segment.ranks());
+    WEFT_TRY(segment.claim(rank));
     auto arena = Arena::get();
     const CpuSet cpus = allowed_cpus();
     const AgreedTexts texts = rank == 0 ? texts_of_rank_0(options) : AgreedTexts();
-    if (!backed) WEFT_TRY(group.back_rows(rank, 1));
-    RankRow& row = group.row(rank);
+    if (!backed) WEFT_TRY(segment.back_rows(rank, 1));
+    RankRow& row = segment.row(rank);
     row.pid = getpid();
     row.pid_namespace = pid_namespace();
     row.process = process_token();
@@ -67,16 +67,16 @@ Status claim_row(HostGroup& group, int rank, int ranks, const RendezvousOptions&
     row.quota = options.quota;
     row.device = options.device;
     if (rank == 0) {
-        group.header().agreed = options.proposal;
-        WEFT_TRY(texts.leave(group));
+        segment.header().agreed = options.proposal;
+        WEFT_TRY(texts.leave(segment));
     }
-    group.rank_info(rank).cpu = cpus.first();
+    segment.rank_info(rank).cpu = cpus.first();
     row.state.store(RankState::joined, std::memory_order_release);
-    group.rank_info(rank).pid.store(row.pid, std::memory_order_release);
-    auto& joined = group.header().joined;
+    segment.rank_info(rank).pid.store(row.pid, std::memory_order_release);
+    auto& joined = segment.header().joined;
     if (int(joined.fetch_add(1, std::memory_order_acq_rel)) + 1 == ranks)
         syscall(SYS_futex, &joined, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-    group.ring();
+    segment.ring();
     return ok();
 }
 
@@ -95,24 +95,24 @@ Result<bool> IdRendezvous::advance() {
     if (begun_us_ == 0) begun_us_ = now_us();
     auto segment = host_rendezvous_->advance();
     if (!segment) return give_up(segment.take_status());
-    if (!group_ && *segment) group_ = *segment;
-    if (group_ && !claimed_)
+    if (!segment_ && *segment) segment_ = *segment;
+    if (segment_ && !claimed_)
         if (Status status = claim(); !status) return give_up(std::move(status));
     if (all_here()) {
         host_rendezvous_->close();
-        if (Status status = group_->settle(); !status) return give_up(std::move(status));
+        if (Status status = segment_->settle(); !status) return give_up(std::move(status));
         if (id_.has_root()) RootRendezvous::release(id_.identity().name);
         return true;
     }
-    if (group_ && !group_->one_host()) {
+    if (segment_ && !segment_->one_host()) {
         host_rendezvous_->close();
-        if (Status status = group_->settle(); !status) return give_up(std::move(status));
+        if (Status status = segment_->settle(); !status) return give_up(std::move(status));
         auto membership = host_rendezvous_->membership();
         if (!membership) return give_up(membership.take_status());
         membership_ = std::move(*membership);
         return true;
     }
-    if (group_ && (options_.spread || host_rendezvous_->foreign() || now_us() - begun_us_ > alone_us)) {
+    if (segment_ && (options_.spread || host_rendezvous_->foreign() || now_us() - begun_us_ > alone_us)) {
         if (host_rendezvous_->needs_machine()) host_rendezvous_->set_machine(ask(options_.machine));
         if (Status status = host_rendezvous_->meet_other_hosts(options_.roots || (rank_ == 0 && !options_.spread)); !status)
             return give_up(std::move(status));
@@ -123,43 +123,43 @@ Result<bool> IdRendezvous::advance() {
 }
 
 bool IdRendezvous::all_here() const {
-    return group_ && int(group_->header().joined.load(std::memory_order_acquire)) == ranks_;
+    return segment_ && int(segment_->header().joined.load(std::memory_order_acquire)) == ranks_;
 }
 
-bool IdRendezvous::complete() const { return all_here() || (group_ && !group_->one_host()); }
+bool IdRendezvous::complete() const { return all_here() || (segment_ && !segment_->one_host()); }
 
 Status IdRendezvous::claim() {
-    WEFT_TRY(claim_row(*group_, rank_, ranks_, options_));
+    WEFT_TRY(claim_row(*segment_, rank_, ranks_, options_));
     claimed_ = true;
     return ok();
 }
 
 // A failure of one is the end for all: nobody waits for a rank that has given up.
 Status IdRendezvous::give_up(Status failure) {
-    if (group_) group_->raise(failure.code(), rank_, failure.sentence());
+    if (segment_) segment_->raise(failure.code(), rank_, failure.sentence());
     return failure;
 }
 
 Status IdRendezvous::check_others() {
-    if (group_ && group_->aborted()) return group_->abort_status();
+    if (segment_ && segment_->aborted()) return segment_->abort_status();
     const int64_t now = now_us();
     const int64_t patience_us = host_rendezvous_->leads() || !id_.has_root() ? 0 : client_patience_us;
     if (options_.timeout_ms > 0 && now - begun_us_ > options_.timeout_ms * 1000 + patience_us) return late();
-    if (!group_ || now < next_check_us_) return ok();
+    if (!segment_ || now < next_check_us_) return ok();
     // The more ranks look, the less often each does.
     next_check_us_ = now + 50'000 + 4'000 * int64_t(ranks_);
     for (int rank = 0; rank < ranks_; ++rank) {
         if (!died(rank)) continue;
         // A rank that gives up says why before it lets go of what shows that it lives.
-        if (group_->aborted()) return group_->abort_status();
+        if (segment_->aborted()) return segment_->abort_status();
         return fail(weftRemoteError, "rank {} (pid {}) died while the ranks were meeting", rank,
-                    group_->rank_info(rank).claimant_pid.load(std::memory_order_acquire));
+                    segment_->rank_info(rank).claimant_pid.load(std::memory_order_acquire));
     }
     return ok();
 }
 
 Status IdRendezvous::late() const {
-    if (!group_) {
+    if (!segment_) {
         const int leader = host_rendezvous_->leader_pid();
         return fail(weftTimeout, "rank {} waited {} ms for {} to answer{}", rank_, options_.timeout_ms,
                     leader == 0 ? "the process that leads the rendezvous of the ranks"
@@ -186,35 +186,35 @@ std::string IdRendezvous::stopped_processes() const {
             text += fmt::format("; process {}, {}, is stopped (SIGSTOP or a debugger)", pid, whose);
     };
     look(host_rendezvous_->leader_pid(), "which leads the rendezvous");
-    for (int rank = 0; group_ && rank < ranks_; ++rank)
-        if (group_->rank_info(rank).pid.load(std::memory_order_acquire) == 0)
-            look(group_->rank_info(rank).claimant_pid.load(std::memory_order_acquire), fmt::format("rank {}", rank));
+    for (int rank = 0; segment_ && rank < ranks_; ++rank)
+        if (segment_->rank_info(rank).pid.load(std::memory_order_acquire) == 0)
+            look(segment_->rank_info(rank).claimant_pid.load(std::memory_order_acquire), fmt::format("rank {}", rank));
     return text;
 }
 
 bool IdRendezvous::died(int rank) const {
-    if (group_->died_joining(rank)) return true;
+    if (segment_->died_joining(rank)) return true;
     // Rows of ranks elsewhere name no process.
-    return group_->rank_info(rank).pid.load(std::memory_order_acquire) != 0 && group_->one_host() &&
-           group_->row(rank).state.load(std::memory_order_acquire) == RankState::joined &&
-           group_->row(rank).process != 0 && !group_->alive(rank);
+    return segment_->rank_info(rank).pid.load(std::memory_order_acquire) != 0 && segment_->one_host() &&
+           segment_->row(rank).state.load(std::memory_order_acquire) == RankState::joined &&
+           segment_->row(rank).process != 0 && !segment_->alive(rank);
 }
 
 std::string IdRendezvous::missing_ranks() const {
     std::vector<int> ranks;
     for (int rank = 0; rank < ranks_; ++rank)
-        if (group_->rank_info(rank).pid.load(std::memory_order_acquire) == 0) ranks.push_back(rank);
+        if (segment_->rank_info(rank).pid.load(std::memory_order_acquire) == 0) ranks.push_back(rank);
     return ranks_text(ranks);
 }
 
 void IdRendezvous::wait() {
     std::vector<pollfd> list;
     const int slice = host_rendezvous_->descriptors(list);
-    if (!list.empty() || !group_) {
+    if (!list.empty() || !segment_) {
         poll(list.data(), nfds_t(list.size()), slice);
         return;
     }
-    auto& joined = group_->header().joined;
+    auto& joined = segment_->header().joined;
     const uint32_t seen = joined.load(std::memory_order_acquire);
     if (complete()) return;
     const timespec most{0, futex_slice_ms * 1'000'000};

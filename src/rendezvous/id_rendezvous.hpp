@@ -8,7 +8,7 @@
 
 #include "src/control/agreed_texts.hpp"
 #include "src/rendezvous/unique_id.hpp"
-#include "src/segment/host_group.hpp"
+#include "src/segment/segment.hpp"
 
 namespace weft::internal {
 
@@ -37,7 +37,7 @@ class Rendezvous {
     virtual Result<bool> advance() = 0;
     // Sleeps until something may have happened, some milliseconds at most.
     virtual void wait() = 0;
-    virtual std::shared_ptr<HostGroup> group() const = 0;
+    virtual std::shared_ptr<Segment> segment() const = 0;
     // Null if all ranks are on one host.
     virtual std::shared_ptr<Membership> membership() const = 0;
 };
@@ -49,7 +49,7 @@ class IdRendezvous final : public Rendezvous {
 
     Result<bool> advance() override;
     void wait() override;
-    std::shared_ptr<HostGroup> group() const override { return group_; }
+    std::shared_ptr<Segment> segment() const override { return segment_; }
     std::shared_ptr<Membership> membership() const override { return membership_; }
 
   private:
@@ -68,7 +68,7 @@ class IdRendezvous final : public Rendezvous {
     int rank_;
     RendezvousOptions options_;
     std::shared_ptr<HostRendezvous> host_rendezvous_;
-    std::shared_ptr<HostGroup> group_;
+    std::shared_ptr<Segment> segment_;
     std::shared_ptr<Membership> membership_;
     bool claimed_ = false;
     int64_t begun_us_ = 0;  // 0: not yet
@@ -76,6 +76,6 @@ class IdRendezvous final : public Rendezvous {
 };
 
 // Writes the row of `rank` in the segment of its host and counts it as joined. `backed`: the row has its memory already.
-Status claim_row(HostGroup& group, int rank, int ranks, const RendezvousOptions& options, bool backed = false);
+Status claim_row(Segment& segment, int rank, int ranks, const RendezvousOptions& options, bool backed = false);
 
 }  // namespace weft::internal

@@ -23,25 +23,25 @@ constexpr int64_t yield_us = 5'000;  // ranks that run come within that
 constexpr useconds_t branch_nap_us = 500;
 
 // One mapping a process of a child's segment.
-Result<std::shared_ptr<HostGroup>> segment_of(const HostGroup& parent, uint64_t number,
-                                              const std::function<Result<std::shared_ptr<HostGroup>>()>& make) {
+Result<std::shared_ptr<Segment>> segment_of(const Segment& parent, uint64_t number,
+                                              const std::function<Result<std::shared_ptr<Segment>>()>& make) {
     // Not by its address, where another parent may lie when this one is gone and its child is not.
-    return shared_by_process<HostGroup>(std::pair(parent.memory().inode(), number), make);
+    return shared_by_process<Segment>(std::pair(parent.memory().inode(), number), make);
 }
 
 }  // namespace
 
-static SplitRow& split_row_of(const HostGroup& parent, const Child& child, int rank) {
+static SplitRow& split_row_of(const Segment& parent, const Child& child, int rank) {
     return parent.row(child.ranks[size_t(rank)]).split;
 }
 
-GivenUp::GivenUp(const HostGroup& parent, const Child& child) {
+GivenUp::GivenUp(const Segment& parent, const Child& child) {
     for (int rank = 0; rank < int(child.ranks.size()); ++rank)
         before_.push_back(child.again && parent.local(child.ranks[size_t(rank)]) &&
                           split_row_of(parent, child, rank).failed.load(std::memory_order_acquire) == child.number);
 }
 
-int GivenUp::find(const HostGroup& parent, const Child& child) {
+int GivenUp::find(const Segment& parent, const Child& child) {
     for (int rank = 0; rank < int(child.ranks.size()); ++rank) {
         if (!parent.local(child.ranks[size_t(rank)])) continue;
         const bool failed = split_row_of(parent, child, rank).failed.load(std::memory_order_acquire) == child.number;
@@ -51,7 +51,7 @@ int GivenUp::find(const HostGroup& parent, const Child& child) {
     return -1;
 }
 
-void say_given_up(const HostGroup& parent, const Child& child, int rank) {
+void say_given_up(const Segment& parent, const Child& child, int rank) {
     SplitRow& own = split_row_of(parent, child, rank);
     own.wanted.store(0, std::memory_order_release);
     own.offered.store(0, std::memory_order_release);
@@ -61,7 +61,7 @@ void say_given_up(const HostGroup& parent, const Child& child, int rank) {
     own.failed.store(child.number, std::memory_order_release);
 }
 
-void say_wanted(const HostGroup& parent, const Child& child, int rank) {
+void say_wanted(const Segment& parent, const Child& child, int rank) {
     SplitRow& own = split_row_of(parent, child, rank);
     own.refused.store(0, std::memory_order_release);
     own.fallback.store(0, std::memory_order_release);
@@ -69,7 +69,7 @@ void say_wanted(const HostGroup& parent, const Child& child, int rank) {
     own.wanted.store(child.number, std::memory_order_release);
 }
 
-SplitRendezvous::SplitRendezvous(std::shared_ptr<HostGroup> parent, Child child, int rank, const RendezvousOptions& options,
+SplitRendezvous::SplitRendezvous(std::shared_ptr<Segment> parent, Child child, int rank, const RendezvousOptions& options,
                      bool by_id)
     : parent_(std::move(parent)), child_(std::move(child)), rank_(rank), options_(options), by_id_(by_id) {}
 
@@ -80,10 +80,10 @@ Result<bool> SplitRendezvous::advance() {
         given_up_.emplace(*parent_, child_);
         say_wanted(*parent_, child_, rank_);
     }
-    if (!group_)
+    if (!segment_)
         if (Status status = find_segment(); !status) return give_up(std::move(status));
-    if (group_ && !claimed_) {
-        if (Status status = claim_row(*group_, rank_, int(child_.ranks.size()), options_, true); !status)
+    if (segment_ && !claimed_) {
+        if (Status status = claim_row(*segment_, rank_, int(child_.ranks.size()), options_, true); !status)
             return give_up(std::move(status));
         claimed_ = true;
     }
@@ -98,20 +98,20 @@ Status SplitRendezvous::find_segment() {
     SplitRow& first = split_row(0);
     const int ranks = int(child_.ranks.size());
     if (rank_ == 0) {
-        auto made = segment_of(*parent_, child_.number, [&]() -> Result<std::shared_ptr<HostGroup>> {
-            auto group = HostGroup::create(ranks);
-            if (group) WEFT_TRY((*group)->back_rows(0, ranks));
-            return group;
+        auto made = segment_of(*parent_, child_.number, [&]() -> Result<std::shared_ptr<Segment>> {
+            auto segment = Segment::create(ranks);
+            if (segment) WEFT_TRY((*segment)->back_rows(0, ranks));
+            return segment;
         });
         if (!made) return made.take_status();
-        group_ = std::move(*made);
-        first.fd = group_->memory().fd();
-        first.inode = group_->memory().inode();
+        segment_ = std::move(*made);
+        first.fd = segment_->memory().fd();
+        first.inode = segment_->memory().inode();
         first.offered.store(child_.number, std::memory_order_release);
     } else if (first.offered.load(std::memory_order_acquire) == child_.number) {
         auto mapped = map_segment();
         if (mapped) {
-            group_ = std::move(*mapped);
+            segment_ = std::move(*mapped);
         } else {
             WEFT_LOG_RANK(rank_, info, init, "the ranks meet by a unique id, for the segment of rank 0: {}",
                           mapped.status().sentence());
@@ -121,13 +121,13 @@ Status SplitRendezvous::find_segment() {
     return ok();
 }
 
-Result<std::shared_ptr<HostGroup>> SplitRendezvous::map_segment() const {
+Result<std::shared_ptr<Segment>> SplitRendezvous::map_segment() const {
     if (by_id_) return fail(weftSystemError, "it is not to be opened");
-    return segment_of(*parent_, child_.number, [&]() -> Result<std::shared_ptr<HostGroup>> {
+    return segment_of(*parent_, child_.number, [&]() -> Result<std::shared_ptr<Segment>> {
         const RankRow& first = parent_->row(child_.ranks[0]);
         auto fd = open_peer_memory({first.pid, first.split.fd, first.process, first.split.inode});
         if (!fd) return fd.take_status();
-        return HostGroup::map(std::move(*fd));
+        return Segment::map(std::move(*fd));
     });
 }
 
@@ -147,25 +147,25 @@ Result<bool> SplitRendezvous::take_fallback() {
     memcpy(&bytes, first.id, sizeof bytes);
     auto id = UniqueId::read(bytes);
     if (!id) return give_up(id.take_status());
-    group_.reset();
+    segment_.reset();
     // The rendezvous is between ranks that have all come, but for those that end now: it has the same time once more.
     fallback_ = std::make_unique<IdRendezvous>(*id, int(child_.ranks.size()), rank_, options_);
     return false;
 }
 
 bool SplitRendezvous::all_here() const {
-    return group_ && group_->header().joined.load(std::memory_order_acquire) == child_.ranks.size();
+    return segment_ && segment_->header().joined.load(std::memory_order_acquire) == child_.ranks.size();
 }
 
 // A failure of one is the end for all: nobody waits for a rank that has given up.
 Status SplitRendezvous::give_up(Status failure) {
-    if (group_) group_->raise(failure.code(), rank_, failure.sentence());
+    if (segment_) segment_->raise(failure.code(), rank_, failure.sentence());
     say_given_up(*parent_, child_, rank_);
     return failure;
 }
 
 Status SplitRendezvous::check_others() {
-    if (group_ && group_->aborted()) return group_->abort_status();
+    if (segment_ && segment_->aborted()) return segment_->abort_status();
     const int64_t now = now_us();
     if (options_.timeout_ms > 0 && now - begun_us_ > options_.timeout_ms * 1000)
         return fail(weftTimeout,
@@ -180,11 +180,11 @@ Status SplitRendezvous::check_others() {
     for (size_t rank = 0; rank < child_.ranks.size(); ++rank) {
         const int old = child_.ranks[rank];
         // One that has joined may have destroyed the parent since.
-        const bool joined = group_ && group_->rank_info(int(rank)).pid.load(std::memory_order_acquire) != 0;
+        const bool joined = segment_ && segment_->rank_info(int(rank)).pid.load(std::memory_order_acquire) != 0;
         const bool left = parent_->row(old).state.load(std::memory_order_acquire) == RankState::left;
-        if (int(rank) == rank_ || (joined ? group_->alive(int(rank)) : !left && parent_->alive(old))) continue;
+        if (int(rank) == rank_ || (joined ? segment_->alive(int(rank)) : !left && parent_->alive(old))) continue;
         // A rank that gives up says why before it lets go of what shows that it lives.
-        if (group_ && group_->aborted()) return group_->abort_status();
+        if (segment_ && segment_->aborted()) return segment_->abort_status();
         if (given_up_->find(*parent_, child_) >= 0) return ok();  // the next look says so
         return first_cause(*parent_,
                            fail(weftRemoteError, "{} {} while the ranks were making a communicator from this one",
@@ -200,7 +200,7 @@ std::string SplitRendezvous::missing_ranks() const {
     for (size_t rank = 0; rank < child_.ranks.size(); ++rank) {
         if (split_row(int(rank)).wanted.load(std::memory_order_acquire) != child_.number)
             absent.push_back(child_.ranks[rank]);
-        if (!group_ || group_->rank_info(int(rank)).pid.load(std::memory_order_acquire) == 0)
+        if (!segment_ || segment_->rank_info(int(rank)).pid.load(std::memory_order_acquire) == 0)
             late.push_back(child_.ranks[rank]);
     }
     std::vector<int>& missing = absent.empty() ? late : absent;

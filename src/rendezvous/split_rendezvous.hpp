@@ -21,31 +21,31 @@ struct Child {
 // said since this was made counts.
 class GivenUp {
   public:
-    GivenUp(const HostGroup& parent, const Child& child);
+    GivenUp(const Segment& parent, const Child& child);
     // A rank of the parent on this host; -1: nobody has.
-    int find(const HostGroup& parent, const Child& child);
+    int find(const Segment& parent, const Child& child);
 
   private:
     std::vector<bool> before_;  // by rank of the child
 };
 // Says so of this rank; begins anew.
-void say_given_up(const HostGroup& parent, const Child& child, int rank);
-void say_wanted(const HostGroup& parent, const Child& child, int rank);
+void say_given_up(const Segment& parent, const Child& child, int rank);
+void say_wanted(const Segment& parent, const Child& child, int rank);
 
 class SplitRendezvous final : public Rendezvous {
   public:
     // `rank`: in the child. All of the child's ranks are on this host. `by_id`: as if no segment could be opened.
-    SplitRendezvous(std::shared_ptr<HostGroup> parent, Child child, int rank, const RendezvousOptions& options,
+    SplitRendezvous(std::shared_ptr<Segment> parent, Child child, int rank, const RendezvousOptions& options,
               bool by_id = false);
 
     Result<bool> advance() override;
     void wait() override;
-    std::shared_ptr<HostGroup> group() const override { return fallback_ ? fallback_->group() : group_; }
+    std::shared_ptr<Segment> segment() const override { return fallback_ ? fallback_->segment() : segment_; }
     std::shared_ptr<Membership> membership() const override { return {}; }
 
   private:
     Status find_segment();
-    Result<std::shared_ptr<HostGroup>> map_segment() const;
+    Result<std::shared_ptr<Segment>> map_segment() const;
     Result<bool> take_fallback();
     Status give_up(Status failure);
     Status check_others();
@@ -53,12 +53,12 @@ class SplitRendezvous final : public Rendezvous {
     std::string missing_ranks() const;
     SplitRow& split_row(int rank) const { return parent_->row(child_.ranks[size_t(rank)]).split; }
 
-    std::shared_ptr<HostGroup> parent_;
+    std::shared_ptr<Segment> parent_;
     Child child_;
     int rank_;
     RendezvousOptions options_;
     bool by_id_;
-    std::shared_ptr<HostGroup> group_;  // the child's
+    std::shared_ptr<Segment> segment_;  // the child's
     std::unique_ptr<IdRendezvous> fallback_;
     std::optional<GivenUp> given_up_;
     bool claimed_ = false;

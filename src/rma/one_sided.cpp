@@ -13,8 +13,8 @@ namespace weft::internal {
 // At a time: then we look whether somebody has failed, and others that the thread drives have their turn.
 static constexpr uint64_t copied_bytes = 1 << 20;
 
-OneSided::OneSided(HostGroup& group, int rank, const Settings& settings, Connect connect, CalledBy called_by)
-    : group_(&group),
+OneSided::OneSided(Segment& group, int rank, const Settings& settings, Connect connect, CalledBy called_by)
+    : segment_(&group),
       rank_(rank),
       settings_(settings),
       cma_(group, rank),
@@ -63,8 +63,8 @@ const OneSided::Reached& OneSided::reach(Window& window, int peer) {
 
 // Each rank's own affair: nobody else needs to know how its memory is reached.
 OneSided::Reached OneSided::find_way(const WindowPart& part, int peer) {
-    if (!group_->local(peer)) return {Way::message};
-    if (group_->same_process(rank_, peer)) return {Way::mapped, reinterpret_cast<std::byte*>(part.address)};
+    if (!segment_->local(peer)) return {Way::message};
+    if (segment_->same_process(rank_, peer)) return {Way::mapped, reinterpret_cast<std::byte*>(part.address)};
     std::byte* arena = part.in_arena != 0 && settings_.direct ? arenas_.of(peer) : nullptr;
     if (arena) return {Way::mapped, arena + (part.in_arena - 1)};
     return {uses_cma(peer) ? Way::kernel : Way::message};
@@ -144,7 +144,7 @@ Status OneSided::begin(const OneSidedCall& call) {
 // Behind all that was asked of the peer, if anything was.
 void OneSided::send_signal() {
     if (call_.signal == RmaMessages::no_signal) return;
-    if (!group_->local(call_.peer) || rma_messages_.used(call_.peer)) {
+    if (!segment_->local(call_.peer) || rma_messages_.used(call_.peer)) {
         rma_messages_.put(call_.peer, {}, nullptr, 0, call_.signal);
         reached_.way = Way::message;
     } else {
@@ -164,9 +164,9 @@ Progress OneSided::copy_some() {
     const uint64_t bytes = std::min(copied_bytes, call_.bytes - done_);
     const bool puts = call_.kind == OneSidedCall::Kind::put;
     if (!signals_.enter(call_.peer)) {
-        if (group_->aborted()) return fails(group_->abort_status());
+        if (segment_->aborted()) return fails(segment_->abort_status());
         return fails(fail(weftRemoteError, "{} left the communicator: its part of the window is gone",
-                          group_->name_of(call_.peer)));
+                          segment_->name_of(call_.peer)));
     }
     Status copied;
     std::byte* ours = call_.data + done_;
@@ -180,14 +180,14 @@ Progress OneSided::copy_some() {
         const auto& parts = windows_.at(call_.window).parts;
         const uint64_t there = parts[size_t(call_.peer)].address + call_.offset + done_;
         // Of a process that has ended the number may be another one's.
-        if (!group_->alive(call_.peer))
-            copied = fail(weftRemoteError, "{} died: its part of the window is gone", group_->name_of(call_.peer));
+        if (!segment_->alive(call_.peer))
+            copied = fail(weftRemoteError, "{} died: its part of the window is gone", segment_->name_of(call_.peer));
         else
             copied = puts ? cma_.write(call_.peer, ours, there, bytes) : cma_.read(call_.peer, ours, there, bytes);
     }
     signals_.leave();
     // It may have given its memory back meanwhile: then what was read is nothing.
-    if (copied && group_->aborted()) copied = group_->abort_status();
+    if (copied && segment_->aborted()) copied = segment_->abort_status();
     if (!copied) return fails(std::move(copied));
     done_ += bytes;
     if (done_ < call_.bytes) return Progress::moved;

@@ -56,7 +56,7 @@ class OneSided {
     };
     using Connect = std::function<Status(int peer, PeerLink& link)>;
     using CalledBy = std::function<bool(int peer)>;
-    OneSided(HostGroup& group, int rank, const Settings& settings, Connect connect, CalledBy called_by);
+    OneSided(Segment& group, int rank, const Settings& settings, Connect connect, CalledBy called_by);
 
     // ---- Windows, which have the same number on all ranks. Open from here on for others' requests; the others' parts
     // are known when they have told them.
@@ -106,7 +106,7 @@ class OneSided {
     void send_signal();
     Progress fails(Status failure);
 
-    HostGroup* group_;
+    Segment* segment_;
     int rank_;
     Settings settings_;
     Cma cma_;

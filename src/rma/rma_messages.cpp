@@ -12,8 +12,8 @@ constexpr int requests_at_once = 16;     // of one peer: then it is the next one
 
 }  // namespace
 
-RmaMessages::RmaMessages(HostGroup& group, int rank, Hooks hooks)
-    : group_(&group), rank_(rank), hooks_(std::move(hooks)), peers_(size_t(group.ranks())) {
+RmaMessages::RmaMessages(Segment& group, int rank, Hooks hooks)
+    : segment_(&group), rank_(rank), hooks_(std::move(hooks)), peers_(size_t(group.ranks())) {
     for (const int other : group.locals())
         if (other != rank && !group.same_process(rank, other)) neighbours_.push_back(other);
     oob_entries_.assign(neighbours_.size(), 0);
@@ -24,7 +24,7 @@ RmaMessages::Peer& RmaMessages::peer(int rank) {
     if (!one) {
         one = std::make_unique<Peer>();
         linked_.push_back(rank);
-        networked_ |= !group_->local(rank);
+        networked_ |= !segment_->local(rank);
     }
     return *one;
 }
@@ -76,15 +76,15 @@ void RmaMessages::look_for_callers() {
         if (!peers_[size_t(rank)] && hooks_.called_by(rank)) (void)peer(rank);
     };
     for (size_t i = 0; i < neighbours_.size(); ++i) {
-        const uint32_t entries = group_->row(neighbours_[i]).oob_entries.load(std::memory_order_acquire);
+        const uint32_t entries = segment_->row(neighbours_[i]).oob_entries.load(std::memory_order_acquire);
         if (entries != std::exchange(oob_entries_[i], entries)) look(neighbours_[i]);
     }
-    if (group_->one_host()) return;
+    if (segment_->one_host()) return;
     // Pairs with oob_deliver(), where the entry comes before the count: else it might be missed for good.
-    const uint32_t received = group_->header().oob_received.load(std::memory_order_acquire);
+    const uint32_t received = segment_->header().oob_received.load(std::memory_order_acquire);
     if (received == std::exchange(oob_received_, received)) return;
-    for (int rank = 0; rank < group_->ranks(); ++rank)
-        if (!group_->local(rank)) look(rank);
+    for (int rank = 0; rank < segment_->ranks(); ++rank)
+        if (!segment_->local(rank)) look(rank);
 }
 
 bool RmaMessages::serve() {
@@ -99,7 +99,7 @@ bool RmaMessages::serve() {
 
 // A peer that has gone matters to who waits for it, and to nobody else. What fails here it would wait for in vain.
 bool RmaMessages::breaks(Peer& other, Status why) {
-    if (why.code() != weftRemoteError) group_->raise(why.code(), rank_, why.sentence());
+    if (why.code() != weftRemoteError) segment_->raise(why.code(), rank_, why.sentence());
     other.trouble = std::move(why);
     return true;
 }

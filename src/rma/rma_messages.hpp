@@ -23,7 +23,7 @@ class RmaMessages {
         std::function<std::byte*(uint32_t window, uint64_t offset, uint64_t bytes)> memory;
         std::function<void(int peer, int signal)> signalled;
     };
-    RmaMessages(HostGroup& group, int rank, Hooks hooks);
+    RmaMessages(Segment& group, int rank, Hooks hooks);
 
     static constexpr int no_signal = -1;
     struct Place {
@@ -97,7 +97,7 @@ class RmaMessages {
     Status take(int rank, Peer& peer);
     void finish(int rank, Peer& peer);
 
-    HostGroup* group_;
+    Segment* segment_;
     int rank_;
     Hooks hooks_;
     std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: no link

@@ -11,27 +11,27 @@ std::string owed_signals(int rank, int number, uint64_t came, uint64_t wanted) {
 
 Status Signals::make(size_t& heap_used) {
     if (place_ != 0) return ok();
-    const size_t bytes = group_->locals().size() * sizeof(Counters);
-    if (heap_used + bytes > group_->connections_end())
+    const size_t bytes = segment_->locals().size() * sizeof(Counters);
+    if (heap_used + bytes > segment_->connections_end())
         return fail(weftSystemError, "rank {} has no room for the signals of its windows: connections take it all",
                     rank_);
-    WEFT_TRY(group_->back(rank_, heap_used, bytes));
+    WEFT_TRY(segment_->back(rank_, heap_used, bytes));
     place_ = heap_used;
     heap_used += (bytes + line_bytes - 1) / line_bytes * line_bytes;
     return ok();
 }
 
 void Signals::found(int peer, uint64_t place) {
-    if (!group_->local(peer)) return;
+    if (!segment_->local(peer)) return;
     of(seen_, peer).raised = raised_for(peer, place, rank_);
 }
 
 bool Signals::enter(int peer) {
-    group_->row(rank_).touching.store(peer + 1, std::memory_order_relaxed);
+    segment_->row(rank_).touching.store(peer + 1, std::memory_order_relaxed);
     // Our word before the look; who takes memory back sets the abort word or its state before it looks at our word.
     // Pairs with the fence in Communicator::await_untouched().
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (!group_->aborted() && group_->row(peer).state.load(std::memory_order_acquire) != RankState::left) return true;
+    if (!segment_->aborted() && segment_->row(peer).state.load(std::memory_order_acquire) != RankState::left) return true;
     leave();
     return false;
 }

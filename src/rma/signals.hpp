@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "src/segment/host_group.hpp"
+#include "src/segment/segment.hpp"
 
 namespace weft::internal {
 
@@ -19,8 +19,8 @@ class Signals {
     static constexpr int count = WEFT_SIGNALS * WEFT_SIGNAL_CONTEXTS;  // from one rank to another
     static constexpr int number_of(int index, int context) { return context * WEFT_SIGNALS + index; }
 
-    Signals(HostGroup& group, int rank)
-        : group_(&group), rank_(rank), own_(size_t(group.ranks())), seen_(size_t(group.ranks())) {}
+    Signals(Segment& group, int rank)
+        : segment_(&group), rank_(rank), own_(size_t(group.ranks())), seen_(size_t(group.ranks())) {}
 
     // Takes this rank's part of the segment, once.
     Status make(size_t& heap_used);
@@ -32,7 +32,7 @@ class Signals {
     void raise(int peer, int number) {
         const uint64_t raised = ++of(own_, peer)[size_t(number)];
         raised_for(rank_, place_, peer)[number].store(raised, std::memory_order_release);
-        group_->wake();
+        segment_->wake();
     }
     // A message has brought one.
     void came(int peer, int number) { ++of(seen_, peer).came[size_t(number)]; }
@@ -47,9 +47,9 @@ class Signals {
     // Says that this rank is going to read or write memory of a rank of this host. False: it may not, for somebody has
     // aborted, or that rank has left.
     bool enter(int peer);
-    void leave() { group_->row(rank_).touching.store(0, std::memory_order_release); }  // pairs with touched_by()
+    void leave() { segment_->row(rank_).touching.store(0, std::memory_order_release); }  // pairs with touched_by()
     // Whether `peer` is at our memory; after a fence behind the abort word or our state, which it looks at.
-    bool touched_by(int peer) const { return group_->row(peer).touching.load(std::memory_order_acquire) == rank_ + 1; }
+    bool touched_by(int peer) const { return segment_->row(peer).touching.load(std::memory_order_acquire) == rank_ + 1; }
 
   private:
     using Counters = std::array<uint64_t, count>;
@@ -66,10 +66,10 @@ class Signals {
     }
     // In a rank's heap: the counters for each rank of this host.
     std::atomic<uint64_t>* raised_for(int by, uint64_t place, int peer) const {
-        return reinterpret_cast<std::atomic<uint64_t>*>(group_->heap(by) + place) + size_t(group_->place(peer)) * count;
+        return reinterpret_cast<std::atomic<uint64_t>*>(segment_->heap(by) + place) + size_t(segment_->place(peer)) * count;
     }
 
-    HostGroup* group_;
+    Segment* segment_;
     int rank_;
     uint64_t place_ = 0;
     std::vector<std::unique_ptr<Counters>> own_;  // what we have raised, by peer

@@ -9,12 +9,12 @@ struct Ended {
     int culprit = -1;  // a rank that died and was told nothing
 };
 
-Ended ended_of(const HostGroup& group) {
+Ended ended_of(const Segment& segment) {
     Ended ended;
-    for (int rank = 0; rank < group.ranks(); ++rank) {
-        const bool left = group.row(rank).state.load(std::memory_order_acquire) == RankState::left;
-        if (!left && group.alive(rank)) continue;
-        if (!group.told(rank).empty())
+    for (int rank = 0; rank < segment.ranks(); ++rank) {
+        const bool left = segment.row(rank).state.load(std::memory_order_acquire) == RankState::left;
+        if (!left && segment.alive(rank)) continue;
+        if (!segment.told(rank).empty())
             ended.victim = rank;
         else if (!left && ended.culprit < 0)
             ended.culprit = rank;
@@ -24,35 +24,35 @@ Ended ended_of(const HostGroup& group) {
 
 }  // namespace
 
-std::string death_of(const HostGroup& group, int rank) {
-    const LossRecord& loss = group.header().loss;
-    if (!group.one_host() && !group.local(rank) && loss.state.load(std::memory_order_acquire) &&
-        loss.host == group.rank_info(rank).host)
+std::string death_of(const Segment& segment, int rank) {
+    const LossRecord& loss = segment.header().loss;
+    if (!segment.one_host() && !segment.local(rank) && loss.state.load(std::memory_order_acquire) &&
+        loss.host == segment.rank_info(rank).host)
         return fmt::format("{}; rank {} was there", loss.sentence, rank);
-    const auto position = group.row(rank).position.read();
-    return fmt::format("{} died {}", group.name_of(rank),
+    const auto position = segment.row(rank).position.read();
+    return fmt::format("{} died {}", segment.name_of(rank),
                        position && position->inside()
                            ? fmt::format("inside operation {}", position->entered)
                            : fmt::format("outside Weft after operation {}", position ? position->finished : 0));
 }
 
-Status known_cause(const HostGroup& group) {
-    const Ended ended = ended_of(group);
+Status known_cause(const Segment& segment) {
+    const Ended ended = ended_of(segment);
     if (ended.victim < 0 || ended.culprit < 0) return ok();
-    return fail(weftRemoteError, "{}", death_of(group, ended.culprit));
+    return fail(weftRemoteError, "{}", death_of(segment, ended.culprit));
 }
 
-Status first_cause(const HostGroup& group, Status seen, int blamed) {
-    if (seen.code() != weftRemoteError || group.aborted()) return seen;
-    WEFT_TRY(known_cause(group));
+Status first_cause(const Segment& segment, Status seen, int blamed) {
+    if (seen.code() != weftRemoteError || segment.aborted()) return seen;
+    WEFT_TRY(known_cause(segment));
     // That rank left by its own choice. Others may have ended because of that.
-    if (blamed >= 0 && group.row(blamed).state.load(std::memory_order_acquire) == RankState::left &&
-        group.told(blamed).empty())
+    if (blamed >= 0 && segment.row(blamed).state.load(std::memory_order_acquire) == RankState::left &&
+        segment.told(blamed).empty())
         return seen;
-    const Ended ended = ended_of(group);
+    const Ended ended = ended_of(segment);
     if (ended.victim < 0) return seen;
-    return fail(weftRemoteError, "an earlier failure ended {}: {}. This rank saw: {}", group.name_of(ended.victim),
-                group.told(ended.victim), seen.sentence());
+    return fail(weftRemoteError, "an earlier failure ended {}: {}. This rank saw: {}", segment.name_of(ended.victim),
+                segment.told(ended.victim), seen.sentence());
 }
 
 }  // namespace weft::internal

@@ -6,7 +6,7 @@
 
 namespace weft::internal {
 
-FlagBlock::FlagBlock(HostGroup& host, int rank)
+FlagBlock::FlagBlock(Segment& host, int rank)
     : host_(&host),
       lines_(host.lines()),
       heaps_(host.heap(host.locals().front())),
@@ -15,7 +15,7 @@ FlagBlock::FlagBlock(HostGroup& host, int rank)
       locals_(int(host.locals().size())),
       rank_(rank) {}
 
-Result<std::unique_ptr<FlagBlock>> FlagBlock::open(HostGroup& host, int rank, bool slots_later) {
+Result<std::unique_ptr<FlagBlock>> FlagBlock::open(Segment& host, int rank, bool slots_later) {
     auto flag_block = std::make_unique<FlagBlock>(host, rank);
     if (!slots_later) WEFT_TRY(flag_block->reserve(slot_bytes_first));
     return flag_block;

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "src/base/result.hpp"
-#include "src/segment/host_group.hpp"
+#include "src/segment/segment.hpp"
 #include "src/segment/shm_layout.hpp"
 
 namespace weft::internal {
@@ -21,13 +21,13 @@ class FlagBlock {
     static constexpr size_t heap_bytes = slot_stride * flag_slots;
 
     // `slots_later`: none is backed before reserve() is asked for it.
-    static Result<std::unique_ptr<FlagBlock>> open(HostGroup& host, int rank, bool slots_later = false);
+    static Result<std::unique_ptr<FlagBlock>> open(Segment& host, int rank, bool slots_later = false);
 
     int rank() const { return rank_; }
     // `rank` is any rank of this host; which of them take part in an operation is the schedule's to say.
     FlagLine& line(int rank, uint32_t tile) const {
         return *reinterpret_cast<FlagLine*>(lines_ + (size_t(tile % flag_slots) * size_t(locals_) + place(rank)) *
-                                                          HostGeometry::flag_line_stride);
+                                                          SegmentLayout::flag_line_stride);
     }
     // Where tiles' data lie: in one slot after the other, and there in one place after the other. Lines that a reader still
     // has in its second-level cache take several times as long to write as others. The same on all ranks.
@@ -56,11 +56,11 @@ class FlagBlock {
 
     uint32_t tile = 0;  // of the next tile; rises alike on all ranks
 
-    FlagBlock(HostGroup& host, int rank);
+    FlagBlock(Segment& host, int rank);
 
   private:
     size_t place(int rank) const { return size_t(places_ ? places_[rank] : rank); }
-    HostGroup* host_;
+    Segment* host_;
     std::byte* lines_;
     std::byte* heaps_;
     size_t heap_stride_;

@@ -61,7 +61,7 @@ const Membarrier& membarrier() {
 
 }  // namespace
 
-Waiting::Waiting(HostGroup& group, int rank, int64_t sleep_us) : group_(&group), rank_(rank), sleep_us_(sleep_us) {
+Waiting::Waiting(Segment& segment, int rank, int64_t sleep_us) : segment_(&segment), rank_(rank), sleep_us_(sleep_us) {
     (void)membarrier();  // registers this process as one that publishes
 }
 
@@ -76,7 +76,7 @@ bool Waiting::pause(const RankSet& missing, bool may_sleep) {
     seen_here();
     bool same_core = false;
     missing.for_each(
-        [&](int rank) { same_core |= group_->row(rank).cpu.load(std::memory_order_relaxed) == last_cpu_ + 1; });
+        [&](int rank) { same_core |= segment_->row(rank).cpu.load(std::memory_order_relaxed) == last_cpu_ + 1; });
     if (armed_) {
         sleep();
         return look(may_sleep);
@@ -87,7 +87,7 @@ bool Waiting::pause(const RankSet& missing, bool may_sleep) {
     if (same_core || polls_ % (shared ? polls_between_yields_shared : polls_between_yields) == 0) {
         sched_yield();
         if (polls_ % polls_between_clocks == 0) return look(may_sleep);
-        return group_->aborted();
+        return segment_->aborted();
     }
     spin_once();
     return false;
@@ -95,15 +95,15 @@ bool Waiting::pause(const RankSet& missing, bool may_sleep) {
 
 void Waiting::survey() {
     waits_to_survey_ = waits_between_surveys;
-    const std::vector<int>& all = group_->locals();
+    const std::vector<int>& all = segment_->locals();
     shares_core_ = std::any_of(all.begin(), all.end(), [this](int rank) {
-        return rank != rank_ && group_->row(rank).cpu.load(std::memory_order_relaxed) == last_cpu_ + 1;
+        return rank != rank_ && segment_->row(rank).cpu.load(std::memory_order_relaxed) == last_cpu_ + 1;
     });
 }
 
 bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const AddDescriptors& add_descriptors) {
     bool here = false, remote = false;
-    missing.for_each([&](int rank) { (group_->local(rank) ? here : remote) = true; });
+    missing.for_each([&](int rank) { (segment_->local(rank) ? here : remote) = true; });
     if (!remote) return pause(missing, may_sleep);
     if (armed_) disarm();
     if (polls_ == 0) {
@@ -136,7 +136,7 @@ bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const Add
         if (slice) crowded_waits_ = crowded_memory;
         crowded_ = slice || (polls_ % polls_between_averages == 0 && silence_us_ > int64_t(polls_) * crowded_poll_us);
     }
-    if (group_->aborted()) return true;
+    if (segment_->aborted()) return true;
     if (now < next_look_us_) return false;
     next_look_us_ = now + std::clamp<int64_t>(silence_us_ / 16, first_look_us, slowest_look_us);
     return true;
@@ -156,19 +156,19 @@ bool Waiting::look(bool may_sleep) {
         nanosleep(&doze, nullptr);
     } else if (silence_us_ >= sleep_us_ && !armed_) {
         // Announce, then let the caller look once more, then sleep: in this order nothing is missed.
-        group_->row(rank_).sleeping.store(1, std::memory_order_relaxed);
-        group_->header().sleepers.fetch_add(1);
+        segment_->row(rank_).sleeping.store(1, std::memory_order_relaxed);
+        segment_->header().sleepers.fetch_add(1);
         membarrier().everywhere();
         armed_ = announced_ = true;
     }
-    if (group_->aborted()) return true;
+    if (segment_->aborted()) return true;
     if (now < next_look_us_) return false;
     next_look_us_ = now + std::clamp<int64_t>(silence_us_ / 16, first_look_us, slowest_look_us);
     return true;
 }
 
 void Waiting::sleep() {
-    auto& word = group_->row(rank_).sleeping;
+    auto& word = segment_->row(rank_).sleeping;
     const timespec slice{0, sleep_slice_us * 1000};
     syscall(SYS_futex, &word, FUTEX_WAIT, 1, &slice, nullptr, 0);
     word.store(1, std::memory_order_relaxed);  // again, in case we sleep again
@@ -177,13 +177,13 @@ void Waiting::sleep() {
 
 void Waiting::disarm() {
     armed_ = false;
-    group_->row(rank_).sleeping.store(0, std::memory_order_relaxed);
-    group_->header().sleepers.fetch_sub(1);
+    segment_->row(rank_).sleeping.store(0, std::memory_order_relaxed);
+    segment_->header().sleepers.fetch_sub(1);
 }
 
 void Waiting::tell(const PartnerWait& wait) {
     told_ = announced_ = true;
-    RankRow& row = group_->row(rank_);
+    RankRow& row = segment_->row(rank_);
     row.partner_wait.store(wait.word(), std::memory_order_relaxed);
     row.partner_wait_us.store(since_us_, std::memory_order_relaxed);
 }
@@ -191,7 +191,7 @@ void Waiting::tell(const PartnerWait& wait) {
 void Waiting::withdraw() {
     announced_ = false;
     if (armed_) disarm();
-    if (std::exchange(told_, false)) group_->row(rank_).partner_wait_us.store(0, std::memory_order_relaxed);
+    if (std::exchange(told_, false)) segment_->row(rank_).partner_wait_us.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace weft::internal

@@ -9,7 +9,7 @@
 #include <functional>
 #include <vector>
 
-#include "src/segment/host_group.hpp"
+#include "src/segment/segment.hpp"
 #include "src/segment/partner_wait.hpp"
 
 namespace weft::internal {
@@ -18,7 +18,7 @@ namespace weft::internal {
 class Waiting {
   public:
     // sleep_us: silence after which the rank sleeps.
-    Waiting(HostGroup& group, int rank, int64_t sleep_us);
+    Waiting(Segment& segment, int rank, int64_t sleep_us);
     ~Waiting() { stir(); }
 
     // Publishes the processor we run on; a comparison if it has not changed.
@@ -26,7 +26,7 @@ class Waiting {
         const int cpu = current_cpu();
         if (cpu != last_cpu_) [[unlikely]] {
             last_cpu_ = cpu;
-            group_->row(rank_).cpu.store(cpu + 1, std::memory_order_relaxed);
+            segment_->row(rank_).cpu.store(cpu + 1, std::memory_order_relaxed);
         }
     }
 
@@ -58,7 +58,7 @@ class Waiting {
     void withdraw();
     static int current_cpu();
 
-    HostGroup* group_;
+    Segment* segment_;
     int rank_;
     int64_t sleep_us_;
     int last_cpu_ = -1;

@@ -13,10 +13,10 @@
 namespace weft::internal::test {
 namespace {
 
-std::shared_ptr<HostGroup> waiting_group_of(int ranks) {
-    auto group = HostGroup::create(ranks);
-    REQUIRE(group.ok());
-    return *group;
+std::shared_ptr<Segment> waiting_group_of(int ranks) {
+    auto segment = Segment::create(ranks);
+    REQUIRE(segment.ok());
+    return *segment;
 }
 
 RankSet only(int rank) {
@@ -28,12 +28,12 @@ RankSet only(int rank) {
 }  // namespace
 
 TEST_CASE("a waiting rank says on which processor it was last seen", "[waiting]") {
-    const auto group = waiting_group_of(2);
-    CHECK(group->row(0).cpu.load() == 0);
-    Waiting waiting(*group, 0, 1'000'000);
+    const auto segment = waiting_group_of(2);
+    CHECK(segment->row(0).cpu.load() == 0);
+    Waiting waiting(*segment, 0, 1'000'000);
     waiting.seen_here();
-    CHECK(group->row(0).cpu.load() > 0);
-    CHECK(group->row(1).cpu.load() == 0);
+    CHECK(segment->row(0).cpu.load() > 0);
+    CHECK(segment->row(1).cpu.load() == 0);
 }
 
 TEST_CASE("the processor is the one that runs the thread", "[waiting]") {
@@ -56,44 +56,44 @@ TEST_CASE("the processor is the one that runs the thread", "[waiting]") {
 
 TEST_CASE("after silence a rank announces that it sleeps; a wake before it sleeps is not lost; stirring takes it back",
           "[waiting]") {
-    const auto group = waiting_group_of(2);
-    Waiting waiting(*group, 0, 0);
+    const auto segment = waiting_group_of(2);
+    Waiting waiting(*segment, 0, 0);
     const RankSet missing = only(1);
-    CHECK(group->header().sleepers.load() == 0);
-    while (group->row(0).sleeping.load() == 0) waiting.pause(missing);
-    CHECK(group->header().sleepers.load() == 1);
-    group->wake();
-    CHECK(group->row(0).sleeping.load() == 0);  // so that the kernel refuses to let it sleep
+    CHECK(segment->header().sleepers.load() == 0);
+    while (segment->row(0).sleeping.load() == 0) waiting.pause(missing);
+    CHECK(segment->header().sleepers.load() == 1);
+    segment->wake();
+    CHECK(segment->row(0).sleeping.load() == 0);  // so that the kernel refuses to let it sleep
     waiting.pause(missing);
-    CHECK(group->row(0).sleeping.load() == 1);  // ready to sleep again
+    CHECK(segment->row(0).sleeping.load() == 1);  // ready to sleep again
     waiting.stir();
-    CHECK(group->row(0).sleeping.load() == 0);
-    CHECK(group->header().sleepers.load() == 0);
-    CHECK(group->row(1).sleeping.load() == 0);
+    CHECK(segment->row(0).sleeping.load() == 0);
+    CHECK(segment->header().sleepers.load() == 0);
+    CHECK(segment->row(1).sleeping.load() == 0);
 }
 
 TEST_CASE("a rank that leaves while it says that it sleeps is no sleeper any more", "[waiting]") {
-    const auto group = waiting_group_of(2);
+    const auto segment = waiting_group_of(2);
     {
-        Waiting waiting(*group, 0, 0);
-        while (group->row(0).sleeping.load() == 0) waiting.pause(only(1));
+        Waiting waiting(*segment, 0, 0);
+        while (segment->row(0).sleeping.load() == 0) waiting.pause(only(1));
     }
-    CHECK(group->header().sleepers.load() == 0);
+    CHECK(segment->header().sleepers.load() == 0);
 }
 
 TEST_CASE("a thread that drives other ranks too never sleeps", "[waiting]") {
-    const auto group = waiting_group_of(2);
-    Waiting waiting(*group, 0, 0);
+    const auto segment = waiting_group_of(2);
+    Waiting waiting(*segment, 0, 0);
     for (int i = 0; i < 3000; ++i) {
         waiting.pause(only(1), false);
-        REQUIRE(group->row(0).sleeping.load() == 0);
+        REQUIRE(segment->row(0).sleeping.load() == 0);
     }
-    CHECK(group->header().sleepers.load() == 0);
+    CHECK(segment->header().sleepers.load() == 0);
 }
 
 TEST_CASE("silence is counted from the last movement", "[waiting]") {
-    const auto group = waiting_group_of(2);
-    Waiting waiting(*group, 0, 1'000'000'000);
+    const auto segment = waiting_group_of(2);
+    Waiting waiting(*segment, 0, 1'000'000'000);
     while (waiting.silence_us() < 2000) waiting.pause(only(1));
     waiting.stir();
     waiting.pause(only(1));
@@ -101,30 +101,30 @@ TEST_CASE("silence is counted from the last movement", "[waiting]") {
 }
 
 TEST_CASE("who waits is told of an abort, and now and then to look around", "[waiting]") {
-    const auto group = waiting_group_of(2);
-    Waiting waiting(*group, 0, 1'000);
+    const auto segment = waiting_group_of(2);
+    Waiting waiting(*segment, 0, 1'000);
     while (!waiting.pause(only(1))) {
     }  // silence is worth a look
-    CHECK(!group->aborted());
+    CHECK(!segment->aborted());
     CHECK(waiting.silence_us() > 0);
     waiting.stir();
-    group->raise(weftRemoteError, 1, "over");
+    segment->raise(weftRemoteError, 1, "over");
     while (!waiting.pause(only(1))) {
     }
     SUCCEED();
 }
 
 TEST_CASE("a rank that sleeps is woken by what another publishes", "[waiting]") {
-    const auto group = waiting_group_of(2);
+    const auto segment = waiting_group_of(2);
     std::atomic<bool> published{false}, seen{false};
     std::thread sleeper([&] {
-        Waiting waiting(*group, 0, 0);
+        Waiting waiting(*segment, 0, 0);
         while (!published.load(std::memory_order_acquire)) waiting.pause(only(1));
         seen = true;
     });
-    while (group->row(0).sleeping.load() == 0) std::this_thread::yield();
+    while (segment->row(0).sleeping.load() == 0) std::this_thread::yield();
     published.store(true, std::memory_order_release);
-    group->wake();
+    segment->wake();
     sleeper.join();
     CHECK(seen);
 }
@@ -132,23 +132,23 @@ TEST_CASE("a rank that sleeps is woken by what another publishes", "[waiting]") 
 TEST_CASE("ranks that sleep at once and wake each other come through ten thousand turns", "[waiting]") {
     constexpr int ranks = 3;
     constexpr uint64_t turns = 3'500;
-    const auto group = waiting_group_of(ranks);
+    const auto segment = waiting_group_of(ranks);
     std::atomic<uint64_t> turn{0};
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks; ++rank)
         threads.emplace_back([&, rank] {
-            Waiting waiting(*group, rank, 0);
+            Waiting waiting(*segment, rank, 0);
             const RankSet missing = only((rank + ranks - 1) % ranks);
             for (uint64_t mine = uint64_t(rank); mine < turns * ranks; mine += ranks) {
                 while (turn.load(std::memory_order_acquire) != mine) waiting.pause(missing);
                 waiting.stir();
                 turn.store(mine + 1, std::memory_order_release);
-                group->wake();
+                segment->wake();
             }
         });
     for (std::thread& thread : threads) thread.join();
     CHECK(turn == turns * ranks);
-    CHECK(group->header().sleepers.load() == 0);
+    CHECK(segment->header().sleepers.load() == 0);
 }
 
 }  // namespace weft::internal::test

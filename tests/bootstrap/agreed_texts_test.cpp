@@ -15,10 +15,10 @@ TEST_CASE("texts come back as they were left, and what there is no room for is u
     texts.add_machine({std::string(AgreedTexts::machine_bytes_most + 1, 'x'), "another"});
     CHECK(texts.machines.size() == 2);
     texts.refusal = {weftSystemError, "no file"};
-    const auto group = HostGroup::create(3);
-    REQUIRE(group.ok());
-    REQUIRE(texts.leave(**group));
-    const AgreedTexts read = AgreedTexts::of(**group);
+    const auto segment = Segment::create(3);
+    REQUIRE(segment.ok());
+    REQUIRE(texts.leave(**segment));
+    const AgreedTexts read = AgreedTexts::of(**segment);
     CHECK(read.tuning == texts.tuning);
     CHECK(read.machines == texts.machines);
     CHECK(read.machine_of == std::vector<int32_t>{0, -1, 1, 0, -1});
@@ -39,10 +39,10 @@ TEST_CASE("texts come back as they were left, and what there is no room for is u
     CHECK(many.machines.size() > 40);
     CHECK(many.machine(19'999) == MachineText());
     CHECK(many.domains.size() == 4096);
-    REQUIRE(many.leave(**group));
-    CHECK(AgreedTexts::of(**group).machines == many.machines);
-    CHECK_FALSE(AgreedTexts::of(**group).refusal);
-    CHECK_FALSE((*group)->write_texts(nullptr, HostGroup::texts_most + 1));
+    REQUIRE(many.leave(**segment));
+    CHECK(AgreedTexts::of(**segment).machines == many.machines);
+    CHECK_FALSE(AgreedTexts::of(**segment).refusal);
+    CHECK_FALSE((*segment)->write_texts(nullptr, Segment::texts_most + 1));
 }
 
 }  // namespace weft::internal::test

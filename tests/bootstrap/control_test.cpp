@@ -37,7 +37,7 @@ class Hosts {
             [&] { return std::all_of(left_.begin(), left_.end(), [](auto& one) { return one.expired(); }); }));
     }
 
-    HostGroup& operator[](int host) { return *groups_[size_t(host)]; }
+    Segment& operator[](int host) { return *groups_[size_t(host)]; }
     AcceptDispatcher& dispatcher() { return *dispatcher_; }
     const net::Identity& identity() const { return identity_; }
     // All have the rank table.
@@ -62,8 +62,8 @@ class Hosts {
     }
 
   private:
-    static std::shared_ptr<HostGroup> make_group(int ranks, int rank) {
-        auto group = value_of(HostGroup::create(ranks, false));
+    static std::shared_ptr<Segment> make_group(int ranks, int rank) {
+        auto group = value_of(Segment::create(ranks, false));
         group->set_doorbell(Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
         RankRow& row = group->row(rank);
         row.pid = 1000 + rank;  // the rank table tells hosts apart by the pids of their ranks
@@ -93,7 +93,7 @@ class Hosts {
     net::Identity identity_ = fresh_identity();
     std::shared_ptr<AcceptDispatcher> dispatcher_;
     RootRendezvous root_;
-    std::vector<std::shared_ptr<HostGroup>> groups_;
+    std::vector<std::shared_ptr<Segment>> groups_;
     std::vector<std::shared_ptr<Control>> controls_;
     std::vector<std::weak_ptr<Control>> left_;
 };

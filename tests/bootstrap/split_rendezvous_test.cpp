@@ -17,22 +17,22 @@ RendezvousOptions options() {
     return options;
 }
 
-// What became of a rank that went until it was there; the group that it is in then.
-Result<std::shared_ptr<HostGroup>> enter(Rendezvous& rendezvous) {
+// What became of a rank that went until it was there; the segment that it is in then.
+Result<std::shared_ptr<Segment>> enter(Rendezvous& rendezvous) {
     for (;;) {
         auto met = rendezvous.advance();
         if (!met) return met.take_status();
-        if (*met) return rendezvous.group();
+        if (*met) return rendezvous.segment();
         rendezvous.wait();
     }
 }
 
 // A communicator whose ranks have all joined.
-std::shared_ptr<HostGroup> parent_of(int ranks) {
-    auto group = HostGroup::create(ranks);
-    REQUIRE(group);
-    for (int rank = 0; rank < ranks; ++rank) REQUIRE(claim_row(**group, rank, ranks, options()));
-    return *group;
+std::shared_ptr<Segment> parent_of(int ranks) {
+    auto segment = Segment::create(ranks);
+    REQUIRE(segment);
+    for (int rank = 0; rank < ranks; ++rank) REQUIRE(claim_row(**segment, rank, ranks, options()));
+    return *segment;
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ TEST_CASE("a rank that may not open the first one's segment makes all of them me
         INFO("refused by " << refusers.size());
         static uint64_t number = 0;
         const Child child{++number, {3, 0, 2}};
-        std::vector<std::shared_ptr<HostGroup>> groups(3);
+        std::vector<std::shared_ptr<Segment>> groups(3);
         std::vector<std::string> wrong(3);
         std::vector<std::thread> threads;
         for (int rank = 0; rank < 3; ++rank)

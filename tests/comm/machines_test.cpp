@@ -36,12 +36,12 @@ MachineText text_of(const topology::Graph& graph) {
 MachineText text_of(const std::string& machine) { return text_of(read_machine(machine).graph); }
 
 // A group as one of its hosts sees it when all have met. machines: of each host; an empty one is unknown.
-std::shared_ptr<HostGroup> group_of(const std::vector<Member>& members, const std::vector<MachineText>& machines,
+std::shared_ptr<Segment> group_of(const std::vector<Member>& members, const std::vector<MachineText>& machines,
                                     int own_host = 0) {
     const bool spread = machines.size() > 1;
-    auto group = HostGroup::create(int(members.size()), false);
+    auto group = Segment::create(int(members.size()), false);
     if (!group) FAIL(group.status().sentence());
-    HostGroup& made = **group;
+    Segment& made = **group;
     REQUIRE(made.back_rows(0, int(members.size())));
     for (size_t rank = 0; rank < members.size(); ++rank) {
         RankInfo& info = made.rank_info(int(rank));
@@ -62,7 +62,7 @@ std::shared_ptr<HostGroup> group_of(const std::vector<Member>& members, const st
     return *group;
 }
 
-Machines machines_of(const std::shared_ptr<HostGroup>& group) {
+Machines machines_of(const std::shared_ptr<Segment>& group) {
     auto machines = Machines::of(*group);
     if (!machines) FAIL(machines.status().sentence());
     return **machines;

@@ -1,4 +1,4 @@
-// connection.hpp: a connection from rank 1 to rank 0 of a host group of this process, over any transport.
+// connection.hpp: a connection from rank 1 to rank 0 of a host segment of this process, over any transport.
 #pragma once
 #include <cstring>
 #include <memory>
@@ -13,7 +13,7 @@
 namespace weft::internal::test {
 
 struct Connection {
-    std::shared_ptr<HostGroup> group;
+    std::shared_ptr<Segment> segment;
     net::Identity identity;
     size_t ring_bytes;
     size_t heap_used[2] = {FlagBlock::heap_bytes, FlagBlock::heap_bytes};  // of the receiver and of the sender
@@ -21,16 +21,16 @@ struct Connection {
     std::unique_ptr<Sender> sender;
 
     Connection(const Transport& transport, int depth, size_t slot_bytes, size_t ring = 0) : ring_bytes(ring) {
-        auto made = HostGroup::create(2);
+        auto made = Segment::create(2);
         REQUIRE(made.ok());
-        group = *made;
+        segment = *made;
         net::Secret secret;
         net::random_bytes(secret.key.data(), secret.key.size());
         identity = net::Identity::of(secret);
         for (int rank = 0; rank < 2; ++rank) {
-            group->row(rank).process = process_token();
-            group->row(rank).pid = getpid();
-            group->rank_info(rank).pid = getpid();
+            segment->row(rank).process = process_token();
+            segment->row(rank).pid = getpid();
+            segment->rank_info(rank).pid = getpid();
         }
         Blob blob;
         auto listening = transport.listen(options(0, depth, slot_bytes), blob);
@@ -41,7 +41,7 @@ struct Connection {
         sender = std::move(*connected);
     }
     ConnectionOptions options(int self, int depth, size_t slot_bytes) {
-        return {self, 1 - self, 0, depth, slot_bytes, group.get(), &heap_used[self], &identity, nullptr, ring_bytes};
+        return {self, 1 - self, 0, depth, slot_bytes, segment.get(), &heap_used[self], &identity, nullptr, ring_bytes};
     }
 
     std::string secret_text() const {

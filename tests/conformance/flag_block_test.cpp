@@ -14,11 +14,11 @@ namespace weft::internal::test {
 namespace {
 
 struct FlagBlocks {
-    std::shared_ptr<HostGroup> group;
+    std::shared_ptr<Segment> group;
     std::vector<std::unique_ptr<FlagBlock>> ranks;
 
     explicit FlagBlocks(int count) {
-        auto made = HostGroup::create(count);
+        auto made = Segment::create(count);
         REQUIRE(made.ok());
         group = *made;
         for (int rank = 0; rank < count; ++rank) {

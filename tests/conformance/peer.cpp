@@ -1,4 +1,4 @@
-// peer.cpp: a rank in another process for the conformance tests: maps the group's segment, sends three messages and
+// peer.cpp: a rank in another process for the conformance tests: maps the segment's segment, sends three messages and
 // then does nothing until it is killed. Arguments: the segment's descriptor as a path, its rank, the transport's name,
 // the communicator's secret in hexadecimal.
 #include <fcntl.h>
@@ -27,14 +27,14 @@ int main(int count, char** arguments) {
     alarm(120);  // whatever becomes of the test, nothing stays
     Fd fd(open(arguments[1], O_RDWR | O_CLOEXEC));
     require(bool(fd), "the segment cannot be opened");
-    auto group = HostGroup::map(std::move(fd));
-    require(group.ok(), "the segment cannot be mapped");
+    auto segment = Segment::map(std::move(fd));
+    require(segment.ok(), "the segment cannot be mapped");
     const int rank = atoi(arguments[2]);
-    RankRow& row = (*group)->row(rank);
+    RankRow& row = (*segment)->row(rank);
     row.pid = getpid();
-    (*group)->rank_info(rank).pid = row.pid;
+    (*segment)->rank_info(rank).pid = row.pid;
     row.process = process_token();
-    require((*group)->claim(rank).ok(), "the rank cannot be claimed");
+    require((*segment)->claim(rank).ok(), "the rank cannot be claimed");
     row.state.store(RankState::joined, std::memory_order_release);
 
     const Transport* transport = nullptr;
@@ -42,7 +42,7 @@ int main(int count, char** arguments) {
         if (candidate.name == std::string_view(arguments[3])) transport = &candidate;
     require(transport, "no such transport");
     const std::byte* entry = nullptr;
-    while (!(entry = (*group)->oob_get(0, 1))) usleep(1000);
+    while (!(entry = (*segment)->oob_get(0, 1))) usleep(1000);
     Blob blob;
     net::Secret secret;
     memcpy(&blob, entry, sizeof blob);
@@ -51,7 +51,7 @@ int main(int count, char** arguments) {
             "the secret cannot be read");
     const net::Identity identity = net::Identity::of(secret);
     size_t heap_used = FlagBlock::heap_bytes;
-    auto sender = transport->connect({rank, 0, 0, 4, 128, group->get(), &heap_used, &identity}, blob);
+    auto sender = transport->connect({rank, 0, 0, 4, 128, segment->get(), &heap_used, &identity}, blob);
     require(sender.ok(), "no connection");
     for (uint64_t number = 0; number < 3; ++number) {
         auto slot = (*sender)->acquire();

@@ -268,8 +268,8 @@ TEST_CASE("who waits on a connection sees an abort and knows who raised it", "[t
     std::atomic<bool> waiting{false};
     Status seen;
     std::thread blocked([&] {
-        Waiting rule(*connection.group, 0, 1000);
-        Watchdog watchdog(*connection.group, 0, "", {0, 0});
+        Waiting rule(*connection.segment, 0, 1000);
+        Watchdog watchdog(*connection.segment, 0, "", {0, 0});
         RankSet missing;
         missing.insert(1);
         while (seen) {
@@ -280,7 +280,7 @@ TEST_CASE("who waits on a connection sees an abort and knows who raised it", "[t
         }
     });
     while (!waiting) sched_yield();
-    connection.group->raise(weftRemoteError, 1, "rank 1 has had enough");
+    connection.segment->raise(weftRemoteError, 1, "rank 1 has had enough");
     blocked.join();
     CHECK(seen.code() == weftRemoteError);
     CHECK(seen.sentence() == "rank 1 has had enough");
@@ -290,15 +290,15 @@ TEST_CASE("a peer that dies is an error on the survivor, never a hang, and what 
           "[transport]") {
     const Transport& transport = every_transport();
     Connection connection(transport, 4, 128);
-    HostGroup& group = *connection.group;
-    group.row(1).process = 0;
-    Subprocess peer({CONFORMANCE_PEER, fmt::format("/proc/{}/fd/{}", getpid(), group.memory().fd()), "1",
+    Segment& segment = *connection.segment;
+    segment.row(1).process = 0;
+    Subprocess peer({CONFORMANCE_PEER, fmt::format("/proc/{}/fd/{}", getpid(), segment.memory().fd()), "1",
                      transport.name, connection.secret_text()});
     // It connects to a receiver of its own making here: its blob goes by the OOB store.
     Blob blob;
     auto listening = transport.listen(connection.options(0, 4, 128), blob);
     REQUIRE(listening.ok());
-    REQUIRE(group.oob_put(0, 1, 1, &blob, sizeof blob).ok());
+    REQUIRE(segment.oob_put(0, 1, 1, &blob, sizeof blob).ok());
     connection.receiver = std::move(*listening);
     // A connection over a network is made as both ends step it.
     INFO(transport.name);
@@ -306,13 +306,13 @@ TEST_CASE("a peer that dies is an error on the survivor, never a hang, and what 
     INFO(peer.error());
     REQUIRE(came);
     REQUIRE(peer.says("sent"));
-    CHECK(group.alive(1));
+    CHECK(segment.alive(1));
 
     std::atomic<bool> waiting{false};
     Status seen;
     std::thread survivor([&] {
-        Waiting rule(group, 0, 1000);
-        Watchdog watchdog(group, 0, "", {0, 0});
+        Waiting rule(segment, 0, 1000);
+        Watchdog watchdog(segment, 0, "", {0, 0});
         RankSet missing;
         missing.insert(1);
         for (uint64_t number = 1; seen;) {
@@ -334,7 +334,7 @@ TEST_CASE("a peer that dies is an error on the survivor, never a hang, and what 
     peer.kill(SIGKILL);
     survivor.join();
     CHECK(peer.wait() == 128 + SIGKILL);
-    CHECK(!group.alive(1));
+    CHECK(!segment.alive(1));
     CHECK(seen.code() == weftRemoteError);
     CHECK_THAT(seen.sentence(),
                Catch::Contains(fmt::format("rank 1 (pid {}) died", peer.pid())) || Catch::Contains("from rank 1 at "));

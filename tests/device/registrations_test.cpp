@@ -18,7 +18,7 @@ namespace {
 using namespace cuda;
 
 // Rank 1, which takes its steps when it is told, and never ends by itself.
-[[noreturn]] void be_other_process(std::shared_ptr<HostGroup> group, std::shared_ptr<const KernelSet> kernels, int told,
+[[noreturn]] void be_other_process(std::shared_ptr<Segment> group, std::shared_ptr<const KernelSet> kernels, int told,
                                    int tells) {
     char step = 0;
     if (!group->claim(1)) _exit(1);
@@ -35,7 +35,7 @@ using namespace cuda;
 
 TEST_CASE("descriptors of registered memory are closed when whoever has not mapped it says that it never will",
           "[registrations]") {
-    auto group = take(HostGroup::create(2));
+    auto group = take(Segment::create(2));
     for (int rank = 0; rank < 2; ++rank) {
         demand(group->back_rows(rank, 1));
         group->row(rank).process = process_token() + uint64_t(rank);

@@ -149,7 +149,7 @@ TEST_CASE("one process that the kernel does not let us read means that all messa
     std::mt19937 random(seed());
     const WildInputs wild(random);
     LocalRanks ranks(3, Reached::processes);
-    ranks.group().row(1).token_address = 8;  // nothing is mapped there
+    ranks.segment().row(1).token_address = 8;  // nothing is mapped there
     for (int round = 0; round < 3; ++round) {
         Call call = shot(either(random), wild, 3, weftFloat32, weftSum, 1000, random);
         call.cma = true;
@@ -163,7 +163,7 @@ TEST_CASE("one arena that cannot be mapped means that all messages are staged, o
     std::mt19937 random(seed());
     const WildInputs wild(random);
     LocalRanks ranks(3, Reached::processes);
-    ranks.group().row(2).arena_inode += 1;  // the descriptor has come to mean another file
+    ranks.segment().row(2).arena_inode += 1;  // the descriptor has come to mean another file
     for (int round = 0; round < 3; ++round) {
         Call call = shot(either(random), wild, 3, weftFloat32, weftSum, 1000, random);
         call.from_arena = {true, true, true};

@@ -153,11 +153,11 @@ std::optional<std::string> difference(const Call& call, const std::vector<Bytes>
 }
 
 LocalRanks::LocalRanks(int ranks, Reached reached, bool direct)
-    : group_(require(HostGroup::create(ranks))), direct_(direct) {
+    : segment_(require(Segment::create(ranks))), direct_(direct) {
     Arena* arena = require(Arena::get());
     tokens_.resize(size_t(ranks));
     for (int rank = 0; rank < ranks; ++rank) {
-        RankRow& row = group_->row(rank);
+        RankRow& row = segment_->row(rank);
         row.pid = getpid();
         // Rows that claim another process each are mapped by their descriptor, as another process would map them.
         row.process = process_token() + (reached == Reached::processes ? uint64_t(rank) : 0);
@@ -168,9 +168,9 @@ LocalRanks::LocalRanks(int ranks, Reached reached, bool direct)
         row.state.store(RankState::joined, std::memory_order_release);
     }
     for (int rank = 0; rank < ranks; ++rank) {
-        flag_blocks_.push_back(require(FlagBlock::open(*group_, rank)));
-        reaches_.emplace_back(*group_, rank, direct);
-        cma_.emplace_back(*group_, rank);
+        flag_blocks_.push_back(require(FlagBlock::open(*segment_, rank)));
+        reaches_.emplace_back(*segment_, rank, direct);
+        cma_.emplace_back(*segment_, rank);
         slot_stores_.emplace_back(size_t(ranks));
         heap_used_.push_back(FlagBlock::heap_bytes);
     }
@@ -188,7 +188,7 @@ DirectMode LocalRanks::mode(const Call& call) const {
     if (!call.exports_buffers || call.op == premul || direct_access_state(0) != DirectAccess::State::ready) return mode;
     bool all = true;
     for (int rank = 0; rank < ranks(); ++rank) {
-        const bool reachable = group_->row(ranks() - 1).process == process_token() || at(call.from_arena, rank);
+        const bool reachable = segment_->row(ranks() - 1).process == process_token() || at(call.from_arena, rank);
         mode.readable.push_back(reachable);
         all &= reachable;
     }
@@ -210,7 +210,7 @@ void LocalRanks::connect(const Call& call) {
                                       block.channel,
                                       schedule.fifo_depth,
                                       connection_slot_bytes * 4 / size_t(std::max(4, schedule.fifo_depth)),
-                                      group_.get(),
+                                      segment_.get(),
                                       &heap_used_[size_t(rank)]};
             connection.receiver = require(registry::transports()[0].listen(options, blob));
             std::swap(options.self, options.peer);
@@ -280,7 +280,7 @@ struct LocalRanks::Rank {
             };
             if (block.source >= 0) ends.source = connection(block.source, rank).receiver.get();
             if (block.target >= 0) ends.target = connection(rank, block.target).sender.get();
-            const auto in_process = [&](int peer) { return peer >= 0 && all->group_->same_process(rank, peer); };
+            const auto in_process = [&](int peer) { return peer >= 0 && all->segment_->same_process(rank, peer); };
             ends.source_in_process = in_process(block.source);
             ends.target_in_process = in_process(block.target);
             ends.target_reads = {.addresses = block.target >= 0, .arena = block.target >= 0 && index % 2 == 0};
@@ -367,7 +367,7 @@ void drive_by_threads(std::vector<LocalRanks::Rank>& ranks) {
     for (size_t rank = 0; rank < ranks.size(); ++rank)
         threads.emplace_back([&, rank] {
             try {
-                Waiting waiting(ranks[rank].all->group(), int(rank), 100);
+                Waiting waiting(ranks[rank].all->segment(), int(rank), 100);
                 for (bool more = true; more && !failed;) {
                     bool moved = false;
                     more = ranks[rank].advance(moved);

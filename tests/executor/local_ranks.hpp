@@ -101,7 +101,7 @@ class LocalRanks {
     ~LocalRanks();
 
     int ranks() const { return int(flag_blocks_.size()); }
-    HostGroup& group() { return *group_; }
+    Segment& segment() { return *segment_; }
     DirectAccess::State direct_access_state(int rank) const { return reaches_[size_t(rank)].state(); }
     Cma::State cma_state(int rank) const { return cma_[size_t(rank)].state(); }
     // What peers read in place, if these calls offer what they can: for the interpreter.
@@ -133,7 +133,7 @@ class LocalRanks {
     void connect(const Call& call);
     std::vector<Rank> prepare(const std::vector<Call>& calls);
 
-    std::shared_ptr<HostGroup> group_;
+    std::shared_ptr<Segment> segment_;
     bool direct_;
     std::vector<std::unique_ptr<FlagBlock>> flag_blocks_;
     std::vector<DirectAccess> reaches_;

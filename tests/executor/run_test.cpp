@@ -163,15 +163,15 @@ struct Pair {
             plan.slot_stores = slot_stores[rank];
             plan.tile_bytes = tile_bytes;
             plan.tiles = (plan.bytes() + tile_bytes - 1) / tile_bytes;
-            flag_blocks[rank] = std::move(*FlagBlock::open(ranks.group(), rank));
+            flag_blocks[rank] = std::move(*FlagBlock::open(ranks.segment(), rank));
             if (!schedules[rank].shared_ranks.empty()) plan.flag_block = flag_blocks[rank].get();
             plan.ends.resize(1);
             if (schedules[rank].fifo_depth == 0) continue;
             Blob blob;
             receivers[rank] =
-                std::move(*transport.listen({rank, peer, 0, 2, 4096, &ranks.group(), &heap_used[rank]}, blob));
+                std::move(*transport.listen({rank, peer, 0, 2, 4096, &ranks.segment(), &heap_used[rank]}, blob));
             senders[peer] =
-                std::move(*transport.connect({peer, rank, 0, 2, 4096, &ranks.group(), &heap_used[peer]}, blob));
+                std::move(*transport.connect({peer, rank, 0, 2, 4096, &ranks.segment(), &heap_used[peer]}, blob));
         }
         for (int rank = 0; rank < 2; ++rank) {
             plans[rank].ends[0] = {receivers[rank].get(), senders[rank].get()};

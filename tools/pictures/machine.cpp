@@ -175,7 +175,7 @@ class MachineDrawing {
 
 Status draw_machine(Svg& svg, const Graph& graph, int copies, Point at) {
     size_t drawn = 0;
-    for (const HostGroup& group : alike_hosts(graph)) drawn += group.nodes;
+    for (const Segment& group : alike_hosts(graph)) drawn += group.nodes;
     if (drawn > size_t(nodes_drawn_most))
         return fail(weftInvalidUsage, "a picture of {} devices could not be read; it can have {}: draw fewer hosts",
                     drawn, nodes_drawn_most);

@@ -10,12 +10,12 @@
 namespace weft::internal::tools {
 
 // Hosts that are alike but for names, bus ids and ranks. The first of them is drawn.
-struct HostGroup {
+struct Segment {
     int host = 0;
     int count = 0;
     size_t nodes = 0;  // of each
 };
-std::vector<HostGroup> alike_hosts(const topology::Graph& graph);
+std::vector<Segment> alike_hosts(const topology::Graph& graph);
 
 // Links between the same two nodes, as one.
 struct Joint {
@@ -55,7 +55,7 @@ struct MachineLayout {
     void bundle_links(const std::vector<bool>& hosts_drawn);
     void size(int node);
     void place(int node, Point at);
-    void place_host(const HostGroup& group, Point at);
+    void place_host(const Segment& group, Point at);
     double place_switches(int host, double floor);
 };
 

@@ -25,7 +25,7 @@ struct alignas(line_bytes) Credits {
 // shares a core with its receivers has to wait, and they to run, that much less often.
 constexpr unsigned many_slots = 16, headers_a_slot = 4;
 // Of a rank's heap: connections that begin behind it have places, which are smaller, so that many find room.
-size_t rings_end(const HostGroup& host) { return host.connections_end() / 4; }
+size_t rings_end(const Segment& host) { return host.connections_end() / 4; }
 
 // What lies in the receiver's heap: Credits, the headers, then the data of `depth` slots: a ring, or, if it would be none,
 // a place for each slot. What fits a header has no slot.

@@ -43,22 +43,22 @@ Parked& parked_domains() {
 
 }  // namespace
 
-Domain::Domain(std::shared_ptr<HostGroup> group, int rank, std::shared_ptr<const KernelSet> kernels,
+Domain::Domain(std::shared_ptr<Segment> group, int rank, std::shared_ptr<const KernelSet> kernels,
                Connections connections)
-    : group_(std::move(group)),
+    : segment_(std::move(group)),
       rank_(rank),
-      ranks_(group_->ranks()),
+      ranks_(segment_->ranks()),
       kernels_(std::move(kernels)),
       bases_(size_t(ranks_), 0),
       connections_(std::move(connections)) {
-    members_ = group_->locals();
+    members_ = segment_->locals();
     for (int rank = 0; rank < ranks_; ++rank)
-        if (!group_->local(rank)) remote_ranks_.push_back(rank);
+        if (!segment_->local(rank)) remote_ranks_.push_back(rank);
     std::vector<int> first_ranks(size_t(ranks_), -1);  // by host
-    for (int rank = 0; rank < ranks_ && !group_->one_host(); ++rank)
-        if (int& first = first_ranks[size_t(group_->rank_info(rank).host)]; first < 0) first = rank;
+    for (int rank = 0; rank < ranks_ && !segment_->one_host(); ++rank)
+        if (int& first = first_ranks[size_t(segment_->rank_info(rank).host)]; first < 0) first = rank;
     for (const int first : first_ranks)
-        if (first >= 0 && !group_->local(first)) other_hosts_.push_back(first);
+        if (first >= 0 && !segment_->local(first)) other_hosts_.push_back(first);
     Parked& parked = parked_domains();
     std::lock_guard lock(parked.mutex);
     ++parked.alive;
@@ -226,7 +226,7 @@ const uint32_t* Domain::ended() const { return static_cast<const HostWords*>(hos
 
 bool Domain::one_process() const {
     return std::all_of(members_.begin(), members_.end(),
-                       [this](int rank) { return group_->same_process(rank, rank_); });
+                       [this](int rank) { return segment_->same_process(rank, rank_); });
 }
 
 Status Domain::claim(CUstream stream, const StreamFacts& facts) {
@@ -297,19 +297,19 @@ void Domain::unmap() {
     mappings_.clear();
     imports_.clear();
     unmapped_ = true;
-    group_->row(rank_).device_left.store(1, std::memory_order_release);
+    segment_->row(rank_).device_left.store(1, std::memory_order_release);
 }
 
 bool Domain::is_spare() const {
     return unmapped_ && std::all_of(members_.begin(), members_.end(), [this](int peer) {
-               return peer == rank_ || group_->row(peer).device_left.load(std::memory_order_acquire) != 0 ||
-                      !group_->alive(peer);
+               return peer == rank_ || segment_->row(peer).device_left.load(std::memory_order_acquire) != 0 ||
+                      !segment_->alive(peer);
            });
 }
 
 void Domain::finish() const {
     for (int64_t aborted_us = 0; working(); usleep(50)) {
-        if (!group_->aborted()) continue;
+        if (!segment_->aborted()) continue;
         if (aborted_us == 0) aborted_us = now_us();
         if (now_us() - aborted_us > kernel_patience_us) {
             WEFT_LOG_RANK(rank_, warn, coll,

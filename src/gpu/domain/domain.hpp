@@ -18,7 +18,7 @@
 #include "src/gpu/domain/connections.hpp"
 #include "src/gpu/domain/kernel_set.hpp"
 #include "src/net/fd_passing.hpp"
-#include "src/segment/host_group.hpp"
+#include "src/segment/segment.hpp"
 
 namespace weft::internal::cuda {
 
@@ -43,7 +43,7 @@ class Domain {
     static constexpr int ranks_max = domain_ranks_max;
 
     // connections: of step machines, the same on all ranks; none: there are no programs to bind.
-    Domain(std::shared_ptr<HostGroup> group, int rank, std::shared_ptr<const KernelSet> kernels,
+    Domain(std::shared_ptr<Segment> group, int rank, std::shared_ptr<const KernelSet> kernels,
            Connections connections);
     ~Domain();
 
@@ -165,7 +165,7 @@ class Domain {
     // We have unmapped what is others', and they what is ours, or they are dead.
     bool is_spare() const;
 
-    std::shared_ptr<HostGroup> group_;
+    std::shared_ptr<Segment> segment_;
     int rank_, ranks_;
     std::vector<int> members_;      // ranks of this host, ascending
     std::vector<int> other_hosts_;  // the first rank of each, in the hosts' order

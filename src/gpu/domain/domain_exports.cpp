@@ -24,14 +24,14 @@ struct DomainExport {
     IpcExport exported;
     bool shared;  // `exported` is valid
 };
-static_assert(sizeof(DomainExport) <= HostGroup::oob_value_bytes);
+static_assert(sizeof(DomainExport) <= Segment::oob_value_bytes);
 // On the second way.
 struct DescriptorExport {
     uint64_t address;
     FdServerAddress fd_server;
     uint64_t fds_id;
 };
-static_assert(sizeof(DescriptorExport) <= HostGroup::oob_value_bytes);
+static_assert(sizeof(DescriptorExport) <= Segment::oob_value_bytes);
 
 }  // namespace
 
@@ -129,9 +129,9 @@ Status Domain::export_host_memory() {
 
 // Ways before the one that is asked for are not gone.
 Status Domain::refused_by_option(int peer) const {
-    const GpuPath path = group_->header().agreed.gpu_path;
+    const GpuPath path = segment_->header().agreed.gpu_path;
     if (path == GpuPath::host) return fail(weftSystemError, "WEFT_GPU_PATH is host");
-    if (path == GpuPath::descriptors && way_ == Way::ipc && !group_->same_process(rank_, peer))
+    if (path == GpuPath::descriptors && way_ == Way::ipc && !segment_->same_process(rank_, peer))
         return fail(weftSystemError, "WEFT_GPU_PATH is descriptors");
     return ok();
 }
@@ -142,7 +142,7 @@ Status Domain::map(int peer) {
     const std::byte* const found = find(peer, exports);
     memcpy(&address, found, sizeof address);
     if (address == 0) return fail(weftSystemError, "rank {} could not export_memory its device memory", peer);
-    if (group_->same_process(rank_, peer)) {
+    if (segment_->same_process(rank_, peer)) {
         WEFT_TRY(map_of_process(peer));
         bases_[size_t(peer)] = address;
         return ok();
@@ -169,8 +169,8 @@ Status Domain::map(int peer) {
 }
 
 Status Domain::map_of_process(int peer) {
-    const int device = group_->row(peer).device.ordinal;
-    if (device == group_->row(rank_).device.ordinal) return ok();
+    const int device = segment_->row(peer).device.ordinal;
+    if (device == segment_->row(rank_).device.ordinal) return ok();
     auto other = Context::retain(kernels_->driver(), device);
     if (!other) return other.take_status();
     WEFT_TRY(kernels_->context().enable_peer(*other));

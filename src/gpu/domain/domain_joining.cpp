@@ -22,7 +22,7 @@ uint32_t number_between(int from, int to) { return 0x9e3779b9u * uint32_t(from *
 Status Domain::begin() {
     const Context& context = kernels_->context();
     if (!obstacle_.empty()) return {weftSystemError, obstacle_};
-    auto words = SharedWords::of(group_, context);
+    auto words = SharedWords::of(segment_, context);
     if (!words) return words.take_status();
     shared_words_ = std::move(*words);
     auto abort = shared_words_->abort();
@@ -51,9 +51,9 @@ uint64_t Domain::key(int stage) const {
 }
 // To everybody of the host: nobody carries entries, all look into their writer's heap.
 Status Domain::post(int stage, const void* value, size_t bytes) {
-    return group_->oob_put(rank_, rank_, key(stage), value, bytes);
+    return segment_->oob_put(rank_, rank_, key(stage), value, bytes);
 }
-const std::byte* Domain::find(int peer, int stage) const { return group_->oob_get(peer, key(stage)); }
+const std::byte* Domain::find(int peer, int stage) const { return segment_->oob_get(peer, key(stage)); }
 
 Places Domain::places() const { return {ranks_, !other_hosts_.empty(), connections_}; }
 
@@ -126,7 +126,7 @@ Status Domain::tell_hosts() {
     const Status end = obstacle_.empty() ? ok() : Status(weftSystemError, obstacle_);
     for (const int other : other_hosts_)
         WEFT_TRY(put_in_parts(end, false, 0, [&](int part, const Finding& finding) {
-            return group_->oob_put(rank_, other, key(agreed + part), &finding, sizeof finding);
+            return segment_->oob_put(rank_, other, key(agreed + part), &finding, sizeof finding);
         }));
     return ok();
 }
@@ -191,7 +191,7 @@ void Domain::conclude(int stage) {
     }
     tried_ = std::move(obstacle.text);
     // What can be mapped and does not work will not do so by another mapping.
-    const bool asked_for_host = group_->header().agreed.gpu_path == GpuPath::host;
+    const bool asked_for_host = segment_->header().agreed.gpu_path == GpuPath::host;
     if (way_ == Way::ipc && stage == reached && !one_process() && !asked_for_host) {
         way_ = Way::descriptors;
         std::fill(bases_.begin(), bases_.end(), 0);
@@ -270,7 +270,7 @@ Result<bool> Domain::reach() {
             if (bases_[size_t(peer)] != 0) continue;  // mapped when this was tried before; its own; in host memory
             Status status = map(peer);
             if (status) continue;
-            if (status.code() == weftTimeout && group_->alive(peer)) return late_ = peer, ok();
+            if (status.code() == weftTimeout && segment_->alive(peer)) return late_ = peer, ok();
             if (first) first = fail(status.code(), "cannot reach rank {}'s memory: {}", peer, status.sentence());
             unreached |= bit(peer);
         }

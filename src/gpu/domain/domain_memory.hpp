@@ -6,7 +6,7 @@
 #include "src/gpu/kernels/access_arguments.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
 #include "src/peer_access/peer_memory.hpp"
-#include "src/segment/host_group.hpp"
+#include "src/segment/segment.hpp"
 
 namespace weft::internal::cuda {
 
@@ -68,12 +68,12 @@ class PinnedPages {
 // for a process, which maps the segment once.
 class SharedWords {
   public:
-    static Result<std::shared_ptr<SharedWords>> of(const std::shared_ptr<HostGroup>& group, const Context& context);
+    static Result<std::shared_ptr<SharedWords>> of(const std::shared_ptr<Segment>& group, const Context& context);
     Result<const uint32_t*> abort() const {
         static_assert(sizeof(AbortRecord::state) == sizeof(uint32_t));
         auto address = pinned_.address();
         if (!address) return address.take_status();
-        return reinterpret_cast<const uint32_t*>(*address + offsetof(HostHeader, abort) + offsetof(AbortRecord, state));
+        return reinterpret_cast<const uint32_t*>(*address + offsetof(SegmentHeader, abort) + offsetof(AbortRecord, state));
     }
 
     // That each rank of this process launched on last, and its how many-th launch that was.
@@ -83,7 +83,7 @@ class SharedWords {
     } claims[Domain::ranks_max];
 
   private:
-    std::shared_ptr<HostGroup> group_;
+    std::shared_ptr<Segment> segment_;
     PinnedPages pinned_;
 };
 

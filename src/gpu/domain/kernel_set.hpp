@@ -5,7 +5,7 @@
 
 #include "src/drivers/cuda/kernel.hpp"
 #include "src/gpu/kernels/kernels.hpp"
-#include "src/segment/host_group.hpp"
+#include "src/segment/segment.hpp"
 
 namespace weft::internal::cuda {
 

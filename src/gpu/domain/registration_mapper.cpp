@@ -56,16 +56,16 @@ bool post(std::function<void()> task) {
 
 }  // namespace
 
-RegistrationMapper::RegistrationMapper(std::shared_ptr<HostGroup> group, int rank,
+RegistrationMapper::RegistrationMapper(std::shared_ptr<Segment> group, int rank,
                                        std::shared_ptr<const KernelSet> kernels, std::shared_ptr<SharedMemory> tables)
-    : group_(std::move(group)),
+    : segment_(std::move(group)),
       rank_(rank),
       kernels_(std::move(kernels)),
       tables_(std::move(tables)),
-      mapped_(size_t(group_->ranks())) {
-    for (int owner = 0; owner < group_->ranks(); ++owner)
+      mapped_(size_t(segment_->ranks())) {
+    for (int owner = 0; owner < segment_->ranks(); ++owner)
         late_.push_back(*shared_by_process<Lateness>(
-            group_->row(owner).process,
+            segment_->row(owner).process,
             []() -> Result<std::shared_ptr<Lateness>> { return std::make_shared<Lateness>(); }));
 }
 
@@ -92,8 +92,8 @@ void RegistrationMapper::leave_soon() {
 void RegistrationMapper::serve() {
     const RelaxedCapture relaxed(kernels_->driver());
     retry_us_.store(INT64_MAX);
-    for (int owner = 0; owner < group_->ranks(); ++owner) {
-        if (group_->same_process(rank_, owner)) continue;
+    for (int owner = 0; owner < segment_->ranks(); ++owner) {
+        if (segment_->same_process(rank_, owner)) continue;
         bool late = false;
         for (int entry = 0; entry < Registrations::entries_max; ++entry) {
             serve(owner, entry);
@@ -118,7 +118,7 @@ void RegistrationMapper::serve(int owner, int entry) {
                 WEFT_LOG_RANK(rank_, info, mem, "what rank {} has registered is mapped now: its process has answered",
                               owner);
         } else {
-            ours.late = there.status().code() == weftTimeout && group_->alive(owner);
+            ours.late = there.status().code() == weftTimeout && segment_->alive(owner);
             if (!again)
                 WEFT_LOG_RANK(rank_, info, mem, "cannot map what rank {} has registered, so messages are staged: {}",
                               owner, there.status().sentence());
@@ -134,7 +134,7 @@ void RegistrationMapper::serve(int owner, int entry) {
 void RegistrationMapper::leave() {
     const RelaxedCapture relaxed(kernels_->driver());
     mapped_.clear();
-    mapped_.resize(size_t(group_->ranks()));
+    mapped_.resize(size_t(segment_->ranks()));
     table(rank_).left.store(1, std::memory_order_release);  // pairs with unanswered()
 }
 

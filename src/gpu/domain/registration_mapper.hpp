@@ -10,7 +10,7 @@
 #include "src/base/shared_memory.hpp"
 #include "src/gpu/domain/kernel_set.hpp"
 #include "src/gpu/domain/registration_table.hpp"
-#include "src/segment/host_group.hpp"
+#include "src/segment/segment.hpp"
 
 namespace weft::internal::cuda {
 
@@ -18,7 +18,7 @@ namespace weft::internal::cuda {
 // otherwise.
 class RegistrationMapper : public std::enable_shared_from_this<RegistrationMapper> {
   public:
-    RegistrationMapper(std::shared_ptr<HostGroup> group, int rank, std::shared_ptr<const KernelSet> kernels,
+    RegistrationMapper(std::shared_ptr<Segment> group, int rank, std::shared_ptr<const KernelSet> kernels,
                        std::shared_ptr<SharedMemory> tables);
 
     // Thread-safe.
@@ -51,7 +51,7 @@ class RegistrationMapper : public std::enable_shared_from_this<RegistrationMappe
     Result<Mapped> map_ipc(const CUipcMemHandle& handle) const;
     Result<Mapped> map_pieces(const FdServerAddress& from, uint64_t fds_id, int64_t patience_us) const;
 
-    std::shared_ptr<HostGroup> group_;
+    std::shared_ptr<Segment> segment_;
     int rank_;
     std::shared_ptr<const KernelSet> kernels_;
     std::shared_ptr<SharedMemory> tables_;

@@ -28,13 +28,13 @@ constexpr int64_t leave_patience_us = 10'000'000;  // what else runs on the devi
 
 }  // namespace
 
-Registrations::Registrations(std::shared_ptr<HostGroup> group, int rank, std::shared_ptr<const KernelSet> kernels)
-    : group_(std::move(group)),
+Registrations::Registrations(std::shared_ptr<Segment> group, int rank, std::shared_ptr<const KernelSet> kernels)
+    : segment_(std::move(group)),
       rank_(rank),
-      ranks_(group_->ranks()),
+      ranks_(segment_->ranks()),
       kernels_(std::move(kernels)),
       looked_(size_t(ranks_), 0) {
-    if (rank_ != 0 || group_->one_process()) return;
+    if (rank_ != 0 || segment_->one_process()) return;
     const size_t bytes = sizeof(RegistrationTable) * size_t(ranks_);
     weft::internal::PeerMemory shared{};
     auto memory = SharedMemory::create("weft-device-tables", bytes);
@@ -42,25 +42,25 @@ Registrations::Registrations(std::shared_ptr<HostGroup> group, int rank, std::sh
     if (status) {
         made_ = std::move(*memory);
         shared = {getpid(), made_.fd(), process_token(), made_.inode()};
-        status = group_->oob_put(rank_, rank_, registration_oob_key, &shared, sizeof shared);
+        status = segment_->oob_put(rank_, rank_, registration_oob_key, &shared, sizeof shared);
     }
     if (!status) WEFT_LOG_RANK(rank_, info, mem, "device memory cannot be registered: {}", status.sentence());
 }
 
 // Without tables nothing is registered, which costs no more than time; others are told, for we cannot reply.
 void Registrations::open() {
-    const std::byte* found = group_->oob_get(0, registration_oob_key);
+    const std::byte* found = segment_->oob_get(0, registration_oob_key);
     if (found == nullptr) return;
     weft::internal::PeerMemory where;
     memcpy(&where, found, sizeof where);
     auto tables = map_peer_memory(where);
     if (!tables) {
         WEFT_LOG_RANK(rank_, info, mem, "device memory cannot be registered: {}", tables.status().sentence());
-        const Status told = group_->oob_put(rank_, rank_, without_tables_key, &rank_, sizeof rank_);
+        const Status told = segment_->oob_put(rank_, rank_, without_tables_key, &rank_, sizeof rank_);
         if (!told) WEFT_LOG_RANK(rank_, info, mem, "others are not told of that: {}", told.sentence());
         return;
     }
-    mapper_ = std::make_shared<RegistrationMapper>(group_, rank_, kernels_, std::move(*tables));
+    mapper_ = std::make_shared<RegistrationMapper>(segment_, rank_, kernels_, std::move(*tables));
     mapper_->table(rank_).here.store(1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with close(): it waits for us, or we see it closed
 }
@@ -81,11 +81,11 @@ Registrations::~Registrations() {
 std::vector<int> Registrations::unanswered(int entry) const {
     std::vector<int> ranks;
     for (int peer = 0; peer < ranks_; ++peer) {
-        if (group_->same_process(rank_, peer)) continue;
+        if (segment_->same_process(rank_, peer)) continue;
         const RegistrationTable& theirs = mapper_->table(peer);
         if (theirs.replies[rank_][entry].state.load(std::memory_order_acquire) != own_[size_t(entry)].state &&
             theirs.here.load(std::memory_order_relaxed) != 0 && theirs.left.load(std::memory_order_acquire) == 0 &&
-            group_->alive(peer))
+            segment_->alive(peer))
             ranks.push_back(peer);
     }
     return ranks;
@@ -114,8 +114,8 @@ Result<std::vector<VmmPiece>> Registrations::shared_pieces(const void* address, 
     auto pieces = vmm_pieces(driver, reinterpret_cast<CUdeviceptr>(address), bytes, pieces_max);
     if (!pieces) return pieces.take_status();
     for (int peer = 0; peer < ranks_; ++peer) {
-        const int device = group_->row(peer).device.ordinal;
-        if (peer == rank_ || !group_->same_process(rank_, peer) || device == kernels_->context().device()) continue;
+        const int device = segment_->row(peer).device.ordinal;
+        if (peer == rank_ || !segment_->same_process(rank_, peer) || device == kernels_->context().device()) continue;
         auto opened = vmm_opened(driver, *pieces, device);
         if (!opened) return opened.take_status();
         if (!*opened)
@@ -131,7 +131,7 @@ Status Registrations::fits(const void* address, size_t bytes) const {
     const ContextScope scope(kernels_->context());
     const RelaxedCapture relaxed(kernels_->driver());
     auto pieces = shared_pieces(address, bytes);
-    if (!pieces || group_->one_process()) return pieces.take_status();
+    if (!pieces || segment_->one_process()) return pieces.take_status();
     for (const VmmPiece& piece : *pieces)
         if (auto descriptor = export_piece(kernels_->driver(), piece.address); !descriptor)
             return descriptor.take_status();
@@ -158,7 +158,7 @@ void Registrations::withdraw(int entry) {
 
 bool Registrations::without_tables(int peer) const {
     return mapper_->table(peer).here.load(std::memory_order_relaxed) == 0 &&
-           group_->oob_get(peer, without_tables_key) != nullptr;
+           segment_->oob_get(peer, without_tables_key) != nullptr;
 }
 
 // Descriptors are few: nobody keeps one when all have mapped what it stands for.
@@ -173,8 +173,8 @@ void Registrations::withdraw_fetched() {
             const RegistrationTable::Reply& reply = theirs.replies[rank_][entry];
             const bool replied = reply.state.load(std::memory_order_acquire) == state &&
                                  reply.wanted.load(std::memory_order_acquire) == 0;
-            fetched = group_->same_process(rank_, peer) || replied ||
-                      theirs.left.load(std::memory_order_acquire) != 0 || without_tables(peer) || !group_->alive(peer);
+            fetched = segment_->same_process(rank_, peer) || replied ||
+                      theirs.left.load(std::memory_order_acquire) != 0 || without_tables(peer) || !segment_->alive(peer);
         }
         // The rank may have closed the entry meanwhile, and posted another set.
         if (fetched && fds_ids_[size_t(entry)].compare_exchange_strong(fds_id, 0, std::memory_order_acquire))
@@ -191,7 +191,7 @@ Result<int> Registrations::add(const void* address, size_t bytes, Use use) {
     if (!facts) return facts.take_status();
     const bool vmm = facts->kind == MemoryKind::vmm;
     // Where there is no other process, only of virtual memory is it to be found out who reaches it.
-    if (!mapper_ && !(vmm && group_->one_process()))
+    if (!mapper_ && !(vmm && segment_->one_process()))
         return fail(weftInvalidUsage, "all ranks are of this process, or none shares memory with it");
     CUdeviceptr base = 0;
     size_t size = 0;
@@ -292,7 +292,7 @@ bool Registrations::find(const void* address, size_t bytes, bool mapped, std::by
             found = entry;
     }
     for (int peer = 0; peer < ranks_; ++peer) {
-        if (group_->same_process(rank_, peer)) {
+        if (segment_->same_process(rank_, peer)) {
             if (!mapped && (found < 0 || !own_[size_t(found)].vmm)) return false;
             at[peer] = reinterpret_cast<std::byte*>(place);
             continue;

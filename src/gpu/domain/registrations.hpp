@@ -20,7 +20,7 @@
 #include "src/gpu/domain/kernel_set.hpp"
 #include "src/gpu/kernels/kernel_arguments.hpp"
 #include "src/net/fd_passing.hpp"
-#include "src/segment/host_group.hpp"
+#include "src/segment/segment.hpp"
 
 namespace weft::internal::cuda {
 
@@ -33,7 +33,7 @@ class Registrations {
     static constexpr size_t pieces_max = 512;  // of a buffer: each is a file descriptor until all have mapped it
 
     // Before the ranks join their devices: rank 0 makes the tables. Nothing where all ranks are of one process.
-    Registrations(std::shared_ptr<HostGroup> group, int rank, std::shared_ptr<const KernelSet> kernels);
+    Registrations(std::shared_ptr<Segment> group, int rank, std::shared_ptr<const KernelSet> kernels);
     // They have joined. From here on look() may run.
     void open();
     // After the last look(). Nobody maps our buffers any more, as far as all answer within two seconds, and we
@@ -92,7 +92,7 @@ class Registrations {
     // It could not map them, and never replies. Else it may come to have them.
     bool without_tables(int peer) const;
 
-    std::shared_ptr<HostGroup> group_;
+    std::shared_ptr<Segment> segment_;
     int rank_, ranks_;
     std::shared_ptr<const KernelSet> kernels_;
     SharedMemory made_;                           // rank 0's

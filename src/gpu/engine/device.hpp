@@ -13,7 +13,7 @@
 #include "src/planning/call_settings.hpp"
 #include "src/planning/machines.hpp"
 #include "src/rma/one_sided.hpp"
-#include "src/segment/host_group.hpp"
+#include "src/segment/segment.hpp"
 #include "src/selector/catalog.hpp"
 
 namespace weft::internal {
@@ -97,7 +97,7 @@ class DeviceSide {
     DeviceFacts facts() const;
     // The ranks have met: from here on advance() makes what they have in common. identity: of the communicator, null
     // if its ranks are on one host. timeout_ms: of joining; 0: never.
-    void meet(std::shared_ptr<HostGroup> group, const net::Identity* identity, int rank, int64_t timeout_ms,
+    void meet(std::shared_ptr<Segment> group, const net::Identity* identity, int rank, int64_t timeout_ms,
               std::shared_ptr<const Catalog> catalog, std::shared_ptr<const Machines> machines);
     // One step; true when it is known whether device memory is served. Waits for nobody. A failure is to be told to
     // the others.

@@ -188,7 +188,7 @@ Status DeviceObserver::look_at_others(const std::function<bool(int other, bool d
     return ok();
 }
 
-Status GonePartners::look(const HostGroup& group, int rank, const cuda::MessageStuck* stuck, int64_t still_us) {
+Status GonePartners::look(const Segment& group, int rank, const cuda::MessageStuck* stuck, int64_t still_us) {
     const auto read = [](const uint64_t& word) {
         return std::atomic_ref(const_cast<uint64_t&>(word))
             .load(std::memory_order_acquire);  // pairs with look_around()

@@ -8,7 +8,7 @@
 #include "src/base/result.hpp"
 #include "src/gpu/kernels/access_arguments.hpp"
 #include "src/gpu/kernels/count_faults.hpp"
-#include "src/segment/host_group.hpp"
+#include "src/segment/segment.hpp"
 
 namespace weft::internal {
 
@@ -30,7 +30,7 @@ Status explain_counts(int rank, const cuda::CountFault& fault);
 
 // For one look. Reentrant.
 struct DeviceObserver {
-    const HostGroup& group;
+    const Segment& group;
     int rank;
     const KnownOperations& known;
     uint64_t timeout_ns;  // the communicator's
@@ -63,7 +63,7 @@ class GonePartners {
   public:
     // stuck: by block. still_us: since something came from another host. ok: none, or what it sent before may not have
     // been seen yet.
-    Status look(const HostGroup& group, int rank, const cuda::MessageStuck* stuck, int64_t still_us);
+    Status look(const Segment& group, int rank, const cuda::MessageStuck* stuck, int64_t still_us);
 
   private:
     // Who was gone when a block had looked so often; nobody: -1.

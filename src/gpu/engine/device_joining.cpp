@@ -132,7 +132,7 @@ void DeviceSide::State::tell_of_sharing(const std::vector<int>& elsewhere) const
 }
 
 // All ranks decide alike: from what the rows say, or each that it has no device.
-void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* identity, int rank, int64_t timeout_ms,
+void DeviceSide::meet(std::shared_ptr<Segment> group, const net::Identity* identity, int rank, int64_t timeout_ms,
                       std::shared_ptr<const Catalog> catalog, std::shared_ptr<const Machines> machines) {
     State& s = *state_;
     s.group = std::move(group);

@@ -13,17 +13,17 @@ constexpr uint64_t oob_name = 0x8f1bbcdcbfa53e0bu;
 
 }  // namespace
 
-DeviceNetwork::DeviceNetwork(std::shared_ptr<HostGroup> group, const net::Identity& identity, int rank,
+DeviceNetwork::DeviceNetwork(std::shared_ptr<Segment> group, const net::Identity& identity, int rank,
                            const std::vector<cuda::RemoteEnd>& ends)
-    : group_(std::move(group)),
+    : segment_(std::move(group)),
       rank_(rank),
-      connector_(*group_, rank,
+      connector_(*segment_, rank,
                  {.identity = &identity,
                   .slot_bytes = cuda::Connections::slot_bytes,
                   .name = oob_name,
                   .heap_used = nullptr,
                   .only_remote = true}),
-      health_(*group_) {
+      health_(*segment_) {
     std::vector<std::pair<Binding*, size_t>> blocks;
     for (const cuda::RemoteEnd& each : ends) {
         Binding& binding = bindings_[each.end.depth];
@@ -63,7 +63,7 @@ Status DeviceNetwork::begin(const std::vector<cuda::RemoteEnd>& ends, const uint
     auto proxy = cuda::Proxy::of_process();
     if (!proxy) return proxy.take_status();
     proxy_ = std::move(*proxy);
-    traffic_ = std::make_shared<cuda::Traffic>(group_, rank_, ended);
+    traffic_ = std::make_shared<cuda::Traffic>(segment_, rank_, ended);
     for (size_t i = 0; i < ends.size(); ++i) traffic_->add(ends[i], ends_[i]->target, ends_[i]->source);
     proxy_->attach(traffic_);
     return ok();
@@ -93,13 +93,13 @@ Status DeviceNetwork::trouble() {
     if (!trouble) return ok();
     health_.ask();
     if (health_.cause_may_come(trouble->since_us)) return ok();
-    if (group_->row(trouble->peer).state.load(std::memory_order_acquire) == RankState::left)
-        return first_cause(*group_,
+    if (segment_->row(trouble->peer).state.load(std::memory_order_acquire) == RankState::left)
+        return first_cause(*segment_,
                            fail(weftRemoteError, "{} left the communicator, and kernels of rank {} wait for it",
-                                group_->name_of(trouble->peer), rank_),
+                                segment_->name_of(trouble->peer), rank_),
                            trouble->peer);
-    return first_cause(*group_, fail(trouble->code, "kernels of rank {} wait for {}: {}", rank_,
-                                     group_->name_of(trouble->peer), trouble->sentence));
+    return first_cause(*segment_, fail(trouble->code, "kernels of rank {} wait for {}: {}", rank_,
+                                     segment_->name_of(trouble->peer), trouble->sentence));
 }
 
 }  // namespace weft::internal

@@ -14,7 +14,7 @@ namespace weft::internal {
 class DeviceNetwork {
   public:
     // ends: that the rank's domain will have, without addresses yet; both ends of a connection name it alike.
-    DeviceNetwork(std::shared_ptr<HostGroup> group, const net::Identity& identity, int rank,
+    DeviceNetwork(std::shared_ptr<Segment> group, const net::Identity& identity, int rank,
                  const std::vector<cuda::RemoteEnd>& ends);
     ~DeviceNetwork();
 
@@ -48,7 +48,7 @@ class DeviceNetwork {
     RemoteHealth& health() { return health_; }
 
   private:
-    std::shared_ptr<HostGroup> group_;
+    std::shared_ptr<Segment> segment_;
     int rank_;
     Connector connector_;
     std::map<uint32_t, Binding> bindings_;  // by slots: what there is to be connected, an end a block

@@ -8,7 +8,7 @@
 #include "src/base/result.hpp"
 #include "src/gpu/engine/device_steps.hpp"
 #include "src/gpu/kernels/kernels.hpp"
-#include "src/segment/host_group.hpp"
+#include "src/segment/segment.hpp"
 
 namespace weft::internal {
 

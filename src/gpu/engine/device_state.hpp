@@ -46,7 +46,7 @@ struct DeviceSide::State {
     DeviceFacts facts{};
     std::string why_not;  // why device memory is not served; empty: it is, once begun
 
-    std::shared_ptr<HostGroup> group;
+    std::shared_ptr<Segment> group;
     int rank = 0;
     int64_t deadline_us = 0;  // 0: none
     int64_t next_look_us = 0;

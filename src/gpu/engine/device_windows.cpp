@@ -6,7 +6,7 @@ using cuda::Registrations;
 
 Status DeviceWindows::open(uint32_t number, void* address, size_t bytes, WindowPart& part) {
     Window window;
-    if (!group_->one_process()) {
+    if (!segment_->one_process()) {
         auto entry = registrations_->add(address, bytes, Registrations::Use::window);
         if (!entry) return entry.take_status();
         window.entry = *entry;
@@ -29,7 +29,7 @@ Result<bool> DeviceWindows::reach(uint32_t number, std::span<const WindowPart> p
         const WindowPart& part = parts[peer];
         window.bytes[peer] = part.bytes;
         if (part.bytes == 0) continue;
-        if (group_->same_process(rank_, int(peer))) {
+        if (segment_->same_process(rank_, int(peer))) {
             window.at[peer] = reinterpret_cast<std::byte*>(part.address);
             continue;
         }

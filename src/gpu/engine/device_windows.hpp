@@ -8,14 +8,14 @@
 
 #include "src/gpu/domain/registrations.hpp"
 #include "src/rma/one_sided.hpp"
-#include "src/segment/host_group.hpp"
+#include "src/segment/segment.hpp"
 
 namespace weft::internal {
 
 class DeviceWindows {
   public:
-    DeviceWindows(const HostGroup& group, int rank, cuda::Registrations& registrations)
-        : group_(&group), rank_(rank), registrations_(&registrations) {}
+    DeviceWindows(const Segment& group, int rank, cuda::Registrations& registrations)
+        : segment_(&group), rank_(rank), registrations_(&registrations) {}
 
     // From here on others may map our part, in which they find it; fails if they cannot.
     Status open(uint32_t number, void* address, size_t bytes, WindowPart& part);
@@ -38,7 +38,7 @@ class DeviceWindows {
         std::vector<int> unreached = {};  // ranks
     };
 
-    const HostGroup* group_;
+    const Segment* segment_;
     int rank_;
     cuda::Registrations* registrations_;
     std::map<uint32_t, Window> windows_;

@@ -45,7 +45,7 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
 const char* DeviceSide::why_none() { return "this build of Weft has no GPU support"; }
 
 DeviceFacts DeviceSide::facts() const { std::abort(); }
-void DeviceSide::meet(std::shared_ptr<HostGroup>, const net::Identity*, int, int64_t, std::shared_ptr<const Catalog>,
+void DeviceSide::meet(std::shared_ptr<Segment>, const net::Identity*, int, int64_t, std::shared_ptr<const Catalog>,
                       std::shared_ptr<const Machines>) {
     std::abort();
 }

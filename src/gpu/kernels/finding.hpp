@@ -5,7 +5,7 @@
 #include <string>
 
 #include "src/base/result.hpp"
-#include "src/segment/host_group.hpp"
+#include "src/segment/segment.hpp"
 
 namespace weft::internal::cuda {
 
@@ -24,7 +24,7 @@ struct Finding {
     }
 };
 inline constexpr int findings = 5;  // parts that a long text may take
-static_assert(sizeof(Finding) <= HostGroup::oob_value_bytes && alignof(Finding) == 1);
+static_assert(sizeof(Finding) <= Segment::oob_value_bytes && alignof(Finding) == 1);
 
 // The parts of a finding, in which order they are to be posted: the first part comes last, who sees it sees all.
 template <class Post>

@@ -57,7 +57,7 @@ Result<bool> Traffic::give(ProxyChannel& channel) {
 }
 
 bool Traffic::progress() {
-    if (group_->aborted()) return false;  // kernels leave by themselves
+    if (segment_->aborted()) return false;  // kernels leave by themselves
     bool any = false, waiting = false;
     for (ProxyChannel& channel : channels_) {
         if (!channel.broken) {
@@ -88,14 +88,14 @@ bool Traffic::working() const {
 
 Traffic::Pace Traffic::pace() const {
     if (!settled()) return Pace::serving;
-    return captured_.load(std::memory_order_seq_cst) && !group_->aborted() ? Pace::glancing : Pace::asleep;
+    return captured_.load(std::memory_order_seq_cst) && !segment_->aborted() ? Pace::glancing : Pace::asleep;
 }
 
 bool Traffic::drained(bool but_for_departed) const {
-    if (group_->aborted()) return true;
+    if (segment_->aborted()) return true;
     const auto there = [&](int peer) {
-        return group_->alive(peer) &&
-               !(but_for_departed && group_->row(peer).state.load(std::memory_order_acquire) == RankState::left);
+        return segment_->alive(peer) &&
+               !(but_for_departed && segment_->row(peer).state.load(std::memory_order_acquire) == RankState::left);
     };
     for (const ProxyChannel& channel : channels_)
         if (!channel.broken && channel.sender && channel.needed() && there(channel.end.peer)) return false;

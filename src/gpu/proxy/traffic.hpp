@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/gpu/domain/connections.hpp"
-#include "src/segment/host_group.hpp"
+#include "src/segment/segment.hpp"
 #include "transports/transport.hpp"
 
 namespace weft::internal::cuda {
@@ -19,8 +19,8 @@ namespace weft::internal::cuda {
 class Traffic {
   public:
     // ended: by block of the rank's kernels (kernel_arguments.hpp).
-    Traffic(std::shared_ptr<HostGroup> group, int rank, const uint32_t* ended)
-        : group_(std::move(group)), rank_(rank), ended_(ended) {}
+    Traffic(std::shared_ptr<Segment> group, int rank, const uint32_t* ended)
+        : segment_(std::move(group)), rank_(rank), ended_(ended) {}
     // Either is null. They are the caller's, as is the memory, and must outlive this.
     void add(const RemoteEnd& remote, Sender* sender, Receiver* receiver) {
         channels_.push_back({remote.end, remote.wholes, sender, receiver});
@@ -42,7 +42,7 @@ class Traffic {
     // in order, whose kernels may still want it.
     bool drained(bool but_for_departed = false) const;
     // And no kernel that was launched directly runs.
-    bool settled() const { return group_->aborted() || (!working() && drained()); }
+    bool settled() const { return segment_->aborted() || (!working() && drained()); }
     // What a sleeper waits for, besides kernels.
     void add_descriptors(std::vector<pollfd>& list) const;
 
@@ -57,7 +57,7 @@ class Traffic {
         int64_t since_us;
     };
     std::optional<Trouble> trouble() const;
-    void give_up(std::string_view why) const { group_->raise(weftSystemError, rank_, why); }
+    void give_up(std::string_view why) const { segment_->raise(weftSystemError, rank_, why); }
 
   private:
     struct ProxyChannel {
@@ -78,7 +78,7 @@ class Traffic {
     Result<bool> give(ProxyChannel& channel);
     bool working() const;
 
-    std::shared_ptr<HostGroup> group_;
+    std::shared_ptr<Segment> segment_;
     int rank_;
     const uint32_t* ended_;
     std::vector<ProxyChannel> channels_;

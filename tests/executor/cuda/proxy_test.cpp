@@ -81,7 +81,7 @@ class WireReceiver final : public Receiver {
 // Both ends in one process, with what kernels would do done by hand.
 struct Ends {
     Ends() {
-        group = *HostGroup::create(2);
+        group = *Segment::create(2);
         for (int rank = 0; rank < 2; ++rank) {
             REQUIRE(group->back_rows(rank, 1));
             group->row(rank).process = process_token();
@@ -128,7 +128,7 @@ struct Ends {
     Wire wire;
     WireSender sender{wire};
     WireReceiver receiver{wire};
-    std::shared_ptr<HostGroup> group;
+    std::shared_ptr<Segment> group;
     std::shared_ptr<Traffic> traffic;
     std::shared_ptr<Proxy> proxy = *Proxy::of_process();
 };

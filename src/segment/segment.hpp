@@ -1,4 +1,4 @@
-// host_group.hpp: a communicator as the ranks of one host see it in their shared segment: who all the ranks are and
+// segment.hpp: a communicator as the ranks of one host see it in their shared segment: who all the ranks are and
 // where each is, which processor each was last seen on, who sleeps, and the first error. Rows of ranks of other hosts
 // are mirrors that the host's leader writes (control/control.hpp) when there is something to be said; of thousands of
 // ranks that never are in trouble only their rows take memory. What follows the rows, lines of the flag block and
@@ -76,7 +76,7 @@ struct RankInfo {
         claimant;  // the token of the process of this host that is to be this rank; 0: none yet (see claim())
     std::atomic<int32_t> claimant_pid;  // for sentences; 0: not told yet
     std::atomic<int32_t> pid;           // 0: it has not joined (release, after the rest of its row)
-    int32_t host;                       // index of its host; valid once the group is settled
+    int32_t host;                       // index of its host; valid once the segment is settled
     int32_t cpu;                        // the first hardware thread that it may run on; -1: unknown
 };
 
@@ -115,7 +115,7 @@ struct alignas(64) RankRow {
     DeviceFacts device;
     // A line that it writes at every call.
     Position position;
-    // A line that it writes when it waits. pairs with HostGroup::wake()
+    // A line that it writes when it waits. pairs with Segment::wake()
     alignas(64) std::atomic<int32_t> cpu;  // one more than the processor's number; 0: unknown
     std::atomic<uint32_t> sleeping;        // futex word: 1 while it sleeps or is about to
     std::atomic<uint64_t> gave_up;  // the call that it left early: from then on it touches nobody's buffers (release)
@@ -159,11 +159,11 @@ struct LossRecord {
     char sentence[500];
 };
 
-struct HostHeader {
+struct SegmentHeader {
     uint64_t magic;
     uint32_t version;
     int32_t ranks;
-    uint64_t heap_bytes;                       // HostGeometry's, as its creator could afford
+    uint64_t heap_bytes;                       // SegmentLayout's, as its creator could afford
     AgreedOptions agreed;                      // valid once all have joined
     AgreedFacts facts;                         // likewise, where there are several hosts
     int32_t own_host;                          // likewise
@@ -178,18 +178,18 @@ struct HostHeader {
 
 // Sizes and places of everything in the segment; functions of the rank count and of what the header says, so all sides
 // agree.
-struct HostGeometry {
+struct SegmentLayout {
     // A rank's own area: flag block slots, connections, entries. Smaller where address space is limited (ulimit -v).
     static constexpr size_t heap_bytes_most = size_t(64) << 20, heap_bytes_least = size_t(16) << 20;
     static size_t affordable_heap_bytes(int ranks);
     static constexpr size_t flag_line_stride = 128;        // two lines: the prefetcher fetches pairs
     static constexpr int flag_lines = 4;                   // a rank's lines on the flag block (src/segment/shm_layout.hpp)
-    static constexpr size_t texts_bytes = size_t(2) << 20;  // HostGroup::write_texts()
+    static constexpr size_t texts_bytes = size_t(2) << 20;  // Segment::write_texts()
 
     int ranks;   // of the communicator
     int locals;  // of this host
     size_t heap_bytes = heap_bytes_most;
-    static size_t rank_infos() { return sizeof(HostHeader); }
+    static size_t rank_infos() { return sizeof(SegmentHeader); }
     size_t host_infos() const { return round(rank_infos() + sizeof(RankInfo) * size_t(ranks)); }
     size_t rows() const { return round(host_infos() + sizeof(HostInfo) * size_t(ranks)); }
     size_t texts() const { return round(rows() + sizeof(RankRow) * size_t(ranks)); }
@@ -204,13 +204,13 @@ struct HostGeometry {
     static size_t round(size_t bytes) { return (bytes + 4095) & ~size_t(4095); }
 };
 
-class HostGroup {
+class Segment {
   public:
     // A segment for `ranks` ranks, its header and rows backed. Settled: all of them are on this host; else settle()
     // must be called before lines, heaps and entries are used.
-    static Result<std::shared_ptr<HostGroup>> create(int ranks, bool settled = true);
+    static Result<std::shared_ptr<Segment>> create(int ranks, bool settled = true);
     // The same segment in another process.
-    static Result<std::shared_ptr<HostGroup>> map(Fd fd, bool settled = true);
+    static Result<std::shared_ptr<Segment>> map(Fd fd, bool settled = true);
     // All ranks have joined (spread, if there are several hosts): who is local is known, lines and heaps can be mapped.
     Status settle();
 
@@ -230,16 +230,16 @@ class HostGroup {
     // The rank for people: `rank 3 (pid 77)`, `rank 3 (pid 77 on node7)`.
     std::string name_of(int rank) const;
 
-    HostHeader& header() const { return *reinterpret_cast<HostHeader*>(memory_.data()); }
-    RankInfo& rank_info(int rank) const { return reinterpret_cast<RankInfo*>(memory_.data() + HostGeometry::rank_infos())[rank]; }
+    SegmentHeader& header() const { return *reinterpret_cast<SegmentHeader*>(memory_.data()); }
+    RankInfo& rank_info(int rank) const { return reinterpret_cast<RankInfo*>(memory_.data() + SegmentLayout::rank_infos())[rank]; }
     // Of a host of several; for the leader to set, all of them.
     const HostInfo& host_info(int host) const {
-        return reinterpret_cast<const HostInfo*>(memory_.data() + HostGeometry{ranks(), 0}.host_infos())[host];
+        return reinterpret_cast<const HostInfo*>(memory_.data() + SegmentLayout{ranks(), 0}.host_infos())[host];
     }
     Status set_host_infos(const std::vector<HostInfo>& hosts);
     // What all ranks know alike and has no fixed length, as whoever writes it lays it out (control/agreed_texts.hpp):
     // rank 0 when it joins, and then, if there are several hosts, each host's leader once all have. texts_most bytes.
-    static constexpr size_t texts_most = HostGeometry::texts_bytes - sizeof(uint64_t);
+    static constexpr size_t texts_most = SegmentLayout::texts_bytes - sizeof(uint64_t);
     Status write_texts(const void* data, size_t bytes);
     std::span<const std::byte> texts() const;
     // Memory of rows: before they are written for the first time.
@@ -310,7 +310,7 @@ class HostGroup {
         return std::min(size_t(1) << 18, (heap_bytes_ - oob_received_offset) / sizeof(OobEntry));
     }
     size_t connections_end() const { return heap_bytes_ - oob_entries_max * sizeof(OobEntry); }  // a rank's entries follow
-    size_t heap_stride() const { return HostGeometry{0, 0, heap_bytes_}.heap_stride(); }
+    size_t heap_stride() const { return SegmentLayout{0, 0, heap_bytes_}.heap_stride(); }
     Status oob_put(int rank, int to, uint64_t key, const void* data, size_t bytes);
     const std::byte* oob_get(int rank, uint64_t key) const;
     // The leader's part: entries of a local rank from the index-th on that are for other hosts; and what came from
@@ -324,13 +324,13 @@ class HostGroup {
     void drain_doorbell() const { drain_event(doorbell_); }
     int doorbell() const { return doorbell_.number(); }
 
-    HostGroup(SharedMemory memory, int ranks, size_t heap_bytes);
+    Segment(SharedMemory memory, int ranks, size_t heap_bytes);
 
   private:
     bool locked_elsewhere(int rank) const;
     bool mapped_by(const RankRow& row) const;
     size_t heap_offset(int place) const {
-        return HostGeometry{ranks(), int(locals_.size()), heap_bytes_}.heap(place) - data_offset_;
+        return SegmentLayout{ranks(), int(locals_.size()), heap_bytes_}.heap(place) - data_offset_;
     }
     OobEntry* oob_entries(int place) const;
     // What came from other hosts lies in the leader's heap: heads of chains by a hash of sender and key, then entries.

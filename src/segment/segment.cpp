@@ -1,4 +1,4 @@
-#include "src/segment/host_group.hpp"
+#include "src/segment/segment.hpp"
 
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -44,36 +44,36 @@ bool process_stopped(int pid) {
     return end != std::string::npos && end + 2 < line.size() && (line[end + 2] == 'T' || line[end + 2] == 't');
 }
 
-size_t HostGeometry::affordable_heap_bytes(int ranks) {
+size_t SegmentLayout::affordable_heap_bytes(int ranks) {
     rlimit limit{};
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return heap_bytes_most;
     const size_t page = page_bytes();
     return std::clamp(size_t(limit.rlim_cur) / 4 / size_t(ranks + 1) / page * page, heap_bytes_least, heap_bytes_most);
 }
 
-HostGroup::HostGroup(SharedMemory memory, int ranks, size_t heap_bytes)
+Segment::Segment(SharedMemory memory, int ranks, size_t heap_bytes)
     : memory_(std::move(memory)),
       heap_bytes_(heap_bytes),
-      rows_offset_(HostGeometry{ranks, 0}.rows()),
-      data_offset_(HostGeometry{ranks, 0}.lines()),
+      rows_offset_(SegmentLayout{ranks, 0}.rows()),
+      data_offset_(SegmentLayout{ranks, 0}.lines()),
       places_(size_t(ranks), -1) {}
 
-Result<std::shared_ptr<HostGroup>> HostGroup::create(int ranks, bool settled) {
-    const HostGeometry whole{ranks, ranks, HostGeometry::affordable_heap_bytes(ranks)};
+Result<std::shared_ptr<Segment>> Segment::create(int ranks, bool settled) {
+    const SegmentLayout whole{ranks, ranks, SegmentLayout::affordable_heap_bytes(ranks)};
     auto memory = SharedMemory::create("weft", whole.bytes(), whole.lines());
     if (!memory) return memory.take_status();
-    auto group = std::make_shared<HostGroup>(std::move(*memory), ranks, whole.heap_bytes);
-    WEFT_TRY(group->memory_.back(0, whole.host_infos()));
-    HostHeader& header = group->header();
+    auto segment = std::make_shared<Segment>(std::move(*memory), ranks, whole.heap_bytes);
+    WEFT_TRY(segment->memory_.back(0, whole.host_infos()));
+    SegmentHeader& header = segment->header();
     header.magic = segment_magic;
     header.version = segment_version;
     header.ranks = ranks;
     header.heap_bytes = whole.heap_bytes;
-    if (settled) WEFT_TRY(group->settle());
-    return group;
+    if (settled) WEFT_TRY(segment->settle());
+    return segment;
 }
 
-Result<std::shared_ptr<HostGroup>> HostGroup::map(Fd fd, bool settled) {
+Result<std::shared_ptr<Segment>> Segment::map(Fd fd, bool settled) {
     WEFT_TRY(SharedMemory::check_sealed(fd.number()));
     const auto foreign = [] {
         return fail(weftInternalError, "the segment passed by another process is not one of this library's version");
@@ -84,29 +84,29 @@ Result<std::shared_ptr<HostGroup>> HostGroup::map(Fd fd, bool settled) {
         int32_t ranks;
         uint64_t heap_bytes;
     } head{};
-    static_assert(offsetof(HostHeader, heap_bytes) == offsetof(decltype(head), heap_bytes));
+    static_assert(offsetof(SegmentHeader, heap_bytes) == offsetof(decltype(head), heap_bytes));
     if (pread(fd.number(), &head, sizeof head, 0) != sizeof head || head.magic != segment_magic ||
         head.version != segment_version || head.ranks < 1 || head.ranks > max_ranks ||
-        head.heap_bytes < HostGeometry::heap_bytes_least || head.heap_bytes > HostGeometry::heap_bytes_most ||
+        head.heap_bytes < SegmentLayout::heap_bytes_least || head.heap_bytes > SegmentLayout::heap_bytes_most ||
         head.heap_bytes % page_bytes() != 0)
         return foreign();
-    const HostGeometry whole{head.ranks, head.ranks, head.heap_bytes};
+    const SegmentLayout whole{head.ranks, head.ranks, head.heap_bytes};
     auto memory = SharedMemory::map(std::move(fd), whole.lines());
     if (!memory) return memory.take_status();
     if (memory->segment_bytes() != whole.bytes()) return foreign();
-    auto group = std::make_shared<HostGroup>(std::move(*memory), head.ranks, head.heap_bytes);
-    if (settled) WEFT_TRY(group->settle());
-    return group;
+    auto segment = std::make_shared<Segment>(std::move(*memory), head.ranks, head.heap_bytes);
+    if (settled) WEFT_TRY(segment->settle());
+    return segment;
 }
 
-Status HostGroup::settle() {
+Status Segment::settle() {
     std::lock_guard lock(settling_);
     if (settled_.load(std::memory_order_relaxed)) return ok();
     const bool spread = !one_host();
     std::vector<int> locals;
     for (int rank = 0; rank < ranks(); ++rank)
         if (!spread || rank_info(rank).host == header().own_host) locals.push_back(rank);
-    const HostGeometry geometry{ranks(), int(locals.size()), heap_bytes_};
+    const SegmentLayout geometry{ranks(), int(locals.size()), heap_bytes_};
     auto data = SharedMemory::window(memory_, data_offset_, geometry.bytes() - data_offset_);
     if (!data) return data.take_status();
     WEFT_TRY(data->back(0, geometry.lines_bytes()));
@@ -117,21 +117,21 @@ Status HostGroup::settle() {
     return ok();
 }
 
-std::string HostGroup::name_of(int rank) const {
+std::string Segment::name_of(int rank) const {
     const int pid = rank_info(rank).pid.load(std::memory_order_acquire);
     if (one_host()) return fmt::format("rank {} (pid {})", rank, pid);
     return fmt::format("rank {} (pid {} on {})", rank, pid, host_info(rank_info(rank).host).name);
 }
 
-Status HostGroup::set_host_infos(const std::vector<HostInfo>& hosts) {
-    const size_t offset = HostGeometry{ranks(), 0}.host_infos(), bytes = hosts.size() * sizeof(HostInfo);
+Status Segment::set_host_infos(const std::vector<HostInfo>& hosts) {
+    const size_t offset = SegmentLayout{ranks(), 0}.host_infos(), bytes = hosts.size() * sizeof(HostInfo);
     WEFT_TRY(memory_.back(offset, bytes));
     memcpy(memory_.data() + offset, hosts.data(), bytes);
     return ok();
 }
 
-Status HostGroup::write_texts(const void* data, size_t bytes) {
-    const size_t offset = HostGeometry{ranks(), 0}.texts();
+Status Segment::write_texts(const void* data, size_t bytes) {
+    const size_t offset = SegmentLayout{ranks(), 0}.texts();
     const uint64_t length = bytes;
     if (bytes > texts_most)
         return fail(weftInternalError, "the texts of a communicator have {} bytes; there is room for {}", bytes,
@@ -142,14 +142,14 @@ Status HostGroup::write_texts(const void* data, size_t bytes) {
     return ok();
 }
 
-std::span<const std::byte> HostGroup::texts() const {
-    const std::byte* place = memory_.data() + HostGeometry{ranks(), 0}.texts();
+std::span<const std::byte> Segment::texts() const {
+    const std::byte* place = memory_.data() + SegmentLayout{ranks(), 0}.texts();
     uint64_t length = 0;
     memcpy(&length, place, sizeof length);
     return {place + sizeof length, std::min<uint64_t>(length, texts_most)};
 }
 
-bool HostGroup::alive(int rank) const {
+bool Segment::alive(int rank) const {
     if (row(rank).process == process_token()) return true;
     if (settled_.load(std::memory_order_acquire) && !local(rank))
         return row(rank).state.load(std::memory_order_acquire) != RankState::dead;
@@ -171,31 +171,31 @@ static struct flock lock_of(int rank, short type) {
     return lock;
 }
 
-bool HostGroup::locked_elsewhere(int rank) const {
+bool Segment::locked_elsewhere(int rank) const {
     struct flock lock = lock_of(rank, F_WRLCK);
     // Cannot tell: do not accuse.
     if (!memory_.descriptor_intact() || fcntl(memory_.fd(), F_GETLK, &lock) != 0) return true;
     return lock.l_type != F_UNLCK;
 }
 
-bool HostGroup::mapped_by(const RankRow& row) const {
+bool Segment::mapped_by(const RankRow& row) const {
     const std::string maps = system_file(fmt::format("/proc/{}/maps", row.pid));
     return maps.find(fmt::format(" {} ", memory_.inode())) != std::string::npos &&
            maps.find("/memfd:weft") != std::string::npos;
 }
 
-std::string HostGroup::told(int rank) const {
+std::string Segment::told(int rank) const {
     const auto position = row(rank).position.read();
     return position ? row(rank).told.read(position->entered) : std::string();
 }
 
-bool HostGroup::stopped(int rank) const {
+bool Segment::stopped(int rank) const {
     if (!local(rank)) return row(rank).stopped.load(std::memory_order_acquire) != 0;
     if (row(rank).process == process_token()) return false;  // who asks runs
     return process_stopped(row(rank).pid);
 }
 
-Status HostGroup::claim(int rank) {
+Status Segment::claim(int rank) {
     // Locked first: who is seen to have claimed a rank and holds no lock is dead.
     struct flock lock = lock_of(rank, F_WRLCK);
     auto& told = rank_info(rank).claimant_pid;
@@ -221,14 +221,14 @@ Status HostGroup::claim(int rank) {
                 told.load(std::memory_order_acquire), getpid());
 }
 
-bool HostGroup::died_joining(int rank) const {
+bool Segment::died_joining(int rank) const {
     const uint64_t claimant = rank_info(rank).claimant.load(std::memory_order_acquire);
     if (claimant == 0 || claimant == process_token() || locked_elsewhere(rank)) return false;
     // Looked at after the lock: a rank may have joined, left and ended since.
     return rank_info(rank).pid.load(std::memory_order_acquire) == 0;
 }
 
-void HostGroup::mark_dead(int rank) {
+void Segment::mark_dead(int rank) {
     if (!back_rows(rank, 1)) return;
     // Rows of ranks elsewhere say nothing as long as nothing was told.
     RankState living = local(rank) ? RankState::joined : row(rank).state.load();
@@ -236,19 +236,19 @@ void HostGroup::mark_dead(int rank) {
     if (row(rank).state.compare_exchange_strong(living, RankState::dead)) wake_sleepers();
 }
 
-CpuSet HostGroup::cpus() const {
+CpuSet Segment::cpus() const {
     CpuSet all;
     for (const int rank : locals_) all |= row(rank).cpus;
     return all;
 }
 
-int HostGroup::cores() const {
+int Segment::cores() const {
     CpuShare all;
     for (const int rank : locals_) all.add(row(rank).cpus, row(rank).quota);
     return all.cores();
 }
 
-bool HostGroup::raise(weftResult_t code, int rank, std::string_view sentence) {
+bool Segment::raise(weftResult_t code, int rank, std::string_view sentence) {
     AbortRecord& record = header().abort;
     uint32_t none = 0;
     if (!record.state.compare_exchange_strong(none, 1)) return false;
@@ -265,7 +265,7 @@ bool HostGroup::raise(weftResult_t code, int rank, std::string_view sentence) {
     return true;
 }
 
-Status HostGroup::abort_status() const {
+Status Segment::abort_status() const {
     const AbortRecord& record = header().abort;
     const int64_t patience = now_us() + 200'000;
     while (record.state.load(std::memory_order_acquire) == 1 && now_us() < patience) sched_yield();
@@ -276,7 +276,7 @@ Status HostGroup::abort_status() const {
     }
 }
 
-void HostGroup::wake_sleepers() {
+void Segment::wake_sleepers() {
     if (!settled_.load(std::memory_order_acquire)) return;  // nobody is in a call
     for (const int rank : locals_) {
         auto& sleeping = row(rank).sleeping;
@@ -285,11 +285,11 @@ void HostGroup::wake_sleepers() {
     }
 }
 
-HostGroup::OobEntry* HostGroup::oob_entries(int place) const {
+Segment::OobEntry* Segment::oob_entries(int place) const {
     return reinterpret_cast<OobEntry*>(data_.data() + heap_offset(place) + connections_end());
 }
 
-Status HostGroup::oob_put(int rank, int to, uint64_t key, const void* data, size_t bytes) {
+Status Segment::oob_put(int rank, int to, uint64_t key, const void* data, size_t bytes) {
     auto& count = row(rank).oob_entries;
     const uint32_t index = count.load(std::memory_order_relaxed);
     if (index >= oob_entries_max || bytes > oob_value_bytes)
@@ -309,23 +309,23 @@ Status HostGroup::oob_put(int rank, int to, uint64_t key, const void* data, size
 }
 
 // About as many as entries come to a host whose ranks have some dozens of connections each.
-size_t HostGroup::oob_bucket_count() const {
+size_t Segment::oob_bucket_count() const {
     size_t heads = 1024;
     while (heads < 64 * locals_.size() && 2 * heads * sizeof(uint32_t) <= oob_received_offset) heads *= 2;
     return heads;
 }
 
-std::atomic<uint32_t>& HostGroup::oob_bucket(int from, uint64_t key) const {
+std::atomic<uint32_t>& Segment::oob_bucket(int from, uint64_t key) const {
     const uint64_t hash = (key ^ uint64_t(from) << 48) * 0x9e3779b97f4a7c15u >> 32;
     auto* heads = reinterpret_cast<std::atomic<uint32_t>*>(data_.data() + heap_offset(int(locals_.size())));
     return heads[hash & (oob_bucket_count() - 1)];
 }
 
-HostGroup::OobEntry* HostGroup::oob_received() const {
+Segment::OobEntry* Segment::oob_received() const {
     return reinterpret_cast<OobEntry*>(data_.data() + heap_offset(int(locals_.size())) + oob_received_offset);
 }
 
-const std::byte* HostGroup::oob_get(int rank, uint64_t key) const {
+const std::byte* Segment::oob_get(int rank, uint64_t key) const {
     if (!local(rank)) {
         if (header().oob_received.load(std::memory_order_acquire) == 0) return nullptr;  // pairs with oob_deliver()
         const OobEntry* all = oob_received();
@@ -343,7 +343,7 @@ const std::byte* HostGroup::oob_get(int rank, uint64_t key) const {
     return nullptr;
 }
 
-const HostGroup::OobEntry* HostGroup::next_outgoing_oob(int rank, uint32_t& index) const {
+const Segment::OobEntry* Segment::next_outgoing_oob(int rank, uint32_t& index) const {
     const uint32_t count = std::min<uint32_t>(row(rank).oob_entries.load(std::memory_order_acquire), uint32_t(oob_entries_max));
     while (index < count) {
         const OobEntry* entry = &oob_entries(place(rank))[index++];
@@ -352,7 +352,7 @@ const HostGroup::OobEntry* HostGroup::next_outgoing_oob(int rank, uint32_t& inde
     return nullptr;
 }
 
-Status HostGroup::oob_deliver(const OobEntry& entry) {
+Status Segment::oob_deliver(const OobEntry& entry) {
     auto& count = header().oob_received;
     const uint32_t index = count.load(std::memory_order_relaxed);
     const size_t heap = heap_offset(int(locals_.size()));
@@ -373,7 +373,7 @@ Status HostGroup::oob_deliver(const OobEntry& entry) {
     return ok();
 }
 
-void HostGroup::ring() const {
+void Segment::ring() const {
     if (doorbell_) ring_event(doorbell_);
 }
 
