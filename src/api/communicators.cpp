@@ -7,7 +7,7 @@
 #include "src/base/log.hpp"
 #include "src/calls/group.hpp"
 #include "src/comm/splitting.hpp"
-#include "src/comm/told_ranks.hpp"
+#include "src/comm/returned_errors.hpp"
 #include "src/launchers/launcher.hpp"
 #include "weft/weft.h"
 
@@ -201,7 +201,7 @@ weftResult_t weftCommGetAsyncError(weftComm_t comm, weftResult_t* asyncError) {
             *asyncError = comm->magic == weftComm::unmade ? comm->unmade_by : weftInProgress;
             const Status failure{*asyncError, comm->error};
             lock.unlock();
-            tell_ranks_of(failure);
+            record_returned_error(failure);
             return ok();
         }
         WEFT_TRY(check_handle(comm));
@@ -212,7 +212,7 @@ weftResult_t weftCommGetAsyncError(weftComm_t comm, weftResult_t* asyncError) {
         // While a call is under way its buffers are in use, whatever has hit the communicator.
         if (state) state = communicator->state();
         if (!state && state.code() != weftInProgress) {
-            tell_ranks_of(state);
+            record_returned_error(state);
             comm->keep_error(state);
         }
         *asyncError = state.code();

@@ -1,7 +1,7 @@
 // information.cpp: versions, texts of results, the last error.
 #include "src/api/guard.hpp"
 #include "src/base/log.hpp"
-#include "src/comm/told_ranks.hpp"
+#include "src/comm/returned_errors.hpp"
 #include "weft/weft.h"
 
 namespace weft::internal {
@@ -17,7 +17,7 @@ weftResult_t report(const Status& failure) {
         // Failures of the world have been logged where they were found; wrong calls are first seen here.
         if (failure.code() == weftInvalidArgument || failure.code() == weftInvalidUsage)
             WEFT_LOG(warn, coll, "{}", failure.sentence());
-        tell_ranks_of(failure);
+        record_returned_error(failure);
     } catch (...) {
     }
     return failure.code();

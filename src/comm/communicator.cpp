@@ -40,7 +40,7 @@ Communicator::Communicator(std::shared_ptr<Segment> group, std::shared_ptr<Membe
     : segment_(std::move(group)),
       membership_(std::move(membership)),
       rank_(rank),
-      told_(std::make_unique<ToldRank>(segment_, membership_, rank)),
+      returned_errors_(std::make_unique<ReturnedErrorScope>(segment_, membership_, rank)),
       device_(std::move(device)),
       flag_block_(std::move(flag_block)),
       planner_(*segment_, membership_ ? &membership_->identity() : nullptr, rank, flag_block_.get(), *options.cpu_kernels,
@@ -60,7 +60,7 @@ Communicator::Communicator(std::shared_ptr<Segment> group, std::shared_ptr<Membe
 }
 
 Communicator::~Communicator() {
-    told_.reset();
+    returned_errors_.reset();
     // A goodbye: from here on nobody waits for us in vain, and what peers still read of ours stays in the segment.
     segment_->row(rank_).state.store(RankState::left, std::memory_order_release);
     segment_->wake();

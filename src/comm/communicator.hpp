@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "src/base/clock.hpp"
-#include "src/comm/told_ranks.hpp"
+#include "src/comm/returned_errors.hpp"
 #include "src/control/watchdog.hpp"
 #include "src/gpu/engine/device.hpp"
 #include "src/kernels/user_reduction.hpp"
@@ -307,7 +307,7 @@ class Communicator {
     std::shared_ptr<Segment> segment_;
     std::shared_ptr<Membership> membership_;
     int rank_;
-    std::unique_ptr<ToldRank> told_;  // until it leaves
+    std::unique_ptr<ReturnedErrorScope> returned_errors_;  // until it leaves
     std::unique_ptr<DeviceSide> device_;
     std::unique_ptr<FlagBlock> flag_block_;
     Planner planner_;

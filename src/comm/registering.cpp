@@ -88,7 +88,7 @@ Progress Registering::advance_telling() {
     if (progress == Progress::failed) failure_ = communicator().take_failure();
     if (progress != Progress::done) return progress;
     (void)communicator().end();
-    if (stage_ == Stage::telling) return have_told();
+    if (stage_ == Stage::telling) return have_announced();
     if (stage_ == Stage::placing) return have_placed();
     if (stage_ == Stage::agreeing) return agree();
     if (stage_ == Stage::parting) return end();
@@ -96,7 +96,7 @@ Progress Registering::advance_telling() {
     return failure_ ? Progress::moved : Progress::failed;
 }
 
-Progress Registering::have_told() {
+Progress Registering::have_announced() {
     if (!opens_) return close();
     if (Status unlike = check_parts(); !unlike) return refuse(std::move(unlike));
     for (const WindowPart& part : parts_) on_device_ |= part.memory == WindowPart::device;

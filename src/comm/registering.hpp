@@ -36,7 +36,7 @@ class Registering final : public AsyncOperation {
     void wait_for_device(Stage stage);
     Progress advance_telling();
     Progress advance_on_device();
-    Progress have_told();
+    Progress have_announced();
     Progress have_placed();
     Progress close();
     Progress agree();

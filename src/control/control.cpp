@@ -195,7 +195,7 @@ void Control::mark_lost(int host, const std::string& sentence, int except) {
     // If its leader was told of a failure, this failure ended the host's other ranks, too: no more is known of them.
     std::string told;
     for (const int rank : ranks_of_leader(host))
-        if (told.empty()) told = segment_->told(rank);
+        if (told.empty()) told = segment_->returned_error(rank);
     LossRecord& loss = segment_->header().loss;
     if (loss.state.load(std::memory_order_relaxed) == 0) {
         loss.host = host;
@@ -206,7 +206,7 @@ void Control::mark_lost(int host, const std::string& sentence, int except) {
         if (member.pid != rank_table_.hosts[size_t(host)].pid && segment_->back_rows(member.rank, 1)) {
             RankRow& row = segment_->row(member.rank);
             const auto position = row.position.read();
-            if (!told.empty() && position) row.told.write(position->entered, told);
+            if (!told.empty() && position) row.returned_error.write(position->entered, told);
             row.out_of_sight.store(1, std::memory_order_release);
         }
         segment_->mark_dead(member.rank);
@@ -262,7 +262,7 @@ void Control::carry() {
         for (const int rank : segment_->locals())
             while (const auto* entry = segment_->next_outgoing_oob(rank, oob_sent_[rank])) forward(*entry);
     if (segment_->aborted()) return tell_abort(-1);
-    tell_told();
+    send_returned_errors();
 }
 
 void Control::forward(const Segment::OobEntry& entry) {
@@ -353,12 +353,12 @@ void Control::tell_abort(int except) {
     tree_links_->flood(ControlFrame::failed, content, except);
 }
 
-void Control::tell_told() {
+void Control::send_returned_errors() {
     if (!tree_links_) return;
     std::vector<int> changed;
     for (const int rank : segment_->locals()) {
-        const uint64_t calls = segment_->row(rank).told.calls.load(std::memory_order_acquire);
-        if (calls != 0 && std::exchange(told_[rank], calls) != calls) changed.push_back(rank);
+        const uint64_t calls = segment_->row(rank).returned_error.calls.load(std::memory_order_acquire);
+        if (calls != 0 && std::exchange(returned_errors_sent_[rank], calls) != calls) changed.push_back(rank);
     }
     if (changed.empty()) return;
     failure_told_us_ = now_us();

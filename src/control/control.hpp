@@ -34,7 +34,7 @@ class Control {
     // The end of the process: returns when those that have left are not needed any more, after some seconds at most.
     static void await_shutdown();
     // Call it before an error is returned to the caller, whose process may end then. Sends what the rows tell of the
-    // error (Told). Returns when the neighbouring hosts have it, or after a second. Thread-safe.
+    // error (ReturnedError). Returns when the neighbouring hosts have it, or after a second. Thread-safe.
     void tell_failure();
     // What stands in the way of checking in, or who has not come; empty: nothing known. Thread-safe.
     std::string obstacle();
@@ -58,7 +58,7 @@ class Control {
     void tick();
     void look_for_the_dead();
     void tell_abort(int except);
-    void tell_told();
+    void send_returned_errors();
     void go_if_done();
     bool needed() const;
     bool in_calls() const;
@@ -87,7 +87,7 @@ class Control {
     int64_t failure_told_us_ = 0;
     bool ranks_left_sent_ =
         false;  // that one host has left goes to all: collectives cannot succeed any more; who asks is told the rest
-    std::map<int, uint64_t> told_;  // Told::calls of local ranks, as others know them
+    std::map<int, uint64_t> returned_errors_sent_;  // ReturnedError::calls of local ranks, as others know them
     uint32_t health_requests_ = 0;          // as last seen
     uint64_t tick_timer_ = 0;
 

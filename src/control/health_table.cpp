@@ -13,7 +13,7 @@ struct RankHealth {
     int32_t rank;
     uint32_t state;  // RankState
     uint32_t stopped;
-    uint32_t told;  // 1: the failure that it was told of follows, a text
+    uint32_t has_returned_error;  // 1: the failure that it was error of follows, a text
     uint64_t entered, finished;
     // For how long, 0: not; see RankRow.
     int64_t in_function_us, partner_wait_us, held_us;
@@ -86,7 +86,7 @@ void HealthTable::put(int rank, ByteWriter& to) const {
     const RankRow& row = segment_->row(rank);
     RankHealth entry{};
     entry.rank = rank;
-    // Before the rest: who has left has called nothing since, so of it nobody is told an older call.
+    // Before the rest: who has left has called nothing since, so of it nobody is error an older call.
     entry.state = uint32_t(row.state.load(std::memory_order_acquire));
     const auto position = row.position.read();
     entry.stopped = segment_->stopped(rank);
@@ -106,10 +106,10 @@ void HealthTable::put(int rank, ByteWriter& to) const {
         entry.finished = position->finished;
         entry.operation = position->operation;
     }
-    const std::string told = position ? row.told.read(position->entered) : std::string();
-    entry.told = !told.empty();
+    const std::string error = position ? row.returned_error.read(position->entered) : std::string();
+    entry.has_returned_error = !error.empty();
     to.put(entry);
-    if (entry.told) to.put_text(told);
+    if (entry.has_returned_error) to.put_text(error);
 }
 
 std::vector<int> HealthTable::ours() const {
@@ -138,7 +138,7 @@ void HealthTable::on_report(int host, ByteReader& content) {
     for (uint32_t i = 0; i < count && content.ok(); ++i) {
         const auto entry = content.get<RankHealth>();
         gathered_.put(entry);
-        if (entry.told) gathered_.put_text(content.get_text());
+        if (entry.has_returned_error) gathered_.put_text(content.get_text());
     }
     gathered_count_ += count;
     if (reports_due_.empty()) report();
@@ -184,7 +184,7 @@ void HealthTable::read_table(ByteReader& content, int64_t known_us) {
     const int64_t now = now_us();
     for (uint32_t count = content.get<uint32_t>(); count > 0 && content.ok(); --count) {
         const auto entry = content.get<RankHealth>();
-        const std::string told = entry.told ? content.get_text() : std::string();
+        const std::string error = entry.has_returned_error ? content.get_text() : std::string();
         if (!content.ok() || entry.rank < 0 || entry.rank >= segment_->ranks() || segment_->local(entry.rank)) continue;
         if (!back(entry.rank)) return;
         RankRow& row = segment_->row(entry.rank);
@@ -192,8 +192,8 @@ void HealthTable::read_table(ByteReader& content, int64_t known_us) {
         const auto known = row.position.read();
         if (known && entry.entered > known->entered) row.position.enter(entry.entered, entry.operation);
         if (known && entry.finished > known->finished) row.position.finish(entry.finished);
-        // Before the end that it explains. An answer may be older than what the leader has told since.
-        if (entry.told && known && entry.entered >= known->entered) row.told.write(entry.entered, told);
+        // Before the end that it explains. An answer may be older than what the leader has error since.
+        if (entry.has_returned_error && known && entry.entered >= known->entered) row.returned_error.write(entry.entered, error);
         const bool left = entry.state == uint32_t(RankState::left);
         if (left || row.state.load(std::memory_order_relaxed) != RankState::left) {
             row.split.wanted.store(entry.wanted, std::memory_order_relaxed);

@@ -140,7 +140,7 @@ Status Watchdog::look_beyond(const RankSet& missing, uint64_t sequence, const Op
         const bool gone = state == RankState::left || state == RankState::dead || !segment_->alive(other),
                    differs = report->entered == sequence && !(report->operation == operation);
         // A rank that ended after it was told of a failure is not the cause, of which news may still come.
-        if (gone && silence_us == INT64_MAX && !segment_->told(other).empty()) continue;
+        if (gone && silence_us == INT64_MAX && !segment_->returned_error(other).empty()) continue;
         if (gone || differs) WEFT_TRY(look_at(other, sequence, operation, silence_us));
     }
     return ok();

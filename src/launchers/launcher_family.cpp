@@ -30,7 +30,7 @@ std::string joined(const std::vector<std::string>& words) {
 // Whether the row counts: any of what tells it is there.
 bool tells(const Family& family) {
     if (*family.sign && !is_set(family.sign)) return false;
-    const std::string told = *family.told ? family.told : fmt::format("{} {}", family.rank, family.size);
+    const std::string told = *family.variables ? family.variables : fmt::format("{} {}", family.rank, family.size);
     for (const std::string& variable : words_of(told, ' '))
         if (is_set(variable)) return true;
     return false;
@@ -48,7 +48,7 @@ Status check_complete(const Family& family) {
     if (missing.empty()) return ok();
     // Of what tells a family there may be more than it needs.
     if (present.empty())
-        for (const std::string& variable : words_of(family.told, ' '))
+        for (const std::string& variable : words_of(family.variables, ' '))
             if (is_set(variable)) present.push_back(variable);
     const std::string hint =
         *family.hint ? family.hint : fmt::format("either all of {}'s variables or none", family.name);

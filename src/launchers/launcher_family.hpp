@@ -16,7 +16,7 @@ enum class RootPlace { unknown, master_addr, slurm_nodes, pod_0 };
 struct Family {
     const char* name = "";  // for the log
     const char* sign = "";
-    const char* told = "";
+    const char* variables = "";
     const char* rank = "";
     const char* size = "";  // empty: asked of the PMIx server
     const char* needs = "";

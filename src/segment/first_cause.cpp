@@ -14,7 +14,7 @@ Ended ended_of(const Segment& segment) {
     for (int rank = 0; rank < segment.ranks(); ++rank) {
         const bool left = segment.row(rank).state.load(std::memory_order_acquire) == RankState::left;
         if (!left && segment.alive(rank)) continue;
-        if (!segment.told(rank).empty())
+        if (!segment.returned_error(rank).empty())
             ended.victim = rank;
         else if (!left && ended.culprit < 0)
             ended.culprit = rank;
@@ -47,12 +47,12 @@ Status first_cause(const Segment& segment, Status seen, int blamed) {
     WEFT_TRY(known_cause(segment));
     // That rank left by its own choice. Others may have ended because of that.
     if (blamed >= 0 && segment.row(blamed).state.load(std::memory_order_acquire) == RankState::left &&
-        segment.told(blamed).empty())
+        segment.returned_error(blamed).empty())
         return seen;
     const Ended ended = ended_of(segment);
     if (ended.victim < 0) return seen;
     return fail(weftRemoteError, "an earlier failure ended {}: {}. This rank saw: {}", segment.name_of(ended.victim),
-                segment.told(ended.victim), seen.sentence());
+                segment.returned_error(ended.victim), seen.sentence());
 }
 
 }  // namespace weft::internal

@@ -1,5 +1,5 @@
 // first_cause.hpp: which failure of a rank is reported when several ranks have ended: the first. A rank whose process
-// ended after it was told of a failure (told.hpp) is never the cause.
+// ended after it was told of a failure (returned_error.hpp) is never the cause.
 #pragma once
 #include "src/segment/segment.hpp"
 

@@ -184,9 +184,9 @@ bool Segment::mapped_by(const RankRow& row) const {
            maps.find("/memfd:weft") != std::string::npos;
 }
 
-std::string Segment::told(int rank) const {
+std::string Segment::returned_error(int rank) const {
     const auto position = row(rank).position.read();
-    return position ? row(rank).told.read(position->entered) : std::string();
+    return position ? row(rank).returned_error.read(position->entered) : std::string();
 }
 
 bool Segment::stopped(int rank) const {

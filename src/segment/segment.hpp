@@ -20,7 +20,7 @@
 #include "src/base/rank_set.hpp"
 #include "src/base/shared_memory.hpp"
 #include "src/segment/position.hpp"
-#include "src/segment/told.hpp"
+#include "src/segment/returned_error.hpp"
 #include "weft/types.h"
 
 namespace weft::internal {
@@ -141,7 +141,7 @@ struct alignas(64) RankRow {
     std::atomic<uint32_t> device_left;
     SplitRow split;
     // Written before an error of any communicator of its process is returned to the caller.
-    Told told;
+    ReturnedError returned_error;
 };
 
 // The first error of the communicator. Written once; everybody who waits looks at `state`.
@@ -262,7 +262,7 @@ class Segment {
     // Whether its process is stopped by a signal; of a rank of another host, when its leader last told.
     bool stopped(int rank) const;
     // The failure that the rank was told of, if it has called nothing since; else empty.
-    std::string told(int rank) const;
+    std::string returned_error(int rank) const;
     // For the leader: its process, or its whole host, has ended.
     void mark_dead(int rank);
     // Makes this process that of the rank, by taking the lock: from then on its death is seen. Mismatch if the rank has a

@@ -149,9 +149,9 @@ TEST_CASE("a rank that ended after it was told of a failure is not the cause, un
     const auto reported = [&] { return first_cause(*segment, fail(weftRemoteError, "rank 1 died")).sentence(); };
     CHECK(reported() == "rank 1 died");
     segment->row(1).position.enter(4, Operation{});
-    CHECK(segment->row(1).told.write(4, "rank 2 died"));
-    CHECK_FALSE(segment->row(1).told.write(4, "something later"));
-    CHECK(segment->told(1) == "rank 2 died");
+    CHECK(segment->row(1).returned_error.write(4, "rank 2 died"));
+    CHECK_FALSE(segment->row(1).returned_error.write(4, "something later"));
+    CHECK(segment->returned_error(1) == "rank 2 died");
     CHECK(reported().rfind("rank 2 ", 0) == 0);
     CHECK(known_cause(*segment).code() == weftRemoteError);
     // Rank 2 lives: what rank 1 was told is the cause.
@@ -164,10 +164,10 @@ TEST_CASE("a rank that ended after it was told of a failure is not the cause, un
     CHECK(first_cause(*segment, fail(weftRemoteError, "rank 1 left"), 1).sentence() != "rank 1 left");
     segment->row(2).state = RankState::joined;
     segment->row(1).position.enter(5, Operation{});
-    CHECK(segment->told(1).empty());
+    CHECK(segment->returned_error(1).empty());
     CHECK(reported() == "rank 1 died");
-    CHECK(segment->row(1).told.write(5, std::string(1000, 'x')));
-    CHECK(segment->told(1) == std::string(Told::bytes_max - 1, 'x'));
+    CHECK(segment->row(1).returned_error.write(5, std::string(1000, 'x')));
+    CHECK(segment->returned_error(1) == std::string(ReturnedError::bytes_max - 1, 'x'));
 }
 
 TEST_CASE("a sentence too long for the record is cut, not spilt", "[segment]") {

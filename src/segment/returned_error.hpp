@@ -1,4 +1,4 @@
-// told.hpp: the failure that was last returned to a rank's process, in shared memory. If that process ends without another
+// returned_error.hpp: the failure that was last returned to a rank's process, in shared memory. If that process ends without another
 // call of the rank, other ranks report this failure as the cause, and not the end of the process.
 #pragma once
 #include <atomic>
@@ -10,7 +10,7 @@
 namespace weft::internal {
 
 // One writer at a time; readers may be anywhere.
-struct alignas(64) Told {
+struct alignas(64) ReturnedError {
     static constexpr size_t bytes_max = 8 * 31;
     // One more than the number of calls that the rank had entered when it was told; 0: it was told nothing. A rank that
     // has called again since did not end because of that.
@@ -45,6 +45,6 @@ struct alignas(64) Told {
         return {text, strnlen(text, sizeof text)};
     }
 };
-static_assert(sizeof(Told) == 256);
+static_assert(sizeof(ReturnedError) == 256);
 
 }  // namespace weft::internal

@@ -1,4 +1,4 @@
-#include "src/comm/told_ranks.hpp"
+#include "src/comm/returned_errors.hpp"
 
 #include <map>
 #include <mutex>
@@ -39,14 +39,14 @@ bool may_end_process(weftResult_t code) {
 
 }  // namespace
 
-ToldRank::ToldRank(std::shared_ptr<Segment> group, std::shared_ptr<Membership> membership, int rank)
+ReturnedErrorScope::ReturnedErrorScope(std::shared_ptr<Segment> group, std::shared_ptr<Membership> membership, int rank)
     : process_(process_token()) {
     Ranks& ranks = ranks_of_process();
     std::lock_guard lock(ranks.mutex);
     ranks.all.emplace(number_ = ranks.next++, Entry{std::move(group), std::move(membership), rank});
 }
 
-ToldRank::~ToldRank() {
+ReturnedErrorScope::~ReturnedErrorScope() {
     if (process_ != process_token()) return;  // a child after fork has none of its parent's
     Entry last{};                             // ends outside the lock
     Ranks& ranks = ranks_of_process();
@@ -57,7 +57,7 @@ ToldRank::~ToldRank() {
     }
 }
 
-void tell_ranks_of(const Status& failure) {
+void record_returned_error(const Status& failure) {
     if (!may_end_process(failure.code())) return;
     std::set<std::shared_ptr<Membership>> memberships;  // released outside the lock
     Ranks& ranks = ranks_of_process();
@@ -67,7 +67,7 @@ void tell_ranks_of(const Status& failure) {
             RankRow& row = entry.group->row(entry.rank);
             const auto position = row.position.read();
             if (!position) continue;  // it is making a call
-            if (row.told.write(position->entered, failure.sentence())) entry.group->ring();
+            if (row.returned_error.write(position->entered, failure.sentence())) entry.group->ring();
             if (entry.membership) memberships.insert(entry.membership);
         }
     }
