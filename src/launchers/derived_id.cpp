@@ -90,7 +90,7 @@ Result<UniqueId> derive_id(const Family& family, const Place& place, const Optio
                         why);
     }
     std::string identity = family_identity(family);
-    if (family.carrier == Carrier::pmi && place.on_one_host()) identity += pmi_identity();
+    if (family.id_transport == IdTransport::pmi && place.on_one_host()) identity += pmi_identity();
     if (family.root == RootPlace::pod_0) identity += root;
     if (identity.empty() && options.secret.empty())
         return fail(weftInvalidUsage,

@@ -49,30 +49,30 @@ Result<Answer> read_answer(ServerConnection& server, const std::string& what) {
 
 }  // namespace
 
-Result<SharedText> share_by_http(const std::string& host, uint16_t port, const Sharing& sharing) {
+Result<ExchangedText> exchange_by_http(const std::string& host, uint16_t port, const IdExchange& exchange) {
     const std::string path = "/weft/unique_id";
     const std::string what = "rank 0's unique id: does rank 0 run, and call Weft?";
     // Horovod's server is of HTTP 1.0: a connection each time; and it does not wait for a key.
     for (auto pause = std::chrono::milliseconds(10);; pause = std::min(2 * pause, std::chrono::milliseconds(500))) {
-        auto connection = ServerConnection::connect(server_name, host, port, sharing.deadline);
+        auto connection = ServerConnection::connect(server_name, host, port, exchange.deadline);
         if (!connection) return connection.take_status();
-        if (!*connection) return nobody_carries(fmt::format("nobody serves {} at {}:{}", server_name, host, port));
+        if (!*connection) return no_id_transport(fmt::format("nobody serves {} at {}:{}", server_name, host, port));
         ServerConnection& server = **connection;
         const std::string head = fmt::format(" {} HTTP/1.1\r\nHost: {}:{}\r\nConnection: close\r\n", path, host, port);
-        if (sharing.rank == 0) {
+        if (exchange.rank == 0) {
             WEFT_TRY(
-                server.send(fmt::format("PUT{}Content-Length: {}\r\n\r\n{}", head, sharing.text.size(), sharing.text)));
+                server.send(fmt::format("PUT{}Content-Length: {}\r\n\r\n{}", head, exchange.text.size(), exchange.text)));
         } else {
             WEFT_TRY(server.send(fmt::format("GET{}\r\n", head)));
         }
-        auto answer = read_answer(server, sharing.rank == 0 ? "the answer to PUT" : what);
+        auto answer = read_answer(server, exchange.rank == 0 ? "the answer to PUT" : what);
         if (!answer) return answer.take_status();
-        if (answer->code == 200) return SharedText{sharing.rank == 0 ? sharing.text : answer->body, {}};
-        if (sharing.rank == 0 || answer->code != 404)
+        if (answer->code == 200) return ExchangedText{exchange.rank == 0 ? exchange.text : answer->body, {}};
+        if (exchange.rank == 0 || answer->code != 404)
             return fail(weftRemoteError, "{} answered {} to {} {}", server.server(), answer->code,
-                        sharing.rank == 0 ? "PUT" : "GET", path);
-        if (sharing.deadline.passed())
-            return fail(weftTimeout, "{}: waited {} ms for {}", server.server(), sharing.deadline.all_ms(), what);
+                        exchange.rank == 0 ? "PUT" : "GET", path);
+        if (exchange.deadline.passed())
+            return fail(weftTimeout, "{}: waited {} ms for {}", server.server(), exchange.deadline.all_ms(), what);
         std::this_thread::sleep_for(pause);
     }
 }

@@ -34,20 +34,20 @@ Result<UniqueId> id_of_text(const std::string& hex, const std::string& source) {
     return id;
 }
 
-const char* name_of(Carrier carrier) {
-    switch (carrier) {
-        case Carrier::derived: break;
-        case Carrier::given: return "WEFT_UNIQUE_ID";
-        case Carrier::torch_store: return "the store at MASTER_ADDR";
-        case Carrier::http: return "Horovod's rendezvous server";
-        case Carrier::pmi: return "the launcher's PMI server";
-        case Carrier::pmix: return "the launcher's PMIx server";
+const char* name_of(IdTransport id_transport) {
+    switch (id_transport) {
+        case IdTransport::derived: break;
+        case IdTransport::given: return "WEFT_UNIQUE_ID";
+        case IdTransport::torch_store: return "the store at MASTER_ADDR";
+        case IdTransport::http: return "Horovod's rendezvous server";
+        case IdTransport::pmi: return "the launcher's PMI server";
+        case IdTransport::pmix: return "the launcher's PMIx server";
     }
     return "nobody";
 }
 
-Result<SharedText> share_by_pmix(const Options& options, const Sharing& sharing, Place& place) {
-    auto found = share_by_pmix(options.pmix_library, sharing);
+Result<ExchangedText> exchange_by_pmix(const Options& options, const IdExchange& exchange, Place& place) {
+    auto found = exchange_by_pmix(options.pmix_library, exchange);
     if (!found) return found.take_status();
     if (!found->shared.text) return std::move(found->shared);
     if (place.ranks < 0) place = {place.rank, found->ranks, found->local_rank, found->local_size};
@@ -57,34 +57,34 @@ Result<SharedText> share_by_pmix(const Options& options, const Sharing& sharing,
     return std::move(found->shared);
 }
 
-Result<SharedText> share(const Family& family, const Options& options, const Sharing& sharing, Place& place) {
-    switch (family.carrier) {
-        case Carrier::derived: return nobody_carries({});
-        case Carrier::given:
-            if (const auto id = environment("WEFT_UNIQUE_ID")) return SharedText{*id, {}};
-            return nobody_carries("WEFT_UNIQUE_ID is not set");
-        case Carrier::torch_store: {
+Result<ExchangedText> exchange_id(const Family& family, const Options& options, const IdExchange& exchange, Place& place) {
+    switch (family.id_transport) {
+        case IdTransport::derived: return no_id_transport({});
+        case IdTransport::given:
+            if (const auto id = environment("WEFT_UNIQUE_ID")) return ExchangedText{*id, {}};
+            return no_id_transport("WEFT_UNIQUE_ID is not set");
+        case IdTransport::torch_store: {
             auto port = port_of("MASTER_PORT");
             if (!port) return port.take_status();
             // Not TORCHELASTIC_RESTART_COUNT: each agent counts the restarts of its own workers.
             const std::string key =
                 fmt::format("{}/{}", environment("TORCHELASTIC_RUN_ID").value_or("env"), place.ranks);
-            return share_by_torch_store(text_of("MASTER_ADDR"), *port, key, sharing);
+            return exchange_by_torch_store(text_of("MASTER_ADDR"), *port, key, exchange);
         }
-        case Carrier::http: {
+        case IdTransport::http: {
             auto port = port_of("HOROVOD_GLOO_RENDEZVOUS_PORT");
             if (!port) return port.take_status();
-            return share_by_http(text_of("HOROVOD_GLOO_RENDEZVOUS_ADDR"), *port, sharing);
+            return exchange_by_http(text_of("HOROVOD_GLOO_RENDEZVOUS_ADDR"), *port, exchange);
         }
-        case Carrier::pmi: {
+        case IdTransport::pmi: {
             const auto descriptor = parse_integer(text_of("PMI_FD"));
             if (!descriptor || *descriptor < 0 || *descriptor > INT_MAX)
                 return fail(weftInvalidUsage, "PMI_FD is `{}`, not a number from 0 on", text_of("PMI_FD"));
-            return share_by_pmi(int(*descriptor), text_of("PMI_JOBID"), sharing);
+            return exchange_by_pmi(int(*descriptor), text_of("PMI_JOBID"), exchange);
         }
-        case Carrier::pmix: return share_by_pmix(options, sharing, place);
+        case IdTransport::pmix: return exchange_by_pmix(options, exchange, place);
     }
-    return nobody_carries({});
+    return no_id_transport({});
 }
 
 Result<Job> job_alone(const char* launcher) {
@@ -103,21 +103,21 @@ Result<Job> read_job(const Options& options) {
     if (!*family) return job_alone("no launcher");
     auto place = read_place(**family);
     if (!place) return place.take_status();
-    const bool given = (*family)->carrier == Carrier::given;
+    const bool given = (*family)->id_transport == IdTransport::given;
     if (place->ranks == 1 && !given) return job_alone((*family)->name);
-    Sharing sharing{place->rank, place->ranks, {}, Deadline::in_ms(options.init_timeout_ms)};
+    IdExchange exchange{place->rank, place->ranks, {}, Deadline::in_ms(options.init_timeout_ms)};
     if (place->rank == 0 && !given) {
         auto made = UniqueId::make();
         if (!made) return made.take_status();
-        sharing.text = to_hex(made->bytes());
+        exchange.text = to_hex(made->bytes());
     }
-    auto shared = share(**family, options, sharing, *place);
+    auto shared = exchange_id(**family, options, exchange, *place);
     if (!shared) return shared.take_status();
     Job job{(*family)->name, place->rank, place->ranks, place->local_rank, place->local_size, {}, {}};
     if (place->ranks < 0) return fail(weftInvalidUsage, "{}: {}", (*family)->name, shared->reason);
-    const char* source = name_of((*family)->carrier);
+    const char* source = name_of((*family)->id_transport);
     auto id = shared->text ? id_of_text(*shared->text, source)
-                           : derive_id(**family, *place, options, shared->reason, sharing.deadline);
+                           : derive_id(**family, *place, options, shared->reason, exchange.deadline);
     if (!id) return id.take_status();
     job.id = options.secret.empty() ? *id : id->keyed(options.secret);
     job.id_source = shared->text             ? source

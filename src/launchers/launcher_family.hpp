@@ -8,7 +8,7 @@
 namespace weft::internal {
 
 // How a unique id reaches all ranks; derived: by nobody, each rank makes the same one.
-enum class Carrier { derived, given, torch_store, http, pmi, pmix };
+enum class IdTransport { derived, given, torch_store, http, pmi, pmix };
 // Where rank 0 of a derived id is met.
 enum class RootPlace { unknown, master_addr, slurm_nodes, pod_0 };
 
@@ -24,7 +24,7 @@ struct Family {
     const char* local_size = "";
     const char* identity = "";
     RootPlace root = RootPlace::unknown;
-    Carrier carrier = Carrier::derived;
+    IdTransport id_transport = IdTransport::derived;
     bool inheritable = false;
     const char* hint = "";
 };

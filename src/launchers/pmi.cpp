@@ -57,18 +57,18 @@ class Version1 {
         if (!line) return line.take_status();
         return checked(connection, *line, ' ', expected);
     }
-    static Result<std::string> share(ServerConnection& connection, const Sharing& sharing) {
+    static Result<std::string> exchange(ServerConnection& connection, const IdExchange& exchange) {
         auto maxes = ask(connection, "cmd=get_maxes", "maxes");
         if (!maxes) return maxes.take_status();
         const auto most = parse_integer((*maxes)["vallen_max"]);
-        if (!most || *most <= int64_t(sharing.text.size()))
+        if (!most || *most <= int64_t(exchange.text.size()))
             return fail(weftRemoteError, "{} takes values of `{}` characters at most; {} are needed", connection.server(),
-                        shown((*maxes)["vallen_max"]), sharing.text.size() + 1);
+                        shown((*maxes)["vallen_max"]), exchange.text.size() + 1);
         auto name = ask(connection, "cmd=get_my_kvsname", "my_kvsname");
         if (!name) return name.take_status();
         const std::string store = (*name)["kvsname"];
-        if (sharing.rank == 0) {
-            const std::string put = fmt::format("cmd=put kvsname={} key={} value={}", store, id_key, sharing.text);
+        if (exchange.rank == 0) {
+            const std::string put = fmt::format("cmd=put kvsname={} key={} value={}", store, id_key, exchange.text);
             if (auto answer = ask(connection, put, "put_result"); !answer) return answer.take_status();
         }
         if (auto answer = ask(connection, "cmd=barrier_in", "barrier_out"); !answer) return answer.take_status();
@@ -95,12 +95,12 @@ class Version2 {
         if (!frame) return frame.take_status();
         return checked(connection, *frame, ';', expected);
     }
-    static Result<std::string> share(ServerConnection& connection, const std::string& job, const Sharing& sharing) {
-        auto full = ask(connection, fmt::format("cmd=fullinit;pmijobid={};pmirank={};threaded=FALSE;", job, sharing.rank),
+    static Result<std::string> exchange(ServerConnection& connection, const std::string& job, const IdExchange& exchange) {
+        auto full = ask(connection, fmt::format("cmd=fullinit;pmijobid={};pmirank={};threaded=FALSE;", job, exchange.rank),
                         "fullinit-response");
         if (!full) return full.take_status();
-        if (sharing.rank == 0) {
-            const std::string put = fmt::format("cmd=kvs-put;key={};value={};", id_key, sharing.text);
+        if (exchange.rank == 0) {
+            const std::string put = fmt::format("cmd=kvs-put;key={};value={};", id_key, exchange.text);
             if (auto answer = ask(connection, put, "kvs-put-response"); !answer) return answer.take_status();
         }
         if (auto answer = ask(connection, "cmd=kvs-fence;", "kvs-fence-response"); !answer) return answer.take_status();
@@ -178,18 +178,18 @@ Result<int> agreed_version(ServerConnection& connection) {
 
 }  // namespace
 
-Result<SharedText> share_by_pmi(int descriptor, const std::string& job, const Sharing& sharing) {
+Result<ExchangedText> exchange_by_pmi(int descriptor, const std::string& job, const IdExchange& exchange) {
     if (!is_socket(descriptor))
-        return nobody_carries(fmt::format("PMI_FD {} is closed in this process, or no socket", descriptor));
+        return no_id_transport(fmt::format("PMI_FD {} is closed in this process, or no socket", descriptor));
     if (const MpiState mpi = mpi_state(); mpi == MpiState::initialized || mpi == MpiState::finalized)
-        return nobody_carries("MPI was initialised before and speaks to the launcher alone");
-    ServerConnection connection(fmt::format("the launcher's PMI server (PMI_FD {})", descriptor), descriptor, sharing.deadline);
+        return no_id_transport("MPI was initialised before and speaks to the launcher alone");
+    ServerConnection connection(fmt::format("the launcher's PMI server (PMI_FD {})", descriptor), descriptor, exchange.deadline);
     auto version = agreed_version(connection);
     if (!version) return version.take_status();
     finalize_at_exit(descriptor, *version == 1 ? Version1::finalize : Version2::finalize);
-    auto text = *version == 1 ? Version1::share(connection, sharing) : Version2::share(connection, job, sharing);
+    auto text = *version == 1 ? Version1::exchange(connection, exchange) : Version2::exchange(connection, job, exchange);
     if (!text) return text.take_status();
-    return SharedText{*text, {}};
+    return ExchangedText{*text, {}};
 }
 
 std::string pmi_server_identity(int descriptor) {

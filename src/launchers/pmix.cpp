@@ -171,31 +171,31 @@ struct Session {
 
 }  // namespace
 
-Result<PmixShared> share_by_pmix(const std::string& library, const Sharing& sharing) {
+Result<PmixShared> exchange_by_pmix(const std::string& library, const IdExchange& exchange) {
     const MpiState mpi = mpi_state();
     if (mpi == MpiState::finalized)
-        return PmixShared{nobody_carries("MPI was finalized, and PMIx with it"), -1, -1, -1};
+        return PmixShared{no_id_transport("MPI was finalized, and PMIx with it"), -1, -1, -1};
     if (mpi == MpiState::loaded)
-        WEFT_LOG_RANK(sharing.rank, warn, init,
+        WEFT_LOG_RANK(exchange.rank, warn, init,
                       "an MPI library is loaded and not initialized: MPI_Init after this may crash in libpmix, so call "
                       "it before Weft");
     void* handle = open_library(library);
     if (!handle && !library.empty())
         return fail(weftInvalidUsage, "WEFT_PMIX_LIBRARY is `{}`, which cannot be loaded: {}", library, dlerror());
     if (!handle)
-        return PmixShared{nobody_carries("libpmix.so.2 was not found; WEFT_PMIX_LIBRARY may name it"), -1, -1, -1};
+        return PmixShared{no_id_transport("libpmix.so.2 was not found; WEFT_PMIX_LIBRARY may name it"), -1, -1, -1};
     auto session = std::make_shared<Session>();
     if (!find_functions(handle, session->library))
         return fail(weftSystemError, "libpmix.so.2 lacks functions of PMIx: {}", dlerror());
-    session->rank = sharing.rank;
-    session->text = sharing.text;
+    session->rank = exchange.rank;
+    session->text = exchange.text;
     std::thread([session] { session->run(); }).detach();
     std::unique_lock lock(session->mutex);
     const auto done = [&] { return session->done; };
-    if (const int left_ms = sharing.deadline.remaining_ms(); left_ms < 0) {
+    if (const int left_ms = exchange.deadline.remaining_ms(); left_ms < 0) {
         session->changed.wait(lock, done);
     } else if (!session->changed.wait_for(lock, std::chrono::milliseconds(left_ms), done)) {
-        return fail(weftTimeout, "PMIx: waited {} ms for {}", sharing.deadline.all_ms(), session->step.load());
+        return fail(weftTimeout, "PMIx: waited {} ms for {}", exchange.deadline.all_ms(), session->step.load());
     }
     WEFT_TRY(std::move(session->status));
     return std::move(session->result);

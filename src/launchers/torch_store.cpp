@@ -119,9 +119,9 @@ std::string make_nonce() {
 
 // Of every rank but rank 0. Only a rank 0 that has read this attempt's nonce writes the key of its answer, so that the
 // text is this attempt's, whatever earlier attempts left in the store.
-Result<SharedText> ask(ServerConnection& store, const std::string& job, const Sharing& sharing) {
+Result<ExchangedText> ask(ServerConnection& store, const std::string& job, const IdExchange& exchange) {
     const std::string what = "rank 0's unique id: does rank 0 run, and call Weft?";
-    const std::string nonce = make_nonce(), own = rank_key(job, sharing.rank), answer = answer_key(job, nonce);
+    const std::string nonce = make_nonce(), own = rank_key(job, exchange.rank), answer = answer_key(job, nonce);
     std::vector<std::string> former;
     WEFT_TRY(read_all(store, {own}, former, what));
     // An earlier attempt may have ended before it confirmed its answer. No other rank deletes that answer.
@@ -132,16 +132,16 @@ Result<SharedText> ask(ServerConnection& store, const std::string& job, const Sh
     auto value = read(store, answer, what);
     if (!value) return value.take_status();
     WEFT_TRY(set(store, own, std::string(has) + nonce));
-    return SharedText{*value, {}};
+    return ExchangedText{*value, {}};
 }
 
 // Rank 0: answers every rank. If the nonce of a rank's key changes, the old one was of an earlier attempt, and rank 0
 // answers again. Ends when each rank has its answer, and deletes its own keys and the ranks'.
-Result<SharedText> answer_all(ServerConnection& store, const std::string& job, const Sharing& sharing) {
+Result<ExchangedText> answer_all(ServerConnection& store, const std::string& job, const IdExchange& exchange) {
     std::map<int, std::string> told;  // the nonce that each rank was answered last
     std::vector<std::string> written, keys, values;
     std::vector<int> missing;
-    for (int rank = 1; rank < sharing.ranks; ++rank) {
+    for (int rank = 1; rank < exchange.ranks; ++rank) {
         missing.push_back(rank);
         written.push_back(rank_key(job, rank));
     }
@@ -163,32 +163,32 @@ Result<SharedText> answer_all(ServerConnection& store, const std::string& job, c
             changed = true;
             nonce = values[i].substr(asks.size());
             written.push_back(answer_key(job, nonce));
-            WEFT_TRY(set(store, written.back(), sharing.text));
+            WEFT_TRY(set(store, written.back(), exchange.text));
         }
         missing = std::move(still_missing);
         if (missing.empty()) break;
         pause_ms = changed ? pause_first_ms : std::min(2 * pause_ms, pause_most_ms);
         std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
-        if (sharing.deadline.passed())
+        if (exchange.deadline.passed())
             return fail(weftTimeout,
                         "{}: waited {} ms for {} to ask there for rank 0's unique id: do they run, and call Weft?",
-                        store.server(), sharing.deadline.all_ms(), ranks_text(missing));
+                        store.server(), exchange.deadline.all_ms(), ranks_text(missing));
     }
     WEFT_TRY(forget(store, written));
-    return SharedText{sharing.text, {}};
+    return ExchangedText{exchange.text, {}};
 }
 
 }  // namespace
 
-Result<SharedText> share_by_torch_store(const std::string& host, uint16_t port, const std::string& key,
-                                        const Sharing& sharing) {
-    auto connection = ServerConnection::connect("PyTorch's store (MASTER_ADDR, MASTER_PORT)", host, port, sharing.deadline);
+Result<ExchangedText> exchange_by_torch_store(const std::string& host, uint16_t port, const std::string& key,
+                                        const IdExchange& exchange) {
+    auto connection = ServerConnection::connect("PyTorch's store (MASTER_ADDR, MASTER_PORT)", host, port, exchange.deadline);
     if (!connection) return connection.take_status();
-    if (!*connection) return nobody_carries(fmt::format("nobody serves PyTorch's store at {}:{}", host, port));
+    if (!*connection) return no_id_transport(fmt::format("nobody serves PyTorch's store at {}:{}", host, port));
     ServerConnection& store = **connection;
     WEFT_TRY(store.send(query(Query::validate) + number(validation)));
     const std::string job = "/weft/" + key;
-    auto shared = sharing.rank == 0 ? answer_all(store, job, sharing) : ask(store, job, sharing);
+    auto shared = exchange.rank == 0 ? answer_all(store, job, exchange) : ask(store, job, exchange);
     if (shared || shared.status().code() != weftTimeout) return shared;
     return fail(weftTimeout, "{}{}", shared.status().sentence(), loopback_hint("MASTER_ADDR", host, {store.peer()}));
 }

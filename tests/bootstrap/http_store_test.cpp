@@ -15,7 +15,7 @@ Status failure_of(const std::string& answer, int rank) {
         for (auto header = line.line(); header && *header != "\r"; header = line.line()) continue;
         line.send(answer);
     });
-    auto result = share_by_http("127.0.0.1", server.port(), sharing_of(rank, 2));
+    auto result = exchange_by_http("127.0.0.1", server.port(), exchange_of(rank, 2));
     REQUIRE(!result);
     INFO(result.status().sentence());
     CHECK(result.status().code() == weftRemoteError);
@@ -28,20 +28,20 @@ Status failure_of(const std::string& answer, int rank) {
 TEST_CASE("a rendezvous server hands rank 0's id to all ranks", "[http_store]") {
     FakeRendezvous rendezvous;
     check_all_have_it(share_on_threads(
-        5, [&](const Sharing& sharing) { return share_by_http("localhost", rendezvous.port(), sharing); }));
+        5, [&](const IdExchange& exchange) { return exchange_by_http("localhost", rendezvous.port(), exchange); }));
 }
 
 TEST_CASE("a rank that is early asks again until rank 0 has come", "[http_store]") {
     FakeRendezvous rendezvous;
-    check_all_have_it(share_on_threads(2, [&](const Sharing& sharing) {
-        while (sharing.rank == 0 && rendezvous.requests < 3) std::this_thread::yield();
-        return share_by_http("127.0.0.1", rendezvous.port(), sharing);
+    check_all_have_it(share_on_threads(2, [&](const IdExchange& exchange) {
+        while (exchange.rank == 0 && rendezvous.requests < 3) std::this_thread::yield();
+        return exchange_by_http("127.0.0.1", rendezvous.port(), exchange);
     }));
 }
 
 TEST_CASE("where nobody serves the rendezvous nobody carries the id", "[http_store]") {
     const DesertedPort port;
-    const auto result = share_by_http("127.0.0.1", port.number(), sharing_of(1, 2));
+    const auto result = exchange_by_http("127.0.0.1", port.number(), exchange_of(1, 2));
     REQUIRE(result);
     CHECK(!result->text);
     CHECK(contains(result->reason, "nobody serves Horovod's rendezvous server"));
@@ -50,14 +50,14 @@ TEST_CASE("where nobody serves the rendezvous nobody carries the id", "[http_sto
 TEST_CASE("a rank whose rank 0 never puts its id is told so at the deadline", "[http_store]") {
     FakeRendezvous rendezvous;
     check_waits_for("rank 0's unique id: does rank 0 run", [&](int64_t limit_ms) {
-        return share_by_http("127.0.0.1", rendezvous.port(), sharing_of(1, 2, limit_ms));
+        return exchange_by_http("127.0.0.1", rendezvous.port(), exchange_of(1, 2, limit_ms));
     });
 }
 
 TEST_CASE("a rendezvous server that hangs meets the deadline", "[http_store]") {
     const TcpServer server([](const Line& line) { line.hang(); });
     for (const int rank : {0, 1}) {
-        const auto result = share_by_http("127.0.0.1", server.port(), sharing_of(rank, 2, 100));
+        const auto result = exchange_by_http("127.0.0.1", server.port(), exchange_of(rank, 2, 100));
         REQUIRE(!result);
         CHECK(result.status().code() == weftTimeout);
     }

@@ -43,9 +43,9 @@ int use_communicators() {
 int main(int, char** arguments) {
     if (std::string(arguments[1]) == "communicators") return use_communicators();
     const std::string mode = arguments[2];
-    const weft::internal::Sharing sharing{0, 1, std::string(256, 'a'), weft::internal::Deadline::in_ms(60'000)};
-    const auto shared = weft::internal::share_by_pmi(std::atoi(arguments[1]), "", sharing);
-    if (!shared || shared->text != sharing.text) return 1;
+    const weft::internal::IdExchange exchange{0, 1, std::string(256, 'a'), weft::internal::Deadline::in_ms(60'000)};
+    const auto shared = weft::internal::exchange_by_pmi(std::atoi(arguments[1]), "", exchange);
+    if (!shared || shared->text != exchange.text) return 1;
     if (mode == "mpi") {
         void* library = dlopen(arguments[3], RTLD_NOW | RTLD_LOCAL);
         if (!library) return 2;

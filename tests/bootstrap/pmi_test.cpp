@@ -25,7 +25,7 @@ Status failure_of(const Handler& handler, int64_t deadline_ms = patient_ms) {
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
     const Fd client(ends[0]);
     handlers.take(Fd(ends[1]));
-    auto result = share_by_pmi(client.number(), "", sharing_of(0, 2, deadline_ms));
+    auto result = exchange_by_pmi(client.number(), "", exchange_of(0, 2, deadline_ms));
     REQUIRE(!result);
     INFO(result.status().sentence());
     CHECK(contains(result.status().sentence(),
@@ -61,8 +61,8 @@ TEST_CASE("PMI hands rank 0's id to all ranks, in either version", "[pmi]") {
     for (const auto& versions : {std::vector<int>{1}, std::vector<int>{2}, std::vector<int>{1, 2}}) {
         for (const int ranks : {1, 2, 7}) {
             FakePmi server(ranks, versions);
-            check_all_have_it(share_on_threads(ranks, [&](const Sharing& sharing) {
-                return share_by_pmi(server.descriptor(sharing.rank), "12.0", sharing);
+            check_all_have_it(share_on_threads(ranks, [&](const IdExchange& exchange) {
+                return exchange_by_pmi(server.descriptor(exchange.rank), "12.0", exchange);
             }));
             // Only rank 0 puts, and nobody ends what MPI may still want to use.
             int puts = 0;
@@ -79,14 +79,14 @@ TEST_CASE("a rank whose others never come is told so at the deadline", "[pmi]") 
     for (const int version : {1, 2}) {
         check_waits_for(version == 1 ? "`barrier_out`" : "`kvs-fence-response`", [&](int64_t limit_ms) {
             FakePmi server(2, {version});
-            return share_by_pmi(server.descriptor(1), "", sharing_of(1, 2, limit_ms));
+            return exchange_by_pmi(server.descriptor(1), "", exchange_of(1, 2, limit_ms));
         });
     }
 }
 
 TEST_CASE("a server that takes only short values is told", "[pmi]") {
     FakePmi server(1, {1}, 256);
-    const auto result = share_by_pmi(server.descriptor(0), "", sharing_of(0, 1));
+    const auto result = exchange_by_pmi(server.descriptor(0), "", exchange_of(0, 1));
     REQUIRE(!result);
     CHECK(contains(result.status().sentence(), "takes values of `256` characters at most; 257 are needed"));
 }
@@ -126,12 +126,12 @@ TEST_CASE("PMI servers that hang, die, refuse or talk nonsense are errors that n
 }
 
 TEST_CASE("a PMI_FD that is closed, or something else by now, carries nothing", "[pmi]") {
-    const auto closed = share_by_pmi(987'654, "", sharing_of(0, 2));
+    const auto closed = exchange_by_pmi(987'654, "", exchange_of(0, 2));
     REQUIRE(closed);
     CHECK(!closed->text);
     CHECK(closed->reason == "PMI_FD 987654 is closed in this process, or no socket");
     const Fd file(memfd_create("file", MFD_CLOEXEC));
-    const auto other = share_by_pmi(file.number(), "", sharing_of(0, 2));
+    const auto other = exchange_by_pmi(file.number(), "", exchange_of(0, 2));
     REQUIRE(other);
     CHECK(!other->text);
 }
@@ -142,7 +142,7 @@ TEST_CASE("an MPI that was initialised keeps its socket to itself", "[pmi]") {
         FakeMpi mpi(true, finalized);
         CHECK(mpi_state() == (finalized ? MpiState::finalized : MpiState::initialized));
         FakePmi server(1, {1});
-        const auto result = share_by_pmi(server.descriptor(0), "", sharing_of(0, 1));
+        const auto result = exchange_by_pmi(server.descriptor(0), "", exchange_of(0, 1));
         REQUIRE(result);
         CHECK(!result->text);
         CHECK(result->reason == "MPI was initialised before and speaks to the launcher alone");
@@ -151,7 +151,7 @@ TEST_CASE("an MPI that was initialised keeps its socket to itself", "[pmi]") {
     FakeMpi mpi(false, false);
     CHECK(mpi_state() == MpiState::loaded);
     FakePmi server(1, {1});
-    CHECK(share_by_pmi(server.descriptor(0), "", sharing_of(0, 1))->text == hex_text);
+    CHECK(exchange_by_pmi(server.descriptor(0), "", exchange_of(0, 1))->text == hex_text);
 }
 
 TEST_CASE("a process says goodbye to PMI when it ends, unless MPI took the socket over", "[pmi]") {

@@ -21,7 +21,7 @@ int open_sessions() {
 Status failure_of(const std::string& request, int64_t deadline_ms = patient_ms) {
     FakeEnvironment environment(Variables{{"PMIX_RANK", "0"}});
     setenv("WEFT_TEST_PMIX", request.c_str(), 1);
-    auto result = share_by_pmix(FAKE_PMIX, sharing_of(0, 2, deadline_ms));
+    auto result = exchange_by_pmix(FAKE_PMIX, exchange_of(0, 2, deadline_ms));
     unsetenv("WEFT_TEST_PMIX");
     INFO(request);
     REQUIRE(!result);
@@ -34,7 +34,7 @@ Status failure_of(const std::string& request, int64_t deadline_ms = patient_ms) 
 TEST_CASE("PMIx hands rank 0's id to all ranks, says how many there are, and its session ends", "[pmix]") {
     for (const int rank : {0, 1}) {
         FakeEnvironment environment(Variables{{"PMIX_RANK", std::to_string(rank)}});
-        const auto result = share_by_pmix(FAKE_PMIX, sharing_of(rank, 2));
+        const auto result = exchange_by_pmix(FAKE_PMIX, exchange_of(rank, 2));
         INFO(result.status().sentence());
         REQUIRE(result);
         CHECK(result->shared.text == hex_text);
@@ -68,12 +68,12 @@ TEST_CASE("a fence that not all ranks come to meets the deadline", "[pmix]") {
 
 TEST_CASE("a library that is not there, or is another, is told by its name", "[pmix]") {
     FakeEnvironment environment(Variables{});
-    const auto missing = share_by_pmix("/nowhere/libpmix.so.2", sharing_of(0, 2));
+    const auto missing = exchange_by_pmix("/nowhere/libpmix.so.2", exchange_of(0, 2));
     REQUIRE(!missing);
     CHECK(missing.status().code() == weftInvalidUsage);
     CHECK(contains(missing.status().sentence(),
                    "WEFT_PMIX_LIBRARY is `/nowhere/libpmix.so.2`, which cannot be loaded: "));
-    const auto other = share_by_pmix(FAKE_MPI, sharing_of(0, 2));
+    const auto other = exchange_by_pmix(FAKE_MPI, exchange_of(0, 2));
     REQUIRE(!other);
     CHECK(contains(other.status().sentence(), "lacks functions of PMIx"));
 }
@@ -82,7 +82,7 @@ TEST_CASE("after MPI_Finalize nobody carries the id by PMIx", "[pmix]") {
     void* mpi = dlopen(FAKE_MPI, RTLD_NOW | RTLD_LOCAL);
     REQUIRE(mpi);
     reinterpret_cast<void (*)(int, int)>(dlsym(mpi, "fake_mpi_set"))(1, 1);
-    const auto result = share_by_pmix(FAKE_PMIX, sharing_of(0, 2));
+    const auto result = exchange_by_pmix(FAKE_PMIX, exchange_of(0, 2));
     dlclose(mpi);
     REQUIRE(result);
     CHECK(!result->shared.text);

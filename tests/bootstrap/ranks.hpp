@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/rendezvous/sharing.hpp"
+#include "src/rendezvous/id_exchange.hpp"
 #include "tests/catch.hpp"
 #include "tests/patience.hpp"
 
@@ -18,25 +18,25 @@ inline const std::string hex_text(256, 'a');  // as long as an id
 // Long enough that only a hang meets it, unless a test wants the deadline.
 constexpr int64_t patient_ms = 60'000;
 
-inline Sharing sharing_of(int rank, int ranks, int64_t deadline_ms = patient_ms) {
+inline IdExchange exchange_of(int rank, int ranks, int64_t deadline_ms = patient_ms) {
     return {rank, ranks, rank == 0 ? hex_text : "", Deadline::in_ms(deadline_ms)};
 }
 
-using Share = std::function<Result<SharedText>(const Sharing&)>;
+using Share = std::function<Result<ExchangedText>(const IdExchange&)>;
 
-inline std::vector<Result<SharedText>> share_on_threads(int ranks, const Share& share) {
-    std::vector<std::optional<Result<SharedText>>> results(static_cast<size_t>(ranks));
+inline std::vector<Result<ExchangedText>> share_on_threads(int ranks, const Share& share) {
+    std::vector<std::optional<Result<ExchangedText>>> results(static_cast<size_t>(ranks));
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks; ++rank)
-        threads.emplace_back([&, rank] { results[size_t(rank)] = share(sharing_of(rank, ranks)); });
+        threads.emplace_back([&, rank] { results[size_t(rank)] = share(exchange_of(rank, ranks)); });
     for (std::thread& thread : threads) thread.join();
-    std::vector<Result<SharedText>> all;
+    std::vector<Result<ExchangedText>> all;
     for (auto& result : results) all.push_back(std::move(*result));
     return all;
 }
 
 // That it waits for `whom`, and no longer than it may: code and sentence.
-inline void check_waits_for(const std::string& whom, const std::function<Result<SharedText>(int64_t limit_ms)>& share) {
+inline void check_waits_for(const std::string& whom, const std::function<Result<ExchangedText>(int64_t limit_ms)>& share) {
     CHECK(with_growing_limit(100, [&](int64_t limit_ms) {
               const auto result = share(limit_ms);
               REQUIRE(!result);
@@ -47,8 +47,8 @@ inline void check_waits_for(const std::string& whom, const std::function<Result<
           }) == "");
 }
 
-inline void check_all_have_it(const std::vector<Result<SharedText>>& results) {
-    for (const Result<SharedText>& result : results) {
+inline void check_all_have_it(const std::vector<Result<ExchangedText>>& results) {
+    for (const Result<ExchangedText>& result : results) {
         INFO(result.status().sentence());
         REQUIRE(result);
         CHECK(result->text == hex_text);

@@ -12,7 +12,7 @@ namespace {
 
 Status failure_of(const Handler& handler, int rank, int64_t deadline_ms = patient_ms) {
     const TcpServer server(handler);
-    auto result = share_by_torch_store("127.0.0.1", server.port(), "job/0", sharing_of(rank, 2, deadline_ms));
+    auto result = exchange_by_torch_store("127.0.0.1", server.port(), "job/0", exchange_of(rank, 2, deadline_ms));
     REQUIRE(!result);
     CHECK(contains(result.status().sentence(),
                    "PyTorch's store (MASTER_ADDR, MASTER_PORT) at 127.0.0.1:" + std::to_string(server.port())));
@@ -24,8 +24,8 @@ Status failure_of(const Handler& handler, int rank, int64_t deadline_ms = patien
 TEST_CASE("a TCPStore hands rank 0's id to all ranks, and keeps nothing of it", "[torch_store]") {
     FakeTorchStore store;
     for (const int ranks : {1, 2, 9}) {
-        check_all_have_it(share_on_threads(ranks, [&](const Sharing& sharing) {
-            return share_by_torch_store("localhost", store.port(), "job/0", sharing);
+        check_all_have_it(share_on_threads(ranks, [&](const IdExchange& exchange) {
+            return exchange_by_torch_store("localhost", store.port(), "job/0", exchange);
         }));
         CHECK(store.keys() == 0);
     }
@@ -33,7 +33,7 @@ TEST_CASE("a TCPStore hands rank 0's id to all ranks, and keeps nothing of it", 
 
 TEST_CASE("where nobody serves the store nobody carries the id", "[torch_store]") {
     const DesertedPort port;
-    const auto result = share_by_torch_store("127.0.0.1", port.number(), "job/0", sharing_of(1, 2));
+    const auto result = exchange_by_torch_store("127.0.0.1", port.number(), "job/0", exchange_of(1, 2));
     REQUIRE(result);
     CHECK(!result->text);
     CHECK(contains(result->reason, "nobody serves PyTorch's store at 127.0.0.1:"));
@@ -42,14 +42,14 @@ TEST_CASE("where nobody serves the store nobody carries the id", "[torch_store]"
 TEST_CASE("a rank whose rank 0 never comes is told so at the deadline, and rank 0 whom it misses", "[torch_store]") {
     FakeTorchStore store;
     check_waits_for("rank 0's unique id: does rank 0 run", [&](int64_t limit_ms) {
-        return share_by_torch_store("127.0.0.1", store.port(), "job/0", sharing_of(1, 2, limit_ms));
+        return exchange_by_torch_store("127.0.0.1", store.port(), "job/0", exchange_of(1, 2, limit_ms));
     });
     check_waits_for("rank 1 to ask there", [&](int64_t limit_ms) {
-        return share_by_torch_store("127.0.0.1", store.port(), "job/1", sharing_of(0, 2, limit_ms));
+        return exchange_by_torch_store("127.0.0.1", store.port(), "job/1", exchange_of(0, 2, limit_ms));
     });
     // Each host that uses this address has a store of its own there.
     for (const int rank : {0, 1}) {
-        const auto late = share_by_torch_store("127.0.0.1", store.port(), "job/2", sharing_of(rank, 3, 100));
+        const auto late = exchange_by_torch_store("127.0.0.1", store.port(), "job/2", exchange_of(rank, 3, 100));
         REQUIRE(!late);
         CHECK(late.status().code() == weftTimeout);
         CHECK(contains(late.status().sentence(), "MASTER_ADDR is 127.0.0.1"));
@@ -59,26 +59,26 @@ TEST_CASE("a rank whose rank 0 never comes is told so at the deadline, and rank 
 // Attempts of a job share its key: torchrun's agents each count their own restarts, and the store may outlive them all.
 TEST_CASE("what earlier attempts left in the store is nobody's id", "[torch_store]") {
     FakeTorchStore store;
-    const auto share = [&](const Sharing& sharing) {
-        return share_by_torch_store("127.0.0.1", store.port(), "job", sharing);
+    const auto share = [&](const IdExchange& exchange) {
+        return exchange_by_torch_store("127.0.0.1", store.port(), "job", exchange);
     };
     const std::string former(256, 'f');
     constexpr int64_t short_ms = 300;
     // Rank 1 has asked and died.
-    CHECK(!share(sharing_of(1, 3, short_ms)));
+    CHECK(!share(exchange_of(1, 3, short_ms)));
     // Rank 0 has answered rank 1, rank 2 never came, and rank 0 died.
-    std::thread rank_1([&] { (void)share(sharing_of(1, 3)); });
+    std::thread rank_1([&] { (void)share(exchange_of(1, 3)); });
     CHECK(!share({0, 3, former, Deadline::in_ms(patient_ms / 60)}));
     rank_1.join();
     CHECK(store.keys() > 0);
     // Whichever comes first: a rank that asks before rank 0 is there, and rank 0 before the ranks.
     for (const bool rank_0_first : {false, true}) {
-        std::thread leftover([&] { (void)share(sharing_of(2, 3, short_ms)); });
+        std::thread leftover([&] { (void)share(exchange_of(2, 3, short_ms)); });
         leftover.join();
-        std::vector<std::optional<Result<SharedText>>> results(3);
+        std::vector<std::optional<Result<ExchangedText>>> results(3);
         std::vector<std::thread> threads;
         const auto begin = [&](int rank) {
-            threads.emplace_back([&, rank] { results[size_t(rank)] = share(sharing_of(rank, 3)); });
+            threads.emplace_back([&, rank] { results[size_t(rank)] = share(exchange_of(rank, 3)); });
         };
         if (rank_0_first) begin(0);
         for (const int rank : {1, 2}) begin(rank);
