@@ -36,7 +36,7 @@ int complain(const std::string& program, const char* call, weftResult_t result) 
 int local_rank() {
     const auto family = weft::internal::find_family();
     if (!family || *family == nullptr) return 0;
-    const auto place = weft::internal::read_place(**family);
+    const auto place = weft::internal::read_launched_rank(**family);
     return place ? std::max(place->local_rank, 0) : 0;
 }
 

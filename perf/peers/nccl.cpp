@@ -161,7 +161,7 @@ weftResult_t weftCommInitRankConfig(weftComm_t* comm, int ranks, weftUniqueId id
 // Ranks are threads: under a launcher each process would measure itself.
 weftResult_t weftCommInitFromEnvironment(weftComm_t* comm, const weftConfig_t*) {
     const auto family = find_family();
-    const auto place = family && *family ? read_place(**family) : Result<Place>(Place{});
+    const auto place = family && *family ? read_launched_rank(**family) : Result<LaunchedRank>(LaunchedRank{});
     if (!place || place->ranks > 1)
         return refuse(weftInvalidUsage,
                       "ranks of NCCL are threads here: -g, -t and --ranks-per-gpu, without a launcher");

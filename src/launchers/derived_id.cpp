@@ -25,19 +25,19 @@ Result<std::string> root_among_pods(int index, Deadline deadline) {
     return first_pod(**name, index);
 }
 
-Result<std::string> root_of(const Family& family, const Place& place, const Options& options, Deadline deadline) {
+Result<std::string> root_of(const Family& family, const LaunchedRank& place, const Options& options, Deadline deadline) {
     if (!options.root_host.empty()) return options.root_host;
     switch (family.root) {
-        case RootPlace::master_addr: return environment("MASTER_ADDR").value_or("");
-        case RootPlace::slurm_nodes: {
+        case RootSource::master_addr: return environment("MASTER_ADDR").value_or("");
+        case RootSource::slurm_nodes: {
             const auto list = environment("SLURM_STEP_NODELIST");
             if (!list) return std::string();
             auto nodes = parse_node_list(*list);
             if (!nodes) return fail(weftInvalidUsage, "SLURM_STEP_NODELIST: {}", nodes.status().sentence());
             return nodes->front();
         }
-        case RootPlace::pod_0: return root_among_pods(place.rank, deadline);
-        case RootPlace::unknown: break;
+        case RootSource::pod_0: return root_among_pods(place.rank, deadline);
+        case RootSource::unknown: break;
     }
     return std::string();
 }
@@ -72,7 +72,7 @@ uint16_t derived_port(const std::string& identity, uint16_t taken) {
     return uint16_t(port == taken ? first_port + (hash + 1) % ports : port);
 }
 
-Result<UniqueId> derive_id(const Family& family, const Place& place, const Options& options, const std::string& reason,
+Result<UniqueId> derive_id(const Family& family, const LaunchedRank& place, const Options& options, const std::string& reason,
                            Deadline deadline) {
     const std::string why = reason.empty() ? fmt::format("{} carries no unique id", family.name) : reason;
     // With these, ranks that share a host meet over the network all the same.
@@ -91,7 +91,7 @@ Result<UniqueId> derive_id(const Family& family, const Place& place, const Optio
     }
     std::string identity = family_identity(family);
     if (family.id_transport == IdTransport::pmi && place.on_one_host()) identity += pmi_identity();
-    if (family.root == RootPlace::pod_0) identity += root;
+    if (family.root == RootSource::pod_0) identity += root;
     if (identity.empty() && options.secret.empty())
         return fail(weftInvalidUsage,
                     "{}, and nothing tells this job from another: set WEFT_SECRET to a text of its own on all ranks of "

@@ -46,7 +46,7 @@ const char* name_of(IdTransport id_transport) {
     return "nobody";
 }
 
-Result<ExchangedText> exchange_by_pmix(const Options& options, const IdExchange& exchange, Place& place) {
+Result<ExchangedText> exchange_by_pmix(const Options& options, const IdExchange& exchange, LaunchedRank& place) {
     auto found = exchange_by_pmix(options.pmix_library, exchange);
     if (!found) return found.take_status();
     if (!found->shared.text) return std::move(found->shared);
@@ -57,7 +57,7 @@ Result<ExchangedText> exchange_by_pmix(const Options& options, const IdExchange&
     return std::move(found->shared);
 }
 
-Result<ExchangedText> exchange_id(const Family& family, const Options& options, const IdExchange& exchange, Place& place) {
+Result<ExchangedText> exchange_id(const Family& family, const Options& options, const IdExchange& exchange, LaunchedRank& place) {
     switch (family.id_transport) {
         case IdTransport::derived: return no_id_transport({});
         case IdTransport::given:
@@ -101,7 +101,7 @@ Result<Job> read_job(const Options& options) {
     if (!family) return family.take_status();
     if (!warning.empty()) WEFT_LOG(warn, init, "{}", warning);
     if (!*family) return job_alone("no launcher");
-    auto place = read_place(**family);
+    auto place = read_launched_rank(**family);
     if (!place) return place.take_status();
     const bool given = (*family)->id_transport == IdTransport::given;
     if (place->ranks == 1 && !given) return job_alone((*family)->name);

@@ -152,10 +152,10 @@ Result<const Family*> find_family(std::string* warning) {
     return nullptr;
 }
 
-Result<Place> read_place(const Family& family) {
+Result<LaunchedRank> read_launched_rank(const Family& family) {
     auto rank = number(family.rank, 0);
     if (!rank) return rank.take_status();
-    Place place;
+    LaunchedRank place;
     place.rank = *rank;
     place.ranks = -1;
     if (*family.size) {

@@ -10,7 +10,7 @@ namespace weft::internal {
 // How a unique id reaches all ranks; derived: by nobody, each rank makes the same one.
 enum class IdTransport { derived, given, torch_store, http, pmi, pmix };
 // Where rank 0 of a derived id is met.
-enum class RootPlace { unknown, master_addr, slurm_nodes, pod_0 };
+enum class RootSource { unknown, master_addr, slurm_nodes, pod_0 };
 
 // A row of launcher.def, which says what the columns are.
 struct Family {
@@ -23,7 +23,7 @@ struct Family {
     const char* local_rank = "";
     const char* local_size = "";
     const char* identity = "";
-    RootPlace root = RootPlace::unknown;
+    RootSource root = RootSource::unknown;
     IdTransport id_transport = IdTransport::derived;
     bool inheritable = false;
     const char* hint = "";
@@ -31,7 +31,7 @@ struct Family {
 const std::vector<Family>& launcher_families();
 
 // What a launcher said; -1 where it did not.
-struct Place {
+struct LaunchedRank {
     int rank = 0;
     int ranks = 1;
     int local_rank = -1;
@@ -44,7 +44,7 @@ struct Place {
 // that differ are weftInvalidUsage.
 Result<const Family*> find_family(std::string* warning = nullptr);
 // Its numbers, checked.
-Result<Place> read_place(const Family& family);
+Result<LaunchedRank> read_launched_rank(const Family& family);
 // The variables that are set, in one line of text.
 std::string family_identity(const Family& family);
 

@@ -14,7 +14,7 @@ namespace {
 struct Case {
     std::string launcher;
     Variables variables;
-    Place place;
+    LaunchedRank place;
 };
 
 // As each launcher sets them for rank 3 of 8, two hosts of 6 and 2 where it says so.
@@ -116,7 +116,7 @@ std::string objection(const Variables& variables) {
     FakeEnvironment environment(variables);
     const auto family = find_family();
     const Status* status = &family.status();
-    auto place = family && *family ? read_place(**family) : Result<Place>(Place{});
+    auto place = family && *family ? read_launched_rank(**family) : Result<LaunchedRank>(LaunchedRank{});
     if (family) status = &place.status();
     CHECK(status->code() == weftInvalidUsage);
     return status->sentence();
@@ -129,7 +129,7 @@ TEST_CASE("every launcher's variables say who the process is", "[launcher_family
         INFO(each.launcher);
         FakeEnvironment environment(each.variables);
         REQUIRE(found_name() == each.launcher);
-        const auto place = read_place(**find_family());
+        const auto place = read_launched_rank(**find_family());
         INFO(place.status().sentence());
         REQUIRE(place);
         CHECK(place->rank == each.place.rank);
@@ -329,7 +329,7 @@ TEST_CASE("local numbers that cannot be are refused", "[launcher_family]") {
     // What is not told is not known, and no error.
     slurm.erase("SLURM_NODEID");
     FakeEnvironment environment(slurm);
-    const auto place = read_place(**find_family());
+    const auto place = read_launched_rank(**find_family());
     REQUIRE(place);
     CHECK(place->local_size == -1);
 }

@@ -18,20 +18,20 @@ namespace weft::internal::test {
 namespace {
 
 using tcp::MessageHeader;
-using tcp::Place;
+using tcp::ListenAddress;
 using tcp::TcpReceiver;
 using tcp::TcpSender;
 
 constexpr size_t tcp_slot_bytes = 300'000;
 
 std::unique_ptr<TcpReceiver> receiver_at(const ConnectionOptions& options, std::shared_ptr<net::Listener> listener,
-                                         const Place& place) {
-    return std::make_unique<TcpReceiver>(options, std::make_shared<tcp::TcpConnection>(options, std::move(listener), place.token));
+                                         const ListenAddress& listen_address) {
+    return std::make_unique<TcpReceiver>(options, std::make_shared<tcp::TcpConnection>(options, std::move(listener), listen_address.token));
 }
-std::unique_ptr<TcpSender> sender_to(const ConnectionOptions& options, const Place& place,
+std::unique_ptr<TcpSender> sender_to(const ConnectionOptions& options, const ListenAddress& listen_address,
                                      const std::vector<net::Address>& sources) {
     auto connection = std::make_shared<tcp::TcpConnection>(options);
-    connection->set_target(place, sources, place.stripes);
+    connection->set_target(listen_address, sources, listen_address.stripes);
     return std::make_unique<TcpSender>(options, std::move(connection));
 }
 
@@ -39,7 +39,7 @@ std::unique_ptr<TcpSender> sender_to(const ConnectionOptions& options, const Pla
 struct Bench {
     net::Identity identity = fresh_identity();
     std::shared_ptr<net::Listener> listener;
-    Place place{.token = 4711, .depth = 2, .stripes = 1, .slot_bytes = tcp_slot_bytes, .addresses = {}};
+    ListenAddress listen_address{.token = 4711, .depth = 2, .stripes = 1, .slot_bytes = tcp_slot_bytes, .addresses = {}};
     std::unique_ptr<TcpReceiver> receiver;
 
     explicit Bench(int stripes = 1) {
@@ -49,17 +49,17 @@ struct Bench {
             addresses = {loopback(), loopback(has_ipv6() ? "::1" : "127.0.0.4").of_interface(1),
                          loopback("127.0.0.3").of_interface(2)};
         listener = open_test_listener(addresses);
-        place.addresses = listener->addresses();
-        place.stripes = stripes;
-        receiver = receiver_at(options(0), listener, place);
+        listen_address.addresses = listener->addresses();
+        listen_address.stripes = stripes;
+        receiver = receiver_at(options(0), listener, listen_address);
     }
     ConnectionOptions options(int self) {
-        return {self, 1 - self, 0, place.depth, tcp_slot_bytes, nullptr, nullptr, &identity};
+        return {self, 1 - self, 0, listen_address.depth, tcp_slot_bytes, nullptr, nullptr, &identity};
     }
-    std::unique_ptr<TcpSender> sender() { return sender_to(options(1), place, listener->addresses()); }
+    std::unique_ptr<TcpSender> sender() { return sender_to(options(1), listen_address, listener->addresses()); }
     // A sender's socket for us to write on, past the handshake.
     Fd hand(int stripe = 0, int stripes = 1) {
-        net::OutgoingConnection call(identity, {net::data, tcp::stripe_detail(stripe, stripes), place.token}, listener->addresses());
+        net::OutgoingConnection call(identity, {net::data, tcp::stripe_detail(stripe, stripes), listen_address.token}, listener->addresses());
         auto socket = finish(call, listener.get());
         if (!socket) FAIL(socket.status().sentence());
         return std::move(*socket);
@@ -187,7 +187,7 @@ TEST_CASE("a sender whose peer closed or vanished gets an error that names it", 
         REQUIRE(eventually([&] {
             REQUIRE(bench.listener->progress().ok());
             REQUIRE(sender->progress().ok());
-            if (!accepted) accepted = bench.listener->accept_for(bench.identity.name, net::data, bench.place.token);
+            if (!accepted) accepted = bench.listener->accept_for(bench.identity.name, net::data, bench.listen_address.token);
             return accepted.has_value();
         }));
         const std::vector<std::byte> data = pattern(1000, 1);
@@ -224,8 +224,8 @@ TEST_CASE("a peer that has left before it was reached is missed by who has somet
     // Nobody listens there, nor can as long as it is bound.
     const Fd deserted(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     REQUIRE(bind(deserted.number(), loopback().raw(), loopback().raw_bytes()) == 0);
-    bench.place.addresses = {net::local_address(deserted.number())};
-    auto sender = sender_to(bench.options(1), bench.place, {loopback()});
+    bench.listen_address.addresses = {net::local_address(deserted.number())};
+    auto sender = sender_to(bench.options(1), bench.listen_address, {loopback()});
     // The refusal may be there at once or a moment later; nobody is told as long as nothing is to be sent.
     for (int step = 0; step < 100; ++step) {
         auto through = sender->progress();
@@ -263,7 +263,7 @@ TEST_CASE("a peer that stops reading stops the sender, which sleeps until there 
     REQUIRE(eventually([&] {
         REQUIRE(bench.receiver->receive(info).ok());  // claims
         fill();
-        return sent > uint64_t(bench.place.depth);
+        return sent > uint64_t(bench.listen_address.depth);
     }));
     fill();
     CHECK_FALSE(*sender->progress());
@@ -306,13 +306,13 @@ TEST_CASE("connections that arrive in another order than they were made find the
     std::vector<std::unique_ptr<TcpSender>> senders;
     ConnectionOptions from{0, 1, 0, 2, 1000, nullptr, nullptr, &identity},
         to{1, 0, 0, 2, 1000, nullptr, nullptr, &identity};
-    const auto place = [&](int i) {
-        return Place{
+    const auto listen_address = [&](int i) {
+        return ListenAddress{
             .token = uint64_t(100 + i), .depth = 2, .stripes = 1, .slot_bytes = 1000, .addresses = listener->addresses()};
     };
-    for (int i = 0; i < count; ++i) receivers.push_back(receiver_at(from, listener, place(i)));
+    for (int i = 0; i < count; ++i) receivers.push_back(receiver_at(from, listener, listen_address(i)));
     for (int i = count; i-- > 0;) {
-        senders.push_back(sender_to(to, place(i), listener->addresses()));
+        senders.push_back(sender_to(to, listen_address(i), listener->addresses()));
         auto slot = senders.back()->acquire();  // before anything is connected
         REQUIRE((slot.ok() && *slot));
         slot->data[0] = std::byte(i);
@@ -338,7 +338,7 @@ TEST_CASE("strangers at the listener with noise, silence or a recording do not d
     net::HelloMessage hello;
     hello.name = bench.identity.name;
     net::ProofMessage proof;  // recorded for another challenge
-    proof.purpose = {net::data, tcp::stripe_detail(0, 1), bench.place.token};
+    proof.purpose = {net::data, tcp::stripe_detail(0, 1), bench.listen_address.token};
     proof.mac = net::client_proof(bench.identity.secret, hello, {}, proof.purpose);
     const Fd replaying = stranger_at(address);
     write_all(replaying, &hello, sizeof hello);
@@ -357,7 +357,7 @@ TEST_CASE("a receiver that sleeps is woken by the connection and by its data", "
     std::optional<Fd> hand;
     SlotInfo info;
     bool sent = false;
-    net::OutgoingConnection call(bench.identity, {net::data, tcp::stripe_detail(0, 1), bench.place.token}, bench.listener->addresses());
+    net::OutgoingConnection call(bench.identity, {net::data, tcp::stripe_detail(0, 1), bench.listen_address.token}, bench.listener->addresses());
     for (;;) {
         if (!hand) {
             auto step = call.advance();

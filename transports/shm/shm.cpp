@@ -29,10 +29,10 @@ size_t rings_end(const Segment& host) { return host.connections_end() / 4; }
 
 // What lies in the receiver's heap: Credits, the headers, then the data of `depth` slots: a ring, or, if it would be none,
 // a place for each slot. What fits a header has no slot.
-class Place {
+class RingLayout {
   public:
     // `ring_bytes`: 0, or at least least_ring_bytes().
-    Place(std::byte* base, int depth, size_t slot_bytes, size_t ring_bytes)
+    RingLayout(std::byte* base, int depth, size_t slot_bytes, size_t ring_bytes)
         : base_(base),
           depth_(unsigned(depth)),
           cells_(cells_of(depth_)),
@@ -78,19 +78,19 @@ class Place {
 
 class ShmSender final : public Sender {
   public:
-    ShmSender(const ConnectionOptions& options, Place place) : options_(options), place_(place) {}
+    ShmSender(const ConnectionOptions& options, RingLayout place) : options_(options), ring_(place) {}
 
     Result<Slot> acquire() override {
         auto credit = has_credit(true);
         if (!credit) return credit.take_status();
-        return *credit ? Slot{place_.data(begin_), place_.slot_bytes()} : Slot{};
+        return *credit ? Slot{ring_.data(begin_), ring_.slot_bytes()} : Slot{};
     }
 
     Status publish(const SlotInfo& info) override {
-        SlotHeader& header = place_.header(cell_);
+        SlotHeader& header = ring_.header(cell_);
         uint8_t where = uint8_t(info.bytes);
-        if (info.address == 0 && Place::is_inline(info.bytes)) {
-            memcpy(header.inline_data, place_.data(begin_), sizeof header.inline_data);
+        if (info.address == 0 && RingLayout::is_inline(info.bytes)) {
+            memcpy(header.inline_data, ring_.data(begin_), sizeof header.inline_data);
         } else {
             header.longer = {info.bytes, info.address};
             where = info.address != 0 ? SlotHeader::zero_copy : SlotHeader::among_data;
@@ -100,10 +100,10 @@ class ShmSender final : public Sender {
     }
 
     Result<bool> send(const std::byte* data, const SlotInfo& info) override {
-        if (!Place::is_inline(info.bytes)) return Sender::send(data, info);
+        if (!RingLayout::is_inline(info.bytes)) return Sender::send(data, info);
         auto credit = has_credit(false);
         if (!credit || !*credit) return credit;
-        SlotHeader& header = place_.header(cell_);
+        SlotHeader& header = ring_.header(cell_);
         copy_small<sizeof header.inline_data>(header.inline_data, data, info.bytes);
         publish(header, uint8_t(info.bytes), info);
         return true;
@@ -111,7 +111,7 @@ class ShmSender final : public Sender {
 
     bool zero_copy_done() override {
         return released_ >= zero_copy_slot_ ||
-               place_.credits().released.load(std::memory_order_acquire) >= zero_copy_slot_;  // pairs with release()
+               ring_.credits().released.load(std::memory_order_acquire) >= zero_copy_slot_;  // pairs with release()
     }
 
   private:
@@ -119,25 +119,25 @@ class ShmSender final : public Sender {
     Result<bool> has_credit(bool data) {
         if (has_room(data)) [[likely]]
             return true;
-        released_ = place_.credits().released.load(std::memory_order_acquire);  // both pair with release()
-        slots_released_ = place_.credits().slots.load(std::memory_order_acquire);
-        if (published_ - released_ > place_.cells() || slots_taken_ - slots_released_ > place_.depth())
+        released_ = ring_.credits().released.load(std::memory_order_acquire);  // both pair with release()
+        slots_released_ = ring_.credits().slots.load(std::memory_order_acquire);
+        if (published_ - released_ > ring_.cells() || slots_taken_ - slots_released_ > ring_.depth())
             return fail(weftInternalError,
                         "rank {} got {} of {} messages and {} of {} slots back from rank {}: the segment is damaged",
                         options_.self, released_, published_, slots_released_, slots_taken_, options_.peer);
         return has_room(data);
     }
     bool has_room(bool data) const {
-        return published_ - released_ < place_.cells() && (!data || slots_taken_ - slots_released_ < place_.depth());
+        return published_ - released_ < ring_.cells() && (!data || slots_taken_ - slots_released_ < ring_.depth());
     }
 
     // The rest of the header is filled.
     void publish(SlotHeader& header, uint8_t where, const SlotInfo& info) {
         header.told = info.operation << 8 | where;
-        const size_t in_data = Place::in_data(info);
+        const size_t in_data = RingLayout::in_data(info);
         slots_taken_ += in_data > 0;
-        begin_ = place_.next(begin_, in_data);
-        cell_ = place_.after(cell_);
+        begin_ = ring_.next(begin_, in_data);
+        cell_ = ring_.after(cell_);
         header.published.store(++published_ << 32 | info.fingerprint,
                                std::memory_order_release);  // pairs with receive()
         if (info.address != 0) zero_copy_slot_ = published_;
@@ -145,7 +145,7 @@ class ShmSender final : public Sender {
     }
 
     ConnectionOptions options_;
-    Place place_;
+    RingLayout ring_;
     size_t begin_ = 0;   // of the data of the message that is next
     unsigned cell_ = 0;  // its header
     uint64_t published_ = 0;
@@ -156,43 +156,43 @@ class ShmSender final : public Sender {
 
 class ShmReceiver final : public Receiver {
   public:
-    ShmReceiver(const ConnectionOptions& options, Place place) : options_(options), place_(place) {}
+    ShmReceiver(const ConnectionOptions& options, RingLayout place) : options_(options), ring_(place) {}
 
     Result<Slot> receive(SlotInfo& info) override {
-        SlotHeader& header = place_.header(cell_);
+        SlotHeader& header = ring_.header(cell_);
         const uint64_t published = header.published.load(std::memory_order_acquire);  // pairs with publish()
         const uint32_t number = uint32_t(published >> 32), expected = uint32_t(released_ + 1);
         if (number != expected) {
             // A ring cell holds nothing yet, or what was released a round ago; anything else is damage.
-            if (published == 0 || number + place_.cells() == expected) return Slot{};
+            if (published == 0 || number + ring_.cells() == expected) return Slot{};
             return fail(weftInternalError, "rank {} found slot {} from rank {} numbered {}: the segment is damaged",
                         options_.self, expected, options_.peer, number);
         }
         const uint8_t where = uint8_t(header.told);
         info = {where, header.told >> 8, uint32_t(published)};
-        if (!Place::is_inline(where)) info.bytes = header.longer.bytes;
+        if (!RingLayout::is_inline(where)) info.bytes = header.longer.bytes;
         if (where == SlotHeader::zero_copy) info.address = header.longer.address;
-        if (info.address == 0 && info.bytes > place_.slot_bytes())
+        if (info.address == 0 && info.bytes > ring_.slot_bytes())
             return fail(weftInternalError, "rank {} got a slot from rank {} that claims {} bytes; slots hold {}",
-                        options_.self, options_.peer, info.bytes, place_.slot_bytes());
-        in_data_ = Place::in_data(info);
-        return Slot{in_data_ == 0 ? header.inline_data : place_.data(begin_), place_.slot_bytes()};
+                        options_.self, options_.peer, info.bytes, ring_.slot_bytes());
+        in_data_ = RingLayout::in_data(info);
+        return Slot{in_data_ == 0 ? header.inline_data : ring_.data(begin_), ring_.slot_bytes()};
     }
 
     Status release() override {
-        begin_ = place_.next(begin_, in_data_);
-        cell_ = place_.after(cell_);
-        if (in_data_ > 0) place_.credits().slots.store(++slots_released_, std::memory_order_release);
-        place_.credits().released.store(++released_, std::memory_order_release);  // both pair with has_credit()
+        begin_ = ring_.next(begin_, in_data_);
+        cell_ = ring_.after(cell_);
+        if (in_data_ > 0) ring_.credits().slots.store(++slots_released_, std::memory_order_release);
+        ring_.credits().released.store(++released_, std::memory_order_release);  // both pair with has_credit()
         // The next headers are already there, and come while we go on.
-        if (place_.depth() >= many_slots) __builtin_prefetch(&place_.header(place_.after(cell_)));
+        if (ring_.depth() >= many_slots) __builtin_prefetch(&ring_.header(ring_.after(cell_)));
         options_.host->wake();
         return ok();
     }
 
   private:
     ConnectionOptions options_;
-    Place place_;
+    RingLayout ring_;
     size_t begin_ = 0;    // of the data of the message that is next
     unsigned cell_ = 0;   // its header
     size_t in_data_ = 0;  // of the received one
@@ -207,17 +207,17 @@ std::string can_connect(const ConnectionOptions& options) {
 Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob& address) {
     const size_t offset = *options.heap_used;
     const auto fits = [&](size_t ring_bytes, size_t most) {
-        return offset + Place::bytes_of(options.depth, options.slot_bytes, ring_bytes) <= most;
+        return offset + RingLayout::bytes_of(options.depth, options.slot_bytes, ring_bytes) <= most;
     };
     if (options.depth < 1 || !fits(0, options.host->connections_end()))
         return fail(weftSystemError,
                     "rank {} has no room for a connection from rank {}: {} slots of {} bytes; fewer channels "
                     "(WEFT_CHANNELS) or smaller tiles (WEFT_TILE_BYTES) fit",
                     options.self, options.peer, options.depth, options.slot_bytes);
-    const bool ring = options.ring_bytes >= Place::least_ring_bytes(options.depth, options.slot_bytes) &&
+    const bool ring = options.ring_bytes >= RingLayout::least_ring_bytes(options.depth, options.slot_bytes) &&
                       fits(options.ring_bytes, rings_end(*options.host));
     const size_t ring_bytes = ring ? options.ring_bytes : 0;
-    const size_t bytes = Place::bytes_of(options.depth, options.slot_bytes, ring_bytes);
+    const size_t bytes = RingLayout::bytes_of(options.depth, options.slot_bytes, ring_bytes);
     WEFT_TRY(options.host->back(options.self, offset, bytes));
     *options.heap_used += bytes;
     address.words[0] = offset;
@@ -225,7 +225,7 @@ Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob&
     address.words[2] = options.slot_bytes;
     address.words[3] = ring_bytes;
     return std::unique_ptr<Receiver>(new ShmReceiver(
-        options, Place(options.host->heap(options.self) + offset, options.depth, options.slot_bytes, ring_bytes)));
+        options, RingLayout(options.host->heap(options.self) + offset, options.depth, options.slot_bytes, ring_bytes)));
 }
 
 Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const Blob& address) {
@@ -238,11 +238,11 @@ Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const 
                     options.peer, options.self, depth, slot_bytes, options.depth, options.slot_bytes);
     const size_t end = options.host->connections_end();
     if (offset % line_bytes != 0 || offset > end || ring_bytes > end ||
-        (ring_bytes > 0 && ring_bytes < Place::least_ring_bytes(options.depth, slot_bytes)) ||
-        Place::bytes_of(options.depth, slot_bytes, ring_bytes) > end - offset)
+        (ring_bytes > 0 && ring_bytes < RingLayout::least_ring_bytes(options.depth, slot_bytes)) ||
+        RingLayout::bytes_of(options.depth, slot_bytes, ring_bytes) > end - offset)
         return fail(weftInternalError, "rank {} says that it listens outside its heap", options.peer);
     return std::unique_ptr<Sender>(new ShmSender(
-        options, Place(options.host->heap(options.peer) + offset, options.depth, slot_bytes, ring_bytes)));
+        options, RingLayout(options.host->heap(options.peer) + offset, options.depth, slot_bytes, ring_bytes)));
 }
 
 std::string available() { return {}; }

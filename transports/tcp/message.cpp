@@ -13,12 +13,12 @@ constexpr size_t address_bytes = (Blob::of_transport - address_words) * sizeof(u
 
 }  // namespace
 
-uint64_t Place::make_token() {
+uint64_t ListenAddress::make_token() {
     static std::atomic<uint32_t> made{0};
     return uint64_t(net::process_mark()) << 32 | made.fetch_add(1, std::memory_order_relaxed);
 }
 
-Blob Place::blob() const {
+Blob ListenAddress::blob() const {
     Blob blob;
     std::vector<std::byte> packed;
     size_t count = 0;
@@ -40,20 +40,20 @@ Blob Place::blob() const {
     return blob;
 }
 
-std::optional<Place> Place::of(const Blob& blob) {
-    Place place;
-    place.token = blob.words[0];
-    place.depth = int(uint32_t(blob.words[1]));
-    place.stripes = int(blob.words[1] >> 32 & 0xffff);
-    place.slot_bytes = blob.words[2];
+std::optional<ListenAddress> ListenAddress::of(const Blob& blob) {
+    ListenAddress listen_address;
+    listen_address.token = blob.words[0];
+    listen_address.depth = int(uint32_t(blob.words[1]));
+    listen_address.stripes = int(blob.words[1] >> 32 & 0xffff);
+    listen_address.slot_bytes = blob.words[2];
     const auto* at = reinterpret_cast<const std::byte*>(blob.words + address_words);
     for (uint64_t left = blob.words[1] >> 48; left > 0; --left) {
         const auto address = net::Address::unpack(at, reinterpret_cast<const std::byte*>(&blob + 1));
         if (!address) return {};
-        place.addresses.push_back(*address);
+        listen_address.addresses.push_back(*address);
     }
-    if (place.depth < 1 || place.stripes < 1 || place.stripes > stripes_max || place.addresses.empty()) return {};
-    return place;
+    if (listen_address.depth < 1 || listen_address.stripes < 1 || listen_address.stripes > stripes_max || listen_address.addresses.empty()) return {};
+    return listen_address;
 }
 
 }  // namespace weft::internal::tcp

@@ -45,7 +45,7 @@ inline bool has_part(uint64_t bytes, int stripe, int stripes) {
 }
 
 // Where and how a receiver listens; travels in a Blob.
-struct Place {
+struct ListenAddress {
     uint64_t token = 0;  // make_token()
     int depth = 0;
     int stripes = 1;  // sockets that the receiver would take
@@ -58,7 +58,7 @@ struct Place {
     net::TargetProcess target() const { return {.process = uint32_t(token >> 32)}; }
 
     Blob blob() const;  // with as many of the addresses as fit, the best first
-    static std::optional<Place> of(const Blob& blob);
+    static std::optional<ListenAddress> of(const Blob& blob);
 };
 
 // What a caller says a data connection is for, besides the token: purpose.detail.

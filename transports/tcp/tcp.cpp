@@ -32,24 +32,24 @@ Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob&
                     options.peer, options.depth);
     auto listener = net::Listener::of_process();
     if (!listener) return listener.take_status();
-    Place place{.depth = options.depth, .slot_bytes = options.slot_bytes, .addresses = (*listener)->addresses()};
-    place.stripes = interfaces_of(place.addresses);
-    place.token = Place::make_token();
-    address = place.blob();
+    ListenAddress listen_address{.depth = options.depth, .slot_bytes = options.slot_bytes, .addresses = (*listener)->addresses()};
+    listen_address.stripes = interfaces_of(listen_address.addresses);
+    listen_address.token = ListenAddress::make_token();
+    address = listen_address.blob();
     auto connection = options.shared && TcpConnection::is_client(options)
                      ? std::make_shared<TcpConnection>(options)
-                     : std::make_shared<TcpConnection>(options, std::move(*listener), place.token);
+                     : std::make_shared<TcpConnection>(options, std::move(*listener), listen_address.token);
     if (options.shared) *options.shared = connection;
     return std::unique_ptr<Receiver>(new TcpReceiver(options, std::move(connection)));
 }
 
 Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const Blob& address) {
-    const auto place = Place::of(address);
-    if (!place || place->depth != options.depth || place->slot_bytes != options.slot_bytes)
+    const auto listen_address = ListenAddress::of(address);
+    if (!listen_address || listen_address->depth != options.depth || listen_address->slot_bytes != options.slot_bytes)
         return fail(weftMismatch,
                     "rank {} listens to rank {} over tcp with {} slots of {} bytes where {} of {} were expected: the "
                     "ranks chose differently",
-                    options.peer, options.self, place ? place->depth : 0, place ? place->slot_bytes : 0, options.depth,
+                    options.peer, options.self, listen_address ? listen_address->depth : 0, listen_address ? listen_address->slot_bytes : 0, options.depth,
                     options.slot_bytes);
     std::shared_ptr<TcpConnection> connection;
     if (options.shared) connection = std::dynamic_pointer_cast<TcpConnection>(*options.shared);
@@ -57,7 +57,7 @@ Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const 
         auto own = net::local_addresses();
         if (!own) return own.take_status();
         if (!connection) connection = std::make_shared<TcpConnection>(options);
-        connection->set_target(*place, *own, std::min(place->stripes, interfaces_of(*own)));
+        connection->set_target(*listen_address, *own, std::min(listen_address->stripes, interfaces_of(*own)));
     }
     std::unique_ptr<Sender> sender(new TcpSender(options, std::move(connection)));
     auto begun = sender->progress();

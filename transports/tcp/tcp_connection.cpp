@@ -23,10 +23,10 @@ TcpConnection::~TcpConnection() {
     listener_->unregister_identity(options_.identity->name);
 }
 
-void TcpConnection::set_target(const Place& place, const std::vector<net::Address>& sources, int stripes) {
+void TcpConnection::set_target(const ListenAddress& listen_address, const std::vector<net::Address>& sources, int stripes) {
     stripe_sockets_ = std::vector<StripeSocket>(size_t(stripes));
     for (int index = 0; index < stripes; ++index) {
-        std::vector<net::Address> targets = place.addresses;
+        std::vector<net::Address> targets = listen_address.addresses;
         std::optional<net::Address> source;
         if (stripes > 1) {
             std::erase_if(targets, [&](const net::Address& address) { return address.interface() != index; });
@@ -35,8 +35,8 @@ void TcpConnection::set_target(const Place& place, const std::vector<net::Addres
                     if (!source && own.interface() == index && own.family() == target.family()) source = own;
         }
         StripeSocket& stripe_socket = stripe_sockets_[size_t(index)];
-        stripe_socket.purpose = {net::data, stripe_detail(index, stripes), place.token};
-        stripe_socket.target = place.target();
+        stripe_socket.purpose = {net::data, stripe_detail(index, stripes), listen_address.token};
+        stripe_socket.target = listen_address.target();
         stripe_socket.targets = std::move(targets);
         stripe_socket.source = source;
         stripe_socket.outgoing.emplace(*options_.identity, stripe_socket.purpose, stripe_socket.targets, stripe_socket.source, stripe_socket.target);

@@ -28,7 +28,7 @@ class TcpConnection final : public Shared {
     // Which end of a shared connection calls; both must agree.
     static bool is_client(const ConnectionOptions& options) { return options.self < options.peer; }
     // `sources`: own addresses; if there are several stripes, stripe i comes from the one of interface i.
-    void set_target(const Place& place, const std::vector<net::Address>& sources, int stripes);
+    void set_target(const ListenAddress& listen_address, const std::vector<net::Address>& sources, int stripes);
 
     bool connected() const { return connected_; }
     // One step; connected() says how far it is.

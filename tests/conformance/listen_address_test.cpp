@@ -1,4 +1,4 @@
-// tcp_place_test.cpp: what a receiver's address says, and the shares that several sockets have of a message.
+// listen_address_test.cpp: what a receiver's address says, and the shares that several sockets have of a message.
 #include <algorithm>
 
 #include "tests/catch.hpp"
@@ -7,28 +7,28 @@
 
 namespace weft::internal::test {
 
-using tcp::Place;
+using tcp::ListenAddress;
 
 TEST_CASE("a receiver's address names as many addresses as there is room for, and leaves the last word to who connects",
           "[tcp]") {
-    Place place{.token = 7, .depth = 4, .stripes = 2, .slot_bytes = 4096, .addresses = {}};
+    ListenAddress listen_address{.token = 7, .depth = 4, .stripes = 2, .slot_bytes = 4096, .addresses = {}};
     for (const char* text : {"10.0.0.1:1", "10.1.0.1:2", "[fd00::1]:3", "[fd00::2]:4", "[fd00::ffff:fffe]:5"})
-        place.addresses.push_back(*net::Address::parse(text));
-    Blob blob = place.blob();
+        listen_address.addresses.push_back(*net::Address::parse(text));
+    Blob blob = listen_address.blob();
     CHECK(blob.words[Blob::of_transport] == 0);
     blob.words[Blob::of_transport] = 3;
-    const auto told = Place::of(blob);
+    const auto told = ListenAddress::of(blob);
     REQUIRE(told);
     REQUIRE(told->addresses.size() == 4);
-    for (size_t i = 0; i < told->addresses.size(); ++i) CHECK(told->addresses[i].text() == place.addresses[i].text());
+    for (size_t i = 0; i < told->addresses.size(); ++i) CHECK(told->addresses[i].text() == listen_address.addresses[i].text());
 }
 
-TEST_CASE("a place has no stripe without an address, though its interfaces have more than it has room for", "[tcp]") {
+TEST_CASE("a listen_address has no stripe without an address, though its interfaces have more than it has room for", "[tcp]") {
     for (const int interfaces : {1, 3, 4}) {
-        Place place{.token = 1, .depth = 1, .stripes = interfaces, .slot_bytes = 1, .addresses = {}};
+        ListenAddress listen_address{.token = 1, .depth = 1, .stripes = interfaces, .slot_bytes = 1, .addresses = {}};
         for (int i = 0; i < interfaces; ++i)
-            place.addresses.push_back(loopback("::1").with_port(uint16_t(i + 1)).of_interface(i));
-        const auto back = Place::of(place.blob());
+            listen_address.addresses.push_back(loopback("::1").with_port(uint16_t(i + 1)).of_interface(i));
+        const auto back = ListenAddress::of(listen_address.blob());
         REQUIRE(back);
         CHECK(back->stripes == std::min(interfaces, 3));
         for (int stripe = 0; stripe < back->stripes; ++stripe)
@@ -37,24 +37,24 @@ TEST_CASE("a place has no stripe without an address, though its interfaces have 
     }
 }
 
-TEST_CASE("a place survives its blob, and shares cover a message without gaps", "[tcp]") {
-    Place place{.token = ~uint64_t(0), .depth = 5, .stripes = 2, .slot_bytes = 123, .addresses = {}};
+TEST_CASE("a listen_address survives its blob, and shares cover a message without gaps", "[tcp]") {
+    ListenAddress listen_address{.token = ~uint64_t(0), .depth = 5, .stripes = 2, .slot_bytes = 123, .addresses = {}};
     for (int i = 0; i < 9; ++i)
-        place.addresses.push_back(loopback(i % 2 ? "::1" : "127.0.0.1").with_port(uint16_t(i + 1)).of_interface(i % 2));
-    const auto back = Place::of(place.blob());
+        listen_address.addresses.push_back(loopback(i % 2 ? "::1" : "127.0.0.1").with_port(uint16_t(i + 1)).of_interface(i % 2));
+    const auto back = ListenAddress::of(listen_address.blob());
     REQUIRE(back);
-    CHECK(back->token == place.token);
+    CHECK(back->token == listen_address.token);
     CHECK(back->depth == 5);
     CHECK(back->stripes == 2);
     CHECK(back->slot_bytes == 123);
     REQUIRE(back->addresses.size() == 5);  // those that fit
-    for (size_t i = 0; i < 5; ++i) CHECK(back->addresses[i] == place.addresses[i]);
-    Blob wrong = place.blob();
+    for (size_t i = 0; i < 5; ++i) CHECK(back->addresses[i] == listen_address.addresses[i]);
+    Blob wrong = listen_address.blob();
     wrong.words[3] |= 15;
-    CHECK_FALSE(Place::of(wrong));
-    wrong = place.blob();
+    CHECK_FALSE(ListenAddress::of(wrong));
+    wrong = listen_address.blob();
     wrong.words[1] |= uint64_t(0xff) << 48;
-    CHECK_FALSE(Place::of(wrong));
+    CHECK_FALSE(ListenAddress::of(wrong));
     for (int stripes = 1; stripes <= tcp::stripes_max; ++stripes)
         for (const uint64_t bytes :
              {uint64_t(0), uint64_t(1), tcp::striped_bytes, tcp::striped_bytes + 1, uint64_t(1) << 40}) {
