@@ -20,7 +20,7 @@ constexpr int binomial_tree_fifo_depth = 2;
 
 // Broadcast and reduce walk the ranks host by host.
 struct ByHost : FromRoot {
-    BinomialPlace place;
+    BinomialPosition place;
 
     ByHost(const Layout& layout, int root) : FromRoot(layout, root), place{layout.ranks, here} {}
 };
@@ -34,7 +34,7 @@ Builder::Shape shape(const Layout& layout, const Parameters& parameters, int chu
 
 // Of parts: they lie in the order of ranks, and so do places.
 struct ByRank {
-    BinomialPlace place;
+    BinomialPosition place;
     int root;
 
     ByRank(const Layout& layout, int of)
@@ -43,7 +43,7 @@ struct ByRank {
     Chunk parts_from(int at) const { return {0, root + at, place.ranks}; }
     // What the largest message holds, of any rank: one of the root's two largest subtrees.
     int span() const {
-        const int half = BinomialPlace{place.ranks, 0}.reach() / 2;
+        const int half = BinomialPosition{place.ranks, 0}.reach() / 2;
         return std::max({1, std::min(half, place.ranks - half), half / 2});
     }
 };

@@ -53,7 +53,7 @@ int node_of(int place, int tree, int ranks) {
     if (tree == 0) return place;
     return ranks % 2 == 0 ? ranks - 1 - place : (place + 1) % ranks;
 }
-int place_of(int node, int tree, int ranks) {
+int position_of(int node, int tree, int ranks) {
     if (tree == 0) return node;
     return ranks % 2 == 0 ? ranks - 1 - node : (node + ranks - 1) % ranks;
 }
@@ -68,7 +68,7 @@ class Climb {
         const int ranks = int(order_.size());
         const Tree tree{ranks};
         const int node = node_of(here_, tree_, ranks);
-        const auto place = [&](int of) { return of < 0 ? -1 : place_of(of, tree_, ranks); };
+        const auto place = [&](int of) { return of < 0 ? -1 : position_of(of, tree_, ranks); };
         const int up = place(tree.parent(node));
         int first = place(tree.lower_child(node)), second = place(tree.upper_child(node));
         if (first < 0) std::swap(first, second);
@@ -120,7 +120,7 @@ class OneWay {
     int rank(int place) const { return order_.rank(place); }
     int parent_of(int place, int tree) const {
         const int up = Tree{order_.ranks()}.parent(node_of(place, tree));
-        return up < 0 ? -1 : place_of(up, tree);
+        return up < 0 ? -1 : position_of(up, tree);
     }
     bool top() const { return here_ == 0; }
     bool alone() const { return order_.ranks() == 1; }
@@ -170,7 +170,7 @@ class OneWay {
         if (tree == 0 || place == 0) return place;
         return ranks % 2 == 1 ? ranks - place : place == 1 ? ranks - 1 : place - 1;
     }
-    int place_of(int node, int tree) const {
+    int position_of(int node, int tree) const {
         const int ranks = order_.ranks();
         if (tree == 0 || node == 0) return node;
         return ranks % 2 == 1 ? ranks - node : node == ranks - 1 ? 1 : node + 1;
@@ -178,7 +178,7 @@ class OneWay {
     Neighbours neighbours(int tree) const {
         const Tree nodes{order_.ranks()};
         const int node = node_of(here_, tree);
-        const auto place = [&](int of) { return of < 0 ? -1 : place_of(of, tree); };
+        const auto place = [&](int of) { return of < 0 ? -1 : position_of(of, tree); };
         Neighbours found{place(nodes.parent(node)), place(nodes.lower_child(node)), place(nodes.upper_child(node))};
         if (found.first < 0) std::swap(found.first, found.second);
         return found;
@@ -275,7 +275,7 @@ double double_binary_tree_all_reduce_us(const Layout& layout, const LinkCosts& c
         network, layout, double(bytes), false,
         [&](int place, int t) {
             const int up = tree.parent(node_of(place, t, ranks));
-            return up < 0 ? -1 : place_of(up, t, ranks);
+            return up < 0 ? -1 : position_of(up, t, ranks);
         },
         [&](int place) { return order[size_t(place)]; });
     const double tile = double(std::min(bytes, double_binary_tree_tile_bytes(layout, costs, bytes)));

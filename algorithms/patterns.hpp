@@ -10,7 +10,7 @@ namespace weft::internal {
 
 // The binomial tree as one rank sees it. Places count from the root; the parent of v is v without its lowest bit, so
 // the subtree of v is v .. v + 2^k - 1, as far as there are so many.
-struct BinomialPlace {
+struct BinomialPosition {
     int ranks, here;
 
     int reach() const {  // of the subtree, were there ranks enough
@@ -25,7 +25,7 @@ struct BinomialPlace {
             if (here + bit < ranks) all.push_back(here + bit);
         return all;
     }
-    int size_of(int place) const { return std::min(BinomialPlace{ranks, place}.reach(), ranks - place); }
+    int size_of(int place) const { return std::min(BinomialPosition{ranks, place}.reach(), ranks - place); }
 };
 
 // Ranks host by host, counted from the root.
@@ -36,7 +36,7 @@ struct FromRoot {
 
     FromRoot(const Layout& layout, int root)
         : order(layout.host_major()),
-          first(order.place_of(root)),
+          first(order.position_of(root)),
           here((layout.position() - first + layout.ranks) % layout.ranks) {}
     int ranks() const { return int(order.size()); }
     int rank(int place) const { return order[size_t((first + place) % ranks())]; }

@@ -54,7 +54,7 @@ class Arrivals {
 Schedule scatter_all_gather_broadcast(const Layout& layout, const Parameters& parameters) {
     const FromRoot order(layout, parameters.root);
     const int ranks = layout.ranks, here = order.here;
-    const BinomialPlace tree{ranks, here};
+    const BinomialPosition tree{ranks, here};
     // The halves may join the same two ranks in the same direction: a channel each.
     Builder schedule("scatter_all_gather", Collective::broadcast, layout,
                      {.channels = ranks > 1 ? 2 : 1,

@@ -39,13 +39,13 @@ struct Question {
 };
 
 // Ranks that lie on machines as `question` says.
-struct Place {
+struct ExplainedLayout {
     Layout layout;
     int machines = 1, cores = 1;
     int64_t link_mbps = 0;
 };
 
-Result<Place> place_on_equal(const Question& question) {
+Result<ExplainedLayout> layout_on_equal_hosts(const Question& question) {
     const int ranks = question.ranks.value_or(2);
     if (ranks < 1 || question.hosts < 1 || question.hosts > ranks)
         return fail(weftInvalidArgument, "{} ranks on {} hosts cannot be", ranks, question.hosts);
@@ -56,11 +56,11 @@ Result<Place> place_on_equal(const Question& question) {
     // As ranks of programs that are started in this environment.
     const int hosts = ranks_share_memory() ? question.hosts : ranks;
     const int cores = question.cores > 0 ? question.cores : topology::usable_cores();
-    return Place{layout_in_blocks(ranks, hosts), machines, cores, question.link_mbps};
+    return ExplainedLayout{layout_in_blocks(ranks, hosts), machines, cores, question.link_mbps};
 }
 
 // Prints what communicators there would tell when they are made, and all rings.
-Result<Place> place_on_played(const Question& question) {
+Result<ExplainedLayout> layout_on_topology(const Question& question) {
     if (question.one_machine)
         return fail(weftInvalidArgument, "--one-machine is of this machine, --topology of others: give one of them");
     if (!ranks_share_memory())
@@ -82,7 +82,7 @@ Result<Place> place_on_played(const Question& question) {
     for (size_t ring = 0; ring < layout.ring_orders.size(); ++ring)
         print_output("ring {}: {}\n", ring, topology::shortened(layout.ring_orders[ring], shown_most));
     const int hosts = layout.host_count();
-    return Place{layout, hosts, question.cores > 0 ? question.cores : played->cores,
+    return ExplainedLayout{layout, hosts, question.cores > 0 ? question.cores : played->cores,
                  question.link_mbps > 0 ? question.link_mbps : played->link_mbps};
 }
 
@@ -110,7 +110,7 @@ int answer(const Question& question) {
     for (const std::string& sentence : check.warnings) print_error("weft info explain: warning: {}\n", sentence);
     for (const std::string& sentence : check.errors) print_error("weft info explain: {}\n", sentence);
     if (!check.errors.empty()) return 1;
-    const auto place = question.topology.empty() ? place_on_equal(question) : place_on_played(question);
+    const auto place = question.topology.empty() ? layout_on_equal_hosts(question) : layout_on_topology(question);
     if (!place) return refuse(place.status().sentence());
     const Layout& layout = place->layout;
     Operation operation;

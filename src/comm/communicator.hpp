@@ -77,7 +77,7 @@ class Communicator {
         void* stream;
         const char* only_buffer;   // what the user calls it, if there is one; null: sendbuff and recvbuff
         bool queued;               // the stream is one of ours, a weftStream
-        bool mapped;               // see DevicePlace
+        bool mapped;               // see BufferPlacement
         bool copied;               // in device memory, of which the host works on copies (copying.cpp)
         const PeerBuffers* peer_buffers;  // of one that has them; the caller's until the call is done
         const Access* access;      // likewise, of one that is one-sided, with memory of rank operation.root

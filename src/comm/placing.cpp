@@ -61,8 +61,8 @@ Status Communicator::place_counts(const Call& call, CountsOnDevice& counts) {
 // In a CUDA stream it is a call on device memory, without any buffers of the user's.
 Status Communicator::place_barrier_on_device(Call& call) {
     if (!device_) return no_device_for_stream();
-    auto place = device_->place({}, {}, call.stream);
-    if (!place) return place.take_status();
+    auto placement = device_->placement_of({}, {}, call.stream);
+    if (!placement) return placement.take_status();
     call.settings.preference = 0;  // what is asked for is for calls with data
     call.copied = device_->copies();
     if (!call.copied) call.operation.space = Space::device;
@@ -103,16 +103,16 @@ Status Communicator::place(Call& call) {
         // Without any buffer, what else is on a device says where the call is.
         const bool counts_alone = uneven(collective) && call.peer_buffers->counts.sent && !call.send && !call.receive;
         const void* const on_device = counts_alone ? call.peer_buffers->counts.sent : call.queued ? nullptr : call.stream;
-        auto place = device_->place(sends ? send : receive, receives ? receive : send, on_device);
-        if (!place) return place.take_status();
-        if (place->space == Space::device && call.queued)
+        auto placement = device_->placement_of(sends ? send : receive, receives ? receive : send, on_device);
+        if (!placement) return placement.take_status();
+        if (placement->space == Space::device && call.queued)
             return fail(weftInvalidArgument,
                         "the buffers are device memory and the stream is weftStreamCreate's, which is for host "
                         "memory: pass a CUDA stream");
-        if (place->space == Space::device && call.operation.calls_function())
+        if (placement->space == Space::device && call.operation.calls_function())
             return fail(weftInvalidArgument,
                         "a user's reduction works on host memory only: its function cannot run on a device");
-        if (place->space == Space::host && call.operand_on_device)
+        if (placement->space == Space::host && call.operand_on_device)
             return fail(weftInvalidArgument,
                         "op {} has its scalar in device memory, and the buffers are host memory: residence "
                         "weftScalarHostImmediate serves both",
@@ -120,9 +120,9 @@ Status Communicator::place(Call& call) {
         // The reduction may be older than the memory's end.
         if (call.operand_on_device) WEFT_TRY(device_->room({"the scalar", {call.operand, element}}).take_status());
         // Windows of device memory there are none then, and who asks is told so.
-        call.copied = place->space == Space::device && device_->copies() && !one_sided(collective);
-        call.operation.space = call.copied ? Space::host : place->space;
-        call.mapped = place->mapped;
+        call.copied = placement->space == Space::device && device_->copies() && !one_sided(collective);
+        call.operation.space = call.copied ? Space::host : placement->space;
+        call.mapped = placement->mapped;
         return ok();
     }
     if (call.stream && !call.queued) return no_device_for_stream();
@@ -134,9 +134,9 @@ Status Communicator::check_device_scalar(const void* scalar, size_t bytes) {
         return fail(weftInvalidArgument, "residence weftScalarDevice: this communicator has no device, for {}",
                     DeviceSide::why_none());
     const DeviceArgument argument{"the scalar", {scalar, bytes}};
-    auto place = device_->place(argument, argument, nullptr);
-    if (!place) return place.take_status();
-    if (place->space == Space::device) return ok();
+    auto placement = device_->placement_of(argument, argument, nullptr);
+    if (!placement) return placement.take_status();
+    if (placement->space == Space::device) return ok();
     return fail(weftInvalidArgument, "the scalar is host memory: its residence is weftScalarHostImmediate");
 }
 

@@ -42,7 +42,7 @@ class Wholes {
                 for (size_t s = 0; s < gpu.blocks[b].steps.size(); ++s) {
                     const Step& step = gpu.blocks[b].steps[s];
                     const int here = number({gpu.id, int32_t(b), int32_t(s)});
-                    const StepPlace& sender = block.senders[s];
+                    const StepId& sender = block.senders[s];
                     if (sender.rank >= 0) group_[size_t(find(here))] = find(number(sender));
                     if (kind_of(step.opcode) == OpcodeKind::local) {
                         move += step.opcode == Opcode::nop ? 0 : size_t(step.count);
@@ -58,10 +58,10 @@ class Wholes {
         for (size_t step = 0; step < split.size(); ++step)
             if (split[step]) split_[size_t(find(int(step)))] = true;
     }
-    bool at(const StepPlace& step) { return !split_[size_t(find(number(step)))]; }
+    bool at(const StepId& step) { return !split_[size_t(find(number(step)))]; }
 
   private:
-    int number(const StepPlace& at) const { return first_[size_t(at.rank)][size_t(at.block)] + at.step; }
+    int number(const StepId& at) const { return first_[size_t(at.rank)][size_t(at.block)] + at.step; }
     int find(int step) {
         while (group_[size_t(step)] != step) step = group_[size_t(step)] = group_[size_t(group_[size_t(step)])];
         return step;

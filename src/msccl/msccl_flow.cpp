@@ -29,7 +29,7 @@ class Walk {
     Walk(const File& file, const Shape& shape, const FollowOptions& options)
         : file_(file),
           shape_(shape),
-          places_(file, shape),
+          operands_(file, shape),
           facts_(facts_of(shape.collective)),
           options_(options),
           contributions_(shape.ranks),
@@ -40,7 +40,7 @@ class Walk {
         if (int64_t(shape_.ranks) * shape_.chunks > chunks_of_ranks_most)
             return fail_at(file_.mark, "{} chunks on each of {} gpus are too many", shape_.chunks, shape_.ranks);
         WEFT_TRY(load());
-        WEFT_TRY(find_race(file_, places_));
+        WEFT_TRY(find_race(file_, operands_));
         for (int thread = int(threads_.size()) - 1; thread >= 0; --thread) queue_.push_back(thread);
         while (!queue_.empty()) {
             const int thread = queue_.back();
@@ -68,7 +68,7 @@ class Walk {
     };
     struct Message {
         std::vector<Datum> data;
-        StepPlace sender;
+        StepId sender;
     };
     struct Connection {
         int channel, from, to;
@@ -94,13 +94,13 @@ class Walk {
         Gathered gathered = {};
     };
 
-    const Step& step_at(const StepPlace& at) const { return places_.step_at(at); }
-    std::string name(const StepPlace& at) const { return places_.name(at); }
+    const Step& step_at(const StepId& at) const { return operands_.step_at(at); }
+    std::string name(const StepId& at) const { return operands_.name(at); }
     template <class... Arguments>
-    Status wrong(const StepPlace& at, fmt::format_string<Arguments...> format, Arguments&&... arguments) const {
-        return places_.wrong(at, format, std::forward<Arguments>(arguments)...);
+    Status wrong(const StepId& at, fmt::format_string<Arguments...> format, Arguments&&... arguments) const {
+        return operands_.wrong(at, format, std::forward<Arguments>(arguments)...);
     }
-    static StepPlace place_of(const Thread& thread) { return {thread.rank, thread.index, int32_t(thread.step)}; }
+    static StepId step_id_of(const Thread& thread) { return {thread.rank, thread.index, int32_t(thread.step)}; }
 
     // Threads, and connections whose both ends are there. What a block never uses it does not have.
     Status load() {
@@ -171,7 +171,7 @@ class Walk {
 
     Status execute(Thread& thread, const Step& step) {
         if (step.opcode == Opcode::nop) return ok();
-        const StepPlace here = place_of(thread);
+        const StepId here = step_id_of(thread);
         const char* uses = uses_of(step.opcode);
         const bool receives = strchr(uses, 's'), sends = strchr(uses, 't'), reads = strchr(uses, 'i'),
                    writes = strchr(uses, 'o'), adds = step.opcode == Opcode::add,
@@ -190,17 +190,17 @@ class Walk {
         for (int i = 0; i < step.count; ++i) {
             Move move;
             Datum datum;
-            Location source, target;
+            OperandLocation source, target;
             bool stays = false;
-            WEFT_TRY(places_.find_stays(here, i, stays));
+            WEFT_TRY(operands_.find_stays(here, i, stays));
             if (receives) datum = came.data[size_t(i)];
-            if (reads) WEFT_TRY(places_.locate(here, step.source, i, source));
-            if (writes) WEFT_TRY(places_.locate(here, step.target, i, target));
+            if (reads) WEFT_TRY(operands_.locate(here, step.source, i, source));
+            if (writes) WEFT_TRY(operands_.locate(here, step.target, i, target));
             Gathered gathered;
             if (reads) {
                 Content* held = find(here.rank, source);
                 if (!held)
-                    return wrong(here, "it reads {}, where nothing was written yet", Places::text(step.source, i));
+                    return wrong(here, "it reads {}, where nothing was written yet", OperandLocations::text(step.source, i));
                 if (stays) {
                     move.does = Move::nothing;
                     thread.flow->moves.push_back(move);
@@ -218,7 +218,7 @@ class Walk {
                     Content* sum = find(here.rank, target);
                     if (!sum)
                         return wrong(here, "it adds to {}, where nothing was written yet",
-                                     Places::text(step.target, i));
+                                     OperandLocations::text(step.target, i));
                     move.lifted = sum->where;
                     other = sum->datum;
                     gathered = std::move(sum->gathered);
@@ -271,7 +271,7 @@ class Walk {
     }
 
     // What is there now; null: nothing.
-    Content* find(int rank, const Location& location) {
+    Content* find(int rank, const OperandLocation& location) {
         auto& memory = memory_[size_t(rank)];
         if (const auto found = memory.find(location.key); found != memory.end()) return &found->second;
         if (!location.initial) return nullptr;
@@ -284,7 +284,7 @@ class Walk {
         return &memory.emplace(location.key, held).first->second;
     }
 
-    void write(const StepPlace& here, const Location& location, const Datum& datum, Where& where) {
+    void write(const StepId& here, const OperandLocation& location, const Datum& datum, Where& where) {
         const int alike = facts_.transposes ? shape_.shares() : shape_.chunks;
         const bool at_home = location.output && location.chunk % alike == datum.chunk % alike;
         where = at_home ? Where{Buffer::output, -1} : Where{Buffer::scratch, location.key};
@@ -348,7 +348,7 @@ class Walk {
         std::string sentence;
         const Thread* thread = &first;
         for (int links = 0; thread && links < 4; ++links) {
-            const StepPlace here = place_of(*thread);
+            const StepId here = step_id_of(*thread);
             if (thread->step == thread->block->steps.size()) break;
             if (links > 0 && thread == &first) {
                 sentence += ", and so on";
@@ -367,12 +367,12 @@ class Walk {
             }
             thread = next;
         }
-        return fail_at(step_at(place_of(first)).mark, "deadlock: {}", sentence);
+        return fail_at(step_at(step_id_of(first)).mark, "deadlock: {}", sentence);
     }
 
     const File& file_;
     const Shape& shape_;
-    const Places places_;
+    const OperandLocations operands_;
     const CollectiveFacts facts_;
     const FollowOptions options_;
     int32_t sorted_cells_ = 0;

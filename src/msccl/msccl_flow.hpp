@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "src/msccl/msccl_places.hpp"
+#include "src/msccl/msccl_operands.hpp"
 #include "src/msccl/msccl_xml.hpp"
 #include "src/schedule/schedule.hpp"
 
@@ -42,7 +42,7 @@ struct SortedSum {
 
 struct BlockFlow {
     std::vector<Move> moves;         // of all steps, chunk by chunk
-    std::vector<StepPlace> senders;  // by step: of the message that it receives
+    std::vector<StepId> senders;  // by step: of the message that it receives
     bool sends = false, receives = false;
 };
 

@@ -16,9 +16,9 @@ constexpr uint64_t clock_words_most = uint64_t(1) << 28;
 
 class GpuRaces {
   public:
-    GpuRaces(const Gpu& gpu, const Places& places)
+    GpuRaces(const Gpu& gpu, const OperandLocations& operands)
         : gpu_(gpu),
-          places_(places),
+          operands_(operands),
           blocks_(std::max<size_t>(1, gpu.blocks.size())),
           clocks_({0}, 1, int(blocks_)),
           releases_(blocks_),
@@ -72,25 +72,25 @@ class GpuRaces {
         waiting.clear();
     }
 
-    Status touch(const StepPlace& here, const Step& step) {
+    Status touch(const StepId& here, const Step& step) {
         if (step.opcode == Opcode::nop) return ok();
         const char* uses = uses_of(step.opcode);
         for (int i = 0; i < step.count; ++i) {
             bool stays = false;
-            WEFT_TRY(places_.find_stays(here, i, stays));
+            WEFT_TRY(operands_.find_stays(here, i, stays));
             if (stays) continue;
-            Location place;
+            OperandLocation place;
             if (strchr(uses, 'i')) {
-                WEFT_TRY(places_.locate(here, step.source, i, place));
+                WEFT_TRY(operands_.locate(here, step.source, i, place));
                 Cell& cell = memory_[place.key];
                 if (!clocks_.ordered(cell.write, here.block))
-                    return race(here, {"reads", Places::text(step.source, i)}, cell.write, "writes", place.key);
+                    return race(here, {"reads", OperandLocations::text(step.source, i)}, cell.write, "writes", place.key);
                 reads_.add(cell, access(here));
             }
             if (strchr(uses, 'o')) {
-                WEFT_TRY(places_.locate(here, step.target, i, place));
+                WEFT_TRY(operands_.locate(here, step.target, i, place));
                 Cell& cell = memory_[place.key];
-                const Touch writes{"writes", Places::text(step.target, i)};
+                const Touch writes{"writes", OperandLocations::text(step.target, i)};
                 if (!clocks_.ordered(cell.write, here.block))
                     return race(here, writes, cell.write, "writes", place.key);
                 std::optional<ChunkAccess> read;
@@ -105,32 +105,32 @@ class GpuRaces {
         }
         return ok();
     }
-    ChunkAccess access(const StepPlace& here) { return {here.block, clocks_.now(here.block), 0, here.step}; }
+    ChunkAccess access(const StepId& here) { return {here.block, clocks_.now(here.block), 0, here.step}; }
 
     struct Touch {
         const char* does;
         std::string place;
     };
-    Status race(const StepPlace& here, const Touch& touch, const ChunkAccess& earlier, const char* did,
+    Status race(const StepId& here, const Touch& touch, const ChunkAccess& earlier, const char* did,
                 int64_t key) const {
-        const StepPlace there{here.rank, earlier.thread, earlier.step};
-        const Step& step = places_.step_at(there);
+        const StepId there{here.rank, earlier.thread, earlier.step};
+        const Step& step = operands_.step_at(there);
         Touch other{did, {}};
         const Operand& operand = strcmp(did, "reads") == 0 ? step.source : step.target;
         for (int i = 0; i < step.count && other.place.empty(); ++i) {
-            Location place;
-            WEFT_TRY(places_.locate(there, operand, i, place));
-            if (place.key == key) other.place = Places::text(operand, i);
+            OperandLocation place;
+            WEFT_TRY(operands_.locate(there, operand, i, place));
+            if (place.key == key) other.place = OperandLocations::text(operand, i);
         }
         return there < here ? sentence(there, other, here, touch) : sentence(here, touch, there, other);
     }
-    Status sentence(const StepPlace& first, const Touch& one, const StepPlace& second, const Touch& another) const {
-        return places_.wrong(first, "a race: it {} {}, and {} {} {}, in no order: let one depend on the other",
-                             one.does, one.place, places_.name_and_line(second), another.does, another.place);
+    Status sentence(const StepId& first, const Touch& one, const StepId& second, const Touch& another) const {
+        return operands_.wrong(first, "a race: it {} {}, and {} {} {}, in no order: let one depend on the other",
+                             one.does, one.place, operands_.name_and_line(second), another.does, another.place);
     }
 
     const Gpu& gpu_;
-    const Places& places_;
+    const OperandLocations& operands_;
     const size_t blocks_;
     Clocks clocks_;  // a thread is a block of this gpu
     ReadLists reads_;
@@ -162,9 +162,9 @@ Status check_size(const File& file) {
 
 }  // namespace
 
-Status find_race(const File& file, const Places& places) {
+Status find_race(const File& file, const OperandLocations& operands) {
     WEFT_TRY(check_size(file));
-    for (const Gpu& gpu : file.gpus) WEFT_TRY(GpuRaces(gpu, places).run());
+    for (const Gpu& gpu : file.gpus) WEFT_TRY(GpuRaces(gpu, operands).run());
     return ok();
 }
 

@@ -36,11 +36,11 @@ void RmaMessages::ask(int rank, Request request) {
     other.requests.push_back(request);
 }
 
-void RmaMessages::put(int rank, const Place& place, const std::byte* data, uint64_t bytes, int signal) {
+void RmaMessages::put(int rank, const WindowAddress& place, const std::byte* data, uint64_t bytes, int signal) {
     ask(rank, {{Kind::put, place.window, place.offset, bytes, signal, 0}, const_cast<std::byte*>(data)});
 }
 
-void RmaMessages::get(int rank, const Place& place, std::byte* data, uint64_t bytes) {
+void RmaMessages::get(int rank, const WindowAddress& place, std::byte* data, uint64_t bytes) {
     Peer& other = peer(rank);
     other.wanted = data;
     other.wanted_bytes = bytes;

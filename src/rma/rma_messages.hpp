@@ -26,14 +26,14 @@ class RmaMessages {
     RmaMessages(Segment& group, int rank, Hooks hooks);
 
     static constexpr int no_signal = -1;
-    struct Place {
+    struct WindowAddress {
         uint32_t window = 0;
         uint64_t offset = 0;
     };
     // Asks `peer`; buffers are ours until locally_complete(). No bytes: of a put its signal alone, of a get the answer that
     // everything that was asked of it before is done.
-    void put(int peer, const Place& place, const std::byte* data, uint64_t bytes, int signal);
-    void get(int peer, const Place& place, std::byte* data, uint64_t bytes);
+    void put(int peer, const WindowAddress& place, const std::byte* data, uint64_t bytes, int signal);
+    void get(int peer, const WindowAddress& place, std::byte* data, uint64_t bytes);
     // Whether the buffers of what was asked of `peer` are free, and the answers there.
     bool locally_complete(int peer) const;
     // Whether anything was ever asked of it: then what comes behind must not overtake that.

@@ -23,7 +23,7 @@ struct weftWindow {
     void* address = nullptr;
     size_t bytes = 0;
     weft::internal::Space space = weft::internal::Space::host;
-    bool mapped = false;             // see DevicePlace
+    bool mapped = false;             // see BufferPlacement
     weft::internal::Status unfit{};  // why it cannot be in a window
     // Once it lives (release of `magic`).
     uint32_t number = 0;

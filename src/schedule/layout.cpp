@@ -37,7 +37,7 @@ RankOrder Layout::ring_order(int channel) const {
 Ring Layout::ring(int channel) const {
     if (ring_orders.empty() && in_blocks()) return {rank, (rank + ranks - 1) % ranks, (rank + 1) % ranks};
     const RankOrder order = ring_order(channel);
-    const int here = order.place_of(rank);
+    const int here = order.position_of(rank);
     return {here, order[size_t(here + ranks - 1) % size_t(ranks)], order[size_t(here + 1) % size_t(ranks)]};
 }
 

@@ -94,7 +94,7 @@ class RankOrder {
     size_t size() const { return size_t(ranks_); }
     bool by_rank() const { return order_.empty(); }
     int32_t operator[](size_t place) const { return order_.empty() ? int32_t(place) : order_[place]; }
-    int place_of(int rank) const {
+    int position_of(int rank) const {
         return order_.empty() ? rank : int(std::find(order_.begin(), order_.end(), rank) - order_.begin());
     }
     bool operator==(const RankOrder&) const = default;

@@ -17,7 +17,7 @@ Buffers::Buffers(const Ranks& ranks, const Call& call, DeviceBuffer::Kind kind) 
         const Bytes& input = call.inputs[size_t(rank)];
         const Held in = call.input_held(rank), out = call.output_held(rank);
         const size_t received = call.bytes() * size_t(parts_held(out, call.parts()));
-        Place place{};
+        RankBuffers place{};
         place.in_place = !call.in_place.empty() && call.in_place[size_t(rank)] && in != Held::nothing &&
                          out != Held::nothing && !facts_of(call.collective()).transposes;
         // In place: where the shorter of the two lies in the longer.
@@ -40,13 +40,13 @@ Buffers::Buffers(const Ranks& ranks, const Call& call, DeviceBuffer::Kind kind) 
         auto* const first = static_cast<std::byte*>(place.first->data());
         if (in != Held::nothing) place.send = first + place.send_offset;
         if (out != Held::nothing) place.receive = place.in_place ? first + place.receive_offset : place.second->data();
-        places_.push_back(std::move(place));
+        rank_buffers_.push_back(std::move(place));
     }
 }
 
 std::vector<Bytes> Buffers::results() const {
     std::vector<Bytes> all;
-    for (const Place& place : places_) {
+    for (const RankBuffers& place : rank_buffers_) {
         const DeviceBuffer& buffer = place.in_place ? *place.first : *place.second;
         const Bytes content = buffer.read(place.receive_offset + place.receive_bytes);
         all.emplace_back(content.begin() + ptrdiff_t(place.receive_offset), content.end());
@@ -55,8 +55,8 @@ std::vector<Bytes> Buffers::results() const {
 }
 
 void Buffers::forget_results(const Ranks& ranks) const {
-    for (size_t own = 0; own < places_.size(); ++own) {
-        const Place& place = places_[own];
+    for (size_t own = 0; own < rank_buffers_.size(); ++own) {
+        const RankBuffers& place = rank_buffers_[own];
         if (place.in_place || place.receive_bytes == 0) continue;
         const Current current(ranks.placing[own]);
         demand(cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(place.second->data()), 0x5a, place.receive_bytes,
@@ -65,9 +65,9 @@ void Buffers::forget_results(const Ranks& ranks) const {
 }
 
 int Buffers::spoilt(const Call& call) const {
-    for (size_t own = 0; own < places_.size(); ++own) {
+    for (size_t own = 0; own < rank_buffers_.size(); ++own) {
         const size_t rank = size_t(first_) + own;
-        const Place& place = places_[own];
+        const RankBuffers& place = rank_buffers_[own];
         const Bytes first = place.first->read(place.first_bytes + margin),
                     second = place.second->read(place.second_bytes + margin);
         const auto marked = [](const Bytes& bytes, size_t from) {

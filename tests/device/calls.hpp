@@ -21,17 +21,17 @@ class Buffers {
     int spoilt(const Call& call) const;
 
   private:
-    struct Place {
+    struct RankBuffers {
         std::unique_ptr<DeviceBuffer> first, second;  // in place the first alone
         size_t first_bytes, second_bytes;             // in front of their margins
         void *send, *receive;                         // null: the rank has no use for it
         size_t send_offset, receive_offset, receive_bytes;
         bool in_place;
     };
-    const Place& at(int rank) const { return places_[size_t(rank)]; }
+    const RankBuffers& at(int rank) const { return rank_buffers_[size_t(rank)]; }
     DeviceBuffer::Kind kind_;
     int first_;
-    std::vector<Place> places_;
+    std::vector<RankBuffers> rank_buffers_;
 };
 
 // What the ranks pass as a call's reduction: made while this lives, if they scale what they give.

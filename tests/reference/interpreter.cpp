@@ -83,7 +83,7 @@ class Interpreter {
             inputs_.push_back(Bytes(part_bytes_ * size_t(parts_), std::byte{0xcd}));
             paste(inputs_.back(), first_held(input_held(rank), rank, part_bytes_), job.inputs[size_t(rank)]);
             outputs_.push_back(in_place(rank) ? inputs_.back() : Bytes(part_bytes_ * size_t(parts_), std::byte{0xcd}));
-            places_.emplace_back(job.schedules[size_t(rank)].blocks.size());
+            positions_.emplace_back(job.schedules[size_t(rank)].blocks.size());
         }
     }
 
@@ -91,11 +91,11 @@ class Interpreter {
         for (bool moved = true; moved;) {
             moved = false;
             for (int rank = 0; rank < ranks_; ++rank)
-                for (size_t block = 0; block < places_[size_t(rank)].size(); ++block)
+                for (size_t block = 0; block < positions_[size_t(rank)].size(); ++block)
                     while (step(rank, block)) moved = true;
         }
         for (int rank = 0; rank < ranks_; ++rank)
-            for (size_t block = 0; block < places_[size_t(rank)].size(); ++block)
+            for (size_t block = 0; block < positions_[size_t(rank)].size(); ++block)
                 if (!ended(rank, block)) throw std::logic_error("rank " + std::to_string(rank) + " waits for ever");
         for (const auto& [key, queue] : connections_)
             if (!queue.empty()) throw std::logic_error("something was sent and never received");
@@ -108,7 +108,7 @@ class Interpreter {
     }
 
   private:
-    struct Place {
+    struct BlockPosition {
         int tile = 0, step = 0, iteration = 0;
     };
     struct Range {
@@ -118,7 +118,7 @@ class Interpreter {
     const Schedule& schedule(int rank) const { return job_.schedules[size_t(rank)]; }
     bool in_place(int rank) const { return !job_.in_place.empty() && job_.in_place[size_t(rank)]; }
     bool ended(int rank, size_t block) const {
-        return schedule(rank).blocks[block].instructions.empty() || places_[size_t(rank)][block].tile >= tiles_;
+        return schedule(rank).blocks[block].instructions.empty() || positions_[size_t(rank)][block].tile >= tiles_;
     }
 
     Held input_held(int rank) const { return input_of(schedule(rank).collective, rank, schedule(rank).root); }
@@ -227,11 +227,11 @@ class Interpreter {
     // One iteration of one instruction, if nothing holds it back.
     bool step(int rank, size_t block) {
         if (ended(rank, block)) return false;
-        Place& place = places_[size_t(rank)][block];
+        BlockPosition& place = positions_[size_t(rank)][block];
         const Block& lines = schedule(rank).blocks[block];
         const Instruction& it = lines.instructions[size_t(place.step)];
         if (it.after.block >= 0) {
-            const Place& other = places_[size_t(rank)][size_t(it.after.block)];
+            const BlockPosition& other = positions_[size_t(rank)][size_t(it.after.block)];
             const int tile = place.tile - it.after.ago * schedule(rank).tiles;
             if (tile >= 0 && !ended(rank, size_t(it.after.block)) &&
                 std::tie(other.tile, other.step) <= std::tie(tile, it.after.step))
@@ -246,7 +246,7 @@ class Interpreter {
         return true;
     }
 
-    bool execute(int rank, const Block& block, const Instruction& it, const Place& place) {
+    bool execute(int rank, const Block& block, const Instruction& it, const BlockPosition& place) {
         const int tile = place.tile + it.tile;
         if (it.opcode == Opcode::post) return posted_.insert({rank, tile, it.phase}), true;
         if (it.opcode == Opcode::nop) return true;
@@ -314,7 +314,7 @@ class Interpreter {
     size_t part_bytes_ = 0;
     int tiles_ = 1;
     std::vector<Bytes> inputs_, outputs_;                                 // of the whole
-    std::vector<std::vector<Place>> places_;                              // by rank and block
+    std::vector<std::vector<BlockPosition>> positions_;                              // by rank and block
     std::map<std::tuple<int, int, int>, std::deque<Bytes>> connections_;  // by channel, sender, receiver
     std::map<std::tuple<Buffer, int, int>, Memory> memories_;             // by rank and tile
     std::map<std::tuple<int, int, int>, Bytes> cells_;                    // of scratch, by rank, tile and number

@@ -47,7 +47,7 @@ bool made_of_two(const std::string& algorithm) {
 }
 
 std::string Case::text() const {
-    const char* where = place == Place::out ? "out of place" : place == Place::in ? "in place" : "partly in place";
+    const char* where = place == InPlaceMode::out ? "out of place" : place == InPlaceMode::in ? "in place" : "partly in place";
     return fmt::format("{} by {}, {}, {} channels, {} tiles, {}, {}{}", weft::internal::name_of(collective), algorithm,
                        name_of(way), channels, tiles, where, name_of(hosts),
                        root < 0 ? "" : fmt::format(", root {}", root));
@@ -75,10 +75,10 @@ std::vector<Case> cases_of(const Algorithm& algorithm, int channels_most, int ra
         if (anywhere(algorithm, ranks) && hosts != Hosts::one && hosts != Hosts::dealt) continue;
         for (Way way : ways)
             for (int channels = 1; channels <= (name == "ring" ? channels_most : 1); ++channels)
-                for (Place place : places)
+                for (InPlaceMode place : in_place_modes)
                     for (int root : roots) {
                         // NCCL knows no all-to-all in place.
-                        if (place != Place::out && algorithm.collective == Collective::all_to_all) continue;
+                        if (place != InPlaceMode::out && algorithm.collective == Collective::all_to_all) continue;
                         // On several hosts long enough that a slot of the flag block is used again.
                         const int tiles = way == Way::direct                                  ? 1
                                           : anywhere(algorithm, ranks) || hosts == Hosts::one ? 2
@@ -122,8 +122,8 @@ CheckedOperation operation_of(const Case& one, int ranks) {
     operation.schedule = [one, ranks](int rank) { return schedule_of(one, ranks, rank); };
     operation.runs = pipelines(one, ranks) ? 1 : one.tiles;
     operation.mode = mode_of(one.way, ranks);
-    if (one.place == Place::in) operation.in_place.assign(ranks, true);
-    if (one.place == Place::mixed) operation.in_place = every_second(ranks);
+    if (one.place == InPlaceMode::in) operation.in_place.assign(ranks, true);
+    if (one.place == InPlaceMode::mixed) operation.in_place = every_second(ranks);
     return operation;
 }
 

@@ -10,8 +10,8 @@
 namespace weft::internal::test {
 
 enum class Way { plain, mixed, all_readable, direct, pipelined, pipelined_mixed };
-enum class Place { out, in, mixed };
-inline constexpr Place places[] = {Place::out, Place::in, Place::mixed};
+enum class InPlaceMode { out, in, mixed };
+inline constexpr InPlaceMode in_place_modes[] = {InPlaceMode::out, InPlaceMode::in, InPlaceMode::mixed};
 
 // Where the ranks are: on one host; in blocks on two; rank 0 alone and the others together; dealt out to three in turn;
 // two on each host, and the last perhaps alone; 32 on each, the most that rails have, for larger numbers.
@@ -27,7 +27,7 @@ struct Case {
     std::string algorithm;
     Way way = Way::plain;
     int channels = 1;
-    Place place = Place::out;
+    InPlaceMode place = InPlaceMode::out;
     int tiles = 2;
     Hosts hosts = Hosts::one;
     Collective collective = Collective::all_reduce;

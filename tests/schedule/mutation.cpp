@@ -37,8 +37,8 @@ static std::optional<Index> shifted(Index index, int end) {
 }
 
 // Those that ran after a step of `block` run after what is in its place now: `place(step)`, or nothing if that is -1.
-template <class Place>
-static void move_dependencies(Schedule& schedule, int block, Place place) {
+template <class StepMapping>
+static void move_dependencies(Schedule& schedule, int block, StepMapping place) {
     for (Block& each : schedule.blocks) {
         for (Instruction& it : each.instructions) {
             if (it.after.block != block) continue;

@@ -38,7 +38,7 @@ static int slots_needed(const Case& one, int ranks) {
 
 static Status check_mutant(const Case& one, const Mutant& mutant) {
     const int ranks = int(mutant.schedules.size());
-    for (Place place : places) {
+    for (InPlaceMode place : in_place_modes) {
         Case here = one;
         here.place = place;
         CheckedOperation operation = operation_of(here, ranks);
@@ -197,7 +197,7 @@ TEST_CASE("a fault in a schedule is found, or is none", "[schedule]") {
         std::vector<Case> subjects = {{.algorithm = "two_block_ring"}};
         for (const Algorithm& row : registry::algorithms())
             for (Case one : cases_of(row, 2, ranks)) {
-                if (one.place != Place::out || (one.hosts != Hosts::one && anywhere(row, ranks))) continue;
+                if (one.place != InPlaceMode::out || (one.hosts != Hosts::one && anywhere(row, ranks))) continue;
                 if (one.way == Way::pipelined || one.way == Way::pipelined_mixed) one.tiles = 4;
                 subjects.push_back(one);
             }

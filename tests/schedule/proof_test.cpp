@@ -34,7 +34,7 @@ TEST_CASE("every algorithm is right, and combines in the order that its row says
                 const bool all_places =
                     one.collective == Collective::all_to_all ||
                     (one.collective == Collective::all_reduce && one.hosts == Hosts::one && !small());
-                if (ranks > 32 && !all_places && one.place != places[ranks % 3]) continue;
+                if (ranks > 32 && !all_places && one.place != in_place_modes[ranks % 3]) continue;
                 // How the flag block's slots are used again does not depend on the number of ranks.
                 if (ranks > 32 && ranks % 32 != 0) one.tiles = std::min(one.tiles, 2);
                 prove(row, one, ranks);
@@ -62,7 +62,7 @@ TEST_CASE("every algorithm is right for larger numbers of ranks", "[schedule][la
                 if (ranks > 300 && ranks != 512 && (one.hosts == Hosts::two || one.hosts == Hosts::lonely)) continue;
                 // Above 300 ranks each way takes one of the places in turn, and ways take turns with the numbers of
                 // ranks.
-                if (ranks > 300 && one.collective != Collective::all_to_all && one.place != places[turn++ % 3])
+                if (ranks > 300 && one.collective != Collective::all_to_all && one.place != in_place_modes[turn++ % 3])
                     continue;
                 if (ranks > 300 && ranks < 1024 && (int(one.way) + int(one.hosts) + ranks) % 2 != 0) continue;
                 one.tiles = one.way == Way::pipelined ? 2 : 1;
@@ -90,7 +90,7 @@ TEST_CASE("forms of every collective inside hosts and between them are right for
                 if (ranks > 256 && (ranks == 1024) != (hosts == Hosts::rails)) continue;
                 for (const int root : rooted ? std::vector<int>{0, ranks / 2 + 1} : std::vector<int>{-1}) {
                     if (row.refusal({ranks, 0, hosts_of(hosts, ranks)})) continue;
-                    const Place place = row.collective == Collective::all_to_all ? Place::out : places[turn++ % 3];
+                    const InPlaceMode place = row.collective == Collective::all_to_all ? InPlaceMode::out : in_place_modes[turn++ % 3];
                     prove(row, {row.name, Way::plain, 1, place, 1, hosts, row.collective, root}, ranks);
                 }
             }

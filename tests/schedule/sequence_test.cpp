@@ -28,7 +28,7 @@ static std::vector<Case> all_cases(std::initializer_list<int> tile_counts, Hosts
             for (int tiles : tile_counts) {
                 if (one.hosts != (anywhere(row, ranks) ? Hosts::one : hosts)) continue;
                 if (one.way == Way::direct && tiles != 1) continue;
-                const bool plain = one.collective == Collective::all_to_all || one.place == Place::mixed;
+                const bool plain = one.collective == Collective::all_to_all || one.place == InPlaceMode::mixed;
                 if (few && one.collective != Collective::all_reduce &&
                     (!plain || one.channels > 1 || (one.root >= 0 && one.root != ranks - 1)))
                     continue;

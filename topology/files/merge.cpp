@@ -214,7 +214,7 @@ class Merger {
     Status add(const Node& theirs, int host, int& mine) {
         Node node = theirs;
         node.host = host;
-        node.place = {};
+        node.source_line = {};
         if (node.parent >= 0) {
             node.parent = index_[size_t(node.parent)];
             // The file may know what was detected as a switch for a device.
@@ -319,7 +319,7 @@ class Merger {
         if (stated == stated_.end()) {
             Statement statement = theirs;
             statement.source = source;
-            statement.place = {};
+            statement.source_line = {};
             return graph_.state(std::move(statement));
         }
         for (const Statement* mine : stated->second) {

@@ -140,14 +140,14 @@ class TopologyReader : xml::Handler {
     }
     int add(Element& element, Node node) {
         if (!element.ok()) return -1;
-        node.place.line = element.mark().line;
+        node.source_line.line = element.mark().line;
         const auto index = result_.graph.add(std::move(node));
         if (!index) element.wrong("{}", index.status().sentence());
         return index ? *index : -1;
     }
     void state(Element& element, Statement statement) {
         if (!element.ok() || is_stated_by_another_part(statement)) return;
-        statement.place.line = element.mark().line;
+        statement.source_line.line = element.mark().line;
         if (const Status status = result_.graph.state(std::move(statement)); !status)
             element.wrong("{}", status.sentence());
     }

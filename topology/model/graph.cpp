@@ -30,7 +30,7 @@ bool may_have(NodeKind parent, NodeKind child) {
     return false;
 }
 
-std::string at(const Place& place) { return place.line > 0 ? fmt::format("line {}: ", place.line) : std::string(); }
+std::string at(const SourceLine& source_line) { return source_line.line > 0 ? fmt::format("line {}: ", source_line.line) : std::string(); }
 
 }  // namespace
 
@@ -245,7 +245,7 @@ Status Graph::check_indices(std::vector<std::string>& notes) {
             const auto [has, added] = first.try_emplace({it.kind, it.host, dev}, index);
             if (!added) {
                 sharing_dev_.insert({has->second, index});
-                say(notes, "{}{} has the dev of {}: {} tells them apart", at(it.place), name(index), name(has->second),
+                say(notes, "{}{} has the dev of {}: {} tells them apart", at(it.source_line), name(index), name(has->second),
                     it.kind == NodeKind::gpu ? "the bus id" : "the place in the file");
             }
         }
@@ -253,7 +253,7 @@ Status Graph::check_indices(std::vector<std::string>& notes) {
         for (size_t part = 0; part <= it.parts.size(); ++part) {
             const int rank = part == 0 ? it.gpu.rank : it.parts[part - 1].rank;
             if (!claims.rank(rank))
-                return fail(weftInvalidArgument, "{}two gpus have rank {}; each has one of its own", at(it.place),
+                return fail(weftInvalidArgument, "{}two gpus have rank {}; each has one of its own", at(it.source_line),
                             rank);
         }
     }
@@ -279,7 +279,7 @@ Status Graph::link_statements(std::vector<std::string>& notes) {
     // NVLinks between two GPUs, which both ends state: links from the first to the second.
     struct Stated {
         int count = 0;
-        Place place;
+        SourceLine source_line;
     };
     std::map<std::pair<int, int>, Stated> between;
     std::set<std::pair<int, int>> halves;
@@ -296,7 +296,7 @@ Status Graph::link_statements(std::vector<std::string>& notes) {
         }
         const int target = find(host, it.target);
         if (target == it.source) {
-            say(notes, "{}{} has a link to itself: it is left out", at(it.place), name(it.source));
+            say(notes, "{}{} has a link to itself: it is left out", at(it.source_line), name(it.source));
             continue;
         }
         if (it.kind == LinkKind::local) {
@@ -304,7 +304,7 @@ Status Graph::link_statements(std::vector<std::string>& notes) {
                 say(notes,
                     "{}the pcilink of {} leads to {}, which is no PCI switch of the host: it is "
                     "left out; correct its target, or add the switch",
-                    at(it.place), name(it.source), it.target);
+                    at(it.source_line), name(it.source), it.target);
                 continue;
             }
             // Each half states it.
@@ -327,13 +327,13 @@ Status Graph::link_statements(std::vector<std::string>& notes) {
         } else if (target >= 0 && node(target).kind == NodeKind::gpu) {
             Stated& stated = between[{it.source, target}];
             stated.count += it.count;
-            stated.place = it.place;
+            stated.source_line = it.source_line;
             continue;
         } else {
             say(notes,
                 "{}the nvlink of {} leads to {}, which is no GPU of the host: it is left out; "
                 "correct its target, or add the GPU",
-                at(it.place), name(it.source), it.target);
+                at(it.source_line), name(it.source), it.target);
             continue;
         }
         WEFT_TRY(push(std::move(link)));
@@ -347,9 +347,9 @@ Status Graph::link_statements(std::vector<std::string>& notes) {
             say(notes,
                 "{}{} states an nvlink to {}, which does not state it: taken for both ways; "
                 "each of the two should state it",
-                at(stated.place), name(source), name(target));
+                at(stated.source_line), name(source), name(target));
         } else if (back->second.count != count) {
-            say(notes, "{}{} states {} nvlinks to {}, which states {}: the lesser number is taken", at(stated.place),
+            say(notes, "{}{} states {} nvlinks to {}, which states {}: the lesser number is taken", at(stated.source_line),
                 name(source), count, name(target), back->second.count);
             count = std::min(count, back->second.count);
         }

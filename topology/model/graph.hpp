@@ -35,9 +35,9 @@ enum class LinkKind : uint8_t { local, nvlink, c2c, pci, sys, net };
 const char* name_of(LinkKind kind);
 
 // The line of the file it stood in, 0: none. The same fact is the same wherever it stands.
-struct Place {
+struct SourceLine {
     int line = 0;
-    bool operator==(const Place&) const { return true; }
+    bool operator==(const SourceLine&) const { return true; }
 };
 
 // Caches that are alike: `count` of them are a NUMA domain's, or shared with others.
@@ -115,7 +115,7 @@ struct Node {
     // Of a GPU that is divided (MIG), further parts, each with an index and a rank of its own; paths take it for one.
     std::vector<Gpu> parts;
     Port port;
-    Place place;
+    SourceLine source_line;
     bool operator==(const Node&) const = default;
 };
 
@@ -127,7 +127,7 @@ struct Statement {
     std::string target_class;          // of an nvlink: "0x030200" a GPU, "0x068000" an NVSwitch, "0x068001" the cpu
     int count = 1;
     int bandwidth_mbs = 0;  // of each of a c2c's, MB/s each way
-    Place place;
+    SourceLine source_line;
     bool operator==(const Statement&) const = default;
 };
 

@@ -66,7 +66,7 @@ Domain::Domain(std::shared_ptr<Segment> group, int rank, std::shared_ptr<const K
 
 Status Domain::take_memory(ExportableMemory::Way way) {
     const Context& context = kernels_->context();
-    const size_t bytes = places().bytes;
+    const size_t bytes = layout().bytes;
     Parked& parked = parked_domains();
     const auto use = [this](ExportableMemory& memory) { unused_ = std::exchange(memory_, std::move(memory)); };
     {
@@ -117,7 +117,7 @@ Domain::~Domain() {
 }
 
 void Domain::bind(KernelArguments& arguments) const {
-    const Places places = this->places();
+    const DomainLayout layout = this->layout();
     arguments.rank = rank_;
     arguments.ranks = ranks_;
     arguments.abort = abort_;
@@ -128,21 +128,21 @@ void Domain::bind(KernelArguments& arguments) const {
     arguments.domain = ranks_ <= cuda::ranks_max && other_hosts_.empty();
     for (int peer = 0; arguments.domain && peer < ranks_; ++peer) {
         const CUdeviceptr base = bases_[size_t(peer)];
-        auto* const staging = reinterpret_cast<std::byte*>(base + places.staging);
+        auto* const staging = reinterpret_cast<std::byte*>(base + layout.staging);
         arguments.words[peer] = reinterpret_cast<RankWords*>(base);
-        arguments.packets[peer] = reinterpret_cast<PacketLine*>(base + places.packets);
+        arguments.packets[peer] = reinterpret_cast<PacketLine*>(base + layout.packets);
         arguments.inputs[peer] = arguments.outputs[peer] = staging;
     }
 }
 
 void Domain::bind_program(KernelArguments& arguments, size_t index) const {
     auto* const memory = static_cast<std::byte*>(memory_.data());
-    connections_.bind(arguments, index, memory + places().programs);
-    arguments.scratch = memory + places().scratch;
+    connections_.bind(arguments, index, memory + layout().programs);
+    arguments.scratch = memory + layout().scratch;
 }
 
 void Domain::bind_tokens(KernelArguments& arguments) const {
-    arguments.receive = static_cast<std::byte*>(memory_.data()) + places().tokens;
+    arguments.receive = static_cast<std::byte*>(memory_.data()) + layout().tokens;
     arguments.send = arguments.receive + token_bytes * size_t(ranks_);
 }
 
@@ -158,13 +158,13 @@ void Domain::bind_waiting(Arguments& arguments) const {
 
 void Domain::bind(MessageArguments& arguments) const {
     bind_waiting(arguments);
-    const Places places = this->places();
+    const DomainLayout layout = this->layout();
     const CUdeviceptr words = host_words_.address();
     arguments.ranks = ranks_;
     arguments.message_report = reinterpret_cast<MessageReport*>(words + offsetof(HostWords, message_report));
-    arguments.table = reinterpret_cast<MessageItem*>(memory_.address() + places.message_table);
+    arguments.table = reinterpret_cast<MessageItem*>(memory_.address() + layout.message_table);
     for (const int peer : members_)
-        arguments.areas[peer] = reinterpret_cast<std::byte*>(bases_[size_t(peer)] + places.messages);
+        arguments.areas[peer] = reinterpret_cast<std::byte*>(bases_[size_t(peer)] + layout.messages);
     if (remote_ranks_.empty()) return;
     arguments.ended = reinterpret_cast<uint32_t*>(words + offsetof(HostWords, ended));
     std::byte* const remote = reinterpret_cast<std::byte*>(remote_.address());
@@ -179,7 +179,7 @@ void Domain::bind(AccessArguments& arguments) const {
     arguments.signal_report =
         reinterpret_cast<SignalReport*>(host_words_.address() + offsetof(HostWords, signal_report));
     for (const int peer : members_)
-        arguments.signals[peer] = reinterpret_cast<SignalWords*>(bases_[size_t(peer)] + places().signals);
+        arguments.signals[peer] = reinterpret_cast<SignalWords*>(bases_[size_t(peer)] + layout().signals);
 }
 
 const SignalReport& Domain::signal_report() const {
@@ -354,7 +354,7 @@ void Domain::retire(std::unique_ptr<Domain> domain) {
             const int device = each->kernels_->context().device();
             for (ExportableMemory* memory : {&each->memory_, &each->unused_})
                 if (auto context = Context::retain(driver, device); context && memory->address() != 0)
-                    parked.memory.push_back({std::move(*context), std::move(*memory), each->places().bytes});
+                    parked.memory.push_back({std::move(*context), std::move(*memory), each->layout().bytes});
             if (auto context = Context::retain(driver, device); context && each->host_words_.data() != nullptr)
                 parked.words.push_back({std::move(*context), std::move(each->host_words_), std::move(each->remote_)});
         }

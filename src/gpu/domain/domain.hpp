@@ -28,8 +28,8 @@ struct MessageReport;
 struct MessageStuck;
 struct SignalReport;
 class SharedWords;
-class HostPlaces;
-struct Places;
+class HostFallbackMemory;
+struct DomainLayout;
 
 // Thread-bound to the rank, but for what says otherwise.
 class Domain {
@@ -112,7 +112,7 @@ class Domain {
     // the place of that of the ranks which not all reach, and of all.
     enum class Way { ipc, descriptors, some_host, host };
 
-    Places places() const;
+    DomainLayout layout() const;
     // What kernels of messages and of one-sided calls have in common.
     template <class Arguments>
     void bind_waiting(Arguments& arguments) const;
@@ -182,7 +182,7 @@ class Domain {
     std::shared_ptr<FdServer> fd_server_;  // while the memory's entry is posted
     uint64_t fds_id_ = 0;
     SharedMemory host_memory_;                 // the first rank's: of all ranks that are hosted
-    std::shared_ptr<HostPlaces> host_places_;  // the same, for this process's devices
+    std::shared_ptr<HostFallbackMemory> host_fallback_;  // the same, for this process's devices
     uint64_t hosted_ = 0;                      // by bit: ranks for whose devices' memory it stands in
     std::vector<IpcMapping> mappings_;         // of other processes' memory; or
     std::vector<VmmMemory> imports_;

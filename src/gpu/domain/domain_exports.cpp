@@ -49,7 +49,7 @@ Status Domain::export_memory() {
 Status Domain::prepare_memory(ExportableMemory::Way way) {
     WEFT_TRY(take_memory(way));
     // But for the slots of messages and what lies behind, of which nothing is read before it was written.
-    WEFT_TRY(fill_async(kernels_->driver(), memory_.address(), 0, places().message_slots, stream_.handle()));
+    WEFT_TRY(fill_async(kernels_->driver(), memory_.address(), 0, layout().message_slots, stream_.handle()));
     bases_[size_t(rank_)] = memory_.address();
     return write_probe();
 }
@@ -101,7 +101,7 @@ Status Domain::export_host_memory() {
     PeerMemory offer{};
     const Status made = [&]() -> Status {
         const std::vector<int> hosted = this->hosted();
-        const size_t each = this->places().programs, bytes = each * hosted.size();
+        const size_t each = this->layout().programs, bytes = each * hosted.size();
         if (leads()) {
             auto memory = SharedMemory::create("weft-device-detour", bytes);
             if (!memory) return memory.take_status();
@@ -112,10 +112,10 @@ Status Domain::export_host_memory() {
             memcpy(&offer, find(members_[0], exports), sizeof offer);
             if (offer.process == 0) return fail(weftSystemError, "rank {} has no host memory to export_memory", members_[0]);
         }
-        auto places = HostPlaces::of(offer, kernels_->context());
+        auto places = HostFallbackMemory::of(offer, kernels_->context());
         if (!places) return places.take_status();
-        host_places_ = std::move(*places);
-        auto address = host_places_->address();
+        host_fallback_ = std::move(*places);
+        auto address = host_fallback_->address();
         if (!address) return address.take_status();
         for (size_t place = 0; place < hosted.size(); ++place) bases_[size_t(hosted[place])] = *address + each * place;
         return write_probe();

@@ -55,7 +55,7 @@ Status Domain::post(int stage, const void* value, size_t bytes) {
 }
 const std::byte* Domain::find(int peer, int stage) const { return segment_->oob_get(peer, key(stage)); }
 
-Places Domain::places() const { return {ranks_, !other_hosts_.empty(), connections_}; }
+DomainLayout Domain::layout() const { return {ranks_, !other_hosts_.empty(), connections_}; }
 
 bool Domain::all_have_put(int stage) const {
     for (const int peer : members_)
@@ -220,7 +220,7 @@ Status Domain::write_probe() {
     probe = {};
     probe.own = own_number(rank_);
     for (const int peer : members_) probe.given[peer] = number_between(rank_, peer);
-    WEFT_TRY(copy_async(kernels_->driver(), bases_[size_t(rank_)] + places().probe,
+    WEFT_TRY(copy_async(kernels_->driver(), bases_[size_t(rank_)] + layout().probe,
                         host_words_.address() + offsetof(HostWords, probe), sizeof probe, stream_.handle()));
     return stream_.synchronize();
 }
@@ -230,10 +230,10 @@ Status Domain::write_programs() {
     if (connections_.program_bytes() == 0) return ok();
     std::vector<std::byte*> areas;
     for (const CUdeviceptr base : bases_)
-        areas.push_back(base ? reinterpret_cast<std::byte*>(base + places().connections) : nullptr);
+        areas.push_back(base ? reinterpret_cast<std::byte*>(base + layout().connections) : nullptr);
     const std::vector<std::byte> programs =
         connections_.programs(rank_, areas, reinterpret_cast<std::byte*>(remote_.address()));
-    WEFT_TRY(copy_async(kernels_->driver(), memory_.address() + places().programs,
+    WEFT_TRY(copy_async(kernels_->driver(), memory_.address() + layout().programs,
                         reinterpret_cast<CUdeviceptr>(programs.data()), programs.size(), stream_.handle()));
     return stream_.synchronize();
 }
@@ -251,7 +251,7 @@ Status Domain::copy_by_kernel(CUdeviceptr to, CUdeviceptr from) {
 }
 
 Status Domain::probe(int peer) {
-    const CUdeviceptr own = bases_[size_t(rank_)] + places().probe, theirs = bases_[size_t(peer)] + places().probe;
+    const CUdeviceptr own = bases_[size_t(rank_)] + layout().probe, theirs = bases_[size_t(peer)] + layout().probe;
     const size_t word = sizeof(uint32_t);
     WEFT_TRY(copy_by_kernel(own + offsetof(Probe, seen) + word * size_t(peer), theirs + offsetof(Probe, own)));
     return copy_by_kernel(theirs + offsetof(Probe, from) + word * size_t(rank_),
@@ -296,7 +296,7 @@ Status Domain::verify() {
     Status done = [&]() -> Status {
         Probe& probe = static_cast<HostWords*>(host_words_.data())->probe;
         WEFT_TRY(copy_async(kernels_->driver(), host_words_.address() + offsetof(HostWords, probe),
-                            bases_[size_t(rank_)] + places().probe, sizeof probe, stream_.handle()));
+                            bases_[size_t(rank_)] + layout().probe, sizeof probe, stream_.handle()));
         WEFT_TRY(stream_.synchronize());
         for (const int peer : members_) {
             if (peer == rank_) continue;

@@ -14,10 +14,10 @@ Result<std::shared_ptr<SharedWords>> SharedWords::of(const std::shared_ptr<Segme
     });
 }
 
-Result<std::shared_ptr<HostPlaces>> HostPlaces::of(const PeerMemory& where, const Context& context) {
-    return shared_by_process<HostPlaces>(
-        std::pair(where.process, where.inode), [&]() -> Result<std::shared_ptr<HostPlaces>> {
-            auto places = std::make_shared<HostPlaces>();
+Result<std::shared_ptr<HostFallbackMemory>> HostFallbackMemory::of(const PeerMemory& where, const Context& context) {
+    return shared_by_process<HostFallbackMemory>(
+        std::pair(where.process, where.inode), [&]() -> Result<std::shared_ptr<HostFallbackMemory>> {
+            auto places = std::make_shared<HostFallbackMemory>();
             auto memory = map_peer_memory(where);
             if (!memory) return memory.take_status();
             places->memory_ = std::move(*memory);

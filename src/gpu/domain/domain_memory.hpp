@@ -19,11 +19,11 @@ struct Probe {
     uint32_t seen[Domain::ranks_max];   // what we have read of peers
     uint32_t given[Domain::ranks_max];  // what we write to peers
 };
-struct Places {
+struct DomainLayout {
     size_t packets, staging, connections, probe, signals, messages, message_slots, programs, scratch, tokens,
         message_table, bytes;
     // several_hosts: fused bodies do not serve, whatever the ranks.
-    Places(int ranks, bool several_hosts, const Connections& over) {
+    DomainLayout(int ranks, bool several_hosts, const Connections& over) {
         const auto line = [](size_t at) { return (at + 255) / 256 * 256; };
         const bool fused = ranks <= cuda::ranks_max && !several_hosts;
         packets = line(sizeof(RankWords));
@@ -88,9 +88,9 @@ class SharedWords {
 };
 
 // Host memory that stands in for that of the devices, of all ranks of a host: its first's, once for a process.
-class HostPlaces {
+class HostFallbackMemory {
   public:
-    static Result<std::shared_ptr<HostPlaces>> of(const PeerMemory& where, const Context& context);
+    static Result<std::shared_ptr<HostFallbackMemory>> of(const PeerMemory& where, const Context& context);
     Result<CUdeviceptr> address() const { return pinned_.address(); }
 
   private:

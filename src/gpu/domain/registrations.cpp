@@ -266,12 +266,12 @@ Status Registrations::remove(int entry, Use use) {
     return ok();
 }
 
-Registrations::Place Registrations::place_of(int entry, const void* address) const {
+Registrations::RegisteredAddress Registrations::registered_address(int entry, const void* address) const {
     const Own& own = own_[size_t(entry)];
     return {entry, own.state, reinterpret_cast<uintptr_t>(address) - own.base};
 }
 
-std::optional<std::byte*> Registrations::reach(int owner, const Place& place) const {
+std::optional<std::byte*> Registrations::reach(int owner, const RegisteredAddress& place) const {
     if (!mapper_) return nullptr;
     const RegistrationTable::Reply& reply = mapper_->table(rank_).replies[owner][place.entry];
     const uint64_t state = reply.state.load(std::memory_order_acquire);  // pairs with serve()

@@ -60,14 +60,14 @@ class Registrations {
     bool find(const void* address, size_t bytes, bool mapped, std::byte* (&at)[ranks_max]) const;
 
     // Where an allocation of ours lies for ranks that are told, and where one of theirs lies for our kernels.
-    struct Place {
+    struct RegisteredAddress {
         int32_t entry;
         uint64_t state;   // of the entry
         uint64_t offset;  // of the buffer in the allocation
     };
-    Place place_of(int entry, const void* address) const;
+    RegisteredAddress registered_address(int entry, const void* address) const;
     // Nothing: it is not known yet (see look()); null: it cannot be mapped here, or is registered no more.
-    std::optional<std::byte*> reach(int owner, const Place& place) const;
+    std::optional<std::byte*> reach(int owner, const RegisteredAddress& place) const;
 
     // Lets what others have registered since be mapped, and what they have closed unmapped. Waits for nothing.
     // Thread-safe; the service thread does it now and then.

@@ -49,9 +49,9 @@ void DeviceSide::finish() const {
     if (state_->domain) state_->domain->finish();
 }
 
-Result<DevicePlace> DeviceSide::place(const DeviceArgument& send, const DeviceArgument& receive, const void* stream) {
+Result<BufferPlacement> DeviceSide::placement_of(const DeviceArgument& send, const DeviceArgument& receive, const void* stream) {
     const State& s = *state_;
-    return s.buffers->place(send, receive, stream != nullptr, s.why_not);
+    return s.buffers->placement_of(send, receive, stream != nullptr, s.why_not);
 }
 
 Result<uint64_t> DeviceSide::room(const DeviceArgument& argument) {

@@ -35,7 +35,7 @@ struct DeviceMessage {
     uint64_t count;
     weftDataType_t type;
     MessageCaller by;
-    bool mapped;  // see DevicePlace
+    bool mapped;  // see BufferPlacement
 };
 
 // A weftAlltoAllv whose counts are device memory.
@@ -44,7 +44,7 @@ struct CountedMessages {
     const void* send;
     void* receive;
     weftDataType_t type;
-    bool mapped;  // see DevicePlace
+    bool mapped;  // see BufferPlacement
 };
 
 struct DeviceCall {
@@ -53,7 +53,7 @@ struct DeviceCall {
     void* receive;
     const void* scalar;  // of a pre-multiplied sum
     void* stream;
-    bool mapped;            // see DevicePlace
+    bool mapped;            // see BufferPlacement
     bool scalar_on_device;  // the kernel reads it; else it is read at once
     CallSettings settings;
 };
@@ -77,7 +77,7 @@ struct DeviceArgument {
     DeviceSpan span;
 };
 
-struct DevicePlace {
+struct BufferPlacement {
     Space space;
     bool mapped;  // both buffers are of cuMemAlloc or Weft: kernels of every device with peer access reach them
 };
@@ -123,7 +123,7 @@ class DeviceSide {
     // Where a call's buffers lie, and whether that can be served; who has one alone passes it twice. With no bytes and
     // no buffers a stream says that it is device memory. Asks the driver each time: device memory may have been freed
     // and be another's by now.
-    Result<DevicePlace> place(const DeviceArgument& send, const DeviceArgument& receive, const void* stream);
+    Result<BufferPlacement> placement_of(const DeviceArgument& send, const DeviceArgument& receive, const void* stream);
     // How many bytes there are of the memory of this rank's device that the argument lies in, from its begin on, as far
     // as that is known. Fails if it is other memory, or ends earlier.
     Result<uint64_t> room(const DeviceArgument& argument);
@@ -147,7 +147,7 @@ class DeviceSide {
     Status launch_messages(void* stream, const CallSettings& settings);
 
     // ---- Windows of device memory, by the numbers that they have on all ranks (src/README.md, "Windows").
-    // Why device memory cannot be in one; ok if it can. `mapped`: see DevicePlace.
+    // Why device memory cannot be in one; ok if it can. `mapped`: see BufferPlacement.
     Status fits_window(const void* address, size_t bytes, bool mapped) const;
     // Our part, if it has bytes, for the others to be told where they find it. A failure is this rank's own, as of
     // reach_window(): whether it is known where our kernels find the others' parts, all of which have been told.

@@ -121,12 +121,12 @@ Result<uint64_t> DeviceBuffers::room(const DeviceArgument& argument, const std::
     return base == 0 ? UINT64_MAX : base + bytes - reinterpret_cast<CUdeviceptr>(argument.span.address);
 }
 
-Result<DevicePlace> DeviceBuffers::place(const DeviceArgument& sent, const DeviceArgument& received, bool stream,
+Result<BufferPlacement> DeviceBuffers::placement_of(const DeviceArgument& sent, const DeviceArgument& received, bool stream,
                                          const std::string& why_not) {
     const DeviceSpan &send = sent.span, &receive = received.span;
     if (send.bytes == 0 && receive.bytes == 0 && (!send.address || !receive.address)) {
         if (stream && !why_not.empty()) return fail(weftInvalidUsage, "there is a stream, but {}", why_not);
-        return DevicePlace{stream ? Space::device : Space::host, false};
+        return BufferPlacement{stream ? Space::device : Space::host, false};
     }
     auto from = describe(sent);
     if (!from) return from.take_status();
@@ -147,7 +147,7 @@ Result<DevicePlace> DeviceBuffers::place(const DeviceArgument& sent, const Devic
                 "{} is {}, and there is a stream: calls on host memory block, with stream NULL; if it should be "
                 "device memory, it has been freed",
                 sent.name, name_of(from->kind));
-        return DevicePlace{Space::host, false};
+        return BufferPlacement{Space::host, false};
     }
     WEFT_TRY(check(sent, *from, why_not));
     WEFT_TRY(check(received, *to, why_not));
@@ -157,7 +157,7 @@ Result<DevicePlace> DeviceBuffers::place(const DeviceArgument& sent, const Devic
         return (at.kind == MemoryKind::device && at.ipc) ||
                (at.kind == MemoryKind::vmm && !own_device_memory(span.address).empty());
     };
-    return DevicePlace{Space::device, reached(send, *from) && reached(receive, *to)};
+    return BufferPlacement{Space::device, reached(send, *from) && reached(receive, *to)};
 }
 
 }  // namespace weft::internal

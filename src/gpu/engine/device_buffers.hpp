@@ -28,7 +28,7 @@ class DeviceBuffers {
         : driver_(&driver), own_(own), rank_(rank) {}
 
     // `why_not`: why device memory is not served; empty: it is.
-    Result<DevicePlace> place(const DeviceArgument& send, const DeviceArgument& receive, bool stream,
+    Result<BufferPlacement> placement_of(const DeviceArgument& send, const DeviceArgument& receive, bool stream,
                               const std::string& why_not);
 
     // See DeviceSide.

@@ -10,7 +10,7 @@ Status DeviceWindows::open(uint32_t number, void* address, size_t bytes, WindowP
         auto entry = registrations_->add(address, bytes, Registrations::Use::window);
         if (!entry) return entry.take_status();
         window.entry = *entry;
-        const Registrations::Place place = registrations_->place_of(*entry, address);
+        const Registrations::RegisteredAddress place = registrations_->registered_address(*entry, address);
         part.entry = uint64_t(place.entry);
         part.state = place.state;
         part.offset = place.offset;

@@ -57,7 +57,7 @@ void* DeviceSide::copied(Copied, const void*) const { std::abort(); }
 Status DeviceSide::copy_out(Copied) { std::abort(); }
 uint64_t DeviceSide::copied_bytes() const { std::abort(); }
 void DeviceSide::finish() const { std::abort(); }
-Result<DevicePlace> DeviceSide::place(const DeviceArgument&, const DeviceArgument&, const void*) { std::abort(); }
+Result<BufferPlacement> DeviceSide::placement_of(const DeviceArgument&, const DeviceArgument&, const void*) { std::abort(); }
 Result<uint64_t> DeviceSide::room(const DeviceArgument&) { std::abort(); }
 void DeviceSide::prefer(uint8_t, const std::string&, int) { std::abort(); }
 Status DeviceSide::prepare(const DeviceCall&) { std::abort(); }

@@ -1,4 +1,4 @@
-// msccl_places.hpp: which place of a gpu's memory an operand of a step means, and how sentences name steps and places.
+// msccl_operands.hpp: which place of a gpu's memory an operand of a step means, and how sentences name steps and places.
 #pragma once
 #include <string>
 #include <utility>
@@ -17,39 +17,39 @@ struct Shape {
     int shares() const { return chunks / parts(); }
 };
 
-struct StepPlace {
+struct StepId {
     int32_t rank = -1, block = -1, step = -1;  // block: its index, not its id
-    auto operator<=>(const StepPlace&) const = default;
+    auto operator<=>(const StepId&) const = default;
 };
 
 // A place that a step names: in place the same for input and output.
-struct Location {
+struct OperandLocation {
     int64_t key = 0;
     int32_t chunk = -1;                    // of the whole; -1: scratch has none
     bool initial = false, output = false;  // whether the input, or what is to be the output, can be there
 };
 
 // Of a file, which must outlive it. Reentrant.
-class Places {
+class OperandLocations {
   public:
-    Places(const File& file, const Shape& shape) : file_(file), shape_(shape) {}
+    OperandLocations(const File& file, const Shape& shape) : file_(file), shape_(shape) {}
 
     // weftInvalidArgument: the gpu has no such place.
-    Status locate(const StepPlace& here, const Operand& operand, int i, Location& location) const;
+    Status locate(const StepId& here, const Operand& operand, int i, OperandLocation& location) const;
     // Whether the step copies its chunk `i` onto itself, which is no access at all.
-    Status find_stays(const StepPlace& here, int i, bool& stays) const;
+    Status find_stays(const StepId& here, int i, bool& stays) const;
 
-    const Step& step_at(const StepPlace& at) const {
+    const Step& step_at(const StepId& at) const {
         return file_.gpus[size_t(at.rank)].blocks[size_t(at.block)].steps[size_t(at.step)];
     }
-    int id_of(const StepPlace& at) const { return file_.gpus[size_t(at.rank)].blocks[size_t(at.block)].id; }
+    int id_of(const StepId& at) const { return file_.gpus[size_t(at.rank)].blocks[size_t(at.block)].id; }
     // "gpu 0, tb 1, step 2", by the file's numbers; of another step than the one where the sentence begins: with its
     // line.
-    std::string name(const StepPlace& at) const;
-    std::string name_and_line(const StepPlace& at) const;
+    std::string name(const StepId& at) const;
+    std::string name_and_line(const StepId& at) const;
     static std::string text(const Operand& operand, int i);  // "s[3]"
     template <class... Arguments>
-    Status wrong(const StepPlace& at, fmt::format_string<Arguments...> format, Arguments&&... arguments) const {
+    Status wrong(const StepId& at, fmt::format_string<Arguments...> format, Arguments&&... arguments) const {
         return fail_at(step_at(at).mark, "{}: {}", name(at),
                        fmt::format(format, std::forward<Arguments>(arguments)...));
     }

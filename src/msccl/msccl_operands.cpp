@@ -1,16 +1,16 @@
-#include "src/msccl/msccl_places.hpp"
+#include "src/msccl/msccl_operands.hpp"
 
 namespace weft::internal::msccl {
 
-std::string Places::name(const StepPlace& at) const {
+std::string OperandLocations::name(const StepId& at) const {
     return fmt::format("gpu {}, tb {}, step {}", at.rank, id_of(at), at.step);
 }
 
-std::string Places::name_and_line(const StepPlace& at) const {
+std::string OperandLocations::name_and_line(const StepId& at) const {
     return fmt::format("{} (line {})", name(at), step_at(at).mark.line);
 }
 
-std::string Places::text(const Operand& operand, int i) {
+std::string OperandLocations::text(const Operand& operand, int i) {
     return fmt::format("{}[{}]",
                        operand.buffer == Buffer::input    ? "i"
                        : operand.buffer == Buffer::output ? "o"
@@ -18,7 +18,7 @@ std::string Places::text(const Operand& operand, int i) {
                        int64_t(operand.offset) + i);
 }
 
-Status Places::locate(const StepPlace& here, const Operand& operand, int i, Location& location) const {
+Status OperandLocations::locate(const StepId& here, const Operand& operand, int i, OperandLocation& location) const {
     const int64_t offset = int64_t(operand.offset) + i;
     location = {};
     if (operand.buffer == Buffer::scratch) {
@@ -46,11 +46,11 @@ Status Places::locate(const StepPlace& here, const Operand& operand, int i, Loca
     return ok();
 }
 
-Status Places::find_stays(const StepPlace& here, int i, bool& stays) const {
+Status OperandLocations::find_stays(const StepId& here, int i, bool& stays) const {
     stays = false;
     const Step& step = step_at(here);
     if (step.opcode != Opcode::copy) return ok();
-    Location source, target;
+    OperandLocation source, target;
     WEFT_TRY(locate(here, step.source, i, source));
     WEFT_TRY(locate(here, step.target, i, target));
     stays = source.key == target.key;
