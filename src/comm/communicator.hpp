@@ -292,7 +292,7 @@ class Communicator {
     Progress advance_uneven();
     Progress advance(Exchange& exchange);
     Status pause_for_messages(bool may_sleep);
-    Links::Settings link_settings(uint64_t name);
+    PeerLinks::Settings link_settings(uint64_t name);
     Status begin_access();
     Status begin_access_on_device();
     Result<OneSidedCall> one_sided_call() const;
@@ -339,7 +339,7 @@ class Communicator {
     PartialResults partial_results_;
     bool messages_in_trouble_ = false;
     bool in_access_ = false;                                // the call is one-sided
-    std::unique_ptr<Links> window_links_;                   // null until there is a window
+    std::unique_ptr<PeerLinks> window_links_;                   // null until there is a window
     std::unique_ptr<OneSided> one_sided_;                   // likewise
     uint32_t windows_ = 0;                                  // so far
     std::atomic<int> host_windows_{0}, device_windows_{0};  // of these, by the memory that they are

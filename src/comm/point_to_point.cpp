@@ -34,7 +34,7 @@ Messages& Communicator::messages(std::unique_ptr<Messages>& which, uint64_t name
     return *which;
 }
 
-Links::Settings Communicator::link_settings(uint64_t name) {
+PeerLinks::Settings Communicator::link_settings(uint64_t name) {
     return {.identity = membership_ ? &membership_->identity() : nullptr,
             .name = name,
             .remote_slot_bytes = planner_.net_slot_bytes(),

@@ -49,7 +49,7 @@ Status check_living(const weftWindow& window) {
 
 Result<WindowPart> Communicator::open_window(uint32_t number, weftWindow& window) {
     if (!one_sided_) {
-        window_links_ = std::make_unique<Links>(*segment_, rank_, link_settings(windows_name));
+        window_links_ = std::make_unique<PeerLinks>(*segment_, rank_, link_settings(windows_name));
         one_sided_ = std::make_unique<OneSided>(
             *segment_, rank_,
             OneSided::Settings{planner_.agreed().direct != 0, planner_.agreed().cma != 0, &planner_.cpu_kernels()},

@@ -109,7 +109,7 @@ void CheckInClient::put_members(ByteWriter& to, const std::vector<RankEntry>& me
 void CheckInClient::check_in(Fd socket) {
     connect_.reset();
     obstacle_.clear();
-    root_ = std::make_unique<Link>(
+    root_ = std::make_unique<ControlConnection>(
         *service_, std::move(socket), [this](uint32_t kind, ByteReader& content) { on_frame(kind, content); },
         [this](const Status& why) {
             root_.reset();

@@ -52,7 +52,7 @@ class CheckInClient {
     CheckInSettings settings_;
     OnRankTable on_rank_table_;
     std::unique_ptr<AsyncConnect> connect_;
-    std::unique_ptr<Link> root_;
+    std::unique_ptr<ControlConnection> root_;
     std::set<int> members_;
     bool abort_told_ = false;
     int64_t retry_us_;

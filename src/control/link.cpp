@@ -17,7 +17,7 @@
 
 namespace weft::internal {
 
-Link::Link(Service& service, Fd socket, OnFrame on_frame, OnEnd on_end)
+ControlConnection::ControlConnection(Service& service, Fd socket, OnFrame on_frame, OnEnd on_end)
     : heard_us(now_us()),
       spoken_us(heard_us),
       service_(&service),
@@ -27,12 +27,12 @@ Link::Link(Service& service, Fd socket, OnFrame on_frame, OnEnd on_end)
     rewatch();
 }
 
-Link::~Link() {
+ControlConnection::~ControlConnection() {
     *alive_ = false;
     service_->forget(stream_.descriptor());
 }
 
-void Link::send(uint32_t kind, const ByteWriter& content) {
+void ControlConnection::send(uint32_t kind, const ByteWriter& content) {
     const auto alive = alive_;
     spoken_us = now_us();
     auto flushed = [&]() -> Result<bool> {
@@ -46,26 +46,26 @@ void Link::send(uint32_t kind, const ByteWriter& content) {
     });
 }
 
-std::optional<int64_t> Link::machine_silent_us() const {
+std::optional<int64_t> ControlConnection::machine_silent_us() const {
     tcp_info info{};
     socklen_t bytes = sizeof info;
     if (getsockopt(stream_.descriptor(), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return {};
     return int64_t(info.tcpi_last_ack_recv) * 1000;
 }
 
-std::string Link::lost_packets() const {
+std::string ControlConnection::lost_packets() const {
     constexpr int64_t lately_us = 5'000'000;  // heartbeats and the root's news come more often
     return now_us() - heard_us < lately_us ? net::lost_packets(stream_.descriptor()) : "";
 }
 
-std::string Link::missing_packets() const { return net::missing_packets(stream_.descriptor()); }
+std::string ControlConnection::missing_packets() const { return net::missing_packets(stream_.descriptor()); }
 
-bool Link::arrived() const {
+bool ControlConnection::arrived() const {
     int unacknowledged = 0;
     return idle() && (ioctl(stream_.descriptor(), SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0);
 }
 
-void Link::close_when_idle() {
+void ControlConnection::close_when_idle() {
     closing_ = true;
     const auto alive = alive_;
     service_->post([this, alive] {
@@ -73,7 +73,7 @@ void Link::close_when_idle() {
     });
 }
 
-void Link::part() {
+void ControlConnection::part() {
     (void)stream_.flush();
     shutdown(stream_.descriptor(), SHUT_WR);
     std::byte unread[4096];
@@ -81,7 +81,7 @@ void Link::part() {
     }
 }
 
-void Link::finish() {
+void ControlConnection::finish() {
     if (std::exchange(finishing_, true)) return;
     const auto alive = alive_;
     service_->post([this, alive] {
@@ -89,7 +89,7 @@ void Link::finish() {
     });
 }
 
-void Link::rewatch() {
+void ControlConnection::rewatch() {
     const bool out = !idle();
     if (watched_ && out == out_watched_) return;
     out_watched_ = out;
@@ -99,7 +99,7 @@ void Link::rewatch() {
         WEFT_LOG(warn, net, "{}", status.sentence());
 }
 
-void Link::step(uint32_t) {
+void ControlConnection::step(uint32_t) {
     const auto alive = alive_;
     auto flushed = stream_.flush();
     if (flushed && closing_ && idle()) return end(ok());
@@ -118,7 +118,7 @@ void Link::step(uint32_t) {
     }
 }
 
-void Link::end(Status why) {
+void ControlConnection::end(Status why) {
     service_->forget(stream_.descriptor());
     const OnEnd on_end = on_end_;  // it may destroy us
     on_end(std::move(why));

@@ -14,13 +14,13 @@
 
 namespace weft::internal {
 
-class Link {
+class ControlConnection {
   public:
     using OnFrame = std::function<void(uint32_t kind, ByteReader& content)>;
     using OnEnd = std::function<void(Status)>;  // the connection is broken or was closed; nothing is called after it
     // Both may destroy the link.
-    Link(Service& service, Fd socket, OnFrame on_frame, OnEnd on_end);
-    ~Link();
+    ControlConnection(Service& service, Fd socket, OnFrame on_frame, OnEnd on_end);
+    ~ControlConnection();
 
     void send(uint32_t kind, const ByteWriter& content = {});
     bool idle() const { return stream_.queued_bytes() == 0; }

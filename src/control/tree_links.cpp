@@ -58,7 +58,7 @@ void TreeLinks::connect_to_parent() {
 
 void TreeLinks::link(int host, Fd socket) {
     auto& link = links_[host];
-    link = std::make_unique<Link>(
+    link = std::make_unique<ControlConnection>(
         service(), std::move(socket),
         [this, host](uint32_t kind, ByteReader& content) {
             if (ControlFrame(kind) == ControlFrame::shutdown) departed_.insert(host);
@@ -134,7 +134,7 @@ void TreeLinks::notice_sleep() {
                  double(asleep_us) / 1e6, heartbeat_ms_);
 }
 
-static std::string missing_text(const Link& link) {
+static std::string missing_text(const ControlConnection& link) {
     const std::string missing = link.missing_packets();
     return missing.empty() ? "" : ", or " + missing;
 }

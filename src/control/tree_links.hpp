@@ -77,7 +77,7 @@ class TreeLinks {
     int64_t processor_wait_us_ = 0;  // of the service thread, at the last tick
     std::unique_ptr<AsyncConnect> connect_;     // to the parent
     uint64_t retry_timer_ = 0;
-    std::map<int, std::unique_ptr<Link>> links_;
+    std::map<int, std::unique_ptr<ControlConnection>> links_;
     // Frames for neighbours that are not linked yet.
     std::map<int, std::vector<std::pair<ControlFrame, ByteWriter>>> early_;
     std::set<int> departed_;  // neighbours that sent a shutdown frame

@@ -32,9 +32,9 @@ std::vector<std::string> features_of(const cuda::DeviceProperties& properties) {
     return all;
 }
 
-std::string ends_of(const std::vector<nvml::Link>& links) {
+std::string ends_of(const std::vector<nvml::NvlinkState>& links) {
     std::map<std::string, int> ends;
-    for (const nvml::Link& link : links) {
+    for (const nvml::NvlinkState& link : links) {
         const std::string end = link.remote == nvml::RemoteKind::nvswitch ? "switches"
                                 : link.remote_bus_id.empty()              ? "somewhere hidden"
                                                                           : link.remote_bus_id;
@@ -67,7 +67,7 @@ GpuInventory describe_gpu(const cuda::Driver& driver, const nvml::Nvml* nvml, in
             gpu.peers.push_back(peer);
     }
     if (nvml != nullptr) {
-        const std::vector<nvml::Link> links = nvml->links(gpu.bus_id);
+        const std::vector<nvml::NvlinkState> links = nvml->links(gpu.bus_id);
         gpu.nvlinks = int(links.size());
         gpu.nvlink_ends = ends_of(links);
     }

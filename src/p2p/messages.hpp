@@ -1,14 +1,14 @@
 // messages.hpp: a rank's messages to and from others, outside schedules: the exchange that moves them, and its links
 // (src/README.md, "Point to point").
 #pragma once
-#include "src/p2p/links.hpp"
+#include "src/p2p/peer_links.hpp"
 
 namespace weft::internal {
 
 // Thread-bound to the rank.
 class Messages {
   public:
-    Messages(Segment& group, int rank, const Links::Settings& settings, const CpuKernels& cpu_kernels, size_t streamed_least)
+    Messages(Segment& group, int rank, const PeerLinks::Settings& settings, const CpuKernels& cpu_kernels, size_t streamed_least)
         : links_(group, rank, settings),
           exchange_(group, rank, cpu_kernels, streamed_least,
                     [this](int peer, PeerLink& link) { return links_.connect(peer, link); }) {}
@@ -18,7 +18,7 @@ class Messages {
     Exchange& exchange() { return exchange_; }
 
   private:
-    Links links_;
+    PeerLinks links_;
     Exchange exchange_;
 };
 

@@ -123,7 +123,7 @@ void RootRendezvous::welcome(net::AcceptedConnection accepted) {
     // As a task, for it may open and close roots.
     if (auto on_use = std::exchange(on_use_, {})) dispatcher_->service().post(std::move(on_use));
     Client& client = clients_.emplace_back();
-    client.link = std::make_unique<Link>(
+    client.link = std::make_unique<ControlConnection>(
         dispatcher_->service(), std::move(accepted.socket),
         [this, &client](uint32_t kind, ByteReader& content) { on_frame(client, kind, content); },
         [this, &client](const Status& why) { on_end(client, why); });

@@ -31,7 +31,7 @@ class RootRendezvous {
 
   private:
     struct Client {
-        std::unique_ptr<Link> link;
+        std::unique_ptr<ControlConnection> link;
         HostEntry entry;
         bool checked_in = false;
     };

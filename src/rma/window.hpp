@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "src/base/operation.hpp"
-#include "src/p2p/links.hpp"
+#include "src/p2p/peer_links.hpp"
 #include "src/rma/one_sided.hpp"
 
 struct weftComm;

@@ -31,7 +31,7 @@ int Flows::start(double now_us, int path, double bytes, double most, int owner) 
     flow = {path, owner, bytes, bytes, most, 0, now_us, flow.version + 1, true, 0};
     for (int hop = 0; hop < paths_[size_t(path)].count; ++hop) {
         const int32_t each = hops_[paths_[size_t(path)].first + size_t(hop)];
-        Link& link = links_[size_t(each)];
+        LinkState& link = links_[size_t(each)];
         if (link.flows.empty()) link.since_us = now_us;
         link.flows.push_back(number);
         mark(each);
@@ -46,7 +46,7 @@ bool Flows::ends(double now_us, const Event& event) {
     flow.active = false;
     for (int hop = 0; hop < paths_[size_t(flow.path)].count; ++hop) {
         const int32_t each = hops_[paths_[size_t(flow.path)].first + size_t(hop)];
-        Link& link = links_[size_t(each)];
+        LinkState& link = links_[size_t(each)];
         link.use.bytes += flow.bytes;
         *std::find(link.flows.begin(), link.flows.end(), event.subject) = link.flows.back();
         link.flows.pop_back();
@@ -74,7 +74,7 @@ void Flows::settle(double now_us) {
 void Flows::tell(double now_us) {
     touched_.insert(touched_.end(), changed_.begin(), changed_.end());
     for (const int32_t each : touched_) {
-        Link& link = links_[size_t(each)];
+        LinkState& link = links_[size_t(each)];
         double carries = 0;
         for (const int32_t number : link.flows) carries += flows_[size_t(number)].speed;
         if (carries != link.told) observer_(each, now_us, link.told = carries);
@@ -87,7 +87,7 @@ void Flows::give_speed(double now_us, int number) {
     flow.settled = settles_;
     double speed = flow.most;
     for (int hop = 0; hop < paths_[size_t(flow.path)].count; ++hop) {
-        const Link& link = links_[size_t(hops_[paths_[size_t(flow.path)].first + size_t(hop)])];
+        const LinkState& link = links_[size_t(hops_[paths_[size_t(flow.path)].first + size_t(hop)])];
         speed = std::min(speed, link.bytes_per_us / double(link.flows.size()));
     }
     if (speed == flow.speed) return;

@@ -38,7 +38,7 @@ class Flows {
     const LinkUse& use(int link) const { return links_[size_t(link)].use; }
 
   private:
-    struct Link {
+    struct LinkState {
         double bytes_per_us;
         LinkUse use;
         double since_us = 0;
@@ -62,7 +62,7 @@ class Flows {
     void tell(double now_us);
 
     EventQueue& events_;
-    std::vector<Link> links_;
+    std::vector<LinkState> links_;
     std::vector<Path> paths_;
     std::vector<int32_t> hops_;  // of all paths
     std::vector<Flow> flows_;

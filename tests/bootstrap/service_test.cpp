@@ -113,10 +113,10 @@ TEST_CASE("a link that ends in order loses nothing behind a full socket", "[serv
     const auto service = service_of_process();
     auto ends = socket_pair();
     constexpr size_t frames = 64, frame_bytes = 100'000;
-    std::unique_ptr<Link> link;
+    std::unique_ptr<ControlConnection> link;
     std::atomic<int> ended = 0, heard = 0;
     service->run([&] {
-        link = std::make_unique<Link>(
+        link = std::make_unique<ControlConnection>(
             *service, std::move(ends.first), [&](uint32_t, ByteReader&) { ++heard; },
             [&](const Status& why) { ended = why ? 1 : 2; });
         ByteWriter content;
@@ -150,10 +150,10 @@ TEST_CASE("a link that ends in order loses nothing behind a full socket", "[serv
 TEST_CASE("a link to somebody who never reads is ended, and says so", "[service]") {
     const auto service = service_of_process();
     auto ends = socket_pair();
-    std::unique_ptr<Link> link;
+    std::unique_ptr<ControlConnection> link;
     std::string why;
     service->run([&] {
-        link = std::make_unique<Link>(
+        link = std::make_unique<ControlConnection>(
             *service, std::move(ends.first), [](uint32_t, ByteReader&) {},
             [&](const Status& status) { why = status.sentence(); });
         ByteWriter content;

@@ -99,7 +99,7 @@ TEST_CASE("NVML tells links, their ends, and the NVLink domain", "[nvml]") {
     fake::reset("gpus 3; nvlink 0 0 1; nvlink 0 1 1; nvlink 0 4 switch; fabric 0 7; p2p 0 2 0");
     const nvml::Nvml* nvml = take(nvml::Nvml::open(FAKE_CUDA_LIBRARY));
     CHECK(nvml->driver_version() == "580.00.01");
-    const std::vector<nvml::Link> links = nvml->links("0000:1a:00.0");
+    const std::vector<nvml::NvlinkState> links = nvml->links("0000:1a:00.0");
     REQUIRE(links.size() == 3);
     CHECK(links[0].remote_bus_id == "0000:1b:00.0");
     CHECK(links[0].remote == nvml::RemoteKind::gpu);

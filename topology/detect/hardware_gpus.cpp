@@ -31,7 +31,7 @@ std::string domain_of(const nvml::Fabric& fabric) {
 Nvlinks links_of(const nvml::Nvml& nvml, const std::string& busid, Hardware& hardware) {
     Nvlinks all;
     all.busid = busid;
-    for (const nvml::Link& link : nvml.links(busid)) {
+    for (const nvml::NvlinkState& link : nvml.links(busid)) {
         Statement statement;
         statement.target = normal_busid(link.remote_bus_id);
         if (statement.target == busid) {

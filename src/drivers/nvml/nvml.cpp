@@ -98,15 +98,15 @@ Device Nvml::find(const std::string& bus_id) const {
     return device;
 }
 
-std::vector<Link> Nvml::links(const std::string& bus_id) const {
-    std::vector<Link> all;
+std::vector<NvlinkState> Nvml::links(const std::string& bus_id) const {
+    std::vector<NvlinkState> all;
     std::lock_guard lock(calling_);
     const Device device = find(bus_id);
     if (device == nullptr || functions_.DeviceGetNvLinkState == nullptr) return all;
     for (unsigned number = 0; number < links_max; ++number) {
         unsigned active = 0;
         if (functions_.DeviceGetNvLinkState(device, number, &active) != success || active == 0) continue;
-        Link link;
+        NvlinkState link;
         link.link = int(number);
         unsigned has = 0;
         constexpr int p2p_supported = 0;

@@ -51,7 +51,7 @@ struct Functions {
 };
 
 enum class RemoteKind { gpu, npu, nvswitch, unknown };
-struct Link {
+struct NvlinkState {
     int link = 0;
     RemoteKind remote = RemoteKind::unknown;
     std::string remote_bus_id;  // empty: hidden, as in virtual machines
@@ -94,7 +94,7 @@ class Nvml {
     // Those that this process may see. What cannot be asked, as GPUs that are lost, is said in `notes`.
     std::vector<Listed> devices(std::vector<std::string>& notes) const;
     std::string driver_version() const;                        // 580.65.06; empty: unknown
-    std::vector<Link> links(const std::string& bus_id) const;  // the active ones
+    std::vector<NvlinkState> links(const std::string& bus_id) const;  // the active ones
     int links_down(const std::string& bus_id) const;           // that the GPU has, but are not active
     std::optional<ChipToChip> chip_to_chip(const std::string& bus_id) const;
     std::optional<Fabric> fabric(const std::string& bus_id) const;

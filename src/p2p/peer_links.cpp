@@ -1,4 +1,4 @@
-#include "src/p2p/links.hpp"
+#include "src/p2p/peer_links.hpp"
 
 #include <algorithm>
 
@@ -15,7 +15,7 @@ constexpr size_t heap_share = size_t(16) << 20, slot_bytes_most = 32 << 10;
 
 }  // namespace
 
-Links::Links(Segment& group, int rank, const Settings& settings)
+PeerLinks::PeerLinks(Segment& group, int rank, const Settings& settings)
     : segment_(&group),
       here_(group, rank,
             {.identity = settings.identity,
@@ -33,7 +33,7 @@ Links::Links(Segment& group, int rank, const Settings& settings)
                .only_remote = true}) {}
 
 // Whoever is first listens, both ways are there when the second has come.
-Status Links::connect(int peer, PeerLink& link) {
+Status PeerLinks::connect(int peer, PeerLink& link) {
     const auto [place, fresh] = bindings_.try_emplace(peer);
     Binding& binding = place->second;
     if (fresh) begin(peer, link, binding);
@@ -50,13 +50,13 @@ Status Links::connect(int peer, PeerLink& link) {
     return ok();
 }
 
-int Links::depth_to(int peer) const { return segment_->local(peer) ? depth_here : depth_remote; }
+int PeerLinks::depth_to(int peer) const { return segment_->local(peer) ? depth_here : depth_remote; }
 
-bool Links::called_by(int peer) const {
+bool PeerLinks::called_by(int peer) const {
     return (segment_->local(peer) ? here_ : remote_).called_by(peer, depth_to(peer));
 }
 
-void Links::begin(int peer, PeerLink& link, Binding& binding) const {
+void PeerLinks::begin(int peer, PeerLink& link, Binding& binding) const {
     binding.schedule.fifo_depth = depth_to(peer);
     binding.schedule.blocks = {{.channel = 0, .source = peer, .target = peer, .instructions = {}}};
     link.remote = !segment_->local(peer);

@@ -1,4 +1,4 @@
-// links.hpp: the connections of a rank with single others, outside schedules: which the two alone make when either
+// peer_links.hpp: the connections of a rank with single others, outside schedules: which the two alone make when either
 // first wants one (src/README.md, "Point to point"). Thread-bound to the rank.
 #pragma once
 #include <map>
@@ -8,7 +8,7 @@
 
 namespace weft::internal {
 
-class Links {
+class PeerLinks {
   public:
     struct Settings {
         const net::Identity* identity;  // as Connector's
@@ -18,9 +18,9 @@ class Links {
         bool uses_cma;  // the kernel may copy between the processes, where it can
         bool maps_arenas = false;
     };
-    Links(Segment& group, int rank, const Settings& settings);
-    Links(const Links&) = delete;
-    Links& operator=(const Links&) = delete;
+    PeerLinks(Segment& group, int rank, const Settings& settings);
+    PeerLinks(const PeerLinks&) = delete;
+    PeerLinks& operator=(const PeerLinks&) = delete;
 
     // One step towards the link with a peer; both ends take theirs.
     Status connect(int peer, PeerLink& link);
