@@ -65,7 +65,7 @@ class Proof {
     };
     // A slot of a rank on the flag_block, or its scratch: the cells of the newest tile in it, and who touched it in the
     // tiles before.
-    struct Slot {
+    struct SlotCells {
         int64_t tile = -1;
         std::vector<Cell> cells;
         std::vector<ChunkAccess> earlier;  // by column, the newest; empty: nobody
@@ -145,7 +145,7 @@ class Proof {
     const std::vector<int32_t>& members(const Here& here) const { return flag_blocks_[size_t(flag_block_of_[here.rank])].ranks; }
     bool read(const Here& here, Buffer buffer, int rank, Value& value);
     bool write(const Here& here, unsigned targets, const Value& value);
-    bool read_scratch(const Here& here, Slot& slot, int number, Value& value);
+    bool read_scratch(const Here& here, SlotCells& slot, int number, Value& value);
     bool read_cell(const Here& here, Cell& cell, Buffer buffer, int rank, Value& value);
     bool write_cell(const Here& here, Cell& cell, Buffer buffer, int rank, const Value& value);
     bool finish(const Here& here, Value& value);
@@ -154,7 +154,7 @@ class Proof {
     ChunkAccess access(const Here& here) {
         return {here.thread, clocks_->now(here.thread), rank_states_[here.rank].operation, here.step};
     }
-    Slot* enter(const Here& here, Buffer buffer, int rank);
+    SlotCells* enter(const Here& here, Buffer buffer, int rank);
     bool holds_input(const Here& here, int rank) const;
     bool holds_output(const Here& here, int rank) const;
     Value input_leaf(const Here& here, int rank) const {
@@ -186,8 +186,8 @@ class Proof {
     std::unordered_map<uint64_t, int> connection_of_;
     std::vector<Connection> connections_;
     size_t under_way_ = 0;           // chunks in their slots
-    std::vector<Slot> slots_;        // by rank and slot
-    std::vector<Slot> scratches_;    // by rank; empty: nobody has one
+    std::vector<SlotCells> slots_;        // by rank and slot
+    std::vector<SlotCells> scratches_;    // by rank; empty: nobody has one
     std::vector<Meeting> meetings_;  // by flag_block, its tile and phase
     std::vector<FlagBlock> flag_blocks_;
     std::vector<int> flag_block_of_;  // by rank; -1: it has none

@@ -104,7 +104,7 @@ bool Proof::execute_add(const Here& here) {
     const bool in_scratch = here.it->targets == Buffer::scratch;
     if (!read(here, here.it->source, here.rank, added)) return false;
     if (in_scratch) {
-        Slot* slot = enter(here, Buffer::scratch, here.rank);
+        SlotCells* slot = enter(here, Buffer::scratch, here.rank);
         if (!slot || !read_scratch(here, *slot, here.it->target_cell, value)) return false;
     } else if (!read(here, Buffer::output, here.rank, value)) {
         return false;
@@ -127,7 +127,7 @@ bool Proof::execute_reduce(const Here& here) {
                               (here.it->source == Buffer::either && here.operation->call->mode.reads(rank));
         Value value;
         if (from_scratch && !in_place) {
-            Slot* slot = enter(here, Buffer::scratch, here.rank);
+            SlotCells* slot = enter(here, Buffer::scratch, here.rank);
             if (!slot || !read_scratch(here, *slot, rank, value)) return false;
         } else if (!read(here, in_place ? Buffer::input : Buffer::slot, rank, value)) {
             return false;
@@ -173,10 +173,10 @@ Cell& Proof::output_cell(const Here& here, int rank) {
 
 // The slot of `rank` for this tile, or its scratch. The first to come finds what earlier tiles left and remembers who
 // touched it.
-Proof::Slot* Proof::enter(const Here& here, Buffer buffer, int rank) {
+Proof::SlotCells* Proof::enter(const Here& here, Buffer buffer, int rank) {
     const bool in_slot = buffer == Buffer::slot;
     const int64_t tile = in_slot ? flag_tile(here) : int64_t(here.operation->first_tile) + here.tile;
-    Slot& slot =
+    SlotCells& slot =
         in_slot ? slots_[size_t(rank) * options_.flag_slots + tile % options_.flag_slots] : scratches_[size_t(rank)];
     if (slot.tile > tile) {
         object(here, "it uses the {} of rank {}, which tile {} {} may use already, for tile {}", name_of(buffer), rank,
@@ -216,7 +216,7 @@ bool Proof::holds_output(const Here& here, int rank) const {
 
 bool Proof::read(const Here& here, Buffer buffer, int rank, Value& value) {
     if (buffer == Buffer::slot || buffer == Buffer::scratch) {
-        Slot* slot = enter(here, buffer, rank);
+        SlotCells* slot = enter(here, buffer, rank);
         if (slot && buffer == Buffer::scratch) return read_scratch(here, *slot, here.it->source_cell, value);
         return slot && read_cell(here, slot->cells[here.chunk], buffer, rank, value);
     }
@@ -246,7 +246,7 @@ bool Proof::read(const Here& here, Buffer buffer, int rank, Value& value) {
 }
 
 // What is in a cell of scratch is as long as the chunk that was written there.
-bool Proof::read_scratch(const Here& here, Slot& slot, int number, Value& value) {
+bool Proof::read_scratch(const Here& here, SlotCells& slot, int number, Value& value) {
     if (number < 0) return read_cell(here, slot.cells[here.chunk], Buffer::scratch, here.rank, value);
     Cell& cell = slot.cells[number];
     if (!read_cell(here, cell, Buffer::scratch, here.rank, value)) return false;
@@ -282,7 +282,7 @@ bool Proof::write(const Here& here, unsigned targets, const Value& value) {
             if (!write_output(rank)) return false;
     for (const Buffer buffer : {Buffer::slot, Buffer::scratch}) {
         if (!(targets & buffer)) continue;
-        Slot* slot = enter(here, buffer, here.rank);
+        SlotCells* slot = enter(here, buffer, here.rank);
         if (!slot) return false;
         // Tiles differ in size and chunks, so whatever an earlier tile touched may be what this one overwrites.
         if (slot->checked_thread != here.thread) {

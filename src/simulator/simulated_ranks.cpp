@@ -124,7 +124,7 @@ bool SimulatedRanks::can_begin(int32_t index, const Instruction& instruction) {
     if (receives(instruction.opcode)) {
         const Connection& in = connections_[size_t(state.in)];
         if (in.released == in.filled) return wait(index, Phase::message), false;
-        const Slot& full = slot(in, in.released);
+        const SlotTimes& full = slot(in, in.released);
         if (full.arrives_us > now_us_) return wait_until(index, Phase::message, full.arrives_us), false;
         if (full.bytes != state.bytes && failure_) {
             failure_ = fail(weftInvalidArgument,
@@ -224,7 +224,7 @@ void SimulatedRanks::flow_ended(int32_t owner) {
     carry(-1 - owner);
 }
 
-void SimulatedRanks::arrived(Slot& full, const Connection& connection, double at_us) {
+void SimulatedRanks::arrived(SlotTimes& full, const Connection& connection, double at_us) {
     full.arrives_us = at_us;
     if (blocks_[size_t(connection.receiver)].phase == Phase::message)
         events_.push(full.arrives_us, EventKind::wake, connection.receiver);
@@ -278,7 +278,7 @@ void SimulatedRanks::finish_work(int32_t index) {
     if (kind_of(instruction.opcode) == OpcodeKind::connection) {
         if (sends(instruction.opcode)) {
             Connection& out = connections_[size_t(state.out)];
-            Slot& filled = slot(out, out.filled++);
+            SlotTimes& filled = slot(out, out.filled++);
             filled.bytes = state.bytes;
             filled.arrives_us = unlimited;
             ++messages_;

@@ -75,7 +75,7 @@ class SimulatedRanks {
         int32_t flag_block = -1;
         int32_t local_path = -1;
     };
-    struct Slot {
+    struct SlotTimes {
         double arrives_us, free_us, bytes;
     };
     struct Connection {
@@ -117,7 +117,7 @@ class SimulatedRanks {
     void begin_carrying(int32_t connection);
     void come(int32_t connection);
     double carrier_begins(int32_t rank, double takes_us);
-    void arrived(Slot& slot, const Connection& connection, double at_us);
+    void arrived(SlotTimes& slot, const Connection& connection, double at_us);
     bool reached(const BlockState& state, const Dependency& dependency) const;
     bool post(int32_t index, const Instruction& instruction);
     bool await(int32_t index, const Instruction& instruction);
@@ -127,7 +127,7 @@ class SimulatedRanks {
     void want_thread(int32_t index);
     void give_threads();
     double bytes_of(const BlockState& state, const Instruction& instruction) const;
-    Slot& slot(const Connection& connection, uint64_t number) {
+    SlotTimes& slot(const Connection& connection, uint64_t number) {
         return slots_[connection.first_slot + number % uint64_t(connection.slots)];
     }
 
@@ -155,7 +155,7 @@ class SimulatedRanks {
     std::vector<RankState> ranks_;
     std::vector<Connection> connections_;
     std::unordered_map<uint64_t, int32_t> connection_of_;
-    std::vector<Slot> slots_;
+    std::vector<SlotTimes> slots_;
     std::vector<FlagBlockState> flag_blocks_;
     std::unordered_map<int, int> link_of_;  // of the fabric's, turned
     std::vector<int> fabric_link_;          // by number here

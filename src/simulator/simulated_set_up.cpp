@@ -82,7 +82,7 @@ Result<int32_t> SimulatedRanks::connection(int channel, int from, int to, int de
     made.carrier_us = route.carrier_us;
     made.most = route.bytes_per_us;
     made.driven = route.driven;
-    slots_.resize(slots_.size() + size_t(made.slots), Slot{unlimited, 0, 0});
+    slots_.resize(slots_.size() + size_t(made.slots), SlotTimes{unlimited, 0, 0});
     return place->second;
 }
 
