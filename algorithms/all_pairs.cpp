@@ -34,18 +34,18 @@ Schedule all_pairs_all_reduce(const Layout& layout, const Parameters&) {
         const int peer = order[size_t((here + distance) % ranks)];
         blocks.push_back(schedule.block({.source = peer, .target = peer}));
     }
-    std::optional<Step> sum;
+    std::optional<StepBuilder> sum;
     for (int distance = 1; distance < ranks; ++distance) {
         BlockBuilder& block = blocks[size_t(distance - 1)];
         block.send(chunk(distance));
-        Step next = block.recv_reduce_copy(chunk(0)).from(sum ? Buffer::output : Buffer::input);
+        StepBuilder next = block.recv_reduce_copy(chunk(0)).from(sum ? Buffer::output : Buffer::input);
         if (sum) next.after(*sum);
         sum = next;
     }
     sum->finish();
     for (int distance = 1; distance < ranks; ++distance) {
         BlockBuilder& block = blocks[size_t(distance - 1)];
-        Step sent = block.send(chunk(0)).from(Buffer::output);
+        StepBuilder sent = block.send(chunk(0)).from(Buffer::output);
         if (distance < ranks - 1) sent.after(*sum);  // else it is of the same block, and later
         block.recv(chunk(distance));
     }
@@ -106,10 +106,10 @@ Schedule all_pairs_all_to_all(const Layout& layout, const Parameters&) {
 Schedule all_pairs_reduce_scatter(const Layout& layout, const Parameters&) {
     Pairs pairs(Collective::reduce_scatter, layout);
     if (layout.ranks == 1) pairs.block().copy({0}).finish();
-    std::optional<Step> sum;
+    std::optional<StepBuilder> sum;
     pairs.each([&](BlockBuilder block, int peer) {
         block.send({peer});
-        Step next = block.recv_reduce_copy({layout.rank}).from(sum ? Buffer::output : Buffer::input);
+        StepBuilder next = block.recv_reduce_copy({layout.rank}).from(sum ? Buffer::output : Buffer::input);
         if (sum) next.after(*sum);
         sum = next;
     });

@@ -64,7 +64,7 @@ Schedule binomial_tree_broadcast(const Layout& layout, const Parameters& paramet
         schedule.block({.source = parent}).recv({0});
         return schedule.finish();
     }
-    Step have = schedule.block({.source = parent, .target = tree.rank(children[0])}).recv_copy_send({0});
+    StepBuilder have = schedule.block({.source = parent, .target = tree.rank(children[0])}).recv_copy_send({0});
     for (size_t i = 1; i < children.size(); ++i)
         schedule.block({.target = tree.rank(children[i])}).send({0}).from(Buffer::output).after(have);
     return schedule.finish();
@@ -87,12 +87,12 @@ Schedule binomial_tree_reduce(const Layout& layout, const Parameters& parameters
     // The root adds up in its output, others where the next tile waits until this one is on its way.
     const Buffer sums = top ? Buffer::output : Buffer::scratch;
     const int last = int(children.size()) - 1;
-    std::optional<Step> sum;
+    std::optional<StepBuilder> sum;
     for (int i = 0; i <= last; ++i) {
         const bool passes_on = i == last && !top;
         BlockBuilder block =
             schedule.block({.source = tree.rank(children[size_t(i)]), .target = passes_on ? parent : -1});
-        Step next = passes_on ? block.recv_reduce_send({0}) : block.recv_reduce_copy({0}).to(sums);
+        StepBuilder next = passes_on ? block.recv_reduce_send({0}) : block.recv_reduce_copy({0}).to(sums);
         if (sum)
             next.from(sums).after(*sum);
         else if (!passes_on && !top)
@@ -125,12 +125,12 @@ Schedule binomial_tree_gather(const Layout& layout, const Parameters& parameters
     }
     // What has come waits beside the own part; the next tile waits until this one is sent: behind the copy, and what it
     // waits for, a nop a child.
-    std::vector<Step> come;
+    std::vector<StepBuilder> come;
     for (const int child : children)
         come.push_back(receive(child).to(Buffer::scratch).after(Dependency{blocks, blocks + 1, 1}));
     BlockBuilder block = schedule.block({.target = parent});
     block.copy({layout.rank}).to(Buffer::scratch);
-    for (const Step& step : come) block.nop().after(step);
+    for (const StepBuilder& step : come) block.nop().after(step);
     block.span(tree.place.size_of(here)).send(tree.parts_from(here)).from(Buffer::scratch);
     return schedule.finish();
 }
@@ -155,7 +155,7 @@ Schedule binomial_tree_scatter(const Layout& layout, const Parameters& parameter
     BlockBuilder block = schedule.block({.source = parent});
     // The next tile comes when this one's parts are all on their way: a nop a child waits for that.
     for (size_t i = 0; i < children.size(); ++i) block.nop().after(Dependency{int(i) + 1, 0, 1});
-    Step have = block.span(tree.place.size_of(here)).recv(tree.parts_from(here)).to(Buffer::scratch);
+    StepBuilder have = block.span(tree.place.size_of(here)).recv(tree.parts_from(here)).to(Buffer::scratch);
     block.copy({layout.rank}).from(Buffer::scratch);
     for (const int child : children)
         schedule.block({.target = tree.rank(child)})

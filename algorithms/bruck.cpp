@@ -25,7 +25,7 @@ Schedule bruck_all_to_all(const Layout& layout, const Parameters&) {
     const auto ahead = [&](int distance) { return Chunk{0, (rank + distance) % ranks, ranks}; };
     const auto behind = [&](int distance) { return Chunk{0, (rank - distance + ranks) % ranks, ranks}; };
     schedule.block({}).copy({rank});
-    std::optional<Step> done, first;
+    std::optional<StepBuilder> done, first;
     for (int bit = 1; bit < ranks; bit *= 2) {
         const int count = count_with(bit, ranks);
         // Distances with that bit, by what is below it: each calls emit(first distance, how many, how many before).
@@ -40,7 +40,7 @@ Schedule bruck_all_to_all(const Layout& layout, const Parameters&) {
         BlockBuilder block = schedule.block({.source = behind(bit).at(0), .target = ahead(bit).at(0)});
         each([&](int distance, int times, int before) {
             const bool leaves = distance == bit;
-            Step step = block.loop(times)
+            StepBuilder step = block.loop(times)
                             .copy(leaves ? ahead(distance).then(2 * bit) : behind(distance).then(-2 * bit))
                             .from(leaves ? Buffer::input : Buffer::output)
                             .to(Buffer::scratch)

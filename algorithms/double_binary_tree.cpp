@@ -75,16 +75,16 @@ class Climb {
         if (up < 0) {
             ordered(block(first, first).recv_reduce_copy_send(chunk()), first).finish();
         } else if (first < 0) {
-            Step given = block(-1, up).send(chunk());
+            StepBuilder given = block(-1, up).send(chunk());
             block(up, -1).recv(chunk()).after(given);
         } else if (second < 0) {
-            Step given = ordered(block(first, up).recv_reduce_send(chunk()), first);
+            StepBuilder given = ordered(block(first, up).recv_reduce_send(chunk()), first);
             block(up, first).recv_copy_send(chunk()).after(given);
         } else {
-            Step sum = ordered(block(first, -1).recv_reduce_copy(chunk()), first);
-            Step given = ordered(block(second, up).recv_reduce_send(chunk()).from(Buffer::output), second);
+            StepBuilder sum = ordered(block(first, -1).recv_reduce_copy(chunk()), first);
+            StepBuilder given = ordered(block(second, up).recv_reduce_send(chunk()).from(Buffer::output), second);
             given.after(sum);
-            Step result = block(up, first).recv_copy_send(chunk()).after(given);
+            StepBuilder result = block(up, first).recv_copy_send(chunk()).after(given);
             block(-1, second).send(chunk()).from(Buffer::output).after(result);
         }
     }
@@ -96,7 +96,7 @@ class Climb {
         return schedule_.block({.channel = tree_, .source = rank(source), .target = rank(target)});
     }
     // The lower ranks' part is the left operand.
-    Step ordered(Step sum, int child) const { return child > here_ ? sum.left() : sum; }
+    StepBuilder ordered(StepBuilder sum, int child) const { return child > here_ ? sum.left() : sum; }
 
     Builder& schedule_;
     RankOrder order_;
@@ -133,7 +133,7 @@ class OneWay {
             } else if (first < 0) {
                 block(tree, up, -1).recv({tree});
             } else {
-                Step have = block(tree, up, first).recv_copy_send({tree});
+                StepBuilder have = block(tree, up, first).recv_copy_send({tree});
                 if (second >= 0) block(tree, -1, second).send({tree}).from(Buffer::output).after(have);
             }
         }
@@ -151,7 +151,7 @@ class OneWay {
                 block(tree, first, up).recv_reduce_send({tree});
             } else {
                 // The next tile's sum begins when this one's is on its way.
-                Step sum = block(tree, first, -1).recv_reduce_copy({tree}).to(Buffer::scratch);
+                StepBuilder sum = block(tree, first, -1).recv_reduce_copy({tree}).to(Buffer::scratch);
                 sum.after(Dependency{before + 1, 0, 1});
                 block(tree, second, up).recv_reduce_send({tree}).from(Buffer::scratch).after(sum);
             }

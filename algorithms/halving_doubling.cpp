@@ -41,23 +41,23 @@ class Circulant {
     }
 
     // The sums of all that are here, partial ones in that buffer.
-    Step halve(Builder& schedule, Buffer partial) const {
+    StepBuilder halve(Builder& schedule, Buffer partial) const {
         const int rounds = int(skips_.size()) - 1;
         if (rounds == 0) return schedule.block({}).copy({0}).finish();
         // What the next tile's first round writes into scratch the last round of this one has read: its second step.
         const Dependency last_reading{rounds - 1, 1, 1};
-        std::optional<Step> have;
+        std::optional<StepBuilder> have;
         for (int round = rounds - 1; round >= 0; --round) {
             const bool first = !have, last = round == 0;
             const Buffer held = first ? Buffer::input : partial;
             BlockBuilder block = schedule.block({.source = ahead(-skip(round)), .target = ahead(skip(round))});
-            Step sent = block.span(count(round)).send(chunk(skip(round))).from(held);
+            StepBuilder sent = block.span(count(round)).send(chunk(skip(round))).from(held);
             if (!first) sent.after(*have);
             // Of an odd number of chunks one is neither sent nor added to in the first round.
             const bool odd = first && count(round) < skip(round);
-            std::optional<Step> begun;
+            std::optional<StepBuilder> begun;
             if (odd) begun = block.copy(chunk(count(round))).to(partial);
-            Step sum = block.span(count(round)).recv_reduce_copy(chunk(0)).from(held);
+            StepBuilder sum = block.span(count(round)).recv_reduce_copy(chunk(0)).from(held);
             if (last)
                 sum.finish();
             else
@@ -69,7 +69,7 @@ class Circulant {
         return *have;
     }
     // What each has, `have`, to all.
-    void double_up(Builder& schedule, Step have, int channel = 0) const {
+    void double_up(Builder& schedule, StepBuilder have, int channel = 0) const {
         for (int round = 0; round + 1 < int(skips_.size()); ++round) {
             BlockBuilder block =
                 schedule.block({.channel = channel, .source = ahead(skip(round)), .target = ahead(-skip(round))});
@@ -103,7 +103,7 @@ Schedule halving_doubling_all_reduce(const Layout& layout, const Parameters&) {
     const Circulant circulant = Circulant::by_hosts(layout);
     // The halves may join the same two ranks in the same direction: a channel each.
     Builder schedule = circulant.builder("halving_doubling", Collective::all_reduce, 2);
-    const Step summed = circulant.halve(schedule, Buffer::output);
+    const StepBuilder summed = circulant.halve(schedule, Buffer::output);
     circulant.double_up(schedule, summed, 1);
     return schedule.finish();
 }

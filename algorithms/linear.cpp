@@ -91,10 +91,10 @@ Schedule linear_reduce(const Layout& layout, const Parameters& parameters) {
         return schedule.finish();
     }
     if (layout.ranks == 1) schedule.block({}).copy({0}).finish();
-    std::optional<Step> sum;
+    std::optional<StepBuilder> sum;
     for (int peer = 0; peer < layout.ranks; ++peer) {
         if (peer == layout.rank) continue;
-        Step next = schedule.block({.source = peer}).recv_reduce_copy({0});
+        StepBuilder next = schedule.block({.source = peer}).recv_reduce_copy({0});
         if (sum) next.from(Buffer::output).left().after(*sum);
         sum = next;
     }

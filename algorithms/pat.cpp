@@ -42,14 +42,14 @@ Schedule pat_all_gather(const Layout& layout, const Parameters&) {
     const int ranks = layout.ranks, rank = layout.rank;
     Builder schedule = parted(Collective::all_gather, layout);
     const auto behind = [&](int distance) { return Chunk{0, rank - distance, ranks}; };
-    Step own = schedule.block({}).copy({rank}), done = own;
-    std::optional<Step> gate;  // all that uses scratch comes behind it
+    StepBuilder own = schedule.block({}).copy({rank}), done = own;
+    std::optional<StepBuilder> gate;  // all that uses scratch comes behind it
     for (int distance = ranks > 1 ? farthest(ranks) : 0; distance > 0; distance /= 2) {
         const int count = count_over(distance, ranks);
         BlockBuilder block = schedule.block({.source = behind(distance).at(0), .target = behind(-distance).at(0)});
         if (count == 1) {
             block.send({rank}).from(Buffer::output).after(own);
-            Step came = block.recv(behind(distance));
+            StepBuilder came = block.recv(behind(distance));
             // What came from further is passed on by a later round, if there is a rank for it.
             if (gate && 2 * distance + 1 < ranks)
                 came.after(done);
@@ -96,7 +96,7 @@ Schedule pat_reduce_scatter(const Layout& layout, const Parameters&) {
     const auto behind = [&](int owner) { return Chunk{0, rank - owner, ranks}; };
     int begin = 0;  // of the sums, from the second round on
     int held = ranks;
-    std::optional<Step> first, sum;
+    std::optional<StepBuilder> first, sum;
     for (int distance = 1, round = 0; distance < ranks; distance *= 2, ++round) {
         const auto sums = [&](int number, int step) {
             return round == 0 ? behind(number).then(-step) : place(begin + number).then(step);
@@ -104,13 +104,13 @@ Schedule pat_reduce_scatter(const Layout& layout, const Parameters&) {
         const Buffer where = round == 0 ? Buffer::input : Buffer::scratch;
         BlockBuilder block = schedule.block({.source = behind(-distance).at(0), .target = behind(distance).at(0)});
         if (held == 2) {
-            Step sent = block.send(sums(1, 0)).from(where);
+            StepBuilder sent = block.send(sums(1, 0)).from(where);
             if (sum) sent.after(*sum);
             sum = block.recv_reduce_copy(sums(0, 0)).from(where).finish();
             continue;
         }
         const int count = held / 2, next = starts_at(round, held);
-        Step going = block.loop(count).copy(sums(1, 2)).from(where).to(Buffer::scratch).into(place(next).then(1));
+        StepBuilder going = block.loop(count).copy(sums(1, 2)).from(where).to(Buffer::scratch).into(place(next).then(1));
         if (sum) going.after(*sum);
         if (!first) first = going;
         block.loop(held - count).copy(sums(0, 2)).from(where).to(Buffer::scratch).into(place(next + count).then(1));

@@ -51,7 +51,7 @@ class OrderedExchange {
         arrivals_.back().after(Dependency{0, layout_.ranks - 2, 1});
     }
     // All have come: one step waits for one of them, so the last is the sum itself.
-    Step sum_up(Chunk chunk) {
+    StepBuilder sum_up(Chunk chunk) {
         if (layout_.ranks == 1) return sum_.copy(chunk).finish();
         for (size_t i = 0; i + 1 < arrivals_.size(); ++i) sum_.nop().after(arrivals_[i]);
         return sum_.reduce(chunk).from(Buffer::scratch).after(arrivals_.back()).finish();
@@ -65,7 +65,7 @@ class OrderedExchange {
     Builder schedule_;
     BlockBuilder sum_;
     std::vector<BlockBuilder> blocks_;
-    std::vector<Step> arrivals_;
+    std::vector<StepBuilder> arrivals_;
 };
 
 }  // namespace
@@ -77,7 +77,7 @@ Schedule rank_order_all_reduce(const Layout& layout, const Parameters&) {
         block.send({peer});
         exchange.take(block, peer, {layout.rank});
     });
-    const Step sum = exchange.sum_up({layout.rank});
+    const StepBuilder sum = exchange.sum_up({layout.rank});
     exchange.each([&](int distance, int peer) {
         BlockBuilder& block = exchange.block_of(distance);
         block.send({layout.rank}).from(Buffer::output).after(sum);

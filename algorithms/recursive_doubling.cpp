@@ -33,23 +33,23 @@ Schedule recursive_doubling_all_reduce(const Layout& layout, const Parameters&) 
     const bool paired = here < 2 * pairs;
     if (paired && here % 2 == 1) {
         const int partner = order[size_t(here - 1)];
-        Step given = schedule.block({.target = partner}).send({0});
+        StepBuilder given = schedule.block({.target = partner}).send({0});
         schedule.block({.source = partner}).recv({0}).after(given);
         return schedule.finish();
     }
     // Who takes part is numbered without the others.
     const int number = paired ? here / 2 : here - pairs;
     const auto rank_numbered = [&](int n) { return order[size_t(n < pairs ? 2 * n : n + pairs)]; };
-    std::optional<Step> have;  // what the output holds so far; nothing: the input is all we have
+    std::optional<StepBuilder> have;  // what the output holds so far; nothing: the input is all we have
     const auto held = [&] { return have ? Buffer::output : Buffer::input; };
     if (paired) have = schedule.block({.source = order[size_t(here + 1)]}).recv_reduce_copy({0}).left();
     for (int distance = 1; distance < exchanging; distance *= 2) {
         const int peer = number ^ distance;
         BlockBuilder block = schedule.block({.source = rank_numbered(peer), .target = rank_numbered(peer)});
-        Step sent = block.send({0}).from(held());
+        StepBuilder sent = block.send({0}).from(held());
         if (have) sent.after(*have);
         // Both must sum alike: the lower part is the left operand.
-        Step sum = block.recv_reduce_copy({0}).from(held());
+        StepBuilder sum = block.recv_reduce_copy({0}).from(held());
         if (number < peer) sum.left();
         if (2 * distance == exchanging) sum.finish();
         have = sum;

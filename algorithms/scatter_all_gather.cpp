@@ -20,7 +20,7 @@ namespace {
 class Arrivals {
   public:
     // In the block that was begun.
-    void add(Step step, int first, int end) { all_.push_back({step, first, end, known_}); }
+    void add(StepBuilder step, int first, int end) { all_.push_back({step, first, end, known_}); }
     void begin_block() { known_ = 0; }
     // Emits what sends chunks of these distances; what comes behind it in its block comes after them, too.
     template <class Emit>
@@ -31,17 +31,17 @@ class Arrivals {
         known_ = needed;
         for (size_t i = 0; i < all_.size(); ++i)
             if (needed >> i & 1) known_ |= all_[i].known, needed &= ~all_[i].known;
-        std::vector<Step> steps;
+        std::vector<StepBuilder> steps;
         for (size_t i = 0; i < all_.size(); ++i)
             if (needed >> i & 1) steps.push_back(all_[i].step);
         for (size_t i = 0; i + 1 < steps.size(); ++i) block.nop().after(steps[i]);
-        Step sent = emit();
+        StepBuilder sent = emit();
         if (!steps.empty()) sent.after(steps.back());
     }
 
   private:
     struct Arrival {
-        Step step;
+        StepBuilder step;
         int first, end;
         unsigned known;  // bits of those that come before it
     };

@@ -81,7 +81,7 @@ std::vector<Dependency> exchange_messages(const Exchange& exchange, Builder& sch
     exchange.each_other([&](int other, int ranks) {
         const int message = exchange.message_of(other), length = exchange.local * ranks;
         const auto row = [&](int first) { return Chunk{first, 0, ranks}.then(1); };
-        Step gathered =
+        StepBuilder gathered =
             gate.pass(local_phase, [&] { return local_phase.loop(ranks).copy(row(other)).to(Buffer::scratch).into(row(message)); });
         for (int place = 1; place < exchange.local; ++place)
             gathered = local_phase.loop(ranks)
@@ -118,7 +118,7 @@ Schedule leader_all_pairs_all_to_all(const Layout& layout, const Parameters&) {
     if (local == 1) return exchange_alone(exchange, schedule), schedule.finish();
     BlockBuilder entries = schedule.block({}), results = schedule.block({});
     // The leader takes its own from its input.
-    Step staged = exchange.leads()
+    StepBuilder staged = exchange.leads()
                       ? entries.span(local - 1).copy({rank + 1}).to(Buffer::slot)
                       : entries.span(exchange.ranks - 1).copy(Chunk{0, rank + 1, exchange.ranks}).to(Buffer::slot);
     entries.post(entry);

@@ -45,7 +45,7 @@ class Rails {
             along_rail(Buffer::input).emit(schedule_);
             return schedule_.finish();
         }
-        const std::optional<Step> sum = add_up();
+        const std::optional<StepBuilder> sum = add_up();
         const std::vector<Dependency> ends =
             sum ? along_rail(Buffer::output).emit(schedule_, sum->dependency()) : std::vector<Dependency>();
         hand_out(ends);
@@ -76,13 +76,13 @@ class Rails {
         }
     }
     // The host's sum of the own shard, if it has one.
-    std::optional<Step> add_up() {
-        std::optional<Step> sum;
+    std::optional<StepBuilder> add_up() {
+        std::optional<StepBuilder> sum;
         given_.resize(own_.size());
         each(parts_channel, false, [&](BlockBuilder block, int place) {
             if (owns(place)) given_[size_t(place)] = block.span(inner_.chunks).send(shard(place)).dependency();
             if (!owns(hosts_.place)) return;
-            Step next = block.span(inner_.chunks).recv_reduce_copy(shard(hosts_.place));
+            StepBuilder next = block.span(inner_.chunks).recv_reduce_copy(shard(hosts_.place));
             if (sum) next.from(Buffer::output).after(*sum);
             sum = next;
         });
@@ -96,7 +96,7 @@ class Rails {
                 block.span(inner_.chunks).send(shard(hosts_.place)).from(Buffer::output).after(ready);
             }
             if (!owns(place)) return;
-            Step taken = block.span(inner_.chunks).recv(shard(place));
+            StepBuilder taken = block.span(inner_.chunks).recv(shard(place));
             // In place it comes where the own part of it was sent from; an owner has sent that before its sum was made.
             if (!owns(hosts_.place)) taken.after(given_[size_t(place)]);
         });

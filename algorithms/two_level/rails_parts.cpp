@@ -49,7 +49,7 @@ Schedule gather_along_rails(const TwoLevel& levels, const Layout& layout) {
     std::erase_if(ends, [&](const Dependency& end) { return !schedule.receives(end.block); });
     // Who sends takes in, too, for else both would wait for a slot.
     const auto exchange = [&](BlockBuilder& block, int row, int place, Buffer from) {
-        Step sent = block.send({grid.rank_at(row, grid.hosts.place)}).from(from);
+        StepBuilder sent = block.send({grid.rank_at(row, grid.hosts.place)}).from(from);
         block.recv({grid.rank_at(row, place)});
         return sent;
     };
@@ -72,7 +72,7 @@ Schedule scatter_along_rails(const TwoLevel& levels, const Layout& layout) {
     // The host's sums lie in scratch, which is written again when all of the tile before is on its way.
     const Embedding embedding = grid.of_column(inner, Buffer::scratch, Buffer::scratch);
     Gate gate(embedding.ends());
-    std::vector<Step> sums;  // by row
+    std::vector<StepBuilder> sums;  // by row
     each_beside(grid, schedule, [&](BlockBuilder block, int place) {
         const bool first = sums.empty();
         for (int row = 0; row < grid.rows; ++row) {
@@ -81,7 +81,7 @@ Schedule scatter_along_rails(const TwoLevel& levels, const Layout& layout) {
             if (first) {
                 sums.push_back(gate.pass(block, [&] { return block.recv_reduce_copy(own).to(Buffer::scratch); }));
             } else {
-                Step sum = block.recv_reduce_copy(own).from(Buffer::scratch).to(Buffer::scratch);
+                StepBuilder sum = block.recv_reduce_copy(own).from(Buffer::scratch).to(Buffer::scratch);
                 sums[size_t(row)] = sum.after(sums[size_t(row)]);
             }
         }
@@ -171,7 +171,7 @@ Schedule rail_all_pairs_all_to_all(const Layout& layout, const Parameters&) {
         block.recv({grid.rank_at(row, place)});
         for (int distance = 1; distance < grid.rows; ++distance) {
             block.send({grid.rank_at(there(distance), place)});
-            Step taken = block.recv({grid.rank_at(there(distance), place)}).to(Buffer::scratch);
+            StepBuilder taken = block.recv({grid.rank_at(there(distance), place)}).to(Buffer::scratch);
             if (distance == 1) taken.after(sent_before);
             gathered[size_t(distance)].push_back(taken.dependency());
         }
@@ -185,7 +185,7 @@ Schedule rail_all_pairs_all_to_all(const Layout& layout, const Parameters&) {
         const int peer = grid.rank_at(there(distance), column);
         BlockBuilder block = schedule.block({.source = peer, .target = peer});
         const Chunk all{grid.rank_at(there(distance), 0)};
-        Step sent = after_all(block, gathered[size_t(distance)],
+        StepBuilder sent = after_all(block, gathered[size_t(distance)],
                               [&] { return block.span(grid.columns).send(all).from(Buffer::scratch); });
         block.span(grid.columns).recv(all);
         own.nop().after(sent);

@@ -62,8 +62,8 @@ class RailsFromRoot {
     bool is_root() const { return at_root_ && place() == 0; }
     bool owns(int place) const { return place < owners_; }
     Chunk shard(int owner) const { return {owner * inner_.chunks}; }
-    Step send(BlockBuilder& block, int owner) { return block.span(inner_.chunks).send(shard(owner)); }
-    Step recv(BlockBuilder& block, int owner) { return block.span(inner_.chunks).recv(shard(owner)); }
+    StepBuilder send(BlockBuilder& block, int owner) { return block.span(inner_.chunks).send(shard(owner)); }
+    StepBuilder recv(BlockBuilder& block, int owner) { return block.span(inner_.chunks).recv(shard(owner)); }
 
     std::vector<Dependency> along_rail(Buffer input, Dependency begin = {}) {
         return Embedding(inner_, {.ranks = hosts_.column(place()),

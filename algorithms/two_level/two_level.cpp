@@ -45,23 +45,23 @@ class Composition {
         }
         // The first block fills the flag block while the second hands out what earlier tiles became.
         BlockBuilder entries = schedule_.block({}), results = schedule_.block({});
-        const std::optional<Step> staged = stage(entries);
+        const std::optional<StepBuilder> staged = stage(entries);
         entries.post(entry);
         entries.wait(entry);
         if (owns()) {
-            Step sum = entries.span(inner_.chunks).reduce(shard(hosts_.place));
+            StepBuilder sum = entries.span(inner_.chunks).reduce(shard(hosts_.place));
             const std::vector<Dependency> ends = embedding(Buffer::output).emit(schedule_, sum.dependency());
             after_all(results, ends, [&] {
                 return results.span(inner_.chunks).copy(shard(hosts_.place)).from(Buffer::output).to(Buffer::slot);
             });
         }
         results.post(done);
-        Step waited = results.wait(done);
+        StepBuilder waited = results.wait(done);
         for (int owner = 0; owner < owners_; ++owner)
             if (owner != hosts_.place)
                 results.span(inner_.chunks).copy(shard(owner)).from(Buffer::slot).of({hosts_.local()[size_t(owner)]});
         // What others stage is read before they meet again; what an owner puts there besides, is read later.
-        if (staged && owns()) Step(*staged).after(waited, runs_ahead);
+        if (staged && owns()) StepBuilder(*staged).after(waited, runs_ahead);
         return schedule_.finish();
     }
 
@@ -78,12 +78,12 @@ class Composition {
     }
 
     // All that others sum. The first step of it; nothing, if this rank sums all.
-    std::optional<Step> stage(BlockBuilder& block) {
+    std::optional<StepBuilder> stage(BlockBuilder& block) {
         const int own = owns() ? hosts_.place : owners_;
-        std::optional<Step> first;
+        std::optional<StepBuilder> first;
         for (const auto& [begin, end] : {std::pair{0, own}, std::pair{own + 1, owners_}}) {
             if (begin >= end) continue;
-            Step step = block.span((end - begin) * inner_.chunks).copy(shard(begin)).to(Buffer::slot);
+            StepBuilder step = block.span((end - begin) * inner_.chunks).copy(shard(begin)).to(Buffer::slot);
             if (!first) first = step;
         }
         return first;

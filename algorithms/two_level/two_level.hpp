@@ -26,7 +26,7 @@ class Gate {
   public:
     explicit Gate(size_t others) : others_(others) {}
     template <class Emit>
-    Step pass(BlockBuilder& block, Emit&& emit) {
+    StepBuilder pass(BlockBuilder& block, Emit&& emit) {
         if (!steps_.empty()) return emit();
         for (size_t i = 0; i + 1 < others_; ++i) steps_.push_back(block.nop());
         steps_.push_back(emit());
@@ -39,14 +39,14 @@ class Gate {
 
   private:
     size_t others_;
-    std::vector<Step> steps_;
+    std::vector<StepBuilder> steps_;
 };
 
 // The step begins after all of these.
 template <class Emit>
-Step after_all(BlockBuilder& block, const std::vector<Dependency>& others, Emit&& emit) {
+StepBuilder after_all(BlockBuilder& block, const std::vector<Dependency>& others, Emit&& emit) {
     Gate gate(others.size());
-    Step step = gate.pass(block, emit);
+    StepBuilder step = gate.pass(block, emit);
     gate.after(others);
     return step;
 }

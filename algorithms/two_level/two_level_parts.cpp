@@ -24,7 +24,7 @@ constexpr int two_level_parts_fifo_depth = 2;
 constexpr Parameters one_channel = {.channels = 1};
 
 // All that others of this host sum, or carry on.
-Step stage_others(const Grid& grid, BlockBuilder& block) {
+StepBuilder stage_others(const Grid& grid, BlockBuilder& block) {
     return block.loop(grid.rows).span(grid.columns - 1).copy(grid.down(grid.hosts.place + 1)).to(Buffer::slot);
 }
 
@@ -100,9 +100,9 @@ Schedule gather_by_leaders(const TwoLevel& levels, const Layout& layout) {
         return schedule.finish();
     }
     BlockBuilder entries = schedule.block({}), results = schedule.block({});
-    Step staged = entries.copy({led.rank}).to(Buffer::slot);
+    StepBuilder staged = entries.copy({led.rank}).to(Buffer::slot);
     entries.post(entry);
-    Step gathered = entries.copy({led.rank});
+    StepBuilder gathered = entries.copy({led.rank});
     entries.wait(entry);
     for (const int32_t other : led.own)
         if (other != led.rank) gathered = entries.copy({other}).from(Buffer::slot).of({other});
@@ -116,7 +116,7 @@ Schedule gather_by_leaders(const TwoLevel& levels, const Layout& layout) {
                   [&] { return results.span(led.ranks - local).copy(remote).from(Buffer::output).to(Buffer::slot); });
     }
     results.post(done);
-    Step waited = results.wait(done);
+    StepBuilder waited = results.wait(done);
     if (led.leads())
         staged.after(waited, runs_ahead);
     else
@@ -136,7 +136,7 @@ Schedule scatter_columns(const TwoLevel& levels, const Layout& layout) {
     gate.pass(block, [&] { return stage_others(grid, block); });
     block.post(entry);
     block.wait(entry);
-    Step sum = block.loop(grid.rows).reduce(grid.down(grid.hosts.place)).to(Buffer::slot);
+    StepBuilder sum = block.loop(grid.rows).reduce(grid.down(grid.hosts.place)).to(Buffer::slot);
     gate.after(embedding.emit(schedule, sum.dependency()), slots_of_flag_block);
     return schedule.finish();
 }
@@ -154,7 +154,7 @@ Schedule scatter_by_leaders(const TwoLevel& levels, const Layout& layout) {
     entries.post(entry);
     entries.wait(entry);
     if (led.leads()) {
-        Step sum = entries.span(led.ranks).reduce({0}).to(Buffer::slot);
+        StepBuilder sum = entries.span(led.ranks).reduce({0}).to(Buffer::slot);
         const auto ends =
             led.of_leaders(inner, Buffer::slot, Buffer::slot, Buffer::slot).emit(schedule, sum.dependency());
         after_all(results, ends, [&] { return results.copy({led.rank}).from(Buffer::slot).of({led.rank}); });
@@ -210,7 +210,7 @@ Schedule two_level_all_pairs_all_to_all(const Layout& layout, const Parameters&)
     std::vector<Dependency> sent;
     for (int distance = 1; distance < grid.rows; ++distance) {
         const int there = (row + distance) % grid.rows, peer = grid.rank_at(there, column);
-        Step gathered = gate.pass(local_phase, [&] { return local_phase.copy({peer}).to(Buffer::scratch); });
+        StepBuilder gathered = gate.pass(local_phase, [&] { return local_phase.copy({peer}).to(Buffer::scratch); });
         for (int next = 1; next < grid.columns; ++next) {
             const int place = (column + next) % grid.columns;
             gathered = local_phase.copy({peer})

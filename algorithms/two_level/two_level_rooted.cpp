@@ -41,7 +41,7 @@ class Rooted {
             if (is_root()) {
                 embed(Buffer::input, Buffer::output, Buffer::scratch);
             } else {
-                Step have = local_phase.span(chunks()).copy({0}).from(Buffer::slot).of({root()});
+                StepBuilder have = local_phase.span(chunks()).copy({0}).from(Buffer::slot).of({root()});
                 if (owns()) embed(Buffer::output, Buffer::output, Buffer::scratch, have.dependency());
             }
             return schedule_.finish();
@@ -81,7 +81,7 @@ class Rooted {
         if (behind > 0) gate.pass(entries, [&] { return stage(entries, before + 1, behind); });
         entries.post(entry);
         entries.wait(entry);
-        Step sum = gate.pass(entries,
+        StepBuilder sum = gate.pass(entries,
                              [&] { return entries.span(inner_.chunks).reduce(shard(hosts_.place)).to(Buffer::slot); });
         const std::vector<Dependency> ends = embedding.emit(schedule_, sum.dependency());
         if (!read_by_root) gate.after(ends, slots_of_flag_block);
@@ -90,7 +90,7 @@ class Rooted {
             results.post(done);
         else
             after_all(results, ends, [&] { return results.post(done); });
-        Step waited = results.wait(done);
+        StepBuilder waited = results.wait(done);
         if (is_root())
             copy_shards(results, 1);
         else
@@ -119,7 +119,7 @@ class Rooted {
         return among_owners(input, output, scratch).emit(schedule_, begin);
     }
     // What others sum.
-    Step stage(BlockBuilder& block, int owner, int owners) const {
+    StepBuilder stage(BlockBuilder& block, int owner, int owners) const {
         return block.span(owners * inner_.chunks).copy(shard(owner)).to(Buffer::slot);
     }
     // Those of others, from that owner on.

@@ -66,7 +66,7 @@ BlockBuilder& BlockBuilder::span(int count) {
     return *this;
 }
 
-Step BlockBuilder::append(const Instruction& instruction) {
+StepBuilder BlockBuilder::append(const Instruction& instruction) {
     auto& instructions = builder_->schedule_.blocks[block_].instructions;
     instructions.push_back(instruction);
     return {*builder_, block_, int(instructions.size()) - 1};
@@ -74,7 +74,7 @@ Step BlockBuilder::append(const Instruction& instruction) {
 
 int BlockBuilder::size() const { return int(builder_->schedule_.blocks[block_].instructions.size()); }
 
-Step BlockBuilder::emit(Opcode opcode, Chunk chunk) {
+StepBuilder BlockBuilder::emit(Opcode opcode, Chunk chunk) {
     const int repeat = std::exchange(repeat_, 1), count = std::exchange(count_, 1);
     if (repeat == 0 || count == 0) return {*builder_, block_, -1};
     Instruction instruction;
@@ -87,81 +87,81 @@ Step BlockBuilder::emit(Opcode opcode, Chunk chunk) {
     return append(instruction);
 }
 
-Step BlockBuilder::send(Chunk chunk) { return emit(Opcode::send, chunk); }
-Step BlockBuilder::recv(Chunk chunk) { return emit(Opcode::recv, chunk); }
-Step BlockBuilder::recv_copy_send(Chunk chunk) { return emit(Opcode::recv_copy_send, chunk); }
-Step BlockBuilder::recv_reduce_send(Chunk chunk) { return emit(Opcode::recv_reduce_send, chunk); }
-Step BlockBuilder::recv_reduce_copy(Chunk chunk) { return emit(Opcode::recv_reduce_copy, chunk); }
-Step BlockBuilder::recv_reduce_copy_send(Chunk chunk) { return emit(Opcode::recv_reduce_copy_send, chunk); }
-Step BlockBuilder::copy(Chunk chunk) { return emit(Opcode::copy, chunk); }
-Step BlockBuilder::reduce(Chunk chunk) { return emit(Opcode::reduce, chunk).from(Buffer::slot); }
-Step BlockBuilder::one_shot(Chunk chunk) { return emit(Opcode::one_shot, chunk); }
-Step BlockBuilder::two_shot(Chunk chunk) { return emit(Opcode::two_shot, chunk); }
+StepBuilder BlockBuilder::send(Chunk chunk) { return emit(Opcode::send, chunk); }
+StepBuilder BlockBuilder::recv(Chunk chunk) { return emit(Opcode::recv, chunk); }
+StepBuilder BlockBuilder::recv_copy_send(Chunk chunk) { return emit(Opcode::recv_copy_send, chunk); }
+StepBuilder BlockBuilder::recv_reduce_send(Chunk chunk) { return emit(Opcode::recv_reduce_send, chunk); }
+StepBuilder BlockBuilder::recv_reduce_copy(Chunk chunk) { return emit(Opcode::recv_reduce_copy, chunk); }
+StepBuilder BlockBuilder::recv_reduce_copy_send(Chunk chunk) { return emit(Opcode::recv_reduce_copy_send, chunk); }
+StepBuilder BlockBuilder::copy(Chunk chunk) { return emit(Opcode::copy, chunk); }
+StepBuilder BlockBuilder::reduce(Chunk chunk) { return emit(Opcode::reduce, chunk).from(Buffer::slot); }
+StepBuilder BlockBuilder::one_shot(Chunk chunk) { return emit(Opcode::one_shot, chunk); }
+StepBuilder BlockBuilder::two_shot(Chunk chunk) { return emit(Opcode::two_shot, chunk); }
 
-Step BlockBuilder::nop() {
+StepBuilder BlockBuilder::nop() {
     Instruction instruction;
     instruction.opcode = Opcode::nop;
     return append(instruction);
 }
-Step BlockBuilder::post(int phase) {
+StepBuilder BlockBuilder::post(int phase) {
     Instruction instruction;
     instruction.opcode = Opcode::post;
     instruction.phase = uint8_t(phase);
     return append(instruction);
 }
-Step BlockBuilder::wait(int phase) {
+StepBuilder BlockBuilder::wait(int phase) {
     Instruction instruction;
     instruction.opcode = Opcode::wait;
     instruction.phase = uint8_t(phase);
     return append(instruction);
 }
 
-Instruction* Step::instruction() {
+Instruction* StepBuilder::instruction() {
     return index_ < 0 ? nullptr : &builder_->schedule_.blocks[block_].instructions[index_];
 }
-Step& Step::finish() {
+StepBuilder& StepBuilder::finish() {
     if (auto* it = instruction()) it->finish = true;
     return *this;
 }
-Step& Step::left() {
+StepBuilder& StepBuilder::left() {
     if (auto* it = instruction()) it->left = true;
     return *this;
 }
-Step& Step::from(Buffer source) {
+StepBuilder& StepBuilder::from(Buffer source) {
     if (auto* it = instruction()) it->source = source;
     return *this;
 }
-Step& Step::of(Index rank) {
+StepBuilder& StepBuilder::of(Index rank) {
     if (auto* it = instruction()) it->rank = normalised(rank, it->repeat);
     return *this;
 }
-Step& Step::into(Chunk chunk) {
+StepBuilder& StepBuilder::into(Chunk chunk) {
     if (auto* it = instruction()) {
         it->moves = true;
         it->into = normalised(chunk, it->repeat);
     }
     return *this;
 }
-Step& Step::to(unsigned targets) {
+StepBuilder& StepBuilder::to(unsigned targets) {
     if (auto* it = instruction()) it->targets = uint8_t(targets);
     return *this;
 }
-Step& Step::to_cell(int cell) {
+StepBuilder& StepBuilder::to_cell(int cell) {
     if (auto* it = instruction()) {
         it->targets = Buffer::scratch;
         it->target_cell = cell;
     }
     return *this;
 }
-Step& Step::tile(int tile) {
+StepBuilder& StepBuilder::tile(int tile) {
     if (auto* it = instruction()) it->tile = tile;
     return *this;
 }
-Step& Step::after(const Step& step) { return step.index_ < 0 ? *this : after(step.dependency()); }
-Step& Step::after(const Step& step, int runs_ago) {
+StepBuilder& StepBuilder::after(const StepBuilder& step) { return step.index_ < 0 ? *this : after(step.dependency()); }
+StepBuilder& StepBuilder::after(const StepBuilder& step, int runs_ago) {
     return step.index_ < 0 ? *this : after(Dependency{step.block_, step.index_, runs_ago});
 }
-Step& Step::after(Dependency dependency) {
+StepBuilder& StepBuilder::after(Dependency dependency) {
     if (auto* it = instruction()) it->after = dependency;
     return *this;
 }

@@ -21,24 +21,24 @@ using Chunk = Index;
 class Builder;
 
 // An instruction just emitted. A loop of no iterations emits nothing, and modifiers of that nothing do nothing.
-class Step {
+class StepBuilder {
   public:
-    Step& finish();
-    Step& left();  // source[chunk] is the left operand of the sum
-    Step& from(Buffer source);
-    Step& of(Index rank);        // whose slot
-    Step& into(Chunk chunk);     // of the targets, where it is another than the source's
-    Step& to(unsigned targets);  // bits of Buffer
-    Step& to_cell(int cell);     // of scratch, the only target
-    Step& tile(int tile);
-    Step& after(const Step& step);
-    Step& after(const Step& step, int runs_ago);
-    Step& after(Dependency dependency);
+    StepBuilder& finish();
+    StepBuilder& left();  // source[chunk] is the left operand of the sum
+    StepBuilder& from(Buffer source);
+    StepBuilder& of(Index rank);        // whose slot
+    StepBuilder& into(Chunk chunk);     // of the targets, where it is another than the source's
+    StepBuilder& to(unsigned targets);  // bits of Buffer
+    StepBuilder& to_cell(int cell);     // of scratch, the only target
+    StepBuilder& tile(int tile);
+    StepBuilder& after(const StepBuilder& step);
+    StepBuilder& after(const StepBuilder& step, int runs_ago);
+    StepBuilder& after(Dependency dependency);
     Dependency dependency() const { return {block_, index_}; }
 
   private:
     friend class BlockBuilder;
-    Step(Builder& builder, int block, int index) : builder_(&builder), block_(block), index_(index) {}
+    StepBuilder(Builder& builder, int block, int index) : builder_(&builder), block_(block), index_(index) {}
     Instruction* instruction();
     Builder* builder_;
     int block_;
@@ -53,29 +53,29 @@ class BlockBuilder {
     // one's modulus they go on at its base. With 0 it is not emitted.
     BlockBuilder& span(int count);
 
-    Step send(Chunk chunk);
-    Step recv(Chunk chunk);
-    Step recv_copy_send(Chunk chunk);
-    Step recv_reduce_send(Chunk chunk);
-    Step recv_reduce_copy(Chunk chunk);
-    Step recv_reduce_copy_send(Chunk chunk);
-    Step copy(Chunk chunk);
-    Step reduce(Chunk chunk);
-    Step nop();
-    Step post(int phase);
-    Step wait(int phase);
-    Step one_shot(Chunk chunk);
-    Step two_shot(Chunk chunk);
+    StepBuilder send(Chunk chunk);
+    StepBuilder recv(Chunk chunk);
+    StepBuilder recv_copy_send(Chunk chunk);
+    StepBuilder recv_reduce_send(Chunk chunk);
+    StepBuilder recv_reduce_copy(Chunk chunk);
+    StepBuilder recv_reduce_copy_send(Chunk chunk);
+    StepBuilder copy(Chunk chunk);
+    StepBuilder reduce(Chunk chunk);
+    StepBuilder nop();
+    StepBuilder post(int phase);
+    StepBuilder wait(int phase);
+    StepBuilder one_shot(Chunk chunk);
+    StepBuilder two_shot(Chunk chunk);
     // An instruction as it stands.
-    Step append(const Instruction& instruction);
+    StepBuilder append(const Instruction& instruction);
 
     int size() const;  // instructions so far
-    Step step(int index) { return {*builder_, block_, index}; }
+    StepBuilder step(int index) { return {*builder_, block_, index}; }
 
   private:
     friend class Builder;
     BlockBuilder(Builder& builder, int block) : builder_(&builder), block_(block) {}
-    Step emit(Opcode opcode, Chunk chunk);
+    StepBuilder emit(Opcode opcode, Chunk chunk);
     Builder* builder_;
     int block_;
     int repeat_ = 1;
@@ -112,7 +112,7 @@ class Builder {
 
   private:
     friend class BlockBuilder;
-    friend class Step;
+    friend class StepBuilder;
     Builder() = default;
     Schedule schedule_;
 };

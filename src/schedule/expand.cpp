@@ -42,7 +42,7 @@ class TwoShot {
     // Rank q owns chunk q, so one index serves for both; each rank begins behind itself, that not all read one slot at
     // once.
     Index others() const { return Index{0, rank_ + 1, ranks_}.then(1); }
-    Step finished(Step step) const { return fused_.finish ? step.finish() : step; }
+    StepBuilder finished(StepBuilder step) const { return fused_.finish ? step.finish() : step; }
 
     BlockBuilder& block_;
     const Instruction& fused_;
@@ -56,7 +56,7 @@ void expand_one_shot(BlockBuilder& block, const Instruction& fused) {
     block.copy(fused.chunk).from(fused.source).to(Buffer::slot);
     block.post(entry_phase);
     block.wait(entry_phase);
-    Step step = block.reduce(fused.chunk).from(Buffer::slot).to(fused.targets);
+    StepBuilder step = block.reduce(fused.chunk).from(Buffer::slot).to(fused.targets);
     if (fused.finish) step.finish();
 }
 

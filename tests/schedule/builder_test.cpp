@@ -43,7 +43,7 @@ TEST_CASE("a loop holds for one instruction, whose operands move", "[schedule]")
 TEST_CASE("steps of other blocks can be waited for while blocks are added", "[schedule]") {
     Builder builder = small_builder();
     BlockBuilder first = builder.block({.source = 1});
-    Step received = first.recv({0});
+    StepBuilder received = first.recv({0});
     for (int channel = 0; channel < 20; ++channel) builder.block({});
     builder.block({.target = 1}).send({0}).from(Buffer::output).after(received);
     const Schedule schedule = builder.finish();
@@ -216,7 +216,7 @@ TEST_CASE("a message that goes round in the middle of a whole fits a slot", "[sc
     // Of 8 chunks 3, 4 and 0: neither end of the two pieces is the whole's.
     Builder builder("x", Collective::broadcast, {.ranks = 2, .rank = 0},
                     {.chunks = 8, .fifo_depth = 2, .span = 3, .root = 0});
-    Step sent = builder.block({.target = 1}).span(3).send(Chunk{0, 3, 5});
+    StepBuilder sent = builder.block({.target = 1}).span(3).send(Chunk{0, 3, 5});
     const Dependency at = sent.dependency();
     const Schedule schedule = builder.finish();
     for (const size_t slot_bytes : {size_t(128) << 10, size_t(256) << 10, size_t(512) << 10, size_t(4096)}) {

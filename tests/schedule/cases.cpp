@@ -135,15 +135,15 @@ Schedule two_block_ring(int ranks, int rank) {
     BlockBuilder sender = schedule.block({.target = ring.next});
     auto chunk = [&](int distance) { return Chunk{0, rank + distance, ranks}; };
     // Partial sums are kept in the output until the sender has passed them on; only then may results replace them.
-    std::vector<Step> sent = {sender.send(chunk(-1))};
+    std::vector<StepBuilder> sent = {sender.send(chunk(-1))};
     for (int distance = 2; distance < ranks; ++distance) {
-        Step sum = receiver.recv_reduce_copy(chunk(-distance));
+        StepBuilder sum = receiver.recv_reduce_copy(chunk(-distance));
         sent.push_back(sender.send(chunk(-distance)).from(Buffer::output).after(sum));
     }
-    Step own = receiver.recv_reduce_copy(chunk(0)).finish();
+    StepBuilder own = receiver.recv_reduce_copy(chunk(0)).finish();
     sender.send(chunk(0)).from(Buffer::output).after(own);
     for (int distance = 1; distance < ranks; ++distance) {
-        Step result = receiver.recv(chunk(-distance)).after(sent[distance - 1]);
+        StepBuilder result = receiver.recv(chunk(-distance)).after(sent[distance - 1]);
         if (distance + 1 < ranks) sender.send(chunk(-distance)).from(Buffer::output).after(result);
     }
     return schedule.finish();
