@@ -51,7 +51,7 @@ class Proof {
         std::vector<ChunkAccess>
             input_readers;  // out of place: the newest read by each thread of another rank; empty: none
     };
-    struct Message {
+    struct SentChunks {
         std::vector<std::pair<int, Value>> values;  // chunk by chunk, but for the empty ones
         int chunk = 0;
         int count = 1;
@@ -60,7 +60,7 @@ class Proof {
     };
     struct Connection {
         int channel = 0, source = 0, target = 0;  // source: the rank that sends
-        std::deque<Message> slots;
+        std::deque<SentChunks> slots;
         int blocked_sender = -1, blocked_receiver = -1;  // threads
     };
     // A slot of a rank on the flag_block, or its scratch: the cells of the newest tile in it, and who touched it in the

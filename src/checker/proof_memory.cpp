@@ -15,7 +15,7 @@ bool Proof::execute_connection(const Here& here) {
     const char* uses = uses_of(here.it->opcode);
     const bool receives = std::strchr(uses, 's'), sends = std::strchr(uses, 't'), reads = std::strchr(uses, 'i');
     const auto [source, target] = here.operation->ends[here.rank][here.block];
-    Message message;
+    SentChunks message;
     // Parts are alike, so in scratch a chunk may lie in the place of another part's; what it is its value tells.
     const bool in_scratch = here.it->source == Buffer::scratch || (here.it->targets & Buffer::scratch);
     bool alike = alike_chunks(*here.schedule);

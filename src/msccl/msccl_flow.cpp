@@ -66,14 +66,14 @@ class Walk {
         size_t step = 0;
         std::vector<int> waiting = {};  // threads, for a step of this one
     };
-    struct Message {
+    struct FlowMessage {
         std::vector<Datum> data;
         StepId sender;
     };
     struct Connection {
         int channel, from, to;
         int sender = -1, receiver = -1;  // threads
-        std::deque<Message> messages = {};
+        std::deque<FlowMessage> messages = {};
     };
     // The operands that steps add to a place one after the other, while no step reads it.
     struct Gathered {
@@ -178,7 +178,7 @@ class Walk {
                    combines = adds || (receives && reads);
         if (combines && !facts_.reduces)
             return wrong(here, "it adds, but {} combines nothing", name_of(shape_.collective));
-        Message came, going;
+        FlowMessage came, going;
         if (receives) {
             Connection& connection = connections_[size_t(thread.source)];
             came = std::move(connection.messages.front());

@@ -18,12 +18,12 @@ inline constexpr size_t message_slot_bytes = 32 << 10;
 // A *p2p channel*: one direction between two ranks, on a channel of theirs. What a rank has of its two p2p channels with a peer on a
 // channel; zero when the communicator begins.
 struct MessageWords {
-    struct Header {
+    struct MessageSlotHeader {
         uint64_t filled;   // barrier_word(number of the slot's filling, from 1; the message's mark), released
         uint64_t bytes;    // of the whole message
         uint64_t address;  // where the receiver's kernels find the piece; 0: in slots
     };
-    alignas(128) Header headers[message_slots];  // of what comes: written by the peer
+    alignas(128) MessageSlotHeader headers[message_slots];  // of what comes: written by the peer
     alignas(128) uint32_t consumed;              // of what goes: slots that the peer is done with, written by it
     alignas(128) uint32_t sent, received;        // slots, ever; by this rank's kernels alone
 };

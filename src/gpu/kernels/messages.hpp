@@ -161,7 +161,7 @@ class MessageMachine {
         const MessageItem& item = item_of(p2p);
         RemoteMessageArea* const far = remote(p2p);
         if (!p2p.pulled) {
-            const MessageWords::Header* const header = far ? nullptr : &words(p2p).headers[slot_of(p2p)];
+            const MessageWords::MessageSlotHeader* const header = far ? nullptr : &words(p2p).headers[slot_of(p2p)];
             // Pairs with conclude() or Traffic::give().
             const uint64_t word = load_acquire(far ? &far->incoming.filled[slot_of(p2p)] : &header->filled);
             if (epoch_of(word) != p2p.moved + 1) return far ? want(p2p, *far) : Look::waits;
@@ -202,7 +202,7 @@ class MessageMachine {
             store_release(&far->outgoing.filled[slot], barrier_word(++p2p.moved, item.mark));  // pairs with take()
         } else if (kind == MessageQueue::outgoing) {
             MessageWords& theirs = words_of(peer_area(p2p), a_.rank, p2p);
-            MessageWords::Header& header = theirs.headers[slot_of(p2p)];
+            MessageWords::MessageSlotHeader& header = theirs.headers[slot_of(p2p)];
             ++p2p.moved;
             header.bytes = item.bytes;
             header.address = item.other ? reinterpret_cast<uint64_t>(item.other + piece.offset) : 0;
