@@ -61,8 +61,8 @@ std::unique_ptr<Gpu> Gpu::use(int device, bool legacy) {
     need(driver.check(driver.CtxSetCurrent(context.handle()), "make GPU {} current", device));
     Stream own = legacy ? Stream() : need(Stream::create(context));
     const CUstream stream = own.handle();
-    Event begin = need(Event::create(context, Event::Kind::timing)),
-          end = need(Event::create(context, Event::Kind::timing));
+    Event begin = need(Event::create(context, Event::EventUse::timing)),
+          end = need(Event::create(context, Event::EventUse::timing));
     // Loaded before the ranks join: it may wait for the device, and so for kernels that wait for this rank.
     auto pattern = GpuPattern::load(context);
     std::unique_ptr<Gpu> gpu(new Gpu(

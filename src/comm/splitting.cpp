@@ -65,7 +65,7 @@ Result<std::shared_ptr<Splitting>> Splitting::shrink(weftComm* parent, std::vect
     auto settings = settings_of_child(*communicator, config);
     if (!settings) return settings.take_status();
     auto splitting = std::make_shared<Splitting>(parent, child, std::move(*settings));
-    splitting->kind_ = abort ? Kind::shrink_and_abort : Kind::shrink;
+    splitting->kind_ = abort ? SplitKind::shrink_and_abort : SplitKind::shrink;
     splitting->excluded_ = std::move(excluded);
     splitting->hand_out();
     return splitting;
@@ -77,7 +77,7 @@ void Splitting::hand_out() {
 }
 
 Status Splitting::begin() {
-    Status begun = kind_ == Kind::split ? tell() : begin_shrinking();
+    Status begun = kind_ == SplitKind::split ? tell() : begin_shrinking();
     if (!begun && joining_.handle) joining_.handle->deliver(begun);
     return begun;
 }
@@ -126,12 +126,12 @@ std::string Splitting::why_aborted() const {
 
 // What is in progress in streams may wait for ranks that never come.
 void Splitting::announce() {
-    if (kind_ == Kind::shrink_and_abort) (void)parent().segment()->raise(weftRemoteError, parent().rank(), why_aborted());
+    if (kind_ == SplitKind::shrink_and_abort) (void)parent().segment()->raise(weftRemoteError, parent().rank(), why_aborted());
 }
 
 Status Splitting::begin_shrinking() {
     const Segment& group = *parent().segment();
-    const bool abort = kind_ == Kind::shrink_and_abort;
+    const bool abort = kind_ == SplitKind::shrink_and_abort;
     if (abort)
         parent().stop(why_aborted());
     else
@@ -262,7 +262,7 @@ Progress Splitting::advance() {
                 Status(failure_.code(), fmt::format("no communicator came of {} of this one, counted anew from 0: {}",
                                                     ranks_text(ascending), failure_.sentence()));
         }
-    } else if (*made && kind_ != Kind::split) {
+    } else if (*made && kind_ != SplitKind::split) {
         parent().count_shrink(excluded_);
     }
     return !made ? Progress::failed : *made ? Progress::done : Progress::blocked;
@@ -283,7 +283,7 @@ Status Splitting::look_at_parent() {
         if (by_id_ && is_gone(rank)) return has_gone(rank);
         // It failed where this rank was through, in the telling.
         const RankRow& row = group.row(rank);
-        if (kind_ == Kind::split && row.gave_up.load(std::memory_order_acquire) != 0 &&
+        if (kind_ == SplitKind::split && row.gave_up.load(std::memory_order_acquire) != 0 &&
             row.split.wanted.load(std::memory_order_acquire) != family_.number)
             return fail(weftRemoteError,
                         "{} failed before it could make a communicator from this one: its error says why",

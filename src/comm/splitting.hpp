@@ -36,7 +36,7 @@ class Splitting final : public AsyncOperation {
     ~Splitting() override;
 
   private:
-    enum class Kind { split, shrink, shrink_and_abort };
+    enum class SplitKind { split, shrink, shrink_and_abort };
     // What a rank tells all others of the parent.
     struct Word {
         int32_t color, key;
@@ -61,7 +61,7 @@ class Splitting final : public AsyncOperation {
     weftComm* parent_;
     weftComm** child_;
     Settings settings_;
-    Kind kind_ = Kind::split;
+    SplitKind kind_ = SplitKind::split;
     int color_ = 0, key_ = 0;
     std::vector<int> excluded_;  // ascending
 

@@ -117,14 +117,14 @@ Status Communicator::pause_for_device(uint32_t number, int64_t since_us) {
 
 // As the call's arguments have it.
 Result<OneSidedCall> Communicator::one_sided_call() const {
-    using Kind = OneSidedCall::Kind;
+    using RmaOp = OneSidedCall::RmaOp;
     const Access& access = *call_.access;
     const bool on_device = call_.operation.space == Space::device;
     const Collective collective = call_.operation.collective;
-    OneSidedCall call{collective == Collective::put      ? Kind::put
-                      : collective == Collective::get    ? Kind::get
-                      : collective == Collective::signal ? Kind::signal
-                                                         : Kind::wait};
+    OneSidedCall call{collective == Collective::put      ? RmaOp::put
+                      : collective == Collective::get    ? RmaOp::get
+                      : collective == Collective::signal ? RmaOp::signal
+                                                         : RmaOp::wait};
     call.peer = call_.operation.root;
     if (access.window) {
         WEFT_TRY(check_living(*access.window));
@@ -145,7 +145,7 @@ Result<OneSidedCall> Communicator::one_sided_call() const {
     }
     call.offset = access.offset;
     call.bytes = call_.operation.bytes();
-    call.data = static_cast<std::byte*>(call.kind == Kind::get ? call_.receive : const_cast<void*>(call_.send));
+    call.data = static_cast<std::byte*>(call.kind == RmaOp::get ? call_.receive : const_cast<void*>(call_.send));
     call.signal = access.signal;
     call.waits = access.waits;
     return call;
@@ -185,7 +185,7 @@ Status Communicator::begin_flush() {
     WEFT_TRY(usable());
     call_ = {};
     call_limit_ = {};
-    WEFT_TRY(one_sided_->begin({OneSidedCall::Kind::flush}));
+    WEFT_TRY(one_sided_->begin({OneSidedCall::RmaOp::flush}));
     prepared_ = nullptr;
     in_access_ = true;
     waiting_.seen_here();

@@ -22,7 +22,7 @@ std::string seconds(int64_t us) { return fmt::format("{:.1f} s", double(us) / 1e
 
 // What a rank is at that is in no collective; empty: that is not known.
 std::string beside_collectives(const RankRow& row) {
-    // By PartnerWait::Kind.
+    // By PartnerWait::WaitReason.
     static constexpr const char* waits[] = {
         "waits for a message of rank {} (weftRecv)",     "waits for rank {} to take a message (weftSend)",
         "waits for a message of rank {} (weftSendRecv)", "waits for rank {} to take a message (weftSendRecv)",

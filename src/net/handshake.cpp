@@ -14,7 +14,7 @@ namespace {
 
 constexpr weftResult_t told_codes[] = {weftSystemError, weftInvalidArgument, weftRemoteError, weftMismatch};
 
-bool is_head(const std::byte* data, HandshakeHead::Kind kind) {
+bool is_head(const std::byte* data, HandshakeHead::MessageType kind) {
     HandshakeHead head;
     memcpy(&head, data, sizeof head);
     return head.magic == HandshakeHead::expected_magic && head.kind == kind;
@@ -123,7 +123,7 @@ ClientHandshake::ClientHandshake(const Identity& identity, const Purpose& purpos
 short ClientHandshake::events() const { return stage_ == Stage::hello || stage_ == Stage::proof ? POLLOUT : POLLIN; }
 
 // True: the expected answer is in message_, whole. A refusal is a failure.
-Result<bool> ClientHandshake::read_answer(int socket, HandshakeHead::Kind expected, size_t bytes) {
+Result<bool> ClientHandshake::read_answer(int socket, HandshakeHead::MessageType expected, size_t bytes) {
     auto there = message_.read(socket, sizeof(HandshakeHead));
     if (!there || !*there) return there;
     if (is_head(message_.data(), expected)) return message_.read(socket, bytes);

@@ -32,7 +32,7 @@ struct TargetProcess {
 uint32_t process_mark();
 
 struct HandshakeHead {
-    enum Kind : uint32_t { hello = 1, challenge, proof, welcome, refusal };
+    enum MessageType : uint32_t { hello = 1, challenge, proof, welcome, refusal };
     static constexpr uint64_t expected_magic = 0x317465'6e'74666577u;  // "weftnet1"
     uint64_t magic = expected_magic;
     uint32_t kind = 0;
@@ -100,7 +100,7 @@ class ClientHandshake {
 
   private:
     enum class Stage { hello, challenge, proof, verdict, done };
-    Result<bool> read_answer(int socket, HandshakeHead::Kind expected, size_t bytes);
+    Result<bool> read_answer(int socket, HandshakeHead::MessageType expected, size_t bytes);
     Status check_target();
     Identity identity_;
     Purpose purpose_;

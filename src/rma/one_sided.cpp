@@ -84,14 +84,14 @@ Status check_inside(const OneSidedCall& call, uint64_t part_bytes) {
                 "{} bytes at offset {} (bytes) are not all inside rank {}'s part of the window, which has {} bytes: "
                 "nothing was {}",
                 call.bytes, call.offset, call.peer, part_bytes,
-                call.kind == OneSidedCall::Kind::put ? "written" : "read");
+                call.kind == OneSidedCall::RmaOp::put ? "written" : "read");
 }
 
 Status check_overlap(const OneSidedCall& call, const std::byte* there) {
     const auto first = reinterpret_cast<uintptr_t>(call.data), second = reinterpret_cast<uintptr_t>(there);
     const uintptr_t distance = first < second ? second - first : first - second;
     if (distance == 0 || distance >= call.bytes) return ok();
-    const bool puts = call.kind == OneSidedCall::Kind::put;
+    const bool puts = call.kind == OneSidedCall::RmaOp::put;
     return fail(weftInvalidArgument,
                 "localbuff overlaps what is {0} of rank {1}'s part of the window: {2} bytes each, {3} apart; they must "
                 "be equal or disjoint: nothing was {0}",
@@ -109,9 +109,9 @@ void merge_waits(std::span<const SignalWait> waits, std::vector<SignalWait>& int
 }
 
 Status OneSided::begin(const OneSidedCall& call) {
-    using Kind = OneSidedCall::Kind;
+    using RmaOp = OneSidedCall::RmaOp;
     reached_ = {};
-    if (call.kind == Kind::put || call.kind == Kind::get) {
+    if (call.kind == RmaOp::put || call.kind == RmaOp::get) {
         const auto place = windows_.find(call.window);
         if (place == windows_.end() || place->second.parts.empty())
             return fail(weftInvalidUsage, "the window is not registered");
@@ -129,13 +129,13 @@ Status OneSided::begin(const OneSidedCall& call) {
     missing_.clear();
     merge_waits(call.waits, waits_);
     if (reached_.way == Way::message) {
-        if (call.kind == Kind::put)
+        if (call.kind == RmaOp::put)
             rma_messages_.put(call.peer, {call.window, call.offset}, call.data, call.bytes, call.signal);
         else
             rma_messages_.get(call.peer, {call.window, call.offset}, call.data, call.bytes);
-    } else if (call.kind == Kind::signal || (call.kind == Kind::put && call.bytes == 0)) {
+    } else if (call.kind == RmaOp::signal || (call.kind == RmaOp::put && call.bytes == 0)) {
         send_signal();
-    } else if (call.kind == Kind::flush) {
+    } else if (call.kind == RmaOp::flush) {
         for (const int peer : rma_messages_.unanswered()) rma_messages_.get(peer, {}, nullptr, 0);
     }
     return ok();
@@ -153,16 +153,16 @@ void OneSided::send_signal() {
 }
 
 Progress OneSided::advance() {
-    using Kind = OneSidedCall::Kind;
-    if (call_.kind == Kind::wait) return await_signals();
-    if (call_.kind == Kind::flush) return flush();
+    using RmaOp = OneSidedCall::RmaOp;
+    if (call_.kind == RmaOp::wait) return await_signals();
+    if (call_.kind == RmaOp::flush) return flush();
     if (reached_.way == Way::message) return await_peer();
     return done_ < call_.bytes ? copy_some() : Progress::done;
 }
 
 Progress OneSided::copy_some() {
     const uint64_t bytes = std::min(copied_bytes, call_.bytes - done_);
-    const bool puts = call_.kind == OneSidedCall::Kind::put;
+    const bool puts = call_.kind == OneSidedCall::RmaOp::put;
     if (!signals_.enter(call_.peer)) {
         if (segment_->aborted()) return fails(segment_->abort_status());
         return fails(fail(weftRemoteError, "{} left the communicator: its part of the window is gone",
@@ -250,11 +250,11 @@ bool OneSided::connecting() const {
 PartnerWait OneSided::awaited() const {
     int peer = call_.peer;
     missing_.for_each([&](int rank) { peer = rank; });
-    return {call_.kind == OneSidedCall::Kind::wait ? PartnerWait::signal : PartnerWait::one_sided, peer};
+    return {call_.kind == OneSidedCall::RmaOp::wait ? PartnerWait::signal : PartnerWait::one_sided, peer};
 }
 
 std::string OneSided::owed_by(int peer) {
-    using Kind = OneSidedCall::Kind;
+    using RmaOp = OneSidedCall::RmaOp;
     std::string owed;
     for (const SignalWait& wait : waits_) {
         const uint64_t come = signals_.pending(wait.peer, wait.signal);
@@ -262,8 +262,8 @@ std::string OneSided::owed_by(int peer) {
             owed += (owed.empty() ? "" : ", ") + owed_signals(rank_, wait.signal, come, wait.count);
     }
     if (!owed.empty()) return owed;
-    const char* what = call_.kind == Kind::get   ? "has not sent what rank {} gets from its window"
-                       : call_.kind == Kind::put ? "has not taken what rank {} puts into its window"
+    const char* what = call_.kind == RmaOp::get   ? "has not sent what rank {} gets from its window"
+                       : call_.kind == RmaOp::put ? "has not taken what rank {} puts into its window"
                                                  : "has not taken the signals and data of rank {}";
     return fmt::format(fmt::runtime(what), rank_) + ": across hosts a rank does so inside its Weft calls only";
 }

@@ -31,8 +31,8 @@ struct SignalWait {
 };
 
 struct OneSidedCall {
-    enum class Kind : uint8_t { put, get, signal, wait, flush };
-    Kind kind;
+    enum class RmaOp : uint8_t { put, get, signal, wait, flush };
+    RmaOp kind;
     int peer = 0;
     uint32_t window = 0;
     uint64_t offset = 0, bytes = 0;

@@ -37,7 +37,7 @@ void RmaMessages::ask(int rank, Request request) {
 }
 
 void RmaMessages::put(int rank, const WindowAddress& place, const std::byte* data, uint64_t bytes, int signal) {
-    ask(rank, {{Kind::put, place.window, place.offset, bytes, signal, 0}, const_cast<std::byte*>(data)});
+    ask(rank, {{RequestKind::put, place.window, place.offset, bytes, signal, 0}, const_cast<std::byte*>(data)});
 }
 
 void RmaMessages::get(int rank, const WindowAddress& place, std::byte* data, uint64_t bytes) {
@@ -45,7 +45,7 @@ void RmaMessages::get(int rank, const WindowAddress& place, std::byte* data, uin
     other.wanted = data;
     other.wanted_bytes = bytes;
     other.waiting = true;
-    ask(rank, {{Kind::get, place.window, place.offset, bytes, no_signal, 0}, nullptr});
+    ask(rank, {{RequestKind::get, place.window, place.offset, bytes, no_signal, 0}, nullptr});
 }
 
 bool RmaMessages::locally_complete(int rank) const {
@@ -123,7 +123,7 @@ Result<bool> RmaMessages::push(Peer& other) {
     bool moved = false;
     for (int slots = 0; !other.requests.empty() && slots < requests_at_once; ++slots) {
         Request& request = other.requests.front();
-        const uint64_t bytes = request.header.kind == Kind::get ? 0 : request.header.bytes;
+        const uint64_t bytes = request.header.kind == RequestKind::get ? 0 : request.header.bytes;
         if (!request.begun) {
             Frame frame;
             const uint64_t inline_length = bytes <= sizeof frame.inline_data ? bytes : 0;
@@ -184,7 +184,7 @@ Result<bool> RmaMessages::pull(int rank, Peer& other) {
 // A frame has come.
 Status RmaMessages::take(int rank, Peer& other) {
     const Header& header = other.frame.header;
-    if (header.kind == Kind::answer) {
+    if (header.kind == RequestKind::answer) {
         if (!other.waiting || header.bytes != other.wanted_bytes)
             return fail(weftInternalError, "rank {} got an answer of {} bytes from rank {} that it has not asked for",
                         rank_, header.bytes, rank);
@@ -195,7 +195,7 @@ Status RmaMessages::take(int rank, Peer& other) {
             return fail(weftInternalError, "rank {} asks for {} bytes at {} of window {}, which rank {} has not", rank,
                         header.bytes, header.offset, header.window, rank_);
     }
-    if (header.kind == Kind::get) return ok();
+    if (header.kind == RequestKind::get) return ok();
     if (header.bytes > sizeof other.frame.inline_data)
         other.left = header.bytes;
     else if (header.bytes > 0)
@@ -207,14 +207,14 @@ Status RmaMessages::take(int rank, Peer& other) {
 void RmaMessages::finish(int rank, Peer& other) {
     const Header& header = other.frame.header;
     switch (header.kind) {
-        case Kind::put:
+        case RequestKind::put:
             if (header.signal >= 0 && header.signal < WEFT_SIGNALS * WEFT_SIGNAL_CONTEXTS)
                 hooks_.signalled(rank, header.signal);
             break;
-        case Kind::get:
-            other.requests.push_back({{Kind::answer, 0, 0, header.bytes, no_signal, 0}, other.target, 0, false, false});
+        case RequestKind::get:
+            other.requests.push_back({{RequestKind::answer, 0, 0, header.bytes, no_signal, 0}, other.target, 0, false, false});
             break;
-        case Kind::answer:
+        case RequestKind::answer:
             other.waiting = false;
             other.unanswered = other.own > 0;
             break;

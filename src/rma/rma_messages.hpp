@@ -51,9 +51,9 @@ class RmaMessages {
     void abandon();
 
   private:
-    enum class Kind : uint32_t { put = 1, get, answer };
+    enum class RequestKind : uint32_t { put = 1, get, answer };
     struct Header {
-        Kind kind;
+        RequestKind kind;
         uint32_t window;
         uint64_t offset, bytes;
         int32_t signal, unused;

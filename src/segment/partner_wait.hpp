@@ -5,7 +5,7 @@
 namespace weft::internal {
 
 struct PartnerWait {
-    enum Kind : uint32_t {
+    enum WaitReason : uint32_t {
         message,
         taking,
         message_of_both,
@@ -13,11 +13,11 @@ struct PartnerWait {
         signal,
         one_sided
     };  // _of_both: weftSendRecv
-    Kind kind;
+    WaitReason kind;
     int32_t peer;
 
     uint64_t word() const { return uint64_t(kind) << 32 | uint32_t(peer); }
-    static PartnerWait of(uint64_t word) { return {Kind(word >> 32), int32_t(uint32_t(word))}; }
+    static PartnerWait of(uint64_t word) { return {WaitReason(word >> 32), int32_t(uint32_t(word))}; }
 };
 
 }  // namespace weft::internal

@@ -40,7 +40,7 @@ const std::vector<Case>& cases() {
         {"event",
          {"cuEventCreate", "cuEventQuery", "cuIpcGetEventHandle"},
          [](const Context& context) -> Status {
-             Result<Event> event = Event::create(context, Event::Kind::interprocess);
+             Result<Event> event = Event::create(context, Event::EventUse::interprocess);
              if (!event) return event.take_status();
              if (Result<bool> done = event->done(); !done) return done.take_status();
              Result<CUipcEventHandle> handle = event->exported();

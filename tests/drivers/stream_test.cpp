@@ -89,8 +89,8 @@ TEST_CASE("events that were made for it measure time", "[stream]") {
     FakeDriver driver;
     const Context context = driver.context();
     const Stream stream = take(Stream::create(context));
-    const Event begin = take(Event::create(context, Event::Kind::timing)),
-                end = take(Event::create(context, Event::Kind::timing));
+    const Event begin = take(Event::create(context, Event::EventUse::timing)),
+                end = take(Event::create(context, Event::EventUse::timing));
     demand(begin.record(stream.handle()));
     demand(end.record(stream.handle()));
     demand(end.synchronize());
@@ -178,7 +178,7 @@ TEST_CASE("another process waits for an event", "[stream]") {
     FakeDriver driver;
     const Context context = driver.context();
     const Stream stream = take(Stream::create(context));
-    const Event event = take(Event::create(context, Event::Kind::interprocess));
+    const Event event = take(Event::create(context, Event::EventUse::interprocess));
     const CUipcEventHandle handle = take(event.exported());
     Gate gate(context);
     gate.enqueue(stream.handle());

@@ -21,8 +21,8 @@ double now_us() {
 // Microseconds for each of many, one behind the other in the stream; the best of five.
 double pace_us(cuda::Stream& stream, int times, const std::function<void()>& enqueue) {
     Gpu& gpu = Gpu::get();
-    const auto begin = require(cuda::Event::create(gpu.context, cuda::Event::Kind::timing));
-    const auto end = require(cuda::Event::create(gpu.context, cuda::Event::Kind::timing));
+    const auto begin = require(cuda::Event::create(gpu.context, cuda::Event::EventUse::timing));
+    const auto end = require(cuda::Event::create(gpu.context, cuda::Event::EventUse::timing));
     double best = 1e30;
     enqueue();
     for (int round = 0; round < (small() ? 1 : 5); ++round) {

@@ -93,8 +93,8 @@ TEST_CASE("files that are none of hwloc's, or broken, are refused with a sentenc
 }
 
 TEST_CASE("objects that contradict each other make a graph, or none, but end", "[topology][hwloc]") {
-    using hwloc::Kind;
-    const auto object = [](Kind kind, int parent, const char* cpus, const char* busid, unsigned device_class = 0) {
+    using hwloc::ObjectKind;
+    const auto object = [](ObjectKind kind, int parent, const char* cpus, const char* busid, unsigned device_class = 0) {
         hwloc::Object made;
         made.kind = kind;
         made.parent = parent;
@@ -106,22 +106,22 @@ TEST_CASE("objects that contradict each other make a graph, or none, but end", "
     };
     // A device twice, each above the other, and two NUMA domains of one number.
     hwloc::Machine machine;
-    machine.objects = {object(Kind::machine, -1, "0-3", ""),
-                       object(Kind::numa, 0, "0-1", ""),
-                       object(Kind::bridge, 0, "", "0000:01:00.0", 0x0604),
-                       object(Kind::bridge, 2, "", "0000:02:00.0", 0x0604),
-                       object(Kind::bridge, 3, "", "0000:01:00.0", 0x0604),
-                       object(Kind::bridge, 4, "", "0000:02:00.0", 0x0604),
-                       object(Kind::pci, 5, "", "0000:03:00.0", 0x0302),
-                       object(Kind::pci, 6, "", "0000:03:00.0", 0x0302),
-                       object(Kind::pci, 0, "", "no bus id", 0x0302)};
+    machine.objects = {object(ObjectKind::machine, -1, "0-3", ""),
+                       object(ObjectKind::numa, 0, "0-1", ""),
+                       object(ObjectKind::bridge, 0, "", "0000:01:00.0", 0x0604),
+                       object(ObjectKind::bridge, 2, "", "0000:02:00.0", 0x0604),
+                       object(ObjectKind::bridge, 3, "", "0000:01:00.0", 0x0604),
+                       object(ObjectKind::bridge, 4, "", "0000:02:00.0", 0x0604),
+                       object(ObjectKind::pci, 5, "", "0000:03:00.0", 0x0302),
+                       object(ObjectKind::pci, 6, "", "0000:03:00.0", 0x0302),
+                       object(ObjectKind::pci, 0, "", "no bus id", 0x0302)};
     Hardware hardware;
     add_hwloc(machine, hardware);
     const auto graph = make_graph(hardware, {});
     INFO(graph.status().sentence());
     REQUIRE(graph.ok());
     CHECK(graph->of_kind(NodeKind::gpu).size() == 1);
-    machine.objects.push_back(object(Kind::numa, 0, "2-3", ""));
+    machine.objects.push_back(object(ObjectKind::numa, 0, "2-3", ""));
     Hardware twice;
     add_hwloc(machine, twice);
     CHECK(!make_graph(twice, {}).ok());

@@ -47,11 +47,11 @@ class HwlocSource {
             if (object.fact("Architecture") != "") hardware_.arch = object.fact("Architecture");
             const CpuMask threads = CpuMask::from_list(object.cpus);
             switch (object.kind) {
-                case hwloc::Kind::machine: hardware_.online = threads; break;
-                case hwloc::Kind::package: add_package(object, threads); break;
-                case hwloc::Kind::numa: add_domain(object, threads); break;
-                case hwloc::Kind::core: hardware_.cores.push_back(threads); break;
-                case hwloc::Kind::cache:
+                case hwloc::ObjectKind::machine: hardware_.online = threads; break;
+                case hwloc::ObjectKind::package: add_package(object, threads); break;
+                case hwloc::ObjectKind::numa: add_domain(object, threads); break;
+                case hwloc::ObjectKind::core: hardware_.cores.push_back(threads); break;
+                case hwloc::ObjectKind::cache:
                     if (object.level > 1 && object.bytes > 0)
                         hardware_.caches.push_back({object.level, object.bytes, threads});
                     break;
@@ -61,11 +61,11 @@ class HwlocSource {
         if (hardware_.arch == "aarch64") hardware_.arch = "arm64";
         // Now that all domains are known.
         for (size_t i = 0; i < objects_.size(); ++i) {
-            const hwloc::Kind kind = objects_[i].kind;
-            if (kind == hwloc::Kind::pci || kind == hwloc::Kind::bridge) add_device(i);
-            if (kind == hwloc::Kind::network) add_network(i);
-            if (kind == hwloc::Kind::openfabrics) add_openfabrics(i);
-            if (kind == hwloc::Kind::device) add_other(i);
+            const hwloc::ObjectKind kind = objects_[i].kind;
+            if (kind == hwloc::ObjectKind::pci || kind == hwloc::ObjectKind::bridge) add_device(i);
+            if (kind == hwloc::ObjectKind::network) add_network(i);
+            if (kind == hwloc::ObjectKind::openfabrics) add_openfabrics(i);
+            if (kind == hwloc::ObjectKind::device) add_other(i);
         }
     }
 
@@ -88,7 +88,7 @@ class HwlocSource {
         const std::string busid = normal_busid(object.bus_id);
         if (busid.empty()) return;
         PciDevice device;
-        const bool bridge = object.kind == hwloc::Kind::bridge;
+        const bool bridge = object.kind == hwloc::ObjectKind::bridge;
         device.pci.device_class =
             fmt::format("0x{:04x}00", object.device_class != 0 || !bridge ? object.device_class : 0x0604);
         device.pci.vendor = fmt::format("0x{:04x}", object.vendor);
@@ -114,7 +114,7 @@ class HwlocSource {
     }
     std::string busid_above(size_t index) const {
         for (int above = objects_[index].parent; above >= 0; above = objects_[size_t(above)].parent)
-            if (objects_[size_t(above)].kind == hwloc::Kind::pci) return normal_busid(objects_[size_t(above)].bus_id);
+            if (objects_[size_t(above)].kind == hwloc::ObjectKind::pci) return normal_busid(objects_[size_t(above)].bus_id);
         return {};
     }
     void add_network(size_t index) {

@@ -2,12 +2,12 @@
 
 namespace weft::internal::cuda {
 
-Result<Event> Event::create(const Context& context, Kind kind) {
+Result<Event> Event::create(const Context& context, EventUse kind) {
     const Driver& driver = context.driver();
     ContextScope scope(context);
     WEFT_TRY(scope.take_status());
-    const unsigned flags = kind == Kind::timing         ? CU_EVENT_DEFAULT
-                           : kind == Kind::interprocess ? CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS
+    const unsigned flags = kind == EventUse::timing         ? CU_EVENT_DEFAULT
+                           : kind == EventUse::interprocess ? CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS
                                                         : CU_EVENT_DISABLE_TIMING;
     Event event;
     WEFT_TRY(driver.check(driver.EventCreate(&event.handle_, flags), "make an event on device {}", context.device()));

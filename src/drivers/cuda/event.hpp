@@ -9,9 +9,9 @@ namespace weft::internal::cuda {
 // Thread-safe but for being moved. Of the context that made it, which it must not outlive.
 class Event {
   public:
-    enum class Kind { ordering, timing, interprocess };
+    enum class EventUse { ordering, timing, interprocess };
     Event() = default;
-    static Result<Event> create(const Context& context, Kind kind = Kind::ordering);
+    static Result<Event> create(const Context& context, EventUse kind = EventUse::ordering);
     // One made in another process, by its exported().
     static Result<Event> import(const Context& context, const CUipcEventHandle& handle);
     Event(Event&& other) noexcept { *this = std::move(other); }

@@ -88,24 +88,24 @@ class Topology {
                 for (hwloc_obj_t child = first; child; child = child->next_sibling) left.push_back({child, index});
         }
     }
-    static Kind kind_of(const hwloc_obj& object) {
+    static ObjectKind kind_of(const hwloc_obj& object) {
         switch (object.type) {
-            case HWLOC_OBJ_MACHINE: return Kind::machine;
-            case HWLOC_OBJ_PACKAGE: return Kind::package;
-            case HWLOC_OBJ_NUMANODE: return Kind::numa;
-            case HWLOC_OBJ_CORE: return Kind::core;
-            case HWLOC_OBJ_PU: return Kind::thread;
+            case HWLOC_OBJ_MACHINE: return ObjectKind::machine;
+            case HWLOC_OBJ_PACKAGE: return ObjectKind::package;
+            case HWLOC_OBJ_NUMANODE: return ObjectKind::numa;
+            case HWLOC_OBJ_CORE: return ObjectKind::core;
+            case HWLOC_OBJ_PU: return ObjectKind::thread;
             case HWLOC_OBJ_L1CACHE:
             case HWLOC_OBJ_L2CACHE:
             case HWLOC_OBJ_L3CACHE:
-            case HWLOC_OBJ_L4CACHE: return Kind::cache;
-            case HWLOC_OBJ_BRIDGE: return Kind::bridge;
-            case HWLOC_OBJ_PCI_DEVICE: return Kind::pci;
+            case HWLOC_OBJ_L4CACHE: return ObjectKind::cache;
+            case HWLOC_OBJ_BRIDGE: return ObjectKind::bridge;
+            case HWLOC_OBJ_PCI_DEVICE: return ObjectKind::pci;
             case HWLOC_OBJ_OS_DEVICE:
-                return object.attr->osdev.type == HWLOC_OBJ_OSDEV_NETWORK       ? Kind::network
-                       : object.attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS ? Kind::openfabrics
-                                                                                : Kind::device;
-            default: return Kind::other;
+                return object.attr->osdev.type == HWLOC_OBJ_OSDEV_NETWORK       ? ObjectKind::network
+                       : object.attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS ? ObjectKind::openfabrics
+                                                                                : ObjectKind::device;
+            default: return ObjectKind::other;
         }
     }
     Object describe(const hwloc_obj& object) const {
@@ -116,14 +116,14 @@ class Topology {
         if (object.name) made.name = object.name;
         for (unsigned i = 0; i < object.infos_count; ++i)
             made.facts.emplace_back(object.infos[i].name, object.infos[i].value);
-        if (made.kind == Kind::cache) {
+        if (made.kind == ObjectKind::cache) {
             made.level = int(object.attr->cache.depth);
             made.bytes = int64_t(object.attr->cache.size);
-        } else if (made.kind == Kind::numa) {
+        } else if (made.kind == ObjectKind::numa) {
             made.bytes = int64_t(object.attr->numanode.local_memory);
-        } else if (made.kind == Kind::pci) {
+        } else if (made.kind == ObjectKind::pci) {
             describe(object.attr->pcidev, made);
-        } else if (made.kind == Kind::bridge && object.attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI) {
+        } else if (made.kind == ObjectKind::bridge && object.attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI) {
             describe(object.attr->bridge.upstream.pci, made);
         }
         return made;

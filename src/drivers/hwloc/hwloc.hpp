@@ -10,7 +10,7 @@
 
 namespace weft::internal::hwloc {
 
-enum class Kind : uint8_t {
+enum class ObjectKind : uint8_t {
     machine,
     package,
     numa,
@@ -26,7 +26,7 @@ enum class Kind : uint8_t {
 };
 
 struct Object {
-    Kind kind = Kind::other;
+    ObjectKind kind = ObjectKind::other;
     int parent = -1;     // parents stand before their children
     int number = -1;     // the operating system's, of packages, NUMA domains, threads
     std::string cpus;    // "0-3,8": hardware threads; empty: none, as of devices

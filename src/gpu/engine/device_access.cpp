@@ -75,12 +75,12 @@ bool DeviceSide::idle() const { return !state_->domain || !state_->domain->worki
 Status DeviceSide::prepare_access(const DeviceAccess& access) {
     State& s = *state_;
     const OneSidedCall& call = access.call;
-    using Kind = OneSidedCall::Kind;
-    if (call.kind == Kind::put || call.kind == Kind::get) {
+    using RmaOp = OneSidedCall::RmaOp;
+    if (call.kind == RmaOp::put || call.kind == RmaOp::get) {
         WEFT_TRY(check_inside(call, s.windows->bytes(call.window, call.peer)));
         if (call.bytes > 0) WEFT_TRY(check_overlap(call, s.windows->at(call.window, call.peer) + call.offset));
     }
-    if (call.kind != Kind::wait && s.group->row(call.peer).state.load(std::memory_order_acquire) == RankState::left)
+    if (call.kind != RmaOp::wait && s.group->row(call.peer).state.load(std::memory_order_acquire) == RankState::left)
         return fail(weftRemoteError, "{} left the communicator: its part of the window is gone",
                     s.group->name_of(call.peer));
     merge_waits(call.waits, s.waits);
@@ -103,7 +103,7 @@ Status DeviceSide::launch_access(const DeviceAccess& access) {
     a.bytes = 0;
     a.signal = -1;
     a.wait_count = 0;
-    if (call.kind == OneSidedCall::Kind::wait) {
+    if (call.kind == OneSidedCall::RmaOp::wait) {
         for (size_t first = 0; first < s.waits.size(); first += signal_waits_max) {
             a.launch = ++s.launches;
             a.wait_count = int32_t(std::min(s.waits.size() - first, size_t(signal_waits_max)));
@@ -120,7 +120,7 @@ Status DeviceSide::launch_access(const DeviceAccess& access) {
     a.bytes = call.bytes;
     if (call.bytes > 0) {
         std::byte* const there = s.windows->at(call.window, call.peer) + call.offset;
-        const bool puts = call.kind == OneSidedCall::Kind::put;
+        const bool puts = call.kind == OneSidedCall::RmaOp::put;
         a.from = puts ? call.data : there;
         a.to = puts ? there : call.data;
         shape.threads = unsigned(s.layout.threads);

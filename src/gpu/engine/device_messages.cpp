@@ -88,7 +88,7 @@ void DeviceMessages::arrange(const CountedMessages& call, const RemoteAddress& r
         .remote_sends = {},
     };
     lanes_ = 0;
-    const auto add = [&](int peer, MessageQueue::Kind kind) {
+    const auto add = [&](int peer, MessageQueue::Direction kind) {
         const uint64_t room = kind == MessageQueue::incoming ? counts.receive_room : counts.send_room;
         const uint8_t channels = channels_to(peer, room * element);
         queues_.push_back({int16_t(peer), kind, channels, uint16_t(queues_.size()), 1});

@@ -78,9 +78,9 @@ struct MessageItem {
 };
 // Those between this rank and another in one direction, in their order.
 struct MessageQueue {
-    enum Kind : uint8_t { outgoing, incoming, own };
+    enum Direction : uint8_t { outgoing, incoming, own };
     int16_t peer;
-    Kind kind;
+    Direction kind;
     uint8_t channels;       // that the longest of them is cut for
     uint16_t first, count;  // of the items
 };

@@ -90,7 +90,7 @@ class MessageMachine {
     WEFT_DEVICE void close() const {
         for (int i = 0; i < p2p_count_; ++i) {
             const P2pChannel& p2p = block_.p2p_channels[i];
-            const MessageQueue::Kind kind = a_.queues[p2p.queue].kind;
+            const MessageQueue::Direction kind = a_.queues[p2p.queue].kind;
             if (kind != MessageQueue::own) moved_before(p2p) = p2p.moved;
             if (RemoteMessageArea* const far = remote(p2p); far && kind == MessageQueue::incoming)
                 store_relaxed(&far->incoming.wanted, p2p.moved);  // no more
@@ -192,7 +192,7 @@ class MessageMachine {
     WEFT_DEVICE void conclude(P2pChannel& p2p) {
         const MessageItem& item = item_of(p2p);
         const Piece piece = piece_of(item, p2p);
-        const MessageQueue::Kind kind = a_.queues[p2p.queue].kind;
+        const MessageQueue::Direction kind = a_.queues[p2p.queue].kind;
         p2p.done += block_.bytes;
         RemoteMessageArea* const far = remote(p2p);
         if (kind == MessageQueue::outgoing && far) {
