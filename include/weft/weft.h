@@ -518,7 +518,7 @@ WEFT_API weftResult_t weftMemFree(void* ptr);
  * later, and large messages whose buffers are registered on every rank are then reduced where they lie (a graph does
  * for ever as it was captured: capture later than that). Other device memory is accepted and staged, and the log at INFO
  * says why; so are more than 32 allocations of a rank (of virtual memory: buffers, of 512 pieces at most), and virtual
- * memory that is not opened (cuMemSetAccess) for the devices of all ranks of this process. Registering is each rank's
+ * memory that is not opened (cuMemSetAccess) for the devices of all ranks of this process. WindowRegistration is each rank's
  * own affair: nobody waits for others. Thread-bound. Errors: weftInvalidArgument (null), weftInvalidUsage (another
  * thread is inside). */
 WEFT_API weftResult_t weftCommRegister(const weftComm_t comm, void* buff, size_t bytes, void** handle);

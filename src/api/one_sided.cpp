@@ -2,7 +2,7 @@
 #include "src/api/arguments.hpp"
 #include "src/api/guard.hpp"
 #include "src/calls/group.hpp"
-#include "src/comm/registering.hpp"
+#include "src/comm/window_registration.hpp"
 #include "weft/weft.h"
 
 using namespace weft::internal;
@@ -110,7 +110,7 @@ weftResult_t weftCommWindowRegister(weftComm_t comm, void* buff, size_t size, we
         (*win)->space = call.operation.space;
         (*win)->mapped = call.mapped;
         (*win)->unfit = std::move(placed);  // the others, who call this, too, are to be told
-        return Group::current().add_or_run(comm, Registering::open(comm, *win));
+        return Group::current().add_or_run(comm, WindowRegistration::open(comm, *win));
     });
     if (result != weftSuccess && result != weftInProgress && win) *win = nullptr;
     return result;
@@ -120,7 +120,7 @@ weftResult_t weftCommWindowDeregister(weftComm_t comm, weftWindow_t win) {
     return guarded_call(__func__, comm, [&]() -> Status {
         if (!win) return fail(weftInvalidArgument, "weftCommWindowDeregister: win is NULL");
         WEFT_TRY(check_window(win, comm));
-        return Group::current().add_or_run(comm, Registering::close(comm, win));
+        return Group::current().add_or_run(comm, WindowRegistration::close(comm, win));
     });
 }
 

@@ -197,7 +197,7 @@ class Communicator {
     void* register_buffer(void* address, size_t bytes);
     Status deregister_buffer(const void* handle);
 
-    // ---- Windows (windows.cpp): registered and ended as calls that all ranks take part in (registering.hpp).
+    // ---- Windows (windows.cpp): registered and ended as calls that all ranks take part in (window_registration.hpp).
     // Ours has `number` from now on, which is the next one on all ranks; what the others are to be told, also if it is
     // unfit.
     Result<WindowPart> open_window(uint32_t number, weftWindow& window);

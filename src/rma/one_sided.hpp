@@ -20,7 +20,7 @@ struct WindowPart {
     uint64_t in_arena = 0;  // one more than its offset there; 0: it is not in weftMemAlloc's memory
     uint64_t signals = 0;   // Signals::place()
     enum Memory : uint64_t { nothing, host, device, unfit } memory = nothing;  // unfit: it cannot be in a window
-    uint64_t entry = 0, state = 0, offset = 0;  // device memory for other processes: cuda::Registrations::RegisteredAddress
+    uint64_t entry = 0, state = 0, offset = 0;  // device memory for other processes: cuda::BufferRegistry::RegisteredAddress
     uint64_t number = 0;                        // of the window that is to end
 };
 

@@ -95,7 +95,7 @@ void RegistrationMapper::serve() {
     for (int owner = 0; owner < segment_->ranks(); ++owner) {
         if (segment_->same_process(rank_, owner)) continue;
         bool late = false;
-        for (int entry = 0; entry < Registrations::entries_max; ++entry) {
+        for (int entry = 0; entry < BufferRegistry::entries_max; ++entry) {
             serve(owner, entry);
             late |= mapped_[size_t(owner)][size_t(entry)].late;
         }
@@ -104,9 +104,9 @@ void RegistrationMapper::serve() {
 }
 
 void RegistrationMapper::serve(int owner, int entry) {
-    const RegistrationTable::Entry& theirs = table(owner).entries[entry];
+    const RegistrationTable::RegistrationEntry& theirs = table(owner).entries[entry];
     const uint64_t state = theirs.state.load(std::memory_order_acquire);
-    Mapped& ours = mapped_[size_t(owner)][size_t(entry)];
+    MappedAllocation& ours = mapped_[size_t(owner)][size_t(entry)];
     const bool again = ours.late && state == ours.state;
     if (state == ours.state && !(again && now_us() >= late_[size_t(owner)]->until_us)) return;
     ours = {};
@@ -125,7 +125,7 @@ void RegistrationMapper::serve(int owner, int entry) {
         }
     }
     ours.state = state;
-    RegistrationTable::Reply& reply = table(rank_).replies[owner][entry];
+    RegistrationTable::RegistrationReply& reply = table(rank_).replies[owner][entry];
     reply.address.store(ours.base, std::memory_order_release);
     reply.wanted.store(ours.late, std::memory_order_release);  // pairs with withdraw_fetched()
     reply.state.store(state, std::memory_order_release);       // pairs with find() and unanswered()
@@ -138,7 +138,7 @@ void RegistrationMapper::leave() {
     table(rank_).left.store(1, std::memory_order_release);  // pairs with unanswered()
 }
 
-Result<RegistrationMapper::Mapped> RegistrationMapper::map(int owner, const RegistrationTable::Entry& theirs) {
+Result<RegistrationMapper::MappedAllocation> RegistrationMapper::map(int owner, const RegistrationTable::RegistrationEntry& theirs) {
     if (theirs.fds_id == 0) return map_ipc(theirs.handle);
     Lateness& late = *late_[size_t(owner)];
     if (now_us() < late.until_us)
@@ -155,7 +155,7 @@ Result<RegistrationMapper::Mapped> RegistrationMapper::map(int owner, const Regi
 }
 
 // One mapping an allocation and device, whichever communicators and ranks of the process want it.
-Result<RegistrationMapper::Mapped> RegistrationMapper::map_ipc(const CUipcMemHandle& handle) const {
+Result<RegistrationMapper::MappedAllocation> RegistrationMapper::map_ipc(const CUipcMemHandle& handle) const {
     std::array<char, sizeof handle.reserved> bytes;
     memcpy(bytes.data(), handle.reserved, bytes.size());
     auto mapping = shared_by_process<IpcMapping>(std::pair(kernels_->context().device(), bytes),
@@ -165,11 +165,11 @@ Result<RegistrationMapper::Mapped> RegistrationMapper::map_ipc(const CUipcMemHan
                                                      return std::make_shared<IpcMapping>(std::move(*opened));
                                                  });
     if (!mapping) return mapping.take_status();
-    return Mapped{0, *mapping, (*mapping)->base()};
+    return MappedAllocation{0, *mapping, (*mapping)->base()};
 }
 
 // Likewise, of each registration.
-Result<RegistrationMapper::Mapped> RegistrationMapper::map_pieces(const FdServerAddress& from, uint64_t fds_id,
+Result<RegistrationMapper::MappedAllocation> RegistrationMapper::map_pieces(const FdServerAddress& from, uint64_t fds_id,
                                                                   int64_t patience_us) const {
     auto mapping = shared_by_process<VmmMemory>(
         std::tuple(kernels_->context().device(), from.name[0], from.name[1], fds_id),
@@ -179,7 +179,7 @@ Result<RegistrationMapper::Mapped> RegistrationMapper::map_pieces(const FdServer
             return std::make_shared<VmmMemory>(std::move(*fetched));
         });
     if (!mapping) return mapping.take_status();
-    return Mapped{0, *mapping, (*mapping)->address()};
+    return MappedAllocation{0, *mapping, (*mapping)->address()};
 }
 
 }  // namespace weft::internal::cuda

@@ -32,7 +32,7 @@ class RegistrationMapper : public std::enable_shared_from_this<RegistrationMappe
     void leave_soon();
 
   private:
-    struct Mapped {
+    struct MappedAllocation {
         uint64_t state = 0;
         std::shared_ptr<const void> mapping = {};
         CUdeviceptr base = 0;
@@ -47,16 +47,16 @@ class RegistrationMapper : public std::enable_shared_from_this<RegistrationMappe
     void serve();
     void serve(int owner, int entry);
     void leave();
-    Result<Mapped> map(int owner, const RegistrationTable::Entry& theirs);
-    Result<Mapped> map_ipc(const CUipcMemHandle& handle) const;
-    Result<Mapped> map_pieces(const FdServerAddress& from, uint64_t fds_id, int64_t patience_us) const;
+    Result<MappedAllocation> map(int owner, const RegistrationTable::RegistrationEntry& theirs);
+    Result<MappedAllocation> map_ipc(const CUipcMemHandle& handle) const;
+    Result<MappedAllocation> map_pieces(const FdServerAddress& from, uint64_t fds_id, int64_t patience_us) const;
 
     std::shared_ptr<Segment> segment_;
     int rank_;
     std::shared_ptr<const KernelSet> kernels_;
     std::shared_ptr<SharedMemory> tables_;
     std::atomic<bool> queued_{false}, again_{false};
-    std::vector<std::array<Mapped, Registrations::entries_max>> mapped_;  // by owner
+    std::vector<std::array<MappedAllocation, BufferRegistry::entries_max>> mapped_;  // by owner
     std::vector<std::shared_ptr<Lateness>> late_;                         // by owner: its process's
     std::atomic<int64_t> retry_us_{INT64_MAX};                            // when the first of these is asked again
 };

@@ -3,7 +3,7 @@
 #pragma once
 #include <atomic>
 
-#include "src/gpu/domain/registrations.hpp"
+#include "src/gpu/domain/buffer_registry.hpp"
 #include "src/gpu/kernels/kernel_arguments.hpp"
 #include "src/net/fd_passing.hpp"
 
@@ -11,13 +11,13 @@ namespace weft::internal::cuda {
 
 // Each rank writes its own alone, all read all.
 struct RegistrationTable {
-    struct Entry {
+    struct RegistrationEntry {
         // (release) after what follows, which stays until all have replied to another one. Counts; odd: open.
         std::atomic<uint64_t> state;
         CUipcMemHandle handle;
         uint64_t fds_id;  // of the pieces (passed_memory.hpp); 0: it is cuMemAlloc's memory
     };
-    struct Reply {
+    struct RegistrationReply {
         std::atomic<uint64_t> address;  // of the allocation, as this rank's kernels have it; 0: not mapped (release)
         std::atomic<uint64_t> state;    // of the entry, that this is the reply to (release)
         std::atomic<uint32_t> wanted;   // 1: the set was late and will be asked for again, so it stays (release)
@@ -26,8 +26,8 @@ struct RegistrationTable {
     std::atomic<uint32_t> here;     // 1: the rank has the tables, and replies
     std::atomic<uint32_t> left;     // 1: it has unmapped everything, and replies no more (release)
     FdServerAddress fd_server;               // of the rank's process, once there is a set
-    Entry entries[Registrations::entries_max];
-    Reply replies[ranks_max][Registrations::entries_max];  // by owner
+    RegistrationEntry entries[BufferRegistry::entries_max];
+    RegistrationReply replies[ranks_max][BufferRegistry::entries_max];  // by owner
 
     static constexpr bool is_open(uint64_t state) { return (state & 1) != 0; }
 };

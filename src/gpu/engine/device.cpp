@@ -10,7 +10,7 @@ namespace weft::internal {
 
 using cuda::ContextScope;
 using cuda::Domain;
-using cuda::Registrations;
+using cuda::BufferRegistry;
 using cuda::RelaxedCapture;
 
 namespace {
@@ -32,7 +32,7 @@ DeviceSide::~DeviceSide() {
     if (s.network) (void)s.network->drain(s.timeout_ns > 0 ? now_us() + int64_t(s.timeout_ns / 1000) : 0);
     if (s.service) s.service->run([&] { s.service->cancel(s.timer); });
     s.network.reset();
-    s.registrations.reset();  // before we say that we have unmapped what is others'
+    s.buffer_registry.reset();  // before we say that we have unmapped what is others'
     if (s.domain)
         Domain::retire(std::move(s.domain));
     else if (s.group)
@@ -85,7 +85,7 @@ bool DeviceSide::State::await_health(const DeviceObserver& observer, bool may_wa
 }
 
 void DeviceSide::State::look(bool at_others, bool may_wait) try {
-    if (at_others && registrations) registrations->look();
+    if (at_others && buffer_registry) buffer_registry->look();
     if (group->aborted()) return;
     const DeviceObserver observer{*group, rank, known, timeout_ns};
     Status found;
@@ -139,7 +139,7 @@ std::optional<int> DeviceSide::register_buffer(const void* address, size_t bytes
     if (!facts) WEFT_LOG_RANK(s.rank, info, mem, "cannot register {}: {}", address, facts.status().sentence());
     if (!facts) return no_entry;
     if (!s.exports_buffers || bytes == 0) return no_entry;
-    const auto entry = s.registrations->add(address, bytes, Registrations::Use::buffer);
+    const auto entry = s.buffer_registry->add(address, bytes, BufferRegistry::RegistrationUse::buffer);
     if (entry) return *entry;
     WEFT_LOG_RANK(s.rank, info, mem, "{} bytes of device memory at {} are not mapped by others: {}", bytes, address,
                   entry.status().sentence());
@@ -149,7 +149,7 @@ std::optional<int> DeviceSide::register_buffer(const void* address, size_t bytes
 Status DeviceSide::deregister_buffer(int entry) {
     // Kernels of ours that have ended have met their peers' behind the last access.
     state_->domain->finish();
-    return state_->registrations->remove(entry, Registrations::Use::buffer);
+    return state_->buffer_registry->remove(entry, BufferRegistry::RegistrationUse::buffer);
 }
 
 uint64_t DeviceSide::device_bytes() const { return state_->domain ? state_->domain->device_bytes() : 0; }

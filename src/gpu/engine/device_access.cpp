@@ -34,7 +34,7 @@ Status DeviceSide::fits_window(const void* address, size_t bytes, bool mapped) c
     const auto facts = describe_pointer(*s.driver, address);
     Status why;
     if (facts && facts->kind == cuda::MemoryKind::vmm) {
-        why = s.registrations->fits(address, bytes);
+        why = s.buffer_registry->fits(address, bytes);
         if (why) return ok();
     }
     return fail(weftInvalidArgument,
@@ -54,7 +54,7 @@ std::vector<int> DeviceSide::window_missing(uint32_t number) const {
 
 DeviceWindows& DeviceSide::State::own_windows() {
     if (!windows) {
-        windows = std::make_unique<DeviceWindows>(*group, rank, *registrations);
+        windows = std::make_unique<DeviceWindows>(*group, rank, *buffer_registry);
         domain->bind(access_arguments);
     }
     return *windows;

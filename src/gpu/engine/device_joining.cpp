@@ -22,7 +22,7 @@ using cuda::Domain;
 using cuda::Driver;
 using cuda::KernelSet;
 using cuda::ranks_max;
-using cuda::Registrations;
+using cuda::BufferRegistry;
 using cuda::RelaxedCapture;
 
 namespace {
@@ -216,7 +216,7 @@ void DeviceSide::meet(std::shared_ptr<Segment> group, const net::Identity* ident
     s.machines = std::move(machines);
     Connections connections = std::move(steps.connections);
     if (ranks <= ranks_max && s.layout.hosts == 1)
-        s.registrations = std::make_unique<Registrations>(s.group, rank, s.kernels);
+        s.buffer_registry = std::make_unique<BufferRegistry>(s.group, rank, s.kernels);
     s.domain = std::make_unique<Domain>(s.group, rank, s.kernels, std::move(connections));
     if (s.layout.hosts == 1) return;
     s.network = std::make_unique<DeviceNetwork>(s.group, *identity, rank, s.domain->remote_ends());
@@ -272,8 +272,8 @@ Status DeviceSide::begin(int64_t timeout_ms) {
         return ok();
     }
     s.timeout_ns = nanoseconds_of(timeout_ms);
-    s.exports_buffers = s.registrations && s.domain->detour().empty();
-    if (s.exports_buffers) s.registrations->open();
+    s.exports_buffers = s.buffer_registry && s.domain->detour().empty();
+    if (s.exports_buffers) s.buffer_registry->open();
     if (s.network) WEFT_TRY(s.network->begin(s.domain->remote_ends(), s.domain->ended()));
     WEFT_LOG_RANK(s.rank, info, init, "serves memory of device {}, {} blocks of a kernel at most{}{}", s.device(),
                   s.layout.blocks_max, s.sharing ? ", which it shares with ranks of this process" : "",

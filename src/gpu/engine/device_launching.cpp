@@ -136,8 +136,8 @@ void DeviceSide::State::export_buffers(PreparedLaunch& it, const DeviceCall& cal
     std::byte *send[ranks_max], *receive[ranks_max];
     std::fill(std::begin(send), std::end(send), a.outputs[rank]);
     std::fill(std::begin(receive), std::end(receive), a.outputs[rank]);
-    const bool all = (!it.send_in_place || registrations->find(call.send, it.send_bytes, call.mapped, send)) &&
-                     (!it.receive_in_place || registrations->find(call.receive, it.receive_bytes, call.mapped, receive));
+    const bool all = (!it.send_in_place || buffer_registry->find(call.send, it.send_bytes, call.mapped, send)) &&
+                     (!it.receive_in_place || buffer_registry->find(call.receive, it.receive_bytes, call.mapped, receive));
     if (all) WEFT_LOG_RANK(rank, trace, coll, "exports_buffers its buffers of launch {} in place", launches);
     for (int peer = 0; peer < layout.ranks; ++peer) {
         a.exported_send[peer] = all ? send[peer] : nullptr;
@@ -278,7 +278,7 @@ DeviceMessages& DeviceSide::State::own_messages() {
 const std::byte* DeviceSide::State::remote_address(const DeviceMessage& message, int peer) const {
     std::byte* at[ranks_max];
     const size_t bytes = message.count * size_of(message.type);
-    return exports_buffers && registrations->find(message.data, bytes, message.mapped, at) ? at[peer] : nullptr;
+    return exports_buffers && buffer_registry->find(message.data, bytes, message.mapped, at) ? at[peer] : nullptr;
 }
 
 Status DeviceSide::prepare_messages(std::span<const DeviceMessage> messages, void* stream) {

@@ -7,7 +7,7 @@
 #include "src/control/service.hpp"
 #include "src/drivers/cuda/device.hpp"
 #include "src/gpu/domain/domain.hpp"
-#include "src/gpu/domain/registrations.hpp"
+#include "src/gpu/domain/buffer_registry.hpp"
 #include "src/gpu/engine/device.hpp"
 #include "src/gpu/engine/device_network.hpp"
 #include "src/gpu/engine/device_buffers.hpp"
@@ -57,7 +57,7 @@ struct DeviceSide::State {
     std::map<uint8_t, DeviceLayout> preferred;  // see prefer()
     bool sharing = false;                       // another rank of this process is on this device
     bool exports_buffers = false;  // the ranks reach each other's memory: large messages may stay where they are
-    std::unique_ptr<cuda::Registrations> registrations;
+    std::unique_ptr<cuda::BufferRegistry> buffer_registry;
     std::unique_ptr<DeviceNetwork> network;  // null: one host
 
     uint64_t timeout_ns = 0;
@@ -86,7 +86,7 @@ struct DeviceSide::State {
     void decline(std::string why) {
         why_not = std::move(why);
         copies = false;
-        registrations.reset();
+        buffer_registry.reset();
         network.reset();
         if (domain) cuda::Domain::retire(std::move(domain));
     }

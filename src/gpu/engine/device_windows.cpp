@@ -2,15 +2,15 @@
 
 namespace weft::internal {
 
-using cuda::Registrations;
+using cuda::BufferRegistry;
 
 Status DeviceWindows::open(uint32_t number, void* address, size_t bytes, WindowPart& part) {
     Window window;
     if (!segment_->one_process()) {
-        auto entry = registrations_->add(address, bytes, Registrations::Use::window);
+        auto entry = registry_->add(address, bytes, BufferRegistry::RegistrationUse::window);
         if (!entry) return entry.take_status();
         window.entry = *entry;
-        const Registrations::RegisteredAddress place = registrations_->registered_address(*entry, address);
+        const BufferRegistry::RegisteredAddress place = registry_->registered_address(*entry, address);
         part.entry = uint64_t(place.entry);
         part.state = place.state;
         part.offset = place.offset;
@@ -23,7 +23,7 @@ Result<bool> DeviceWindows::reach(uint32_t number, std::span<const WindowPart> p
     Window& window = windows_[number];
     window.at.assign(parts.size(), nullptr);
     window.bytes.assign(parts.size(), 0);
-    registrations_->look();
+    registry_->look();
     window.unreached.clear();
     for (size_t peer = 0; peer < parts.size(); ++peer) {
         const WindowPart& part = parts[peer];
@@ -33,7 +33,7 @@ Result<bool> DeviceWindows::reach(uint32_t number, std::span<const WindowPart> p
             window.at[peer] = reinterpret_cast<std::byte*>(part.address);
             continue;
         }
-        const auto there = registrations_->reach(int(peer), {int32_t(part.entry), part.state, part.offset});
+        const auto there = registry_->reach(int(peer), {int32_t(part.entry), part.state, part.offset});
         if (!there) window.unreached.push_back(int(peer));
         if (!there) continue;
         if (!*there)
@@ -49,7 +49,7 @@ std::vector<int> DeviceWindows::missing(uint32_t number) const {
     const auto window = windows_.find(number);
     if (window == windows_.end()) return {};
     return !window->second.unreached.empty() ? window->second.unreached
-           : window->second.entry            ? registrations_->unanswered(*window->second.entry)
+           : window->second.entry            ? registry_->unanswered(*window->second.entry)
                                              : std::vector<int>();
 }
 
@@ -58,7 +58,7 @@ void DeviceWindows::begin_to_close(uint32_t number) {
     if (window == windows_.end()) return;
     window->second.unreached.clear();
     if (window->second.entry)
-        registrations_->begin_to_remove(*window->second.entry, Registrations::Use::window);
+        registry_->begin_to_remove(*window->second.entry, BufferRegistry::RegistrationUse::window);
     else
         windows_.erase(window);
 }
@@ -66,8 +66,8 @@ void DeviceWindows::begin_to_close(uint32_t number) {
 bool DeviceWindows::closed(uint32_t number) {
     const auto window = windows_.find(number);
     if (window == windows_.end()) return true;
-    registrations_->look();
-    if (window->second.entry && !registrations_->removed(*window->second.entry)) return false;
+    registry_->look();
+    if (window->second.entry && !registry_->removed(*window->second.entry)) return false;
     windows_.erase(window);
     return true;
 }

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "src/gpu/domain/registrations.hpp"
+#include "src/gpu/domain/buffer_registry.hpp"
 #include "src/rma/one_sided.hpp"
 #include "src/segment/segment.hpp"
 
@@ -14,8 +14,8 @@ namespace weft::internal {
 
 class DeviceWindows {
   public:
-    DeviceWindows(const Segment& group, int rank, cuda::Registrations& registrations)
-        : segment_(&group), rank_(rank), registrations_(&registrations) {}
+    DeviceWindows(const Segment& group, int rank, cuda::BufferRegistry& registry)
+        : segment_(&group), rank_(rank), registry_(&registry) {}
 
     // From here on others may map our part, in which they find it; fails if they cannot.
     Status open(uint32_t number, void* address, size_t bytes, WindowPart& part);
@@ -40,7 +40,7 @@ class DeviceWindows {
 
     const Segment* segment_;
     int rank_;
-    cuda::Registrations* registrations_;
+    cuda::BufferRegistry* registry_;
     std::map<uint32_t, Window> windows_;
 };
 

@@ -1,6 +1,6 @@
-// registrations_test.cpp: what a rank keeps open of memory that it has registered, where another process cannot map the
+// buffer_registry_test.cpp: what a rank keeps open of memory that it has registered, where another process cannot map the
 // tables that the ranks reply in.
-#include "src/gpu/domain/registrations.hpp"
+#include "src/gpu/domain/buffer_registry.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -22,7 +22,7 @@ using namespace cuda;
                                    int tells) {
     char step = 0;
     if (!group->claim(1)) _exit(1);
-    Registrations registrations(std::move(group), 1, std::move(kernels));
+    BufferRegistry registrations(std::move(group), 1, std::move(kernels));
     if (write(tells, &step, 1) != 1 || read(told, &step, 1) != 1) _exit(1);
     const rlimit limit{0, 0};  // the soft one alone would be raised
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(1);
@@ -52,10 +52,10 @@ TEST_CASE("descriptors of registered memory are closed when whoever has not mapp
     REQUIRE(read(hear.number(), &step, 1) == 1);
     REQUIRE(group->alive(1));
     {
-        Registrations registrations(group, 0, kernels);
+        BufferRegistry registrations(group, 0, kernels);
         registrations.open();
         const VmmMemory memory = take(VmmMemory::allocate(kernels->context(), 1000));
-        const int entry = take(registrations.add(memory.data(), 1000, Registrations::Use::buffer));
+        const int entry = take(registrations.add(memory.data(), 1000, BufferRegistry::RegistrationUse::buffer));
         const size_t posted = open_descriptors();
         // It may come to have the tables, and ask.
         registrations.look();
@@ -64,7 +64,7 @@ TEST_CASE("descriptors of registered memory are closed when whoever has not mapp
         REQUIRE(read(hear.number(), &step, 1) == 1);
         registrations.look();
         CHECK(open_descriptors() == posted - 1);
-        demand(registrations.remove(entry, Registrations::Use::buffer));
+        demand(registrations.remove(entry, BufferRegistry::RegistrationUse::buffer));
     }
     kill(other, SIGKILL);
     REQUIRE(waitpid(other, nullptr, 0) == other);

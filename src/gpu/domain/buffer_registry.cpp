@@ -1,4 +1,4 @@
-#include "src/gpu/domain/registrations.hpp"
+#include "src/gpu/domain/buffer_registry.hpp"
 
 #include <unistd.h>
 
@@ -28,7 +28,7 @@ constexpr int64_t leave_patience_us = 10'000'000;  // what else runs on the devi
 
 }  // namespace
 
-Registrations::Registrations(std::shared_ptr<Segment> group, int rank, std::shared_ptr<const KernelSet> kernels)
+BufferRegistry::BufferRegistry(std::shared_ptr<Segment> group, int rank, std::shared_ptr<const KernelSet> kernels)
     : segment_(std::move(group)),
       rank_(rank),
       ranks_(segment_->ranks()),
@@ -48,7 +48,7 @@ Registrations::Registrations(std::shared_ptr<Segment> group, int rank, std::shar
 }
 
 // Without tables nothing is registered, which costs no more than time; others are told, for we cannot reply.
-void Registrations::open() {
+void BufferRegistry::open() {
     const std::byte* found = segment_->oob_get(0, registration_oob_key);
     if (found == nullptr) return;
     weft::internal::PeerMemory where;
@@ -65,7 +65,7 @@ void Registrations::open() {
     std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with close(): it waits for us, or we see it closed
 }
 
-Registrations::~Registrations() {
+BufferRegistry::~BufferRegistry() {
     if (!mapper_) return;
     for (int entry = 0; entry < entries_max; ++entry)
         if (RegistrationTable::is_open(own_[size_t(entry)].state)) close(entry);
@@ -78,7 +78,7 @@ Registrations::~Registrations() {
     if (!all) WEFT_LOG_RANK(rank_, warn, mem, "leaves although other ranks may still map registered device memory");
 }
 
-std::vector<int> Registrations::unanswered(int entry) const {
+std::vector<int> BufferRegistry::unanswered(int entry) const {
     std::vector<int> ranks;
     for (int peer = 0; peer < ranks_; ++peer) {
         if (segment_->same_process(rank_, peer)) continue;
@@ -91,7 +91,7 @@ std::vector<int> Registrations::unanswered(int entry) const {
     return ranks;
 }
 
-bool Registrations::await_answers(int entry, int64_t until_us) const {
+bool BufferRegistry::await_answers(int entry, int64_t until_us) const {
     while (!unanswered(entry).empty()) {
         if (now_us() > until_us) return false;
         usleep(1000);
@@ -99,7 +99,7 @@ bool Registrations::await_answers(int entry, int64_t until_us) const {
     return true;
 }
 
-void Registrations::close(int entry) {
+void BufferRegistry::close(int entry) {
     ++own_[size_t(entry)].state;
     if (!mapper_) return;
     withdraw(entry);
@@ -109,7 +109,7 @@ void Registrations::close(int entry) {
     std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with open()
 }
 
-Result<std::vector<VmmPiece>> Registrations::shared_pieces(const void* address, size_t bytes) const {
+Result<std::vector<VmmPiece>> BufferRegistry::shared_pieces(const void* address, size_t bytes) const {
     const Driver& driver = kernels_->driver();
     auto pieces = vmm_pieces(driver, reinterpret_cast<CUdeviceptr>(address), bytes, pieces_max);
     if (!pieces) return pieces.take_status();
@@ -127,7 +127,7 @@ Result<std::vector<VmmPiece>> Registrations::shared_pieces(const void* address, 
     return pieces;
 }
 
-Status Registrations::fits(const void* address, size_t bytes) const {
+Status BufferRegistry::fits(const void* address, size_t bytes) const {
     const ContextScope scope(kernels_->context());
     const RelaxedCapture relaxed(kernels_->driver());
     auto pieces = shared_pieces(address, bytes);
@@ -139,7 +139,7 @@ Status Registrations::fits(const void* address, size_t bytes) const {
 }
 
 // For the others to fetch.
-Status Registrations::post_pieces(const std::vector<VmmPiece>& pieces, uint64_t& fds_id) {
+Status BufferRegistry::post_pieces(const std::vector<VmmPiece>& pieces, uint64_t& fds_id) {
     static_assert(pieces_max <= passed_pieces_max);
     if (!fd_server_) {
         auto fd_server = FdServer::of_process();
@@ -152,17 +152,17 @@ Status Registrations::post_pieces(const std::vector<VmmPiece>& pieces, uint64_t&
     return posted.take_status();
 }
 
-void Registrations::withdraw(int entry) {
+void BufferRegistry::withdraw(int entry) {
     if (const uint64_t fds_id = fds_ids_[size_t(entry)].exchange(0, std::memory_order_acquire)) fd_server_->withdraw(fds_id);
 }
 
-bool Registrations::without_tables(int peer) const {
+bool BufferRegistry::without_tables(int peer) const {
     return mapper_->table(peer).here.load(std::memory_order_relaxed) == 0 &&
            segment_->oob_get(peer, without_tables_key) != nullptr;
 }
 
 // Descriptors are few: nobody keeps one when all have mapped what it stands for.
-void Registrations::withdraw_fetched() {
+void BufferRegistry::withdraw_fetched() {
     for (int entry = 0; entry < entries_max; ++entry) {
         uint64_t fds_id = fds_ids_[size_t(entry)].load(std::memory_order_acquire);  // pairs with add()
         if (fds_id == 0) continue;
@@ -170,7 +170,7 @@ void Registrations::withdraw_fetched() {
         bool fetched = true;
         for (int peer = 0; peer < ranks_ && fetched; ++peer) {
             const RegistrationTable& theirs = mapper_->table(peer);
-            const RegistrationTable::Reply& reply = theirs.replies[rank_][entry];
+            const RegistrationTable::RegistrationReply& reply = theirs.replies[rank_][entry];
             const bool replied = reply.state.load(std::memory_order_acquire) == state &&
                                  reply.wanted.load(std::memory_order_acquire) == 0;
             fetched = segment_->same_process(rank_, peer) || replied ||
@@ -182,7 +182,7 @@ void Registrations::withdraw_fetched() {
     }
 }
 
-Result<int> Registrations::add(const void* address, size_t bytes, Use use) {
+Result<int> BufferRegistry::add(const void* address, size_t bytes, RegistrationUse use) {
     const ContextScope scope(kernels_->context());
     const RelaxedCapture relaxed(kernels_->driver());
     const Driver& driver = kernels_->driver();
@@ -209,9 +209,9 @@ Result<int> Registrations::add(const void* address, size_t bytes, Use use) {
     if (bytes > base + size - place)
         return fail(weftInvalidArgument, "{} bytes at {} reach beyond their allocation", bytes, address);
     for (int entry = 0; entry < entries_max; ++entry) {
-        Own& own = own_[size_t(entry)];
+        OwnEntry& own = own_[size_t(entry)];
         if (!RegistrationTable::is_open(own.state) || own.base != base || own.bytes != size) continue;
-        own.buffers += use == Use::buffer;
+        own.buffers += use == RegistrationUse::buffer;
         return ++own.users, entry;
     }
     IpcExport exported{};
@@ -221,11 +221,11 @@ Result<int> Registrations::add(const void* address, size_t bytes, Use use) {
         exported = *handle;
     }
     for (int entry = 0; entry < entries_max; ++entry) {
-        Own& own = own_[size_t(entry)];
+        OwnEntry& own = own_[size_t(entry)];
         if (own.users > 0 || !unanswered(entry).empty()) continue;
         uint64_t fds_id = 0;
         if (vmm && mapper_) WEFT_TRY(post_pieces(pieces, fds_id));
-        own = {base, size, own.state + 1, 1, use == Use::buffer, vmm};
+        own = {base, size, own.state + 1, 1, use == RegistrationUse::buffer, vmm};
         if (!mapper_) return entry;
         RegistrationTable& mine = mapper_->table(rank_);
         mine.entries[entry].handle = exported.handle;
@@ -239,20 +239,20 @@ Result<int> Registrations::add(const void* address, size_t bytes, Use use) {
                 entries_max);
 }
 
-void Registrations::begin_to_remove(int entry, Use use) {
-    Own& own = own_[size_t(entry)];
-    own.buffers -= use == Use::buffer && own.buffers > 0;
+void BufferRegistry::begin_to_remove(int entry, RegistrationUse use) {
+    OwnEntry& own = own_[size_t(entry)];
+    own.buffers -= use == RegistrationUse::buffer && own.buffers > 0;
     if (own.users == 1 && RegistrationTable::is_open(own.state)) close(entry);
 }
 
-bool Registrations::removed(int entry) {
-    Own& own = own_[size_t(entry)];
+bool BufferRegistry::removed(int entry) {
+    OwnEntry& own = own_[size_t(entry)];
     if (own.users == 1 && !unanswered(entry).empty()) return false;
     --own.users;
     return true;
 }
 
-Status Registrations::remove(int entry, Use use) {
+Status BufferRegistry::remove(int entry, RegistrationUse use) {
     begin_to_remove(entry, use);
     for (const int64_t until_us = now_us() + answer_patience_us; !removed(entry); usleep(1000)) {
         if (now_us() < until_us) continue;
@@ -266,14 +266,14 @@ Status Registrations::remove(int entry, Use use) {
     return ok();
 }
 
-Registrations::RegisteredAddress Registrations::registered_address(int entry, const void* address) const {
-    const Own& own = own_[size_t(entry)];
+BufferRegistry::RegisteredAddress BufferRegistry::registered_address(int entry, const void* address) const {
+    const OwnEntry& own = own_[size_t(entry)];
     return {entry, own.state, reinterpret_cast<uintptr_t>(address) - own.base};
 }
 
-std::optional<std::byte*> Registrations::reach(int owner, const RegisteredAddress& place) const {
+std::optional<std::byte*> BufferRegistry::reach(int owner, const RegisteredAddress& place) const {
     if (!mapper_) return nullptr;
-    const RegistrationTable::Reply& reply = mapper_->table(rank_).replies[owner][place.entry];
+    const RegistrationTable::RegistrationReply& reply = mapper_->table(rank_).replies[owner][place.entry];
     const uint64_t state = reply.state.load(std::memory_order_acquire);  // pairs with serve()
     if (state < place.state) return {};
     // Its set is asked for again.
@@ -282,11 +282,11 @@ std::optional<std::byte*> Registrations::reach(int owner, const RegisteredAddres
     return base == 0 ? nullptr : reinterpret_cast<std::byte*>(base + place.offset);
 }
 
-bool Registrations::find(const void* address, size_t bytes, bool mapped, std::byte* (&at)[ranks_max]) const {
+bool BufferRegistry::find(const void* address, size_t bytes, bool mapped, std::byte* (&at)[ranks_max]) const {
     const auto place = reinterpret_cast<uintptr_t>(address);
     int found = -1;
     for (int entry = 0; entry < entries_max && found < 0; ++entry) {
-        const Own& own = own_[size_t(entry)];
+        const OwnEntry& own = own_[size_t(entry)];
         if (RegistrationTable::is_open(own.state) && own.buffers > 0 && place >= own.base &&
             place - own.base <= own.bytes && bytes <= own.bytes - (place - own.base))
             found = entry;
@@ -298,7 +298,7 @@ bool Registrations::find(const void* address, size_t bytes, bool mapped, std::by
             continue;
         }
         if (found < 0) return false;
-        const RegistrationTable::Reply& reply = mapper_->table(peer).replies[rank_][found];
+        const RegistrationTable::RegistrationReply& reply = mapper_->table(peer).replies[rank_][found];
         if (reply.state.load(std::memory_order_acquire) != own_[size_t(found)].state) return false;
         const uint64_t base = reply.address.load(std::memory_order_acquire);
         if (base == 0) return false;
@@ -307,7 +307,7 @@ bool Registrations::find(const void* address, size_t bytes, bool mapped, std::by
     return true;
 }
 
-void Registrations::look() {
+void BufferRegistry::look() {
     if (!mapper_) return;
     bool due = false;
     std::unique_lock lock(looking_, std::try_to_lock);

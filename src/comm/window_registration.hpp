@@ -1,4 +1,4 @@
-// registering.hpp: a window's beginning and end, in which all ranks take part: they tell each other where their parts
+// window_registration.hpp: a window's beginning and end, in which all ranks take part: they tell each other where their parts
 // lie, or that they will not go to others' any more (src/README.md, "Windows").
 #pragma once
 #include <vector>
@@ -8,19 +8,19 @@
 
 namespace weft::internal {
 
-class Registering final : public AsyncOperation {
+class WindowRegistration final : public AsyncOperation {
   public:
     // Of a window that makes or ends here, on its communicator.
-    static std::shared_ptr<Registering> open(weftComm* comm, weftWindow* window);
-    static std::shared_ptr<Registering> close(weftComm* comm, weftWindow* window);
+    static std::shared_ptr<WindowRegistration> open(weftComm* comm, weftWindow* window);
+    static std::shared_ptr<WindowRegistration> close(weftComm* comm, weftWindow* window);
 
     Status begin() override;
     Progress advance() override;
     Status pause(bool may_sleep) override;
     Status take_failure() override;
 
-    Registering(weftComm* comm, weftWindow* window, bool opens) : comm_(comm), window_(window), opens_(opens) {}
-    ~Registering() override;
+    WindowRegistration(weftComm* comm, weftWindow* window, bool opens) : comm_(comm), window_(window), opens_(opens) {}
+    ~WindowRegistration() override;
 
   private:
     // Of device memory: placing our part, and reaching the others', then agreeing that all do; draining our kernels

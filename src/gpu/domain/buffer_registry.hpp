@@ -1,4 +1,4 @@
-// registrations.hpp: buffers that users have registered, mapped by the ranks of other processes, so that their kernels
+// buffer_registry.hpp: buffers that users have registered, mapped by the ranks of other processes, so that their kernels
 // use them in place. Whoever registers waits for nobody: until all have mapped a buffer, messages in it are staged.
 //
 // Each rank has a table in memory of all processes. Its entries are the rank's: what it has registered. Its replies say
@@ -27,31 +27,31 @@ namespace weft::internal::cuda {
 class RegistrationMapper;
 
 // Thread-bound to the rank, but for look().
-class Registrations {
+class BufferRegistry {
   public:
     static constexpr int entries_max = 32;     // allocations of a rank; of VMM memory, buffers
     static constexpr size_t pieces_max = 512;  // of a buffer: each is a file descriptor until all have mapped it
 
     // Before the ranks join their devices: rank 0 makes the tables. Nothing where all ranks are of one process.
-    Registrations(std::shared_ptr<Segment> group, int rank, std::shared_ptr<const KernelSet> kernels);
+    BufferRegistry(std::shared_ptr<Segment> group, int rank, std::shared_ptr<const KernelSet> kernels);
     // They have joined. From here on look() may run.
     void open();
     // After the last look(). Nobody maps our buffers any more, as far as all answer within two seconds, and we
     // nobody's, as far as the device is free within ten.
-    ~Registrations();
+    ~BufferRegistry();
 
     // What an allocation is registered for: to be offered wherever it is a call's buffer, or as part of a window.
-    enum class Use { buffer, window };
+    enum class RegistrationUse { buffer, window };
     // The allocation around the buffer, or its pieces; several buffers of one share its entry. Fails for memory that
     // other processes cannot map, and when all entries are taken.
-    Result<int> add(const void* address, size_t bytes, Use use);
+    Result<int> add(const void* address, size_t bytes, RegistrationUse use);
     // Whether VMM memory could be added, as far as this process tells.
     Status fits(const void* address, size_t bytes) const;
     // Calls that use it must have ended. Waits until the others have unmapped it, two seconds at most; after
     // weftTimeout it may be called again.
-    Status remove(int entry, Use use);
+    Status remove(int entry, RegistrationUse use);
     // The same in two steps that wait for nobody: until removed() the others may still map it.
-    void begin_to_remove(int entry, Use use);
+    void begin_to_remove(int entry, RegistrationUse use);
     bool removed(int entry);
     // Who still maps it then.
     std::vector<int> unanswered(int entry) const;
@@ -74,7 +74,7 @@ class Registrations {
     void look();
 
   private:
-    struct Own {
+    struct OwnEntry {
         uintptr_t base = 0;
         size_t bytes = 0;
         uint64_t state = 0;          // counts; odd: open
@@ -97,7 +97,7 @@ class Registrations {
     std::shared_ptr<const KernelSet> kernels_;
     SharedMemory made_;                           // rank 0's
     std::shared_ptr<RegistrationMapper> mapper_;  // null: no other process, or none that could be shared
-    std::array<Own, entries_max> own_{};
+    std::array<OwnEntry, entries_max> own_{};
     std::shared_ptr<FdServer> fd_server_;                      // null until there is a set
     std::array<std::atomic<uint64_t>, entries_max> fds_ids_{};  // by entry, while they are posted; 0: none
     std::mutex looking_;

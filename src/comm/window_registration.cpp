@@ -1,4 +1,4 @@
-#include "src/comm/registering.hpp"
+#include "src/comm/window_registration.hpp"
 
 #include <algorithm>
 
@@ -6,18 +6,18 @@
 
 namespace weft::internal {
 
-std::shared_ptr<Registering> Registering::open(weftComm* comm, weftWindow* window) {
-    return std::make_shared<Registering>(comm, window, true);
+std::shared_ptr<WindowRegistration> WindowRegistration::open(weftComm* comm, weftWindow* window) {
+    return std::make_shared<WindowRegistration>(comm, window, true);
 }
 
-std::shared_ptr<Registering> Registering::close(weftComm* comm, weftWindow* window) {
-    return std::make_shared<Registering>(comm, window, false);
+std::shared_ptr<WindowRegistration> WindowRegistration::close(weftComm* comm, weftWindow* window) {
+    return std::make_shared<WindowRegistration>(comm, window, false);
 }
 
-Status Registering::begin() { return opens_ ? begin_opening() : begin_closing(); }
+Status WindowRegistration::begin() { return opens_ ? begin_opening() : begin_closing(); }
 
 // From here on others may come to our part: they know of it only when we tell.
-Status Registering::begin_opening() {
+Status WindowRegistration::begin_opening() {
     Status begun = [&]() -> Status {
         WEFT_TRY(communicator().usable());
         number_ = communicator().next_window();
@@ -35,7 +35,7 @@ Status Registering::begin_opening() {
 }
 
 // Who tells that it is done has had the answers to all that it asked for, and its kernels have ended.
-Status Registering::begin_closing() {
+Status WindowRegistration::begin_closing() {
     WEFT_TRY(check_living(*window_));
     number_ = window_->number;
     on_device_ = window_->on_device;
@@ -57,23 +57,23 @@ Status Registering::begin_closing() {
 }
 
 template <class Word>
-Status Registering::tell(std::vector<Word>& all) {
+Status WindowRegistration::tell(std::vector<Word>& all) {
     static_assert(sizeof(Word) % sizeof(uint64_t) == 0);
     return communicator().begin_telling(opens_ ? Operation::op_of_window : Operation::op_of_windows_end, all.data(),
                                         sizeof(Word));
 }
 
-Status Registering::tell() {
+Status WindowRegistration::tell() {
     stage_ = Stage::telling;
     return tell(parts_);
 }
 
-void Registering::wait_for_device(Stage stage) {
+void WindowRegistration::wait_for_device(Stage stage) {
     stage_ = stage;
     since_us_ = now_us();
 }
 
-Progress Registering::advance() {
+Progress WindowRegistration::advance() {
     switch (stage_) {
         case Stage::done: return Progress::done;
         case Stage::draining:
@@ -83,7 +83,7 @@ Progress Registering::advance() {
     }
 }
 
-Progress Registering::advance_telling() {
+Progress WindowRegistration::advance_telling() {
     const Progress progress = communicator().advance();
     if (progress == Progress::failed) failure_ = communicator().take_failure();
     if (progress != Progress::done) return progress;
@@ -96,7 +96,7 @@ Progress Registering::advance_telling() {
     return failure_ ? Progress::moved : Progress::failed;
 }
 
-Progress Registering::have_announced() {
+Progress WindowRegistration::have_announced() {
     if (!opens_) return close();
     if (Status unlike = check_parts(); !unlike) return refuse(std::move(unlike));
     for (const WindowPart& part : parts_) on_device_ |= part.memory == WindowPart::device;
@@ -111,13 +111,13 @@ Progress Registering::have_announced() {
     return failure_ ? Progress::moved : Progress::failed;
 }
 
-Progress Registering::have_placed() {
+Progress WindowRegistration::have_placed() {
     if (Status unlike = check_parts(); !unlike) return refuse(std::move(unlike));
     wait_for_device(Stage::reaching);
     return Progress::moved;
 }
 
-Progress Registering::close() {
+Progress WindowRegistration::close() {
     for (const WindowPart& part : parts_)
         if (part.number != number_) {
             failure_ = communicator().die_of(
@@ -133,7 +133,7 @@ Progress Registering::close() {
 }
 
 // All ranks come to one end, for all see the same parts; whose memory it is says why.
-Status Registering::check_parts() {
+Status WindowRegistration::check_parts() {
     const WindowPart *host = nullptr, *device = nullptr;
     for (const WindowPart& part : parts_) {
         const auto rank = &part - parts_.data();
@@ -153,7 +153,7 @@ Status Registering::check_parts() {
                 host - parts_.data(), device - parts_.data());
 }
 
-Progress Registering::advance_on_device() {
+Progress WindowRegistration::advance_on_device() {
     if (stage_ == Stage::draining) {
         if (!communicator().device_idle()) return Progress::blocked;
         failure_ = tell();
@@ -174,7 +174,7 @@ Progress Registering::advance_on_device() {
     return failure_ ? Progress::moved : Progress::failed;
 }
 
-Progress Registering::agree() {
+Progress WindowRegistration::agree() {
     const auto without = std::find(reached_.begin(), reached_.end(), 0u);
     if (without != reached_.end())
         return refuse(!window_->unfit
@@ -188,7 +188,7 @@ Progress Registering::agree() {
 }
 
 // On all ranks, which go on.
-Progress Registering::refuse(Status why) {
+Progress WindowRegistration::refuse(Status why) {
     refused_ = std::move(why);
     communicator().begin_to_close_window(number_);
     if (!placed_) return end();
@@ -196,7 +196,7 @@ Progress Registering::refuse(Status why) {
     return Progress::moved;
 }
 
-Progress Registering::end() {
+Progress WindowRegistration::end() {
     stage_ = Stage::done;
     open_ = false;
     if (opens_) return failure_ = std::move(refused_), Progress::failed;
@@ -204,7 +204,7 @@ Progress Registering::end() {
     return Progress::done;
 }
 
-Status Registering::pause(bool may_sleep) {
+Status WindowRegistration::pause(bool may_sleep) {
     // Kernels have deadlines of their own, and may be behind others of the user's.
     if (stage_ == Stage::draining) return communicator().pause_for_device(number_, 0);
     const bool on_device = stage_ == Stage::reaching || stage_ == Stage::unmapping;
@@ -212,7 +212,7 @@ Status Registering::pause(bool may_sleep) {
 }
 
 // It was not to be made: the handle that was given out names no window, and the memory is the user's.
-void Registering::unmake() {
+void WindowRegistration::unmake() {
     uint64_t making = weftWindow::making;
     if (!opens_ || !window_->magic.compare_exchange_strong(making, weftWindow::unmade, std::memory_order_acq_rel))
         return;
@@ -220,19 +220,19 @@ void Registering::unmake() {
 }
 
 // Whatever ended it before it was done.
-Registering::~Registering() {
+WindowRegistration::~WindowRegistration() {
     try {
         unmake();
     } catch (const std::exception&) {  // out of memory for a warning
     }
 }
 
-Status Registering::take_failure() {
+Status WindowRegistration::take_failure() {
     unmake();
     return std::move(failure_);
 }
 
-void Registering::finish() {
+void WindowRegistration::finish() {
     if (opens_) {
         open_ = false;
         window_->number = number_;
