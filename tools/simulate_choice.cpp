@@ -10,7 +10,7 @@ namespace weft::internal::tools {
 
 namespace {
 
-// As DeviceSide::meet() has it, where devices have room for as many blocks as kernels take.
+// As GpuEngine::meet() has it, where devices have room for as many blocks as kernels take.
 Result<WeftChoice> choice_on_devices(const Operation& operation, const Scene& scene, int64_t link_mbps) {
     if (scene.layout.ranks > cuda::domain_ranks_max)
         return fail(weftInvalidUsage, "it serves device memory of up to {} ranks", cuda::domain_ranks_max);

@@ -81,7 +81,7 @@ weftResult_t weftCommInitAll(weftComm_t* comms, int ndev, const int* devlist) {
         std::vector<Joining> joinings;
         for (int rank = 0; rank < ndev; ++rank) {
             auto joining = prepare_joining(&comms[rank], ndev, *id, rank, nullptr,
-                                           devlist ? devlist[rank] : DeviceSide::no_device);
+                                           devlist ? devlist[rank] : GpuEngine::no_device);
             if (!joining) return joining.take_status();
             joinings.push_back(std::move(*joining));
         }

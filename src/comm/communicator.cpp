@@ -17,7 +17,7 @@ static constexpr int64_t leave_patience_us = 2'000'000;
 
 Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<Segment> group,
                                                          std::shared_ptr<Membership> membership,
-                                                         std::unique_ptr<DeviceSide> device, int rank,
+                                                         std::unique_ptr<GpuEngine> device, int rank,
                                                          CommunicatorOptions options) {
     auto flag_block = FlagBlock::open(*group, rank, options.slots_later);
     if (!flag_block) {
@@ -35,7 +35,7 @@ Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<Segment
 }
 
 Communicator::Communicator(std::shared_ptr<Segment> group, std::shared_ptr<Membership> membership,
-                           std::unique_ptr<DeviceSide> device, int rank, const CommunicatorOptions& options,
+                           std::unique_ptr<GpuEngine> device, int rank, const CommunicatorOptions& options,
                            std::unique_ptr<FlagBlock> flag_block)
     : segment_(std::move(group)),
       membership_(std::move(membership)),
@@ -310,7 +310,7 @@ void* Communicator::register_buffer(void* address, size_t bytes) {
             rank_, info, mem,
             "{} bytes at {} are private memory: peers cannot map them; weftMemAlloc gives memory that they can", bytes,
             address);
-    return &*registered_.insert(registered_.end(), entry.value_or(DeviceSide::no_entry));
+    return &*registered_.insert(registered_.end(), entry.value_or(GpuEngine::no_entry));
 }
 
 Status Communicator::deregister_buffer(const void* handle) {
@@ -319,7 +319,7 @@ Status Communicator::deregister_buffer(const void* handle) {
     if (place == registered_.end())
         return fail(weftInvalidArgument, "weftCommDeregister: {} is no handle of weftCommRegister on this communicator",
                     handle);
-    if (*place != DeviceSide::no_entry) WEFT_TRY(device_->deregister_buffer(*place));
+    if (*place != GpuEngine::no_entry) WEFT_TRY(device_->deregister_buffer(*place));
     registered_.erase(place);
     return ok();
 }

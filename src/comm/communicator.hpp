@@ -12,7 +12,7 @@
 #include "src/base/clock.hpp"
 #include "src/comm/returned_errors.hpp"
 #include "src/control/watchdog.hpp"
-#include "src/gpu/engine/device.hpp"
+#include "src/gpu/engine/gpu_engine.hpp"
 #include "src/kernels/user_reduction.hpp"
 #include "src/p2p/messages.hpp"
 #include "src/p2p/partial_results.hpp"
@@ -45,7 +45,7 @@ class Communicator {
     // `device`: null if the process uses no CUDA.
     static Result<std::unique_ptr<Communicator>> make(std::shared_ptr<Segment> group,
                                                       std::shared_ptr<Membership> membership,
-                                                      std::unique_ptr<DeviceSide> device, int rank,
+                                                      std::unique_ptr<GpuEngine> device, int rank,
                                                       CommunicatorOptions options);
     ~Communicator();
 
@@ -54,7 +54,7 @@ class Communicator {
     const CommunicatorOptions& options() const { return options_; }
     const std::shared_ptr<Segment>& segment() const { return segment_; }
     const Membership* membership() const { return membership_.get(); }  // null: one host
-    const DeviceSide* device() const { return device_.get(); }          // null: the process used no CUDA
+    const GpuEngine* device() const { return device_.get(); }          // null: the process used no CUDA
 
     // ---- What calls that are made from now on ask for beside their arguments. As weftCommSetCallConfig.
     Status set_call_settings(int64_t timeout_ms, const char* algo, int channels, int priority);
@@ -78,7 +78,7 @@ class Communicator {
         const char* only_buffer;   // what the user calls it, if there is one; null: sendbuff and recvbuff
         bool queued;               // the stream is one of ours, a weftStream
         bool mapped;               // see BufferPlacement
-        bool copied;               // in device memory, of which the host works on copies (copying.cpp)
+        bool copied;               // in device memory, of which the host works on copies (staged_calls.cpp)
         const PeerBuffers* peer_buffers;  // of one that has them; the caller's until the call is done
         const Access* access;      // likewise, of one that is one-sided, with memory of rank operation.root
         Exchange::Caller by;       // of a message by itself, to or from rank operation.root
@@ -256,7 +256,7 @@ class Communicator {
 
   private:
     Communicator(std::shared_ptr<Segment> group, std::shared_ptr<Membership> membership,
-                 std::unique_ptr<DeviceSide> device, int rank, const CommunicatorOptions& options,
+                 std::unique_ptr<GpuEngine> device, int rank, const CommunicatorOptions& options,
                  std::unique_ptr<FlagBlock> flag_block);
     std::string algo_or_agreed(const char* algo) const { return algo ? algo : planner_.agreed().algo; }
     int channels_or_agreed(int channels) const { return channels >= 0 ? channels : int(planner_.agreed().channels); }
@@ -308,7 +308,7 @@ class Communicator {
     std::shared_ptr<Membership> membership_;
     int rank_;
     std::unique_ptr<ReturnedErrorScope> returned_errors_;  // until it leaves
-    std::unique_ptr<DeviceSide> device_;
+    std::unique_ptr<GpuEngine> device_;
     std::unique_ptr<FlagBlock> flag_block_;
     Planner planner_;
     PlanCache plans_;
@@ -354,7 +354,7 @@ class Communicator {
     std::map<int, std::shared_ptr<const MadeReduction>> reductions_;
     int next_reduction_ = weftNumOps;
     uint32_t held_calls_ = 0;
-    std::list<int> registered_;  // of device memory the entry, else DeviceSide::no_entry
+    std::list<int> registered_;  // of device memory the entry, else GpuEngine::no_entry
 };
 
 template <class Begin, class Advance, class End>

@@ -240,7 +240,7 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
     rendezvous.host = *host;
     rendezvous.quota = topology::cpu_quota();
     // Kernels are loaded before the ranks meet: later it could wait for those of ranks that run already.
-    auto found = DeviceSide::find(device);
+    auto found = GpuEngine::find(device);
     if (!found) return found.take_status();
     Joining joining;
     joining.rank = rank;

@@ -12,7 +12,7 @@ namespace weft::internal {
 struct Joining {
     std::unique_ptr<Rendezvous> rendezvous;   // null: it has come to its end
     bool met = false;                    // then the devices join
-    std::unique_ptr<DeviceSide> device;  // null: the process uses no CUDA
+    std::unique_ptr<GpuEngine> device;  // null: the process uses no CUDA
     int rank = 0;
     int64_t timeout_ms = 0;
     CommunicatorOptions options;
@@ -57,9 +57,9 @@ Result<std::shared_ptr<const Catalog>> catalog_for(int ranks);
 Result<uint64_t> host_of(int rank);
 
 // Checks the arguments and puts the caller's settings over the environment's; `given` may be null. *comm becomes null.
-// `device` as in DeviceSide::find().
+// `device` as in GpuEngine::find().
 Result<Joining> prepare_joining(weftComm** comm, int ranks, const UniqueId& id, int rank, const weftConfig_t* given,
-                                int device = DeviceSide::current);
+                                int device = GpuEngine::current);
 
 // One step of a rank whose devices are found and whose rendezvous is made; true when it has its handle.
 Result<bool> advance(Joining& joining);

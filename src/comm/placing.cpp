@@ -24,7 +24,7 @@ DeviceSpan extent(const void* buffer, const std::vector<PeerBuffer>& peer_buffer
 Status no_device_for_stream() {
     return fail(weftInvalidArgument,
                 "stream must be NULL or one of weftStreamCreate's: this communicator has no device, for {}",
-                DeviceSide::why_none());
+                GpuEngine::why_none());
 }
 
 }  // namespace
@@ -132,7 +132,7 @@ Status Communicator::place(Call& call) {
 Status Communicator::check_device_scalar(const void* scalar, size_t bytes) {
     if (!device_)
         return fail(weftInvalidArgument, "residence weftScalarDevice: this communicator has no device, for {}",
-                    DeviceSide::why_none());
+                    GpuEngine::why_none());
     const DeviceArgument argument{"the scalar", {scalar, bytes}};
     auto placement = device_->placement_of(argument, argument, nullptr);
     if (!placement) return placement.take_status();

@@ -188,9 +188,9 @@ Status Splitting::make_rendezvous(const net::PackedAddresses& root, int root_ran
     auto host = host_of(joining_.rank);
     if (!host) return host.take_status();
     rendezvous.host = *host;
-    if (const DeviceSide* device = parent().device()) {
+    if (const GpuEngine* device = parent().device()) {
         const DeviceFacts facts = device->facts();
-        auto found = DeviceSide::find(facts.use == DeviceFacts::none ? DeviceSide::no_device : facts.ordinal);
+        auto found = GpuEngine::find(facts.use == DeviceFacts::none ? GpuEngine::no_device : facts.ordinal);
         if (!found) return found.take_status();
         joining_.device = std::move(*found);
         if (joining_.device) rendezvous.device = joining_.device->facts();

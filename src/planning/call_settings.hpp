@@ -8,7 +8,7 @@ namespace weft::internal {
 
 struct CallSettings {
     int64_t timeout_ms = -1;  // negative: the communicator's
-    uint8_t preference = 0;   // see Planner and DeviceSide::prefer()
+    uint8_t preference = 0;   // see Planner and GpuEngine::prefer()
     int priority = WEFT_CONFIG_UNDEF_INT;
 };
 

@@ -1,6 +1,6 @@
 // plan_test.cpp: which kernel serves an operation on device memory: alike on all ranks, within what kernels can do.
 #include "src/base/name_list.hpp"
-#include "src/gpu/engine/device.hpp"
+#include "src/gpu/engine/gpu_engine.hpp"
 #include "src/gpu/engine/device_plan.hpp"
 #include "src/registry.hpp"
 #include "src/selector/selector.hpp"
@@ -34,7 +34,7 @@ DeviceLayout fused_layout(int ranks, int blocks_max, const std::string& algo) {
     return layout;
 }
 
-// As DeviceSide::meet() makes it.
+// As GpuEngine::meet() makes it.
 DeviceLayout layout_of(const Layout& ranks, int blocks_max, const std::string& algo, int channels = 0,
                        uint32_t capabilities = ~uint32_t(0)) {
     DeviceLayout layout = fused_layout(ranks.ranks, blocks_max, "");

@@ -94,8 +94,8 @@ class Domain {
     uint64_t device_bytes() const { return memory_.bytes() + unused_.bytes(); }
     // Why host memory stands in for that of some ranks' devices or of all, the same on all ranks; empty: for none's. And
     // which way kernels go then: ", through host memory to and from ranks 0 and 3".
-    const std::string& detour() const { return detour_; }
-    std::string detour_text() const;
+    const std::string& fallback_reason() const { return fallback_reason_; }
+    std::string fallback_text() const;
 
     // Returns when the kernels that were launched directly have ended; after an abort it waits two seconds at most.
     void finish() const;
@@ -192,7 +192,7 @@ class Domain {
 
     Stage stage_ = Stage::exporting;
     Way way_ = Way::ipc;
-    std::string obstacle_, detour_;
+    std::string obstacle_, fallback_reason_;
     std::string tried_;      // why the ways before did not serve
     std::string not_exported_;  // why this rank has nothing to export_memory on this way
     int late_ = -1;          // whose process has not handed out its descriptor yet; -1: nobody's

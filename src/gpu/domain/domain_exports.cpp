@@ -103,7 +103,7 @@ Status Domain::export_host_memory() {
         const std::vector<int> hosted = this->hosted();
         const size_t each = this->layout().programs, bytes = each * hosted.size();
         if (leads()) {
-            auto memory = SharedMemory::create("weft-device-detour", bytes);
+            auto memory = SharedMemory::create("weft-device-fallback_reason", bytes);
             if (!memory) return memory.take_status();
             host_memory_ = std::move(*memory);
             WEFT_TRY(host_memory_.back(0, bytes));

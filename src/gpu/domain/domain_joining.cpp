@@ -104,8 +104,8 @@ std::vector<int> Domain::hosted() const {
     return ranks;
 }
 
-std::string Domain::detour_text() const {
-    if (detour_.empty()) return {};
+std::string Domain::fallback_text() const {
+    if (fallback_reason_.empty()) return {};
     return hosted_ == all_members() ? ", through host memory"
                                     : ", through host memory to and from " + ranks_text(hosted());
 }
@@ -201,7 +201,7 @@ void Domain::conclude(int stage) {
         if (leads())
             WEFT_LOG_RANK(rank_, warn, init, "device memory{} goes through the host's, which is slow: {}",
                           way_ == Way::host ? "" : " of " + ranks_text(hosted()), tried_);
-        detour_ = tried_;
+        fallback_reason_ = tried_;
         for (const int rank : hosted()) bases_[size_t(rank)] = 0;
     }
     obstacle_.clear();

@@ -1,7 +1,7 @@
 // device_access.cpp: windows of device memory, and one-sided calls on them: a kernel for each (src/README.md, "Windows").
 #include <algorithm>
 
-#include "src/gpu/engine/device_state.hpp"
+#include "src/gpu/engine/gpu_engine_state.hpp"
 
 namespace weft::internal {
 
@@ -18,7 +18,7 @@ constexpr uint64_t bytes_of_block = 64 << 10;
 
 }  // namespace
 
-Status DeviceSide::fits_window(const void* address, size_t bytes, bool mapped) const {
+Status GpuEngine::fits_window(const void* address, size_t bytes, bool mapped) const {
     const State& s = *state_;
     if (!s.exports_buffers)
         return fail(weftInvalidUsage,
@@ -28,7 +28,7 @@ Status DeviceSide::fits_window(const void* address, size_t bytes, bool mapped) c
                     s.copies                     ? s.why_copies()
                     : s.layout.hosts > 1         ? "the ranks are on several hosts"
                     : s.layout.ranks > ranks_max ? fmt::format("there are {}", s.layout.ranks)
-                                                 : s.domain->detour());
+                                                 : s.domain->fallback_reason());
     if (mapped) return ok();
     const ContextScope scope(s.kernels->context());
     const auto facts = describe_pointer(*s.driver, address);
@@ -44,15 +44,15 @@ Status DeviceSide::fits_window(const void* address, size_t bytes, bool mapped) c
                 address, why ? "" : ": ", why.sentence());
 }
 
-Status DeviceSide::open_window(uint32_t number, void* address, size_t bytes, WindowPart& part) {
+Status GpuEngine::open_window(uint32_t number, void* address, size_t bytes, WindowPart& part) {
     return bytes > 0 ? state_->own_windows().open(number, address, bytes, part) : ok();
 }
 
-std::vector<int> DeviceSide::window_missing(uint32_t number) const {
+std::vector<int> GpuEngine::window_missing(uint32_t number) const {
     return state_->windows ? state_->windows->missing(number) : std::vector<int>();
 }
 
-DeviceWindows& DeviceSide::State::own_windows() {
+DeviceWindows& GpuEngine::State::own_windows() {
     if (!windows) {
         windows = std::make_unique<DeviceWindows>(*group, rank, *buffer_registry);
         domain->bind(access_arguments);
@@ -60,19 +60,19 @@ DeviceWindows& DeviceSide::State::own_windows() {
     return *windows;
 }
 
-Result<bool> DeviceSide::reach_window(uint32_t number, std::span<const WindowPart> parts) {
+Result<bool> GpuEngine::reach_window(uint32_t number, std::span<const WindowPart> parts) {
     return state_->own_windows().reach(number, parts);
 }
 
-void DeviceSide::begin_to_close_window(uint32_t number) {
+void GpuEngine::begin_to_close_window(uint32_t number) {
     if (state_->windows) state_->windows->begin_to_close(number);
 }
 
-bool DeviceSide::window_closed(uint32_t number) { return !state_->windows || state_->windows->closed(number); }
+bool GpuEngine::window_closed(uint32_t number) { return !state_->windows || state_->windows->closed(number); }
 
-bool DeviceSide::idle() const { return !state_->domain || !state_->domain->working(); }
+bool GpuEngine::idle() const { return !state_->domain || !state_->domain->working(); }
 
-Status DeviceSide::prepare_access(const DeviceAccess& access) {
+Status GpuEngine::prepare_access(const DeviceAccess& access) {
     State& s = *state_;
     const OneSidedCall& call = access.call;
     using RmaOp = OneSidedCall::RmaOp;
@@ -87,7 +87,7 @@ Status DeviceSide::prepare_access(const DeviceAccess& access) {
     return s.take_stream(access.stream);
 }
 
-Status DeviceSide::launch_access(const DeviceAccess& access) {
+Status GpuEngine::launch_access(const DeviceAccess& access) {
     State& s = *state_;
     const OneSidedCall& call = access.call;
     const auto stream = static_cast<CUstream>(access.stream);

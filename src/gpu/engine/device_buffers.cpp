@@ -96,9 +96,9 @@ Result<PointerFacts> DeviceBuffers::describe(const DeviceArgument& argument) {
     return facts;
 }
 
-Status DeviceBuffers::check(const DeviceArgument& argument, const PointerFacts& at, const std::string& why_not) const {
+Status DeviceBuffers::check(const DeviceArgument& argument, const PointerFacts& at, const std::string& unsupported_reason) const {
     const char* const name = argument.name;
-    if (!why_not.empty()) return no_device_memory(name, why_not);
+    if (!unsupported_reason.empty()) return no_device_memory(name, unsupported_reason);
     // Managed memory comes to the device that touches it.
     if (at.kind != MemoryKind::managed && at.device != own_->device())
         return fail(weftInvalidArgument, "{} is memory of device {}, the communicator's rank {} is on device {}", name,
@@ -111,21 +111,21 @@ Status DeviceBuffers::check(const DeviceArgument& argument, const PointerFacts& 
     return ok();
 }
 
-Result<uint64_t> DeviceBuffers::room(const DeviceArgument& argument, const std::string& why_not) {
+Result<uint64_t> DeviceBuffers::room(const DeviceArgument& argument, const std::string& unsupported_reason) {
     auto at = describe(argument);
     if (!at) return at.take_status();
     if (!at->on_device())
         return fail(weftInvalidArgument, "{} is {}: it must be device memory", argument.name, name_of(at->kind));
-    WEFT_TRY(check(argument, *at, why_not));
+    WEFT_TRY(check(argument, *at, unsupported_reason));
     const auto [base, bytes] = allocation(argument.span.address, *at);
     return base == 0 ? UINT64_MAX : base + bytes - reinterpret_cast<CUdeviceptr>(argument.span.address);
 }
 
 Result<BufferPlacement> DeviceBuffers::placement_of(const DeviceArgument& sent, const DeviceArgument& received, bool stream,
-                                         const std::string& why_not) {
+                                         const std::string& unsupported_reason) {
     const DeviceSpan &send = sent.span, &receive = received.span;
     if (send.bytes == 0 && receive.bytes == 0 && (!send.address || !receive.address)) {
-        if (stream && !why_not.empty()) return fail(weftInvalidUsage, "there is a stream, but {}", why_not);
+        if (stream && !unsupported_reason.empty()) return fail(weftInvalidUsage, "there is a stream, but {}", unsupported_reason);
         return BufferPlacement{stream ? Space::device : Space::host, false};
     }
     auto from = describe(sent);
@@ -149,8 +149,8 @@ Result<BufferPlacement> DeviceBuffers::placement_of(const DeviceArgument& sent, 
                 sent.name, name_of(from->kind));
         return BufferPlacement{Space::host, false};
     }
-    WEFT_TRY(check(sent, *from, why_not));
-    WEFT_TRY(check(received, *to, why_not));
+    WEFT_TRY(check(sent, *from, unsupported_reason));
+    WEFT_TRY(check(received, *to, unsupported_reason));
     // What other processes could map is ordinary memory of the primary context, not a graph's or another process's; or
     // it is Weft's own.
     const auto reached = [](const DeviceSpan& span, const PointerFacts& at) {

@@ -3,7 +3,7 @@
 #pragma once
 #include "src/drivers/cuda/context.hpp"
 #include "src/drivers/cuda/pointer.hpp"
-#include "src/gpu/engine/device.hpp"
+#include "src/gpu/engine/gpu_engine.hpp"
 
 namespace weft::internal {
 
@@ -27,17 +27,17 @@ class DeviceBuffers {
     DeviceBuffers(const cuda::Driver& driver, const cuda::Context* own, int rank)
         : driver_(&driver), own_(own), rank_(rank) {}
 
-    // `why_not`: why device memory is not served; empty: it is.
+    // `unsupported_reason`: why device memory is not served; empty: it is.
     Result<BufferPlacement> placement_of(const DeviceArgument& send, const DeviceArgument& receive, bool stream,
-                              const std::string& why_not);
+                              const std::string& unsupported_reason);
 
-    // See DeviceSide.
-    Result<uint64_t> room(const DeviceArgument& argument, const std::string& why_not);
+    // See GpuEngine.
+    Result<uint64_t> room(const DeviceArgument& argument, const std::string& unsupported_reason);
 
   private:
     Result<CUcontext> any_context();
     Result<cuda::PointerFacts> describe(const DeviceArgument& argument);
-    Status check(const DeviceArgument& argument, const cuda::PointerFacts& at, const std::string& why_not) const;
+    Status check(const DeviceArgument& argument, const cuda::PointerFacts& at, const std::string& unsupported_reason) const;
 
     const cuda::Driver* driver_;
     const cuda::Context* own_;

@@ -50,25 +50,25 @@ Status explain_counts(int rank, const cuda::CountFault& fault) {
                 fault.peer, report.count, places, fault.peer, report.other, buffer, report.room);
 }
 
-void KnownOperations::add(const Operation& operation) {
+void PlannedOperations::add(const Operation& operation) {
     std::lock_guard lock(mutex_);
     if (std::find(all_.begin(), all_.end(), operation) != all_.end()) return;
     if (all_.size() >= most) all_.clear();
     all_.push_back(operation);
 }
 
-std::string KnownOperations::text(uint32_t wanted) const {
+std::string PlannedOperations::text(uint32_t wanted) const {
     std::lock_guard lock(mutex_);
     for (const Operation& operation : all_)
         if (fingerprint(operation) == wanted) return operation.text();
     return {};
 }
 
-std::string DeviceObserver::name_of(int other) const {
+std::string DeviceDiagnosis::name_of(int other) const {
     return group.name_of(other) + (group.stopped(other) ? " is stopped (SIGSTOP or a debugger); it" : "");
 }
 
-std::string DeviceObserver::waited(const cuda::FailureReport& report, const std::string& what) const {
+std::string DeviceDiagnosis::waited(const cuda::FailureReport& report, const std::string& what) const {
     const uint64_t timeout_ms = report.timeout_ns / 1'000'000;
     return fmt::format("the kernel of rank {} waited {:.1f} s for {}, the deadline ({}) is {} ms", report.rank,
                        double(timeout_ms) / 1e3, what,
@@ -76,7 +76,7 @@ std::string DeviceObserver::waited(const cuda::FailureReport& report, const std:
                        timeout_ms);
 }
 
-std::string DeviceObserver::position_text(int other) const {
+std::string DeviceDiagnosis::position_text(int other) const {
     const auto report = group.row(other).position.read();
     const std::string text = name_of(other);
     if (!report) return text + " is about to call something";
@@ -84,12 +84,12 @@ std::string DeviceObserver::position_text(int other) const {
     return text + fmt::format(" last called operation {}, {}", report->entered, report->operation.text());
 }
 
-bool DeviceObserver::has_made_our_calls(int other) const {
+bool DeviceDiagnosis::has_made_our_calls(int other) const {
     const auto own = group.row(rank).position.read(), theirs = group.row(other).position.read();
     return own && theirs && theirs->entered >= own->entered;
 }
 
-Status DeviceObserver::explain_message(const cuda::FailureReport& report, const cuda::MessageReport& message) const {
+Status DeviceDiagnosis::explain_message(const cuda::FailureReport& report, const cuda::MessageReport& message) const {
     const auto view = [](uint32_t mark, uint64_t bytes) {
         const weftDataType_t type = type_of(mark);
         return MessageView{mark, is_datatype(type) ? bytes / size_of(type) : bytes};
@@ -102,7 +102,7 @@ Status DeviceObserver::explain_message(const cuda::FailureReport& report, const 
                 owed_message(report.rank, message.outgoing, message.begun, ours));
 }
 
-Status DeviceObserver::explain(const cuda::FailureReport& report, const cuda::MessageReport& message,
+Status DeviceDiagnosis::explain(const cuda::FailureReport& report, const cuda::MessageReport& message,
                                const cuda::SignalReport& signal) const {
     if (report.failure == cuda::Failure::counts)
         return explain_counts(report.rank, {report.peer, message.outgoing, message.counts});
@@ -139,14 +139,14 @@ Status DeviceObserver::explain(const cuda::FailureReport& report, const cuda::Me
     return fail(weftInternalError, "the kernel of rank {} left {} for no reason that it told", report.rank, ours);
 }
 
-bool DeviceObserver::informed(const cuda::FailureReport& report) const {
+bool DeviceDiagnosis::informed(const cuda::FailureReport& report) const {
     if (report.failure != cuda::Failure::mismatch || group.local(report.peer)) return true;
     const auto position = group.row(report.peer).position.read();
     return (position && fingerprint(position->operation) == report.other_fingerprint) ||
            !known.text(report.other_fingerprint).empty();
 }
 
-Status DeviceObserver::look_at_others(const std::function<bool(int other, bool died)>& waiting) const {
+Status DeviceDiagnosis::check_peers(const std::function<bool(int other, bool died)>& waiting) const {
     const auto own = group.row(rank).position.read();
     // A call on host memory is watched by who is in it.
     if (!own || own->entered == 0 || (own->inside() && own->operation.space == Space::host)) return ok();
@@ -188,7 +188,7 @@ Status DeviceObserver::look_at_others(const std::function<bool(int other, bool d
     return ok();
 }
 
-Status GonePartners::look(const Segment& group, int rank, const cuda::MessageStuck* stuck, int64_t still_us) {
+Status DepartedPeers::look(const Segment& group, int rank, const cuda::MessageStuck* stuck, int64_t still_us) {
     const auto read = [](const uint64_t& word) {
         return std::atomic_ref(const_cast<uint64_t&>(word))
             .load(std::memory_order_acquire);  // pairs with look_around()

@@ -13,7 +13,7 @@
 namespace weft::internal {
 
 // The operations that a rank has planned, by fingerprint. Thread-safe; not on the hot path.
-class KnownOperations {
+class PlannedOperations {
   public:
     void add(const Operation& operation);
     // "all_reduce of ..."; empty: not known.
@@ -29,10 +29,10 @@ class KnownOperations {
 Status explain_counts(int rank, const cuda::CountFault& fault);
 
 // For one look. Reentrant.
-struct DeviceObserver {
+struct DeviceDiagnosis {
     const Segment& group;
     int rank;
-    const KnownOperations& known;
+    const PlannedOperations& known;
     uint64_t timeout_ns;  // the communicator's
 
     // The failure that a kernel of `rank` has reported; `message` counts if it is valid, `signal` if one waited for it.
@@ -41,7 +41,7 @@ struct DeviceObserver {
     // A rank that died or left, or has called something else, while kernels of ours wait for it or may do so; ok: none.
     // `waiting`: whether any kernel runs that may wait for that rank, asked only if it matters; of one that died, whether
     // for something that can no longer be on its way.
-    Status look_at_others(const std::function<bool(int other, bool died)>& waiting) const;
+    Status check_peers(const std::function<bool(int other, bool died)>& waiting) const;
     // Whether explain() can say all that it has to: news of what a rank of another host called may be on their way.
     bool informed(const cuda::FailureReport& report) const;
 
@@ -59,7 +59,7 @@ struct DeviceObserver {
 // Ranks that died or left while kernels of ours wait for messages with them or for their signals: who owes nothing may
 // go.
 // For one thread.
-class GonePartners {
+class DepartedPeers {
   public:
     // stuck: by block. still_us: since something came from another host. ok: none, or what it sent before may not have
     // been seen yet.

@@ -11,7 +11,7 @@
 #include "src/base/log.hpp"
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
-#include "src/gpu/engine/device_state.hpp"
+#include "src/gpu/engine/gpu_engine_state.hpp"
 
 namespace weft::internal {
 
@@ -54,21 +54,21 @@ std::string of_any_device(std::string reason, int device) {
 
 }  // namespace
 
-const char* DeviceSide::why_none() { return "none was current in the thread that called weftCommInitRank"; }
+const char* GpuEngine::why_none() { return "none was current in the thread that called weftCommInitRank"; }
 
-Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
-    if (which < 0 && !Driver::in_use()) return std::unique_ptr<DeviceSide>();
+Result<std::unique_ptr<GpuEngine>> GpuEngine::find(int which) {
+    if (which < 0 && !Driver::in_use()) return std::unique_ptr<GpuEngine>();
     auto driver = Driver::get();
     if (!driver) {
         if (which >= 0) return driver.take_status();
         warn_of_device_once("no device: " + driver.status().sentence());
-        return std::unique_ptr<DeviceSide>();
+        return std::unique_ptr<GpuEngine>();
     }
     auto state = std::make_unique<State>();
     state->driver = *driver;
     // Opening a context is what a capture of another thread, or of this one, would forbid, and be ended by.
     const RelaxedCapture relaxed(**driver);
-    const auto made = [&] { return std::unique_ptr<DeviceSide>(new DeviceSide(std::move(state))); };
+    const auto made = [&] { return std::unique_ptr<GpuEngine>(new GpuEngine(std::move(state))); };
     CUcontext context = nullptr;
     if (which == current) {
         WEFT_TRY((*driver)->check((*driver)->CtxGetCurrent(&context), "tell the current context"));
@@ -84,7 +84,7 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
             return fail(weftInvalidArgument, "device {} does not exist: there are {}, from 0 on", which, *count);
     }
     if (which < 0) {
-        state->why_not =
+        state->unsupported_reason =
             "no device belongs to this communicator: one must be current in the thread that calls weftCommInitRank "
             "(cudaSetDevice, cuCtxSetCurrent)";
         return made();
@@ -93,9 +93,9 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
     state->facts.use = DeviceFacts::refused;
     auto bare = Context::retain(**driver, which);
     if (!bare) {
-        state->why_not = bare.status().sentence();
+        state->unsupported_reason = bare.status().sentence();
     } else if (context != nullptr && context != bare->handle()) {
-        state->why_not = fmt::format(
+        state->unsupported_reason = fmt::format(
             "the context that was current is not device {}'s primary one, which cudaSetDevice makes current", which);
     } else if (auto kernels = KernelSet::of_device(**driver, which)) {
         state->kernels = std::move(*kernels);
@@ -110,15 +110,15 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
                         which, why),
             "copied: " + of_any_device(why, which));
     }
-    if (!state->why_not.empty())
+    if (!state->unsupported_reason.empty())
         warn_of_device_once(fmt::format("device {} is not used: {} (the same of other devices is not told again)",
-                                        which, state->why_not),
-                            "not used: " + of_any_device(state->why_not, which));
+                                        which, state->unsupported_reason),
+                            "not used: " + of_any_device(state->unsupported_reason, which));
     return made();
 }
 
 // By the first of them. With MPS as it should be, else so slow that users should know.
-void DeviceSide::State::tell_of_sharing(const std::vector<int>& elsewhere) const {
+void GpuEngine::State::tell_of_sharing(const std::vector<int>& elsewhere) const {
     const std::string others = ranks_text(elsewhere);
     if (kernels->mps())
         WEFT_LOG_RANK(rank, info, init, "shares device {} with {} of other processes, whose kernels run at once by MPS",
@@ -132,13 +132,13 @@ void DeviceSide::State::tell_of_sharing(const std::vector<int>& elsewhere) const
 }
 
 // All ranks decide alike: from what the rows say, or each that it has no device.
-void DeviceSide::meet(std::shared_ptr<Segment> group, const net::Identity* identity, int rank, int64_t timeout_ms,
+void GpuEngine::meet(std::shared_ptr<Segment> group, const net::Identity* identity, int rank, int64_t timeout_ms,
                       std::shared_ptr<const Catalog> catalog, std::shared_ptr<const Machines> machines) {
     State& s = *state_;
     s.group = std::move(group);
     s.rank = rank;
     s.deadline_us = timeout_ms > 0 ? now_us() + timeout_ms * 1000 : 0;
-    if (!s.why_not.empty()) return;
+    if (!s.unsupported_reason.empty()) return;
     const AgreedOptions& agreed = s.group->header().agreed;
     const int ranks = s.group->ranks();
     if (agreed.gpu_path == GpuPath::copies) {
@@ -162,12 +162,12 @@ void DeviceSide::meet(std::shared_ptr<Segment> group, const net::Identity* ident
                               other);
         }
         if (row.device.use == DeviceFacts::none)
-            return s.decline(
+            return s.disable(
                 fmt::format("rank {} joined without a device: it must be current in the thread that calls "
                             "weftCommInitRank, on every rank",
                             other));
         if (row.device.use == DeviceFacts::refused)
-            return s.decline(fmt::format("rank {} cannot use its device: its log says why", other));
+            return s.disable(fmt::format("rank {} cannot use its device: its log says why", other));
         // A process may be several hosts, as it likes; whoever has the same device is on the same machine.
         const bool here =
             s.group->local(other) ? row.process == s.group->row(rank).process : s.group->rank_info(other).pid == getpid();
@@ -186,7 +186,7 @@ void DeviceSide::meet(std::shared_ptr<Segment> group, const net::Identity* ident
         warn_of_device_once(fmt::format("WEFT_GPU_THREADS is {}, and kernels have whole warps: {} threads",
                                         options().gpu_threads, agreed.gpu_threads));
     if (ranks > Domain::ranks_max)
-        return s.decline(fmt::format("the communicator has {} ranks: this version serves device memory of up to {}",
+        return s.disable(fmt::format("the communicator has {} ranks: this version serves device memory of up to {}",
                                      ranks, Domain::ranks_max));
     s.layout = {ranks, blocks_together(facts), agreed.algo};
     if (agreed.gpu_blocks > 0) s.layout.blocks_max = std::min(s.layout.blocks_max, agreed.gpu_blocks);
@@ -196,7 +196,7 @@ void DeviceSide::meet(std::shared_ptr<Segment> group, const net::Identity* ident
     s.layout.rings = machines->device_rings();
     s.layout.hosts = layout.host_count();
     if (s.layout.blocks_max < 1)
-        return s.decline("the ranks that share a device are too many for it: their kernels must run at once");
+        return s.disable("the ranks that share a device are too many for it: their kernels must run at once");
     s.catalog = std::move(catalog);
     s.layout.rules = AlgoRules(s.layout.algo, layout, s.catalog->rows());
     StepAlgorithms steps =
@@ -224,7 +224,7 @@ void DeviceSide::meet(std::shared_ptr<Segment> group, const net::Identity* ident
     if (const Status listening = s.network->listen(); !listening) s.domain->object(listening);
 }
 
-void DeviceSide::prefer(uint8_t preference, const std::string& algo, int channels) {
+void GpuEngine::prefer(uint8_t preference, const std::string& algo, int channels) {
     State& s = *state_;
     if (!s.domain) return;  // nothing is chosen here
     if (channels == int(s.group->header().agreed.channels)) channels = 0;
@@ -232,7 +232,7 @@ void DeviceSide::prefer(uint8_t preference, const std::string& algo, int channel
         layout_preferring(s.layout, algo, channels, s.machines->device_layout(0), s.catalog->rows());
 }
 
-Result<bool> DeviceSide::advance() {
+Result<bool> GpuEngine::advance() {
     State& s = *state_;
     if (!s.domain) return true;
     auto known = s.domain->advance();
@@ -241,14 +241,14 @@ Result<bool> DeviceSide::advance() {
         WEFT_TRY(s.check_others(s.domain->missing()));
         return false;
     }
-    if (const std::string obstacle = s.domain->obstacle(); !obstacle.empty()) s.decline(obstacle);
+    if (const std::string obstacle = s.domain->obstacle(); !obstacle.empty()) s.disable(obstacle);
     if (!s.network) return true;
     auto connected = s.network->connect();
     if (connected && !*connected) WEFT_TRY(s.check_others(s.network->missing()));
     return connected;
 }
 
-Status DeviceSide::State::check_others(const std::vector<int>& missing) {
+Status GpuEngine::State::check_others(const std::vector<int>& missing) {
     const int64_t now = now_us();
     if (group->aborted()) return group->abort_status();
     if (now < next_look_us) return ok();
@@ -263,21 +263,21 @@ Status DeviceSide::State::check_others(const std::vector<int>& missing) {
     return ok();
 }
 
-Status DeviceSide::begin(int64_t timeout_ms) {
+Status GpuEngine::begin(int64_t timeout_ms) {
     State& s = *state_;
     s.buffers = std::make_unique<DeviceBuffers>(*s.driver, s.context(), s.rank);
     if (!s.domain) {
         if (s.group && s.kernels && s.rank == 0 && !s.copies)
-            WEFT_LOG_RANK(s.rank, info, init, "device memory is not served: {}", s.why_not);
+            WEFT_LOG_RANK(s.rank, info, init, "device memory is not served: {}", s.unsupported_reason);
         return ok();
     }
     s.timeout_ns = nanoseconds_of(timeout_ms);
-    s.exports_buffers = s.buffer_registry && s.domain->detour().empty();
+    s.exports_buffers = s.buffer_registry && s.domain->fallback_reason().empty();
     if (s.exports_buffers) s.buffer_registry->open();
     if (s.network) WEFT_TRY(s.network->begin(s.domain->remote_ends(), s.domain->ended()));
     WEFT_LOG_RANK(s.rank, info, init, "serves memory of device {}, {} blocks of a kernel at most{}{}", s.device(),
                   s.layout.blocks_max, s.sharing ? ", which it shares with ranks of this process" : "",
-                  s.domain->detour_text());
+                  s.domain->fallback_text());
     if (s.group->ranks() == 1) return ok();
     // Somebody must see deaths and kernels' failures while the rank's thread waits in the driver, or is elsewhere.
     auto service = Service::of_process();

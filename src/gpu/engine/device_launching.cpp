@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "src/base/log.hpp"
-#include "src/gpu/engine/device_state.hpp"
+#include "src/gpu/engine/gpu_engine_state.hpp"
 
 namespace weft::internal {
 
@@ -21,7 +21,7 @@ using cuda::MessageItem;
 using cuda::ranks_max;
 
 // A new key: nothing here calls the driver, so it may happen during a capture.
-Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& called, uint8_t preference) {
+Result<PreparedLaunch*> GpuEngine::State::plan(const Operation& called, uint8_t preference) {
     auto plan = plan_on_device(called, layout_for(preference));
     if (!plan) return plan.take_status();
     const Operation operation = served_as(called);
@@ -64,7 +64,7 @@ Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& called, uint8_t
 }
 
 // What a call may be refused for.
-Status DeviceSide::State::take_stream(void* stream_of_call) {
+Status GpuEngine::State::take_stream(void* stream_of_call) {
     const auto on = static_cast<CUstream>(stream_of_call);
     ContextScope scope(*context());
     WEFT_TRY(scope.take_status());
@@ -90,29 +90,29 @@ Status DeviceSide::State::take_stream(void* stream_of_call) {
     return ok();
 }
 
-Status DeviceSide::copy_in(Copied which, std::span<const DeviceSpan> reads, std::span<const DeviceSpan> writes,
+Status GpuEngine::copy_in(Copied which, std::span<const DeviceSpan> reads, std::span<const DeviceSpan> writes,
                            void* stream) {
     State& s = *state_;
     WEFT_TRY(s.take_stream(stream));
     auto& copies = s.copied[size_t(which)];
-    if (!copies) copies = std::make_unique<DeviceCopies>(*s.context());
+    if (!copies) copies = std::make_unique<HostStaging>(*s.context());
     return copies->begin(reads, writes, static_cast<CUstream>(stream));
 }
 
-void* DeviceSide::copied(Copied which, const void* on_device) const {
+void* GpuEngine::copied(Copied which, const void* on_device) const {
     return state_->copied[size_t(which)]->at(on_device);
 }
 
-Status DeviceSide::copy_out(Copied which) { return state_->copied[size_t(which)]->end(); }
+Status GpuEngine::copy_out(Copied which) { return state_->copied[size_t(which)]->end(); }
 
-uint64_t DeviceSide::copied_bytes() const {
+uint64_t GpuEngine::copied_bytes() const {
     uint64_t bytes = 0;
     for (const auto& copies : state_->copied)
         if (copies) bytes += copies->bytes();
     return bytes;
 }
 
-Status DeviceSide::prepare(const DeviceCall& call) {
+Status GpuEngine::prepare(const DeviceCall& call) {
     State& s = *state_;
     WEFT_TRY(s.take_stream(call.stream));
     // Of calls of all ranks alone: others are not counted alike.
@@ -123,7 +123,7 @@ Status DeviceSide::prepare(const DeviceCall& call) {
     return ok();
 }
 
-Result<PreparedLaunch*> DeviceSide::State::plan_of(const DeviceCall& call) {
+Result<PreparedLaunch*> GpuEngine::State::plan_of(const DeviceCall& call) {
     PreparedLaunch* const known = plans.find(PlanKey(call.operation, call.settings.preference));
     if (known) [[likely]]
         return known;
@@ -131,7 +131,7 @@ Result<PreparedLaunch*> DeviceSide::State::plan_of(const DeviceCall& call) {
 }
 
 // All or nothing: a peer that finds one address uses both. Where it needs none, what it finds is never looked at.
-void DeviceSide::State::export_buffers(PreparedLaunch& it, const DeviceCall& call) const {
+void GpuEngine::State::export_buffers(PreparedLaunch& it, const DeviceCall& call) const {
     KernelArguments& a = it.arguments;
     std::byte *send[ranks_max], *receive[ranks_max];
     std::fill(std::begin(send), std::end(send), a.outputs[rank]);
@@ -145,9 +145,9 @@ void DeviceSide::State::export_buffers(PreparedLaunch& it, const DeviceCall& cal
     }
 }
 
-const Operation& DeviceSide::prepared() const { return state_->prepared->plan.operation; }
+const Operation& GpuEngine::prepared() const { return state_->prepared->plan.operation; }
 
-Status DeviceSide::launch(const DeviceCall& call) {
+Status GpuEngine::launch(const DeviceCall& call) {
     State& s = *state_;
     PreparedLaunch& it = *s.prepared;
     KernelArguments& a = it.arguments;
@@ -175,12 +175,12 @@ Status DeviceSide::launch(const DeviceCall& call) {
 }
 
 // Where ranks share a device launches are counted, to tell who is on whose stream.
-bool DeviceSide::joins() const {
+bool GpuEngine::joins() const {
     const State& s = *state_;
     return s.domain && !s.sharing && s.layout.hosts == 1 && s.layout.ranks <= ranks_max;
 }
 
-Status DeviceSide::prepare_coalesced(std::span<const DeviceCall> calls) {
+Status GpuEngine::prepare_coalesced(std::span<const DeviceCall> calls) {
     State& s = *state_;
     WEFT_TRY(s.take_stream(calls[0].stream));
     s.coalesced.clear();
@@ -197,9 +197,9 @@ Status DeviceSide::prepare_coalesced(std::span<const DeviceCall> calls) {
     return ok();
 }
 
-const Operation& DeviceSide::prepared_coalesced(size_t place) const { return state_->coalesced[place]->plan.operation; }
+const Operation& GpuEngine::prepared_coalesced(size_t place) const { return state_->coalesced[place]->plan.operation; }
 
-Status DeviceSide::launch_coalesced(std::span<const DeviceCall> calls) {
+Status GpuEngine::launch_coalesced(std::span<const DeviceCall> calls) {
     State& s = *state_;
     PreparedLaunch& first = *s.coalesced[0];
     std::vector<MessageItem>& further = s.coalesced_items;
@@ -230,7 +230,7 @@ Status DeviceSide::launch_coalesced(std::span<const DeviceCall> calls) {
     return s.domain->note(stream, s.stream);
 }
 
-Status DeviceSide::State::note(std::span<const MessageItem> items, CUstream on, std::optional<int> priority) {
+Status GpuEngine::State::note(std::span<const MessageItem> items, CUstream on, std::optional<int> priority) {
     (void)own_messages();
     MessageArguments& a = message_arguments;
     a.does = MessageArguments::note;
@@ -244,7 +244,7 @@ Status DeviceSide::State::note(std::span<const MessageItem> items, CUstream on, 
     return ok();
 }
 
-Status DeviceSide::State::enqueue(const Kernel& kernel, const LaunchShape& shape, CUstream on, void* arguments) const {
+Status GpuEngine::State::enqueue(const Kernel& kernel, const LaunchShape& shape, CUstream on, void* arguments) const {
     void* parameters[] = {arguments};
     const CUresult result = kernel.enqueue(shape, on, parameters);
     if (result == CUDA_SUCCESS) [[likely]]
@@ -254,7 +254,7 @@ Status DeviceSide::State::enqueue(const Kernel& kernel, const LaunchShape& shape
 }
 
 template <class Arguments>
-Status DeviceSide::State::enqueue_served(const Kernel& kernel, const LaunchShape& shape, CUstream on,
+Status GpuEngine::State::enqueue_served(const Kernel& kernel, const LaunchShape& shape, CUstream on,
                                          Arguments& arguments) const {
     if (network) network->launching(stream.capturing, arguments.launch, shape.blocks);
     // A replay would say again that an old launch has ended.
@@ -267,7 +267,7 @@ Status DeviceSide::State::enqueue_served(const Kernel& kernel, const LaunchShape
     return ok();
 }
 
-DeviceMessages& DeviceSide::State::own_messages() {
+DeviceMessages& GpuEngine::State::own_messages() {
     if (!messages) [[unlikely]] {
         domain->bind(message_arguments);
         messages = std::make_unique<DeviceMessages>(rank, layout.ranks, message_arguments.remote);
@@ -275,30 +275,30 @@ DeviceMessages& DeviceSide::State::own_messages() {
     return *messages;
 }
 
-const std::byte* DeviceSide::State::remote_address(const DeviceMessage& message, int peer) const {
+const std::byte* GpuEngine::State::remote_address(const DeviceMessage& message, int peer) const {
     std::byte* at[ranks_max];
     const size_t bytes = message.count * size_of(message.type);
     return exports_buffers && buffer_registry->find(message.data, bytes, message.mapped, at) ? at[peer] : nullptr;
 }
 
-Status DeviceSide::prepare_messages(std::span<const DeviceMessage> messages, void* stream) {
+Status GpuEngine::prepare_messages(std::span<const DeviceMessage> messages, void* stream) {
     State& s = *state_;
     WEFT_TRY(s.own_messages().arrange(messages,
                                       [&](const DeviceMessage& message, int peer) { return s.remote_address(message, peer); }));
     return s.take_stream(stream);
 }
 
-Status DeviceSide::prepare_messages(const CountedMessages& messages, void* stream) {
+Status GpuEngine::prepare_messages(const CountedMessages& messages, void* stream) {
     State& s = *state_;
     s.own_messages().arrange(messages, [&](const DeviceMessage& message, int peer) { return s.remote_address(message, peer); });
     return s.take_stream(stream);
 }
 
-uint64_t DeviceSide::State::timeout_of(const CallSettings& settings) const {
+uint64_t GpuEngine::State::timeout_of(const CallSettings& settings) const {
     return settings.timeout_ms < 0 ? timeout_ns : nanoseconds_of(settings.timeout_ms);
 }
 
-Result<std::optional<int>> DeviceSide::State::priority(int asked) {
+Result<std::optional<int>> GpuEngine::State::priority(int asked) {
     if (asked == WEFT_CONFIG_UNDEF_INT) [[likely]]
         return std::optional<int>();
     if (!priorities) {
@@ -309,7 +309,7 @@ Result<std::optional<int>> DeviceSide::State::priority(int asked) {
     return std::optional<int>(std::clamp(asked, priorities->first, priorities->second));
 }
 
-Status DeviceSide::launch_messages(void* on, const CallSettings& settings) {
+Status GpuEngine::launch_messages(void* on, const CallSettings& settings) {
     State& s = *state_;
     MessageArguments& a = s.message_arguments;
     a.launch = ++s.launches;

@@ -19,18 +19,18 @@ using cuda::RelaxedCapture;
 
 namespace {
 
-struct GivenMemory {
+struct DeviceAllocation {
     Context context;  // which what follows must not outlive
     ExportableMemory memory;
     size_t bytes = 0;  // that were asked for, of whole pages
 };
 
-struct AllGivenMemory {
+struct DeviceAllocations {
     std::mutex mutex;
-    std::map<CUdeviceptr, GivenMemory> by_address;
+    std::map<CUdeviceptr, DeviceAllocation> by_address;
 };
-AllGivenMemory& given_memory() {
-    static PerProcess<AllGivenMemory> of_process;
+DeviceAllocations& given_memory() {
+    static PerProcess<DeviceAllocations> of_process;
     return of_process.get();
 }
 
@@ -45,7 +45,7 @@ Result<void*> allocate_device_memory(size_t bytes) {
         return fail(weftInvalidUsage, "no device is current in this thread, to allocate {} bytes on: cudaSetDevice",
                     bytes);
     const RelaxedCapture relaxed(**driver);
-    GivenMemory given;
+    DeviceAllocation given;
     auto context = Context::retain(**driver, **device);
     if (!context) return context.take_status();
     given.context = std::move(*context);
@@ -63,7 +63,7 @@ Result<void*> allocate_device_memory(size_t bytes) {
     if (!memory) return memory.take_status();
     given.memory = std::move(*memory);
     given.bytes = bytes;
-    AllGivenMemory& all = given_memory();
+    DeviceAllocations& all = given_memory();
     const CUdeviceptr address = given.memory.address();
     const std::lock_guard lock(all.mutex);
     all.by_address[address] = std::move(given);
@@ -71,8 +71,8 @@ Result<void*> allocate_device_memory(size_t bytes) {
 }
 
 bool free_device_memory(void* address) {
-    AllGivenMemory& all = given_memory();
-    GivenMemory freed;  // which may wait for the device, without the lock
+    DeviceAllocations& all = given_memory();
+    DeviceAllocation freed;  // which may wait for the device, without the lock
     {
         const std::lock_guard lock(all.mutex);
         const auto place = all.by_address.find(reinterpret_cast<CUdeviceptr>(address));
@@ -86,12 +86,12 @@ bool free_device_memory(void* address) {
 }
 
 std::span<const std::byte> own_device_memory(const void* address) {
-    AllGivenMemory& all = given_memory();
+    DeviceAllocations& all = given_memory();
     const auto begin = reinterpret_cast<CUdeviceptr>(address);
     const std::lock_guard lock(all.mutex);
     const auto next = all.by_address.upper_bound(begin);
     if (next == all.by_address.begin()) return {};
-    const GivenMemory& given = std::prev(next)->second;
+    const DeviceAllocation& given = std::prev(next)->second;
     if (begin - given.memory.address() >= given.memory.bytes()) return {};
     return {static_cast<const std::byte*>(given.memory.data()), given.bytes};
 }

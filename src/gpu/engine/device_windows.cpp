@@ -5,7 +5,7 @@ namespace weft::internal {
 using cuda::BufferRegistry;
 
 Status DeviceWindows::open(uint32_t number, void* address, size_t bytes, WindowPart& part) {
-    Window window;
+    DeviceWindow window;
     if (!segment_->one_process()) {
         auto entry = registry_->add(address, bytes, BufferRegistry::RegistrationUse::window);
         if (!entry) return entry.take_status();
@@ -20,7 +20,7 @@ Status DeviceWindows::open(uint32_t number, void* address, size_t bytes, WindowP
 }
 
 Result<bool> DeviceWindows::reach(uint32_t number, std::span<const WindowPart> parts) {
-    Window& window = windows_[number];
+    DeviceWindow& window = windows_[number];
     window.at.assign(parts.size(), nullptr);
     window.bytes.assign(parts.size(), 0);
     registry_->look();

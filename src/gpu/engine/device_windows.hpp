@@ -31,7 +31,7 @@ class DeviceWindows {
     bool closed(uint32_t number);
 
   private:
-    struct Window {
+    struct DeviceWindow {
         std::optional<int> entry;  // of ours
         std::vector<std::byte*> at = {};
         std::vector<uint64_t> bytes = {};
@@ -41,7 +41,7 @@ class DeviceWindows {
     const Segment* segment_;
     int rank_;
     cuda::BufferRegistry* registry_;
-    std::map<uint32_t, Window> windows_;
+    std::map<uint32_t, DeviceWindow> windows_;
 };
 
 }  // namespace weft::internal

@@ -1,4 +1,4 @@
-#include "src/gpu/engine/device_copies.hpp"
+#include "src/gpu/engine/host_staging.hpp"
 
 #include <algorithm>
 
@@ -22,7 +22,7 @@ uintptr_t address_of(const DeviceSpan& span) { return reinterpret_cast<uintptr_t
 }  // namespace
 
 // Nothing is under way in the old one.
-Status DeviceCopies::make_room(size_t bytes) {
+Status HostStaging::make_room(size_t bytes) {
     if (bytes <= memory_.bytes()) return ok();
     bytes = (std::max(bytes, memory_.bytes() * 2) + room_step_bytes - 1) / room_step_bytes * room_step_bytes;
     pinned_ = {};
@@ -40,7 +40,7 @@ Status DeviceCopies::make_room(size_t bytes) {
 }
 
 // What overlaps on the device overlaps on the host.
-void DeviceCopies::arrange(std::span<const DeviceSpan> reads, std::span<const DeviceSpan> writes) {
+void HostStaging::arrange(std::span<const DeviceSpan> reads, std::span<const DeviceSpan> writes) {
     regions_.clear();
     for (const auto& spans : {reads, writes})
         for (const DeviceSpan& span : spans)
@@ -62,7 +62,7 @@ void DeviceCopies::arrange(std::span<const DeviceSpan> reads, std::span<const De
     }
 }
 
-void* DeviceCopies::at(const void* on_device) const {
+void* HostStaging::at(const void* on_device) const {
     const auto address = reinterpret_cast<uintptr_t>(on_device);
     auto next = std::upper_bound(regions_.begin(), regions_.end(), address,
                                  [](uintptr_t one, const Region& region) { return one < region.begin; });
@@ -70,7 +70,7 @@ void* DeviceCopies::at(const void* on_device) const {
     return memory_.data() + next->offset + (address - next->begin);
 }
 
-Status DeviceCopies::begin(std::span<const DeviceSpan> reads, std::span<const DeviceSpan> writes, CUstream stream) {
+Status HostStaging::begin(std::span<const DeviceSpan> reads, std::span<const DeviceSpan> writes, CUstream stream) {
     const Driver& driver = context_->driver();
     const ContextScope scope(*context_);
     arrange(reads, writes);
@@ -89,7 +89,7 @@ Status DeviceCopies::begin(std::span<const DeviceSpan> reads, std::span<const De
     return driver.check(driver.StreamSynchronize(stream), "finish what a stream does before a call");
 }
 
-Status DeviceCopies::end() {
+Status HostStaging::end() {
     const Driver& driver = context_->driver();
     const ContextScope scope(*context_);
     for (const DeviceSpan& span : writes_)

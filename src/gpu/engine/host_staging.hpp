@@ -1,4 +1,4 @@
-// device_copies.hpp: what a call on device memory reads and writes, as copies in the host's memory, where no kernels of
+// host_staging.hpp: what a call on device memory reads and writes, as copies in the host's memory, where no kernels of
 // Weft's run and the call is carried out by the host. Copies are waited for: the thread that calls is busy meanwhile,
 // and whatever is enqueued later finds the result. Thread-bound to the rank.
 #pragma once
@@ -6,16 +6,16 @@
 #include <vector>
 
 #include "src/drivers/cuda/memory.hpp"
-#include "src/gpu/engine/device.hpp"
+#include "src/gpu/engine/gpu_engine.hpp"
 #include "src/segment/arena.hpp"
 
 namespace weft::internal {
 
-class DeviceCopies {
+class HostStaging {
   public:
     // The context outlives this.
-    explicit DeviceCopies(const cuda::Context& context) : context_(&context) {}
-    DeviceCopies(const DeviceCopies&) = delete;
+    explicit HostStaging(const cuda::Context& context) : context_(&context) {}
+    HostStaging(const HostStaging&) = delete;
 
     // Copies what a call reads, behind the stream's work so far. What it reads and writes may overlap.
     Status begin(std::span<const DeviceSpan> reads, std::span<const DeviceSpan> writes, CUstream stream);

@@ -1,10 +1,10 @@
-#include "src/gpu/engine/device.hpp"
+#include "src/gpu/engine/gpu_engine.hpp"
 
 #include <unistd.h>
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
-#include "src/gpu/engine/device_state.hpp"
+#include "src/gpu/engine/gpu_engine_state.hpp"
 
 namespace weft::internal {
 
@@ -22,9 +22,9 @@ constexpr int64_t call_patience_us = 2'000'000;
 
 }  // namespace
 
-DeviceSide::DeviceSide(std::unique_ptr<State> state) : state_(std::move(state)) {}
+GpuEngine::GpuEngine(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
-DeviceSide::~DeviceSide() {
+GpuEngine::~GpuEngine() {
     State& s = *state_;
     const RelaxedCapture relaxed(*s.driver);  // another thread may capture meanwhile
     // Peers may die while we wait for our kernels: they are watched until those have ended.
@@ -41,29 +41,29 @@ DeviceSide::~DeviceSide() {
     state_.reset();
 }
 
-DeviceFacts DeviceSide::facts() const { return state_->facts; }
+DeviceFacts GpuEngine::facts() const { return state_->facts; }
 
-bool DeviceSide::copies() const { return state_->copies; }
+bool GpuEngine::copies() const { return state_->copies; }
 
-void DeviceSide::finish() const {
+void GpuEngine::finish() const {
     if (state_->domain) state_->domain->finish();
 }
 
-Result<BufferPlacement> DeviceSide::placement_of(const DeviceArgument& send, const DeviceArgument& receive, const void* stream) {
+Result<BufferPlacement> GpuEngine::placement_of(const DeviceArgument& send, const DeviceArgument& receive, const void* stream) {
     const State& s = *state_;
-    return s.buffers->placement_of(send, receive, stream != nullptr, s.why_not);
+    return s.buffers->placement_of(send, receive, stream != nullptr, s.unsupported_reason);
 }
 
-Result<uint64_t> DeviceSide::room(const DeviceArgument& argument) {
-    return state_->buffers->room(argument, state_->why_not);
+Result<uint64_t> GpuEngine::room(const DeviceArgument& argument) {
+    return state_->buffers->room(argument, state_->unsupported_reason);
 }
 
-void DeviceSide::look(bool may_wait) const {
+void GpuEngine::look(bool may_wait) const {
     if (state_->domain && state_->domain->failure() != cuda::Failure::none) [[unlikely]]
         state_->look(false, may_wait);
 }
 
-void DeviceSide::State::look_again() {
+void GpuEngine::State::look_again() {
     timer = service->after(device_look_apart_us, [this] {
         look(true, false);
         look_again();
@@ -72,7 +72,7 @@ void DeviceSide::State::look_again() {
 
 // What a rank of another host called may not be known here yet. False: it may still come. The service thread, which
 // would bring it, may not wait.
-bool DeviceSide::State::await_health(const DeviceObserver& observer, bool may_wait) {
+bool GpuEngine::State::await_health(const DeviceDiagnosis& observer, bool may_wait) {
     if (!network || domain->message_report().valid || observer.informed(domain->report())) return true;
     int64_t since_us = 0;
     if (const int64_t now = now_us(); failed_us.compare_exchange_strong(since_us, now)) since_us = now;
@@ -84,10 +84,10 @@ bool DeviceSide::State::await_health(const DeviceObserver& observer, bool may_wa
     }
 }
 
-void DeviceSide::State::look(bool at_others, bool may_wait) try {
+void GpuEngine::State::look(bool at_others, bool may_wait) try {
     if (at_others && buffer_registry) buffer_registry->look();
     if (group->aborted()) return;
-    const DeviceObserver observer{*group, rank, known, timeout_ns};
+    const DeviceDiagnosis observer{*group, rank, known, timeout_ns};
     Status found;
     if (domain->failure() != cuda::Failure::none) {
         if (!await_health(observer, may_wait)) return;
@@ -95,7 +95,7 @@ void DeviceSide::State::look(bool at_others, bool may_wait) try {
     } else if (at_others) {
         // Who is on another host may have done all that it owes us, and its last messages be on their way.
         const int64_t stuck_us = network ? network->stuck_us() : 0;
-        found = observer.look_at_others([&](int other, bool died) {
+        found = observer.check_peers([&](int other, bool died) {
             if (group->local(other)) return domain->captured() || domain->working();
             return stuck_us > 0 && (!died || stuck_us >= RemoteHealth::settled_us);
         });
@@ -104,7 +104,7 @@ void DeviceSide::State::look(bool at_others, bool may_wait) try {
         if (accusing && !accused) found = ok();
         accused = accusing;
         if (!accusing && network) found = network->trouble();
-        if (!accusing && found) found = gone_partners.look(*group, rank, domain->stuck(), stuck_us);
+        if (!accusing && found) found = departed_peers.look(*group, rank, domain->stuck(), stuck_us);
     }
     if (found || !group->raise(found.code(), rank, found.sentence())) return;
     WEFT_LOG_RANK(rank, warn, coll, "{}", found.sentence());
@@ -112,14 +112,14 @@ void DeviceSide::State::look(bool at_others, bool may_wait) try {
     group->raise(weftSystemError, rank, "a rank ran out of memory while it looked after its device");
 }
 
-std::string DeviceSide::explain(const Operation& operation, uint8_t preference) const {
+std::string GpuEngine::explain(const Operation& operation, uint8_t preference) const {
     const State& s = *state_;
-    if (!s.why_not.empty()) return fmt::format("\nin device memory: not served, for {}", s.why_not);
+    if (!s.unsupported_reason.empty()) return fmt::format("\nin device memory: not served, for {}", s.unsupported_reason);
     if (s.copies) return "\nin device memory: the same, on copies in the host's memory";
     const auto plan = plan_on_device(operation, s.layout_for(preference));
     if (!plan) return fmt::format("\nin device memory: {}", plan.status().sentence());
     return fmt::format("\nin device memory: {}{}{}, by {} that Weft has not measured on a GPU", plan->text(),
-                       s.domain->detour_text(),
+                       s.domain->fallback_text(),
                        !plan->staged() ? ""
                        : s.exports_buffers && !operation.scales()
                            ? ", in place where all buffers are of cudaMalloc or weftMemAllocDevice and, if other "
@@ -129,7 +129,7 @@ std::string DeviceSide::explain(const Operation& operation, uint8_t preference) 
                        plan->steps >= 0 ? "predicted time, with costs" : "size, with thresholds");
 }
 
-std::optional<int> DeviceSide::register_buffer(const void* address, size_t bytes) {
+std::optional<int> GpuEngine::register_buffer(const void* address, size_t bytes) {
     State& s = *state_;
     if (!s.context()) return {};
     const ContextScope scope(*s.context());
@@ -146,12 +146,12 @@ std::optional<int> DeviceSide::register_buffer(const void* address, size_t bytes
     return no_entry;
 }
 
-Status DeviceSide::deregister_buffer(int entry) {
+Status GpuEngine::deregister_buffer(int entry) {
     // Kernels of ours that have ended have met their peers' behind the last access.
     state_->domain->finish();
     return state_->buffer_registry->remove(entry, BufferRegistry::RegistrationUse::buffer);
 }
 
-uint64_t DeviceSide::device_bytes() const { return state_->domain ? state_->domain->device_bytes() : 0; }
+uint64_t GpuEngine::device_bytes() const { return state_->domain ? state_->domain->device_bytes() : 0; }
 
 }  // namespace weft::internal

@@ -1,4 +1,4 @@
-// device_state.hpp: what DeviceSide holds, for the files that make it: device_joining.cpp (how ranks come to serve
+// gpu_engine_state.hpp: what GpuEngine holds, for the files that make it: device_joining.cpp (how ranks come to serve
 // device memory), device_launching.cpp (calls), device.cpp (the rest: places, failures, leaving).
 #pragma once
 #include <algorithm>
@@ -8,10 +8,10 @@
 #include "src/drivers/cuda/device.hpp"
 #include "src/gpu/domain/domain.hpp"
 #include "src/gpu/domain/buffer_registry.hpp"
-#include "src/gpu/engine/device.hpp"
+#include "src/gpu/engine/gpu_engine.hpp"
 #include "src/gpu/engine/device_network.hpp"
 #include "src/gpu/engine/device_buffers.hpp"
-#include "src/gpu/engine/device_copies.hpp"
+#include "src/gpu/engine/host_staging.hpp"
 #include "src/gpu/engine/device_failure.hpp"
 #include "src/gpu/engine/device_messages.hpp"
 #include "src/gpu/engine/device_plan.hpp"
@@ -37,14 +37,14 @@ struct PreparedLaunch {
     bool of_tokens;                      // nothing is to be moved, and ranks meet over connections alone
 };
 
-struct DeviceSide::State {
+struct GpuEngine::State {
     const cuda::Driver* driver = nullptr;
     std::shared_ptr<const cuda::KernelSet> kernels;  // null: no kernels run on this rank's device, or it has none
     cuda::Context bare;                              // without kernels, of a device whose memory is copied
-    bool copies = false;                             // see DeviceSide
-    std::unique_ptr<DeviceCopies> copied[2];         // by DeviceSide::Copied, once there are some
+    bool copies = false;                             // see GpuEngine
+    std::unique_ptr<HostStaging> copied[2];         // by GpuEngine::Copied, once there are some
     DeviceFacts facts{};
-    std::string why_not;  // why device memory is not served; empty: it is, once begun
+    std::string unsupported_reason;  // why device memory is not served; empty: it is, once begun
 
     std::shared_ptr<Segment> group;
     int rank = 0;
@@ -73,18 +73,18 @@ struct DeviceSide::State {
     cuda::AccessArguments access_arguments{};
     std::vector<SignalWait> waits;  // of the call
     std::unique_ptr<DeviceBuffers> buffers;
-    KnownOperations known;
+    PlannedOperations known;
 
     std::shared_ptr<Service> service;
     uint64_t timer = 0;                 // of the service thread
     std::atomic<int64_t> failed_us{0};  // when a failure was seen that news may explain better; 0: none
-    GonePartners gone_partners;         // the service thread's
+    DepartedPeers departed_peers;         // the service thread's
     bool accused = false;               // likewise: somebody, at the last look
 
     int device() const { return facts.ordinal; }
     const cuda::Context* context() const { return kernels ? &kernels->context() : bare.handle() ? &bare : nullptr; }
-    void decline(std::string why) {
-        why_not = std::move(why);
+    void disable(std::string why) {
+        unsupported_reason = std::move(why);
         copies = false;
         buffer_registry.reset();
         network.reset();
@@ -100,7 +100,7 @@ struct DeviceSide::State {
     void look_again();
     void look(bool at_others, bool may_wait);
     Status check_others(const std::vector<int>& missing);
-    bool await_health(const DeviceObserver& observer, bool may_wait);
+    bool await_health(const DeviceDiagnosis& observer, bool may_wait);
     const DeviceLayout& layout_for(uint8_t preference) const {
         const auto place = preferred.find(preference);
         return place == preferred.end() ? layout : place->second;

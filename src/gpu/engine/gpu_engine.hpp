@@ -1,6 +1,6 @@
-// device.hpp: the GPU of a rank: found when the communicator is made, joined with those of the other ranks, given calls
+// gpu_engine.hpp: the GPU of a rank: found when the communicator is made, joined with those of the other ranks, given calls
 // on device memory. The communicator knows no more of CUDA than this; a build without CUDA's headers has
-// device_without_cuda.cpp instead. Thread-bound to the rank, but for what says otherwise.
+// gpu_engine_without_cuda.cpp instead. Thread-bound to the rank, but for what says otherwise.
 #pragma once
 #include <memory>
 #include <optional>
@@ -82,16 +82,16 @@ struct BufferPlacement {
     bool mapped;  // both buffers are of cuMemAlloc or Weft: kernels of every device with peer access reach them
 };
 
-class DeviceSide {
+class GpuEngine {
   public:
     // Which device: a number, the one whose context is current in the calling thread, or none.
     static constexpr int current = -1, no_device = -2;
     // Null: the process has not initialised CUDA, and it is not done here. Else there may be a device or not: what
     // stands in the way is told when a call would need it. Fails for a number that is no device's.
-    static Result<std::unique_ptr<DeviceSide>> find(int which);
+    static Result<std::unique_ptr<GpuEngine>> find(int which);
     // Why find() usually finds none: "this communicator has no device, for ...".
     static const char* why_none();
-    ~DeviceSide();
+    ~GpuEngine();
 
     // For the other ranks, before they meet.
     DeviceFacts facts() const;
@@ -180,7 +180,7 @@ class DeviceSide {
 
   private:
     struct State;
-    explicit DeviceSide(std::unique_ptr<State> state);
+    explicit GpuEngine(std::unique_ptr<State> state);
     std::unique_ptr<State> state_;
 };
 
