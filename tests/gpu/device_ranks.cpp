@@ -101,7 +101,7 @@ void DeviceRanks::abort(int rank) { std::atomic_ref(words_of(pinned_, rank)->abo
 const FailureReport& DeviceRanks::report(int rank) const { return words_of(pinned_, rank)->report; }
 bool DeviceRanks::failed() const {
     for (int rank = 0; rank < ranks_; ++rank)
-        if (report(rank).failure != cuda::Failure::none) return true;
+        if (report(rank).failure != cuda::KernelFailure::none) return true;
     return false;
 }
 
@@ -302,7 +302,7 @@ std::vector<Bytes> DeviceRanks::run(const Call& call, const DeviceLaunch& how) {
     synchronize();
     for (int rank = 0; rank < ranks_; ++rank) {
         const FailureReport& it = report(rank);
-        if (it.failure == cuda::Failure::none) continue;
+        if (it.failure == cuda::KernelFailure::none) continue;
         throw std::runtime_error(fmt::format(
             "rank {} failed ({}): waits ({}) for {} in block {}, tile {}; {:x}, not {:x}: {}", rank, int(it.failure),
             int(it.waiting), it.peer, it.block, it.tile, it.other_fingerprint, it.fingerprint, call.text()));

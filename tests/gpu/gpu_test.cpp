@@ -9,7 +9,7 @@ namespace weft::internal::test {
 namespace {
 
 using cuda::Body;
-using cuda::Failure;
+using cuda::KernelFailure;
 
 const DeviceLaunch launches[] = {{Body::packet_one_shot, 1, 128},
                                  {Body::packet_one_shot, 4, 512},
@@ -262,13 +262,13 @@ TEST_CASE("at the deadline a kernel leaves and names the rank that is missing", 
                   std::string objection;
                   for (const int rank : {0, 1}) {
                       INFO(name_of(launch.body) << " on rank " << rank);
-                      CHECK(ranks.report(rank).failure == Failure::timeout);
+                      CHECK(ranks.report(rank).failure == KernelFailure::timeout);
                       // Who began when the other had given up misses that one.
                       if (const int peer = ranks.report(rank).peer; peer != 2)
                           objection += fmt::format("{} on rank {} misses rank {} after {} ms; ", name_of(launch.body),
                                                    rank, peer, timeout_ms);
                   }
-                  CHECK(ranks.report(2).failure == Failure::none);
+                  CHECK(ranks.report(2).failure == KernelFailure::none);
                   return objection;
               }) == "");
 }
@@ -288,9 +288,9 @@ TEST_CASE("a kernel that waits leaves when it is aborted", "[streams]") {
         ranks.synchronize();
         for (const int rank : {0, 1}) {
             INFO(name_of(launch.body) << " on rank " << rank);
-            CHECK(ranks.report(rank).failure == Failure::aborted);
+            CHECK(ranks.report(rank).failure == KernelFailure::aborted);
         }
-        CHECK(ranks.report(2).failure == Failure::none);
+        CHECK(ranks.report(2).failure == KernelFailure::none);
     }
 }
 
@@ -307,7 +307,7 @@ TEST_CASE("ranks that call different things both say so", "[streams]") {
         ranks.launch_rank(1);
         ranks.synchronize();
         for (const int rank : {0, 1}) {
-            CHECK(ranks.report(rank).failure == Failure::mismatch);
+            CHECK(ranks.report(rank).failure == KernelFailure::mismatch);
             CHECK(ranks.report(rank).peer == 1 - rank);
         }
     }

@@ -152,7 +152,7 @@ void Domain::bind_waiting(Arguments& arguments) const {
     arguments.abort = abort_;
     const CUdeviceptr words = host_words_.address();
     arguments.report = reinterpret_cast<FailureReport*>(words + offsetof(HostWords, report));
-    arguments.stuck = reinterpret_cast<MessageStuck*>(words + offsetof(HostWords, stuck));
+    arguments.block_waits = reinterpret_cast<BlockWait*>(words + offsetof(HostWords, block_waits));
     arguments.own = reinterpret_cast<RankWords*>(bases_[size_t(rank_)]);
 }
 
@@ -188,7 +188,7 @@ const SignalReport& Domain::signal_report() const {
 const MessageReport& Domain::message_report() const {
     return static_cast<const HostWords*>(host_words_.data())->message_report;
 }
-const MessageStuck* Domain::stuck() const { return static_cast<const HostWords*>(host_words_.data())->stuck; }
+const BlockWait* Domain::block_waits() const { return static_cast<const HostWords*>(host_words_.data())->block_waits; }
 
 size_t Domain::remote_bytes() const {
     return connections_.remote_bytes() + remote_ranks_.size() * sizeof(RemoteMessageArea);
@@ -277,7 +277,7 @@ Status Domain::note(CUstream stream, const StreamFacts& facts) {
     return done_.record(stream);
 }
 
-Failure Domain::failure() const {
+KernelFailure Domain::failure() const {
     return std::atomic_ref(report_->failure).load(std::memory_order_acquire);  // pairs with Meeting::fail()
 }
 

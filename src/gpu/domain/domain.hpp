@@ -25,7 +25,7 @@ namespace weft::internal::cuda {
 struct AccessArguments;
 struct MessageArguments;
 struct MessageReport;
-struct MessageStuck;
+struct BlockWait;
 struct SignalReport;
 class SharedWords;
 class HostFallbackMemory;
@@ -78,14 +78,14 @@ class Domain {
     Status order(CUstream stream, const StreamFacts& facts);
     Status note(CUstream stream, const StreamFacts& facts);
     // The first failure that a kernel has reported, if any. Thread-safe.
-    Failure failure() const;
+    KernelFailure failure() const;
     const FailureReport& report() const { return *report_; }
     // Beside it, if it is of a kernel of messages. Thread-safe.
     const MessageReport& message_report() const;
     // Likewise of one that waited for signals.
     const SignalReport& signal_report() const;
     // By block, whom kernels of messages and of one-sided calls wait for. Thread-safe.
-    const MessageStuck* stuck() const;
+    const BlockWait* block_waits() const;
     // Whether a kernel that was launched directly has not ended. Thread-safe.
     bool working() const;
     // Whether launches were captured, whose graphs may be replayed at any time. Thread-safe.

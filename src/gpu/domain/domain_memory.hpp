@@ -47,7 +47,7 @@ struct HostWords {
     FailureReport report;
     MessageReport message_report;
     SignalReport signal_report;
-    alignas(128) MessageStuck stuck[blocks_max];
+    alignas(128) BlockWait block_waits[blocks_max];
     alignas(128) uint32_t ended[blocks_max];
     alignas(256) Probe probe;
 };

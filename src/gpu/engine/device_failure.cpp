@@ -95,7 +95,7 @@ Status DeviceDiagnosis::explain_message(const cuda::FailureReport& report, const
         return MessageView{mark, is_datatype(type) ? bytes / size_of(type) : bytes};
     };
     const MessageView ours = view(report.fingerprint, message.bytes);
-    if (report.failure == cuda::Failure::mismatch)
+    if (report.failure == cuda::KernelFailure::mismatch)
         return {weftMismatch, differing_messages(report.peer, view(report.other_fingerprint, message.other_bytes),
                                                  report.rank, ours)};
     return fail(weftTimeout, "{}: {} {}", waited(report, "messages"), name_of(report.peer),
@@ -104,11 +104,11 @@ Status DeviceDiagnosis::explain_message(const cuda::FailureReport& report, const
 
 Status DeviceDiagnosis::explain(const cuda::FailureReport& report, const cuda::MessageReport& message,
                                const cuda::SignalReport& signal) const {
-    if (report.failure == cuda::Failure::counts)
+    if (report.failure == cuda::KernelFailure::counts)
         return explain_counts(report.rank, {report.peer, message.outgoing, message.counts});
-    if (message.valid && (report.failure == cuda::Failure::mismatch || report.failure == cuda::Failure::timeout))
+    if (message.valid && (report.failure == cuda::KernelFailure::mismatch || report.failure == cuda::KernelFailure::timeout))
         return explain_message(report, message);
-    if (report.waiting == cuda::Waiting::signal && report.failure == cuda::Failure::timeout)
+    if (report.waiting == cuda::KernelWait::signal && report.failure == cuda::KernelFailure::timeout)
         return fail(weftTimeout, "{}: {} {}", waited(report, "signals"), name_of(report.peer),
                     owed_signals(report.rank, signal.signal, signal.came, signal.wanted));
     const auto ours = [&] {
@@ -116,7 +116,7 @@ Status DeviceDiagnosis::explain(const cuda::FailureReport& report, const cuda::M
         return text.empty() ? "an operation" : text;
     }();
     switch (report.failure) {
-        case cuda::Failure::mismatch: {
+        case cuda::KernelFailure::mismatch: {
             std::string theirs = known.text(report.other_fingerprint);
             if (const auto position = group.row(report.peer).position.read();
                 position && fingerprint(position->operation) == report.other_fingerprint)
@@ -124,7 +124,7 @@ Status DeviceDiagnosis::explain(const cuda::FailureReport& report, const cuda::M
             if (theirs.empty()) theirs = "something else";
             return mismatch(report.rank, ours, report.peer, theirs);
         }
-        case cuda::Failure::timeout:
+        case cuda::KernelFailure::timeout:
             return fail(weftTimeout, "{}: {}{}", waited(report, fmt::format("rank {} in {}", report.peer, ours)),
                         report.peer >= 0 ? position_text(report.peer) : "nobody in particular",
                         report.peer >= 0 && has_made_our_calls(report.peer)
@@ -132,15 +132,15 @@ Status DeviceDiagnosis::explain(const cuda::FailureReport& report, const cuda::M
                               "found no room on the device (WEFT_GPU_BLOCKS; docs/gpu.md, Several communicators)"
                             : "");
         // The abort word is set by whoever has written the error before.
-        case cuda::Failure::aborted:
-        case cuda::Failure::counts:
-        case cuda::Failure::none: break;
+        case cuda::KernelFailure::aborted:
+        case cuda::KernelFailure::counts:
+        case cuda::KernelFailure::none: break;
     }
     return fail(weftInternalError, "the kernel of rank {} left {} for no reason that it told", report.rank, ours);
 }
 
 bool DeviceDiagnosis::informed(const cuda::FailureReport& report) const {
-    if (report.failure != cuda::Failure::mismatch || group.local(report.peer)) return true;
+    if (report.failure != cuda::KernelFailure::mismatch || group.local(report.peer)) return true;
     const auto position = group.row(report.peer).position.read();
     return (position && fingerprint(position->operation) == report.other_fingerprint) ||
            !known.text(report.other_fingerprint).empty();
@@ -163,7 +163,7 @@ Status DeviceDiagnosis::check_peers(const std::function<bool(int other, bool die
         const bool differs = theirs && theirs->entered == own->entered && own->operation.space == Space::device &&
                              theirs->operation != own->operation;
         if ((!dead && !behind && !differs) || !waiting(other, !behind && !differs)) continue;
-        if (dead && row.device_left.load(std::memory_order_acquire) != 0) continue;  // it left between the two looks
+        if (dead && row.device_left.load(std::memory_order_acquire) != 0) continue;  // it left between the two polls
         // What a rank called comes before what became of it.
         if (differs) return mismatch(rank, own->operation.text(), other, theirs->operation.text());
         const LossRecord& loss = group.header().loss;
@@ -188,12 +188,12 @@ Status DeviceDiagnosis::check_peers(const std::function<bool(int other, bool die
     return ok();
 }
 
-Status DepartedPeers::look(const Segment& group, int rank, const cuda::MessageStuck* stuck, int64_t still_us) {
+Status DepartedPeers::look(const Segment& group, int rank, const cuda::BlockWait* block_waits, int64_t still_us) {
     const auto read = [](const uint64_t& word) {
         return std::atomic_ref(const_cast<uint64_t&>(word))
             .load(std::memory_order_acquire);  // pairs with look_around()
     };
-    const auto waits = [&](int block, int other) { return (read(stuck[block].ranks) >> unsigned(other) & 1) != 0; };
+    const auto waits = [&](int block, int other) { return (read(block_waits[block].ranks) >> unsigned(other) & 1) != 0; };
     // Of a rank that left in order its kernels have ended; with a process that ends, they do. Who left on another host
     // has as a rule ended the connection behind all that it sent, which Traffic::trouble() tells sooner.
     const auto left = [&](int other) {
@@ -206,10 +206,10 @@ Status DepartedPeers::look(const Segment& group, int rank, const cuda::MessageSt
         return group.local(other) || still_us >= (in_order ? RemoteHealth::departed_us : RemoteHealth::settled_us);
     };
     if (gone_ >= 0) {
-        const uint64_t looks = read(stuck[block_].looks);
-        const bool still = looks >= looks_ && waits(block_, gone_) && gone(gone_);
+        const uint64_t polls = read(block_waits[block_].polls);
+        const bool still = polls >= polls_ && waits(block_, gone_) && gone(gone_);
         // The block has looked at all its messages again since then.
-        if (still && looks >= looks_ + 2)
+        if (still && polls >= polls_ + 2)
             return first_cause(
                 group,
                 fail(weftRemoteError, "{} {}, and kernels of rank {} wait for messages with it or for its signals",
@@ -221,7 +221,7 @@ Status DepartedPeers::look(const Segment& group, int rank, const cuda::MessageSt
     for (int block = 0; block < cuda::blocks_max && gone_ < 0; ++block)
         for (int other = 0; other < group.ranks() && gone_ < 0; ++other)
             if (waits(block, other) && gone(other)) gone_ = other, block_ = block;
-    if (gone_ >= 0) looks_ = read(stuck[block_].looks);
+    if (gone_ >= 0) polls_ = read(block_waits[block_].polls);
     return ok();
 }
 

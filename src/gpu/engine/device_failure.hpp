@@ -61,14 +61,14 @@ struct DeviceDiagnosis {
 // For one thread.
 class DepartedPeers {
   public:
-    // stuck: by block. still_us: since something came from another host. ok: none, or what it sent before may not have
+    // block_waits: by block. still_us: since something came from another host. ok: none, or what it sent before may not have
     // been seen yet.
-    Status look(const Segment& group, int rank, const cuda::MessageStuck* stuck, int64_t still_us);
+    Status look(const Segment& group, int rank, const cuda::BlockWait* block_waits, int64_t still_us);
 
   private:
     // Who was gone when a block had looked so often; nobody: -1.
     int gone_ = -1, block_ = 0;
-    uint64_t looks_ = 0;
+    uint64_t polls_ = 0;
 };
 
 }  // namespace weft::internal

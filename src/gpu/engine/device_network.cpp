@@ -75,17 +75,17 @@ bool DeviceNetwork::drain(int64_t deadline_us) {
     return false;
 }
 
-int64_t DeviceNetwork::stuck_us() {
+int64_t DeviceNetwork::stalled_us() {
     const uint64_t moved = traffic_->moved();
     const bool moves = moved != std::exchange(moved_, moved);
     const int64_t now = now_us();
     if (!traffic_->waiting())
-        stuck_since_us_ = 0;
-    else if (moves || stuck_since_us_ == 0)
-        stuck_since_us_ = now;
-    if (stuck_since_us_ == 0 || stuck_since_us_ == now) return 0;
+        stalled_since_us_ = 0;
+    else if (moves || stalled_since_us_ == 0)
+        stalled_since_us_ = now;
+    if (stalled_since_us_ == 0 || stalled_since_us_ == now) return 0;
     health_.ask();
-    return now - stuck_since_us_;
+    return now - stalled_since_us_;
 }
 
 Status DeviceNetwork::trouble() {

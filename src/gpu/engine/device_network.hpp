@@ -40,7 +40,7 @@ class DeviceNetwork {
     // ---- For the service thread, now and again.
     // How long kernels of ours have waited for other hosts without any message moving, as far as looks tell; news of
     // the ranks there are asked for.
-    int64_t stuck_us();
+    int64_t stalled_us();
     // A broken connection whose cause nobody has told in time, in words for all ranks; ok: there is none.
     Status trouble();
 
@@ -57,7 +57,7 @@ class DeviceNetwork {
     std::shared_ptr<cuda::Traffic> traffic_;
     std::shared_ptr<cuda::Proxy> proxy_;
     uint64_t moved_ = 0;          // at the last look
-    int64_t stuck_since_us_ = 0;  // 0: nothing was waited for
+    int64_t stalled_since_us_ = 0;  // 0: nothing was waited for
     RemoteHealth health_;
 };
 

@@ -59,7 +59,7 @@ Result<uint64_t> GpuEngine::room(const DeviceArgument& argument) {
 }
 
 void GpuEngine::look(bool may_wait) const {
-    if (state_->domain && state_->domain->failure() != cuda::Failure::none) [[unlikely]]
+    if (state_->domain && state_->domain->failure() != cuda::KernelFailure::none) [[unlikely]]
         state_->look(false, may_wait);
 }
 
@@ -89,22 +89,22 @@ void GpuEngine::State::look(bool at_others, bool may_wait) try {
     if (group->aborted()) return;
     const DeviceDiagnosis observer{*group, rank, known, timeout_ns};
     Status found;
-    if (domain->failure() != cuda::Failure::none) {
+    if (domain->failure() != cuda::KernelFailure::none) {
         if (!await_health(observer, may_wait)) return;
         found = observer.explain(domain->report(), domain->message_report(), domain->signal_report());
     } else if (at_others) {
         // Who is on another host may have done all that it owes us, and its last messages be on their way.
-        const int64_t stuck_us = network ? network->stuck_us() : 0;
+        const int64_t stalled_us = network ? network->stalled_us() : 0;
         found = observer.check_peers([&](int other, bool died) {
             if (group->local(other)) return domain->captured() || domain->working();
-            return stuck_us > 0 && (!died || stuck_us >= RemoteHealth::settled_us);
+            return stalled_us > 0 && (!died || stalled_us >= RemoteHealth::settled_us);
         });
         // What it had still sent may have come since; what we wait for may be another's, who is on the way.
         const bool accusing = !found;
         if (accusing && !accused) found = ok();
         accused = accusing;
         if (!accusing && network) found = network->trouble();
-        if (!accusing && found) found = departed_peers.look(*group, rank, domain->stuck(), stuck_us);
+        if (!accusing && found) found = departed_peers.look(*group, rank, domain->block_waits(), stalled_us);
     }
     if (found || !group->raise(found.code(), rank, found.sentence())) return;
     WEFT_LOG_RANK(rank, warn, coll, "{}", found.sentence());

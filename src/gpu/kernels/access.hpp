@@ -34,7 +34,7 @@ class AccessMachine {
         if (first()) {
             const bool aborted = load_relaxed(a_.abort) != 0;  // on its way while the other is looked at
             leaves = load_relaxed(&own_.failed) != 0;
-            if (!leaves && aborted) leaves = true, fail(Failure::aborted, a_.peer, {});
+            if (!leaves && aborted) leaves = true, fail(KernelFailure::aborted, a_.peer, {});
         }
         return !team_.any(leaves);
     }
@@ -68,17 +68,17 @@ class AccessMachine {
     // False: this kernel has failed.
     WEFT_DEVICE bool await() const {
         uint32_t turns = 0;
-        uint64_t begin = 0, looks = 0;
+        uint64_t begin = 0, polls = 0;
         int next = team_.thread;
         for (;;) {
             while (next < a_.wait_count && came(a_.waits[next]) >= a_.waits[next].wanted) next += team_.threads;
             if (!team_.any(next < a_.wait_count)) break;
             ++turns;
-            const bool looking = (turns & (turns_to_look - 1)) == 0;
-            if (looking && team_.any(first() && !look_around(turns, begin, looks))) return false;
+            const bool looking = (turns & (turns_to_poll - 1)) == 0;
+            if (looking && team_.any(first() && !poll(turns, begin, polls))) return false;
             pause();
         }
-        if (looks != 0) store_relaxed(&a_.stuck[team_.block].ranks, uint64_t(0));
+        if (polls != 0) store_relaxed(&a_.block_waits[team_.block].ranks, uint64_t(0));
         return true;
     }
     WEFT_DEVICE void take() const {
@@ -87,7 +87,7 @@ class AccessMachine {
     }
 
     // As MessageMachine's; the first thread's. False: leave.
-    WEFT_DEVICE_COLD bool look_around(uint32_t turns, uint64_t& begin, uint64_t& looks) const {
+    WEFT_DEVICE_COLD bool poll(uint32_t turns, uint64_t& begin, uint64_t& polls) const {
         if ((turns & (turns_to_clock - 1)) != 0) return true;
         const uint64_t now = clock_ns();
         if (begin == 0) begin = now;
@@ -103,22 +103,22 @@ class AccessMachine {
             lacking = {wait.signal, there, wait.wanted};
         }
         if (ranks == 0) return true;
-        if (load_relaxed(a_.abort) != 0) return fail(Failure::aborted, missing, lacking), false;
-        if (a_.timeout_ns != 0 && now - begin > a_.timeout_ns) return fail(Failure::timeout, missing, lacking), false;
+        if (load_relaxed(a_.abort) != 0) return fail(KernelFailure::aborted, missing, lacking), false;
+        if (a_.timeout_ns != 0 && now - begin > a_.timeout_ns) return fail(KernelFailure::timeout, missing, lacking), false;
         if (now - begin > patience_ns) {
-            MessageStuck& stuck = a_.stuck[team_.block];
-            store_relaxed(&stuck.ranks, ranks);
-            store_release(&stuck.looks, ++looks);
+            BlockWait& block_waits = a_.block_waits[team_.block];
+            store_relaxed(&block_waits.ranks, ranks);
+            store_release(&block_waits.polls, ++polls);
             sleep_a_little();
         }
         return true;
     }
     // As Meeting::fail().
-    WEFT_DEVICE_COLD void fail(Failure failure, int peer, const SignalReport& lacking) const {
+    WEFT_DEVICE_COLD void fail(KernelFailure failure, int peer, const SignalReport& lacking) const {
         if (!claim(&own_.failed, uint32_t(failure) | (a_.launch & 0xffffff) << 8)) return;
         *a_.signal_report = lacking;
         FailureReport& report = *a_.report;
-        report.waiting = Waiting::signal;
+        report.waiting = KernelWait::signal;
         report.rank = a_.rank;
         report.peer = peer;
         report.block = uint32_t(team_.block);

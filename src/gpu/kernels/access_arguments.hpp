@@ -35,7 +35,7 @@ struct AccessArguments {
     const uint32_t* abort;
     FailureReport* report;
     SignalReport* signal_report;
-    MessageStuck* stuck;  // by block: of a kernel that waits
+    BlockWait* block_waits;  // by block: of a kernel that waits
     RankWords* own;
     SignalWords* signals[ranks_max];  // by rank, what each has, by rank
     // Bytes that are copied, if any; then a signal that is raised for `peer`; -1: none.

@@ -112,7 +112,7 @@ WEFT_DEVICE uint64_t clock_ns() {
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
     return now;
 }
-inline constexpr uint32_t turns_to_look = 64, turns_to_clock = 1024;  // fruitless ones; powers of two
+inline constexpr uint32_t turns_to_poll = 64, turns_to_clock = 1024;  // fruitless ones; powers of two
 WEFT_DEVICE void pause() {}
 WEFT_DEVICE void sleep_a_little() { __nanosleep(500); }
 #else
@@ -143,7 +143,7 @@ inline uint64_t clock_ns() {
             .count());
 }
 // There are more virtual ranks than cores: a turn may take a time slice.
-inline constexpr uint32_t turns_to_look = 4, turns_to_clock = 8;
+inline constexpr uint32_t turns_to_poll = 4, turns_to_clock = 8;
 inline void pause() { std::this_thread::yield(); }
 inline void sleep_a_little() { std::this_thread::yield(); }
 #endif

@@ -40,14 +40,14 @@ struct RankWords {
     std::byte* exported_outputs[blocks_max][ranks_max];
     // By block: the epoch after the last operation. On the device, so that a captured graph can be replayed.
     uint32_t epoch[blocks_max];
-    uint32_t failed;    // launch << 8 | Failure, the first; other blocks then leave
+    uint32_t failed;    // launch << 8 | KernelFailure, the first; other blocks then leave
     uint32_t finished;  // blocks of a step machine that have ended
     uint64_t
         steps[blocks_max];  // iterations that a step machine's block has behind it; others of the rank wait for them
 };
 
-enum class Failure : uint32_t { none, aborted, timeout, mismatch, counts };
-enum class Waiting : uint32_t {
+enum class KernelFailure : uint32_t { none, aborted, timeout, mismatch, counts };
+enum class KernelWait : uint32_t {
     nothing,
     entry,    // for a rank to enter the operation, or a tile of it
     exit,     // for a rank to have done its share of a tile
@@ -60,8 +60,8 @@ enum class Waiting : uint32_t {
 
 // Written once by the first block that fails; `failure` last, released. In host memory that the device reaches.
 struct FailureReport {
-    Failure failure;
-    Waiting waiting;
+    KernelFailure failure;
+    KernelWait waiting;
     int32_t rank;  // who reports
     int32_t peer;  // whom it waits for, or whose operation is another; -1: nobody
     uint32_t block;

@@ -38,7 +38,7 @@ class Meeting {
     // compare it.
     WEFT_DEVICE bool begin() {
         const uint32_t failed = load_relaxed(&own_.failed);
-        const bool heard = arguments_.domain && Failure(failed & 0xff) == Failure::mismatch &&
+        const bool heard = arguments_.domain && KernelFailure(failed & 0xff) == KernelFailure::mismatch &&
                            failed >> 8 == (arguments_.launch & 0xffffff) && load_relaxed(arguments_.abort) == 0;
         return !team_.any(failed != 0 && !heard);
     }
@@ -51,14 +51,14 @@ class Meeting {
         return true;
     }
     // Until all peers have announced this epoch. What they did before is seen afterwards.
-    WEFT_DEVICE bool await(Waiting waiting) {
+    WEFT_DEVICE bool await(KernelWait waiting) {
         bool failed = false;
         for (int peer = team_.thread; arguments_.domain && peer < arguments_.ranks; peer += team_.threads)
             if (peer != arguments_.rank) failed |= !await_peer(peer, waiting);
         return !team_.any(failed);
     }
     // All that this team has written, wherever it is, is seen by the peers that come out.
-    WEFT_DEVICE bool meet(Waiting waiting) {
+    WEFT_DEVICE bool meet(KernelWait waiting) {
         team_.barrier();
         ++epoch_;
         if (epoch_ == 0 && !begin_again()) return false;
@@ -72,18 +72,18 @@ class Meeting {
 
     // For a single thread: asks `ready` until it says yes. `peer` says who is missing. False: leave.
     template <class Peer, class Ready>
-    WEFT_DEVICE bool spin(Waiting waiting, Peer&& peer, Ready&& ready) {
+    WEFT_DEVICE bool spin(KernelWait waiting, Peer&& peer, Ready&& ready) {
         uint32_t turns = 0;
         uint64_t begin = 0;
         while (!ready()) {
-            if ((++turns & (turns_to_look - 1)) == 0 && !look_around(waiting, peer(), turns, begin)) return false;
+            if ((++turns & (turns_to_poll - 1)) == 0 && !poll(waiting, peer(), turns, begin)) return false;
             pause();
         }
         return true;
     }
 
     // The first failure of the rank is reported; all its blocks leave.
-    WEFT_DEVICE_COLD void fail(Failure failure, Waiting waiting, int peer, uint32_t other_fingerprint) {
+    WEFT_DEVICE_COLD void fail(KernelFailure failure, KernelWait waiting, int peer, uint32_t other_fingerprint) {
         if (!claim(&own_.failed, uint32_t(failure) | (arguments_.launch & 0xffffff) << 8)) return;
         FailureReport& report = *arguments_.report;
         report.waiting = waiting;
@@ -104,15 +104,15 @@ class Meeting {
     static constexpr uint64_t first_block_patience_ns = 1'000'000'000;
 
     // Not every turn: the words lie in memory beyond the multiprocessor, the abort word beyond the device.
-    WEFT_DEVICE_COLD bool look_around(Waiting waiting, int peer, uint32_t turns, uint64_t& begin) {
+    WEFT_DEVICE_COLD bool poll(KernelWait waiting, int peer, uint32_t turns, uint64_t& begin) {
         if (load_relaxed(&own_.failed) != 0) return false;
         if ((turns & (turns_to_clock - 1)) != 0) return true;
         const uint64_t now = clock_ns();
         if (begin == 0) begin = now;
-        if (load_relaxed(arguments_.abort) != 0) return fail(Failure::aborted, waiting, peer, 0), false;
+        if (load_relaxed(arguments_.abort) != 0) return fail(KernelFailure::aborted, waiting, peer, 0), false;
         if (arguments_.domain && !alike()) return false;
         if (arguments_.timeout_ns != 0 && now - begin > arguments_.timeout_ns)
-            return fail(Failure::timeout, waiting, peer, 0), false;
+            return fail(KernelFailure::timeout, waiting, peer, 0), false;
         if (now - begin > patience_ns) sleep_a_little();
         return true;
     }
@@ -126,7 +126,7 @@ class Meeting {
         if (uint32_t(word) == fingerprint_) return true;
         if (int32_t(epoch_of(word) - first_epoch_) < 0 || int32_t(epoch_of(word) - epoch_) > 0) return true;
         if (team_.block != 0) leave_it_to_first_block();
-        return fail(Failure::mismatch, Waiting::nothing, peer, uint32_t(word)), false;
+        return fail(KernelFailure::mismatch, KernelWait::nothing, peer, uint32_t(word)), false;
     }
     // Blocks of a kernel that carries out several calls do not wait for each other, and of calls that differ one may
     // have fewer: this block may have met a call behind. Block 0 has part in all, and comes to the first that differs.
@@ -136,7 +136,7 @@ class Meeting {
                                                 clock_ns() - begin < first_block_patience_ns;)
             sleep_a_little();
     }
-    WEFT_DEVICE bool await_peer(int peer, Waiting waiting) {
+    WEFT_DEVICE bool await_peer(int peer, KernelWait waiting) {
         const uint64_t* word = &own_.barrier[team_.block][peer];
         uint64_t seen = 0;
         const bool came = spin(
@@ -164,7 +164,7 @@ class Meeting {
     WEFT_DEVICE_COLD bool begin_again() {
         const KernelArguments& a = arguments_;
         if (a.domain) tell(false);
-        if (!await(Waiting::entry)) return false;
+        if (!await(KernelWait::entry)) return false;
         if (a.domain && a.packets[a.rank] && team_.block < packet_blocks) {
             for (uint32_t parity = 0; parity < 2; ++parity)
                 for (int sender = 0; sender < a.ranks; ++sender) {
@@ -175,7 +175,7 @@ class Meeting {
         team_.barrier();
         ++epoch_;
         if (a.domain) tell(true);
-        if (!await(Waiting::entry)) return false;
+        if (!await(KernelWait::entry)) return false;
         ++epoch_;
         return true;
     }

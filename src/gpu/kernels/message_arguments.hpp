@@ -96,7 +96,7 @@ struct MessageCounts {
     const std::byte* remote_sends[message_ranks_max];  // where the peer's kernels find `send`; null: nowhere
 };
 
-// Failure::counts, all elements.
+// KernelFailure::counts, all elements.
 struct CountReport {
     enum Fault : uint8_t {
         outside,  // a count, its displacement, and what there is of the buffer
@@ -116,9 +116,9 @@ struct MessageReport {
     CountReport counts;
 };
 // What a block that has waited for a while waits for, in host memory; one writer.
-struct MessageStuck {
+struct BlockWait {
     alignas(16) uint64_t ranks;  // by bit; 0: it moves, or has ended
-    uint64_t looks;              // at all its p2p channels, since it waits
+    uint64_t polls;              // at all its p2p channels, since it waits
 };
 
 inline constexpr int message_items_within = 72;    // the arguments themselves
@@ -139,7 +139,7 @@ struct MessageArguments {
     const uint32_t* abort;
     FailureReport* report;
     MessageReport* message_report;
-    MessageStuck* stuck;  // by block
+    BlockWait* block_waits;  // by block
     RankWords* own;
     MessageItem* table;                   // this rank's device memory
     bool in_table;                        // where the items are; else in `items`

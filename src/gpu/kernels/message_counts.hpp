@@ -42,14 +42,14 @@ class CountReader {
 
     // As Meeting::fail().
     WEFT_DEVICE_COLD void fail(const CountFault& fault) const {
-        if (!claim(&a_.own->failed, uint32_t(Failure::counts) | (a_.launch & 0xffffff) << 8)) return;
+        if (!claim(&a_.own->failed, uint32_t(KernelFailure::counts) | (a_.launch & 0xffffff) << 8)) return;
         *a_.message_report = {true, fault.outgoing, false, 0, 0, fault.report};
         FailureReport& report = *a_.report;
-        report.waiting = Waiting::nothing;
+        report.waiting = KernelWait::nothing;
         report.rank = a_.rank;
         report.peer = fault.peer;
         report.fingerprint = c_.mark;
-        store_release(reinterpret_cast<uint32_t*>(&report.failure), uint32_t(Failure::counts));
+        store_release(reinterpret_cast<uint32_t*>(&report.failure), uint32_t(KernelFailure::counts));
     }
 
     const Team& team_;

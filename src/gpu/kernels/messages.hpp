@@ -1,6 +1,6 @@
 // messages.hpp: any number of messages between ranks, all side by side, in one kernel: what p2p/exchange.hpp does
 // on the host. Each block has some p2p channels, one of them as a rule, and moves a slot's worth of whichever can move, so any
-// number of blocks comes to an end whatever the order in which peers send and receive. The first thread looks and
+// number of blocks comes to an end whatever the order in which peers send and receive. The first thread polls and
 // keeps the books; all threads copy.
 //
 // Sending: a slot is free while `sent` is less than message_slots ahead of `consumed`; the piece goes in, then its
@@ -63,7 +63,7 @@ class MessageMachine {
 
   private:
     using P2pChannel = MessageBlock::P2pChannel;
-    enum class Look { ready, waits, ended, wrong };
+    enum class LaneState { ready, waits, ended, wrong };
     static constexpr size_t pull_bytes = size_t(1) << 20;  // at a time: then other p2p channels have their turn
     static constexpr uint64_t patience_ns = 100'000;       // a wait that long will not end in the next microsecond
 
@@ -100,24 +100,24 @@ class MessageMachine {
     // The next p2p that can move, or what has become of all.
     WEFT_DEVICE int find() {
         uint32_t turns = 0;
-        uint64_t begin = 0, looks = 0;
+        uint64_t begin = 0, polls = 0;
         for (;;) {
             bool open = false;
             for (int i = 0; i < p2p_count_; ++i) {
                 const int at = next_;
                 next_ = next_ + 1 < p2p_count_ ? next_ + 1 : 0;
-                const Look look = look_at(block_.p2p_channels[at]);
-                if (look == Look::wrong) return MessageBlock::failed;
-                if (look == Look::ready) return move_on(looks), at;
-                open |= look == Look::waits;
+                const LaneState look = lane_state(block_.p2p_channels[at]);
+                if (look == LaneState::wrong) return MessageBlock::failed;
+                if (look == LaneState::ready) return move_on(polls), at;
+                open |= look == LaneState::waits;
             }
-            if (!open) return move_on(looks), MessageBlock::all_done;
-            if ((++turns & (turns_to_look - 1)) == 0 && !look_around(turns, begin, looks)) return MessageBlock::failed;
+            if (!open) return move_on(polls), MessageBlock::all_done;
+            if ((++turns & (turns_to_poll - 1)) == 0 && !poll(turns, begin, polls)) return MessageBlock::failed;
             pause();
         }
     }
-    WEFT_DEVICE void move_on(uint64_t looks) const {
-        if (looks != 0) store_relaxed(&a_.stuck[team_.block].ranks, uint64_t(0));
+    WEFT_DEVICE void move_on(uint64_t polls) const {
+        if (polls != 0) store_relaxed(&a_.block_waits[team_.block].ranks, uint64_t(0));
     }
 
     struct Piece {
@@ -133,22 +133,22 @@ class MessageMachine {
         return {offset, left < each ? left : each, p2p.channel == 0 || left != 0};
     }
 
-    WEFT_DEVICE Look look_at(P2pChannel& p2p) {
+    WEFT_DEVICE LaneState lane_state(P2pChannel& p2p) {
         const MessageQueue& queue = a_.queues[p2p.queue];
         Piece piece{};
         while (p2p.message < queue.count && !(piece = piece_of(item_of(p2p), p2p)).there) ++p2p.message;
-        if (queue.kind == MessageQueue::own) return look_at_own(p2p, piece);
-        return queue.kind == MessageQueue::outgoing ? look_at_outgoing(p2p, piece) : look_at_incoming(p2p, piece);
+        if (queue.kind == MessageQueue::own) return own_state(p2p, piece);
+        return queue.kind == MessageQueue::outgoing ? outgoing_state(p2p, piece) : incoming_state(p2p, piece);
     }
-    WEFT_DEVICE Look look_at_own(const P2pChannel& p2p, const Piece& piece) {
-        if (p2p.message == a_.queues[p2p.queue].count) return Look::ended;
+    WEFT_DEVICE LaneState own_state(const P2pChannel& p2p, const Piece& piece) {
+        if (p2p.message == a_.queues[p2p.queue].count) return LaneState::ended;
         const MessageItem& item = item_of(p2p);
         return copies(item.other + piece.offset, item.data + piece.offset, piece.bytes);
     }
-    WEFT_DEVICE Look look_at_outgoing(const P2pChannel& p2p, const Piece& piece) {
+    WEFT_DEVICE LaneState outgoing_state(const P2pChannel& p2p, const Piece& piece) {
         const uint32_t ahead = p2p.moved - load_acquire(&consumed(p2p));
-        if (p2p.message == a_.queues[p2p.queue].count) return p2p.zero_copy && ahead != 0 ? Look::waits : Look::ended;
-        if (ahead >= message_slots) return Look::waits;
+        if (p2p.message == a_.queues[p2p.queue].count) return p2p.zero_copy && ahead != 0 ? LaneState::waits : LaneState::ended;
+        if (ahead >= message_slots) return LaneState::waits;
         const MessageItem& item = item_of(p2p);
         if (item.other) return copies(nullptr, nullptr, 0);
         RemoteMessageArea* const far = remote(p2p);
@@ -156,18 +156,18 @@ class MessageMachine {
                       far ? far->sent_slots[slot_of(p2p)] : slot(peer_area(p2p), a_.rank, p2p),
                       least(piece.bytes - p2p.done, message_slot_bytes));
     }
-    WEFT_DEVICE Look look_at_incoming(P2pChannel& p2p, const Piece& piece) {
-        if (p2p.message == a_.queues[p2p.queue].count) return Look::ended;
+    WEFT_DEVICE LaneState incoming_state(P2pChannel& p2p, const Piece& piece) {
+        if (p2p.message == a_.queues[p2p.queue].count) return LaneState::ended;
         const MessageItem& item = item_of(p2p);
         RemoteMessageArea* const far = remote(p2p);
         if (!p2p.pulled) {
             const MessageWords::MessageSlotHeader* const header = far ? nullptr : &words(p2p).headers[slot_of(p2p)];
             // Pairs with conclude() or Traffic::give().
             const uint64_t word = load_acquire(far ? &far->incoming.filled[slot_of(p2p)] : &header->filled);
-            if (epoch_of(word) != p2p.moved + 1) return far ? want(p2p, *far) : Look::waits;
+            if (epoch_of(word) != p2p.moved + 1) return far ? want(p2p, *far) : LaneState::waits;
             const uint64_t bytes = far ? far->incoming.wholes[slot_of(p2p)] : header->bytes;
             if (compared(uint32_t(word)) != compared(item.mark) || bytes != item.bytes)
-                return fail(Failure::mismatch, Waiting::nothing, p2p, uint32_t(word), bytes), Look::wrong;
+                return fail(KernelFailure::mismatch, KernelWait::nothing, p2p, uint32_t(word), bytes), LaneState::wrong;
             if (!far) p2p.pulled = reinterpret_cast<const std::byte*>(header->address);
         }
         std::byte* const to = item.data + piece.offset + p2p.done;
@@ -177,15 +177,15 @@ class MessageMachine {
             far ? far->received_slots[slot_of(p2p)] : slot(a_.areas[a_.rank], peer(p2p), p2p);
         return copies(from, to, least(left, message_slot_bytes));
     }
-    WEFT_DEVICE Look want(P2pChannel& p2p, RemoteMessageArea& far) const {
+    WEFT_DEVICE LaneState want(P2pChannel& p2p, RemoteMessageArea& far) const {
         if (p2p.wanted != p2p.moved + 1) store_relaxed(&far.incoming.wanted, p2p.wanted = p2p.moved + 1);
-        return Look::waits;  // pairs with P2pChannel::needed()
+        return LaneState::waits;  // pairs with P2pChannel::needed()
     }
-    WEFT_DEVICE Look copies(const std::byte* from, std::byte* to, uint64_t bytes) {
+    WEFT_DEVICE LaneState copies(const std::byte* from, std::byte* to, uint64_t bytes) {
         block_.from = from;
         block_.to = to;
         block_.bytes = bytes;
-        return Look::ready;
+        return LaneState::ready;
     }
 
     // What was to be copied has been, by all threads.
@@ -220,7 +220,7 @@ class MessageMachine {
     }
 
     // Not every turn; as Meeting does. False: leave.
-    WEFT_DEVICE_COLD bool look_around(uint32_t turns, uint64_t& begin, uint64_t& looks) {
+    WEFT_DEVICE_COLD bool poll(uint32_t turns, uint64_t& begin, uint64_t& polls) {
         if (load_relaxed(&own_.failed) != 0) return false;
         if ((turns & (turns_to_clock - 1)) != 0) return true;
         const uint64_t now = clock_ns();
@@ -237,21 +237,21 @@ class MessageMachine {
         }
         const P2pChannel& p2p = block_.p2p_channels[missing];
         const bool sends = a_.queues[p2p.queue].kind == MessageQueue::outgoing;
-        const Waiting waiting = sends ? Waiting::credit : Waiting::message;
-        if (load_relaxed(a_.abort) != 0) return fail(Failure::aborted, waiting, p2p, 0, 0), false;
+        const KernelWait waiting = sends ? KernelWait::credit : KernelWait::message;
+        if (load_relaxed(a_.abort) != 0) return fail(KernelFailure::aborted, waiting, p2p, 0, 0), false;
         if (a_.timeout_ns != 0 && now - begin > a_.timeout_ns)
-            return fail(Failure::timeout, waiting, p2p, 0, 0), false;
+            return fail(KernelFailure::timeout, waiting, p2p, 0, 0), false;
         if (now - begin > patience_ns) {
             // A rank that has left by the look before last, and is still missing, has left without its part.
-            MessageStuck& stuck = a_.stuck[team_.block];
-            store_relaxed(&stuck.ranks, ranks);
-            store_release(&stuck.looks, ++looks);
+            BlockWait& block_waits = a_.block_waits[team_.block];
+            store_relaxed(&block_waits.ranks, ranks);
+            store_release(&block_waits.polls, ++polls);
             sleep_a_little();
         }
         return true;
     }
     // As Meeting::fail().
-    WEFT_DEVICE_COLD void fail(Failure failure, Waiting waiting, const P2pChannel& p2p, uint32_t other_mark,
+    WEFT_DEVICE_COLD void fail(KernelFailure failure, KernelWait waiting, const P2pChannel& p2p, uint32_t other_mark,
                                uint64_t other_bytes) const {
         if (!claim(&own_.failed, uint32_t(failure) | (a_.launch & 0xffffff) << 8)) return;
         const MessageQueue& queue = a_.queues[p2p.queue];

@@ -162,7 +162,7 @@ class PacketExchange {
                     if (!failed) put_unit(first + uint64_t(peer * share + line), result);
                 }
             }
-            if (team_.any(failed) || !meeting_.await(Waiting::packet)) return;
+            if (team_.any(failed) || !meeting_.await(KernelWait::packet)) return;
         }
         meeting_.leave();
     }
@@ -189,7 +189,7 @@ class PacketExchange {
             bool failed = false;
             for (int line = team_.thread; line < lines && takes && !failed; line += team_.threads)
                 failed = !take(line, first + uint64_t(line));
-            if (team_.any(failed) || !meeting_.await(Waiting::packet)) return false;
+            if (team_.any(failed) || !meeting_.await(KernelWait::packet)) return false;
         }
         return true;
     }
@@ -287,7 +287,7 @@ class PacketExchange {
         const PacketLine* at = line_at(a_.rank, sender, line);
         PacketLine seen = {};
         const bool came = meeting_.spin(
-            Waiting::packet, [&] { return sender; }, [&] { return complete(seen = load_line(at)); });
+            KernelWait::packet, [&] { return sender; }, [&] { return complete(seen = load_line(at)); });
         unit = uint64_t(seen.data1) << 32 | seen.data0;
         return came;
     }
@@ -327,7 +327,7 @@ class PacketExchange {
                 return missing == 0;
             };
             if (!meeting_.spin(
-                    Waiting::packet, [&] { return first + first_of(missing); }, ready))
+                    KernelWait::packet, [&] { return first + first_of(missing); }, ready))
                 return false;
             WEFT_UNROLL
             for (int k = 0; k < batch; ++k) {

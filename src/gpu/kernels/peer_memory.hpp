@@ -53,7 +53,7 @@ class PeerMemory {
             // If nobody offers anything, no barrier was in vain.
             there = a_.exported_receive[a_.rank] == nullptr;
             if (there) stage(tile_of(0));
-            if (!meeting_.meet(Waiting::entry)) return;
+            if (!meeting_.meet(KernelWait::entry)) return;
             const int exporting = exporting_ranks();
             met = exporting == 0 || exporting == a_.ranks;
             if (exporting == a_.ranks) {
@@ -65,10 +65,10 @@ class PeerMemory {
             }
         }
         if (!staged_) {
-            if (!met && !(meeting_.announce() && meeting_.await(Waiting::entry))) return;
+            if (!met && !(meeting_.announce() && meeting_.await(KernelWait::entry))) return;
         } else {
             if (!there) stage(tile_of(0));
-            if (!met && !meeting_.meet(Waiting::entry)) return;
+            if (!met && !meeting_.meet(KernelWait::entry)) return;
         }
         for (uint64_t tile = 0; tile < tiles_; ++tile) {
             meeting_.at_tile(tile);
@@ -80,7 +80,7 @@ class PeerMemory {
                 stage(tile_of(tile + 1));
             }
             // Whoever is behind it has read what this half held before, and not begun with what comes there next.
-            if (!meeting_.meet(Waiting::exit)) return;
+            if (!meeting_.meet(KernelWait::exit)) return;
             if (staged_) unstage(tile_of(tile));
         }
         meeting_.leave();

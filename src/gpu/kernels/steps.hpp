@@ -42,7 +42,7 @@ class StepMachine {
             }
         }
         // Fused bodies count on it that nobody is an operation ahead: who only sends would be.
-        if (!meeting_.await(Waiting::entry)) return;
+        if (!meeting_.await(KernelWait::entry)) return;
         if (team_.thread == 0) finish();
         meeting_.leave();
     }
@@ -57,7 +57,7 @@ class StepMachine {
         bool failed = false;
         if (team_.thread == 0)
             failed = !meeting_.spin(
-                Waiting::step, [&] { return a_.rank; },
+                KernelWait::step, [&] { return a_.rank; },
                 [&] { return load_acquire(&own_.steps[dependency.block]) >= steps; });
         return !team_.any(failed);
     }
@@ -150,19 +150,19 @@ class StepMachine {
         uint64_t word = 0;
         if (from.wanted) store_relaxed(from.wanted, wanted);  // pairs with P2pChannel::needed()
         if (!meeting_.spin(
-                Waiting::message, [&] { return from.peer; },
+                KernelWait::message, [&] { return from.peer; },
                 [&] {
                     word = load_acquire(&from.filled[received_ % from.depth]);
                     return epoch_of(word) == wanted;
                 }))
             return false;
         if (uint32_t(word) == a_.fingerprint) return true;
-        return meeting_.fail(Failure::mismatch, Waiting::nothing, from.peer, uint32_t(word)), false;
+        return meeting_.fail(KernelFailure::mismatch, KernelWait::nothing, from.peer, uint32_t(word)), false;
     }
     WEFT_DEVICE_COLD bool await_credit() {
         const ConnectionEnd& to = block_.target;
         return meeting_.spin(
-            Waiting::credit, [&] { return to.peer; }, [&] { return sent_ - load_acquire(to.consumed) < to.depth; });
+            KernelWait::credit, [&] { return to.peer; }, [&] { return sent_ - load_acquire(to.consumed) < to.depth; });
     }
     static WEFT_DEVICE std::byte* slot(const ConnectionEnd& end, uint32_t number) {
         return end.slots + size_t(number % end.depth) * end.slot_bytes;
@@ -195,7 +195,7 @@ WEFT_DEVICE void steps(const Team& team, const KernelArguments& arguments) {
         StepMachine<type, adds>(team, arguments).run();
     } else {
         Meeting meeting(team, arguments);
-        if (meeting.begin() && meeting.announce() && meeting.await(Waiting::entry)) meeting.leave();
+        if (meeting.begin() && meeting.announce() && meeting.await(KernelWait::entry)) meeting.leave();
     }
     // Behind the messages: who sees it has seen them. Pairs with Traffic::working().
     if (arguments.ended && team.thread == 0) store_release(&arguments.ended[team.block], arguments.launch);

@@ -28,7 +28,7 @@ Result<bool> Traffic::take(ProxyChannel& channel) {
                                                     .fingerprint = uint32_t(word)});
         if (!sent) return sent;
         if (!*sent) break;
-        store_release(end.consumed, ++channel.next);  // pairs with await_credit() and look_at_outgoing()
+        store_release(end.consumed, ++channel.next);  // pairs with await_credit() and outgoing_state()
         channel.flowing = moved = true;
     }
     if (channel.flowing) {
@@ -50,7 +50,7 @@ Result<bool> Traffic::give(ProxyChannel& channel) {
         if (channel.wholes) channel.wholes[channel.next % end.depth] = info.operation;
         uint64_t* const filled = &end.filled[channel.next % end.depth];
         store_release(filled,
-                      barrier_word(++channel.next, info.fingerprint));  // pairs with await_message(), look_at_incoming()
+                      barrier_word(++channel.next, info.fingerprint));  // pairs with await_message(), incoming_state()
         moved = true;
     }
     return moved;

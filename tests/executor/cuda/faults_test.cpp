@@ -7,8 +7,8 @@ namespace weft::internal::test {
 namespace {
 
 using cuda::Body;
-using cuda::Failure;
-using cuda::Waiting;
+using cuda::KernelFailure;
+using cuda::KernelWait;
 
 const Launch launches[] = {{Body::packet_one_shot, 2},     {Body::packet_two_shot, 2},         {Body::peer_two_shot, 2},
                            {Body::peer_two_shot, 2, true}, {Body::peer_two_shot, 2, true, 16}, {Body::steps, 0}};
@@ -37,16 +37,16 @@ TEST_CASE("a kernel behind one that failed does nothing: nobody takes its data f
             (*parts)[0]->start();
             (*parts)[0]->join();
         }
-        CHECK(ranks.report(0).failure == Failure::aborted);
+        CHECK(ranks.report(0).failure == KernelFailure::aborted);
         // What the failed one had sent before may be all that the late rank waits for.
         ranks.set_timeout_ms(50);
         auto late = ranks.prepare(call, launch);
         late[1]->start();
         late[1]->join();
-        const Failure failure = ranks.report(1).failure;
-        CHECK((failure == Failure::timeout || failure == Failure::none));
-        if (failure == Failure::none) CHECK(late[1]->result() == expected(call)[1]);
-        CHECK((failure == Failure::timeout || launch.body == Body::packet_one_shot));
+        const KernelFailure failure = ranks.report(1).failure;
+        CHECK((failure == KernelFailure::timeout || failure == KernelFailure::none));
+        if (failure == KernelFailure::none) CHECK(late[1]->result() == expected(call)[1]);
+        CHECK((failure == KernelFailure::timeout || launch.body == Body::packet_one_shot));
     }
 }
 
@@ -63,13 +63,13 @@ TEST_CASE("a replay behind a launch that failed does nothing, though it has the 
             parts[0]->join();
             parts[0]->change_input();
         }
-        CHECK(ranks.report(0).failure == Failure::timeout);
+        CHECK(ranks.report(0).failure == KernelFailure::timeout);
         // The late rank's first one must not take what the second sent for the first's.
         parts[1]->start();
         parts[1]->join();
-        const Failure failure = ranks.report(1).failure;
-        CHECK((failure == Failure::timeout || failure == Failure::none));
-        if (failure == Failure::none) CHECK(parts[1]->result() == expected(call)[1]);
+        const KernelFailure failure = ranks.report(1).failure;
+        CHECK((failure == KernelFailure::timeout || failure == KernelFailure::none));
+        if (failure == KernelFailure::none) CHECK(parts[1]->result() == expected(call)[1]);
     }
 }
 
@@ -107,9 +107,9 @@ TEST_CASE("at the deadline a kernel leaves and names the rank that is missing", 
                   std::string objection;
                   for (const int rank : {0, 1}) {
                       INFO(name_of(launch.body) << " on rank " << rank);
-                      CHECK(ranks.report(rank).failure == Failure::timeout);
+                      CHECK(ranks.report(rank).failure == KernelFailure::timeout);
                       CHECK(ranks.report(rank).rank == rank);
-                      CHECK(ranks.report(rank).waiting != Waiting::nothing);
+                      CHECK(ranks.report(rank).waiting != KernelWait::nothing);
                       // Who began when the other had given up misses that one. On a ring blocks wait for the neighbour,
                       // one that has nothing to do for all; whichever's deadline is first tells.
                       const int peer = ranks.report(rank).peer;
@@ -117,7 +117,7 @@ TEST_CASE("at the deadline a kernel leaves and names the rank that is missing", 
                           objection += fmt::format("{} on rank {} misses rank {} after {} ms; ", name_of(launch.body),
                                                    rank, peer, timeout_ms);
                   }
-                  CHECK(ranks.report(2).failure == Failure::none);
+                  CHECK(ranks.report(2).failure == KernelFailure::none);
                   return objection;
               }) == "");
 }
@@ -134,7 +134,7 @@ TEST_CASE("without a deadline a kernel waits until it is aborted", "[cuda]") {
         CHECK(uint32_t(cuda::load_acquire(reinterpret_cast<const uint32_t*>(&ranks.report(0).failure))) == 0);
         ranks.abort(0);
         parts[0]->join();
-        CHECK(ranks.report(0).failure == Failure::aborted);
+        CHECK(ranks.report(0).failure == KernelFailure::aborted);
         CHECK(ranks.report(0).peer == 1);
     }
 }
@@ -153,7 +153,7 @@ TEST_CASE("ranks that call different things both say so, whatever kernels they r
             others[1]->join();
             INFO(name_of(first.body) << " against " << name_of(second.body));
             for (const int rank : {0, 1}) {
-                CHECK(ranks.report(rank).failure == Failure::mismatch);
+                CHECK(ranks.report(rank).failure == KernelFailure::mismatch);
                 CHECK(ranks.report(rank).peer == 1 - rank);
             }
             CHECK(ranks.report(0).fingerprint == parts[0]->arguments.fingerprint);
@@ -173,7 +173,7 @@ TEST_CASE("a different number of elements is noticed though it fills as many pac
     others[1]->start();
     parts[0]->join();
     others[1]->join();
-    for (const int rank : {0, 1}) CHECK(ranks.report(rank).failure == Failure::mismatch);
+    for (const int rank : {0, 1}) CHECK(ranks.report(rank).failure == KernelFailure::mismatch);
 }
 
 }  // namespace weft::internal::test

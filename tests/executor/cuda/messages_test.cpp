@@ -31,7 +31,7 @@ struct MessageRanks {
             arrangements.emplace_back(rank, ranks, 0);
         }
         reports.resize(size_t(ranks)), message_reports.resize(size_t(ranks)), aborts.resize(size_t(ranks));
-        stuck.resize(size_t(ranks) * blocks_max);
+        block_waits.resize(size_t(ranks) * blocks_max);
     }
     std::byte* area(int rank) const {
         std::byte* const begin = areas[size_t(rank)].get();
@@ -42,7 +42,7 @@ struct MessageRanks {
         const auto r = size_t(rank);
         a.rank = rank, a.ranks = count, a.launch = ++launches, a.timeout_ns = timeout_ns;
         a.abort = &aborts[r], a.report = &reports[r], a.message_report = &message_reports[r];
-        a.stuck = &stuck[r * blocks_max], a.own = words[r].get(), a.table = tables[r].get();
+        a.block_waits = &block_waits[r * blocks_max], a.own = words[r].get(), a.table = tables[r].get();
         for (int peer = 0; peer < count; ++peer) a.areas[peer] = area(peer);
         return a;
     }
@@ -79,7 +79,7 @@ struct MessageRanks {
     std::vector<DeviceMessages> arrangements;
     std::vector<FailureReport> reports;
     std::vector<MessageReport> message_reports;
-    std::vector<MessageStuck> stuck;
+    std::vector<BlockWait> block_waits;
     std::vector<uint32_t> aborts;
 };
 
@@ -140,8 +140,8 @@ TEST_CASE("messages arrive whatever the grids of their ranks", "[cuda]") {
             });
         threads.clear();
         for (const auto& mesh : meshes) CHECK(mesh->arrived());
-        for (const FailureReport& report : ranks.reports) CHECK(report.failure == cuda::Failure::none);
-        for (const MessageStuck& stuck : ranks.stuck) CHECK(stuck.ranks == 0);
+        for (const FailureReport& report : ranks.reports) CHECK(report.failure == cuda::KernelFailure::none);
+        for (const BlockWait& block_waits : ranks.block_waits) CHECK(block_waits.ranks == 0);
     }
 }
 
@@ -161,7 +161,7 @@ TEST_CASE("two ranks that each send more than the slots hold, one block each, wa
         kernels.push_back(ranks.start(rank, std::move(all), 1, false));
     }
     kernels.clear();
-    for (const FailureReport& report : ranks.reports) CHECK(report.failure == cuda::Failure::none);
+    for (const FailureReport& report : ranks.reports) CHECK(report.failure == cuda::KernelFailure::none);
 }
 
 TEST_CASE("a message that differs, or that nobody sends, ends the kernel with a report", "[cuda]") {
@@ -174,8 +174,8 @@ TEST_CASE("a message that differs, or that nobody sends, ends the kernel with a 
         MessageRanks ranks(2);
         ranks.start(0, one(1, true, sent, weftFloat32), 2, false).join();
         ranks.start(1, one(0, false, received, weftFloat32), 2, false).join();
-        CHECK(ranks.reports[0].failure == cuda::Failure::none);
-        CHECK(ranks.reports[1].failure == cuda::Failure::mismatch);
+        CHECK(ranks.reports[0].failure == cuda::KernelFailure::none);
+        CHECK(ranks.reports[1].failure == cuda::KernelFailure::mismatch);
         CHECK(ranks.message_reports[1].valid);
         CHECK(ranks.message_reports[1].bytes == 16);
         CHECK(ranks.message_reports[1].other_bytes == 8);
@@ -187,19 +187,19 @@ TEST_CASE("a message that differs, or that nobody sends, ends the kernel with a 
         MessageRanks ranks(2);
         ranks.timeout_ns = 20'000'000;
         ranks.start(1, one(0, false, received, weftFloat32), 1, false).join();
-        CHECK(ranks.reports[1].failure == cuda::Failure::timeout);
+        CHECK(ranks.reports[1].failure == cuda::KernelFailure::timeout);
         CHECK(ranks.reports[1].peer == 0);
     }
     {
         MessageRanks ranks(2);
         std::jthread waits = ranks.start(1, one(0, false, received, weftFloat32), 1, false);
         // It says whom it misses, and that it goes on looking.
-        const MessageStuck& stuck = ranks.stuck[blocks_max];
-        while (load_acquire(&stuck.looks) < 3) std::this_thread::yield();
-        CHECK(load_acquire(&stuck.ranks) == 1);
+        const BlockWait& block_waits = ranks.block_waits[blocks_max];
+        while (load_acquire(&block_waits.polls) < 3) std::this_thread::yield();
+        CHECK(load_acquire(&block_waits.ranks) == 1);
         store_release(&ranks.aborts[1], 1u);
         waits.join();
-        CHECK(ranks.reports[1].failure == cuda::Failure::aborted);
+        CHECK(ranks.reports[1].failure == cuda::KernelFailure::aborted);
     }
 }
 

@@ -182,7 +182,7 @@ bool VirtualRanks::Part::intact() const {
 std::string VirtualRanks::failures() const {
     std::string text;
     for (const FailureReport& r : reports_)
-        if (r.failure != cuda::Failure::none)
+        if (r.failure != cuda::KernelFailure::none)
             text += fmt::format("rank {} failed: {}, waiting {} for rank {} in block {}, epoch {}, tile {}; ", r.rank,
                                 int(r.failure), int(r.waiting), r.peer, r.block, r.epoch, r.tile);
     return text;
@@ -194,7 +194,7 @@ std::vector<Bytes> VirtualRanks::run(const Call& call, const Launch& launch) {
     for (auto& part : parts) part->join();
     std::vector<Bytes> results;
     for (int rank = 0; rank < ranks_; ++rank) {
-        if (reports_[size_t(rank)].failure != cuda::Failure::none) throw std::runtime_error(failures());
+        if (reports_[size_t(rank)].failure != cuda::KernelFailure::none) throw std::runtime_error(failures());
         if (!parts[size_t(rank)]->intact())
             throw std::runtime_error(fmt::format("rank {} wrote beside its buffer", rank));
         results.push_back(parts[size_t(rank)]->result());
