@@ -5,7 +5,7 @@
 // it raises: the blocks count themselves, and the last one raises.
 #pragma once
 #include "src/gpu/kernels/access_arguments.hpp"
-#include "src/gpu/kernels/meeting.hpp"
+#include "src/gpu/kernels/kernel_barrier.hpp"
 #include "src/gpu/kernels/reduce.hpp"
 
 namespace weft::internal::cuda {
@@ -113,7 +113,7 @@ class AccessMachine {
         }
         return true;
     }
-    // As Meeting::fail().
+    // As KernelBarrier::fail().
     WEFT_DEVICE_COLD void fail(KernelFailure failure, int peer, const SignalReport& lacking) const {
         if (!claim(&own_.failed, uint32_t(failure) | (a_.launch & 0xffffff) << 8)) return;
         *a_.signal_report = lacking;

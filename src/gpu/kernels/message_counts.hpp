@@ -2,7 +2,7 @@
 // writes the messages down; counts that cannot be carried out end it here, and nothing moves.
 #pragma once
 #include "src/gpu/kernels/count_faults.hpp"
-#include "src/gpu/kernels/meeting.hpp"
+#include "src/gpu/kernels/kernel_barrier.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
 
 namespace weft::internal::cuda {
@@ -40,7 +40,7 @@ class CountReader {
         a_.table[queue.first] = item;
     }
 
-    // As Meeting::fail().
+    // As KernelBarrier::fail().
     WEFT_DEVICE_COLD void fail(const CountFault& fault) const {
         if (!claim(&a_.own->failed, uint32_t(KernelFailure::counts) | (a_.launch & 0xffffff) << 8)) return;
         *a_.message_report = {true, fault.outgoing, false, 0, 0, fault.report};

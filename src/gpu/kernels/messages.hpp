@@ -9,7 +9,7 @@
 // wanted before a byte is copied. With a peer on another host both go by memory of this rank's, on one channel, and the
 // proxy does the peer's part (traffic.hpp).
 #pragma once
-#include "src/gpu/kernels/meeting.hpp"
+#include "src/gpu/kernels/kernel_barrier.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
 #include "src/gpu/kernels/message_counts.hpp"
 #include "src/gpu/kernels/reduce.hpp"
@@ -69,7 +69,7 @@ class MessageMachine {
 
     WEFT_DEVICE bool first() const { return team_.thread == 0; }
 
-    // As Meeting::begin(): nothing moves behind a kernel that has failed, or in the blocks of that one which have not
+    // As KernelBarrier::begin(): nothing moves behind a kernel that has failed, or in the blocks of that one which have not
     // begun: a replay has the same number.
     WEFT_DEVICE bool begin() const { return !team_.any(load_relaxed(&own_.failed) != 0); }
 
@@ -219,7 +219,7 @@ class MessageMachine {
         ++p2p.message;
     }
 
-    // Not every turn; as Meeting does. False: leave.
+    // Not every turn; as KernelBarrier does. False: leave.
     WEFT_DEVICE_COLD bool poll(uint32_t turns, uint64_t& begin, uint64_t& polls) {
         if (load_relaxed(&own_.failed) != 0) return false;
         if ((turns & (turns_to_clock - 1)) != 0) return true;
@@ -250,7 +250,7 @@ class MessageMachine {
         }
         return true;
     }
-    // As Meeting::fail().
+    // As KernelBarrier::fail().
     WEFT_DEVICE_COLD void fail(KernelFailure failure, KernelWait waiting, const P2pChannel& p2p, uint32_t other_mark,
                                uint64_t other_bytes) const {
         if (!claim(&own_.failed, uint32_t(failure) | (a_.launch & 0xffffff) << 8)) return;

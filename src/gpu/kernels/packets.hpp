@@ -4,7 +4,7 @@
 // read e by then. Source: NCCL's LL protocol; Shah et al., "MSCCL++: Rethinking GPU Communication Abstractions for AI
 // Inference", 2025.
 #pragma once
-#include "src/gpu/kernels/meeting.hpp"
+#include "src/gpu/kernels/kernel_barrier.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
 #include "src/gpu/kernels/reduce.hpp"
 
@@ -103,7 +103,7 @@ class PacketExchange {
         : team_(team),
           a_(arguments),
           reducer_(arguments),
-          meeting_(team, arguments),
+          barrier_(team, arguments),
           send_(arguments.send),
           receive_(arguments.receive),
           bytes_(arguments.bytes),
@@ -112,7 +112,7 @@ class PacketExchange {
     // Who gives sends each taker what is for it; who takes combines what has come, or puts each giver's in its place.
     // A thread has sent its lines of a round before it writes any of them, so the buffers may be one.
     WEFT_DEVICE void one_shot() {
-        if (!meeting_.begin()) return;
+        if (!barrier_.begin()) return;
         for (int next = 0;; ++next) {
             if (a_.further_count > 0) blocks_ = blocks_of(bytes_);
             if (team_.block < blocks_ && !one_shot_rounds()) return;
@@ -121,21 +121,21 @@ class PacketExchange {
             send_ = item.other;
             receive_ = item.data;
             bytes_ = item.bytes;
-            meeting_.begin_operation(item.mark);
+            barrier_.begin_operation(item.mark);
         }
-        meeting_.leave();
+        barrier_.leave();
     }
 
     // Each rank reduces its share of what the others send it, and sends the result to all. The lines of a round belong
     // to the ranks in turn; the lower half of a sender's memory holds contributions, the upper half results.
     WEFT_DEVICE void two_shot() {
         constexpr int half = lines_per_sender / 2;
-        if (!meeting_.begin()) return;
+        if (!barrier_.begin()) return;
         const Round round = rounds_of(half * a_.ranks);
         const int share = (round.lines + a_.ranks - 1) / a_.ranks;  // lines of each rank
         for (uint64_t number = 0; number < round.rounds; ++number) {
-            if (!meeting_.announce()) return;
-            meeting_.at_tile(number);
+            if (!barrier_.announce()) return;
+            barrier_.at_tile(number);
             const uint64_t first = first_unit(round, number);
             const int lines = lines_here(round, first);
             for (int distance = 1; distance < a_.ranks; ++distance) {
@@ -162,9 +162,9 @@ class PacketExchange {
                     if (!failed) put_unit(first + uint64_t(peer * share + line), result);
                 }
             }
-            if (team_.any(failed) || !meeting_.await(KernelWait::packet)) return;
+            if (team_.any(failed) || !barrier_.await(KernelWait::packet)) return;
         }
-        meeting_.leave();
+        barrier_.leave();
     }
 
   private:
@@ -180,8 +180,8 @@ class PacketExchange {
         const bool gives = is_one_of(a_.giver, a_.rank), takes = is_one_of(a_.taker, a_.rank);
         const Round round = rounds_of(lines_per_sender);
         for (uint64_t number = 0; number < round.rounds; ++number) {
-            if (!meeting_.announce()) return false;
-            meeting_.at_tile(number);
+            if (!barrier_.announce()) return false;
+            barrier_.at_tile(number);
             const uint64_t first = first_unit(round, number);
             const int lines = lines_here(round, first);
             for (int line = team_.thread; line < lines && gives; line += team_.threads)
@@ -189,7 +189,7 @@ class PacketExchange {
             bool failed = false;
             for (int line = team_.thread; line < lines && takes && !failed; line += team_.threads)
                 failed = !take(line, first + uint64_t(line));
-            if (team_.any(failed) || !meeting_.await(KernelWait::packet)) return false;
+            if (team_.any(failed) || !barrier_.await(KernelWait::packet)) return false;
         }
         return true;
     }
@@ -271,22 +271,22 @@ class PacketExchange {
     }
 
     WEFT_DEVICE PacketLine* line_at(int owner, int sender, int line) const {
-        return packet_lines(a_.packets[owner], a_.ranks, meeting_.epoch() & 1, team_.block, sender) + line;
+        return packet_lines(a_.packets[owner], a_.ranks, barrier_.epoch() & 1, team_.block, sender) + line;
     }
     WEFT_DEVICE void send(int peer, int line, uint64_t unit) const {
-        const uint32_t epoch = meeting_.epoch();
+        const uint32_t epoch = barrier_.epoch();
         store_line(line_at(peer, a_.rank, line), {uint32_t(unit), epoch, uint32_t(unit >> 32), epoch});
     }
     WEFT_DEVICE void send_to_all(int line, uint64_t unit) const {
         for (int distance = 1; distance < a_.ranks; ++distance) send(turned(distance), line, unit);
     }
     WEFT_DEVICE bool complete(const PacketLine& line) const {
-        return line.epoch0 == meeting_.epoch() && line.epoch1 == meeting_.epoch();
+        return line.epoch0 == barrier_.epoch() && line.epoch1 == barrier_.epoch();
     }
     WEFT_DEVICE bool receive(int sender, int line, uint64_t& unit) {
         const PacketLine* at = line_at(a_.rank, sender, line);
         PacketLine seen = {};
-        const bool came = meeting_.spin(
+        const bool came = barrier_.spin(
             KernelWait::packet, [&] { return sender; }, [&] { return complete(seen = load_line(at)); });
         unit = uint64_t(seen.data1) << 32 | seen.data0;
         return came;
@@ -326,7 +326,7 @@ class PacketExchange {
                     if ((missing >> k & 1) && complete(seen[k])) missing &= ~(1u << k);
                 return missing == 0;
             };
-            if (!meeting_.spin(
+            if (!barrier_.spin(
                     KernelWait::packet, [&] { return first + first_of(missing); }, ready))
                 return false;
             WEFT_UNROLL
@@ -353,7 +353,7 @@ class PacketExchange {
     const Team& team_;
     const KernelArguments& a_;
     const Reducer<type, adds> reducer_;
-    Meeting meeting_;
+    KernelBarrier barrier_;
     // Of the call.
     const std::byte* send_;
     std::byte* receive_;

@@ -4,7 +4,7 @@
 // so that blocks wait for each other once a tile. The kernels tell each other where, so that a captured graph and a call
 // with other buffers need no agreement of the hosts.
 #pragma once
-#include "src/gpu/kernels/meeting.hpp"
+#include "src/gpu/kernels/kernel_barrier.hpp"
 #include "src/gpu/kernels/reduce.hpp"
 
 namespace weft::internal::cuda {
@@ -32,7 +32,7 @@ class PeerMemory {
     WEFT_DEVICE PeerMemory(const Team& team, const KernelArguments& arguments, int pieces = 1)
         : team_(team),
           a_(arguments),
-          meeting_(team, arguments),
+          barrier_(team, arguments),
           inputs_(arguments.inputs),
           outputs_(arguments.outputs),
           staged_(arguments.tile_bytes != 0) {
@@ -45,7 +45,7 @@ class PeerMemory {
     // unstage(tile) for what they have put there.
     template <class Stage, class Work, class Unstage>
     WEFT_DEVICE void run(Stage&& stage, Work&& work, Unstage&& unstage) {
-        if (!meeting_.begin()) return;
+        if (!barrier_.begin()) return;
         // Of the first tile.
         bool there = false, met = false;
         if (a_.exports_buffers) {
@@ -53,7 +53,7 @@ class PeerMemory {
             // If nobody offers anything, no barrier was in vain.
             there = a_.exported_receive[a_.rank] == nullptr;
             if (there) stage(tile_of(0));
-            if (!meeting_.meet(KernelWait::entry)) return;
+            if (!barrier_.sync(KernelWait::entry)) return;
             const int exporting = exporting_ranks();
             met = exporting == 0 || exporting == a_.ranks;
             if (exporting == a_.ranks) {
@@ -65,13 +65,13 @@ class PeerMemory {
             }
         }
         if (!staged_) {
-            if (!met && !(meeting_.announce() && meeting_.await(KernelWait::entry))) return;
+            if (!met && !(barrier_.announce() && barrier_.await(KernelWait::entry))) return;
         } else {
             if (!there) stage(tile_of(0));
-            if (!met && !meeting_.meet(KernelWait::entry)) return;
+            if (!met && !barrier_.sync(KernelWait::entry)) return;
         }
         for (uint64_t tile = 0; tile < tiles_; ++tile) {
-            meeting_.at_tile(tile);
+            barrier_.at_tile(tile);
             work(tile_of(tile));
             if (staged_ && tile + 1 < tiles_) {
                 // What threads of ours take out of that half since the last barrier others of ours write now: where
@@ -80,10 +80,10 @@ class PeerMemory {
                 stage(tile_of(tile + 1));
             }
             // Whoever is behind it has read what this half held before, and not begun with what comes there next.
-            if (!meeting_.meet(KernelWait::exit)) return;
+            if (!barrier_.sync(KernelWait::exit)) return;
             if (staged_) unstage(tile_of(tile));
         }
-        meeting_.leave();
+        barrier_.leave();
     }
 
     // By rank, of this tile: the buffers themselves, or staging memory.
@@ -115,7 +115,7 @@ class PeerMemory {
 
     const Team& team_;
     const KernelArguments& a_;
-    Meeting meeting_;
+    KernelBarrier barrier_;
     const std::byte* const* inputs_;
     std::byte* const* outputs_;
     bool staged_;

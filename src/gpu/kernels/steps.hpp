@@ -3,7 +3,7 @@
 // does by looking again, it does by spinning. Rings, trees, halving and doubling: all instructions but the flag block's
 // (program.hpp refuses those).
 #pragma once
-#include "src/gpu/kernels/meeting.hpp"
+#include "src/gpu/kernels/kernel_barrier.hpp"
 #include "src/gpu/kernels/reduce.hpp"
 
 namespace weft::internal::cuda {
@@ -15,7 +15,7 @@ class StepMachine {
         : team_(team),
           a_(arguments),
           reducer_(arguments),
-          meeting_(team, arguments),
+          barrier_(team, arguments),
           block_(arguments.step_blocks[team.block]),
           own_(*arguments.own) {
         received_ = block_.source.peer >= 0 ? *block_.source.count : 0;
@@ -23,12 +23,12 @@ class StepMachine {
     }
 
     WEFT_DEVICE void run() {
-        if (!meeting_.begin() || !meeting_.announce()) return;
+        if (!barrier_.begin() || !barrier_.announce()) return;
         cell_bytes_ = cell_bytes(a_.tile_bytes, a_.chunks / a_.parts);
         const uint64_t tiles = a_.bytes == 0 ? 1 : (a_.bytes + a_.tile_bytes - 1) / a_.tile_bytes;
         uint64_t steps = 0;
         for (uint64_t tile = 0; tile < tiles; tile += uint64_t(a_.tiles)) {
-            meeting_.at_tile(tile);
+            barrier_.at_tile(tile);
             for (int step = 0; step < block_.count; ++step) {
                 const Instruction& it = a_.instructions[block_.first + step];
                 if (it.after.block >= 0 && !reached(it.after, tile)) return;
@@ -42,9 +42,9 @@ class StepMachine {
             }
         }
         // Fused bodies count on it that nobody is an operation ahead: who only sends would be.
-        if (!meeting_.await(KernelWait::entry)) return;
+        if (!barrier_.await(KernelWait::entry)) return;
         if (team_.thread == 0) finish();
-        meeting_.leave();
+        barrier_.leave();
     }
 
   private:
@@ -56,7 +56,7 @@ class StepMachine {
                        steps = runs * uint64_t(a_.step_blocks[dependency.block].count) + uint64_t(dependency.step) + 1;
         bool failed = false;
         if (team_.thread == 0)
-            failed = !meeting_.spin(
+            failed = !barrier_.spin(
                 KernelWait::step, [&] { return a_.rank; },
                 [&] { return load_acquire(&own_.steps[dependency.block]) >= steps; });
         return !team_.any(failed);
@@ -149,7 +149,7 @@ class StepMachine {
         const uint32_t wanted = received_ + 1;
         uint64_t word = 0;
         if (from.wanted) store_relaxed(from.wanted, wanted);  // pairs with P2pChannel::needed()
-        if (!meeting_.spin(
+        if (!barrier_.spin(
                 KernelWait::message, [&] { return from.peer; },
                 [&] {
                     word = load_acquire(&from.filled[received_ % from.depth]);
@@ -157,11 +157,11 @@ class StepMachine {
                 }))
             return false;
         if (uint32_t(word) == a_.fingerprint) return true;
-        return meeting_.fail(KernelFailure::mismatch, KernelWait::nothing, from.peer, uint32_t(word)), false;
+        return barrier_.fail(KernelFailure::mismatch, KernelWait::nothing, from.peer, uint32_t(word)), false;
     }
     WEFT_DEVICE_COLD bool await_credit() {
         const ConnectionEnd& to = block_.target;
-        return meeting_.spin(
+        return barrier_.spin(
             KernelWait::credit, [&] { return to.peer; }, [&] { return sent_ - load_acquire(to.consumed) < to.depth; });
     }
     static WEFT_DEVICE std::byte* slot(const ConnectionEnd& end, uint32_t number) {
@@ -180,7 +180,7 @@ class StepMachine {
     const Team& team_;
     const KernelArguments& a_;
     const Reducer<type, adds> reducer_;
-    Meeting meeting_;
+    KernelBarrier barrier_;
     const StepBlock& block_;
     RankWords& own_;
     uint32_t received_, sent_;  // messages
@@ -194,8 +194,8 @@ WEFT_DEVICE void steps(const Team& team, const KernelArguments& arguments) {
     if (team.block < arguments.step_block_count) {
         StepMachine<type, adds>(team, arguments).run();
     } else {
-        Meeting meeting(team, arguments);
-        if (meeting.begin() && meeting.announce() && meeting.await(KernelWait::entry)) meeting.leave();
+        KernelBarrier barrier(team, arguments);
+        if (barrier.begin() && barrier.announce() && barrier.await(KernelWait::entry)) barrier.leave();
     }
     // Behind the messages: who sees it has seen them. Pairs with Traffic::working().
     if (arguments.ended && team.thread == 0) store_release(&arguments.ended[team.block], arguments.launch);

@@ -1,8 +1,8 @@
-// meeting.hpp: how one block of a rank's kernel meets the same block of its peers: epochs, barriers, and waits that end
+// kernel_barrier.hpp: how one block of a rank's kernel meets the same block of its peers: epochs, barriers, and waits that end
 // when all is there, when the communicator is aborted, when another block has failed, when a peer turns out to have
 // called something else, or at the deadline; then a report says who waited for whom.
 //
-// A block's epoch rises alike on all ranks, for what moves it follows from the operation. So a peer's word of an epoch
+// A block's epoch rises same_operation on all ranks, for what moves it follows from the operation. So a peer's word of an epoch
 // of this operation holds this operation's fingerprint, or the ranks have called different things. A peer that is ahead
 // of us has met us before, and thereby compared.
 #pragma once
@@ -14,9 +14,9 @@ namespace weft::internal::cuda {
 // Of the giver or the taker of a fused body.
 constexpr bool is_one_of(int only, int rank) { return only < 0 || only == rank; }
 
-class Meeting {
+class KernelBarrier {
   public:
-    WEFT_DEVICE Meeting(const Team& team, const KernelArguments& arguments)
+    WEFT_DEVICE KernelBarrier(const Team& team, const KernelArguments& arguments)
         : team_(team), arguments_(arguments), own_(*arguments.own) {
         epoch_ = own_.epoch[team.block];
         begin_operation(arguments.fingerprint);
@@ -46,8 +46,8 @@ class Meeting {
     // before. Of a barrier what stood before the kernel in its stream is seen by peers that have awaited the epoch.
     WEFT_DEVICE bool announce() {
         ++epoch_;
-        if (epoch_ == 0 && !begin_again()) return false;
-        if (arguments_.domain) tell(arguments_.bytes == 0);
+        if (epoch_ == 0 && !restart_epochs()) return false;
+        if (arguments_.domain) publish(arguments_.bytes == 0);
         return true;
     }
     // Until all peers have announced this epoch. What they did before is seen afterwards.
@@ -58,11 +58,11 @@ class Meeting {
         return !team_.any(failed);
     }
     // All that this team has written, wherever it is, is seen by the peers that come out.
-    WEFT_DEVICE bool meet(KernelWait waiting) {
+    WEFT_DEVICE bool sync(KernelWait waiting) {
         team_.barrier();
         ++epoch_;
-        if (epoch_ == 0 && !begin_again()) return false;
-        if (arguments_.domain) tell(true);
+        if (epoch_ == 0 && !restart_epochs()) return false;
+        if (arguments_.domain) publish(true);
         return await(waiting);
     }
     // At the end of an operation that has not failed.
@@ -110,27 +110,27 @@ class Meeting {
         const uint64_t now = clock_ns();
         if (begin == 0) begin = now;
         if (load_relaxed(arguments_.abort) != 0) return fail(KernelFailure::aborted, waiting, peer, 0), false;
-        if (arguments_.domain && !alike()) return false;
+        if (arguments_.domain && !same_operation()) return false;
         if (arguments_.timeout_ns != 0 && now - begin > arguments_.timeout_ns)
             return fail(KernelFailure::timeout, waiting, peer, 0), false;
         if (now - begin > patience_ns) sleep_a_little();
         return true;
     }
     // Whether no peer has come into an epoch of this operation with another one.
-    WEFT_DEVICE bool alike() {
+    WEFT_DEVICE bool same_operation() {
         for (int peer = 0; peer < arguments_.ranks; ++peer)
-            if (peer != arguments_.rank && !alike(peer, load_relaxed(&own_.barrier[team_.block][peer]))) return false;
+            if (peer != arguments_.rank && !same_operation(peer, load_relaxed(&own_.barrier[team_.block][peer]))) return false;
         return true;
     }
-    WEFT_DEVICE bool alike(int peer, uint64_t word) {
+    WEFT_DEVICE bool same_operation(int peer, uint64_t word) {
         if (uint32_t(word) == fingerprint_) return true;
         if (int32_t(epoch_of(word) - first_epoch_) < 0 || int32_t(epoch_of(word) - epoch_) > 0) return true;
-        if (team_.block != 0) leave_it_to_first_block();
+        if (team_.block != 0) await_first_block();
         return fail(KernelFailure::mismatch, KernelWait::nothing, peer, uint32_t(word)), false;
     }
     // Blocks of a kernel that carries out several calls do not wait for each other, and of calls that differ one may
     // have fewer: this block may have met a call behind. Block 0 has part in all, and comes to the first that differs.
-    WEFT_DEVICE_COLD void leave_it_to_first_block() {
+    WEFT_DEVICE_COLD void await_first_block() {
         for (const uint64_t begin = clock_ns(); load_relaxed(&own_.failed) == 0 &&
                                                 load_relaxed(arguments_.abort) == 0 &&
                                                 clock_ns() - begin < first_block_patience_ns;)
@@ -142,13 +142,13 @@ class Meeting {
         const bool came = spin(
             waiting, [&] { return peer; },
             [&] {
-                seen = load_acquire(word);  // pairs with tell()
+                seen = load_acquire(word);  // pairs with publish()
                 return int32_t(epoch_of(seen) - epoch_) >= 0;
             });
-        return came && alike(peer, seen);
+        return came && same_operation(peer, seen);
     }
     // Relaxed suffices where what is sent proves itself (packets), or is told by words of its own.
-    WEFT_DEVICE void tell(bool release) {
+    WEFT_DEVICE void publish(bool release) {
         for (int peer = team_.thread; peer < arguments_.ranks; peer += team_.threads) {
             if (peer == arguments_.rank) continue;
             uint64_t* word = &arguments_.words[peer]->barrier[team_.block][arguments_.rank];
@@ -161,9 +161,9 @@ class Meeting {
     }
     // The epochs are used up: packets of long ago must not look like new ones. Epoch 0 is no packet's, and nobody sends
     // into the memory that is cleared between epochs 0 and 1.
-    WEFT_DEVICE_COLD bool begin_again() {
+    WEFT_DEVICE_COLD bool restart_epochs() {
         const KernelArguments& a = arguments_;
-        if (a.domain) tell(false);
+        if (a.domain) publish(false);
         if (!await(KernelWait::entry)) return false;
         if (a.domain && a.packets[a.rank] && team_.block < packet_blocks) {
             for (uint32_t parity = 0; parity < 2; ++parity)
@@ -174,7 +174,7 @@ class Meeting {
         }
         team_.barrier();
         ++epoch_;
-        if (a.domain) tell(true);
+        if (a.domain) publish(true);
         if (!await(KernelWait::entry)) return false;
         ++epoch_;
         return true;
