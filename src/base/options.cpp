@@ -108,15 +108,15 @@ size_t edit_distance(std::string_view one, std::string_view other) {
 }
 
 // Words that an alias of a text option may have. Those of Weft's own variable are checked where they are used.
-struct AliasWords {
+struct AliasValues {
     OptionIndex option;
     std::initializer_list<std::string_view> words;
 };
-const AliasWords alias_words[] = {{OptionIndex::socket_family, {"AF_INET", "AF_INET6"}}};
+const AliasValues alias_values[] = {{OptionIndex::socket_family, {"AF_INET", "AF_INET6"}}};
 
 // Empty: nothing.
 std::string objection_to_alias(OptionIndex option, const Setting& setting) {
-    for (const AliasWords& row : alias_words) {
+    for (const AliasValues& row : alias_values) {
         if (row.option != option || std::count(row.words.begin(), row.words.end(), setting.text) > 0) continue;
         std::string expected;
         for (const std::string_view word : row.words)

@@ -67,12 +67,12 @@ cuda::Kernel& Gpu::kernel(const std::string& name) {
 
 namespace {
 
-struct HostWords {
+struct HostReports {
     FailureReport report;
     alignas(64) uint32_t abort;
 };
 
-HostWords* words_of(const PinnedMemory& memory, int rank) { return static_cast<HostWords*>(memory.data()) + rank; }
+HostReports* state_of(const PinnedMemory& memory, int rank) { return static_cast<HostReports*>(memory.data()) + rank; }
 
 }  // namespace
 
@@ -86,19 +86,19 @@ DeviceRanks::DeviceRanks(int ranks, size_t bytes_max)
     const auto n = size_t(ranks);
     send_ = allocate(stride_ * n);
     receive_ = allocate(stride_ * n);
-    words_ = allocate(sizeof(RankWords) * n);
+    words_ = allocate(sizeof(RankFlags) * n);
     packets_ = allocate(packet_memory_bytes(ranks) * n);
     staging_ = allocate(staging_bytes * n);
     arguments_memory_ = allocate(sizeof(KernelArguments) * n);
     programs_ = allocate((256 << 10) * n);
-    pinned_ = require(PinnedMemory::allocate(gpu_.context, sizeof(HostWords) * n));
+    pinned_ = require(PinnedMemory::allocate(gpu_.context, sizeof(HostReports) * n));
     memset(pinned_.data(), 0, pinned_.bytes());
     for (int rank = 0; rank < ranks; ++rank) streams_.push_back(require(cuda::Stream::create(gpu_.context)));
     require(gpu_.context.synchronize());
 }
 
-void DeviceRanks::abort(int rank) { std::atomic_ref(words_of(pinned_, rank)->abort).store(1); }
-const FailureReport& DeviceRanks::report(int rank) const { return words_of(pinned_, rank)->report; }
+void DeviceRanks::abort(int rank) { std::atomic_ref(state_of(pinned_, rank)->abort).store(1); }
+const FailureReport& DeviceRanks::report(int rank) const { return state_of(pinned_, rank)->report; }
 bool DeviceRanks::failed() const {
     for (int rank = 0; rank < ranks_; ++rank)
         if (report(rank).failure != cuda::KernelFailure::none) return true;
@@ -137,15 +137,15 @@ void DeviceRanks::make_arguments(Operation operation) {
                                : staging_bytes / 2;
         a.exports_buffers = launch_.exports_buffers && !a.scaled;
         a.timeout_ns = timeout_ns_;
-        auto* host = reinterpret_cast<HostWords*>(pinned_.address()) + rank;
+        auto* host = reinterpret_cast<HostReports*>(pinned_.address()) + rank;
         a.abort = &host->abort;
         a.report = &host->report;
-        a.own = static_cast<RankWords*>(words_.data()) + rank;
+        a.own = static_cast<RankFlags*>(words_.data()) + rank;
         a.domain = true;
     }
     for (KernelArguments& a : arguments_)
         for (int peer = 0; peer < ranks_; ++peer) {
-            a.words[peer] = static_cast<RankWords*>(words_.data()) + peer;
+            a.flags[peer] = static_cast<RankFlags*>(words_.data()) + peer;
             if (a.exports_buffers) {
                 a.exported_send[peer] = a.send;
                 a.exported_receive[peer] = a.receive;

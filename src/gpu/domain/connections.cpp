@@ -14,7 +14,7 @@ constexpr uint32_t depth_max = Connections::depth_max;
 
 // Of one end of a connection, in its rank's area. Each line has one writer; of an end that receives the first and the
 // last are used, of one that sends the other two.
-struct EndWords {
+struct EndFlags {
     alignas(128) uint64_t filled[depth_max];  // the rank that sends
     alignas(128) uint32_t consumed;           // the rank that receives
     alignas(128) uint32_t count;              // the rank's own kernels
@@ -22,7 +22,7 @@ struct EndWords {
 
 // Of a remote end, in host memory. The first line's writer is who sends, the kernel or the proxy, the second's who
 // receives.
-struct RemoteWords {
+struct RemoteEndFlags {
     alignas(128) uint64_t filled[depth_max];
     uint64_t lengths[depth_max];
     alignas(128) uint32_t consumed;
@@ -39,8 +39,8 @@ uint32_t Connections::depth_of(const Schedule& schedule) {
     return depth;
 }
 
-size_t Connections::area_bytes() const { return round_up(most_.ends * sizeof(EndWords)) + most_.slots * slot_bytes; }
-size_t Connections::remote_words_bytes() const { return round_up(most_.remote * sizeof(RemoteWords)); }
+size_t Connections::area_bytes() const { return round_up(most_.ends * sizeof(EndFlags)) + most_.slots * slot_bytes; }
+size_t Connections::remote_words_bytes() const { return round_up(most_.remote * sizeof(RemoteEndFlags)); }
 
 size_t Connections::step_blocks_offset(const Schedule& schedule) {
     size_t instructions = 0;
@@ -103,7 +103,7 @@ ConnectionEnd Connections::remote_end(const Key& key, const Connection& connecti
     end.depth = key.depth;
     end.peer = incoming ? key.sender : key.receiver;
     if (!remote) return end;
-    auto* const words = reinterpret_cast<RemoteWords*>(remote) + own.remote;
+    auto* const words = reinterpret_cast<RemoteEndFlags*>(remote) + own.remote;
     end.slots = remote + remote_words_bytes() + own.remote_slots * slot_bytes;
     end.filled = words->filled;
     end.consumed = &words->consumed;
@@ -127,7 +127,7 @@ std::vector<RemoteEnd> Connections::remote_ends(int rank, std::byte* remote) con
 ConnectionEnd Connections::end_of(const Key& key, const Connection& connection, bool incoming,
                                   std::span<std::byte* const> areas, std::byte* remote) const {
     const auto words = [&](int rank, const End& end) {
-        return reinterpret_cast<EndWords*>(areas[size_t(rank)]) + end.place;
+        return reinterpret_cast<EndFlags*>(areas[size_t(rank)]) + end.place;
     };
     uint32_t* const count =
         incoming ? &words(key.receiver, connection.receiver)->count : &words(key.sender, connection.sender)->count;
@@ -138,7 +138,7 @@ ConnectionEnd Connections::end_of(const Key& key, const Connection& connection, 
         end.count = count;
         return end;
     }
-    end.slots = areas[size_t(key.receiver)] + round_up(most_.ends * sizeof(EndWords)) + connection.slots * slot_bytes;
+    end.slots = areas[size_t(key.receiver)] + round_up(most_.ends * sizeof(EndFlags)) + connection.slots * slot_bytes;
     end.filled = words(key.receiver, connection.receiver)->filled;
     end.consumed = &words(key.sender, connection.sender)->consumed;
     end.count = count;

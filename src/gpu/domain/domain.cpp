@@ -20,20 +20,20 @@ constexpr int64_t peer_patience_us = 300'000;      // peers that leave at about 
 
 // Memory of domains that are gone. To free it waits for the device, where kernels of another communicator may wait for
 // a rank of this very thread: it is kept for the next domain, and freed when the process has none.
-struct SpareMemory {
+struct RetiredMemory {
     Context context;
     ExportableMemory memory;
     size_t bytes;  // that it was asked for
 };
-struct SpareWords {
+struct RetiredReports {
     Context context;
-    PinnedMemory host_words, remote;
+    PinnedMemory host_reports, remote;
 };
 struct Parked {
     std::mutex mutex;
     std::list<std::unique_ptr<Domain>> all;
-    std::list<SpareMemory> memory;
-    std::list<SpareWords> words;
+    std::list<RetiredMemory> memory;
+    std::list<RetiredReports> reports;
     int alive = 0;  // domains that are not retired
 };
 Parked& parked_domains() {
@@ -71,12 +71,12 @@ Status Domain::take_memory(ExportableMemory::Way way) {
     const auto use = [this](ExportableMemory& memory) { unused_ = std::exchange(memory_, std::move(memory)); };
     {
         std::lock_guard lock(parked.mutex);
-        const auto spare = std::find_if(parked.memory.begin(), parked.memory.end(), [&](const SpareMemory& each) {
+        const auto unused = std::find_if(parked.memory.begin(), parked.memory.end(), [&](const RetiredMemory& each) {
             return each.context.device() == context.device() && each.bytes == bytes && each.memory.way() == way;
         });
-        if (spare != parked.memory.end()) {
-            use(spare->memory);
-            parked.memory.erase(spare);
+        if (unused != parked.memory.end()) {
+            use(unused->memory);
+            parked.memory.erase(unused);
             return ok();
         }
     }
@@ -85,24 +85,24 @@ Status Domain::take_memory(ExportableMemory::Way way) {
     return memory.take_status();
 }
 
-Status Domain::take_host_words() {
+Status Domain::take_host_reports() {
     const Context& context = kernels_->context();
     Parked& parked = parked_domains();
     {
         std::lock_guard lock(parked.mutex);
-        const auto spare = std::find_if(parked.words.begin(), parked.words.end(), [&](const SpareWords& each) {
+        const auto unused = std::find_if(parked.reports.begin(), parked.reports.end(), [&](const RetiredReports& each) {
             return each.context.device() == context.device() && each.remote.bytes() == remote_bytes();
         });
-        if (spare != parked.words.end()) {
-            host_words_ = std::move(spare->host_words);
-            remote_ = std::move(spare->remote);
-            parked.words.erase(spare);
+        if (unused != parked.reports.end()) {
+            host_reports_ = std::move(unused->host_reports);
+            remote_ = std::move(unused->remote);
+            parked.reports.erase(unused);
             return ok();
         }
     }
-    auto host_words = PinnedMemory::allocate(context, sizeof(HostWords));
-    if (!host_words) return host_words.take_status();
-    host_words_ = std::move(*host_words);
+    auto host_reports = PinnedMemory::allocate(context, sizeof(HostReports));
+    if (!host_reports) return host_reports.take_status();
+    host_reports_ = std::move(*host_reports);
     if (remote_bytes() == 0) return ok();
     auto remote = PinnedMemory::allocate(context, remote_bytes());
     if (remote) remote_ = std::move(*remote);
@@ -121,15 +121,15 @@ void Domain::bind(KernelArguments& arguments) const {
     arguments.rank = rank_;
     arguments.ranks = ranks_;
     arguments.abort = abort_;
-    arguments.report = reinterpret_cast<FailureReport*>(host_words_.address() + offsetof(HostWords, report));
-    arguments.own = reinterpret_cast<RankWords*>(bases_[size_t(rank_)]);
+    arguments.report = reinterpret_cast<FailureReport*>(host_reports_.address() + offsetof(HostReports, report));
+    arguments.own = reinterpret_cast<RankFlags*>(bases_[size_t(rank_)]);
     if (!other_hosts_.empty())
-        arguments.ended = reinterpret_cast<uint32_t*>(host_words_.address() + offsetof(HostWords, ended));
+        arguments.ended = reinterpret_cast<uint32_t*>(host_reports_.address() + offsetof(HostReports, ended));
     arguments.domain = ranks_ <= cuda::ranks_max && other_hosts_.empty();
     for (int peer = 0; arguments.domain && peer < ranks_; ++peer) {
         const CUdeviceptr base = bases_[size_t(peer)];
         auto* const staging = reinterpret_cast<std::byte*>(base + layout.staging);
-        arguments.words[peer] = reinterpret_cast<RankWords*>(base);
+        arguments.flags[peer] = reinterpret_cast<RankFlags*>(base);
         arguments.packets[peer] = reinterpret_cast<PacketLine*>(base + layout.packets);
         arguments.inputs[peer] = arguments.outputs[peer] = staging;
     }
@@ -150,23 +150,23 @@ template <class Arguments>
 void Domain::bind_waiting(Arguments& arguments) const {
     arguments.rank = rank_;
     arguments.abort = abort_;
-    const CUdeviceptr words = host_words_.address();
-    arguments.report = reinterpret_cast<FailureReport*>(words + offsetof(HostWords, report));
-    arguments.block_waits = reinterpret_cast<BlockWait*>(words + offsetof(HostWords, block_waits));
-    arguments.own = reinterpret_cast<RankWords*>(bases_[size_t(rank_)]);
+    const CUdeviceptr words = host_reports_.address();
+    arguments.report = reinterpret_cast<FailureReport*>(words + offsetof(HostReports, report));
+    arguments.block_waits = reinterpret_cast<BlockWait*>(words + offsetof(HostReports, block_waits));
+    arguments.own = reinterpret_cast<RankFlags*>(bases_[size_t(rank_)]);
 }
 
 void Domain::bind(MessageArguments& arguments) const {
     bind_waiting(arguments);
     const DomainLayout layout = this->layout();
-    const CUdeviceptr words = host_words_.address();
+    const CUdeviceptr words = host_reports_.address();
     arguments.ranks = ranks_;
-    arguments.message_report = reinterpret_cast<MessageReport*>(words + offsetof(HostWords, message_report));
+    arguments.message_report = reinterpret_cast<MessageReport*>(words + offsetof(HostReports, message_report));
     arguments.table = reinterpret_cast<MessageItem*>(memory_.address() + layout.message_table);
     for (const int peer : members_)
         arguments.areas[peer] = reinterpret_cast<std::byte*>(bases_[size_t(peer)] + layout.messages);
     if (remote_ranks_.empty()) return;
-    arguments.ended = reinterpret_cast<uint32_t*>(words + offsetof(HostWords, ended));
+    arguments.ended = reinterpret_cast<uint32_t*>(words + offsetof(HostReports, ended));
     std::byte* const remote = reinterpret_cast<std::byte*>(remote_.address());
     for (size_t i = 0; i < remote_ranks_.size(); ++i) {
         arguments.remote |= uint64_t(1) << unsigned(remote_ranks_[i]);
@@ -177,18 +177,18 @@ void Domain::bind(MessageArguments& arguments) const {
 void Domain::bind(AccessArguments& arguments) const {
     bind_waiting(arguments);
     arguments.signal_report =
-        reinterpret_cast<SignalReport*>(host_words_.address() + offsetof(HostWords, signal_report));
+        reinterpret_cast<SignalReport*>(host_reports_.address() + offsetof(HostReports, signal_report));
     for (const int peer : members_)
-        arguments.signals[peer] = reinterpret_cast<SignalWords*>(bases_[size_t(peer)] + layout().signals);
+        arguments.signals[peer] = reinterpret_cast<SignalCounters*>(bases_[size_t(peer)] + layout().signals);
 }
 
 const SignalReport& Domain::signal_report() const {
-    return static_cast<const HostWords*>(host_words_.data())->signal_report;
+    return static_cast<const HostReports*>(host_reports_.data())->signal_report;
 }
 const MessageReport& Domain::message_report() const {
-    return static_cast<const HostWords*>(host_words_.data())->message_report;
+    return static_cast<const HostReports*>(host_reports_.data())->message_report;
 }
-const BlockWait* Domain::block_waits() const { return static_cast<const HostWords*>(host_words_.data())->block_waits; }
+const BlockWait* Domain::block_waits() const { return static_cast<const HostReports*>(host_reports_.data())->block_waits; }
 
 size_t Domain::remote_bytes() const {
     return connections_.remote_bytes() + remote_ranks_.size() * sizeof(RemoteMessageArea);
@@ -222,7 +222,7 @@ std::vector<RemoteEnd> Domain::remote_ends() const {
     return ends;
 }
 
-const uint32_t* Domain::ended() const { return static_cast<const HostWords*>(host_words_.data())->ended; }
+const uint32_t* Domain::ended() const { return static_cast<const HostReports*>(host_reports_.data())->ended; }
 
 bool Domain::one_process() const {
     return std::all_of(members_.begin(), members_.end(),
@@ -233,7 +233,7 @@ Status Domain::claim(CUstream stream, const StreamFacts& facts) {
     ++claims_;
     if (stream == CU_STREAM_PER_THREAD) return ok();
     for (const int peer : members_) {
-        const auto& theirs = shared_words_->claims[peer];
+        const auto& theirs = shared_abort_flag_->claims[peer];
         // Streams may change hands from one operation to the next.
         if (peer == rank_ || theirs.launch.load(std::memory_order_acquire) < claims_ ||
             theirs.stream.load(std::memory_order_relaxed) != facts.id)
@@ -244,8 +244,8 @@ Status Domain::claim(CUstream stream, const StreamFacts& facts) {
                     "each rank a stream of its own, made with cudaStreamNonBlocking",
                     std::min(rank_, peer), std::max(rank_, peer));
     }
-    shared_words_->claims[rank_].stream.store(facts.id, std::memory_order_relaxed);
-    shared_words_->claims[rank_].launch.store(claims_, std::memory_order_release);
+    shared_abort_flag_->claims[rank_].stream.store(facts.id, std::memory_order_relaxed);
+    shared_abort_flag_->claims[rank_].launch.store(claims_, std::memory_order_release);
     return ok();
 }
 
@@ -300,7 +300,7 @@ void Domain::unmap() {
     segment_->row(rank_).device_left.store(1, std::memory_order_release);
 }
 
-bool Domain::is_spare() const {
+bool Domain::is_unused() const {
     return unmapped_ && std::all_of(members_.begin(), members_.end(), [this](int peer) {
                return peer == rank_ || segment_->row(peer).device_left.load(std::memory_order_acquire) != 0 ||
                       !segment_->alive(peer);
@@ -327,12 +327,12 @@ void Domain::retire(std::unique_ptr<Domain> domain) {
     domain->unmap();
     // Ranks of this process may be driven by this thread: they leave after us.
     for (const int64_t until = now_us() + peer_patience_us;
-         domain->unmapped_ && !domain->is_spare() && elsewhere && now_us() < until;)
+         domain->unmapped_ && !domain->is_unused() && elsewhere && now_us() < until;)
         usleep(100);
     Parked& parked = parked_domains();
-    std::list<std::unique_ptr<Domain>> mapped, gone;  // outside the lock, as spare memory
-    std::list<SpareMemory> free_memory;
-    std::list<SpareWords> free_words;
+    std::list<std::unique_ptr<Domain>> mapped, gone;  // outside the lock, as unused memory
+    std::list<RetiredMemory> free_memory;
+    std::list<RetiredReports> free_reports;
     const auto take = [&](std::list<std::unique_ptr<Domain>>& to, auto which) {
         for (auto place = parked.all.begin(); place != parked.all.end();)
             if (const auto each = place++; which(**each)) to.splice(to.end(), parked.all, each);
@@ -348,21 +348,21 @@ void Domain::retire(std::unique_ptr<Domain> domain) {
         --parked.alive;
         parked.all.push_back(std::move(domain));
         parked.all.splice(parked.all.end(), mapped);
-        // After each unmapping, of whichever thread: the last one finds all that have become spare.
-        take(gone, [](const Domain& each) { return each.is_spare(); });
+        // After each unmapping, of whichever thread: the last one finds all that have become unused.
+        take(gone, [](const Domain& each) { return each.is_unused(); });
         for (const auto& each : gone) {
             const int device = each->kernels_->context().device();
             for (ExportableMemory* memory : {&each->memory_, &each->unused_})
                 if (auto context = Context::retain(driver, device); context && memory->address() != 0)
                     parked.memory.push_back({std::move(*context), std::move(*memory), each->layout().bytes});
-            if (auto context = Context::retain(driver, device); context && each->host_words_.data() != nullptr)
-                parked.words.push_back({std::move(*context), std::move(each->host_words_), std::move(each->remote_)});
+            if (auto context = Context::retain(driver, device); context && each->host_reports_.data() != nullptr)
+                parked.reports.push_back({std::move(*context), std::move(each->host_reports_), std::move(each->remote_)});
         }
-        if (parked.alive == 0) free_memory.swap(parked.memory), free_words.swap(parked.words);
+        if (parked.alive == 0) free_memory.swap(parked.memory), free_reports.swap(parked.reports);
     }
     gone.clear();
     free_memory.clear();
-    free_words.clear();
+    free_reports.clear();
 }
 
 }  // namespace weft::internal::cuda

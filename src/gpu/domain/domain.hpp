@@ -27,7 +27,7 @@ struct MessageArguments;
 struct MessageReport;
 struct BlockWait;
 struct SignalReport;
-class SharedWords;
+class SharedAbortFlag;
 class HostFallbackMemory;
 struct DomainLayout;
 
@@ -125,7 +125,7 @@ class Domain {
     Status begin();
     Status prepare_memory(ExportableMemory::Way way);
     Status take_memory(ExportableMemory::Way way);
-    Status take_host_words();
+    Status take_host_reports();
     Status write_probe();
     Status write_programs();
     Result<bool> reach();
@@ -163,7 +163,7 @@ class Domain {
     // What is others', unless kernels of ours may still run. May wait for the device.
     void unmap();
     // We have unmapped what is others', and they what is ours, or they are dead.
-    bool is_spare() const;
+    bool is_unused() const;
 
     std::shared_ptr<Segment> segment_;
     int rank_, ranks_;
@@ -171,10 +171,10 @@ class Domain {
     std::vector<int> other_hosts_;  // the first rank of each, in the hosts' order
     std::vector<int> remote_ranks_;
     std::shared_ptr<const KernelSet> kernels_;
-    std::shared_ptr<SharedWords> shared_words_;
+    std::shared_ptr<SharedAbortFlag> shared_abort_flag_;
     std::vector<Context> peer_contexts_;  // of devices in this process whose memory we reach
     const uint32_t* abort_ = nullptr;     // as this rank's kernels address it
-    PinnedMemory host_words_;
+    PinnedMemory host_reports_;
     PinnedMemory remote_;  // what goes to other hosts; none where there is one host
     FailureReport* report_ = nullptr;
     ExportableMemory memory_;

@@ -22,19 +22,19 @@ uint32_t number_between(int from, int to) { return 0x9e3779b9u * uint32_t(from *
 Status Domain::begin() {
     const Context& context = kernels_->context();
     if (!obstacle_.empty()) return {weftSystemError, obstacle_};
-    auto words = SharedWords::of(segment_, context);
+    auto words = SharedAbortFlag::of(segment_, context);
     if (!words) return words.take_status();
-    shared_words_ = std::move(*words);
-    auto abort = shared_words_->abort();
+    shared_abort_flag_ = std::move(*words);
+    auto abort = shared_abort_flag_->abort();
     if (!abort) return abort.take_status();
     abort_ = *abort;
-    WEFT_TRY(take_host_words());
+    WEFT_TRY(take_host_reports());
     if (remote_.data()) memset(remote_.data(), 0, connections_.remote_words_bytes());
     for (size_t i = 0; i < remote_ranks_.size(); ++i)
         memset(static_cast<std::byte*>(remote_.data()) + connections_.remote_bytes() + i * sizeof(RemoteMessageArea), 0,
                offsetof(RemoteMessageArea, sent_slots));
-    memset(host_words_.data(), 0, sizeof(HostWords));
-    report_ = &static_cast<HostWords*>(host_words_.data())->report;
+    memset(host_reports_.data(), 0, sizeof(HostReports));
+    report_ = &static_cast<HostReports*>(host_reports_.data())->report;
     for (Event* event : {&done_, &captured_done_}) {
         auto made = Event::create(context);
         if (!made) return made.take_status();
@@ -216,12 +216,12 @@ void Domain::withdraw_fds() {
 
 // What the others will read and what we shall write there.
 Status Domain::write_probe() {
-    Probe& probe = static_cast<HostWords*>(host_words_.data())->probe;
+    ReachProbe& probe = static_cast<HostReports*>(host_reports_.data())->probe;
     probe = {};
     probe.own = own_number(rank_);
     for (const int peer : members_) probe.given[peer] = number_between(rank_, peer);
     WEFT_TRY(copy_async(kernels_->driver(), bases_[size_t(rank_)] + layout().probe,
-                        host_words_.address() + offsetof(HostWords, probe), sizeof probe, stream_.handle()));
+                        host_reports_.address() + offsetof(HostReports, probe), sizeof probe, stream_.handle()));
     return stream_.synchronize();
 }
 
@@ -253,9 +253,9 @@ Status Domain::copy_by_kernel(CUdeviceptr to, CUdeviceptr from) {
 Status Domain::probe(int peer) {
     const CUdeviceptr own = bases_[size_t(rank_)] + layout().probe, theirs = bases_[size_t(peer)] + layout().probe;
     const size_t word = sizeof(uint32_t);
-    WEFT_TRY(copy_by_kernel(own + offsetof(Probe, seen) + word * size_t(peer), theirs + offsetof(Probe, own)));
-    return copy_by_kernel(theirs + offsetof(Probe, from) + word * size_t(rank_),
-                          own + offsetof(Probe, given) + word * size_t(peer));
+    WEFT_TRY(copy_by_kernel(own + offsetof(ReachProbe, seen) + word * size_t(peer), theirs + offsetof(ReachProbe, own)));
+    return copy_by_kernel(theirs + offsetof(ReachProbe, from) + word * size_t(rank_),
+                          own + offsetof(ReachProbe, given) + word * size_t(peer));
 }
 
 // Maps what the others export_memory, reads it, and writes into it. False: somebody's process does not hand out its descriptor yet.
@@ -294,8 +294,8 @@ Status Domain::verify() {
     uint64_t unreached = 0;
     Status first;  // of what is wrong with those
     Status done = [&]() -> Status {
-        Probe& probe = static_cast<HostWords*>(host_words_.data())->probe;
-        WEFT_TRY(copy_async(kernels_->driver(), host_words_.address() + offsetof(HostWords, probe),
+        ReachProbe& probe = static_cast<HostReports*>(host_reports_.data())->probe;
+        WEFT_TRY(copy_async(kernels_->driver(), host_reports_.address() + offsetof(HostReports, probe),
                             bases_[size_t(rank_)] + layout().probe, sizeof probe, stream_.handle()));
         WEFT_TRY(stream_.synchronize());
         for (const int peer : members_) {

@@ -4,9 +4,9 @@
 
 namespace weft::internal::cuda {
 
-Result<std::shared_ptr<SharedWords>> SharedWords::of(const std::shared_ptr<Segment>& group, const Context& context) {
-    return shared_by_process<SharedWords>(group.get(), [&]() -> Result<std::shared_ptr<SharedWords>> {
-        auto words = std::make_shared<SharedWords>();
+Result<std::shared_ptr<SharedAbortFlag>> SharedAbortFlag::of(const std::shared_ptr<Segment>& group, const Context& context) {
+    return shared_by_process<SharedAbortFlag>(group.get(), [&]() -> Result<std::shared_ptr<SharedAbortFlag>> {
+        auto words = std::make_shared<SharedAbortFlag>();
         words->segment_ = group;
         const size_t used = offsetof(SegmentHeader, abort) + sizeof(AbortRecord), page = page_bytes();
         WEFT_TRY(words->pinned_.pin(context, &group->header(), (used + page - 1) / page * page));

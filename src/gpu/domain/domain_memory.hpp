@@ -13,7 +13,7 @@ namespace weft::internal::cuda {
 // A rank's memory: words, packets, staging, connections, words by which reaching is tested, signals, messages; and behind them,
 // on the device whatever else stands in for the rest, the programs of its own kernels, their scratch, what ranks send each other that have nothing
 // to send, and a table of messages.
-struct Probe {
+struct ReachProbe {
     uint32_t own;                       // that peers read
     uint32_t from[Domain::ranks_max];   // that peers write
     uint32_t seen[Domain::ranks_max];   // what we have read of peers
@@ -26,14 +26,14 @@ struct DomainLayout {
     DomainLayout(int ranks, bool several_hosts, const Connections& over) {
         const auto line = [](size_t at) { return (at + 255) / 256 * 256; };
         const bool fused = ranks <= cuda::ranks_max && !several_hosts;
-        packets = line(sizeof(RankWords));
+        packets = line(sizeof(RankFlags));
         staging = line(packets + (fused ? packet_memory_bytes(ranks) : 0));
         connections = staging + (fused ? Domain::staging_bytes : 0);
         probe = connections + over.area_bytes();
-        signals = line(probe + sizeof(Probe));
+        signals = line(probe + sizeof(ReachProbe));
         messages = line(signals + (fused ? signals_bytes(ranks) : 0));
         const MessageGeometry geometry{ranks};
-        message_slots = messages + geometry.words_bytes();
+        message_slots = messages + geometry.state_bytes();
         programs = line(messages + geometry.bytes());
         scratch = line(programs + over.program_bytes());
         tokens = line(scratch + over.scratch_bytes());
@@ -43,13 +43,13 @@ struct DomainLayout {
 };
 
 // A page of pinned host memory: what kernels report, how far their blocks are, and room for probes.
-struct HostWords {
+struct HostReports {
     FailureReport report;
     MessageReport message_report;
     SignalReport signal_report;
     alignas(128) BlockWait block_waits[blocks_max];
     alignas(128) uint32_t ended[blocks_max];
-    alignas(256) Probe probe;
+    alignas(256) ReachProbe probe;
 };
 
 // Pages of the host, pinned once for all devices of the process; they outlive it.
@@ -66,9 +66,9 @@ class PinnedPages {
 
 // The communicator's abort word, so that kernels of all devices of this process see it at once, whoever sets it. Once
 // for a process, which maps the segment once.
-class SharedWords {
+class SharedAbortFlag {
   public:
-    static Result<std::shared_ptr<SharedWords>> of(const std::shared_ptr<Segment>& group, const Context& context);
+    static Result<std::shared_ptr<SharedAbortFlag>> of(const std::shared_ptr<Segment>& group, const Context& context);
     Result<const uint32_t*> abort() const {
         static_assert(sizeof(AbortRecord::state) == sizeof(uint32_t));
         auto address = pinned_.address();

@@ -110,7 +110,7 @@ Status DeviceDiagnosis::explain(const cuda::FailureReport& report, const cuda::M
         return explain_message(report, message);
     if (report.waiting == cuda::KernelWait::signal && report.failure == cuda::KernelFailure::timeout)
         return fail(weftTimeout, "{}: {} {}", waited(report, "signals"), name_of(report.peer),
-                    owed_signals(report.rank, signal.signal, signal.came, signal.wanted));
+                    owed_signals(report.rank, signal.signal, signal.received, signal.wanted));
     const auto ours = [&] {
         std::string text = known.text(report.fingerprint);
         return text.empty() ? "an operation" : text;

@@ -56,13 +56,13 @@ class AccessMachine {
             if (count_up(&own_.finished) + 1 != uint32_t(team_.blocks)) return;
             store_relaxed(&own_.finished, 0u);  // for the next kernel
         }
-        uint64_t& raised = a_.signals[a_.rank][a_.peer].raised[a_.signal];
-        store_release(&a_.signals[a_.peer][a_.rank].came[a_.signal], ++raised);  // pairs with came()
+        uint64_t& sent = a_.signals[a_.rank][a_.peer].sent[a_.signal];
+        store_release(&a_.signals[a_.peer][a_.rank].received[a_.signal], ++sent);  // pairs with received()
     }
 
-    WEFT_DEVICE uint64_t came(const AccessWait& wait) const {
-        const SignalWords& words = a_.signals[a_.rank][wait.peer];
-        return load_acquire(&words.came[wait.signal]) - words.taken[wait.signal];
+    WEFT_DEVICE uint64_t received(const AccessWait& wait) const {
+        const SignalCounters& counters = a_.signals[a_.rank][wait.peer];
+        return load_acquire(&counters.received[wait.signal]) - counters.consumed[wait.signal];
     }
 
     // False: this kernel has failed.
@@ -71,7 +71,7 @@ class AccessMachine {
         uint64_t begin = 0, polls = 0;
         int next = team_.thread;
         for (;;) {
-            while (next < a_.wait_count && came(a_.waits[next]) >= a_.waits[next].wanted) next += team_.threads;
+            while (next < a_.wait_count && received(a_.waits[next]) >= a_.waits[next].wanted) next += team_.threads;
             if (!team_.any(next < a_.wait_count)) break;
             ++turns;
             const bool looking = (turns & (turns_to_poll - 1)) == 0;
@@ -83,7 +83,7 @@ class AccessMachine {
     }
     WEFT_DEVICE void take() const {
         for (int i = team_.thread; i < a_.wait_count; i += team_.threads)
-            a_.signals[a_.rank][a_.waits[i].peer].taken[a_.waits[i].signal] += a_.waits[i].wanted;
+            a_.signals[a_.rank][a_.waits[i].peer].consumed[a_.waits[i].signal] += a_.waits[i].wanted;
     }
 
     // As MessageMachine's; the first thread's. False: leave.
@@ -96,7 +96,7 @@ class AccessMachine {
         SignalReport lacking{};
         for (int i = a_.wait_count - 1; i >= 0; --i) {
             const AccessWait& wait = a_.waits[i];
-            const uint64_t there = came(wait);
+            const uint64_t there = received(wait);
             if (there >= wait.wanted) continue;
             ranks |= uint64_t(1) << unsigned(wait.peer);
             missing = wait.peer;
@@ -128,7 +128,7 @@ class AccessMachine {
 
     const Team& team_;
     const AccessArguments& a_;
-    RankWords& own_;
+    RankFlags& own_;
 };
 
 WEFT_DEVICE void access(const Team& team, const AccessArguments& arguments) { AccessMachine(team, arguments).run(); }

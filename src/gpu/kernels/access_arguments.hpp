@@ -9,17 +9,17 @@ namespace weft::internal::cuda {
 inline constexpr int signal_count = WEFT_SIGNALS * WEFT_SIGNAL_CONTEXTS;  // from one rank to another
 
 // What a rank has of its signals from and to one other, itself included. Zero when the communicator begins.
-struct SignalWords {
-    alignas(128) uint64_t came[signal_count];    // so many ever, from that rank; written by it, released
-    alignas(128) uint64_t raised[signal_count];  // for that rank; this and the next by this rank's kernels alone
-    uint64_t taken[signal_count];                // of `came`, what has been waited for
+struct SignalCounters {
+    alignas(128) uint64_t received[signal_count];    // so many ever, from that rank; written by it, released
+    alignas(128) uint64_t sent[signal_count];  // for that rank; this and the next by this rank's kernels alone
+    uint64_t consumed[signal_count];                // of `received`, what has been waited for
 };
-constexpr size_t signals_bytes(int ranks) { return sizeof(SignalWords) * size_t(ranks); }
+constexpr size_t signals_bytes(int ranks) { return sizeof(SignalCounters) * size_t(ranks); }
 
 // Beside the FailureReport of a kernel that waited for signals, before its `failure`.
 struct SignalReport {
     int32_t signal;  // as in AccessArguments
-    uint64_t came, wanted;
+    uint64_t received, wanted;
 };
 
 inline constexpr int signal_waits_max = 64;  // of one kernel
@@ -36,9 +36,9 @@ struct AccessArguments {
     FailureReport* report;
     SignalReport* signal_report;
     BlockWait* block_waits;  // by block: of a kernel that waits
-    RankWords* own;
-    SignalWords* signals[ranks_max];  // by rank, what each has, by rank
-    // Bytes that are copied, if any; then a signal that is raised for `peer`; -1: none.
+    RankFlags* own;
+    SignalCounters* signals[ranks_max];  // by rank, what each has, by rank
+    // Bytes that are copied, if any; then a signal that is sent for `peer`; -1: none.
     const std::byte* from;
     std::byte* to;
     uint64_t bytes;

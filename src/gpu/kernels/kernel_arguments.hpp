@@ -31,7 +31,7 @@ constexpr uint32_t epoch_of(uint64_t word) { return uint32_t(word >> 32); }
 
 // A rank's words that its own and its peers' kernels share. Zero when the communicator begins; in this rank's device
 // memory, mapped by its peers. Written by peers: `barrier` and what is offered. The rest is the rank's own.
-struct RankWords {
+struct RankFlags {
     // By block and rank: the furthest that block of that rank has come.
     uint64_t barrier[blocks_max][ranks_max];
     // By block and rank: buffers of that rank that this rank's kernel may use in place, before the block's barrier of
@@ -139,9 +139,9 @@ struct KernelArguments {
     // By block: the last launch that it has come to the end of, well or not; pinned host memory. Null: nobody asks.
     uint32_t* ended;
     FailureReport* report;
-    RankWords* own;                      // this rank's
+    RankFlags* own;                      // this rank's
     bool domain;                         // peers' words are mapped; else ranks meet over connections alone
-    RankWords* words[ranks_max];         // by rank, with those of this one
+    RankFlags* flags[ranks_max];         // by rank, with those of this one
     PacketLine* packets[ranks_max];      // by rank
     const std::byte* inputs[ranks_max];  // peer bodies: the message or staging memory of each; local_reduce: sources
     std::byte* outputs[ranks_max];       // peer bodies: where each wants the result, or its staging memory

@@ -151,7 +151,7 @@ class KernelBarrier {
     WEFT_DEVICE void publish(bool release) {
         for (int peer = team_.thread; peer < arguments_.ranks; peer += team_.threads) {
             if (peer == arguments_.rank) continue;
-            uint64_t* word = &arguments_.words[peer]->barrier[team_.block][arguments_.rank];
+            uint64_t* word = &arguments_.flags[peer]->barrier[team_.block][arguments_.rank];
             const uint64_t value = barrier_word(epoch_, fingerprint_);
             if (release)
                 store_release(word, value);
@@ -182,7 +182,7 @@ class KernelBarrier {
 
     const Team& team_;
     const KernelArguments& arguments_;
-    RankWords& own_;
+    RankFlags& own_;
     uint32_t epoch_, first_epoch_, fingerprint_;
     uint64_t tile_ = 0;
 };

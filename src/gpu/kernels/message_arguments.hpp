@@ -17,7 +17,7 @@ inline constexpr size_t message_slot_bytes = 32 << 10;
 
 // A *p2p channel*: one direction between two ranks, on a channel of theirs. What a rank has of its two p2p channels with a peer on a
 // channel; zero when the communicator begins.
-struct MessageWords {
+struct MessageChannelState {
     struct MessageSlotHeader {
         uint64_t filled;   // barrier_word(number of the slot's filling, from 1; the message's mark), released
         uint64_t bytes;    // of the whole message
@@ -33,7 +33,7 @@ struct MessageWords {
 struct RemoteMessageArea {
     // The first line's writer is who sends, the kernel or the proxy, the second's who receives.
     struct Way {
-        alignas(128) uint64_t filled[message_slots];  // as in MessageWords
+        alignas(128) uint64_t filled[message_slots];  // as in MessageChannelState
         uint64_t lengths[message_slots];              // bytes in the slot
         uint64_t wholes[message_slots];               // bytes of the whole message
         alignas(128) uint32_t consumed;
@@ -62,8 +62,8 @@ struct MessageGeometry {
         return wanted == 0 ? 1 : wanted < most ? wanted : most;
     }
     constexpr size_t p2p_channels() const { return size_t(ranks) * size_t(channels()); }
-    constexpr size_t words_bytes() const { return p2p_channels() * sizeof(MessageWords); }
-    constexpr size_t bytes() const { return words_bytes() + p2p_channels() * message_slots * message_slot_bytes; }
+    constexpr size_t state_bytes() const { return p2p_channels() * sizeof(MessageChannelState); }
+    constexpr size_t bytes() const { return state_bytes() + p2p_channels() * message_slots * message_slot_bytes; }
     // In a rank's area, by the peer that it is shared with.
     constexpr size_t p2p(int peer, int channel) const { return size_t(peer) * size_t(channels()) + size_t(channel); }
 };
@@ -140,7 +140,7 @@ struct MessageArguments {
     FailureReport* report;
     MessageReport* message_report;
     BlockWait* block_waits;  // by block
-    RankWords* own;
+    RankFlags* own;
     MessageItem* table;                   // this rank's device memory
     bool in_table;                        // where the items are; else in `items`
     uint32_t* ended;                      // as in KernelArguments

@@ -161,7 +161,7 @@ class MessageMachine {
         const MessageItem& item = item_of(p2p);
         RemoteMessageArea* const far = remote(p2p);
         if (!p2p.pulled) {
-            const MessageWords::MessageSlotHeader* const header = far ? nullptr : &words(p2p).headers[slot_of(p2p)];
+            const MessageChannelState::MessageSlotHeader* const header = far ? nullptr : &state(p2p).headers[slot_of(p2p)];
             // Pairs with conclude() or Traffic::give().
             const uint64_t word = load_acquire(far ? &far->incoming.filled[slot_of(p2p)] : &header->filled);
             if (epoch_of(word) != p2p.moved + 1) return far ? want(p2p, *far) : LaneState::waits;
@@ -201,8 +201,8 @@ class MessageMachine {
             far->outgoing.wholes[slot] = item.bytes;
             store_release(&far->outgoing.filled[slot], barrier_word(++p2p.moved, item.mark));  // pairs with take()
         } else if (kind == MessageQueue::outgoing) {
-            MessageWords& theirs = words_of(peer_area(p2p), a_.rank, p2p);
-            MessageWords::MessageSlotHeader& header = theirs.headers[slot_of(p2p)];
+            MessageChannelState& theirs = state_of(peer_area(p2p), a_.rank, p2p);
+            MessageChannelState::MessageSlotHeader& header = theirs.headers[slot_of(p2p)];
             ++p2p.moved;
             header.bytes = item.bytes;
             header.address = item.other ? reinterpret_cast<uint64_t>(item.other + piece.offset) : 0;
@@ -210,7 +210,7 @@ class MessageMachine {
             if (item.other) p2p.done = piece.bytes;
             p2p.zero_copy |= item.other != nullptr;
         } else if (kind == MessageQueue::incoming && (!p2p.pulled || p2p.done == piece.bytes)) {
-            uint32_t& consumed = far ? far->incoming.consumed : words_of(peer_area(p2p), a_.rank, p2p).consumed;
+            uint32_t& consumed = far ? far->incoming.consumed : state_of(peer_area(p2p), a_.rank, p2p).consumed;
             store_release(&consumed, ++p2p.moved);
             p2p.pulled = nullptr;
         }
@@ -282,27 +282,27 @@ class MessageMachine {
     }
     // By the kernels before.
     WEFT_DEVICE uint32_t& moved_before(const P2pChannel& p2p) const {
-        return a_.queues[p2p.queue].kind == MessageQueue::outgoing ? words(p2p).sent : words(p2p).received;
+        return a_.queues[p2p.queue].kind == MessageQueue::outgoing ? state(p2p).sent : state(p2p).received;
     }
     // Of what goes, by the peer.
     WEFT_DEVICE const uint32_t& consumed(const P2pChannel& p2p) const {
         const RemoteMessageArea* const far = remote(p2p);
-        return far ? far->outgoing.consumed : words(p2p).consumed;
+        return far ? far->outgoing.consumed : state(p2p).consumed;
     }
     static WEFT_DEVICE uint32_t slot_of(const P2pChannel& p2p) { return p2p.moved % message_slots; }
     // In the area of a rank, what it shares with `with` on the p2p channel's channel.
-    WEFT_DEVICE MessageWords& words_of(std::byte* area, int with, const P2pChannel& p2p) const {
-        return reinterpret_cast<MessageWords*>(area)[geometry_.p2p(with, p2p.channel)];
+    WEFT_DEVICE MessageChannelState& state_of(std::byte* area, int with, const P2pChannel& p2p) const {
+        return reinterpret_cast<MessageChannelState*>(area)[geometry_.p2p(with, p2p.channel)];
     }
-    WEFT_DEVICE MessageWords& words(const P2pChannel& p2p) const { return words_of(a_.areas[a_.rank], peer(p2p), p2p); }
+    WEFT_DEVICE MessageChannelState& state(const P2pChannel& p2p) const { return state_of(a_.areas[a_.rank], peer(p2p), p2p); }
     WEFT_DEVICE std::byte* slot(std::byte* area, int with, const P2pChannel& p2p) const {
-        return area + geometry_.words_bytes() +
+        return area + geometry_.state_bytes() +
                (geometry_.p2p(with, p2p.channel) * message_slots + slot_of(p2p)) * message_slot_bytes;
     }
 
     const Team& team_;
     const MessageArguments& a_;
-    RankWords& own_;
+    RankFlags& own_;
     const MessageGeometry geometry_;
     MessageBlock& block_;
     const MessageItem* items_;

@@ -68,7 +68,7 @@ WEFT_DEVICE void store_unit(std::byte* address, size_t bytes, uint64_t unit) {
 template <weftDataType_t type, bool adds>
 struct Unit {
     static constexpr int words = int(unit_bytes / sizeof(WordOf<type>));
-    Wide<type> at[words];
+    WidenedWord<type> at[words];
 
     static WEFT_DEVICE Unit widen(uint64_t unit) {
         Unit wide;

@@ -57,8 +57,8 @@ class PeerMemory {
             const int exporting = exporting_ranks();
             met = exporting == 0 || exporting == a_.ranks;
             if (exporting == a_.ranks) {
-                inputs_ = a_.words[a_.rank]->exported_inputs[team_.block];
-                outputs_ = a_.words[a_.rank]->exported_outputs[team_.block];
+                inputs_ = a_.flags[a_.rank]->exported_inputs[team_.block];
+                outputs_ = a_.flags[a_.rank]->exported_outputs[team_.block];
                 staged_ = false;
                 tiles_ = 1;
                 tile_bytes_ = a_.bytes;
@@ -101,7 +101,7 @@ class PeerMemory {
     // exit.
     WEFT_DEVICE void export_addresses() const {
         for (int peer = team_.thread; peer < a_.ranks; peer += team_.threads) {
-            RankWords& theirs = *a_.words[peer];
+            RankFlags& theirs = *a_.flags[peer];
             theirs.exported_inputs[team_.block][a_.rank] = a_.exported_send[peer];
             theirs.exported_outputs[team_.block][a_.rank] = a_.exported_receive[peer];
         }
@@ -109,7 +109,7 @@ class PeerMemory {
     WEFT_DEVICE int exporting_ranks() const {
         int count = 0;
         for (int rank = 0; rank < a_.ranks; ++rank)
-            count += a_.words[a_.rank]->exported_outputs[team_.block][rank] != nullptr;
+            count += a_.flags[a_.rank]->exported_outputs[team_.block][rank] != nullptr;
         return count;
     }
 

@@ -2,7 +2,7 @@
 // where all addresses allow it, else of 4 (8 for 8-byte elements), else byte by byte; what lies before and behind whole
 // packs goes by elements. A target may be one of the sources.
 #pragma once
-#include "src/gpu/kernels/words.hpp"
+#include "src/gpu/kernels/packed_elements.hpp"
 
 namespace weft::internal::cuda {
 
@@ -41,7 +41,7 @@ struct Streams {
 // How many packs of a thread are on their way before the first is used. Reductions that are seldom asked for take less
 // code.
 template <weftDataType_t type, bool adds, class Streams_, int bytes>
-struct Flight {
+struct LoadBatch {
     static constexpr int batch = !adds || bytes < 16 || Streams_::most_sources < 4 ? 2 : 4;  // sources
     static constexpr int unroll =                                                            // packs of each
         !adds || bytes < 16                         ? 1
@@ -61,11 +61,11 @@ WEFT_DEVICE_COLD Pack<bytes> scaled(const Reducer<type, adds>& reducer, Pack<byt
 template <weftDataType_t type, bool adds, int bytes, class Streams_>
 WEFT_DEVICE void reduce_packs(const Team& team, const Reducer<type, adds>& reducer, const Streams_& streams,
                               PackRange range) {
-    using F = Flight<type, adds, Streams_, bytes>;
+    using F = LoadBatch<type, adds, Streams_, bytes>;
     constexpr int words = words_of_pack<type, bytes>;
     const size_t stride = size_t(team.threads) * bytes;
     for (size_t i = range.begin + size_t(team.thread) * bytes; i < range.end; i += F::unroll * stride) {
-        Wide<type> value[F::unroll][words] = {};
+        WidenedWord<type> value[F::unroll][words] = {};
         WEFT_NO_UNROLL
         for (int first = 0; first < streams.source_count; first += F::batch) {
             Pack<bytes> packs[F::batch][F::unroll] = {};
@@ -89,7 +89,7 @@ WEFT_DEVICE void reduce_packs(const Team& team, const Reducer<type, adds>& reduc
                 WEFT_UNROLL
                 for (int u = 0; u < F::unroll; ++u) WEFT_UNROLL
                 for (int w = 0; w < words; ++w) {
-                    const Wide<type> wide = reducer.contribution(widen<type>(word_of<type>(packs[k][u], w)));
+                    const WidenedWord<type> wide = reducer.contribution(widen<type>(word_of<type>(packs[k][u], w)));
                     value[u][w] = first + k == 0 ? wide : reducer.combine(value[u][w], wide);
                 }
             }
@@ -123,10 +123,10 @@ WEFT_DEVICE void reduce_elements(const Team& team, const Reducer<type, adds>& re
     WEFT_NO_UNROLL
     for (size_t at = begin + size_t(team.thread) * size; at < end - skipped; at += size_t(team.threads) * size) {
         const size_t i = at < range.begin ? at : at + skipped;
-        Wide<type> value = {};
+        WidenedWord<type> value = {};
         WEFT_NO_UNROLL
         for (int source = 0; source < streams.source_count; ++source) {
-            Wide<type> wide = reducer.contribution(widen<type>(load_element<type>(streams.sources[source] + i)));
+            WidenedWord<type> wide = reducer.contribution(widen<type>(load_element<type>(streams.sources[source] + i)));
             if constexpr (adds) {
                 if (streams.scales(source)) wide = reducer.scale(wide);
             }

@@ -182,7 +182,7 @@ class StepMachine {
     const Reducer<type, adds> reducer_;
     KernelBarrier barrier_;
     const StepBlock& block_;
-    RankWords& own_;
+    RankFlags& own_;
     uint32_t received_, sent_;  // messages
     size_t cell_bytes_ = 0;     // of scratch
 };

@@ -24,9 +24,9 @@ struct MessageRanks {
         for (int rank = 0; rank < ranks; ++rank) {
             // Slots are never read before they were written.
             areas.emplace_back(new std::byte[geometry.bytes() + 128]);
-            memset(area(rank), 0, geometry.words_bytes());
-            memset(area(rank) + geometry.words_bytes(), 0x5a, geometry.bytes() - geometry.words_bytes());
-            words.push_back(std::make_unique<RankWords>());
+            memset(area(rank), 0, geometry.state_bytes());
+            memset(area(rank) + geometry.state_bytes(), 0x5a, geometry.bytes() - geometry.state_bytes());
+            words.push_back(std::make_unique<RankFlags>());
             tables.push_back(std::make_unique<MessageItem[]>(message_items_max));
             arrangements.emplace_back(rank, ranks, 0);
         }
@@ -74,7 +74,7 @@ struct MessageRanks {
     uint64_t timeout_ns = 0;
     std::atomic<uint32_t> launches{0};
     std::vector<std::unique_ptr<std::byte[]>> areas;
-    std::vector<std::unique_ptr<RankWords>> words;
+    std::vector<std::unique_ptr<RankFlags>> words;
     std::vector<std::unique_ptr<MessageItem[]>> tables;
     std::vector<DeviceMessages> arrangements;
     std::vector<FailureReport> reports;
@@ -181,7 +181,7 @@ TEST_CASE("a message that differs, or that nobody sends, ends the kernel with a 
         CHECK(ranks.message_reports[1].other_bytes == 8);
         // Behind a failure nothing moves.
         ranks.start(1, one(0, true, received, weftFloat32), 2, false).join();
-        CHECK(reinterpret_cast<const MessageWords*>(ranks.area(0))[ranks.geometry.p2p(1, 0)].headers[0].filled == 0);
+        CHECK(reinterpret_cast<const MessageChannelState*>(ranks.area(0))[ranks.geometry.p2p(1, 0)].headers[0].filled == 0);
     }
     {
         MessageRanks ranks(2);

@@ -20,7 +20,7 @@ Operation operation_of(const Call& call, const Launch& launch) {
 
 VirtualRanks::VirtualRanks(int ranks) : ranks_(ranks), reports_(size_t(ranks)), abort_(size_t(ranks)) {
     for (int rank = 0; rank < ranks; ++rank) {
-        words_.push_back(std::make_unique<RankWords>());
+        words_.push_back(std::make_unique<RankFlags>());
         packets_.emplace_back(packet_memory_bytes(ranks) / sizeof(PacketLine));
         staging_.emplace_back(staging_bytes / 16);
     }
@@ -72,7 +72,7 @@ VirtualRanks::Part::Part(VirtualRanks& ranks, const Call& call, const Launch& la
     a.own = ranks.words_[size_t(rank)].get();
     a.domain = true;
     for (int peer = 0; peer < ranks.ranks_; ++peer) {
-        a.words[peer] = ranks.words_[size_t(peer)].get();
+        a.flags[peer] = ranks.words_[size_t(peer)].get();
         a.packets[peer] = ranks.packets_[size_t(peer)].data();
         if (launch.staged) {
             a.outputs[peer] = reinterpret_cast<std::byte*>(ranks.staging_[size_t(peer)].data());

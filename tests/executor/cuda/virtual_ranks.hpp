@@ -77,7 +77,7 @@ class VirtualRanks {
     int ranks_;
     uint64_t timeout_ns_ = 120'000'000'000;  // only a hang meets it
     uint32_t launches_ = 0;
-    std::vector<std::unique_ptr<cuda::RankWords>> words_;
+    std::vector<std::unique_ptr<cuda::RankFlags>> words_;
     std::vector<std::vector<cuda::PacketLine>> packets_;
     std::vector<std::vector<cuda::Pack<16>>> staging_;
     std::vector<cuda::FailureReport> reports_;

@@ -1,4 +1,4 @@
-// words.hpp: elements as memory holds them, in words of 4 bytes (8 for 8-byte elements), to and from what is combined,
+// packed_elements.hpp: elements as memory holds them, in words of 4 bytes (8 for 8-byte elements), to and from what is combined,
 // with the bits of base/arithmetic.hpp. Where the processor converts small floats itself, it does; only which NaN comes
 // out is left open, as it is there.
 #pragma once
@@ -21,23 +21,23 @@ constexpr int elements_of_word = sizeof(WordOf<type>) / sizeof(ElementOf<type>);
 
 // A word's elements, widened.
 template <weftDataType_t type>
-struct Wide {
+struct WidenedWord {
     AccumulatorOf<type> at[elements_of_word<type>];
 };
 
 template <weftDataType_t type>
-WEFT_DEVICE Wide<type> widen_each(WordOf<type> word) {
+WEFT_DEVICE WidenedWord<type> widen_each(WordOf<type> word) {
     using Element = ElementOf<type>;
     using Bits = std::conditional_t<sizeof(Element) == 1, uint8_t,
                                     std::conditional_t<sizeof(Element) == 2, uint16_t, WordOf<type>>>;
-    Wide<type> wide;
+    WidenedWord<type> wide;
     for (int i = 0; i < elements_of_word<type>; ++i)
         wide.at[i] =
             Arithmetic<type>::widen(__builtin_bit_cast(Element, Bits(word >> 8 * sizeof(Element) * unsigned(i))));
     return wide;
 }
 template <weftDataType_t type>
-WEFT_DEVICE WordOf<type> round_each(const Wide<type>& wide) {
+WEFT_DEVICE WordOf<type> round_each(const WidenedWord<type>& wide) {
     using Element = ElementOf<type>;
     using Bits = std::conditional_t<sizeof(Element) == 1, uint8_t,
                                     std::conditional_t<sizeof(Element) == 2, uint16_t, WordOf<type>>>;
@@ -57,7 +57,7 @@ WEFT_DEVICE float widen_half(uint32_t bits) {
 }
 
 template <weftDataType_t type>
-WEFT_DEVICE Wide<type> widen(WordOf<type> word) {
+WEFT_DEVICE WidenedWord<type> widen(WordOf<type> word) {
     if constexpr (type == weftFloat16) {
         return {widen_half(word), widen_half(word >> 16)};
     } else if constexpr (type == weftFloat8e5m2) {  // the upper byte of an fp16
@@ -92,7 +92,7 @@ WEFT_DEVICE uint32_t round_pair(float low, float high) {
 #endif
 
 template <weftDataType_t type>
-WEFT_DEVICE WordOf<type> round(const Wide<type>& wide) {
+WEFT_DEVICE WordOf<type> round(const WidenedWord<type>& wide) {
     if constexpr (type == weftFloat16) {
         uint16_t low, high;
         asm("cvt.rn.f16.f32 %0, %1;" : "=h"(low) : "f"(wide.at[0]));
@@ -116,11 +116,11 @@ WEFT_DEVICE WordOf<type> round(const Wide<type>& wide) {
 #else
 
 template <weftDataType_t type>
-WEFT_DEVICE Wide<type> widen(WordOf<type> word) {
+WEFT_DEVICE WidenedWord<type> widen(WordOf<type> word) {
     return widen_each<type>(word);
 }
 template <weftDataType_t type>
-WEFT_DEVICE WordOf<type> round(const Wide<type>& wide) {
+WEFT_DEVICE WordOf<type> round(const WidenedWord<type>& wide) {
     return round_each<type>(wide);
 }
 
@@ -172,7 +172,7 @@ class Reducer {
     // Whether this rank's input counts multiplied: by its own factor, or by its share of an average.
     WEFT_DEVICE bool scaled() const { return scaled_; }
 
-    WEFT_DEVICE Wide<type> combine(const Wide<type>& left, const Wide<type>& right) const {
+    WEFT_DEVICE WidenedWord<type> combine(const WidenedWord<type>& left, const WidenedWord<type>& right) const {
         if constexpr (adds) return each<weftSum>(left, right);
         if (op_ == weftProd) return each<weftProd>(left, right);
         if constexpr (std::is_integral_v<A>) {
@@ -181,7 +181,7 @@ class Reducer {
         return op_ == weftMax ? each<weftMax>(left, right) : each<weftMin>(left, right);
     }
     // A contribution as it is added where one place adds those of all ranks.
-    WEFT_DEVICE Wide<type> contribution(Wide<type> value) const {
+    WEFT_DEVICE WidenedWord<type> contribution(WidenedWord<type> value) const {
         if constexpr (adds && std::is_floating_point_v<A>) {
             if (shares_)
                 for (int i = 0; i < elements_of_word<type>; ++i) value.at[i] *= scalar_;
@@ -189,12 +189,12 @@ class Reducer {
         return value;
     }
     // Times the factor, rounded to the type as if the scaled input lay in memory.
-    WEFT_DEVICE Wide<type> scale(const Wide<type>& value) const {
-        Wide<type> factor;
+    WEFT_DEVICE WidenedWord<type> scale(const WidenedWord<type>& value) const {
+        WidenedWord<type> factor;
         for (int i = 0; i < elements_of_word<type>; ++i) factor.at[i] = scalar_;
         return widen<type>(round<type>(each<weftProd>(factor, value)));
     }
-    WEFT_DEVICE Wide<type> finish(Wide<type> value) const {
+    WEFT_DEVICE WidenedWord<type> finish(WidenedWord<type> value) const {
         if constexpr (adds) {
             if (average_of_ != 0) return divide(value);
         }
@@ -203,23 +203,23 @@ class Reducer {
 
   private:
     template <weftRedOp_t op>
-    static WEFT_DEVICE Wide<type> each(const Wide<type>& left, const Wide<type>& right) {
-        Wide<type> result;
+    static WEFT_DEVICE WidenedWord<type> each(const WidenedWord<type>& left, const WidenedWord<type>& right) {
+        WidenedWord<type> result;
         for (int i = 0; i < elements_of_word<type>; ++i)
             result.at[i] = weft::internal::combine<op>(left.at[i], right.at[i]);
         return result;
     }
     // All three in one way: little code. The bits that both have, then those that one alone has: `or` is both,
     // `and` the first, `exclusive or` the second.
-    WEFT_DEVICE Wide<type> combine_bits(const Wide<type>& left, const Wide<type>& right) const {
+    WEFT_DEVICE WidenedWord<type> combine_bits(const WidenedWord<type>& left, const WidenedWord<type>& right) const {
         const A shared = A(op_ == weftBxor ? 0 : -1), differing = A(op_ == weftBand ? 0 : -1);
-        Wide<type> result;
+        WidenedWord<type> result;
         for (int i = 0; i < elements_of_word<type>; ++i)
             result.at[i] = A((left.at[i] & right.at[i] & shared) | ((left.at[i] ^ right.at[i]) & differing));
         return result;
     }
     // Divisions are long, and this is not often needed.
-    WEFT_DEVICE_COLD Wide<type> divide(Wide<type> sum) const {
+    WEFT_DEVICE_COLD WidenedWord<type> divide(WidenedWord<type> sum) const {
         WEFT_UNROLL
         for (int i = 0; i < elements_of_word<type>; ++i) {
             if constexpr (std::is_floating_point_v<A>)
