@@ -132,7 +132,7 @@ void DeviceRanks::make_arguments(Operation operation) {
                                                     (in_place && out == Held::all ? first_held(in, rank, a.bytes) : 0));
         // In what is read where it lies, each taker's part is one of a tile.
         if (launch_.staged)
-            a.tile_bytes = launch_.body == Body::peer_one_shot && a.give_stride != 0
+            a.tile_bytes = launch_.body == Body::peer_one_shot && a.send_stride != 0
                                ? staging_bytes / 2 / size_t(ranks_) / 64 * 64
                                : staging_bytes / 2;
         a.exports_buffers = launch_.exports_buffers && !a.scaled;

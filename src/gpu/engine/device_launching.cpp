@@ -53,7 +53,7 @@ Result<PreparedLaunch*> GpuEngine::State::plan(const Operation& called, uint8_t 
     a.tile_bytes = steps ? plan->tile_bytes : 0;
     if (plan->body == Body::peer_two_shot) a.tile_bytes = Domain::staging_bytes / 2;
     if (plan->body == Body::peer_one_shot)
-        a.tile_bytes = Domain::staging_bytes / 2 / size_t(a.give_stride ? layout.ranks : 1) / 64 * 64;
+        a.tile_bytes = Domain::staging_bytes / 2 / size_t(a.send_stride ? layout.ranks : 1) / 64 * 64;
     fresh->send_in_place = in != Held::nothing;
     fresh->receive_in_place = out != Held::nothing && plan->body == Body::peer_two_shot;
     if (steps) domain->bind_program(a, layout.steps[size_t(plan->steps)].program(operation.root));
@@ -202,12 +202,12 @@ const Operation& GpuEngine::prepared_coalesced(size_t place) const { return stat
 Status GpuEngine::launch_coalesced(std::span<const DeviceCall> calls) {
     State& s = *state_;
     PreparedLaunch& first = *s.coalesced[0];
-    std::vector<MessageItem>& further = s.coalesced_items;
-    further.clear();
+    std::vector<MessageItem>& batched = s.coalesced_items;
+    batched.clear();
     LaunchShape shape = first.shape;
     for (size_t i = 1; i < calls.size(); ++i) {
         const KernelArguments& its = s.coalesced[i]->arguments;
-        further.push_back({static_cast<std::byte*>(calls[i].receive), static_cast<const std::byte*>(calls[i].send),
+        batched.push_back({static_cast<std::byte*>(calls[i].receive), static_cast<const std::byte*>(calls[i].send),
                            its.bytes, its.fingerprint});
         shape.blocks = std::max(shape.blocks, s.coalesced[i]->shape.blocks);
     }
@@ -218,14 +218,14 @@ Status GpuEngine::launch_coalesced(std::span<const DeviceCall> calls) {
     if (!priority) return priority.take_status();
     shape.priority = *priority;
     WEFT_TRY(s.domain->order(stream, s.stream));
-    WEFT_TRY(s.note(further, stream, *priority));
+    WEFT_TRY(s.note(batched, stream, *priority));
     KernelArguments a = first.arguments;
     a.send = static_cast<const std::byte*>(calls[0].send);
     a.receive = static_cast<std::byte*>(calls[0].receive);
     a.launch = ++s.launches;
     a.timeout_ns = s.timeout_of(calls[0].settings);
-    a.further = s.message_arguments.table;
-    a.further_count = int32_t(further.size());
+    a.batched = s.message_arguments.table;
+    a.batched_count = int32_t(batched.size());
     WEFT_TRY(s.enqueue(*first.kernel, shape, stream, &a));
     return s.domain->note(stream, s.stream);
 }

@@ -128,10 +128,10 @@ struct KernelArguments {
     std::byte* receive;
     uint64_t bytes;  // of a part
     // Fused bodies: who gives to whom. The rank that alone gives or takes; -1: all do.
-    int32_t giver = -1, taker = -1;
+    int32_t source_rank = -1, destination_rank = -1;
     // From what a rank gives to one taker to what it gives to the next, and from one giver's to the next one's where it
     // takes: `bytes`, or 0 where all get the same, or what all give becomes one.
-    uint64_t give_stride, take_stride;
+    uint64_t send_stride, receive_stride;
     bool reduces = true;    // what is given is combined, else each giver's has a place of its own
     uint64_t tile_bytes;    // of a part; steps: of the plan; peer bodies: the most in half of the staging memory, or 0
     uint64_t timeout_ns;    // of one wait; 0: never
@@ -160,11 +160,11 @@ struct KernelArguments {
     int32_t tiles;       // of one run of the schedule
     std::byte* scratch;  // Buffer::scratch: device memory of the rank's own
     bool dependent;      // some instruction waits for another block
-    // packet_one_shot of an all-reduce: further ones behind it, each with the blocks, epochs and fingerprint that it has
+    // packet_one_shot of an all-reduce: batched ones behind it, each with the blocks, epochs and fingerprint that it has
     // as a kernel of its own, so peers need not know. In device memory: `data` receives, `other` is sent, `mark` is the
     // fingerprint.
-    const MessageItem* further = nullptr;
-    int32_t further_count = 0;
+    const MessageItem* batched = nullptr;
+    int32_t batched_count = 0;
 };
 static_assert(sizeof(KernelArguments) <= 4096, "passed by value");
 

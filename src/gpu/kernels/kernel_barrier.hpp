@@ -11,7 +11,7 @@
 
 namespace weft::internal::cuda {
 
-// Of the giver or the taker of a fused body.
+// Of the source or the destination of a fused body.
 constexpr bool is_one_of(int only, int rank) { return only < 0 || only == rank; }
 
 class KernelBarrier {

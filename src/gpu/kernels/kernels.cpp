@@ -62,10 +62,10 @@ void bind_operation(KernelArguments& a, const Operation& operation, int ranks, b
     a.rounds_shares = average.rounds_shares;
     a.scaled = operation.scales();
     a.bytes = operation.bytes();
-    a.giver = facts.input_of_others == Held::nothing ? operation.root : -1;
-    a.taker = facts.output_of_others == Held::nothing ? operation.root : -1;
-    a.give_stride = facts.parted && facts.input_of_root == Held::all ? a.bytes : 0;
-    a.take_stride = facts.parted && facts.output_of_root == Held::all ? a.bytes : 0;
+    a.source_rank = facts.input_of_others == Held::nothing ? operation.root : -1;
+    a.destination_rank = facts.output_of_others == Held::nothing ? operation.root : -1;
+    a.send_stride = facts.parted && facts.input_of_root == Held::all ? a.bytes : 0;
+    a.receive_stride = facts.parted && facts.output_of_root == Held::all ? a.bytes : 0;
     a.reduces = facts.reduces;
 }
 

@@ -109,15 +109,15 @@ class PacketExchange {
           bytes_(arguments.bytes),
           blocks_(team.blocks) {}
 
-    // Who gives sends each taker what is for it; who takes combines what has come, or puts each giver's in its place.
+    // Who gives sends each destination what is for it; who takes combines what has come, or puts each source's in its place.
     // A thread has sent its lines of a round before it writes any of them, so the buffers may be one.
     WEFT_DEVICE void one_shot() {
         if (!barrier_.begin()) return;
         for (int next = 0;; ++next) {
-            if (a_.further_count > 0) blocks_ = blocks_of(bytes_);
+            if (a_.batched_count > 0) blocks_ = blocks_of(bytes_);
             if (team_.block < blocks_ && !one_shot_rounds()) return;
-            if (next >= a_.further_count) break;
-            const MessageItem& item = a_.further[next];
+            if (next >= a_.batched_count) break;
+            const MessageItem& item = a_.batched[next];
             send_ = item.other;
             receive_ = item.data;
             bytes_ = item.bytes;
@@ -177,7 +177,7 @@ class PacketExchange {
     }
     // False: leave.
     WEFT_DEVICE bool one_shot_rounds() {
-        const bool gives = is_one_of(a_.giver, a_.rank), takes = is_one_of(a_.taker, a_.rank);
+        const bool gives = is_one_of(a_.source_rank, a_.rank), takes = is_one_of(a_.destination_rank, a_.rank);
         const Round round = rounds_of(lines_per_sender);
         for (uint64_t number = 0; number < round.rounds; ++number) {
             if (!barrier_.announce()) return false;
@@ -195,14 +195,14 @@ class PacketExchange {
     }
 
     WEFT_DEVICE void give(int line, uint64_t unit) const {
-        if (a_.give_stride == 0) {
+        if (a_.send_stride == 0) {
             const uint64_t own = own_unit(unit);
             for (int distance = 1; distance < a_.ranks; ++distance)
-                if (const int peer = turned(distance); is_one_of(a_.taker, peer)) send(peer, line, own);
+                if (const int peer = turned(distance); is_one_of(a_.destination_rank, peer)) send(peer, line, own);
             return;
         }
         for (int distance = 1; distance < a_.ranks; ++distance)
-            if (const int peer = turned(distance); is_one_of(a_.taker, peer)) send(peer, line, own_unit(unit, peer));
+            if (const int peer = turned(distance); is_one_of(a_.destination_rank, peer)) send(peer, line, own_unit(unit, peer));
     }
     WEFT_DEVICE bool take(int line, uint64_t unit) {
         uint64_t result;
@@ -213,13 +213,13 @@ class PacketExchange {
         }
         WEFT_NO_UNROLL
         for (int distance = 0; distance < a_.ranks; ++distance) {
-            const int giver = turned(distance);
-            if (!is_one_of(a_.giver, giver)) continue;
-            if (giver == a_.rank)
-                result = own_unit(unit, giver);
-            else if (!receive(giver, line, result))
+            const int source = turned(distance);
+            if (!is_one_of(a_.source_rank, source)) continue;
+            if (source == a_.rank)
+                result = own_unit(unit, source);
+            else if (!receive(source, line, result))
                 return false;
-            put_unit(unit, result, giver);
+            put_unit(unit, result, source);
         }
         return true;
     }
@@ -256,9 +256,9 @@ class PacketExchange {
         const uint64_t left = bytes_ - unit * unit_bytes;
         return left < unit_bytes ? size_t(left) : unit_bytes;
     }
-    // Of what is for `taker`.
-    WEFT_DEVICE uint64_t own_unit(uint64_t unit, int taker = 0) const {
-        const uint64_t raw = load_unit(send_ + uint64_t(taker) * a_.give_stride + unit * unit_bytes, bytes_of(unit));
+    // Of what is for `destination`.
+    WEFT_DEVICE uint64_t own_unit(uint64_t unit, int destination = 0) const {
+        const uint64_t raw = load_unit(send_ + uint64_t(destination) * a_.send_stride + unit * unit_bytes, bytes_of(unit));
         return reducer_.scaled() ? scaled(reducer_, raw) : raw;
     }
     static WEFT_DEVICE_COLD uint64_t scaled(const Reducer<type, adds>& reducer, uint64_t unit) {
@@ -266,8 +266,8 @@ class PacketExchange {
         for (auto& word : wide.at) word = reducer.scale(word);
         return wide.rounded();
     }
-    WEFT_DEVICE void put_unit(uint64_t unit, uint64_t value, int giver = 0) const {
-        store_unit(receive_ + uint64_t(giver) * a_.take_stride + unit * unit_bytes, bytes_of(unit), value);
+    WEFT_DEVICE void put_unit(uint64_t unit, uint64_t value, int source = 0) const {
+        store_unit(receive_ + uint64_t(source) * a_.receive_stride + unit * unit_bytes, bytes_of(unit), value);
     }
 
     WEFT_DEVICE PacketLine* line_at(int owner, int sender, int line) const {

@@ -1,5 +1,5 @@
 // peer_one_shot.hpp: collectives whose whole has parts, in one step through peers' memory: who takes reads what is for
-// it from each giver, puts it in that one's place, or combines it in rank order. (n-1)/n of the whole through each
+// it from each source, puts it in that one's place, or combines it in rank order. (n-1)/n of the whole through each
 // link, the least possible. For messages from some hundred kilobytes on.
 #pragma once
 #include "src/gpu/kernels/peer_memory.hpp"
@@ -9,20 +9,20 @@ namespace weft::internal::cuda {
 template <weftDataType_t type, bool adds>
 WEFT_DEVICE void peer_one_shot(const Team& team, const KernelArguments& a) {
     const Reducer<type, adds> reducer(a);
-    // In staging memory a piece for each taker, a tile apart; one for all where they get the same.
-    const int different = a.give_stride != 0 ? a.ranks : 1;
+    // In staging memory a piece for each destination, a tile apart; one for all where they get the same.
+    const int different = a.send_stride != 0 ? a.ranks : 1;
     PeerMemory memory(team, a, different);
     const auto stage = [&](const PeerTile& tile) {
         const ChunkRange piece = piece_of(tile.bytes, tile.length, 1, 0, team);
-        for (int taker = 0; taker < different && is_one_of(a.giver, a.rank); ++taker)
-            copy_input(team, reducer, a.outputs[a.rank] + tile.place + size_t(taker) * tile.bytes + piece.tile_offset,
-                       a.send + size_t(taker) * a.give_stride + tile.offset + piece.tile_offset, piece.bytes);
+        for (int destination = 0; destination < different && is_one_of(a.source_rank, a.rank); ++destination)
+            copy_input(team, reducer, a.outputs[a.rank] + tile.place + size_t(destination) * tile.bytes + piece.tile_offset,
+                       a.send + size_t(destination) * a.send_stride + tile.offset + piece.tile_offset, piece.bytes);
     };
     const auto work = [&](const PeerTile& tile) {
-        if (!is_one_of(a.taker, a.rank)) return;
+        if (!is_one_of(a.destination_rank, a.rank)) return;
         const ChunkRange piece = piece_of(tile.bytes, tile.length, 1, 0, team);
         const size_t mine = size_t(different > 1 ? a.rank : 0),
-                     from = tile.place + mine * (memory.staged() ? tile.bytes : a.give_stride) + piece.tile_offset;
+                     from = tile.place + mine * (memory.staged() ? tile.bytes : a.send_stride) + piece.tile_offset;
         std::byte* const to = a.receive + tile.offset + piece.tile_offset;
         if (a.reduces) {
             std::byte* const target = to - from;  // the streams' offsets are one
@@ -32,9 +32,9 @@ WEFT_DEVICE void peer_one_shot(const Team& team, const KernelArguments& a) {
         }
         // Round, so that not all read from one.
         for (int distance = 0; distance < a.ranks; ++distance) {
-            const int giver = a.rank + distance < a.ranks ? a.rank + distance : a.rank + distance - a.ranks;
-            if (is_one_of(a.giver, giver))
-                copy_range(team, to + size_t(giver) * a.take_stride, memory.inputs()[giver] + from, piece.bytes);
+            const int source = a.rank + distance < a.ranks ? a.rank + distance : a.rank + distance - a.ranks;
+            if (is_one_of(a.source_rank, source))
+                copy_range(team, to + size_t(source) * a.receive_stride, memory.inputs()[source] + from, piece.bytes);
         }
     };
     memory.run(stage, work, [](const PeerTile&) {});

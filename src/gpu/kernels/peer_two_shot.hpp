@@ -12,7 +12,7 @@ WEFT_DEVICE void peer_two_shot(const Team& team, const KernelArguments& a) {
     PeerMemory memory(team, a);
     // The others' pieces of a tile, and ours.
     const auto stage = [&](const PeerTile& tile) {
-        for (int rank = 0; rank < a.ranks && is_one_of(a.giver, a.rank); ++rank) {
+        for (int rank = 0; rank < a.ranks && is_one_of(a.source_rank, a.rank); ++rank) {
             const ChunkRange piece = piece_of(tile.bytes, tile.length, a.ranks, rank, team);
             copy_input(team, reducer, a.outputs[a.rank] + tile.place + piece.tile_offset,
                        a.send + tile.offset + piece.tile_offset, piece.bytes);
@@ -21,17 +21,17 @@ WEFT_DEVICE void peer_two_shot(const Team& team, const KernelArguments& a) {
     const auto work = [&](const PeerTile& tile) {
         const ChunkRange own = piece_of(tile.bytes, tile.length, a.ranks, a.rank, team);
         const size_t begin = tile.place + own.tile_offset;
-        const bool one_giver = a.giver >= 0, one_taker = a.taker >= 0;
-        const Streams<ranks_max, ranks_max> streams{memory.inputs() + (one_giver ? a.giver : 0),
-                                                    one_giver ? 1 : a.ranks,
-                                                    memory.outputs() + (one_taker ? a.taker : 0),
-                                                    one_taker ? 1 : a.ranks,
-                                                    one_taker ? 0 : a.rank,
+        const bool one_source = a.source_rank >= 0, one_destination = a.destination_rank >= 0;
+        const Streams<ranks_max, ranks_max> streams{memory.inputs() + (one_source ? a.source_rank : 0),
+                                                    one_source ? 1 : a.ranks,
+                                                    memory.outputs() + (one_destination ? a.destination_rank : 0),
+                                                    one_destination ? 1 : a.ranks,
+                                                    one_destination ? 0 : a.rank,
                                                     true};
         reduce_range<type, adds>(team, reducer, streams, begin, begin + own.bytes);
     };
     const auto unstage = [&](const PeerTile& tile) {
-        for (int rank = 0; rank < a.ranks && is_one_of(a.taker, a.rank); ++rank) {
+        for (int rank = 0; rank < a.ranks && is_one_of(a.destination_rank, a.rank); ++rank) {
             const ChunkRange piece = piece_of(tile.bytes, tile.length, a.ranks, rank, team);
             copy_range(team, a.receive + tile.offset + piece.tile_offset,
                        a.outputs[a.rank] + tile.place + piece.tile_offset, piece.bytes);
