@@ -106,7 +106,7 @@ class Domain {
   private:
     // agreeing: the host's ranks have come to an end, and hear those of other hosts.
     enum class Stage { exporting, reaching, verifying, agreeing, known };
-    // Entries of the stages; a finding's are several.
+    // Entries of the stages; a join_report's are several.
     enum OobKey : int { exports, reached = 16, verified = 32, agreed = 48, of_each_way = 64 };
     // How ranks of different processes reach each other's memory, in the order in which it is tried; then host memory in
     // the place of that of the ranks which not all reach, and of all.
@@ -136,7 +136,7 @@ class Domain {
     uint64_t key(int stage) const;
     const std::byte* find(int peer, int stage) const;  // null until it is there
     Status post(int stage, const void* value, size_t bytes);
-    Status post_finding(int stage, const Status& status, bool root, uint64_t unreached);
+    Status post_join_report(int stage, const Status& status, bool root, uint64_t unreached);
     Status tell_hosts();
     bool hosts_agree();
     bool leads() const { return rank_ == members_[0]; }

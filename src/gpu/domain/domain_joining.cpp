@@ -5,7 +5,7 @@
 
 #include "src/base/log.hpp"
 #include "src/gpu/domain/domain_memory.hpp"
-#include "src/gpu/kernels/finding.hpp"
+#include "src/gpu/kernels/join_report.hpp"
 
 namespace weft::internal::cuda {
 
@@ -74,17 +74,17 @@ std::vector<int> Domain::missing() const {
     return ranks;
 }
 
-Status Domain::post_finding(int stage, const Status& status, bool root, uint64_t unreached) {
-    return put_in_parts(status, root, unreached, [&](int part, const Finding& finding) {
-        return post(stage + part, &finding, sizeof finding);
+Status Domain::post_join_report(int stage, const Status& status, bool root, uint64_t unreached) {
+    return put_in_parts(status, root, unreached, [&](int part, const JoinReport& join_report) {
+        return post(stage + part, &join_report, sizeof join_report);
     });
 }
 
 Domain::Obstacle Domain::first_obstacle(int stage) const {
     for (const bool root : {true, false})
         for (const int peer : members_) {
-            const auto* finding = reinterpret_cast<const Finding*>(find(peer, stage));
-            if (finding->good || finding->root != root) continue;
+            const auto* join_report = reinterpret_cast<const JoinReport*>(find(peer, stage));
+            if (join_report->good || join_report->root != root) continue;
             const std::string text = text_of([&](int part) { return find(peer, stage + part); });
             return {fmt::format("rank {}: {}", peer, text), root};
         }
@@ -113,9 +113,9 @@ std::string Domain::fallback_text() const {
 uint64_t Domain::unreached_in(int stage) const {
     uint64_t ranks = 0;
     for (const int peer : members_) {
-        const auto* finding = reinterpret_cast<const Finding*>(find(peer, stage));
-        if (!finding->good && finding->unreached() == 0) return all_members();
-        ranks |= finding->unreached();
+        const auto* join_report = reinterpret_cast<const JoinReport*>(find(peer, stage));
+        if (!join_report->good && join_report->unreached() == 0) return all_members();
+        ranks |= join_report->unreached();
     }
     return ranks;
 }
@@ -125,8 +125,8 @@ Status Domain::tell_hosts() {
     if (!leads()) return ok();
     const Status end = obstacle_.empty() ? ok() : Status(weftSystemError, obstacle_);
     for (const int other : other_hosts_)
-        WEFT_TRY(put_in_parts(end, false, 0, [&](int part, const Finding& finding) {
-            return segment_->oob_put(rank_, other, key(agreed + part), &finding, sizeof finding);
+        WEFT_TRY(put_in_parts(end, false, 0, [&](int part, const JoinReport& join_report) {
+            return segment_->oob_put(rank_, other, key(agreed + part), &join_report, sizeof join_report);
         }));
     return ok();
 }
@@ -138,7 +138,7 @@ bool Domain::hosts_agree() {
     std::pair<int, std::string> first{ranks_, {}};
     if (!obstacle_.empty()) first = {members_[0], obstacle_};
     for (const int other : other_hosts_)
-        if (!reinterpret_cast<const Finding*>(find(other, agreed))->good && other < first.first)
+        if (!reinterpret_cast<const JoinReport*>(find(other, agreed))->good && other < first.first)
             first = {other, text_of([&](int part) { return find(other, agreed + part); })};
     obstacle_ = first.second;
     return true;
@@ -285,7 +285,7 @@ Result<bool> Domain::reach() {
     else
         unreached = 0;
     if (!done) WEFT_LOG_RANK(rank_, info, init, "no device memory in common: {}", done.sentence());
-    WEFT_TRY(post_finding(reached, done, !obstacle_.empty(), unreached));
+    WEFT_TRY(post_join_report(reached, done, !obstacle_.empty(), unreached));
     return true;
 }
 
@@ -315,7 +315,7 @@ Status Domain::verify() {
     else
         unreached = 0;
     if (!done) WEFT_LOG_RANK(rank_, warn, init, "peer access between GPUs does not work: {}", done.sentence());
-    return post_finding(verified, done, false, unreached);
+    return post_join_report(verified, done, false, unreached);
 }
 
 }  // namespace weft::internal::cuda

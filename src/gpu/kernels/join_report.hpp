@@ -1,4 +1,4 @@
-// finding.hpp: what a rank, or a host, has found out while a domain is made, in the parts that carry it. Values.
+// join_report.hpp: what a rank, or a host, has found out while a domain is made, in the parts that carry it. Values.
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -10,7 +10,7 @@
 namespace weft::internal::cuda {
 
 // What a rank has found out; `text` says what is wrong. An entry lies at any address.
-struct Finding {
+struct JoinReport {
     std::byte unreached_bytes[sizeof(uint64_t)];
     bool good;
     bool root;  // it is this rank that could not offer anything: what the others say follows from that
@@ -23,19 +23,19 @@ struct Finding {
         return ranks;
     }
 };
-inline constexpr int findings = 5;  // parts that a long text may take
-static_assert(sizeof(Finding) <= Segment::oob_value_bytes && alignof(Finding) == 1);
+inline constexpr int join_report_letters = 5;  // parts that a long text may take
+static_assert(sizeof(JoinReport) <= Segment::oob_value_bytes && alignof(JoinReport) == 1);
 
-// The parts of a finding, in which order they are to be posted: the first part comes last, who sees it sees all.
+// The parts of a join_report, in which order they are to be posted: the first part comes last, who sees it sees all.
 template <class Post>
 Status put_in_parts(const Status& status, bool root, uint64_t unreached, Post&& post) {
     const std::string& text = status.sentence();
-    for (int part = findings - 1; part >= 0; --part) {
-        Finding finding{{}, status.ok(), root, {}};
-        memcpy(finding.unreached_bytes, &unreached, sizeof unreached);
-        const size_t from = std::min(text.size(), Finding::piece * size_t(part));
-        finding.text[text.copy(finding.text, Finding::piece, from)] = 0;
-        if (part == 0 || from < text.size()) WEFT_TRY(post(part, finding));
+    for (int part = join_report_letters - 1; part >= 0; --part) {
+        JoinReport join_report{{}, status.ok(), root, {}};
+        memcpy(join_report.unreached_bytes, &unreached, sizeof unreached);
+        const size_t from = std::min(text.size(), JoinReport::piece * size_t(part));
+        join_report.text[text.copy(join_report.text, JoinReport::piece, from)] = 0;
+        if (part == 0 || from < text.size()) WEFT_TRY(post(part, join_report));
     }
     return ok();
 }
@@ -44,9 +44,9 @@ Status put_in_parts(const Status& status, bool root, uint64_t unreached, Post&& 
 template <class Find>
 std::string text_of(Find&& find) {
     std::string text;
-    const Finding* finding;
-    for (int part = 0; part < findings && (finding = reinterpret_cast<const Finding*>(find(part))); ++part)
-        text += finding->text;
+    const JoinReport* join_report;
+    for (int part = 0; part < join_report_letters && (join_report = reinterpret_cast<const JoinReport*>(find(part))); ++part)
+        text += join_report->text;
     return text;
 }
 
