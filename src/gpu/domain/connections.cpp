@@ -62,7 +62,7 @@ Connections::End Connections::next_end(int rank, bool remote, uint32_t depth) {
     return end;
 }
 
-void Connections::connect(const Key& key) {
+void Connections::connect(const ConnectionKey& key) {
     const auto [place, fresh] = connections_.try_emplace(key);
     if (!fresh) return;
     const bool remote = !together(key.sender, key.receiver);
@@ -95,7 +95,7 @@ void Connections::add(std::vector<Schedule> schedules) {
     program_bytes_ = round_up(program_bytes_ + program);
 }
 
-ConnectionEnd Connections::remote_end(const Key& key, const Connection& connection, bool incoming,
+ConnectionEnd Connections::remote_end(const ConnectionKey& key, const KernelConnection& connection, bool incoming,
                                       std::byte* remote) const {
     const End& own = incoming ? connection.receiver : connection.sender;
     ConnectionEnd end{};
@@ -124,7 +124,7 @@ std::vector<RemoteEnd> Connections::remote_ends(int rank, std::byte* remote) con
     return ends;
 }
 
-ConnectionEnd Connections::end_of(const Key& key, const Connection& connection, bool incoming,
+ConnectionEnd Connections::end_of(const ConnectionKey& key, const KernelConnection& connection, bool incoming,
                                   std::span<std::byte* const> areas, std::byte* remote) const {
     const auto words = [&](int rank, const End& end) {
         return reinterpret_cast<EndFlags*>(areas[size_t(rank)]) + end.place;
@@ -151,10 +151,10 @@ ConnectionEnd Connections::end_of(const Key& key, const Connection& connection, 
 std::vector<std::byte> Connections::programs(int rank, std::span<std::byte* const> areas, std::byte* remote) const {
     assert(wanted(rank));
     std::vector<std::byte> memory(program_bytes_);
-    for (const Group& group : groups_) {
+    for (const ProgramGroup& group : groups_) {
         const Schedule& schedule = group.schedules[size_t(rank)];
         Program program = program_of(schedule);
-        const auto bind = [&](ConnectionEnd& end, const Key& key, bool incoming) {
+        const auto bind = [&](ConnectionEnd& end, const ConnectionKey& key, bool incoming) {
             if (end.peer >= 0) end = end_of(key, connections_.at(key), incoming, areas, remote);
         };
         for (size_t i = 0; i < program.blocks.size(); ++i) {
@@ -171,7 +171,7 @@ std::vector<std::byte> Connections::programs(int rank, std::span<std::byte* cons
 }
 
 void Connections::bind(KernelArguments& arguments, size_t index, const std::byte* programs) const {
-    const Group& group = groups_[index];
+    const ProgramGroup& group = groups_[index];
     const Schedule& schedule = group.schedules[size_t(arguments.rank)];
     const std::byte* const at = programs + group.program;
     arguments.instructions = reinterpret_cast<const Instruction*>(at);

@@ -64,16 +64,16 @@ class Connections {
     void bind(KernelArguments& arguments, size_t index, const std::byte* programs) const;
 
   private:
-    struct Key {
+    struct ConnectionKey {
         int channel, sender, receiver;
         uint32_t depth;
-        auto operator<=>(const Key&) const = default;
+        auto operator<=>(const ConnectionKey&) const = default;
     };
     // Of what lies before it where its rank has such: ends, remote ends, and slots there.
     struct End {
         size_t place, remote, remote_slots;
     };
-    struct Connection {
+    struct KernelConnection {
         End sender, receiver;
         size_t slots;  // in the receiver's area before its own; both on one host
     };
@@ -81,7 +81,7 @@ class Connections {
     struct Extent {
         size_t ends = 0, slots = 0, remote = 0, remote_slots = 0;
     };
-    struct Group {
+    struct ProgramGroup {
         std::vector<Schedule> schedules;  // by rank; empty where it is nobody's who is wanted
         size_t program;                   // offset
     };
@@ -90,17 +90,17 @@ class Connections {
     bool wanted(int rank) const { return rank_ == all_ranks || rank == rank_; }
     bool together(int one, int other) const { return hosts_.empty() || hosts_[size_t(one)] == hosts_[size_t(other)]; }
     End next_end(int rank, bool remote, uint32_t depth);
-    void connect(const Key& key);
-    ConnectionEnd end_of(const Key& key, const Connection& connection, bool incoming, std::span<std::byte* const> areas,
+    void connect(const ConnectionKey& key);
+    ConnectionEnd end_of(const ConnectionKey& key, const KernelConnection& connection, bool incoming, std::span<std::byte* const> areas,
                          std::byte* remote) const;
-    ConnectionEnd remote_end(const Key& key, const Connection& connection, bool incoming, std::byte* remote) const;
+    ConnectionEnd remote_end(const ConnectionKey& key, const KernelConnection& connection, bool incoming, std::byte* remote) const;
 
     int rank_;
     std::vector<int32_t> hosts_;
-    std::map<Key, Connection> connections_;
+    std::map<ConnectionKey, KernelConnection> connections_;
     std::vector<Extent> extents_;  // by rank
     Extent most_;
-    std::vector<Group> groups_;
+    std::vector<ProgramGroup> groups_;
     size_t program_bytes_ = 0, scratch_bytes_ = 0;
 };
 

@@ -195,7 +195,7 @@ Status DepartedPeers::look(const Segment& group, int rank, const cuda::BlockWait
     };
     const auto waits = [&](int block, int other) { return (read(block_waits[block].ranks) >> unsigned(other) & 1) != 0; };
     // Of a rank that left in order its kernels have ended; with a process that ends, they do. Who left on another host
-    // has as a rule ended the connection behind all that it sent, which Traffic::trouble() tells sooner.
+    // has as a rule ended the connection behind all that it sent, which ProxyConnections::trouble() tells sooner.
     const auto left = [&](int other) {
         return group.row(other).state.load(std::memory_order_acquire) == RankState::left &&
                (!group.local(other) || group.row(other).device_left.load(std::memory_order_acquire) != 0);

@@ -38,7 +38,7 @@ DeviceNetwork::DeviceNetwork(std::shared_ptr<Segment> group, const net::Identity
 }
 
 DeviceNetwork::~DeviceNetwork() {
-    if (proxy_ && traffic_) (void)proxy_->detach(*traffic_, 1, 0);
+    if (proxy_ && connections_) (void)proxy_->detach(*connections_, 1, 0);
 }
 
 Status DeviceNetwork::listen() {
@@ -63,23 +63,23 @@ Status DeviceNetwork::begin(const std::vector<cuda::RemoteEnd>& ends, const uint
     auto proxy = cuda::Proxy::of_process();
     if (!proxy) return proxy.take_status();
     proxy_ = std::move(*proxy);
-    traffic_ = std::make_shared<cuda::Traffic>(segment_, rank_, ended);
-    for (size_t i = 0; i < ends.size(); ++i) traffic_->add(ends[i], ends_[i]->target, ends_[i]->source);
-    proxy_->attach(traffic_);
+    connections_ = std::make_shared<cuda::ProxyConnections>(segment_, rank_, ended);
+    for (size_t i = 0; i < ends.size(); ++i) connections_->add(ends[i], ends_[i]->target, ends_[i]->source);
+    proxy_->attach(connections_);
     return ok();
 }
 
 bool DeviceNetwork::drain(int64_t deadline_us) {
-    if (!traffic_ || proxy_->detach(*traffic_, deadline_us, RemoteHealth::departed_us)) return true;
+    if (!connections_ || proxy_->detach(*connections_, deadline_us, RemoteHealth::departed_us)) return true;
     WEFT_LOG_RANK(rank_, warn, coll, "leaves although not all that its kernels have sent has left this host");
     return false;
 }
 
 int64_t DeviceNetwork::stalled_us() {
-    const uint64_t moved = traffic_->moved();
+    const uint64_t moved = connections_->moved();
     const bool moves = moved != std::exchange(moved_, moved);
     const int64_t now = now_us();
-    if (!traffic_->waiting())
+    if (!connections_->waiting())
         stalled_since_us_ = 0;
     else if (moves || stalled_since_us_ == 0)
         stalled_since_us_ = now;
@@ -89,7 +89,7 @@ int64_t DeviceNetwork::stalled_us() {
 }
 
 Status DeviceNetwork::trouble() {
-    auto trouble = traffic_->trouble();
+    auto trouble = connections_->trouble();
     if (!trouble) return ok();
     health_.ask();
     if (health_.cause_may_come(trouble->since_us)) return ok();

@@ -28,9 +28,9 @@ class DeviceNetwork {
 
     void launching(bool captured, uint32_t launch, uint32_t blocks) {
         if (captured)
-            traffic_->captured();
+            connections_->captured();
         else
-            traffic_->launching(launch, blocks);
+            connections_->launching(launch, blocks);
     }
     void launched() { proxy_->wake(); }
     // Returns when what kernels have handed over is on its way. False: not at the deadline, or those who should take it
@@ -54,7 +54,7 @@ class DeviceNetwork {
     std::map<uint32_t, Binding> bindings_;  // by slots: what there is to be connected, an end a block
     std::vector<const BlockEnds*> ends_;    // in their order
     std::vector<int> missing_;
-    std::shared_ptr<cuda::Traffic> traffic_;
+    std::shared_ptr<cuda::ProxyConnections> connections_;
     std::shared_ptr<cuda::Proxy> proxy_;
     uint64_t moved_ = 0;          // at the last look
     int64_t stalled_since_us_ = 0;  // 0: nothing was waited for

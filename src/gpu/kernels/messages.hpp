@@ -7,7 +7,7 @@
 // header, released. Or the header says where the peer finds the piece, which then is the peer's to read until it has
 // consumed the slot. Receiving: the header of the next number is there; its mark and length are compared with what is
 // wanted before a byte is copied. With a peer on another host both go by memory of this rank's, on one channel, and the
-// proxy does the peer's part (traffic.hpp).
+// proxy does the peer's part (proxy_connections.hpp).
 #pragma once
 #include "src/gpu/kernels/kernel_barrier.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
@@ -162,7 +162,7 @@ class MessageMachine {
         RemoteMessageArea* const far = remote(p2p);
         if (!p2p.pulled) {
             const MessageChannelState::MessageSlotHeader* const header = far ? nullptr : &state(p2p).headers[slot_of(p2p)];
-            // Pairs with conclude() or Traffic::give().
+            // Pairs with conclude() or ProxyConnections::give().
             const uint64_t word = load_acquire(far ? &far->incoming.filled[slot_of(p2p)] : &header->filled);
             if (epoch_of(word) != p2p.moved + 1) return far ? want(p2p, *far) : LaneState::waits;
             const uint64_t bytes = far ? far->incoming.wholes[slot_of(p2p)] : header->bytes;

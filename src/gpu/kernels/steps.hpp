@@ -197,7 +197,7 @@ WEFT_DEVICE void steps(const Team& team, const KernelArguments& arguments) {
         KernelBarrier barrier(team, arguments);
         if (barrier.begin() && barrier.announce() && barrier.await(KernelWait::entry)) barrier.leave();
     }
-    // Behind the messages: who sees it has seen them. Pairs with Traffic::working().
+    // Behind the messages: who sees it has seen them. Pairs with ProxyConnections::working().
     if (arguments.ended && team.thread == 0) store_release(&arguments.ended[team.block], arguments.launch);
 }
 

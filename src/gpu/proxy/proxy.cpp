@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t patience_us = 200;  // a message of one slot over 10 Gb/s
 // Kernels cannot wake us. Those that run may have to wait for others' work first, long; a graph may be launched or not.
-constexpr int64_t nap_first_us = 20, nap_serving_us = 100, nap_glancing_us = 1000;
+constexpr int64_t nap_first_us = 20, nap_busy_us = 100, nap_occasional_us = 1000;
 constexpr int64_t shutdown_us = 10'000'000;     // as control/control.cpp waits for others at the end
 constexpr int64_t finishing_us = 1'000'000;     // of that for kernels that run: what they wait for may never come
 constexpr int64_t acquaintance_us = 2'000'000;  // in which connections are made, if nobody calls
@@ -27,12 +27,12 @@ constexpr int64_t acquaintance_us = 2'000'000;  // in which connections are made
 }  // namespace
 
 struct Proxy::Loop {
-    using Pace = Traffic::Pace;
+    using PollRate = ProxyConnections::PollRate;
     Fd bell;
     std::atomic<bool> ending{false}, asleep{false};
     std::atomic<int> visitors{0};  // who want the lock; the thread, which takes it all the time, lets them go first
-    std::mutex mutex;              // of what follows, and of every traffic
-    std::list<std::shared_ptr<Traffic>> all;
+    std::mutex mutex;              // of what follows, and of every connections
+    std::list<std::shared_ptr<ProxyConnections>> all;
     int64_t acquainted_us = 0;
     bool halted = false;  // for good: the process ends
 
@@ -41,7 +41,7 @@ struct Proxy::Loop {
     void ring() { ring_event(bell); }
     void run();
     void end_with_process();
-    bool step(Pace& pace);
+    bool step(PollRate& poll_rate);
     bool sleep(int64_t nap_us);
 
     // The lock, for others than the thread.
@@ -101,24 +101,24 @@ Proxy::~Proxy() {
     thread_.end();
 }
 
-void Proxy::attach(std::shared_ptr<Traffic> traffic) {
+void Proxy::attach(std::shared_ptr<ProxyConnections> connections) {
     {
         const Loop::Visit visit(*loop_);
-        loop_->all.push_back(std::move(traffic));
+        loop_->all.push_back(std::move(connections));
         loop_->acquainted_us = now_us() + acquaintance_us;
     }
     loop_->ring();
 }
 
-bool Proxy::detach(const Traffic& traffic, int64_t deadline_us, int64_t patience_us) {
+bool Proxy::detach(const ProxyConnections& connections, int64_t deadline_us, int64_t patience_us) {
     if (!thread_.runs_here()) return true;  // the lock may be the parent's thread's for ever
     for (int64_t moved_us = now_us();; usleep(100)) {
         const Loop::Visit visit(*loop_);
         const auto place = std::find_if(loop_->all.begin(), loop_->all.end(),
-                                        [&](const auto& each) { return each.get() == &traffic; });
+                                        [&](const auto& each) { return each.get() == &connections; });
         if (place == loop_->all.end()) return true;
         if ((*place)->progress()) moved_us = now_us();
-        const bool drained = traffic.drained(), hopeless = now_us() - moved_us > patience_us && traffic.drained(true);
+        const bool drained = connections.drained(), hopeless = now_us() - moved_us > patience_us && connections.drained(true);
         if (!drained && !hopeless && (deadline_us == 0 || now_us() < deadline_us)) continue;
         loop_->all.erase(place);
         return drained;
@@ -130,16 +130,16 @@ void Proxy::wake() {
 }
 
 // True: something moved.
-bool Proxy::Loop::step(Pace& pace) {
+bool Proxy::Loop::step(PollRate& poll_rate) {
     while (visitors.load(std::memory_order_acquire) > 0) sched_yield();
     std::lock_guard lock(mutex);
     bool moved = false;
-    pace = Pace::asleep;
+    poll_rate = PollRate::idle;
     if (halted) return false;
-    if (now_us() < acquainted_us) pace = Pace::glancing;
-    for (const auto& traffic : all) {
-        moved |= traffic->progress();
-        pace = std::max(pace, traffic->pace());
+    if (now_us() < acquainted_us) poll_rate = PollRate::occasional;
+    for (const auto& connections : all) {
+        moved |= connections->progress();
+        poll_rate = std::max(poll_rate, connections->poll_rate());
     }
     return moved;
 }
@@ -150,10 +150,10 @@ void Proxy::Loop::end_with_process() {
     for (const int64_t began_us = now_us();; usleep(100)) {
         const Visit visit(*this);
         bool settled = true, drained = true;
-        for (const auto& traffic : all) {
-            traffic->progress();
-            settled &= traffic->settled();
-            drained &= traffic->drained();
+        for (const auto& connections : all) {
+            connections->progress();
+            settled &= connections->settled();
+            drained &= connections->drained();
         }
         if (!settled && now_us() < began_us + (drained ? finishing_us : shutdown_us)) continue;
         halted = true;
@@ -164,16 +164,16 @@ void Proxy::Loop::end_with_process() {
 // nap_us: at most; 0: until somebody rings. Whether somebody has.
 bool Proxy::Loop::sleep(int64_t nap_us) {
     asleep.store(true, std::memory_order_seq_cst);  // who launches now rings, or has launched before we look
-    Pace pace = Pace::asleep;
-    if (!step(pace) && (nap_us > 0 || pace == Pace::asleep)) {
+    PollRate poll_rate = PollRate::idle;
+    if (!step(poll_rate) && (nap_us > 0 || poll_rate == PollRate::idle)) {
         descriptors.assign(1, {bell.number(), POLLIN, 0});
         if (nap_us > 0) {
             const std::lock_guard lock(mutex);
-            for (const auto& traffic : all)
-                if (!halted) traffic->add_descriptors(descriptors);
+            for (const auto& connections : all)
+                if (!halted) connections->add_descriptors(descriptors);
         }
         // At least once a second: ppoll() does not notice that the program closes the bell meanwhile.
-        const timespec nap{nap_us > 0 ? 0 : 1, nap_us * 1000}, lost_nap{0, nap_serving_us * 1000};
+        const timespec nap{nap_us > 0 ? 0 : 1, nap_us * 1000}, lost_nap{0, nap_busy_us * 1000};
         if (!ending.load(std::memory_order_seq_cst) &&
             ppoll(descriptors.data(), descriptors.size(), &nap, nullptr) > 0 && (descriptors[0].revents & POLLNVAL))
             (void)nanosleep(&lost_nap, nullptr);
@@ -186,14 +186,14 @@ void Proxy::Loop::run() {
     prctl(PR_SET_TIMERSLACK, 1000UL);  // ns: naps are short
     int64_t moved_us = now_us(), nap_us = nap_first_us;
     while (!ending.load(std::memory_order_acquire)) try {
-            Pace pace = Pace::asleep;
-            const bool moved = step(pace);
-            if (!moved && pace != Pace::asleep && now_us() - moved_us < patience_us) {
+            PollRate poll_rate = PollRate::idle;
+            const bool moved = step(poll_rate);
+            if (!moved && poll_rate != PollRate::idle && now_us() - moved_us < patience_us) {
                 sched_yield();  // a kernel's or a peer's thread may want the core
                 continue;
             }
-            if (!moved && pace != Pace::asleep) {
-                nap_us = std::min(2 * nap_us, pace == Pace::serving ? nap_serving_us : nap_glancing_us);
+            if (!moved && poll_rate != PollRate::idle) {
+                nap_us = std::min(2 * nap_us, poll_rate == PollRate::busy ? nap_busy_us : nap_occasional_us);
                 if (!sleep(nap_us)) continue;
             } else if (!moved) {
                 (void)sleep(0);
@@ -202,8 +202,8 @@ void Proxy::Loop::run() {
             nap_us = nap_first_us;
         } catch (const std::bad_alloc&) {
             const std::lock_guard lock(mutex);
-            for (const auto& traffic : all)
-                traffic->give_up("a process ran out of memory while it sent and received for its devices");
+            for (const auto& connections : all)
+                connections->give_up("a process ran out of memory while it sent and received for its devices");
         }
 }
 

@@ -8,7 +8,7 @@
 
 #include "src/base/result.hpp"
 #include "src/base/thread.hpp"
-#include "src/gpu/proxy/traffic.hpp"
+#include "src/gpu/proxy/proxy_connections.hpp"
 
 namespace weft::internal::cuda {
 
@@ -19,11 +19,11 @@ class Proxy {
     static Result<std::shared_ptr<Proxy>> of_process();
     ~Proxy();
 
-    void attach(std::shared_ptr<Traffic> traffic);
-    // Returns when what kernels have handed over is on its way and the traffic is no longer touched. False: some of it
+    void attach(std::shared_ptr<ProxyConnections> connections);
+    // Returns when what kernels have handed over is on its way and the connections is no longer touched. False: some of it
     // was not at the deadline (us, 0: none), or had not moved for so long when those who should take it had left.
-    bool detach(const Traffic& traffic, int64_t deadline_us, int64_t patience_us);
-    // After Traffic::launching() and captured(): a load if it is awake.
+    bool detach(const ProxyConnections& connections, int64_t deadline_us, int64_t patience_us);
+    // After ProxyConnections::launching() and captured(): a load if it is awake.
     void wake();
 
     struct Loop;

@@ -86,7 +86,7 @@ struct Ends {
             REQUIRE(group->back_rows(rank, 1));
             group->row(rank).process = process_token();
         }
-        traffic = std::make_shared<Traffic>(group, 0, ended);
+        traffic = std::make_shared<ProxyConnections>(group, 0, ended);
         traffic->add({0,
                       false,
                       {out.slots, out.filled, &out.consumed, nullptr, slot_bytes, depth, 1, lengths, nullptr},
@@ -129,7 +129,7 @@ struct Ends {
     WireSender sender{wire};
     WireReceiver receiver{wire};
     std::shared_ptr<Segment> group;
-    std::shared_ptr<Traffic> traffic;
+    std::shared_ptr<ProxyConnections> traffic;
     std::shared_ptr<Proxy> proxy = *Proxy::of_process();
 };
 

@@ -1,4 +1,4 @@
-#include "src/gpu/proxy/traffic.hpp"
+#include "src/gpu/proxy/proxy_connections.hpp"
 
 #include "src/base/clock.hpp"
 #include "src/gpu/kernels/device.hpp"
@@ -6,17 +6,17 @@
 namespace weft::internal::cuda {
 
 // The kernel has filled the next slot.
-bool Traffic::ProxyChannel::handed_over() const {
+bool ProxyConnections::ProxyChannel::handed_over() const {
     return sender && epoch_of(load_acquire(&end.filled[next % end.depth])) == next + 1;
 }
 
 // Something should go over it that has not.
-bool Traffic::ProxyChannel::needed() const {
+bool ProxyConnections::ProxyChannel::needed() const {
     if (sender) return flowing || handed_over();
     return int32_t(load_relaxed(end.wanted) - next) > 0;  // pairs with StepMachine::await_message()
 }
 
-Result<bool> Traffic::take(ProxyChannel& channel) {
+Result<bool> ProxyConnections::take(ProxyChannel& channel) {
     const ConnectionEnd& end = channel.end;
     bool moved = false;
     for (uint32_t slots = 0; slots < end.depth; ++slots) {
@@ -39,7 +39,7 @@ Result<bool> Traffic::take(ProxyChannel& channel) {
     return moved;
 }
 
-Result<bool> Traffic::give(ProxyChannel& channel) {
+Result<bool> ProxyConnections::give(ProxyChannel& channel) {
     const ConnectionEnd& end = channel.end;
     bool moved = false;
     while (channel.next - load_acquire(end.consumed) < end.depth) {  // pairs with StepMachine::execute()
@@ -56,7 +56,7 @@ Result<bool> Traffic::give(ProxyChannel& channel) {
     return moved;
 }
 
-bool Traffic::progress() {
+bool ProxyConnections::progress() {
     if (segment_->aborted()) return false;  // kernels leave by themselves
     bool any = false, waiting = false;
     for (ProxyChannel& channel : channels_) {
@@ -79,19 +79,19 @@ bool Traffic::progress() {
     return any;
 }
 
-bool Traffic::working() const {
+bool ProxyConnections::working() const {
     const uint64_t launched = launched_.load(std::memory_order_seq_cst);
     for (uint32_t block = 0; block < uint32_t(launched); ++block)
         if (int32_t(load_relaxed(&ended_[block]) - uint32_t(launched >> 32)) < 0) return true;
     return false;
 }
 
-Traffic::Pace Traffic::pace() const {
-    if (!settled()) return Pace::serving;
-    return captured_.load(std::memory_order_seq_cst) && !segment_->aborted() ? Pace::glancing : Pace::asleep;
+ProxyConnections::PollRate ProxyConnections::poll_rate() const {
+    if (!settled()) return PollRate::busy;
+    return captured_.load(std::memory_order_seq_cst) && !segment_->aborted() ? PollRate::occasional : PollRate::idle;
 }
 
-bool Traffic::drained(bool but_for_departed) const {
+bool ProxyConnections::drained(bool but_for_departed) const {
     if (segment_->aborted()) return true;
     const auto there = [&](int peer) {
         return segment_->alive(peer) &&
@@ -102,7 +102,7 @@ bool Traffic::drained(bool but_for_departed) const {
     return true;
 }
 
-void Traffic::add_descriptors(std::vector<pollfd>& list) const {
+void ProxyConnections::add_descriptors(std::vector<pollfd>& list) const {
     for (const ProxyChannel& channel : channels_) {
         if (channel.broken) continue;
         if (channel.sender && channel.flowing) channel.sender->add_descriptors(list);
@@ -111,7 +111,7 @@ void Traffic::add_descriptors(std::vector<pollfd>& list) const {
     }
 }
 
-std::optional<Traffic::Trouble> Traffic::trouble() const {
+std::optional<ProxyConnections::Trouble> ProxyConnections::trouble() const {
     std::lock_guard lock(mutex_);
     return trouble_;
 }

@@ -1,4 +1,4 @@
-// traffic.hpp: what goes between the kernels of one rank and other hosts: each end of a remote connection, in pinned
+// proxy_connections.hpp: what goes between the kernels of one rank and other hosts: each end of a remote connection, in pinned
 // host memory, with the Sender or Receiver of a transport that leads on. The proxy (proxy.hpp) moves it; what pairs
 // with what is in src/README.md, "Between hosts". Never calls the driver.
 #pragma once
@@ -16,10 +16,10 @@ namespace weft::internal::cuda {
 
 // Made and filled by the rank's thread; from Proxy::attach() to detach() moved by one thread at a time, under the
 // proxy's lock. Launches, waiting() and trouble() are thread-safe.
-class Traffic {
+class ProxyConnections {
   public:
     // ended: by block of the rank's kernels (kernel_arguments.hpp).
-    Traffic(std::shared_ptr<Segment> group, int rank, const uint32_t* ended)
+    ProxyConnections(std::shared_ptr<Segment> group, int rank, const uint32_t* ended)
         : segment_(std::move(group)), rank_(rank), ended_(ended) {}
     // Either is null. They are the caller's, as is the memory, and must outlive this.
     void add(const RemoteEnd& remote, Sender* sender, Receiver* receiver) {
@@ -36,8 +36,8 @@ class Traffic {
     // One step of all that can move; false: nothing could.
     bool progress();
     // How often there is to be looked: never; now and again, for graphs may be launched; often, for kernels run.
-    enum class Pace { asleep, glancing, serving };
-    Pace pace() const;
+    enum class PollRate { idle, occasional, busy };
+    PollRate poll_rate() const;
     // Whether all that kernels have handed over is on its way, or cannot go, but for what is for ranks that have left
     // in order, whose kernels may still want it.
     bool drained(bool but_for_departed = false) const;
