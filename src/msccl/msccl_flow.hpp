@@ -27,7 +27,7 @@ struct Move {
     bool finish = false;  // the sum is complete
     // nothing: a chunk stays where it is, or its sum is made in a later step. receive: likewise, and what came lies in
     // `target` until then.
-    enum Does : uint8_t { step, nothing, receive } does = step;
+    enum MoveAction : uint8_t { step, nothing, receive } does = step;
     int32_t sum = -1;  // of the rank's `sums`: the step makes this one
 };
 

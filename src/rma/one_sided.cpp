@@ -48,26 +48,26 @@ std::byte* OneSided::memory(uint32_t number, uint64_t offset, uint64_t bytes) {
     return window->second.address + offset;
 }
 
-const OneSided::Reached& OneSided::reach(Window& window, int peer) {
-    Reached& reached = window.reached[size_t(peer)];
-    if (reached.way == Way::unknown) {
+const OneSided::PeerWindow& OneSided::reach(Window& window, int peer) {
+    PeerWindow& reached = window.reached[size_t(peer)];
+    if (reached.way == AccessPath::unknown) {
         reached = find_way(window.parts[size_t(peer)], peer);
         WEFT_LOG_RANK(rank_, info, mem, "memory of rank {}'s window of {} bytes is {}", peer,
                       window.parts[size_t(peer)].bytes,
-                      reached.way == Way::mapped   ? "read and written in place"
-                      : reached.way == Way::kernel ? "copied by the kernel"
+                      reached.way == AccessPath::mapped   ? "read and written in place"
+                      : reached.way == AccessPath::kernel ? "copied by the kernel"
                                                    : "asked of that rank");
     }
     return reached;
 }
 
 // Each rank's own affair: nobody else needs to know how its memory is reached.
-OneSided::Reached OneSided::find_way(const WindowPart& part, int peer) {
-    if (!segment_->local(peer)) return {Way::message};
-    if (segment_->same_process(rank_, peer)) return {Way::mapped, reinterpret_cast<std::byte*>(part.address)};
+OneSided::PeerWindow OneSided::find_way(const WindowPart& part, int peer) {
+    if (!segment_->local(peer)) return {AccessPath::message};
+    if (segment_->same_process(rank_, peer)) return {AccessPath::mapped, reinterpret_cast<std::byte*>(part.address)};
     std::byte* arena = part.in_arena != 0 && settings_.direct ? arenas_.of(peer) : nullptr;
-    if (arena) return {Way::mapped, arena + (part.in_arena - 1)};
-    return {uses_cma(peer) ? Way::kernel : Way::message};
+    if (arena) return {AccessPath::mapped, arena + (part.in_arena - 1)};
+    return {uses_cma(peer) ? AccessPath::kernel : AccessPath::message};
 }
 
 bool OneSided::uses_cma(int peer) {
@@ -128,7 +128,7 @@ Status OneSided::begin(const OneSidedCall& call) {
     done_ = 0;
     missing_.clear();
     merge_waits(call.waits, waits_);
-    if (reached_.way == Way::message) {
+    if (reached_.way == AccessPath::message) {
         if (call.kind == RmaOp::put)
             rma_messages_.put(call.peer, {call.window, call.offset}, call.data, call.bytes, call.signal);
         else
@@ -146,7 +146,7 @@ void OneSided::send_signal() {
     if (call_.signal == RmaMessages::no_signal) return;
     if (!segment_->local(call_.peer) || rma_messages_.used(call_.peer)) {
         rma_messages_.put(call_.peer, {}, nullptr, 0, call_.signal);
-        reached_.way = Way::message;
+        reached_.way = AccessPath::message;
     } else {
         signals_.raise(call_.peer, call_.signal);
     }
@@ -156,7 +156,7 @@ Progress OneSided::advance() {
     using RmaOp = OneSidedCall::RmaOp;
     if (call_.kind == RmaOp::wait) return await_signals();
     if (call_.kind == RmaOp::flush) return flush();
-    if (reached_.way == Way::message) return await_peer();
+    if (reached_.way == AccessPath::message) return await_peer();
     return done_ < call_.bytes ? copy_some() : Progress::done;
 }
 
@@ -170,7 +170,7 @@ Progress OneSided::copy_some() {
     }
     Status copied;
     std::byte* ours = call_.data + done_;
-    if (reached_.way == Way::mapped) {
+    if (reached_.way == AccessPath::mapped) {
         std::byte *to = puts ? reached_.base + done_ : ours, *from = puts ? ours : reached_.base + done_;
         if (bytes <= 64)
             copy_small(to, from, bytes);
@@ -192,7 +192,7 @@ Progress OneSided::copy_some() {
     done_ += bytes;
     if (done_ < call_.bytes) return Progress::moved;
     if (puts) send_signal();
-    return reached_.way == Way::message ? Progress::moved : Progress::done;
+    return reached_.way == AccessPath::message ? Progress::moved : Progress::done;
 }
 
 // The peer has taken what we ask of it, or answered.

@@ -84,20 +84,20 @@ class OneSided {
     bool touched_by(int peer) const { return signals_.touched_by(peer); }
 
   private:
-    enum class Way : uint8_t { unknown, mapped, kernel, message };
-    struct Reached {
-        Way way = Way::unknown;
+    enum class AccessPath : uint8_t { unknown, mapped, kernel, message };
+    struct PeerWindow {
+        AccessPath way = AccessPath::unknown;
         std::byte* base = nullptr;  // mapped
     };
     struct Window {
         std::byte* address = nullptr;
         size_t bytes = 0;
         std::vector<WindowPart> parts = {};  // by rank; empty: not known yet
-        std::vector<Reached> reached = {};   // likewise
+        std::vector<PeerWindow> reached = {};   // likewise
     };
     std::byte* memory(uint32_t window, uint64_t offset, uint64_t bytes);
-    const Reached& reach(Window& window, int peer);
-    Reached find_way(const WindowPart& part, int peer);
+    const PeerWindow& reach(Window& window, int peer);
+    PeerWindow find_way(const WindowPart& part, int peer);
     bool uses_cma(int peer);
     Progress copy_some();
     Progress await_peer();
@@ -118,7 +118,7 @@ class OneSided {
 
     OneSidedCall call_{};
     std::vector<SignalWait> waits_;  // of the call, one for each signal
-    Reached reached_;                // what it is done to
+    PeerWindow reached_;                // what it is done to
     uint64_t done_ = 0;              // bytes of it
     RankSet missing_;
     Status failure_;

@@ -22,9 +22,9 @@ Result<std::vector<int>> devices_that_reach(const Driver& driver, int device) {
 
 }  // namespace
 
-Result<ExportableMemory> ExportableMemory::allocate(const Context& context, size_t bytes, Way way) {
+Result<ExportableMemory> ExportableMemory::allocate(const Context& context, size_t bytes, ExportMethod way) {
     ExportableMemory result;
-    if (way == Way::ipc) {
+    if (way == ExportMethod::ipc) {
         auto memory = DeviceMemory::allocate(context, bytes);
         if (!memory) return memory.take_status();
         result.plain_ = std::move(*memory);

@@ -64,7 +64,7 @@ Domain::Domain(std::shared_ptr<Segment> group, int rank, std::shared_ptr<const K
     ++parked.alive;
 }
 
-Status Domain::take_memory(ExportableMemory::Way way) {
+Status Domain::take_memory(ExportableMemory::ExportMethod way) {
     const Context& context = kernels_->context();
     const size_t bytes = layout().bytes;
     Parked& parked = parked_domains();

@@ -110,7 +110,7 @@ class Domain {
     enum OobKey : int { exports, reached = 16, verified = 32, agreed = 48, of_each_way = 64 };
     // How ranks of different processes reach each other's memory, in the order in which it is tried; then host memory in
     // the place of that of the ranks which not all reach, and of all.
-    enum class Way { ipc, descriptors, some_host, host };
+    enum class ShareMethod { ipc, descriptors, some_host, host };
 
     DomainLayout layout() const;
     // What kernels of messages and of one-sided calls have in common.
@@ -123,8 +123,8 @@ class Domain {
     Status export_by_descriptor();
     Status export_host_memory();
     Status begin();
-    Status prepare_memory(ExportableMemory::Way way);
-    Status take_memory(ExportableMemory::Way way);
+    Status prepare_memory(ExportableMemory::ExportMethod way);
+    Status take_memory(ExportableMemory::ExportMethod way);
     Status take_host_reports();
     Status write_probe();
     Status write_programs();
@@ -143,7 +143,7 @@ class Domain {
     bool one_process() const;
     static uint64_t bit(int rank) { return uint64_t(1) << unsigned(rank); }
     uint64_t all_members() const;
-    std::vector<int> hosted() const;  // ascending
+    std::vector<int> host_backed() const;  // ascending
     // What the first rank in order has met in a stage; all ranks read the same entries.
     struct Obstacle {
         std::string text;   // empty: nothing is in the way
@@ -181,9 +181,9 @@ class Domain {
     ExportableMemory unused_;               // of a way that did not serve: peers may map it until they leave
     std::shared_ptr<FdServer> fd_server_;  // while the memory's entry is posted
     uint64_t fds_id_ = 0;
-    SharedMemory host_memory_;                 // the first rank's: of all ranks that are hosted
+    SharedMemory host_memory_;                 // the first rank's: of all ranks that are host_backed
     std::shared_ptr<HostFallbackMemory> host_fallback_;  // the same, for this process's devices
-    uint64_t hosted_ = 0;                      // by bit: ranks for whose devices' memory it stands in
+    uint64_t host_backed_ = 0;                      // by bit: ranks for whose devices' memory it stands in
     std::vector<IpcMapping> mappings_;         // of other processes' memory; or
     std::vector<VmmMemory> imports_;
     std::vector<CUdeviceptr> bases_;  // by rank: its memory, as this rank's kernels address it; 0 remote
@@ -191,7 +191,7 @@ class Domain {
     Stream stream_;  // for what is done while joining
 
     Stage stage_ = Stage::exporting;
-    Way way_ = Way::ipc;
+    ShareMethod method_ = ShareMethod::ipc;
     std::string obstacle_, fallback_reason_;
     std::string tried_;      // why the ways before did not serve
     std::string not_exported_;  // why this rank has nothing to export_memory on this way

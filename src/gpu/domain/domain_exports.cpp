@@ -36,17 +36,17 @@ static_assert(sizeof(DescriptorExport) <= Segment::oob_value_bytes);
 }  // namespace
 
 Status Domain::export_memory() {
-    switch (way_) {
-        case Way::ipc: return export_by_ipc();
-        case Way::descriptors: return export_by_descriptor();
-        case Way::some_host:
-        case Way::host: return export_host_memory();
+    switch (method_) {
+        case ShareMethod::ipc: return export_by_ipc();
+        case ShareMethod::descriptors: return export_by_descriptor();
+        case ShareMethod::some_host:
+        case ShareMethod::host: return export_host_memory();
     }
     __builtin_unreachable();
 }
 
 // Memory of this kind, as it has to be before peers see it.
-Status Domain::prepare_memory(ExportableMemory::Way way) {
+Status Domain::prepare_memory(ExportableMemory::ExportMethod way) {
     WEFT_TRY(take_memory(way));
     // But for the slots of messages and what lies behind, of which nothing is read before it was written.
     WEFT_TRY(fill_async(kernels_->driver(), memory_.address(), 0, layout().message_slots, stream_.handle()));
@@ -59,7 +59,7 @@ Status Domain::export_by_ipc() {
     DomainExport offer{};
     const Status made = [&]() -> Status {
         WEFT_TRY(begin());
-        WEFT_TRY(prepare_memory(ExportableMemory::Way::ipc));
+        WEFT_TRY(prepare_memory(ExportableMemory::ExportMethod::ipc));
         if (!one_process()) {
             // Without: the others cannot map it, which is no reason to have no domain.
             auto exported = export_ipc(kernels_->driver(), memory_.address());
@@ -80,7 +80,7 @@ Status Domain::export_by_ipc() {
 Status Domain::export_by_descriptor() {
     DescriptorExport offer{};
     const Status made = [&]() -> Status {
-        WEFT_TRY(prepare_memory(ExportableMemory::Way::descriptor));
+        WEFT_TRY(prepare_memory(ExportableMemory::ExportMethod::descriptor));
         auto fd_server = FdServer::of_process();
         if (!fd_server) return fd_server.take_status();
         const VmmPiece all{memory_.address(), memory_.bytes()};
@@ -95,13 +95,13 @@ Status Domain::export_by_descriptor() {
     return post(exports, &offer, sizeof offer);
 }
 
-// The last ways: one segment for all ranks that are hosted, the host's first rank's, who exports it first. Whoever exports
+// The last ways: one segment for all ranks that are host_backed, the host's first rank's, who exports it first. Whoever exports
 // has written its own part; the others' memory stays as it was offered before.
 Status Domain::export_host_memory() {
     PeerMemory offer{};
     const Status made = [&]() -> Status {
-        const std::vector<int> hosted = this->hosted();
-        const size_t each = this->layout().programs, bytes = each * hosted.size();
+        const std::vector<int> host_backed = this->host_backed();
+        const size_t each = this->layout().programs, bytes = each * host_backed.size();
         if (leads()) {
             auto memory = SharedMemory::create("weft-device-fallback_reason", bytes);
             if (!memory) return memory.take_status();
@@ -117,7 +117,7 @@ Status Domain::export_host_memory() {
         host_fallback_ = std::move(*places);
         auto address = host_fallback_->address();
         if (!address) return address.take_status();
-        for (size_t place = 0; place < hosted.size(); ++place) bases_[size_t(hosted[place])] = *address + each * place;
+        for (size_t place = 0; place < host_backed.size(); ++place) bases_[size_t(host_backed[place])] = *address + each * place;
         return write_probe();
     }();
     if (!made) {
@@ -131,7 +131,7 @@ Status Domain::export_host_memory() {
 Status Domain::refused_by_option(int peer) const {
     const GpuPath path = segment_->header().agreed.gpu_path;
     if (path == GpuPath::host) return fail(weftSystemError, "WEFT_GPU_PATH is host");
-    if (path == GpuPath::descriptors && way_ == Way::ipc && !segment_->same_process(rank_, peer))
+    if (path == GpuPath::descriptors && method_ == ShareMethod::ipc && !segment_->same_process(rank_, peer))
         return fail(weftSystemError, "WEFT_GPU_PATH is descriptors");
     return ok();
 }
@@ -148,7 +148,7 @@ Status Domain::map(int peer) {
         return ok();
     }
     const Context& context = kernels_->context();
-    if (way_ == Way::descriptors) {
+    if (method_ == ShareMethod::descriptors) {
         DescriptorExport offer;
         memcpy(&offer, found, sizeof offer);
         auto import = fetch_memory(context, offer.fd_server, offer.fds_id, now_us() + fetching_patience_us);

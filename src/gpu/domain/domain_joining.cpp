@@ -47,7 +47,7 @@ Status Domain::begin() {
 }
 
 uint64_t Domain::key(int stage) const {
-    return domain_oob_key + uint64_t(stage) + uint64_t(stage >= agreed ? 0 : of_each_way * int(way_));
+    return domain_oob_key + uint64_t(stage) + uint64_t(stage >= agreed ? 0 : of_each_way * int(method_));
 }
 // To everybody of the host: nobody carries entries, all look into their writer's heap.
 Status Domain::post(int stage, const void* value, size_t bytes) {
@@ -97,17 +97,17 @@ uint64_t Domain::all_members() const {
     return all;
 }
 
-std::vector<int> Domain::hosted() const {
+std::vector<int> Domain::host_backed() const {
     std::vector<int> ranks;
     for (const int member : members_)
-        if ((hosted_ & bit(member)) != 0) ranks.push_back(member);
+        if ((host_backed_ & bit(member)) != 0) ranks.push_back(member);
     return ranks;
 }
 
 std::string Domain::fallback_text() const {
     if (fallback_reason_.empty()) return {};
-    return hosted_ == all_members() ? ", through host memory"
-                                    : ", through host memory to and from " + ranks_text(hosted());
+    return host_backed_ == all_members() ? ", through host memory"
+                                    : ", through host memory to and from " + ranks_text(host_backed());
 }
 
 uint64_t Domain::unreached_in(int stage) const {
@@ -148,7 +148,7 @@ Result<bool> Domain::advance() {
     if (stage_ == Stage::known) return true;
     const ContextScope scope(kernels_->context());
     const RelaxedCapture relaxed(kernels_->driver());
-    if (stage_ == Stage::exporting && (way_ < Way::some_host || leads() || find(members_[0], exports))) {
+    if (stage_ == Stage::exporting && (method_ < ShareMethod::some_host || leads() || find(members_[0], exports))) {
         WEFT_TRY(export_memory());
         stage_ = Stage::reaching;
     }
@@ -180,10 +180,10 @@ void Domain::conclude(int stage) {
     if (!tried_.empty() && !obstacle.text.empty())
         obstacle.text =
             fmt::format("{}; and {}: {}", tried_,
-                        way_ >= Way::some_host ? "through host memory" : "by file descriptors", obstacle.text);
+                        method_ >= ShareMethod::some_host ? "through host memory" : "by file descriptors", obstacle.text);
     // A device that cannot be used for one thing is of no use for another.
-    if (obstacle.text.empty() || obstacle.root || way_ == Way::host) {
-        if (way_ == Way::descriptors && obstacle.text.empty() && leads())
+    if (obstacle.text.empty() || obstacle.root || method_ == ShareMethod::host) {
+        if (method_ == ShareMethod::descriptors && obstacle.text.empty() && leads())
             WEFT_LOG_RANK(rank_, info, init, "device memory is mapped by file descriptors: {}", tried_);
         obstacle_ = std::move(obstacle.text);
         stage_ = other_hosts_.empty() ? Stage::known : Stage::agreeing;
@@ -192,17 +192,17 @@ void Domain::conclude(int stage) {
     tried_ = std::move(obstacle.text);
     // What can be mapped and does not work will not do so by another mapping.
     const bool asked_for_host = segment_->header().agreed.gpu_path == GpuPath::host;
-    if (way_ == Way::ipc && stage == reached && !one_process() && !asked_for_host) {
-        way_ = Way::descriptors;
+    if (method_ == ShareMethod::ipc && stage == reached && !one_process() && !asked_for_host) {
+        method_ = ShareMethod::descriptors;
         std::fill(bases_.begin(), bases_.end(), 0);
     } else {
-        hosted_ = way_ < Way::some_host ? unreached_in(stage) : all_members();
-        way_ = hosted_ == all_members() ? Way::host : Way::some_host;
+        host_backed_ = method_ < ShareMethod::some_host ? unreached_in(stage) : all_members();
+        method_ = host_backed_ == all_members() ? ShareMethod::host : ShareMethod::some_host;
         if (leads())
             WEFT_LOG_RANK(rank_, warn, init, "device memory{} goes through the host's, which is slow: {}",
-                          way_ == Way::host ? "" : " of " + ranks_text(hosted()), tried_);
+                          method_ == ShareMethod::host ? "" : " of " + ranks_text(host_backed()), tried_);
         fallback_reason_ = tried_;
-        for (const int rank : hosted()) bases_[size_t(rank)] = 0;
+        for (const int rank : host_backed()) bases_[size_t(rank)] = 0;
     }
     obstacle_.clear();
     not_exported_.clear();

@@ -77,7 +77,7 @@ class SharedAbortFlag {
     }
 
     // That each rank of this process launched on last, and its how many-th launch that was.
-    struct Claim {
+    struct LastLaunch {
         std::atomic<uint64_t> stream{0};  // its id
         std::atomic<uint64_t> launch{0};
     } claims[Domain::ranks_max];

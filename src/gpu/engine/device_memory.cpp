@@ -51,14 +51,14 @@ Result<void*> allocate_device_memory(size_t bytes) {
     given.context = std::move(*context);
     auto properties = describe_device(**driver, **device);
     if (!properties) return properties.take_status();
-    const auto allocate = [&](ExportableMemory::Way way) {
+    const auto allocate = [&](ExportableMemory::ExportMethod way) {
         return ExportableMemory::allocate(given.context, std::max(bytes, size_t(1)), way);
     };
     const bool descriptors = properties->vmm && properties->vmm_fd;
-    auto memory = allocate(descriptors ? ExportableMemory::Way::descriptor : ExportableMemory::Way::ipc);
+    auto memory = allocate(descriptors ? ExportableMemory::ExportMethod::descriptor : ExportableMemory::ExportMethod::ipc);
     if (!memory && memory.status().code() == weftUnhandledCudaError && descriptors) {
         WEFT_LOG(info, mem, "weftMemAllocDevice takes memory of cuMemAlloc: {}", memory.status().sentence());
-        memory = allocate(ExportableMemory::Way::ipc);
+        memory = allocate(ExportableMemory::ExportMethod::ipc);
     }
     if (!memory) return memory.take_status();
     given.memory = std::move(*memory);

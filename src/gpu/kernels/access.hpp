@@ -10,9 +10,9 @@
 
 namespace weft::internal::cuda {
 
-class AccessMachine {
+class AccessKernel {
   public:
-    WEFT_DEVICE AccessMachine(const Team& team, const AccessArguments& arguments)
+    WEFT_DEVICE AccessKernel(const Team& team, const AccessArguments& arguments)
         : team_(team), a_(arguments), own_(*arguments.own) {}
 
     WEFT_DEVICE void run() const {
@@ -86,7 +86,7 @@ class AccessMachine {
             a_.signals[a_.rank][a_.waits[i].peer].consumed[a_.waits[i].signal] += a_.waits[i].wanted;
     }
 
-    // As MessageMachine's; the first thread's. False: leave.
+    // As MessageKernel's; the first thread's. False: leave.
     WEFT_DEVICE_COLD bool poll(uint32_t turns, uint64_t& begin, uint64_t& polls) const {
         if ((turns & (turns_to_clock - 1)) != 0) return true;
         const uint64_t now = clock_ns();
@@ -131,6 +131,6 @@ class AccessMachine {
     RankFlags& own_;
 };
 
-WEFT_DEVICE void access(const Team& team, const AccessArguments& arguments) { AccessMachine(team, arguments).run(); }
+WEFT_DEVICE void access(const Team& team, const AccessArguments& arguments) { AccessKernel(team, arguments).run(); }
 
 }  // namespace weft::internal::cuda

@@ -32,14 +32,14 @@ struct MessageChannelState {
 // the rank's own pinned memory.
 struct RemoteMessageArea {
     // The first line's writer is who sends, the kernel or the proxy, the second's who receives.
-    struct Way {
+    struct RemoteDirection {
         alignas(128) uint64_t filled[message_slots];  // as in MessageChannelState
         uint64_t lengths[message_slots];              // bytes in the slot
         uint64_t wholes[message_slots];               // bytes of the whole message
         alignas(128) uint32_t consumed;
         uint32_t wanted;  // as in ConnectionEnd
     };
-    Way outgoing, incoming;
+    RemoteDirection outgoing, incoming;
     // Need not be zero when the communicator begins.
     alignas(256) std::byte sent_slots[message_slots][message_slot_bytes];
     std::byte received_slots[message_slots][message_slot_bytes];
@@ -128,7 +128,7 @@ struct MessageArguments {
     int32_t rank, ranks;
     uint32_t launch;  // as in KernelArguments
     int32_t queue_count, item_count;
-    enum Does : int32_t {
+    enum KernelAction : int32_t {
         move,
         note,   // writes `items` into the table, from place `noted` on
         count,  // writes those that `counts` tells into the table, one a queue

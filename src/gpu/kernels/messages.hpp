@@ -37,9 +37,9 @@ struct MessageBlock {
     size_t bytes;
 };
 
-class MessageMachine {
+class MessageKernel {
   public:
-    WEFT_DEVICE MessageMachine(const Team& team, const MessageArguments& arguments, MessageBlock& block)
+    WEFT_DEVICE MessageKernel(const Team& team, const MessageArguments& arguments, MessageBlock& block)
         : team_(team),
           a_(arguments),
           own_(*arguments.own),
@@ -312,7 +312,7 @@ class MessageMachine {
 // More items than fit into the arguments come in kernels that only write them down, before the one that moves.
 WEFT_DEVICE void messages(const Team& team, const MessageArguments& a, MessageBlock& block) {
     if (a.does == MessageArguments::move) {
-        MessageMachine(team, a, block).run();
+        MessageKernel(team, a, block).run();
         // As steps().
         if (a.ended && team.thread == 0) store_release(&a.ended[team.block], a.launch);
         return;

@@ -2,7 +2,7 @@
 // it from each source, puts it in that one's place, or combines it in rank order. (n-1)/n of the whole through each
 // link, the least possible. For messages from some hundred kilobytes on.
 #pragma once
-#include "src/gpu/kernels/peer_memory.hpp"
+#include "src/gpu/kernels/peer_tiles.hpp"
 
 namespace weft::internal::cuda {
 
@@ -11,7 +11,7 @@ WEFT_DEVICE void peer_one_shot(const Team& team, const KernelArguments& a) {
     const Reducer<type, adds> reducer(a);
     // In staging memory a piece for each destination, a tile apart; one for all where they get the same.
     const int different = a.send_stride != 0 ? a.ranks : 1;
-    PeerMemory memory(team, a, different);
+    PeerTiles memory(team, a, different);
     const auto stage = [&](const PeerTile& tile) {
         const ChunkRange piece = piece_of(tile.bytes, tile.length, 1, 0, team);
         for (int destination = 0; destination < different && is_one_of(a.source_rank, a.rank); ++destination)

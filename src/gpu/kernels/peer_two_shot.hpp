@@ -2,14 +2,14 @@
 // all messages that are given, combines it in rank order, and puts the result where it is wanted. 2(n-1)/n of the
 // message through each link, every element added once. For messages from some hundred kilobytes on.
 #pragma once
-#include "src/gpu/kernels/peer_memory.hpp"
+#include "src/gpu/kernels/peer_tiles.hpp"
 
 namespace weft::internal::cuda {
 
 template <weftDataType_t type, bool adds>
 WEFT_DEVICE void peer_two_shot(const Team& team, const KernelArguments& a) {
     const Reducer<type, adds> reducer(a);
-    PeerMemory memory(team, a);
+    PeerTiles memory(team, a);
     // The others' pieces of a tile, and ours.
     const auto stage = [&](const PeerTile& tile) {
         for (int rank = 0; rank < a.ranks && is_one_of(a.source_rank, a.rank); ++rank) {

@@ -1,4 +1,4 @@
-// peer_memory.hpp: how the blocks of a kernel use peers' memory: in place where all ranks export_addresses their buffers, else
+// peer_tiles.hpp: how the blocks of a kernel use peers' memory: in place where all ranks export_addresses their buffers, else
 // through staging memory, a tile at a time; with a barrier of the block and its peers before the first tile, and one
 // behind each. Of several tiles two share that memory: before the barrier behind one the next is put into the other half,
 // so that blocks wait for each other once a tile. The kernels tell each other where, so that a captured graph and a call
@@ -26,10 +26,10 @@ struct PeerTile {
     size_t place;  // in staging memory, or, where buffers are used in place, 0
 };
 
-class PeerMemory {
+class PeerTiles {
   public:
     // pieces: of a tile's size that a rank stages of each tile.
-    WEFT_DEVICE PeerMemory(const Team& team, const KernelArguments& arguments, int pieces = 1)
+    WEFT_DEVICE PeerTiles(const Team& team, const KernelArguments& arguments, int pieces = 1)
         : team_(team),
           a_(arguments),
           barrier_(team, arguments),
