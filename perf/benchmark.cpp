@@ -132,7 +132,7 @@ bool Benchmark::memory_suffices(const std::vector<RankPlace>& places) {
     if (rank_.gpu()) each = rank_.gpu()->no_kernels().empty() ? 0 : each / 2;
     std::vector<std::string> hosts;
     for (const RankPlace& place : places) hosts.push_back(place.host);
-    const std::string lack = memory_lack(weft::internal::memory_rooms(), each, rank_, hosts);
+    const std::string lack = memory_lack(weft::internal::memory_headroom(), each, rank_, hosts);
     // The least rank that lacks memory speaks.
     const double speaker = rank_.combine(lack.empty() ? rank_.count() : rank_.index(), weftMin);
     if (speaker == rank_.index())

@@ -12,22 +12,22 @@ constexpr double own_bytes = 4 << 20;
 
 }  // namespace
 
-std::string groups_text(const std::vector<weft::internal::MemoryRoom>& rooms) {
+std::string groups_text(const std::vector<weft::internal::MemoryHeadroom>& rooms) {
     std::string text = " ";
-    for (const weft::internal::MemoryRoom& room : rooms)
+    for (const weft::internal::MemoryHeadroom& room : rooms)
         if (const std::string one = fmt::format("{:x} ", room.group); text.size() + one.size() < Rank::text_bytes)
             text += one;
     return text;
 }
 
-std::string memory_lack(const std::vector<weft::internal::MemoryRoom>& rooms, size_t bytes, Rank& rank,
+std::string memory_lack(const std::vector<weft::internal::MemoryHeadroom>& rooms, size_t bytes, Rank& rank,
                         const std::vector<std::string>& hosts) {
     return memory_lack(rooms, bytes, rank.index(), hosts, rank.gather(groups_text(rooms)));
 }
 
-std::string memory_lack(const std::vector<weft::internal::MemoryRoom>& rooms, size_t bytes, int index,
+std::string memory_lack(const std::vector<weft::internal::MemoryHeadroom>& rooms, size_t bytes, int index,
                         const std::vector<std::string>& hosts, const std::vector<std::string>& groups) {
-    for (const weft::internal::MemoryRoom& room : rooms) {
+    for (const weft::internal::MemoryHeadroom& room : rooms) {
         const std::string word = fmt::format(" {:x} ", room.group);
         int sharing = 0;
         for (size_t other = 0; other < hosts.size(); ++other)

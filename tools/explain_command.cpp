@@ -20,7 +20,7 @@
 #include "tools/environment_check.hpp"
 #include "topology/detect/container.hpp"
 #include "topology/detect/discover.hpp"
-#include "topology/fabric/played_hosts.hpp"
+#include "topology/fabric/simulated_hosts.hpp"
 #include "topology/files/topology_xml.hpp"
 #include "topology/search/arrangement.hpp"
 
@@ -71,19 +71,19 @@ Result<ExplainedLayout> layout_on_topology(const Question& question) {
     const auto read = topology::discover_file(options().hwloc_library, *text);
     if (!read) return fail(weftInvalidArgument, "{}: {}", question.topology, read.status().sentence());
     if (question.ranks && *question.ranks < 1) return fail(weftInvalidArgument, "{} ranks cannot be", *question.ranks);
-    auto played = topology::play_hosts(read->graph, question.hosts, question.ranks.value_or(0));
-    if (!played) return fail(weftInvalidArgument, "{}: {}", question.topology, played.status().sentence());
+    auto simulated = topology::simulate_hosts(read->graph, question.hosts, question.ranks.value_or(0));
+    if (!simulated) return fail(weftInvalidArgument, "{}: {}", question.topology, simulated.status().sentence());
     for (const std::string& note : read->notes) print_error("{}: {}\n", question.topology, note);
-    Layout& layout = played->layout;
+    Layout& layout = simulated->layout;
     for (const std::string& note :
-         topology::arrange(played->job, played->gpus ? "GPUs" : "processors", played->domains, layout).notes)
+         topology::arrange(simulated->job, simulated->gpus ? "GPUs" : "processors", simulated->domains, layout).notes)
         print_output("{}\n", note);
     constexpr size_t shown_most = 128;
     for (size_t ring = 0; ring < layout.ring_orders.size(); ++ring)
         print_output("ring {}: {}\n", ring, topology::shortened(layout.ring_orders[ring], shown_most));
     const int hosts = layout.host_count();
-    return ExplainedLayout{layout, hosts, question.cores > 0 ? question.cores : played->cores,
-                 question.link_mbps > 0 ? question.link_mbps : played->link_mbps};
+    return ExplainedLayout{layout, hosts, question.cores > 0 ? question.cores : simulated->cores,
+                 question.link_mbps > 0 ? question.link_mbps : simulated->link_mbps};
 }
 
 int answer(const Question& question) {

@@ -35,9 +35,9 @@ Result<std::optional<Scene>> without_hosts(const SimulateRequest& request, const
     Scene after = scene;
     after.notes.clear();
     if (scene.graph) {
-        after.job.seats.clear();
+        after.job.locations.clear();
         for (int rank = 0; rank < scene.layout.ranks; ++rank)
-            if (is_left(rank)) after.job.seats.push_back(scene.job.seats[size_t(rank)]);
+            if (is_left(rank)) after.job.locations.push_back(scene.job.locations[size_t(rank)]);
         WEFT_TRY(seat_on_graph(request, after));
     } else {
         WEFT_TRY(seat_on_equal(request, scene.hosts - int(failed.size()), scene.layout.ranks / scene.hosts, after));

@@ -49,18 +49,18 @@ std::string gpus(const Graph& graph) {
     if (sms.size() == 1 && *sms.begin() != unknown) text += fmt::format(" of sm {}", *sms.begin());
     if (all.size() == 1) return text;
     if (all.size() > gpus_most) all.resize(gpus_most);
-    struct Pairs {
+    struct GpuPairs {
         int count = 0;
         double least_gbs = 0;
     };
-    std::map<PathClass, Pairs> classes;
+    std::map<PathClass, GpuPairs> classes;
     const Paths paths(graph);
     for (const int source : all) {
         const std::vector<Path> found = paths.from(source);
         for (const int target : all) {
             if (target <= source) continue;
             const Path& path = found[size_t(target)];
-            Pairs& pairs = classes[path.path_class];
+            GpuPairs& pairs = classes[path.path_class];
             pairs.least_gbs = pairs.count++ == 0 ? path.bandwidth_gbs : std::min(pairs.least_gbs, path.bandwidth_gbs);
         }
     }

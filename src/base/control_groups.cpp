@@ -76,8 +76,8 @@ std::vector<ControlGroup> control_groups(const std::string& self_cgroup, const s
     return groups;
 }
 
-std::vector<MemoryRoom> memory_rooms(const std::string& root) {
-    std::vector<MemoryRoom> rooms;
+std::vector<MemoryHeadroom> memory_headroom(const std::string& root) {
+    std::vector<MemoryHeadroom> rooms;
     if (const uint64_t kib = sum_in(root + "/proc/meminfo", {"MemAvailable:"}); kib > 0)
         rooms.push_back({0, kib * 1024});
     const std::string self = system_file(root + "/proc/self/cgroup");

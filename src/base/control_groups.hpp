@@ -16,11 +16,11 @@ struct ControlGroup {
 // is mounted as the root's then. Reentrant.
 std::vector<ControlGroup> control_groups(const std::string& self_cgroup, const std::string& controller);
 
-struct MemoryRoom {
+struct MemoryHeadroom {
     uint64_t group = 0;  // of this machine; 0: the machine itself
     uint64_t bytes = 0;  // that all who are in it can still take together, before the kernel kills one of them
 };
 // Of the host and of each control group with a limit; empty if nothing is known. `root` is for tests. Reentrant.
-std::vector<MemoryRoom> memory_rooms(const std::string& root = "");
+std::vector<MemoryHeadroom> memory_headroom(const std::string& root = "");
 
 }  // namespace weft::internal

@@ -136,7 +136,7 @@ class Machines::Seating {
     int unknown() const { return unknown_; }  // hosts whose machine is
     int kinds() const { return int(machines_.size()); }
 
-    // By what each rank sits on: a cpu or a GPU. Whether all have a seat.
+    // By what each rank sits on: a cpu or a GPU. Whether all have a location.
     bool take_cpus() {
         return take(
             [this](const DescribedMachine& machine, int rank) { return machine.cpu_of(segment_.rank_info(rank).cpu); });
@@ -150,10 +150,10 @@ class Machines::Seating {
     // Some host's ranks sit on different nodes.
     bool apart() const {
         std::vector<int> first(job_.graph_of.size(), -1);
-        return std::any_of(job_.seats.begin(), job_.seats.end(), [&](const topology::Seat& seat) {
-            int& node = first[size_t(seat.host_set)];
-            if (node < 0) node = seat.node;
-            return node != seat.node;
+        return std::any_of(job_.locations.begin(), job_.locations.end(), [&](const topology::RankLocation& location) {
+            int& node = first[size_t(location.host_set)];
+            if (node < 0) node = location.node;
+            return node != location.node;
         });
     }
     const topology::Job& job() const { return job_; }
@@ -161,12 +161,12 @@ class Machines::Seating {
   private:
     template <class Node>
     bool take(const Node& node_of) {
-        job_.seats.clear();
+        job_.locations.clear();
         for (int rank = 0; rank < layout_.ranks; ++rank) {
             const int host = layout_.host_of(rank);
             const int node = node_of(*machines_[size_t(job_.graph_of[size_t(host)])], rank);
             if (node < 0) return false;
-            job_.seats.push_back({host, node, topology::unknown, segment_.rank_info(rank).cpu});
+            job_.locations.push_back({host, node, topology::unknown, segment_.rank_info(rank).cpu});
         }
         return true;
     }
@@ -218,7 +218,7 @@ Status Machines::find(const Segment& group) {
 
 Machines::Rings Machines::find(const char* what, const Seating& seating, std::vector<int32_t> domains) {
     Layout layout = plain_;
-    topology::Arranged found = topology::arrange(seating.job(), what, std::move(domains), layout);
+    topology::ArrangementReport found = topology::arrange(seating.job(), what, std::move(domains), layout);
     for (std::string& note : found.notes) notes_.push_back(std::move(note));
     return {std::move(layout.ring_orders), std::move(layout.rails), std::move(layout.domains), found.gbs};
 }

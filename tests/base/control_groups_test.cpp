@@ -21,7 +21,7 @@ class FakeSystem {
     // The bytes of all rooms, the host's first.
     std::vector<uint64_t> rooms() const {
         std::vector<uint64_t> bytes;
-        for (const MemoryRoom& room : memory_rooms(folder_.path)) {
+        for (const MemoryHeadroom& room : memory_headroom(folder_.path)) {
             CHECK((room.group == 0) == (bytes.empty() && has_host));
             bytes.push_back(room.bytes);
         }

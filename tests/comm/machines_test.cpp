@@ -14,7 +14,7 @@
 #include "tests/subprocess.hpp"
 #include "tests/topology/machines.hpp"
 #include "topology/description.hpp"
-#include "topology/fabric/played_hosts.hpp"
+#include "topology/fabric/simulated_hosts.hpp"
 #include "topology/model/cpu_mask.hpp"
 #include "topology/search/arrangement.hpp"
 
@@ -232,14 +232,14 @@ TEST_CASE("what a file's machines are played as is what communicators there find
         if (sanitized && (domains > 0 || hosts > 2)) continue;  // the search takes a minute there
         CAPTURE(machine, copies, ranks);
         const topology::Graph graph = read_machine(machine).graph;
-        auto played = topology::play_hosts(graph, copies, ranks);
+        auto played = topology::simulate_hosts(graph, copies, ranks);
         if (!played) FAIL(played.status().sentence());
         Layout& layout = played->layout;
         CHECK(layout.host_count() == hosts);
         CHECK(played->graphs.size() == 1);  // trays of a rack are alike
         const auto seated = topology::job_of_ranks(graph, copies, ranks / copies);
         std::vector<std::string> ids;
-        for (const topology::Seat& seat : seated->seats) ids.push_back(graph.node(seat.node).busid);
+        for (const topology::RankLocation& seat : seated->locations) ids.push_back(graph.node(seat.node).busid);
         std::vector<Member> members;
         const int ranks_a_host = layout.ranks / hosts;
         for (int rank = 0; rank < layout.ranks; ++rank) {
@@ -265,10 +265,10 @@ TEST_CASE("what a file's machines are played as is what communicators there find
             CHECK(std::find(machines.notes().begin(), machines.notes().end(), note) != machines.notes().end());
     }
     const topology::Graph graph = read_machine("dgx_h100").graph;
-    CHECK_THAT(topology::play_hosts(graph, 2, 9).status().sentence(),
+    CHECK_THAT(topology::simulate_hosts(graph, 2, 9).status().sentence(),
                Catch::Contains("9 ranks do not fill 2 machines"));
-    CHECK_THAT(topology::play_hosts(graph, 1, 9).status().sentence(), Catch::Contains("9 ranks have no room"));
-    CHECK_FALSE(topology::play_hosts(graph, 0, 8).ok());
+    CHECK_THAT(topology::simulate_hosts(graph, 1, 9).status().sentence(), Catch::Contains("9 ranks have no room"));
+    CHECK_FALSE(topology::simulate_hosts(graph, 0, 8).ok());
 }
 
 namespace {

@@ -11,7 +11,7 @@ constexpr size_t gib = size_t(1) << 30;
 const std::vector<std::string> two_hosts = {"one", "one", "two", "two"};
 
 // Four ranks whose rooms are alike.
-std::string lack(const std::vector<weft::internal::MemoryRoom>& rooms, size_t bytes, int rank = 0) {
+std::string lack(const std::vector<weft::internal::MemoryHeadroom>& rooms, size_t bytes, int rank = 0) {
     return memory_lack(rooms, bytes, rank, two_hosts, std::vector<std::string>(4, groups_text(rooms)));
 }
 

@@ -13,7 +13,7 @@ using namespace topology;
 namespace {
 
 // Follows a route; -1: it does not begin there, or breaks.
-int end_of(const Fabric& fabric, const std::vector<int>& route, int node) {
+int end_of(const RoutingGraph& fabric, const std::vector<int>& route, int node) {
     for (size_t i = 0; i < route.size(); ++i) {
         const Arc& arc = fabric.arcs()[size_t(route[i])];
         if (arc.source != node || arc.gbs <= 0) return -1;
@@ -29,7 +29,7 @@ int end_of(const Fabric& fabric, const std::vector<int>& route, int node) {
 }
 
 void check_kind(const Channels& channels, const KindChannels& kind) {
-    const Fabric fabric(kind.terrain);
+    const RoutingGraph fabric(kind.machine_graph);
     std::vector<int> uses(fabric.arcs().size());
     REQUIRE(int(kind.packing.rings.size()) == channels.channels);
     for (const PackedRing& ring : kind.packing.rings) {

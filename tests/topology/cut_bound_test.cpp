@@ -11,20 +11,20 @@ using namespace weft::internal::topology;
 
 namespace {
 
-Terrain all_of(const Graph& graph, bool outside) {
+MachineGraph all_of(const Graph& graph, bool outside) {
     return {&graph, islands_of(graph)[0], graph.of_kind(NodeKind::gpu), outside, PathClass::sys, PathClass::sys};
 }
 
 // Every set of nodes with a rank on either side. Ports stand with the outside or not, as is cheaper: all are tried.
-double by_hand(const Terrain& terrain) {
-    const Graph& graph = *terrain.graph;
+double by_hand(const MachineGraph& machine_graph) {
+    const Graph& graph = *machine_graph.graph;
     const size_t nodes = graph.nodes().size();
     double least = 1e300;
     for (uint32_t set = 0; set < uint32_t(1) << nodes; ++set) {
         const auto inside = [&](int node) { return (set >> node & 1) != 0; };
         size_t within = 0;
-        for (const int site : terrain.sites) within += inside(site);
-        if (within == 0 || (within == terrain.sites.size() && !terrain.outside)) continue;
+        for (const int site : machine_graph.sites) within += inside(site);
+        if (within == 0 || (within == machine_graph.sites.size() && !machine_graph.outside)) continue;
         double out = 0, in = 0;
         for (const Link& link : graph.links())
             if (inside(link.source) != inside(link.target)) {
@@ -33,7 +33,7 @@ double by_hand(const Terrain& terrain) {
             }
         // What is outside stands outside: a port inside leads there without bound.
         bool leaks = false;
-        for (const int port : graph.of_kind(NodeKind::port)) leaks |= terrain.outside && inside(port);
+        for (const int port : graph.of_kind(NodeKind::port)) leaks |= machine_graph.outside && inside(port);
         if (!leaks) least = std::min({least, out, in});
     }
     return least;
@@ -48,7 +48,7 @@ TEST_CASE("the narrowest border is found, and said", "[topology]") {
     CHECK(cut.why == "what joins gpu 3 with the rest: pci of 6 GB/s from gpu 3 to cpu 1");
     const auto mesh = read_machine("dgx1_v100");
     CHECK(narrowest_cut(all_of(mesh.graph, false)).gbs == Approx(126));
-    Terrain near = all_of(mesh.graph, false);
+    MachineGraph near = all_of(mesh.graph, false);
     near.reach = PathClass::nvl;
     CHECK(narrowest_cut(near).gbs == Approx(120));
     CHECK(narrowest_cut(near, 20).gbs == Approx(6));

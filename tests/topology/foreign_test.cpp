@@ -4,7 +4,7 @@
 #include "tests/topology/machines.hpp"
 #include "topology/description.hpp"
 #include "topology/detect/discover.hpp"
-#include "topology/fabric/played_hosts.hpp"
+#include "topology/fabric/simulated_hosts.hpp"
 #include "topology/files/merge.hpp"
 #include "topology/search/channel_check.hpp"
 #include "topology/search/search.hpp"
@@ -40,7 +40,7 @@ double nvlinks_gbs(const Graph& graph, int gpu) {
     return gbs;
 }
 
-Channels searched(const Graph& graph, int hosts, Rails rails = Rails::best) {
+Channels searched(const Graph& graph, int hosts, RailUse rails = RailUse::best) {
     const auto job = job_of_all(graph, hosts);
     REQUIRE(job.ok());
     SearchOptions options;
@@ -156,7 +156,7 @@ TEST_CASE("hosts of one file are of one NVLink domain, as in NCCL", "[topology][
     // Each host tells the common domain, and a switch of its own.
     CHECK(!shared_domain(read.graph, 0).empty());
     CHECK(shared_domain(read.graph, 0) == shared_domain(read.graph, 1));
-    const auto played = play_hosts(read.graph, 1, 4);
+    const auto played = simulate_hosts(read.graph, 1, 4);
     REQUIRE(played.ok());
     CHECK(played->domains == std::vector<int32_t>{0, 0});
     CHECK(played->graphs.size() == 1);
@@ -204,7 +204,7 @@ TEST_CASE("channels take the form of rails that carries more, in few steps", "[t
         CHECK(found.steps < 10'000'000);
     }
     // A channel that ends where it began passes the sockets' link both ways.
-    const Channels kept = searched(graph, 2, Rails::only);
+    const Channels kept = searched(graph, 2, RailUse::only);
     CHECK(kept.found_gbs == Approx(6));
     CHECK(kept.steps < 20'000'000);
 }

@@ -46,8 +46,8 @@ Job job_on(const std::vector<const Graph*>& graphs, const std::vector<std::vecto
     for (size_t host = 0; host < seats.size(); ++host) {
         job.graph_of.push_back(int(host % graphs.size()));
         for (const int cpu : seats[host])
-            job.seats.push_back(
-                {int(host), job.graphs[host % graphs.size()]->find_cpu(0, cpu), unknown, int(job.seats.size())});
+            job.locations.push_back(
+                {int(host), job.graphs[host % graphs.size()]->find_cpu(0, cpu), unknown, int(job.locations.size())});
     }
     return job;
 }
@@ -88,7 +88,7 @@ TEST_CASE("rings of processors pass unequal machines so that they stay on a rail
     take_rings(*found, plain);
     layout.rails = plain.rails = rails_of(job);
     take_rings(*found, layout);
-    const Passages before = passages_of(plain, 0), after = passages_of(layout, 0);
+    const HostCrossings before = host_crossings_of(plain, 0), after = host_crossings_of(layout, 0);
     CHECK(before.all == 4);
     CHECK(after.all == 4);
     CHECK(before.on_rail < 4);  // else the test shows nothing
@@ -102,7 +102,7 @@ TEST_CASE("rings of processors pass unequal machines so that they stay on a rail
     REQUIRE(turned.ok());
     CHECK(turned->alternates);
     take_rings(*turned, layout);
-    CHECK(passages_of(layout, 0).on_rail == 4);
+    CHECK(host_crossings_of(layout, 0).on_rail == 4);
 }
 
 TEST_CASE("hosts of an NVLink domain stand side by side in rings", "[topology][rails]") {
@@ -115,13 +115,13 @@ TEST_CASE("hosts of an NVLink domain stand side by side in rings", "[topology][r
     take_rings(*found, layout);
     REQUIRE(!layout.ring_orders.empty());
     for (size_t channel = 0; channel < layout.ring_orders.size(); ++channel) {
-        const Passages passages = passages_of(layout, int(channel));
-        CHECK(passages.all == 5);
-        CHECK(passages.in_domain == 2);
+        const HostCrossings crossings = host_crossings_of(layout, int(channel));
+        CHECK(crossings.all == 5);
+        CHECK(crossings.in_domain == 2);
     }
     // Without domains they stand in their order, and none is beside its own.
     Layout plain{40, 0, hosts_in_blocks(40, 5)};
     take_rings(*found, plain);
     plain.domains = layout.domains;
-    CHECK(passages_of(plain, 0).in_domain == 0);
+    CHECK(host_crossings_of(plain, 0).in_domain == 0);
 }

@@ -137,11 +137,11 @@ TEST_CASE("4096 hosts take the steps of two, and what leaves by a NIC arrives by
     const auto orders = ring_orders(many);
     for (const auto& order : orders)
         for (size_t rank = 8; rank < order.size(); rank += 8) CHECK(order[rank] - order[rank - 1] == 8);
-    const Channels rails = searched(graph, 2, {.rails = Rails::only});
+    const Channels rails = searched(graph, 2, {.rails = RailUse::only});
     CHECK(rails.found_gbs == Approx(370.8));  // NVLinks carry what passes through another GPU's NIC
     CHECK(rails.kinds[0].graphs[0].type_inter == PathClass::pxn);
     for (const PackedRing& ring : rails.kinds[0].packing.rings) CHECK(ring.entry == ring.exit);
-    CHECK(searched(graph, 2, {.rails = Rails::any}).found_gbs == Approx(384));
+    CHECK(searched(graph, 2, {.rails = RailUse::any}).found_gbs == Approx(384));
 }
 
 TEST_CASE("NICs are chosen by nearness", "[topology]") {
@@ -213,7 +213,7 @@ TEST_CASE("machines of several kinds have the same channels, as wide as the narr
     Job job{{&older, &newer}, {0, 1, 0, 1}, {}};
     for (int set = 0; set < 4; ++set)
         for (const int gpu : job.graphs[size_t(job.graph_of[size_t(set)])]->of_kind(NodeKind::gpu))
-            job.seats.push_back({set, gpu, unknown, unknown});
+            job.locations.push_back({set, gpu, unknown, unknown});
     const auto found = search(job);
     REQUIRE(found.ok());
     INFO(write_text(*found));

@@ -45,12 +45,12 @@ CpuQuota cpu_quota(SystemFiles& sys, SystemFiles& proc) {
 }
 
 CpuQuota cpu_quota() {
-    struct Found {
+    struct CachedQuota {
         std::once_flag once;
         CpuQuota quota;
     };
-    static PerProcess<Found> found;
-    Found& own = found.get();
+    static PerProcess<CachedQuota> found;
+    CachedQuota& own = found.get();
     std::call_once(own.once, [&] {
         SystemFiles sys("/sys"), proc("/proc");
         own.quota = cpu_quota(sys, proc);

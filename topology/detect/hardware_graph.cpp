@@ -13,9 +13,9 @@ namespace {
 
 constexpr int bridges_most = 32;  // of NCCL's files as they are read
 
-class Maker {
+class GraphMaker {
   public:
-    Maker(Hardware& hardware, const CpuMask& allowed) : hardware_(hardware), allowed_(allowed) {}
+    GraphMaker(Hardware& hardware, const CpuMask& allowed) : hardware_(hardware), allowed_(allowed) {}
 
     Result<Graph> make() {
         const auto host = graph_.host(hardware_.host);
@@ -219,6 +219,6 @@ class Maker {
 
 }  // namespace
 
-Result<Graph> make_graph(Hardware& hardware, const CpuMask& allowed) { return Maker(hardware, allowed).make(); }
+Result<Graph> make_graph(Hardware& hardware, const CpuMask& allowed) { return GraphMaker(hardware, allowed).make(); }
 
 }  // namespace weft::internal::topology

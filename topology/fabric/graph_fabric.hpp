@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "src/simulator/hosts_fabric.hpp"
-#include "topology/search/fabric.hpp"
+#include "topology/search/routing_graph.hpp"
 #include "topology/search/job.hpp"
 
 namespace weft::internal::topology {
@@ -25,7 +25,7 @@ class GraphFabric : public weft::internal::Fabric {
     // must outlive it.
     static Result<GraphFabric> make(const Job& job, const HostKind& kind);
 
-    int ranks() const override { return int(seats_.size()); }
+    int ranks() const override { return int(positions_.size()); }
     const RankCosts& costs() const override { return costs_; }
     int links() const override { return machines_.back().first_link + links_of(machines_.back()); }
     double bytes_per_us(int link) const override;
@@ -48,20 +48,20 @@ class GraphFabric : public weft::internal::Fabric {
 
   private:
     // Of all machines of one kind; or of one, some of whose links are gone.
-    struct Roads {
-        Roads(const Terrain& terrain, const std::vector<int>& failed);
+    struct MachineRoutes {
+        MachineRoutes(const MachineGraph& machine_graph, const std::vector<int>& failed);
         void find_ports(const std::vector<double>& prices);
 
-        topology::Fabric fabric;
-        std::vector<std::vector<Route>> within;  // from site to site
-        std::vector<Route> out, in;              // of each site, to a port and from one
+        RoutingGraph fabric;
+        std::vector<std::vector<PricedRoute>> within;  // from site to site
+        std::vector<PricedRoute> out, in;              // of each site, to a port and from one
     };
     struct Machine {
-        std::shared_ptr<const Roads> roads;
+        std::shared_ptr<const MachineRoutes> routes;
         int kind = 0, first_link = 0;
         std::vector<int32_t> ranks;  // in the order of its links
     };
-    struct Position {
+    struct RankPosition {
         int machine, site;
         int place;  // among the machine's ranks
     };
@@ -69,22 +69,22 @@ class GraphFabric : public weft::internal::Fabric {
     GraphFabric(const HostKind& kind, const Placement& placement, const Job& job);
     void find_rotation();
     // Links of a machine: the graph's, the memory of each site, the core of each rank that is a thread.
-    int arcs_of(const Machine& machine) const { return int(machine.roads->fabric.arcs().size()); }
-    int sites_of(const Machine& machine) const { return int(machine.roads->fabric.sites().size()); }
+    int arcs_of(const Machine& machine) const { return int(machine.routes->fabric.arcs().size()); }
+    int sites_of(const Machine& machine) const { return int(machine.routes->fabric.sites().size()); }
     int links_of(const Machine& machine) const {
         return arcs_of(machine) + sites_of(machine) + (kind_.devices ? 0 : int(machine.ranks.size()));
     }
     const Machine& machine_of_link(int link) const;
-    int32_t memory_of(const Position& seat) const;
-    int32_t core_of(const Position& seat) const;
-    void add(weft::internal::Route& route, const Machine& machine, const Route& way) const;
-    void add_way(weft::internal::Route& route, const Position& from, const Position& to) const;
+    int32_t memory_of(const RankPosition& location) const;
+    int32_t core_of(const RankPosition& location) const;
+    void add(weft::internal::Route& route, const Machine& machine, const PricedRoute& way) const;
+    void add_way(weft::internal::Route& route, const RankPosition& from, const RankPosition& to) const;
 
     HostKind kind_;
     RankCosts costs_;
-    std::vector<Terrain> terrains_;  // by kind of machine
+    std::vector<MachineGraph> machine_graphs_;  // by kind of machine
     std::vector<Machine> machines_;
-    std::vector<Position> seats_;  // by rank
+    std::vector<RankPosition> positions_;  // by rank
     std::vector<int32_t> hosts_;
     int rotation_ = 0, machines_a_turn_ = 1;
 };

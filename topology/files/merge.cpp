@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "topology/model/claims.hpp"
+#include "topology/model/unique_numbers.hpp"
 #include "topology/model/notes.hpp"
 #include "topology/model/speeds.hpp"
 
@@ -343,7 +343,7 @@ class Merger {
     std::vector<std::string> notes_;
     std::vector<int> hosts_;  // of each detected one
     std::vector<int> index_;  // of each detected node
-    Claims claims_;
+    UniqueNumbers claims_;
     // Of the file: statements of a node and kind, ports of a NIC, NICs without a bus id by host and name of a port.
     std::map<std::pair<int, LinkKind>, std::vector<const Statement*>> stated_;
     std::map<int, std::vector<int>> ports_;

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "topology/model/claims.hpp"
+#include "topology/model/unique_numbers.hpp"
 #include "topology/model/notes.hpp"
 #include "topology/model/speeds.hpp"
 
@@ -235,7 +235,7 @@ std::string Graph::name(int index) const {
 
 // Ranks name one device each. Indices may name several: of the parts of a GPU, or of processes that each counted alone.
 Status Graph::check_indices(std::vector<std::string>& notes) {
-    Claims claims;
+    UniqueNumbers claims;
     std::map<std::tuple<NodeKind, int, int>, int> first;
     sharing_dev_.clear();
     for (int index = 0; index < int(nodes_.size()); ++index) {

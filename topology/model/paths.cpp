@@ -94,13 +94,13 @@ void Paths::add_edges() {
     }
     // Parallel links carry what they carry together.
     for (auto& edges : edges_) {
-        std::sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) {
+        std::sort(edges.begin(), edges.end(), [](const PathEdge& a, const PathEdge& b) {
             return std::pair(a.target, a.kind) < std::pair(b.target, b.kind);
         });
         size_t kept = 0;
         for (size_t i = 0; i < edges.size(); ++i) {
             if (kept > 0 && edges[kept - 1].target == edges[i].target && edges[kept - 1].kind == edges[i].kind) {
-                Edge& bundle = edges[kept - 1];
+                PathEdge& bundle = edges[kept - 1];
                 bundle.bandwidth_gbs += edges[i].bandwidth_gbs;
                 bundle.latency_us = std::min(bundle.latency_us, edges[i].latency_us);
                 bundle.assumed |= edges[i].assumed;
@@ -123,7 +123,7 @@ void Paths::add_ends() {
     into_.resize(edges_.size());
     for (size_t node = 0; node < edges_.size(); ++node) {
         const std::vector<int>& island = island_of(int(node));
-        for (const Edge& edge : edges_[node]) {
+        for (const PathEdge& edge : edges_[node]) {
             const int target = island[size_t(edge.target)];
             if (!forwards(target)) {
                 into_[size_t(target)].push_back(edge);
@@ -137,13 +137,13 @@ void Paths::add_ends() {
     widths_.erase(std::unique(widths_.begin(), widths_.end()), widths_.end());
 }
 
-bool Paths::allows(const Search& search, const std::vector<int>& island, int node, const Edge& edge) const {
+bool Paths::allows(const PathSearch& search, const std::vector<int>& island, int node, const PathEdge& edge) const {
     if (edge.path_class > search.worst || edge.bandwidth_gbs < search.bandwidth_gbs) return false;
     if (!search.c2c || edge.kind == LinkKind::c2c) return true;
     return graph_.node(node).kind != NodeKind::gpu && graph_.node(island[size_t(edge.target)]).kind != NodeKind::gpu;
 }
 
-Paths::Row Paths::layers(int source, const Search& search) const {
+Paths::Row Paths::layers(int source, const PathSearch& search) const {
     const std::vector<int>& island = island_of(source);
     Row row(island.size());
     std::vector<int> layer{place_[size_t(source)]}, next;
@@ -151,10 +151,10 @@ Paths::Row Paths::layers(int source, const Search& search) const {
     for (int hops = 1; !layer.empty(); ++hops, layer.swap(next), next.clear()) {
         for (const int place : layer) {
             const int node = island[size_t(place)];
-            const Reached from = row[size_t(place)];
-            for (const Edge& edge : edges_[size_t(node)]) {
+            const ReachedNode from = row[size_t(place)];
+            for (const PathEdge& edge : edges_[size_t(node)]) {
                 if (!allows(search, island, node, edge)) continue;
-                Reached& target = row[size_t(edge.target)];
+                ReachedNode& target = row[size_t(edge.target)];
                 if ((target.hops >= 0 && target.hops < hops) || !forwards(island[size_t(edge.target)])) continue;
                 const double latency_us = from.latency_us + edge.latency_us;
                 if (target.hops < 0)
@@ -168,13 +168,13 @@ Paths::Row Paths::layers(int source, const Search& search) const {
     return row;
 }
 
-Paths::Reached Paths::reached(const Row& row, int node, const Search& search) const {
-    Reached best = row[size_t(place_[size_t(node)])];
+Paths::ReachedNode Paths::reached(const Row& row, int node, const PathSearch& search) const {
+    ReachedNode best = row[size_t(place_[size_t(node)])];
     if (best.hops >= 0 || forwards(node)) return best;
-    for (const Edge& edge : into_[size_t(node)]) {
-        const Reached& from = row[size_t(edge.target)];
+    for (const PathEdge& edge : into_[size_t(node)]) {
+        const ReachedNode& from = row[size_t(edge.target)];
         if (from.hops < 0 || !allows(search, island_of(node), node, edge)) continue;
-        const Reached found{from.hops + 1, edge.target, from.latency_us + edge.latency_us,
+        const ReachedNode found{from.hops + 1, edge.target, from.latency_us + edge.latency_us,
                             from.assumed || edge.assumed};
         if (best.hops < 0 || std::tuple(found.hops, found.latency_us) < std::tuple(best.hops, best.latency_us))
             best = found;
@@ -187,7 +187,7 @@ double Paths::width_of(int source, double bandwidth_gbs) const {
     const auto least = std::lower_bound(widths_.begin(), widths_.end(), bandwidth_gbs);
     double width = least == widths_.end() ? std::numeric_limits<double>::infinity() : *least;
     if (forwards(source)) return width;
-    for (const Edge& edge : edges_[size_t(source)])
+    for (const PathEdge& edge : edges_[size_t(source)])
         if (edge.bandwidth_gbs >= bandwidth_gbs) width = std::min(width, edge.bandwidth_gbs);
     return width;
 }
@@ -219,7 +219,7 @@ std::vector<Path> Paths::direct(int source, PathClass farthest, bool c2c) const 
                 --left;
             }
             if (node != source && !forwards(node)) continue;
-            for (const Edge& edge : edges_[size_t(node)]) {
+            for (const PathEdge& edge : edges_[size_t(node)]) {
                 const double through = std::min(width, edge.bandwidth_gbs);
                 if (through <= widest[size_t(edge.target)] || !allows({worst, 0, c2c}, island, node, edge)) continue;
                 queue.push({widest[size_t(edge.target)] = through, edge.target});
@@ -229,7 +229,7 @@ std::vector<Path> Paths::direct(int source, PathClass farthest, bool c2c) const 
             const Row row = layers(source, {worst, width, c2c});
             for (const int place : places) {
                 Path& path = paths[size_t(place)];
-                const Reached end = reached(row, island[size_t(place)], {worst, path.bandwidth_gbs, c2c});
+                const ReachedNode end = reached(row, island[size_t(place)], {worst, path.bandwidth_gbs, c2c});
                 path.hops = end.hops;
                 path.latency_us = end.latency_us;
                 path.assumed = end.assumed;
@@ -245,7 +245,7 @@ std::vector<int> Paths::direct_route(int source, int target, bool c2c) const {
     const Path path = direct(source, PathClass::sys, c2c)[size_t(place_[size_t(target)])];
     std::vector<int> nodes;
     if (path.path_class == PathClass::none) return nodes;
-    Search search{path.path_class, width_of(source, path.bandwidth_gbs), c2c};
+    PathSearch search{path.path_class, width_of(source, path.bandwidth_gbs), c2c};
     const Row row = layers(source, search);
     nodes.push_back(target);
     search.bandwidth_gbs = path.bandwidth_gbs;

@@ -65,7 +65,7 @@ class Paths {
     const std::vector<std::string>& notes() const { return notes_; }
 
   private:
-    struct Edge {
+    struct PathEdge {
         int target;  // its place in the island
         LinkKind kind;
         PathClass path_class;
@@ -73,13 +73,13 @@ class Paths {
         bool assumed;
     };
     // As the way with the fewest hops over links that are near and wide enough reaches a node.
-    struct Reached {
+    struct ReachedNode {
         int hops = -1;  // not at all
         int previous = -1;
         double latency_us = 0;
         bool assumed = false;
     };
-    using Row = std::vector<Reached>;  // of the source and what forwards, by place in the island
+    using Row = std::vector<ReachedNode>;  // of the source and what forwards, by place in the island
     void find_islands();
     void add_edges();
     void add_ends();
@@ -89,14 +89,14 @@ class Paths {
     const std::vector<int>& island_of(int node) const { return islands_[size_t(island_[size_t(node)])]; }
     bool forwards(int node) const;
     // The links that a search takes. `c2c`: at GPUs those of NVLink-C2C alone.
-    struct Search {
+    struct PathSearch {
         PathClass worst;
         double bandwidth_gbs;
         bool c2c;
     };
-    bool allows(const Search& search, const std::vector<int>& island, int node, const Edge& edge) const;
-    Row layers(int source, const Search& search) const;
-    Reached reached(const Row& row, int node, const Search& search) const;
+    bool allows(const PathSearch& search, const std::vector<int>& island, int node, const PathEdge& edge) const;
+    Row layers(int source, const PathSearch& search) const;
+    ReachedNode reached(const Row& row, int node, const PathSearch& search) const;
     double width_of(int source, double bandwidth_gbs) const;
     // By links alone, of the source's island, by places in it; none: what is farther, too.
     std::vector<Path> direct(int source, PathClass farthest = PathClass::sys, bool c2c = false) const;
@@ -113,8 +113,8 @@ class Paths {
     // What links join: one host, or all hosts of an NVLink domain. A search costs as much as its island.
     std::vector<std::vector<int>> islands_;  // their nodes, ascending
     std::vector<int> island_, place_;        // of each node, and where in it
-    std::vector<std::vector<Edge>> edges_;   // of each node
-    std::vector<std::vector<Edge>> into_;    // of each end, from places in its island
+    std::vector<std::vector<PathEdge>> edges_;   // of each node
+    std::vector<std::vector<PathEdge>> into_;    // of each end, from places in its island
     bool has_c2c_ = false;
     std::vector<double> widths_;           // of edges between nodes that forward, ascending
     std::vector<std::vector<int>> ports_;  // of each host

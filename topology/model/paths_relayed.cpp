@@ -78,14 +78,14 @@ void Paths::note_relays() {
 
 void Paths::add_nvb(int source, std::vector<Path>& row) const {
     const std::vector<int>& island = island_of(source);
-    const auto is_nvlink = [&](const Edge& edge) {
+    const auto is_nvlink = [&](const PathEdge& edge) {
         return edge.kind == LinkKind::nvlink && graph_.node(island[size_t(edge.target)]).kind == NodeKind::gpu;
     };
     if (graph_.node(source).kind != NodeKind::gpu) return;
-    for (const Edge& first : edges_[size_t(source)]) {
+    for (const PathEdge& first : edges_[size_t(source)]) {
         if (!is_nvlink(first)) continue;
         const int through = island[size_t(first.target)];
-        for (const Edge& second : edges_[size_t(through)]) {
+        for (const PathEdge& second : edges_[size_t(through)]) {
             const int target = island[size_t(second.target)];
             if (!is_nvlink(second) || target == source) continue;
             const Path path{PathClass::nvb,

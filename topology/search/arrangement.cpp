@@ -16,18 +16,18 @@ namespace {
 
 // Of several hosts: by which NICs ranks leave them, and which of them NVLinks join.
 void note_neighbours(const char* what, const Layout& layout, std::vector<std::string>& notes) {
-    const Passages passages = passages_of(layout, 0);
+    const HostCrossings crossings = host_crossings_of(layout, 0);
     const int rails = 1 + *std::max_element(layout.rails.begin(), layout.rails.end());
     if (rails > 0)
         notes.push_back(fmt::format(
             "{}: rails by the NIC nearest to each rank, {} of them: {}; of {} ways from host to host of the first ring "
             "{} keep{} their rail",
-            what, rails, shortened(layout.rails), passages.all, passages.on_rail, passages.on_rail == 1 ? "s" : ""));
+            what, rails, shortened(layout.rails), crossings.all, crossings.on_rail, crossings.on_rail == 1 ? "s" : ""));
     if (layout.domains.empty()) return;
     const int domains = 1 + *std::max_element(layout.domains.begin(), layout.domains.end());
     notes.push_back(fmt::format("{}: {} NVLink domain{} of several hosts, by host {}; {} of those ways lie{} in one",
-                                what, domains, domains == 1 ? "" : "s", shortened(layout.domains), passages.in_domain,
-                                passages.in_domain == 1 ? "s" : ""));
+                                what, domains, domains == 1 ? "" : "s", shortened(layout.domains), crossings.in_domain,
+                                crossings.in_domain == 1 ? "s" : ""));
 }
 
 }  // namespace
@@ -51,8 +51,8 @@ std::vector<int32_t> domains_of(const std::vector<std::string>& names) {
     return numbers.empty() ? std::vector<int32_t>() : all;
 }
 
-Arranged arrange(const Job& job, const char* what, std::vector<int32_t> domains, Layout& layout) {
-    Arranged found;
+ArrangementReport arrange(const Job& job, const char* what, std::vector<int32_t> domains, Layout& layout) {
+    ArrangementReport found;
     if (layout.host_count() > 1) {
         layout.rails = rails_of(job);
         layout.domains = std::move(domains);

@@ -9,14 +9,14 @@
 
 namespace weft::internal::topology {
 
-struct Arranged {
+struct ArrangementReport {
     double gbs = 0;                  // what the rings carry together, as far as links tell; 0: unknown
     std::vector<std::string> notes;  // a line each
 };
 
 // Gives a layout of the job's ranks, without orders, what is found: ring orders and, of several hosts, rails and
 // `domains` (as domains_of() has them). `what`: what the ranks sit on, in words. Every rank finds the same.
-Arranged arrange(const Job& job, const char* what, std::vector<int32_t> domains, Layout& layout);
+ArrangementReport arrange(const Job& job, const char* what, std::vector<int32_t> domains, Layout& layout);
 
 // Layout::domains, of each host's name of the NVLink domain that it is in; empty: it is in none.
 std::vector<int32_t> domains_of(const std::vector<std::string>& names);

@@ -15,12 +15,12 @@ constexpr double over_most = 1.02;
 constexpr size_t objections_most = 20;
 constexpr int64_t steps_most = 20'000'000;
 
-class Check {
+class ChannelCheck {
   public:
-    Check(const ChannelGraph& channels, const MachineKind& kind)
-        : channels_(channels), kind_(kind), graph_(*kind.terrain.graph), fabric_(kind.terrain) {
+    ChannelCheck(const ChannelGraph& channels, const MachineKind& kind)
+        : channels_(channels), kind_(kind), graph_(*kind.machine_graph.graph), fabric_(kind.machine_graph) {
         const std::vector<int> devs = devs_of(graph_);
-        for (const int index : kind.terrain.nodes) {
+        for (const int index : kind.machine_graph.nodes) {
             const Node& node = graph_.node(index);
             nodes_.try_emplace({node.kind, host_of(node.host), devs[size_t(index)]}, index);
             if (node.kind == NodeKind::gpu && graph_.shares_dev(index) && node.gpu.rank != unknown)
@@ -88,7 +88,7 @@ class Check {
         }
         for (const int site : kind_.sites)
             if (met.count(site) == 0) object("{} misses {}", here, graph_.name(site));
-        if (kind_.terrain.outside && (ring.entry < 0 || ring.exit < 0))
+        if (kind_.machine_graph.outside && (ring.entry < 0 || ring.exit < 0))
             object("{} has to begin and to end with a net: the job has several machines", here);
         rings_.push_back(std::move(ring));
     }
@@ -112,13 +112,13 @@ class Check {
             const size_t leaves = std::min<size_t>(channels_.pattern == Pattern::tree ? 0 : 1, ring.order.size() - 1);
             std::vector<double> prices;
             for (int arc = 0; arc < int(loads.size()); ++arc) prices.push_back(fabric_.price_of(arc));
-            carry(fabric_.routes(ring.order[leaves], Leg::leaving, prices, ring.exit, steps).back().arcs, outward_gbs);
+            carry(fabric_.routes(ring.order[leaves], RouteScope::leaving, prices, ring.exit, steps).back().arcs, outward_gbs);
         }
         return loads;
     }
     // Routes as the search would choose them, the orders as they are.
     void weigh() {
-        if (kind_.sites.size() == 1 && !kind_.terrain.outside) return;
+        if (kind_.sites.size() == 1 && !kind_.machine_graph.outside) return;
         if (channels_.intra_gbs <= 0) return object("graph {} does not say its speed", channels_.id);
         const PackingRequest request{channels_.intra_gbs, int(rings_.size()), false, false, steps_most, rings_};
         int64_t steps = 0;
@@ -143,7 +143,7 @@ class Check {
     const ChannelGraph& channels_;
     const MachineKind& kind_;
     const Graph& graph_;
-    const Fabric fabric_;
+    const RoutingGraph fabric_;
     std::map<std::tuple<NodeKind, int, int>, int> nodes_;  // by kind, host and dev
     std::map<std::tuple<int, int, int>, int> by_rank_;     // by host, dev and rank
     std::map<int, int> sites_;                             // their places, by node
@@ -159,7 +159,7 @@ Result<std::vector<std::string>> check_channels(const ChannelGraph& channels, co
     if (placed->kinds.size() > 1)
         return fail(weftInvalidArgument, "the job has machines of {} kinds; a graph file describes those of one",
                     placed->kinds.size());
-    return Check(channels, placed->kinds[0]).run();
+    return ChannelCheck(channels, placed->kinds[0]).run();
 }
 
 }  // namespace weft::internal::topology

@@ -17,26 +17,26 @@ namespace {
 constexpr double least_gbs = 1e-9;  // GB/s that count as none: rounding
 constexpr size_t told_most = 6;     // links and sites that a sentence lists
 
-// Dinic's max-flow. A node more than the terrain has stands for what is outside.
-class Flow {
+// Dinic's max-flow. A node more than the machine_graph has stands for what is outside.
+class MaxFlow {
   public:
-    Flow(const Terrain& terrain, double unit_gbs) : graph_(*terrain.graph), edges_(terrain.nodes.size() + 1) {
+    MaxFlow(const MachineGraph& machine_graph, double unit_gbs) : graph_(*machine_graph.graph), edges_(machine_graph.nodes.size() + 1) {
         std::vector<int> place(graph_.nodes().size(), -1);
-        for (size_t i = 0; i < terrain.nodes.size(); ++i) place[size_t(terrain.nodes[i])] = int(i);
+        for (size_t i = 0; i < machine_graph.nodes.size(); ++i) place[size_t(machine_graph.nodes[i])] = int(i);
         // Parallel links carry what they carry together.
         std::map<std::tuple<int, int, LinkKind>, double> gbs;
         for (const Link& link : graph_.links()) {
             const int source = place[size_t(link.source)], target = place[size_t(link.target)];
             if (source < 0 || target < 0) continue;
-            if (class_of(link, graph_.node(link.source).kind, graph_.node(link.target).kind) > terrain.reach) continue;
+            if (class_of(link, graph_.node(link.source).kind, graph_.node(link.target).kind) > machine_graph.reach) continue;
             gbs[{source, target, link.kind}] += link.bandwidth_gbs;
             if (link.both_ways) gbs[{target, source, link.kind}] += link.bandwidth_gbs;
         }
         for (const auto& [ends, each_gbs] : gbs)
             join(std::get<0>(ends), std::get<1>(ends),
                  unit_gbs > 0 ? std::floor(each_gbs / unit_gbs + 1e-6) : each_gbs);
-        for (size_t i = 0; terrain.outside && i < terrain.nodes.size(); ++i) {
-            if (graph_.node(terrain.nodes[i]).kind != NodeKind::port) continue;
+        for (size_t i = 0; machine_graph.outside && i < machine_graph.nodes.size(); ++i) {
+            if (graph_.node(machine_graph.nodes[i]).kind != NodeKind::port) continue;
             join(int(i), outside(), infinite);
             join(outside(), int(i), infinite);
         }
@@ -45,7 +45,7 @@ class Flow {
 
     double from_to(int source, int target) {
         for (auto& edges : edges_)
-            for (Edge& edge : edges) edge.left = edge.gbs;
+            for (FlowEdge& edge : edges) edge.left = edge.gbs;
         double all = 0;
         while (number(source, target)) {
             next_.assign(edges_.size(), 0);
@@ -60,7 +60,7 @@ class Flow {
     bool reached(int node) const { return level_[size_t(node)] >= 0; }
 
   private:
-    struct Edge {
+    struct FlowEdge {
         int target;
         size_t back;  // its place among the target's edges
         double gbs, left;
@@ -75,7 +75,7 @@ class Flow {
         std::vector<int> queue{source};
         level_[size_t(source)] = 0;
         for (size_t i = 0; i < queue.size(); ++i)
-            for (const Edge& edge : edges_[size_t(queue[i])])
+            for (const FlowEdge& edge : edges_[size_t(queue[i])])
                 if (edge.left > least_gbs && level_[size_t(edge.target)] < 0) {
                     level_[size_t(edge.target)] = level_[size_t(queue[i])] + 1;
                     queue.push_back(edge.target);
@@ -89,7 +89,7 @@ class Flow {
             const size_t node = size_t(way.back());
             bool found = false;
             for (size_t& i = next_[node]; i < edges_[node].size(); ++i) {
-                const Edge& edge = edges_[node][i];
+                const FlowEdge& edge = edges_[node][i];
                 if (edge.left > least_gbs && level_[size_t(edge.target)] == level_[node] + 1) {
                     way.push_back(edge.target);
                     found = true;
@@ -104,16 +104,16 @@ class Flow {
         for (size_t i = 0; i + 1 < way.size(); ++i) most = std::min(most, at(way[i]).left);
         if (most == infinite) return most;
         for (size_t i = 0; i + 1 < way.size(); ++i) {
-            Edge& edge = at(way[i]);
+            FlowEdge& edge = at(way[i]);
             edge.left -= most;
             edges_[size_t(edge.target)][edge.back].left += most;
         }
         return most;
     }
-    Edge& at(int node) { return edges_[size_t(node)][next_[size_t(node)]]; }
+    FlowEdge& at(int node) { return edges_[size_t(node)][next_[size_t(node)]]; }
 
     const Graph& graph_;
-    std::vector<std::vector<Edge>> edges_;
+    std::vector<std::vector<FlowEdge>> edges_;
     std::vector<int> level_;
     std::vector<size_t> next_;
 };
@@ -132,13 +132,13 @@ std::string name_without_busid(const Graph& graph, int index) {
     return open == name.npos || close == name.npos ? name : name.erase(open, close + 1 - open);
 }
 
-std::string reason(const Terrain& terrain, const std::vector<int>& inside) {
-    const Graph& graph = *terrain.graph;
+std::string reason(const MachineGraph& machine_graph, const std::vector<int>& inside) {
+    const Graph& graph = *machine_graph.graph;
     std::vector<char> is_inside(graph.nodes().size()), is_here(graph.nodes().size());
-    for (const int node : terrain.nodes) is_here[size_t(node)] = 1;
+    for (const int node : machine_graph.nodes) is_here[size_t(node)] = 1;
     for (const int node : inside) is_inside[size_t(node)] = 1;
     std::vector<std::string> sites;
-    for (const int site : terrain.sites)
+    for (const int site : machine_graph.sites)
         if (is_inside[size_t(site)]) sites.push_back(name_without_busid(graph, site));
     struct Bundle {
         int count = 0;
@@ -147,7 +147,7 @@ std::string reason(const Terrain& terrain, const std::vector<int>& inside) {
     std::map<std::tuple<int, int, LinkKind>, Bundle> bundles;  // from the inside
     for (const Link& link : graph.links()) {
         if (!is_here[size_t(link.source)] || !is_here[size_t(link.target)]) continue;
-        if (class_of(link, graph.node(link.source).kind, graph.node(link.target).kind) > terrain.reach) continue;
+        if (class_of(link, graph.node(link.source).kind, graph.node(link.target).kind) > machine_graph.reach) continue;
         const bool out = is_inside[size_t(link.source)];
         if (out == bool(is_inside[size_t(link.target)])) continue;
         Bundle& bundle = bundles[{out ? link.source : link.target, out ? link.target : link.source, link.kind}];
@@ -161,20 +161,20 @@ std::string reason(const Terrain& terrain, const std::vector<int>& inside) {
                                     bundle.count > 1 ? fmt::format("{} ", bundle.count) : "", name_of(kind), bundle.gbs,
                                     name_without_busid(graph, source), name_without_busid(graph, target)));
     }
-    if (terrain.outside && sites.size() == terrain.sites.size())
+    if (machine_graph.outside && sites.size() == machine_graph.sites.size())
         return fmt::format("what leads out of the machine: {}", listed(links));
     return fmt::format("what joins {} with the rest: {}", listed(sites), listed(links));
 }
 
 }  // namespace
 
-Cut narrowest_cut(const Terrain& terrain, double unit_gbs) {
-    Flow flow(terrain, unit_gbs);
+Cut narrowest_cut(const MachineGraph& machine_graph, double unit_gbs) {
+    MaxFlow flow(machine_graph, unit_gbs);
     std::vector<int> terminals;
-    for (size_t i = 0; i < terrain.nodes.size(); ++i)
-        if (std::find(terrain.sites.begin(), terrain.sites.end(), terrain.nodes[i]) != terrain.sites.end())
+    for (size_t i = 0; i < machine_graph.nodes.size(); ++i)
+        if (std::find(machine_graph.sites.begin(), machine_graph.sites.end(), machine_graph.nodes[i]) != machine_graph.sites.end())
             terminals.push_back(int(i));
-    if (terrain.outside) terminals.insert(terminals.begin(), flow.outside());
+    if (machine_graph.outside) terminals.insert(terminals.begin(), flow.outside());
     Cut cut{infinite, {}, {}};
     if (terminals.empty()) return cut;
     const auto try_flow = [&](int source, int target, bool of_source) {
@@ -182,8 +182,8 @@ Cut narrowest_cut(const Terrain& terrain, double unit_gbs) {
         if (gbs >= cut.gbs) return;
         cut.gbs = gbs;
         cut.inside.clear();
-        for (size_t i = 0; i < terrain.nodes.size(); ++i)
-            if (flow.reached(int(i)) == of_source) cut.inside.push_back(terrain.nodes[i]);
+        for (size_t i = 0; i < machine_graph.nodes.size(); ++i)
+            if (flow.reached(int(i)) == of_source) cut.inside.push_back(machine_graph.nodes[i]);
     };
     // A border has the first terminal on one of its sides, and some other one on the other.
     for (size_t i = 1; i < terminals.size(); ++i) {
@@ -192,16 +192,16 @@ Cut narrowest_cut(const Terrain& terrain, double unit_gbs) {
     }
     if (cut.gbs == infinite) return cut;
     // The side with fewer sites; the one without the outside, where there is one.
-    std::vector<char> is_inside(terrain.graph->nodes().size());
+    std::vector<char> is_inside(machine_graph.graph->nodes().size());
     for (const int node : cut.inside) is_inside[size_t(node)] = 1;
     const auto sites =
-        std::count_if(terrain.sites.begin(), terrain.sites.end(), [&](int it) { return is_inside[size_t(it)] != 0; });
-    if (!terrain.outside && 2 * size_t(sites) > terrain.sites.size()) {
+        std::count_if(machine_graph.sites.begin(), machine_graph.sites.end(), [&](int it) { return is_inside[size_t(it)] != 0; });
+    if (!machine_graph.outside && 2 * size_t(sites) > machine_graph.sites.size()) {
         cut.inside.clear();
-        for (const int node : terrain.nodes)
+        for (const int node : machine_graph.nodes)
             if (!is_inside[size_t(node)]) cut.inside.push_back(node);
     }
-    cut.why = reason(terrain, cut.inside);
+    cut.why = reason(machine_graph, cut.inside);
     return cut;
 }
 

@@ -11,7 +11,7 @@
 namespace weft::internal::topology {
 
 // One machine: what links join with each other.
-struct Terrain {
+struct MachineGraph {
     const Graph* graph = nullptr;
     std::vector<int> nodes;              // of one island
     std::vector<int> sites;              // of these, those that ranks sit on
@@ -28,7 +28,7 @@ struct Cut {
 };
 
 // `unit_gbs`: of each link only whole units count, as channels of that bandwidth use it; 0: all.
-Cut narrowest_cut(const Terrain& terrain, double unit_gbs = 0);
+Cut narrowest_cut(const MachineGraph& machine_graph, double unit_gbs = 0);
 
 // The islands of the graph: nodes that links join, one host or all hosts of an NVLink domain.
 std::vector<std::vector<int>> islands_of(const Graph& graph);

@@ -8,7 +8,7 @@
 
 #include "topology/files/graph_xml.hpp"
 #include "topology/model/cpu_mask.hpp"
-#include "topology/search/fabric.hpp"
+#include "topology/search/routing_graph.hpp"
 
 namespace weft::internal::topology {
 
@@ -16,7 +16,7 @@ static constexpr int64_t ranks_most = int64_t(1) << 20;
 
 Result<Placement> place(const Job& job) {
     Placement result;
-    if (job.seats.empty()) return fail(weftInvalidArgument, "a job without ranks");
+    if (job.locations.empty()) return fail(weftInvalidArgument, "a job without ranks");
     std::vector<std::vector<int>> island_of(job.graphs.size());
     std::vector<std::vector<std::vector<int>>> islands;
     for (size_t i = 0; i < job.graphs.size(); ++i) {
@@ -26,39 +26,39 @@ Result<Placement> place(const Job& job) {
             for (const int node : islands[i][island]) island_of[i][size_t(node)] = int(island);
     }
     // Machines, by their lowest rank, and who sits on which of their nodes.
-    using Sitting = std::map<int, std::vector<std::tuple<int, int, int32_t>>>;  // cache, core, rank
+    using RanksByNode = std::map<int, std::vector<std::tuple<int, int, int32_t>>>;  // cache, core, rank
     std::map<std::pair<int, int>, size_t> machines;                             // by host set and island
-    std::vector<Sitting> sitting;
+    std::vector<RanksByNode> ranks_by_node;
     std::vector<std::pair<int, int>> whose;  // graph and island
-    for (size_t rank = 0; rank < job.seats.size(); ++rank) {
-        const Seat& seat = job.seats[rank];
-        if (seat.host_set < 0 || size_t(seat.host_set) >= job.graph_of.size())
-            return fail(weftInvalidArgument, "rank {} sits on host set {}; there are {}", rank, seat.host_set,
+    for (size_t rank = 0; rank < job.locations.size(); ++rank) {
+        const RankLocation& location = job.locations[rank];
+        if (location.host_set < 0 || size_t(location.host_set) >= job.graph_of.size())
+            return fail(weftInvalidArgument, "rank {} sits on host set {}; there are {}", rank, location.host_set,
                         job.graph_of.size());
-        const int which = job.graph_of[size_t(seat.host_set)];
+        const int which = job.graph_of[size_t(location.host_set)];
         if (which < 0 || size_t(which) >= job.graphs.size())
-            return fail(weftInvalidArgument, "host set {} is of graph {}; there are {}", seat.host_set, which,
+            return fail(weftInvalidArgument, "host set {} is of graph {}; there are {}", location.host_set, which,
                         job.graphs.size());
         const Graph& graph = *job.graphs[size_t(which)];
-        if (seat.node < 0 || size_t(seat.node) >= graph.nodes().size())
-            return fail(weftInvalidArgument, "rank {} sits on node {}; there are {}", rank, seat.node,
+        if (location.node < 0 || size_t(location.node) >= graph.nodes().size())
+            return fail(weftInvalidArgument, "rank {} sits on node {}; there are {}", rank, location.node,
                         graph.nodes().size());
-        const NodeKind kind = graph.node(seat.node).kind;
+        const NodeKind kind = graph.node(location.node).kind;
         if (kind != NodeKind::gpu && kind != NodeKind::cpu)
             return fail(weftInvalidArgument, "rank {} sits on {}; ranks sit on GPUs and cpus", rank,
-                        graph.name(seat.node));
-        const int island = island_of[size_t(which)][size_t(seat.node)];
-        const auto [found, added] = machines.try_emplace({seat.host_set, island}, sitting.size());
+                        graph.name(location.node));
+        const int island = island_of[size_t(which)][size_t(location.node)];
+        const auto [found, added] = machines.try_emplace({location.host_set, island}, ranks_by_node.size());
         if (added) {
-            sitting.emplace_back();
+            ranks_by_node.emplace_back();
             whose.emplace_back(which, island);
         }
-        sitting[found->second][seat.node].emplace_back(seat.cache, seat.core, int32_t(rank));
+        ranks_by_node[found->second][location.node].emplace_back(location.cache, location.core, int32_t(rank));
     }
     std::map<std::tuple<int, int, std::vector<int>>, int> kinds;
-    for (size_t i = 0; i < sitting.size(); ++i) {
+    for (size_t i = 0; i < ranks_by_node.size(); ++i) {
         std::vector<int> nodes;
-        for (const auto& [node, ranks] : sitting[i]) nodes.push_back(node);
+        for (const auto& [node, ranks] : ranks_by_node[i]) nodes.push_back(node);
         const auto [which, island] = whose[i];
         if (nodes.size() > size_t(sites_most))
             return fail(weftInvalidArgument, "one machine has {} devices that ranks sit on; {} are searched",
@@ -67,15 +67,15 @@ Result<Placement> place(const Job& job) {
         if (added) {
             MachineKind& kind = result.kinds.emplace_back();
             kind.graph = which;
-            kind.terrain = {job.graphs[size_t(which)], islands[size_t(which)][size_t(island)], nodes,
-                            sitting.size() > 1, PathClass::sys};
-            kind.sites = Fabric(kind.terrain).sites();
+            kind.machine_graph = {job.graphs[size_t(which)], islands[size_t(which)][size_t(island)], nodes,
+                            ranks_by_node.size() > 1, PathClass::sys};
+            kind.sites = RoutingGraph(kind.machine_graph).sites();
         }
         MachineKind& kind = result.kinds[size_t(found->second)];
         ++kind.machines;
         PlacedMachine machine{found->second, {}};
         for (const int site : kind.sites) {
-            auto& ranks = sitting[i][site];
+            auto& ranks = ranks_by_node[i][site];
             std::sort(ranks.begin(), ranks.end());
             auto& in_order = machine.ranks.emplace_back();
             for (const auto& [cache, core, rank] : ranks) in_order.push_back(rank);
@@ -113,18 +113,18 @@ Result<Job> job_of_all(const Graph& graph, int copies, const std::vector<int>& d
         return fail(weftInvalidArgument, "{} hosts of {} ranks are more than are served", copies, nodes.size());
     Job job{{&graph}, std::vector<int>(size_t(copies), 0), {}};
     for (int copy = 0; copy < copies; ++copy)
-        for (const int node : nodes) job.seats.push_back({copy, node, unknown, unknown});
+        for (const int node : nodes) job.locations.push_back({copy, node, unknown, unknown});
     return job;
 }
 
 Result<Job> job_of_ranks(const Graph& graph, int copies, int ranks) {
     auto job = job_of_all(graph, copies);
     if (!job) return job;
-    if (job->seats.empty()) return fail(weftInvalidArgument, "there is neither a GPU nor a cpu for ranks to sit on");
-    std::vector<Seat> cores;  // of the first copy, or its GPUs
-    const bool threads = graph.node(job->seats[0].node).kind == NodeKind::cpu;
-    for (size_t i = 0; i < job->seats.size() / size_t(copies) && int64_t(cores.size()) < ranks_most; ++i) {
-        const int node = job->seats[i].node, count = threads ? cores_of(graph.node(node).cpu) : 1;
+    if (job->locations.empty()) return fail(weftInvalidArgument, "there is neither a GPU nor a cpu for ranks to sit on");
+    std::vector<RankLocation> cores;  // of the first copy, or its GPUs
+    const bool threads = graph.node(job->locations[0].node).kind == NodeKind::cpu;
+    for (size_t i = 0; i < job->locations.size() / size_t(copies) && int64_t(cores.size()) < ranks_most; ++i) {
+        const int node = job->locations[i].node, count = threads ? cores_of(graph.node(node).cpu) : 1;
         for (int core = 0; core < count; ++core) cores.push_back({0, node, unknown, threads ? core : unknown});
     }
     const int most = int(cores.size());
@@ -134,11 +134,11 @@ Result<Job> job_of_ranks(const Graph& graph, int copies, int ranks) {
     if (ranks == 0) ranks = most;
     if (int64_t(ranks) * copies > ranks_most)
         return fail(weftInvalidArgument, "{} hosts of {} ranks are more than are served", copies, ranks);
-    job->seats.clear();
+    job->locations.clear();
     for (int copy = 0; copy < copies; ++copy)
         for (int rank = 0; rank < ranks; ++rank) {
-            job->seats.push_back(cores[size_t(threads ? int64_t(rank) * most / ranks : rank)]);
-            job->seats.back().host_set = copy;
+            job->locations.push_back(cores[size_t(threads ? int64_t(rank) * most / ranks : rank)]);
+            job->locations.back().host_set = copy;
         }
     return job;
 }

@@ -11,7 +11,7 @@ namespace weft::internal::topology {
 constexpr int sites_most = 576;  // of one machine: the largest NVLink domain that there is
 
 // Where a rank sits.
-struct Seat {
+struct RankLocation {
     int host_set = 0;  // index into Job::graph_of
     int node = 0;      // of that graph: a GPU or a cpu
     // Ranks of one cpu stand in a ring by their caches, then by cores; any numbers that order them.
@@ -23,16 +23,16 @@ struct Seat {
 struct Job {
     std::vector<const Graph*> graphs;  // different ones
     std::vector<int> graph_of;         // of each host set: index into graphs
-    std::vector<Seat> seats;           // by rank
+    std::vector<RankLocation> locations;           // by rank
 };
 
 // Machines are what links join: a host, or hosts of one NVLink domain. Those of one kind have the same graph, and ranks
 // on the same devices.
 struct MachineKind {
     int graph = 0;  // index into Job::graphs
-    Terrain terrain;
+    MachineGraph machine_graph;
     int machines = 0;        // how many of them
-    std::vector<int> sites;  // nodes, as rings count them: Fabric::sites()
+    std::vector<int> sites;  // nodes, as rings count them: RoutingGraph::sites()
 };
 
 struct PlacedMachine {
@@ -45,7 +45,7 @@ struct Placement {
     std::vector<PlacedMachine> machines;  // by their lowest rank
 };
 
-// weftInvalidArgument: a seat that is none.
+// weftInvalidArgument: a location that is none.
 Result<Placement> place(const Job& job);
 
 // A job of `copies` host sets like this graph, one rank on each GPU (with one of `devs`, if that is not empty), by host,

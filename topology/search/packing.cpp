@@ -19,7 +19,7 @@ constexpr double contention_most = 1e4;
 
 class Packer {
   public:
-    Packer(const Fabric& fabric, const PackingRequest& request, int64_t& steps)
+    Packer(const RoutingGraph& fabric, const PackingRequest& request, int64_t& steps)
         : fabric_(fabric), request_(request), steps_(steps), outside_(!fabric.ports().empty()) {
         const size_t arcs = fabric.arcs().size();
         uses_.assign(arcs, 0);
@@ -97,9 +97,9 @@ class Packer {
     PackedRing cheapest(size_t index) {
         const std::vector<double> now = prices();
         const int sites = int(fabric_.sites().size());
-        std::vector<std::vector<Route>> between;
+        std::vector<std::vector<PricedRoute>> between;
         for (int site = 0; site < sites && sites > 1; ++site)
-            between.push_back(fabric_.routes(site, Leg::within, now, -1, steps_));
+            between.push_back(fabric_.routes(site, RouteScope::within, now, -1, steps_));
         const PackedRing* given = request_.given.empty() ? nullptr : &request_.given[index];
         if (!outside_) return around(between, {}, {}, given).second;
         if (given || !request_.one_port) {
@@ -123,19 +123,19 @@ class Packer {
             for (size_t i = 0; i < ports_tried; ++i) ports[i] = by_demand[i].second;
             ports.resize(ports_tried);
         }
-        struct Way {
+        struct PortPair {
             double price;
-            std::vector<Route> out, in;
+            std::vector<PricedRoute> out, in;
         };
-        const auto cheaper = [](const Route& one, const Route& other) { return one.price < other.price; };
-        std::vector<Way> ways;
+        const auto cheaper = [](const PricedRoute& one, const PricedRoute& other) { return one.price < other.price; };
+        std::vector<PortPair> ways;
         for (const int port : ports) {
-            Way way{0, leave(now, port), arrive(now, port)};
+            PortPair way{0, leave(now, port), arrive(now, port)};
             way.price = std::min_element(way.out.begin(), way.out.end(), cheaper)->price +
                         std::min_element(way.in.begin(), way.in.end() - 1, cheaper)->price;
             ways.push_back(std::move(way));
         }
-        std::stable_sort(ways.begin(), ways.end(), [](const Way& a, const Way& b) { return a.price < b.price; });
+        std::stable_sort(ways.begin(), ways.end(), [](const PortPair& a, const PortPair& b) { return a.price < b.price; });
         std::pair<double, PackedRing> best{infinite, {}};
         for (size_t i = 0; i < ways.size() && (i < ports_most || best.first == infinite); ++i) {
             auto by = around(between, ways[i].out, ways[i].in, nullptr);
@@ -143,20 +143,20 @@ class Packer {
         }
         return best.second;
     }
-    std::vector<Route> leave(const std::vector<double>& now, int port) {
-        std::vector<Route> routes;
+    std::vector<PricedRoute> leave(const std::vector<double>& now, int port) {
+        std::vector<PricedRoute> routes;
         for (size_t site = 0; site < fabric_.sites().size(); ++site)
-            routes.push_back(fabric_.routes(int(site), Leg::leaving, now, port, steps_).back());
+            routes.push_back(fabric_.routes(int(site), RouteScope::leaving, now, port, steps_).back());
         return routes;
     }
-    std::vector<Route> arrive(const std::vector<double>& now, int port) {
-        return fabric_.routes(int(fabric_.sites().size()), Leg::arriving, now, port, steps_);
+    std::vector<PricedRoute> arrive(const std::vector<double>& now, int port) {
+        return fabric_.routes(int(fabric_.sites().size()), RouteScope::arriving, now, port, steps_);
     }
     // With what it costs. Place 0 is the outside, where there is one; `out` and `in` are by site.
-    std::pair<double, PackedRing> around(const std::vector<std::vector<Route>>& between, const std::vector<Route>& out,
-                                         const std::vector<Route>& in, const PackedRing* given) {
+    std::pair<double, PackedRing> around(const std::vector<std::vector<PricedRoute>>& between, const std::vector<PricedRoute>& out,
+                                         const std::vector<PricedRoute>& in, const PackedRing* given) {
         const int sites = int(fabric_.sites().size()), shift = outside_ ? 1 : 0;
-        const auto route = [&](int from, int to) -> const Route& {
+        const auto route = [&](int from, int to) -> const PricedRoute& {
             if (outside_ && from == 0) return in[size_t(to - 1)];
             if (outside_ && to == 0) return out[size_t(from - 1)];
             return between[size_t(from - shift)][size_t(to - shift)];
@@ -178,7 +178,7 @@ class Packer {
             const int from = cycle.order[i], to = cycle.order[(i + 1) % cycle.order.size()];
             if (!outside_ || from != 0) ring.order.push_back(from - shift);
             if (from == to) continue;
-            const Route& hop = route(from, to);
+            const PricedRoute& hop = route(from, to);
             if (hop.price == infinite) return {infinite, {}};
             const bool outward = outside_ && (from == 0 || to == 0);
             PathClass& farthest = outward ? ring.outward : ring.within;
@@ -229,7 +229,7 @@ class Packer {
         return back;
     }
 
-    const Fabric& fabric_;
+    const RoutingGraph& fabric_;
     const PackingRequest& request_;
     int64_t& steps_;
     bool outside_;
@@ -242,7 +242,7 @@ class Packer {
 
 }  // namespace
 
-double tree_gbs(const Fabric& fabric, const std::vector<PackedRing>& chains) {
+double tree_gbs(const RoutingGraph& fabric, const std::vector<PackedRing>& chains) {
     std::vector<int> uses(fabric.arcs().size());
     // One without a partner has its tree's inner places alone.
     const bool alone = chains.size() % 2 == 1;
@@ -258,7 +258,7 @@ double tree_gbs(const Fabric& fabric, const std::vector<PackedRing>& chains) {
     return gbs == infinite ? 0 : gbs;
 }
 
-Packing pack(const Fabric& fabric, const PackingRequest& request, int64_t& steps) {
+Packing pack(const RoutingGraph& fabric, const PackingRequest& request, int64_t& steps) {
     return Packer(fabric, request, steps).run();
 }
 

@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "topology/search/fabric.hpp"
+#include "topology/search/routing_graph.hpp"
 
 namespace weft::internal::topology {
 
 // A ring through the sites of one machine; or, where it leads out, a chain from one port to another.
 struct PackedRing {
-    std::vector<int> order;  // places in Fabric::sites()
+    std::vector<int> order;  // places in RoutingGraph::sites()
     // Arcs from each of `order` to the next, from the last to the first again; of a chain from its entry to the first,
     // then so, then from the last to its exit.
     std::vector<std::vector<int>> routes;
@@ -39,8 +39,8 @@ struct Packing {
 // What trees over these chains reduce each, so that no link is overcharged. They climb each way up and down; what a
 // machine exchanges with others goes through a chain's entry twice, for it has, in both trees of a pair together, two
 // neighbours above and two below.
-double tree_gbs(const Fabric& fabric, const std::vector<PackedRing>& chains);
+double tree_gbs(const RoutingGraph& fabric, const std::vector<PackedRing>& chains);
 
-Packing pack(const Fabric& fabric, const PackingRequest& request, int64_t& steps);
+Packing pack(const RoutingGraph& fabric, const PackingRequest& request, int64_t& steps);
 
 }  // namespace weft::internal::topology

@@ -12,9 +12,9 @@ namespace weft::internal::topology {
 namespace {
 
 // The ports of one graph that a rank there would leave by, alike ones together.
-class NearPorts {
+class NearestPorts {
   public:
-    explicit NearPorts(const Graph& graph) : graph_(graph), ports_(graph.of_kind(NodeKind::port)) {
+    explicit NearestPorts(const Graph& graph) : graph_(graph), ports_(graph.of_kind(NodeKind::port)) {
         const auto number = [&](int port) { return unsigned(graph_.node(port).port.dev); };  // unknown ones last
         std::stable_sort(ports_.begin(), ports_.end(), [&](int one, int other) { return number(one) < number(other); });
         if (!ports_.empty()) paths_ = std::make_unique<Paths>(graph, PathOptions{.nvb = false, .net = false});
@@ -51,14 +51,14 @@ class NearPorts {
 }  // namespace
 
 std::vector<int32_t> rails_of(const Job& job) {
-    std::vector<NearPorts> ports;
+    std::vector<NearestPorts> ports;
     for (const Graph* graph : job.graphs) ports.emplace_back(*graph);
     std::vector<std::vector<int>> taken;  // by host set and port
     for (const int graph : job.graph_of) taken.emplace_back(size_t(ports[size_t(graph)].count()), 0);
     std::vector<int32_t> rails;
-    for (const Seat& seat : job.seats) {
-        auto& taken_here = taken[size_t(seat.host_set)];
-        const auto& near = ports[size_t(job.graph_of[size_t(seat.host_set)])].of(seat.node);
+    for (const RankLocation& location : job.locations) {
+        auto& taken_here = taken[size_t(location.host_set)];
+        const auto& near = ports[size_t(job.graph_of[size_t(location.host_set)])].of(location.node);
         const auto least = std::min_element(near.begin(), near.end(), [&](int32_t one, int32_t other) {
             return taken_here[size_t(one)] < taken_here[size_t(other)];
         });

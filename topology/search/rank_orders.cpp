@@ -66,7 +66,7 @@ bool turns(const Layout& layout, int32_t from, const std::vector<int32_t>& ranks
 
 bool of_processors(const Channels& channels) {
     const MachineKind& kind = channels.kinds.front();
-    return kind.terrain.graph->node(kind.sites.front()).kind == NodeKind::cpu;
+    return kind.machine_graph.graph->node(kind.sites.front()).kind == NodeKind::cpu;
 }
 
 std::vector<std::vector<int32_t>> ring_orders(const Channels& channels, const Layout& layout) {
@@ -122,20 +122,20 @@ void take_rings(const Channels& channels, Layout& layout) {
         layout.ring_orders = std::move(orders);
 }
 
-Passages passages_of(const Layout& layout, int channel) {
-    Passages passages;
+HostCrossings host_crossings_of(const Layout& layout, int channel) {
+    HostCrossings crossings;
     const RankOrder order = layout.ring_order(channel);
     for (size_t i = 0; i < order.size(); ++i) {
         const int from = order[i], to = order[(i + 1) % order.size()];
         const int out = layout.host_of(from), in = layout.host_of(to);
         if (out == in) continue;
-        ++passages.all;
-        passages.on_rail += !layout.rails.empty() && layout.rails[size_t(from)] >= 0 &&
+        ++crossings.all;
+        crossings.on_rail += !layout.rails.empty() && layout.rails[size_t(from)] >= 0 &&
                             layout.rails[size_t(from)] == layout.rails[size_t(to)];
-        passages.in_domain += !layout.domains.empty() && layout.domains[size_t(out)] >= 0 &&
+        crossings.in_domain += !layout.domains.empty() && layout.domains[size_t(out)] >= 0 &&
                               layout.domains[size_t(out)] == layout.domains[size_t(in)];
     }
-    return passages;
+    return crossings;
 }
 
 }  // namespace weft::internal::topology

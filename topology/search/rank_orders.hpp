@@ -28,9 +28,9 @@ std::vector<RankTree> trees(const Channels& channels);
 void take_rings(const Channels& channels, Layout& layout);
 
 // How often the ring goes from host to host, and how often of that between ranks of one rail, or hosts of one domain.
-struct Passages {
+struct HostCrossings {
     int all = 0, on_rail = 0, in_domain = 0;
 };
-Passages passages_of(const Layout& layout, int channel);
+HostCrossings host_crossings_of(const Layout& layout, int channel);
 
 }  // namespace weft::internal::topology

@@ -15,21 +15,21 @@ namespace {
 constexpr double good_enough = 0.995;  // of the bound: no further candidate is tried
 constexpr double worth_it = 1.01;      // that much better, or what is simpler stays
 
-struct Candidate {
+struct ChannelCandidate {
     double gbs;  // of each channel
     int channels;
 };
 
-class Search {
+class ChannelSearch {
   public:
-    Search(const Job& job, const SearchOptions& options) : job_(job), options_(options), limit_(options.steps_most) {}
+    ChannelSearch(const Job& job, const SearchOptions& options) : job_(job), options_(options), limit_(options.steps_most) {}
 
     Result<Channels> run() {
         auto placement = place(job_);
         if (!placement) return placement.take_status();
         for (MachineKind& kind : placement->kinds) result_.kinds.emplace_back().MachineKind::operator=(std::move(kind));
         result_.machines = std::move(placement->machines);
-        result_.ranks = int(job_.seats.size());
+        result_.ranks = int(job_.locations.size());
         WEFT_TRY(find_bounds());
         if (result_.bound_of_all_gbs == infinite) {
             // Nothing to search: all ranks share one site.
@@ -51,7 +51,7 @@ class Search {
     struct Reaches {
         PathClass within = PathClass::sys, outward = PathClass::sys;
     };
-    struct Found {
+    struct FoundChannels {
         int channels = 0;
         double gbs = 0;  // of each
         bool alternates = false;
@@ -64,15 +64,15 @@ class Search {
 
     Status find_bounds();
     double bound_at(Reaches reaches, double unit_gbs);
-    double one_port_bound(const std::vector<Terrain>& terrains);
-    std::vector<Terrain> terrains_at(Reaches reaches) const;
+    double one_port_bound(const std::vector<MachineGraph>& machine_graphs);
+    std::vector<MachineGraph> machine_graphs_at(Reaches reaches) const;
     double gain() const { return 1 + std::max(options_.gain_least, worth_it - 1); }
     void search_reaches();
-    Found search_at(Reaches reaches, double bound_gbs);
-    Found search_at(Reaches reaches, const std::vector<Fabric>& fabrics, bool symmetric, double bound_gbs,
+    FoundChannels search_at(Reaches reaches, double bound_gbs);
+    FoundChannels search_at(Reaches reaches, const std::vector<RoutingGraph>& fabrics, bool symmetric, double bound_gbs,
                     bool one_port);
-    std::vector<Candidate> candidates(const std::vector<Fabric>& fabrics, double bound_gbs) const;
-    Found try_packing(const std::vector<Fabric>& fabrics, Candidate candidate, bool one_port, bool pairs);
+    std::vector<ChannelCandidate> candidates(const std::vector<RoutingGraph>& fabrics, double bound_gbs) const;
+    FoundChannels try_packing(const std::vector<RoutingGraph>& fabrics, ChannelCandidate candidate, bool one_port, bool pairs);
     void take_found();
     std::vector<ChannelGraph> graphs_of(const KindChannels& kind) const;
     Stop stop_at(const KindChannels& kind, const std::vector<int>& devs, int node) const;
@@ -81,22 +81,22 @@ class Search {
     const SearchOptions& options_;
     int64_t limit_;  // of steps, of what is searched now
     Channels result_;
-    Found found_;
+    FoundChannels found_;
 };
 
-Status Search::find_bounds() {
+Status ChannelSearch::find_bounds() {
     result_.bound_of_all_gbs = infinite;
     for (size_t i = 0; i < result_.kinds.size(); ++i) {
         KindChannels& kind = result_.kinds[i];
-        kind.bound_of_all = kind.bound = narrowest_cut(kind.terrain);
-        if (kind.bound.gbs <= 0 && kind.terrain.outside)
+        kind.bound_of_all = kind.bound = narrowest_cut(kind.machine_graph);
+        if (kind.bound.gbs <= 0 && kind.machine_graph.outside)
             return fail(weftInvalidArgument,
                         "{} has no port of a NIC that leads out, or none that all its ranks reach, and the job has {} "
                         "machines; the file has to have its <net> elements",
-                        kind.terrain.graph->name(kind.sites.front()), result_.machines.size());
+                        kind.machine_graph.graph->name(kind.sites.front()), result_.machines.size());
         if (kind.bound.gbs <= 0)
             return fail(weftInvalidArgument, "no link joins {} with the other ranks",
-                        kind.terrain.graph->name(kind.sites.front()));
+                        kind.machine_graph.graph->name(kind.sites.front()));
         if (kind.bound.gbs < result_.bound_of_all_gbs) {
             result_.bound_of_all_gbs = kind.bound.gbs;
             result_.bottleneck = int(i);
@@ -105,35 +105,35 @@ Status Search::find_bounds() {
     return ok();
 }
 
-std::vector<Terrain> Search::terrains_at(Reaches reaches) const {
-    std::vector<Terrain> terrains;
+std::vector<MachineGraph> ChannelSearch::machine_graphs_at(Reaches reaches) const {
+    std::vector<MachineGraph> machine_graphs;
     for (const KindChannels& kind : result_.kinds) {
-        terrains.push_back(kind.terrain);
-        terrains.back().reach = reaches.within;
-        terrains.back().outward = reaches.outward;
+        machine_graphs.push_back(kind.machine_graph);
+        machine_graphs.back().reach = reaches.within;
+        machine_graphs.back().outward = reaches.outward;
     }
-    return terrains;
+    return machine_graphs;
 }
 
 // What links of these classes can carry. Ports count only where there are several machines.
-double Search::bound_at(Reaches reaches, double unit_gbs) {
+double ChannelSearch::bound_at(Reaches reaches, double unit_gbs) {
     double least = infinite;
-    for (Terrain terrain : terrains_at(reaches)) {
-        result_.steps += int64_t(terrain.sites.size() * terrain.graph->links().size());
-        Terrain inner = terrain;
+    for (MachineGraph machine_graph : machine_graphs_at(reaches)) {
+        result_.steps += int64_t(machine_graph.sites.size() * machine_graph.graph->links().size());
+        MachineGraph inner = machine_graph;
         inner.outside = false;
         least = std::min(least, narrowest_cut(inner).gbs > 0 ? infinite : 0);
-        terrain.reach = terrain.outside ? std::max(reaches.within, reaches.outward) : reaches.within;
-        least = std::min(least, narrowest_cut(terrain, unit_gbs).gbs);
+        machine_graph.reach = machine_graph.outside ? std::max(reaches.within, reaches.outward) : reaches.within;
+        least = std::min(least, narrowest_cut(machine_graph, unit_gbs).gbs);
     }
     return least;
 }
 
 // The bound of channels that enter and leave by the same port. Such a chain is a closed path: it crosses each border
 // within the machine once in each direction.
-double Search::one_port_bound(const std::vector<Terrain>& terrains) {
+double ChannelSearch::one_port_bound(const std::vector<MachineGraph>& machine_graphs) {
     double least = infinite;
-    for (Terrain inner : terrains) {
+    for (MachineGraph inner : machine_graphs) {
         result_.steps += int64_t(inner.sites.size() * inner.graph->links().size());
         inner.outside = false;
         inner.reach = std::max(inner.reach, inner.outward);
@@ -142,7 +142,7 @@ double Search::one_port_bound(const std::vector<Terrain>& terrains) {
     return least;
 }
 
-void Search::search_reaches() {
+void ChannelSearch::search_reaches() {
     constexpr PathClass within[] = {PathClass::nvl, PathClass::nvb, PathClass::c2c, PathClass::pix,
                                     PathClass::pxb, PathClass::phb, PathClass::sys};
     constexpr PathClass outward[] = {PathClass::pix, PathClass::pxb, PathClass::pxn, PathClass::phb, PathClass::sys};
@@ -154,7 +154,7 @@ void Search::search_reaches() {
             const Reaches reaches{inner, outer};
             const double bound_gbs = bound_at(reaches, 0);
             if (bound_gbs <= 0 || (found_.good() && bound_gbs < found_.all_gbs() * gain())) continue;
-            Found better = search_at(reaches, bound_gbs);
+            FoundChannels better = search_at(reaches, bound_gbs);
             if (better.good() && (!found_.good() || better.all_gbs() >= found_.all_gbs() * gain()))
                 found_ = std::move(better);
             if (found_.all_gbs() >= good_enough * result_.bound_of_all_gbs) return;
@@ -162,24 +162,24 @@ void Search::search_reaches() {
     }
 }
 
-std::vector<Candidate> Search::candidates(const std::vector<Fabric>& fabrics, double bound_gbs) const {
+std::vector<ChannelCandidate> ChannelSearch::candidates(const std::vector<RoutingGraph>& fabrics, double bound_gbs) const {
     const int most = std::max(1, options_.channels_most);
     const double widest = std::max(options_.channel_gbs_most, bound_gbs / most);
     std::set<double> widths{bound_gbs};
-    for (const Fabric& fabric : fabrics)
+    for (const RoutingGraph& fabric : fabrics)
         for (const Arc& arc : fabric.arcs())
             if (arc.gbs > 0) widths.insert(arc.gbs);
     std::set<double> each_gbs;
     for (const double width : widths)
         for (int parts = 1; parts <= most; ++parts)
             if (width / parts <= widest * 1.0001) each_gbs.insert(std::min(width / parts, bound_gbs));
-    std::vector<Candidate> found;
+    std::vector<ChannelCandidate> found;
     for (const double gbs : each_gbs)
         found.push_back({gbs, int(std::min(double(most), std::floor(bound_gbs / gbs + 1e-6)))});
     // What promises most first; of what promises about as much, few channels, in pairs for trees.
-    const auto fiftieths = [&](const Candidate& it) { return int(it.gbs * it.channels / bound_gbs * 50 + 1e-6); };
-    std::stable_sort(found.begin(), found.end(), [&](const Candidate& one, const Candidate& other) {
-        const auto row = [&](const Candidate& it) {
+    const auto fiftieths = [&](const ChannelCandidate& it) { return int(it.gbs * it.channels / bound_gbs * 50 + 1e-6); };
+    std::stable_sort(found.begin(), found.end(), [&](const ChannelCandidate& one, const ChannelCandidate& other) {
+        const auto row = [&](const ChannelCandidate& it) {
             return std::tuple(-fiftieths(it), it.channels > 1 && it.channels % 2 == 1, it.channels, -it.gbs);
         };
         return row(one) < row(other);
@@ -187,10 +187,10 @@ std::vector<Candidate> Search::candidates(const std::vector<Fabric>& fabrics, do
     return found;
 }
 
-Search::Found Search::try_packing(const std::vector<Fabric>& fabrics, Candidate candidate, bool one_port, bool pairs) {
-    Found found;
+ChannelSearch::FoundChannels ChannelSearch::try_packing(const std::vector<RoutingGraph>& fabrics, ChannelCandidate candidate, bool one_port, bool pairs) {
+    FoundChannels found;
     found.gbs = infinite;
-    for (const Fabric& fabric : fabrics) {
+    for (const RoutingGraph& fabric : fabrics) {
         Packing packing = pack(fabric,
                                {.unit_gbs = candidate.gbs,
                                 .rings = candidate.channels,
@@ -207,45 +207,45 @@ Search::Found Search::try_packing(const std::vector<Fabric>& fabrics, Candidate 
     return found;
 }
 
-Search::Found Search::search_at(Reaches reaches, double bound_gbs) {
-    const std::vector<Terrain> terrains = terrains_at(reaches);
-    std::vector<Fabric> fabrics;
+ChannelSearch::FoundChannels ChannelSearch::search_at(Reaches reaches, double bound_gbs) {
+    const std::vector<MachineGraph> machine_graphs = machine_graphs_at(reaches);
+    std::vector<RoutingGraph> fabrics;
     bool symmetric = true;
-    for (const Terrain& terrain : terrains) {
-        fabrics.emplace_back(terrain);
+    for (const MachineGraph& machine_graph : machine_graphs) {
+        fabrics.emplace_back(machine_graph);
         symmetric &= fabrics.back().symmetric();
     }
     if (result_.machines.size() == 1) return search_at(reaches, fabrics, symmetric, bound_gbs, false);
-    const double rails_bound_gbs = options_.rails == Rails::any ? 0 : std::min(bound_gbs, one_port_bound(terrains));
+    const double rails_bound_gbs = options_.rails == RailUse::any ? 0 : std::min(bound_gbs, one_port_bound(machine_graphs));
     const auto on_rails = [&] { return search_at(reaches, fabrics, symmetric, rails_bound_gbs, true); };
     const auto crossing = [&] {
-        Found found = search_at(reaches, fabrics, symmetric, bound_gbs, false);
+        FoundChannels found = search_at(reaches, fabrics, symmetric, bound_gbs, false);
         // Only equal machines have their NICs at the same ends of a channel.
-        found.alternates = symmetric && result_.kinds.size() == 1 && options_.rails == Rails::best;
+        found.alternates = symmetric && result_.kinds.size() == 1 && options_.rails == RailUse::best;
         return found;
     };
-    if (options_.rails == Rails::only) return on_rails();
-    if (options_.rails == Rails::any) return crossing();
+    if (options_.rails == RailUse::only) return on_rails();
+    if (options_.rails == RailUse::any) return crossing();
     // The form with the greater bound has the first steps, but leaves as many to the other.
     limit_ = result_.steps + std::max<int64_t>(0, options_.steps_most - result_.steps) / 2;
     if (rails_bound_gbs * worth_it >= bound_gbs) {
-        Found best = on_rails();
+        FoundChannels best = on_rails();
         limit_ = options_.steps_most;
         if (best.all_gbs() >= good_enough * bound_gbs) return best;
-        Found other = crossing();
+        FoundChannels other = crossing();
         return other.all_gbs() > best.all_gbs() * worth_it ? std::move(other) : std::move(best);
     }
-    Found best = crossing();
+    FoundChannels best = crossing();
     limit_ = options_.steps_most;
     if (best.all_gbs() > rails_bound_gbs * worth_it) return best;
-    Found other = on_rails();
+    FoundChannels other = on_rails();
     return other.good() && best.all_gbs() <= other.all_gbs() * worth_it ? std::move(other) : std::move(best);
 }
 
-Search::Found Search::search_at(Reaches reaches, const std::vector<Fabric>& fabrics, bool symmetric, double bound_gbs,
+ChannelSearch::FoundChannels ChannelSearch::search_at(Reaches reaches, const std::vector<RoutingGraph>& fabrics, bool symmetric, double bound_gbs,
                                 bool one_port) {
-    Found best;
-    for (const Candidate& candidate : candidates(fabrics, bound_gbs)) {
+    FoundChannels best;
+    for (const ChannelCandidate& candidate : candidates(fabrics, bound_gbs)) {
         if (best.good() && (candidate.gbs * candidate.channels <= best.all_gbs() * worth_it ||
                             best.all_gbs() >= good_enough * bound_gbs || result_.steps > limit_))
             break;
@@ -255,7 +255,7 @@ Search::Found Search::search_at(Reaches reaches, const std::vector<Fabric>& fabr
         for (const bool pairs : {true, false}) {
             if (pairs && (!symmetric || channels % 2 != 0)) continue;
             if (channels * candidate.gbs <= best.all_gbs() * worth_it) break;
-            Found found = try_packing(fabrics, {candidate.gbs, channels}, one_port, pairs);
+            FoundChannels found = try_packing(fabrics, {candidate.gbs, channels}, one_port, pairs);
             if (!found.good() && !best.good()) return best;  // no ring exists, however narrow
             if (found.all_gbs() > best.all_gbs()) best = std::move(found);
         }
@@ -265,8 +265,8 @@ Search::Found Search::search_at(Reaches reaches, const std::vector<Fabric>& fabr
     return best;
 }
 
-Stop Search::stop_at(const KindChannels& kind, const std::vector<int>& devs, int node) const {
-    const Node& it = kind.terrain.graph->node(node);
+Stop ChannelSearch::stop_at(const KindChannels& kind, const std::vector<int>& devs, int node) const {
+    const Node& it = kind.machine_graph.graph->node(node);
     Stop stop{it.kind, devs[size_t(node)], unknown, it.host};
     if (it.kind != NodeKind::port && result_.machines.size() == 1) {
         const auto site = std::find(kind.sites.begin(), kind.sites.end(), node) - kind.sites.begin();
@@ -275,13 +275,13 @@ Stop Search::stop_at(const KindChannels& kind, const std::vector<int>& devs, int
     return stop;
 }
 
-std::vector<ChannelGraph> Search::graphs_of(const KindChannels& kind) const {
+std::vector<ChannelGraph> ChannelSearch::graphs_of(const KindChannels& kind) const {
     ChannelGraph ring;
     ring.id = 0;
     ring.pattern = Pattern::ring;
     ring.cross_nic = result_.alternates ? 2 : 0;
     ring.intra_gbs = ring.inter_gbs = result_.channel_gbs;
-    const std::vector<int> devs = devs_of(*kind.terrain.graph);
+    const std::vector<int> devs = devs_of(*kind.machine_graph.graph);
     ring.channels.reserve(kind.packing.rings.size());
     for (const PackedRing& packed : kind.packing.rings) {
         ChannelPath& path = ring.channels.emplace_back();
@@ -300,12 +300,12 @@ std::vector<ChannelGraph> Search::graphs_of(const KindChannels& kind) const {
     tree.cross_nic = 0;
     if (!kind.packing.rings.empty() && kind.packing.rings[0].entry >= 0)
         for (ChannelPath& path : tree.channels) path.stops.back() = path.stops.front();
-    const Fabric fabric(kind.terrain);
+    const RoutingGraph fabric(kind.machine_graph);
     tree.intra_gbs = tree.inter_gbs = tree_gbs(fabric, kind.packing.rings);
     return {std::move(ring), std::move(tree)};
 }
 
-void Search::take_found() {
+void ChannelSearch::take_found() {
     result_.channels = found_.channels;
     result_.channel_gbs = found_.gbs;
     result_.alternates = found_.alternates;
@@ -314,9 +314,9 @@ void Search::take_found() {
     for (size_t i = 0; i < result_.kinds.size(); ++i) {
         KindChannels& kind = result_.kinds[i];
         kind.packing = std::move(found_.packings[i]);
-        kind.terrain.reach = found_.reaches.within;
-        kind.terrain.outward = found_.reaches.outward;
-        if (!kind.terrain.outside) kind.bound = narrowest_cut(kind.terrain);
+        kind.machine_graph.reach = found_.reaches.within;
+        kind.machine_graph.outward = found_.reaches.outward;
+        if (!kind.machine_graph.outside) kind.bound = narrowest_cut(kind.machine_graph);
     }
     double gbs = infinite;
     for (size_t i = 0; i < result_.kinds.size(); ++i)
@@ -329,6 +329,6 @@ void Search::take_found() {
 
 }  // namespace
 
-Result<Channels> search(const Job& job, const SearchOptions& options) { return Search(job, options).run(); }
+Result<Channels> search(const Job& job, const SearchOptions& options) { return ChannelSearch(job, options).run(); }
 
 }  // namespace weft::internal::topology

@@ -14,7 +14,7 @@
 
 namespace weft::internal::topology {
 
-enum class Rails : uint8_t { only, any, best };  // `only`: what leaves by a NIC arrives by that of the same index
+enum class RailUse : uint8_t { only, any, best };  // `only`: what leaves by a NIC arrives by that of the same index
 
 struct SearchOptions {
     int channels_most = 32;
@@ -22,7 +22,7 @@ struct SearchOptions {
     double channel_gbs_most = 50;
     // Links of a farther class are used, too, if that promises so much more: they cost latency, and NICs need them.
     double gain_least = 0.5;
-    Rails rails = Rails::best;
+    RailUse rails = RailUse::best;
     int64_t steps_most = 100'000'000;  // of all together, 0.7 s; then the best so far is taken
 };
 

@@ -13,7 +13,7 @@ std::string plural(int count, const char* what) { return fmt::format("{} {}{}", 
 std::string gbs(double value) { return fmt::format("{:.4g} GB/s", value); }
 
 std::string of_kind(const Channels& channels, const KindChannels& kind) {
-    const Graph& graph = *kind.terrain.graph;
+    const Graph& graph = *kind.machine_graph.graph;
     const auto& rings = kind.packing.rings;
     std::string text;
     if (channels.kinds.size() > 1)
@@ -27,7 +27,7 @@ std::string of_kind(const Channels& channels, const KindChannels& kind) {
         text += fmt::format("  {:>2}:{}\n", i, line);
     }
     if (!rings.empty() && kind.packing.narrowest >= 0) {
-        const Fabric fabric(kind.terrain);
+        const RoutingGraph fabric(kind.machine_graph);
         const Arc& arc = fabric.arcs()[size_t(kind.packing.narrowest)];
         text += fmt::format("  the fullest link: from {} to {}, {} for {}\n", graph.name(arc.source),
                             graph.name(arc.target), gbs(arc.gbs),

@@ -38,7 +38,7 @@ std::vector<std::vector<Schedule>> all_schedules(const Layout& layout, int chann
 }
 
 // What must not overlap, and each place only once.
-struct Claims {
+struct UniqueNumbers {
     void take(const std::byte* begin, size_t bytes) {
         const auto next = taken.lower_bound(begin);
         CHECK((next == taken.end() || begin + bytes <= next->first));
@@ -64,7 +64,7 @@ TEST_CASE("both ends of a connection have the same places, within the areas, and
         const auto inside = [&](const void* at, size_t bytes) {
             return (reinterpret_cast<uintptr_t>(at) & ((size_t(1) << 40) - 1)) + bytes <= connections.area_bytes();
         };
-        Claims claims;
+        UniqueNumbers claims;
         std::map<const uint64_t*, std::tuple<int, int, int>> known;  // connections serve several programs
         for (size_t index = 0; index < all.size(); ++index) {
             std::map<std::tuple<int, int, int>, ConnectionEnd> sending, receiving;
@@ -133,7 +133,7 @@ TEST_CASE("ends remote have places of their own in the rank's host memory, other
             auto* const for_kernels = reinterpret_cast<std::byte*>(size_t(ranks + 1) << 40);
             auto* const for_host = reinterpret_cast<std::byte*>(size_t(ranks + 2) << 40);
             const std::vector<std::byte> programs = connections.programs(rank, areas, for_kernels);
-            Claims claims;
+            UniqueNumbers claims;
             // As the host has them, by what kernels find.
             std::map<ptrdiff_t, RemoteEnd> ends;
             const std::vector<RemoteEnd> listed = connections.remote_ends(rank, for_host),

@@ -1,4 +1,4 @@
-#include "topology/search/fabric.hpp"
+#include "topology/search/routing_graph.hpp"
 
 #include <algorithm>
 #include <map>
@@ -15,20 +15,20 @@ namespace {
 // A GPU that forwards: dearer than a few PCI switches, cheaper than a host bridge; rather what leaves than what arrives.
 constexpr double relay_price = 3, arriving_relay_price = 4;
 
-constexpr int within = int(Leg::within), leaving = int(Leg::leaving), arriving = int(Leg::arriving);
+constexpr int within = int(RouteScope::within), leaving = int(RouteScope::leaving), arriving = int(RouteScope::arriving);
 
 }  // namespace
 
-Fabric::Fabric(const Terrain& terrain)
-    : terrain_(terrain), sites_(terrain.sites), place_(terrain.graph->nodes().size(), -1) {
-    for (size_t i = 0; i < terrain_.nodes.size(); ++i) place_[size_t(terrain_.nodes[i])] = int(i);
+RoutingGraph::RoutingGraph(const MachineGraph& machine_graph)
+    : machine_graph_(machine_graph), sites_(machine_graph.sites), place_(machine_graph.graph->nodes().size(), -1) {
+    for (size_t i = 0; i < machine_graph_.nodes.size(); ++i) place_[size_t(machine_graph_.nodes[i])] = int(i);
     std::sort(sites_.begin(), sites_.end(), [this](int one, int other) {
         const Node &a = graph().node(one), &b = graph().node(other);
         return std::tuple(a.host, a.kind, a.gpu.dev, a.cpu.numaid, one) <
                std::tuple(b.host, b.kind, b.gpu.dev, b.cpu.numaid, other);
     });
-    if (terrain_.outside) {
-        for (const int node : terrain_.nodes)
+    if (machine_graph_.outside) {
+        for (const int node : machine_graph_.nodes)
             if (graph().node(node).kind == NodeKind::port) ports_.push_back(node);
         std::sort(ports_.begin(), ports_.end(), [this](int one, int other) {
             const Node &a = graph().node(one), &b = graph().node(other);
@@ -39,7 +39,7 @@ Fabric::Fabric(const Terrain& terrain)
     add_edges();
 }
 
-void Fabric::add_arcs() {
+void RoutingGraph::add_arcs() {
     std::map<std::tuple<int, int, LinkKind>, size_t> found;
     for (const Link& link : graph().links()) {
         if (vertex_of(link.source) < 0 || vertex_of(link.target) < 0) continue;
@@ -57,8 +57,8 @@ void Fabric::add_arcs() {
     for (size_t i = 0; i < arcs_.size(); i += 2) symmetric_ &= arcs_[i].gbs == arcs_[i + 1].gbs;
 }
 
-void Fabric::add_edges() {
-    edges_.resize(terrain_.nodes.size() + 1);
+void RoutingGraph::add_edges() {
+    edges_.resize(machine_graph_.nodes.size() + 1);
     const auto is_gpu = [&](int node) { return graph().node(node).kind == NodeKind::gpu; };
     // Of each GPU that NVLinks reach: as it forwards from one to the next, out and in.
     struct Relays {
@@ -72,8 +72,8 @@ void Fabric::add_edges() {
     for (const Arc& arc : arcs_) {
         if (arc.kind != LinkKind::nvlink || !is_gpu(arc.target) || relays.count(arc.target) > 0) continue;
         Relays& its = relays[arc.target];
-        if (terrain_.reach >= PathClass::nvb) its.between = add_vertex();
-        if (terrain_.outside && terrain_.outward >= PathClass::pxn) {
+        if (machine_graph_.reach >= PathClass::nvb) its.between = add_vertex();
+        if (machine_graph_.outside && machine_graph_.outward >= PathClass::pxn) {
             its.out = add_vertex();
             its.in = add_vertex();
         }
@@ -82,12 +82,12 @@ void Fabric::add_edges() {
         const Arc& arc = arcs_[i];
         if (arc.gbs <= 0) continue;
         const int source = vertex_of(arc.source), target = vertex_of(arc.target), index = int(i);
-        int legs = arc.path_class <= terrain_.outward ? leaving | arriving : 0;
-        if (arc.path_class <= terrain_.reach && arc.kind != LinkKind::net) legs |= within;
-        join(source, target, index, legs);
+        int scopes = arc.path_class <= machine_graph_.outward ? leaving | arriving : 0;
+        if (arc.path_class <= machine_graph_.reach && arc.kind != LinkKind::net) scopes |= within;
+        join(source, target, index, scopes);
         const auto from = relays.find(arc.source), to = relays.find(arc.target);
         if (arc.kind == LinkKind::nvlink) {
-            if (is_gpu(arc.source) && is_gpu(arc.target) && terrain_.reach >= PathClass::nvb) {
+            if (is_gpu(arc.source) && is_gpu(arc.target) && machine_graph_.reach >= PathClass::nvb) {
                 join(source, to->second.between, index, within);
                 join(from->second.between, target, index, within);
             }
@@ -104,12 +104,12 @@ void Fabric::add_edges() {
     }
 }
 
-bool Fabric::forwards(int vertex) const {
+bool RoutingGraph::forwards(int vertex) const {
     if (vertex >= outside()) return vertex > outside();
-    return graph().node(terrain_.nodes[size_t(vertex)]).kind != NodeKind::gpu;
+    return graph().node(machine_graph_.nodes[size_t(vertex)]).kind != NodeKind::gpu;
 }
 
-double Fabric::price_of(int arc) const {
+double RoutingGraph::price_of(int arc) const {
     switch (arcs_[size_t(arc)].path_class) {
         case PathClass::loc: return 0.1;
         case PathClass::nvl: return 1;
@@ -121,48 +121,48 @@ double Fabric::price_of(int arc) const {
     }
 }
 
-PathClass Fabric::class_of_route(const std::vector<int>& arcs, bool relayed, Leg leg) const {
+PathClass RoutingGraph::class_of_route(const std::vector<int>& arcs, bool relayed, RouteScope scope) const {
     PathClass farthest = PathClass::loc;
     for (const int arc : arcs) farthest = std::max(farthest, arcs_[size_t(arc)].path_class);
     if (!relayed) {
-        if (leg == Leg::within || farthest != PathClass::phb) return farthest;
-        const int of_gpu = leg == Leg::leaving ? arcs.front() : arcs.back();
+        if (scope == RouteScope::within || farthest != PathClass::phb) return farthest;
+        const int of_gpu = scope == RouteScope::leaving ? arcs.front() : arcs.back();
         return arcs_[size_t(of_gpu)].kind == LinkKind::c2c ? PathClass::p2c : farthest;
     }
-    return std::max(farthest, leg == Leg::within ? PathClass::nvb : PathClass::pxn);
+    return std::max(farthest, scope == RouteScope::within ? PathClass::nvb : PathClass::pxn);
 }
 
-std::vector<Route> Fabric::routes(int from, Leg leg, const std::vector<double>& prices, int port,
+std::vector<PricedRoute> RoutingGraph::routes(int from, RouteScope scope, const std::vector<double>& prices, int port,
                                   int64_t& steps) const {
     const bool arrives = from == int(sites_.size());
     const int begin = arrives ? outside() : vertex_of(sites_[size_t(from)]);
-    struct Reached {
+    struct VisitedVertex {
         double price = infinite;
         int vertex = -1, arc = -1;
     };
-    std::vector<Reached> reached(edges_.size());
+    std::vector<VisitedVertex> reached(edges_.size());
     std::priority_queue<std::pair<double, int>, std::vector<std::pair<double, int>>, std::greater<>> queue;
     queue.push({reached[size_t(begin)].price = 0, begin});
     while (!queue.empty()) {
         const auto [price, vertex] = queue.top();
         queue.pop();
         if (price > reached[size_t(vertex)].price || (vertex != begin && !forwards(vertex))) continue;
-        for (const Edge& edge : edges_[size_t(vertex)]) {
+        for (const RouteEdge& edge : edges_[size_t(vertex)]) {
             ++steps;
-            if (!(edge.legs & uint8_t(leg))) continue;
-            if (edge.arc < 0 && port >= 0 && (leg == Leg::leaving ? vertex : edge.target) != vertex_of(port)) continue;
+            if (!(edge.scopes & uint8_t(scope))) continue;
+            if (edge.arc < 0 && port >= 0 && (scope == RouteScope::leaving ? vertex : edge.target) != vertex_of(port)) continue;
             double further = price;
             if (edge.arc >= 0) further += prices[size_t(edge.arc)];
-            if (edge.target > outside()) further += leg == Leg::arriving ? arriving_relay_price : relay_price;
+            if (edge.target > outside()) further += scope == RouteScope::arriving ? arriving_relay_price : relay_price;
             if (further >= reached[size_t(edge.target)].price) continue;
             reached[size_t(edge.target)] = {further, vertex, edge.arc};
             queue.push({further, edge.target});
         }
     }
-    std::vector<Route> routes(sites_.size() + 1);
+    std::vector<PricedRoute> routes(sites_.size() + 1);
     for (size_t i = 0; i < routes.size(); ++i) {
         const int end = i < sites_.size() ? vertex_of(sites_[i]) : outside();
-        Route& route = routes[i];
+        PricedRoute& route = routes[i];
         route.price = reached[size_t(end)].price;
         if (route.price == infinite) continue;
         bool relayed = false;
@@ -171,7 +171,7 @@ std::vector<Route> Fabric::routes(int from, Leg leg, const std::vector<double>& 
             relayed |= vertex > outside();
         }
         std::reverse(route.arcs.begin(), route.arcs.end());
-        route.path_class = class_of_route(route.arcs, relayed, leg);
+        route.path_class = class_of_route(route.arcs, relayed, scope);
     }
     return routes;
 }

@@ -1,4 +1,4 @@
-// played_hosts.hpp: the machines of a file, with ranks on them, as a communicator of such ranks would know them: each host
+// simulated_hosts.hpp: the machines of a file, with ranks on them, as a communicator of such ranks would know them: each host
 // tells of itself alone, and hosts that are alike share what they tell.
 #pragma once
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace weft::internal::topology {
 
-struct PlayedHosts {
+struct SimulatedHosts {
     std::vector<std::unique_ptr<const Graph>> graphs;  // of the job
     Job job;                                           // a host set is a host
     Layout layout;                                     // who is on which host, no more
@@ -21,6 +21,6 @@ struct PlayedHosts {
 
 // So many copies of what the graph describes, each with an equal share of the ranks, placed as job_of_ranks() does.
 // 0 ranks: as many as have room. weftInvalidArgument: they have none, or do not fill the copies alike.
-Result<PlayedHosts> play_hosts(const Graph& graph, int copies, int ranks);
+Result<SimulatedHosts> simulate_hosts(const Graph& graph, int copies, int ranks);
 
 }  // namespace weft::internal::topology

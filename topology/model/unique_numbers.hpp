@@ -1,4 +1,4 @@
-// claims.hpp: numbers that name one device each: indices of GPUs and of ports on their host, ranks of all hosts. Who
+// unique_numbers.hpp: numbers that name one device each: indices of GPUs and of ports on their host, ranks of all hosts. Who
 // checks a graph, and who joins two, claims them here.
 #pragma once
 #include <set>
@@ -8,7 +8,7 @@
 
 namespace weft::internal::topology {
 
-class Claims {
+class UniqueNumbers {
   public:
     // False: another device has it. What is unknown nobody has.
     bool dev(NodeKind kind, int host, int dev) { return dev == unknown || devs_.insert({kind, host, dev}).second; }
