@@ -9,7 +9,7 @@
 
 #include "src/base/printing.hpp"
 #include "tools/simulate_choice.hpp"
-#include "tools/simulate_damage.hpp"
+#include "tools/simulate_faults.hpp"
 #include "tools/simulate_report.hpp"
 #include "tools/simulate_scene.hpp"
 #include "tools/simulate_trace.hpp"
@@ -45,7 +45,7 @@ Result<Shown> shown(const SimulateRequest& request, const Scene& before, const S
         if (!left) return left.take_status();
         shown.damaged = std::move(*left);
     } else if (!damage->none()) {
-        shown.damaged = std::make_unique<DamagedFabric>(*shown.whole, std::move(*damage));
+        shown.damaged = std::make_unique<DegradedFabric>(*shown.whole, std::move(*damage));
     }
     if (shown.damaged && !row.refusal(before.layout))
         if (const auto healthy_us = us_of(*shown.whole, call_of(request, before, row)))

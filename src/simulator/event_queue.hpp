@@ -8,7 +8,7 @@ namespace weft::internal {
 
 enum class EventKind : uint8_t { wake, begin_moving, flow_ends, carry, arrive };
 
-struct Event {
+struct SimulatedEvent {
     double at_us;
     uint64_t order;
     int32_t subject;        // a block, a flow or a connection
@@ -27,18 +27,18 @@ class EventQueue {
         heap_.push_back({at_us, order_++, subject, version & version_mask, uint32_t(kind)});
         std::push_heap(heap_.begin(), heap_.end(), later);
     }
-    Event pop() {
+    SimulatedEvent pop() {
         std::pop_heap(heap_.begin(), heap_.end(), later);
-        const Event first = heap_.back();
+        const SimulatedEvent first = heap_.back();
         heap_.pop_back();
         return first;
     }
 
   private:
-    static bool later(const Event& one, const Event& other) {
+    static bool later(const SimulatedEvent& one, const SimulatedEvent& other) {
         return one.at_us != other.at_us ? one.at_us > other.at_us : one.order > other.order;
     }
-    std::vector<Event> heap_;
+    std::vector<SimulatedEvent> heap_;
     uint64_t order_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // fabric.hpp: what lies between ranks, as the simulator sees it: links that messages share, routes over them, and what
 // a rank can do itself. An interface: hosts_fabric.hpp makes those of equal hosts, topology/fabric/graph_fabric.hpp those of
-// graphs, damaged_fabric.hpp makes any of them worse.
+// graphs, degraded_fabric.hpp makes any of them worse.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -40,7 +40,7 @@ int Flows::start(double now_us, int path, double bytes, double most, int owner) 
     return number;
 }
 
-bool Flows::ends(double now_us, const Event& event) {
+bool Flows::ends(double now_us, const SimulatedEvent& event) {
     Flow& flow = flows_[size_t(event.subject)];
     if (!flow.active || (flow.version & version_mask) != event.version) return false;
     flow.active = false;

@@ -26,21 +26,21 @@ class Flows {
     // Of one that has ended the number is given again. `bytes` > 0; `most`: bytes a microsecond, whatever links allow.
     int start(double now_us, int path, double bytes, double most, int owner);
     // Whether that event is a flow's end: then it is off its links.
-    bool ends(double now_us, const Event& event);
+    bool ends(double now_us, const SimulatedEvent& event);
     int owner(int flow) const { return flows_[size_t(flow)].owner; }
     // When all that happens at a time has: gives those a new speed whose links have won or lost flows, and tells the
     // queue when they end.
     void settle(double now_us);
 
-    struct LinkUse {
+    struct LinkLoad {
         double bytes = 0, busy_us = 0;
     };
-    const LinkUse& use(int link) const { return links_[size_t(link)].use; }
+    const LinkLoad& use(int link) const { return links_[size_t(link)].use; }
 
   private:
     struct LinkState {
         double bytes_per_us;
-        LinkUse use;
+        LinkLoad use;
         double since_us = 0;
         std::vector<int32_t> flows;
         bool changed = false;
@@ -53,7 +53,7 @@ class Flows {
         bool active = false;
         uint64_t settled = 0;  // in which call of settle()
     };
-    struct Path {
+    struct FlowPath {
         size_t first;
         int count;
     };
@@ -63,7 +63,7 @@ class Flows {
 
     EventQueue& events_;
     std::vector<LinkState> links_;
-    std::vector<Path> paths_;
+    std::vector<FlowPath> paths_;
     std::vector<int32_t> hops_;  // of all paths
     std::vector<Flow> flows_;
     std::vector<int32_t> free_;

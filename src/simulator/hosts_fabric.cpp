@@ -150,11 +150,11 @@ HostKind with_working_set(HostKind kind, size_t bytes) {
 }
 
 Result<HostKind> with_constant(HostKind kind, std::string_view name, double value) {
-    struct Constant {
+    struct KindConstant {
         const char* name;
         double HostKind::*place;
     };
-    static constexpr Constant constants[] = {
+    static constexpr KindConstant constants[] = {
         {"peer_bytes_per_us", &HostKind::peer_bytes_per_us},
         {"memory_bytes_per_us", &HostKind::memory_bytes_per_us},
         {"net_bytes_per_us", &HostKind::net_bytes_per_us},
@@ -170,7 +170,7 @@ Result<HostKind> with_constant(HostKind kind, std::string_view name, double valu
         {"cache_bytes", &HostKind::cache_bytes},
     };
     std::string names;
-    for (const Constant& each : constants) {
+    for (const KindConstant& each : constants) {
         names += fmt::format("{}{}", names.empty() ? "" : ", ", each.name);
         if (name != each.name) continue;
         const bool speed = name.ends_with("_per_us");

@@ -29,7 +29,7 @@ Status SimulatedRanks::run() {
         if (events_.empty()) break;
         now_us_ = events_.next_us();
         while (!events_.empty() && events_.next_us() == now_us_) {
-            const Event event = events_.pop();
+            const SimulatedEvent event = events_.pop();
             switch (event.kind()) {
                 case EventKind::wake: queue(event.subject); break;
                 case EventKind::begin_moving: begin_moving(event.subject); break;
@@ -51,14 +51,14 @@ Status SimulatedRanks::run() {
 }
 
 void SimulatedRanks::queue(int32_t index) {
-    BlockState& state = blocks_[size_t(index)];
+    SimulatedBlock& state = blocks_[size_t(index)];
     if (state.queued || state.phase == Phase::working || state.phase == Phase::ended) return;
     state.queued = true;
     queue_.push_back(index);
 }
 
 void SimulatedRanks::wait(int32_t index, Phase phase) {
-    BlockState& state = blocks_[size_t(index)];
+    SimulatedBlock& state = blocks_[size_t(index)];
     state.phase = phase;
     if (phase != Phase::thread) state.awaited = Awaited(phase);
     ranks_[size_t(state.rank)].dependents += phase == Phase::dependency;
@@ -71,8 +71,8 @@ void SimulatedRanks::wait_until(int32_t index, Phase phase, double at_us) {
 }
 
 void SimulatedRanks::advance(int32_t index) {
-    BlockState& state = blocks_[size_t(index)];
-    RankState& rank = ranks_[size_t(state.rank)];
+    SimulatedBlock& state = blocks_[size_t(index)];
+    SimulatedRank& rank = ranks_[size_t(state.rank)];
     const Schedule& schedule = schedules_[size_t(state.rank)];
     if (state.phase == Phase::working || state.phase == Phase::ended) return;
     rank.dependents -= state.phase == Phase::dependency;
@@ -101,7 +101,7 @@ void SimulatedRanks::advance(int32_t index) {
 
 // True: the step is done. Else the block waits, or works.
 bool SimulatedRanks::advance_step(int32_t index, const Instruction& instruction) {
-    BlockState& state = blocks_[size_t(index)];
+    SimulatedBlock& state = blocks_[size_t(index)];
     switch (instruction.opcode) {
         case Opcode::nop: return true;
         case Opcode::post: return post(index, instruction);
@@ -119,10 +119,10 @@ bool SimulatedRanks::advance_step(int32_t index, const Instruction& instruction)
 }
 
 bool SimulatedRanks::can_begin(int32_t index, const Instruction& instruction) {
-    BlockState& state = blocks_[size_t(index)];
+    SimulatedBlock& state = blocks_[size_t(index)];
     if (kind_of(instruction.opcode) != OpcodeKind::connection) return true;
     if (receives(instruction.opcode)) {
-        const Connection& in = connections_[size_t(state.in)];
+        const SimulatedConnection& in = connections_[size_t(state.in)];
         if (in.released == in.filled) return wait(index, Phase::message), false;
         const SlotTimes& full = slot(in, in.released);
         if (full.arrives_us > now_us_) return wait_until(index, Phase::message, full.arrives_us), false;
@@ -134,7 +134,7 @@ bool SimulatedRanks::can_begin(int32_t index, const Instruction& instruction) {
         }
     }
     if (sends(instruction.opcode)) {
-        const Connection& out = connections_[size_t(state.out)];
+        const SimulatedConnection& out = connections_[size_t(state.out)];
         if (out.filled - (out.driven ? out.released : out.carried) >= uint64_t(out.depth))
             return wait(index, Phase::credit), false;
         const double free_us = out.driven ? slot(out, out.filled).free_us : now_us_;
@@ -144,8 +144,8 @@ bool SimulatedRanks::can_begin(int32_t index, const Instruction& instruction) {
 }
 
 void SimulatedRanks::begin(int32_t index) {
-    BlockState& state = blocks_[size_t(index)];
-    RankState& rank = ranks_[size_t(state.rank)];
+    SimulatedBlock& state = blocks_[size_t(index)];
+    SimulatedRank& rank = ranks_[size_t(state.rank)];
     const Opcode opcode = state.block->instructions[size_t(state.step)].opcode;
     double delay_us = costs_.step_us;
     if (kind_of(opcode) == OpcodeKind::connection) {
@@ -165,15 +165,15 @@ void SimulatedRanks::begin(int32_t index) {
 }
 
 void SimulatedRanks::begin_moving(int32_t index) {
-    BlockState& state = blocks_[size_t(index)];
-    const RankState& rank = ranks_[size_t(state.rank)];
+    SimulatedBlock& state = blocks_[size_t(index)];
+    const SimulatedRank& rank = ranks_[size_t(state.rank)];
     const Schedule& schedule = schedules_[size_t(state.rank)];
     const Instruction& instruction = state.block->instructions[size_t(state.step)];
     double most = is_sum(instruction.opcode) ? costs_.reduce_bytes_per_us : costs_.copy_bytes_per_us;
     most /= rank.slowness;
     state.flows = 0;
     if (kind_of(instruction.opcode) == OpcodeKind::connection) {
-        const Connection* out = sends(instruction.opcode) ? &connections_[size_t(state.out)] : nullptr;
+        const SimulatedConnection* out = sends(instruction.opcode) ? &connections_[size_t(state.out)] : nullptr;
         if (out && out->driven)
             move(index, out->path, state.bytes, std::min(most, out->most));
         else
@@ -212,7 +212,7 @@ void SimulatedRanks::flow_ended(int32_t owner) {
         if (--blocks_[size_t(owner)].flows == 0) finish_work(owner);
         return;
     }
-    Connection& connection = connections_[size_t(-1 - owner)];
+    SimulatedConnection& connection = connections_[size_t(-1 - owner)];
     connection.carrying = false;
     if (connection.carrier_us > 0) {
         ++connection.carried;
@@ -224,7 +224,7 @@ void SimulatedRanks::flow_ended(int32_t owner) {
     carry(-1 - owner);
 }
 
-void SimulatedRanks::arrived(SlotTimes& full, const Connection& connection, double at_us) {
+void SimulatedRanks::arrived(SlotTimes& full, const SimulatedConnection& connection, double at_us) {
     full.arrives_us = at_us;
     if (blocks_[size_t(connection.receiver)].phase == Phase::message)
         events_.push(full.arrives_us, EventKind::wake, connection.receiver);
@@ -232,7 +232,7 @@ void SimulatedRanks::arrived(SlotTimes& full, const Connection& connection, doub
 
 // Since when the rank's thread that carries does this, which takes it so long.
 double SimulatedRanks::carrier_begins(int32_t index, double takes_us) {
-    RankState& rank = ranks_[size_t(index)];
+    SimulatedRank& rank = ranks_[size_t(index)];
     const double begins_us = std::max(now_us_, rank.carries_until_us);
     rank.carries_until_us = begins_us + takes_us * rank.slowness;
     return begins_us;
@@ -240,7 +240,7 @@ double SimulatedRanks::carrier_begins(int32_t index, double takes_us) {
 
 // With its last byte, to the thread that carries.
 void SimulatedRanks::come(int32_t number) {
-    Connection& connection = connections_[size_t(number)];
+    SimulatedConnection& connection = connections_[size_t(number)];
     const int32_t rank = blocks_[size_t(connection.receiver)].rank;
     carrier_begins(rank, connection.carrier_us);
     arrived(slot(connection, connection.come++), connection, ranks_[size_t(rank)].carries_until_us);
@@ -248,7 +248,7 @@ void SimulatedRanks::come(int32_t number) {
 
 // In their order, one at a time, as they go through a socket or a queue of a NIC, while the window is open.
 void SimulatedRanks::carry(int32_t number) {
-    Connection& connection = connections_[size_t(number)];
+    SimulatedConnection& connection = connections_[size_t(number)];
     if (connection.carrying || connection.carried == connection.filled) return;
     if (connection.carried >= uint64_t(Route::window)) {
         const uint64_t before = connection.carried - uint64_t(Route::window);
@@ -265,19 +265,19 @@ void SimulatedRanks::carry(int32_t number) {
 }
 
 void SimulatedRanks::begin_carrying(int32_t number) {
-    Connection& connection = connections_[size_t(number)];
+    SimulatedConnection& connection = connections_[size_t(number)];
     connection.begins_us = unlimited;
     flows_.start(now_us_, connection.path, slot(connection, connection.carried).bytes, connection.most,
                  owner_of_connection(number));
 }
 
 void SimulatedRanks::finish_work(int32_t index) {
-    BlockState& state = blocks_[size_t(index)];
-    RankState& rank = ranks_[size_t(state.rank)];
+    SimulatedBlock& state = blocks_[size_t(index)];
+    SimulatedRank& rank = ranks_[size_t(state.rank)];
     const Instruction& instruction = state.block->instructions[size_t(state.step)];
     if (kind_of(instruction.opcode) == OpcodeKind::connection) {
         if (sends(instruction.opcode)) {
-            Connection& out = connections_[size_t(state.out)];
+            SimulatedConnection& out = connections_[size_t(state.out)];
             SlotTimes& filled = slot(out, out.filled++);
             filled.bytes = state.bytes;
             filled.arrives_us = unlimited;
@@ -291,7 +291,7 @@ void SimulatedRanks::finish_work(int32_t index) {
             }
         }
         if (receives(instruction.opcode)) {
-            Connection& in = connections_[size_t(state.in)];
+            SimulatedConnection& in = connections_[size_t(state.in)];
             slot(in, in.released++).free_us = now_us_ + in.credit_us;
             if (!in.driven)
                 carry(state.in);
@@ -332,7 +332,7 @@ void SimulatedRanks::want_thread(int32_t index) {
 // it is the next one's turn.
 void SimulatedRanks::give_threads() {
     for (size_t i = 0; i < threads_.size(); ++i) {
-        RankState& rank = ranks_[size_t(threads_[i])];
+        SimulatedRank& rank = ranks_[size_t(threads_[i])];
         for (int place = 0; place < rank.blocks && !rank.thread_busy && rank.thread_waiters > 0; ++place) {
             const int32_t index = rank.first_block + (rank.last + place) % rank.blocks;
             if (blocks_[size_t(index)].phase != Phase::thread) continue;
@@ -344,8 +344,8 @@ void SimulatedRanks::give_threads() {
 }
 
 void SimulatedRanks::complete_step(int32_t index) {
-    BlockState& state = blocks_[size_t(index)];
-    const RankState& rank = ranks_[size_t(state.rank)];
+    SimulatedBlock& state = blocks_[size_t(index)];
+    const SimulatedRank& rank = ranks_[size_t(state.rank)];
     if (++state.iteration < state.block->instructions[size_t(state.step)].repeat) return;
     state.iteration = 0;
     ++state.step;
@@ -354,9 +354,9 @@ void SimulatedRanks::complete_step(int32_t index) {
         if (blocks_[size_t(other)].phase == Phase::dependency) queue(other);
 }
 
-bool SimulatedRanks::reached(const BlockState& state, const Dependency& dependency) const {
-    const RankState& rank = ranks_[size_t(state.rank)];
-    const BlockState& other = blocks_[size_t(rank.first_block + dependency.block)];
+bool SimulatedRanks::reached(const SimulatedBlock& state, const Dependency& dependency) const {
+    const SimulatedRank& rank = ranks_[size_t(state.rank)];
+    const SimulatedBlock& other = blocks_[size_t(rank.first_block + dependency.block)];
     const uint64_t ago = uint64_t(dependency.ago) * uint64_t(schedules_[size_t(state.rank)].tiles);
     if (state.tile < ago) return true;
     const uint64_t tile = state.tile - ago;
@@ -364,10 +364,10 @@ bool SimulatedRanks::reached(const BlockState& state, const Dependency& dependen
 }
 
 bool SimulatedRanks::post(int32_t index, const Instruction& instruction) {
-    const BlockState& state = blocks_[size_t(index)];
-    FlagBlockState& flag_block = flag_blocks_[size_t(ranks_[size_t(state.rank)].flag_block)];
+    const SimulatedBlock& state = blocks_[size_t(index)];
+    SimulatedFlagBlock& flag_block = flag_blocks_[size_t(ranks_[size_t(state.rank)].flag_block)];
     const uint64_t tile = state.tile + uint64_t(instruction.tile);
-    Meeting& meeting = flag_block.meetings[instruction.phase][tile % meetings_kept];
+    PhaseArrivals& meeting = flag_block.phases[instruction.phase][tile % phases_kept];
     if (meeting.tile != tile) meeting = {tile, 0, 0};
     meeting.last_us = now_us_;
     if (++meeting.posted == flag_block.members) {
@@ -378,10 +378,10 @@ bool SimulatedRanks::post(int32_t index, const Instruction& instruction) {
 }
 
 bool SimulatedRanks::await(int32_t index, const Instruction& instruction) {
-    const BlockState& state = blocks_[size_t(index)];
-    FlagBlockState& flag_block = flag_blocks_[size_t(ranks_[size_t(state.rank)].flag_block)];
+    const SimulatedBlock& state = blocks_[size_t(index)];
+    SimulatedFlagBlock& flag_block = flag_blocks_[size_t(ranks_[size_t(state.rank)].flag_block)];
     const uint64_t tile = state.tile + uint64_t(instruction.tile);
-    const Meeting& meeting = flag_block.meetings[instruction.phase][tile % meetings_kept];
+    const PhaseArrivals& meeting = flag_block.phases[instruction.phase][tile % phases_kept];
     const bool complete = meeting.tile == tile && meeting.posted == flag_block.members;
     if (complete && meeting.last_us + costs_.signal_us <= now_us_) return true;
     if (!complete) flag_block.waiting.push_back(index);
@@ -389,7 +389,7 @@ bool SimulatedRanks::await(int32_t index, const Instruction& instruction) {
     return false;
 }
 
-double SimulatedRanks::bytes_of(const BlockState& state, const Instruction& instruction) const {
+double SimulatedRanks::bytes_of(const SimulatedBlock& state, const Instruction& instruction) const {
     const Schedule& schedule = schedules_[size_t(state.rank)];
     const size_t length = tile_length(shape_.bytes, shape_.tile_bytes, state.tile + uint64_t(instruction.tile));
     if (shape_.even) return double(instruction.count) * double(schedule.parts()) * double(length) / schedule.chunks;

@@ -47,7 +47,7 @@ class SimulatedRanks {
         working,
         ended,
     };
-    struct BlockState {
+    struct SimulatedBlock {
         const Block* block;
         int32_t rank;               // simulated
         int32_t in = -1, out = -1;  // connections
@@ -62,7 +62,7 @@ class SimulatedRanks {
         double ready_us = 0;  // when its last step that moved bytes had
         Awaited awaited = Awaited::nothing;
     };
-    struct RankState {
+    struct SimulatedRank {
         int32_t first_block = 0, blocks = 0;
         int32_t dependents = 0;      // blocks that wait for a step
         int32_t thread_waiters = 0;  // blocks that wait for the only thread
@@ -78,7 +78,7 @@ class SimulatedRanks {
     struct SlotTimes {
         double arrives_us, free_us, bytes;
     };
-    struct Connection {
+    struct SimulatedConnection {
         int32_t channel, from, distance;
         int32_t depth = 1;
         int32_t slots = 1;  // that are kept track of: depth, and of those that are carried a window more
@@ -91,15 +91,15 @@ class SimulatedRanks {
         bool driven = true, carrying = false;
         double begins_us = unlimited;  // carrying, when the thread that carries has come to it
     };
-    struct Meeting {
+    struct PhaseArrivals {
         uint64_t tile = ~uint64_t(0);
         int32_t posted = 0;
         double last_us = 0;
     };
-    static constexpr int meetings_kept = 64;  // tiles that ranks of a flag_block may be apart, in any phase
-    struct FlagBlockState {
+    static constexpr int phases_kept = 64;  // tiles that ranks of a flag_block may be apart, in any phase
+    struct SimulatedFlagBlock {
         int32_t members = 0;  // that are simulated
-        Meeting meetings[2][meetings_kept];
+        PhaseArrivals phases[2][phases_kept];
         std::vector<int32_t> waiting;  // blocks
     };
 
@@ -117,8 +117,8 @@ class SimulatedRanks {
     void begin_carrying(int32_t connection);
     void come(int32_t connection);
     double carrier_begins(int32_t rank, double takes_us);
-    void arrived(SlotTimes& slot, const Connection& connection, double at_us);
-    bool reached(const BlockState& state, const Dependency& dependency) const;
+    void arrived(SlotTimes& slot, const SimulatedConnection& connection, double at_us);
+    bool reached(const SimulatedBlock& state, const Dependency& dependency) const;
     bool post(int32_t index, const Instruction& instruction);
     bool await(int32_t index, const Instruction& instruction);
     void wait(int32_t index, Phase phase);
@@ -126,8 +126,8 @@ class SimulatedRanks {
     void queue(int32_t index);
     void want_thread(int32_t index);
     void give_threads();
-    double bytes_of(const BlockState& state, const Instruction& instruction) const;
-    SlotTimes& slot(const Connection& connection, uint64_t number) {
+    double bytes_of(const SimulatedBlock& state, const Instruction& instruction) const;
+    SlotTimes& slot(const SimulatedConnection& connection, uint64_t number) {
         return slots_[connection.first_slot + number % uint64_t(connection.slots)];
     }
 
@@ -138,7 +138,7 @@ class SimulatedRanks {
     int path_of(const Route& route);
     int path_within(int rank, int owner, const Route& route);
     int reading_path(int rank, int owner);
-    std::string waits_for(const BlockState& state) const;
+    std::string waits_for(const SimulatedBlock& state) const;
     Status deadlock() const;
     int link(int of_fabric);
     int stays(int of_fabric) const;  // Fabric::Turned
@@ -151,12 +151,12 @@ class SimulatedRanks {
     EventQueue events_;
     Flows flows_;
     std::vector<Schedule> schedules_;
-    std::vector<BlockState> blocks_;
-    std::vector<RankState> ranks_;
-    std::vector<Connection> connections_;
+    std::vector<SimulatedBlock> blocks_;
+    std::vector<SimulatedRank> ranks_;
+    std::vector<SimulatedConnection> connections_;
     std::unordered_map<uint64_t, int32_t> connection_of_;
     std::vector<SlotTimes> slots_;
-    std::vector<FlagBlockState> flag_blocks_;
+    std::vector<SimulatedFlagBlock> flag_blocks_;
     std::unordered_map<int, int> link_of_;  // of the fabric's, turned
     std::vector<int> fabric_link_;          // by number here
     std::unordered_map<uint64_t, int> reading_of_;

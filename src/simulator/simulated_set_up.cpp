@@ -68,7 +68,7 @@ Result<int32_t> SimulatedRanks::connection(int channel, int from, int to, int de
         if (each < 0 || each >= fabric_.links())
             return fail(weftInvalidArgument, "the route from rank {} to rank {} names link {} of {}", from, to, each,
                         fabric_.links());
-    Connection& made = connections_.emplace_back();
+    SimulatedConnection& made = connections_.emplace_back();
     made.channel = channel;
     made.from = sender;
     made.distance = distance;
@@ -88,7 +88,7 @@ Result<int32_t> SimulatedRanks::connection(int channel, int from, int to, int de
 
 Status SimulatedRanks::connect_rank(int rank) {
     const Schedule& schedule = schedules_[size_t(rank)];
-    RankState& state = ranks_[size_t(rank)];
+    SimulatedRank& state = ranks_[size_t(rank)];
     state.first_block = int32_t(blocks_.size());
     state.blocks = int32_t(schedule.blocks.size());
     state.local_path = path_within(rank, rank, fabric_.local(rank));
@@ -96,7 +96,7 @@ Status SimulatedRanks::connect_rank(int rank) {
     state.slowness = fabric_.slowness(rank);
     for (const Block& block : schedule.blocks) {
         const int32_t index = int32_t(blocks_.size());
-        BlockState& made = blocks_.emplace_back();
+        SimulatedBlock& made = blocks_.emplace_back();
         made.block = &block;
         made.rank = rank;
         if (block.source >= 0) {
@@ -122,7 +122,7 @@ Status SimulatedRanks::connect() {
     blocks_.reserve(blocks);
     connections_.reserve(blocks);
     for (int rank = 0; rank < int(schedules_.size()); ++rank) WEFT_TRY(connect_rank(rank));
-    for (const Connection& each : connections_)
+    for (const SimulatedConnection& each : connections_)
         if (each.sender < 0 || each.receiver < 0)
             return fail(weftInvalidArgument, "channel {}: rank {} and rank {}: one end of the connection is missing",
                         each.channel, each.from, (each.from + each.distance) % shape_.ranks);
@@ -148,14 +148,14 @@ Status SimulatedRanks::load_flag_blocks() {
 }
 
 RankUse SimulatedRanks::rank_use(int rank) const {
-    const RankState& state = ranks_[size_t(rank)];
+    const SimulatedRank& state = ranks_[size_t(rank)];
     return {state.end_us, now_us_ > 0 ? 1 - state.busy_us / now_us_ : 1};
 }
 
 std::vector<BlockUse> SimulatedRanks::block_uses() const {
     std::vector<BlockUse> uses;
     for (size_t index = 0; index < blocks_.size(); ++index) {
-        const BlockState& state = blocks_[index];
+        const SimulatedBlock& state = blocks_[index];
         uses.push_back({state.rank, int(index) - ranks_[size_t(state.rank)].first_block, state.end_us,
                         now_us_ > 0 ? 1 - state.busy_us / now_us_ : 1});
     }
@@ -166,7 +166,7 @@ std::vector<LinkUse> SimulatedRanks::link_uses() const {
     std::vector<LinkUse> uses;
     const int turns = shape_.ranks / shape_.period;
     for (size_t number = 0; number < fabric_link_.size(); ++number) {
-        const Flows::LinkUse& use = flows_.use(int(number));
+        const Flows::LinkLoad& use = flows_.use(int(number));
         if (use.bytes == 0) continue;
         const int its_stays = stays(fabric_link_[number]);
         const double bytes = use.bytes * its_stays;
@@ -179,7 +179,7 @@ std::vector<LinkUse> SimulatedRanks::link_uses() const {
     return uses;
 }
 
-std::string SimulatedRanks::waits_for(const BlockState& state) const {
+std::string SimulatedRanks::waits_for(const SimulatedBlock& state) const {
     const Schedule& schedule = schedules_[size_t(state.rank)];
     switch (state.phase) {
         case Phase::message: return fmt::format("a message of rank {}", state.block->source);
@@ -195,7 +195,7 @@ Status SimulatedRanks::deadlock() const {
     constexpr int named_most = 4;
     int named = 0;
     for (size_t index = 0; index < blocks_.size() && named < named_most; ++index) {
-        const BlockState& state = blocks_[index];
+        const SimulatedBlock& state = blocks_[index];
         if (state.phase == Phase::ended) continue;
         ++named;
         who +=

@@ -7,7 +7,7 @@
 
 #include "src/registry.hpp"
 #include "src/schedule/builder.hpp"
-#include "src/simulator/damaged_fabric.hpp"
+#include "src/simulator/degraded_fabric.hpp"
 #include "tests/catch.hpp"
 #include "tests/schedule/simulated.hpp"
 #include "tests/topology/machines.hpp"
@@ -171,15 +171,15 @@ TEST_CASE("around a link that is gone messages go another way, if there is one",
     const Layout layout{2, 0, {}};
     const SimulatedCall call = all_reduce("ring", layout, 1 << 20);
     const char* bridge = "nvlink from gpu 0 (0000:21:00.0) to gpu 1 (0000:41:00.0)";
-    Damage damage;
-    damage.failed_links = {*link_named(fabric, bridge)};
-    const DamagedFabric damaged(fabric, damage);
-    CHECK(names_of(damaged, damaged.route(0, 1)) ==
+    Faults faults;
+    faults.failed_links = {*link_named(fabric, bridge)};
+    const DegradedFabric degraded(fabric, faults);
+    CHECK(names_of(degraded, degraded.route(0, 1)) ==
           std::vector<std::string>{"pci from gpu 0 (0000:21:00.0) to cpu 0", "pci from cpu 0 to gpu 1 (0000:41:00.0)"});
-    CHECK(names_of(damaged, damaged.route(1, 0)) == names_of(fabric, fabric.route(1, 0)));
-    CHECK(simulated(damaged, call).us > simulated(fabric, call).us);
-    damage.failed_links.push_back(*link_named(fabric, "pci from cpu 0 to gpu 1 (0000:41:00.0)"));
-    const auto cut_off = simulate(DamagedFabric(fabric, damage), call);
+    CHECK(names_of(degraded, degraded.route(1, 0)) == names_of(fabric, fabric.route(1, 0)));
+    CHECK(simulated(degraded, call).us > simulated(fabric, call).us);
+    faults.failed_links.push_back(*link_named(fabric, "pci from cpu 0 to gpu 1 (0000:41:00.0)"));
+    const auto cut_off = simulate(DegradedFabric(fabric, faults), call);
     REQUIRE_FALSE(cut_off);
     CHECK(cut_off.status().sentence() == "no way leads from rank 0 to rank 1");
 }
@@ -191,14 +191,14 @@ TEST_CASE("a link gone in one machine of several leaves the others as they are",
     const auto port = std::find_if(whole.links.begin(), whole.links.end(),
                                    [&](int link) { return fabric.link_name(link).find("net from nic") == 0; });
     REQUIRE(port != whole.links.end());
-    Damage damage;
-    damage.failed_links = {*port};
-    const DamagedFabric damaged(fabric, damage);
-    const weft::internal::Route around = damaged.route(8, 17);
+    Faults faults;
+    faults.failed_links = {*port};
+    const DegradedFabric degraded(fabric, faults);
+    const weft::internal::Route around = degraded.route(8, 17);
     CHECK(around.exists);
     CHECK(std::find(around.links.begin(), around.links.end(), *port) == around.links.end());
-    CHECK(damaged.route(0, 9).links == fabric.route(0, 9).links);
-    CHECK(damaged.rotation() == fabric.ranks());
+    CHECK(degraded.route(0, 9).links == fabric.route(0, 9).links);
+    CHECK(degraded.rotation() == fabric.ranks());
     const SimulatedCall call = all_reduce("ring", {24, 0, fabric.hosts()}, 24 * 64 * 1000);
-    CHECK(simulated(damaged, call).ranks_simulated == 24);
+    CHECK(simulated(degraded, call).ranks_simulated == 24);
 }

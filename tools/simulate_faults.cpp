@@ -1,4 +1,4 @@
-#include "tools/simulate_damage.hpp"
+#include "tools/simulate_faults.hpp"
 
 #include <algorithm>
 #include <set>
@@ -48,8 +48,8 @@ Result<std::optional<Scene>> without_hosts(const SimulateRequest& request, const
 
 }  // namespace
 
-Result<Damage> damage_of(const SimulateRequest& request, const Scene& scene, const Fabric& fabric) {
-    Damage damage;
+Result<Faults> damage_of(const SimulateRequest& request, const Scene& scene, const Fabric& fabric) {
+    Faults damage;
     for (const std::string& text : request.slow_links) {
         auto slow = slowed("--slow-link", text);
         if (!slow) return slow.take_status();

@@ -1,4 +1,4 @@
-// damaged_fabric.hpp: a fabric some of whose links, ranks or hosts are slow, or some of whose links are gone. What takes
+// degraded_fabric.hpp: a fabric some of whose links, ranks or hosts are slow, or some of whose links are gone. What takes
 // a link that is gone goes another way, if the fabric knows one. Nothing stands for anything else in it any more.
 #pragma once
 #include <map>
@@ -11,16 +11,16 @@
 
 namespace weft::internal {
 
-struct Damage {
+struct Faults {
     std::map<int, double> slow_links, slow_ranks;  // so many times as slow as they were
     std::vector<int> failed_links;
     bool none() const { return slow_links.empty() && slow_ranks.empty() && failed_links.empty(); }
 };
 
 // The fabric must outlive it.
-class DamagedFabric : public Fabric {
+class DegradedFabric : public Fabric {
   public:
-    DamagedFabric(const Fabric& whole, Damage damage);
+    DegradedFabric(const Fabric& whole, Faults faults);
 
     int ranks() const override { return now().ranks(); }
     const RankCosts& costs() const override { return now().costs(); }
@@ -37,7 +37,7 @@ class DamagedFabric : public Fabric {
     Route checked(Route route) const;
 
     const Fabric& whole_;
-    const Damage damage_;
+    const Faults faults_;
     const std::unique_ptr<Fabric> around_;  // null: no routes but the old ones are known
 };
 

@@ -1,5 +1,5 @@
 // What is slow or gone in a fabric costs what it should, and what a simulation tells while it runs adds up.
-#include "src/simulator/damaged_fabric.hpp"
+#include "src/simulator/degraded_fabric.hpp"
 
 #include <map>
 
@@ -28,13 +28,13 @@ TEST_CASE("a slow link is one of less bandwidth", "[simulator]") {
     const SimulatedCall call = all_reduce(name, {6, 0, {}}, 600'000);
     PairsFabric fabric = PairsFabric::random(6, 6, seed);
     const int from = int(seed) % 6, to = (from + 1) % 6;
-    Damage damage;
-    damage.slow_links[from * 6 + to] = 3;
-    const DamagedFabric damaged(fabric, damage);
+    Faults faults;
+    faults.slow_links[from * 6 + to] = 3;
+    const DegradedFabric degraded(fabric, faults);
     PairsFabric slower = fabric;
     slower.quicken(from, to, 1.0 / 3);
-    CHECK(damaged.bytes_per_us(from * 6 + to) == Approx(slower.bytes_per_us(from * 6 + to)));
-    CHECK(simulated(damaged, call).us == Approx(simulated(slower, call).us).epsilon(1e-12));
+    CHECK(degraded.bytes_per_us(from * 6 + to) == Approx(slower.bytes_per_us(from * 6 + to)));
+    CHECK(simulated(degraded, call).us == Approx(simulated(slower, call).us).epsilon(1e-12));
 }
 
 TEST_CASE("a slow rank takes longer for its steps, and nobody else does", "[simulator]") {
@@ -53,17 +53,17 @@ TEST_CASE("a slow rank takes longer for its steps, and nobody else does", "[simu
         return schedule.finish();
     };
     const auto us = [&](double sender, double receiver) {
-        Damage damage;
-        damage.slow_ranks = {{0, sender}, {1, receiver}};
-        return simulated(DamagedFabric(fabric, damage), call).us;
+        Faults faults;
+        faults.slow_ranks = {{0, sender}, {1, receiver}};
+        return simulated(DegradedFabric(fabric, faults), call).us;
     };
     CHECK(us(1, 1) == Approx(0.5 + 80 + 3 + 0.5 + 80));
     CHECK(us(2, 1) == Approx(1 + 160 + 3 + 0.5 + 80));
     CHECK(us(1, 2) == Approx(0.5 + 80 + 3 + 1 + 160));
 }
 
-// Every rank's simulation of the damaged machine is the truth: nothing may stand for anything else.
-TEST_CASE("where something is damaged every rank is simulated", "[simulator]") {
+// Every rank's simulation of the degraded machine is the truth: nothing may stand for anything else.
+TEST_CASE("where something is degraded every rank is simulated", "[simulator]") {
     const HostsFabric fabric(*find_host_kind(GENERATE("dgx-h100", "cpu-10g")), 3, 4);
     // Of the second host.
     const char* out = fabric.costs().one_thread ? "network out of host 1" : "network out of rank 7";
@@ -74,18 +74,18 @@ TEST_CASE("where something is damaged every rank is simulated", "[simulator]") {
         CHECK(whole.ranks_simulated == 4);
         for (const bool slow_rank : {true, false}) {
             CAPTURE(name, slow_rank);
-            Damage damage;
+            Faults faults;
             if (slow_rank)
-                damage.slow_ranks[5] = 4;
+                faults.slow_ranks[5] = 4;
             else
-                damage.slow_links[*link_named(fabric, out)] = 1000;
-            const DamagedFabric damaged(fabric, damage);
-            const Simulation found = simulated(damaged, call);
+                faults.slow_links[*link_named(fabric, out)] = 1000;
+            const DegradedFabric degraded(fabric, faults);
+            const Simulation found = simulated(degraded, call);
             CHECK(found.ranks_simulated == 12);
             // A slow rank may hide behind a slow network.
             CHECK((slow_rank ? found.us >= whole.us : found.us > 2 * whole.us));
             call.symmetry = Symmetry::none;
-            CHECK(simulated(damaged, call).us == found.us);
+            CHECK(simulated(degraded, call).us == found.us);
             call.symmetry = Symmetry::even;
         }
     }
@@ -94,10 +94,10 @@ TEST_CASE("where something is damaged every rank is simulated", "[simulator]") {
 TEST_CASE("a link that is gone and has no way around it is a sentence", "[simulator]") {
     const HostsFabric fabric(*find_host_kind("dgx-h100"), 2, 4);
     const auto without = [&](const char* name, const char* algorithm) {
-        Damage damage;
-        damage.failed_links.push_back(*link_named(fabric, name));
+        Faults faults;
+        faults.failed_links.push_back(*link_named(fabric, name));
         const Layout layout{8, 0, fabric.hosts()};
-        return objection(DamagedFabric(fabric, damage), all_reduce(algorithm, layout, 1 << 20));
+        return objection(DegradedFabric(fabric, faults), all_reduce(algorithm, layout, 1 << 20));
     };
     CHECK(without("network out of rank 3", "ring") == "no way leads from rank 3 to rank 4");
     CHECK(without("memory of rank 2", "ring") == "no way leads from rank 2 to the memory of rank 2");

@@ -1,14 +1,14 @@
-// simulate_damage.hpp: what is wrong with the machines of a scene, and the job as it goes on with that.
+// simulate_faults.hpp: what is wrong with the machines of a scene, and the job as it goes on with that.
 #pragma once
 #include <optional>
 
-#include "src/simulator/damaged_fabric.hpp"
+#include "src/simulator/degraded_fabric.hpp"
 #include "tools/simulate_scene.hpp"
 
 namespace weft::internal::tools {
 
 // What is slow and which links are gone; names of links are the fabric's.
-Result<Damage> damage_of(const SimulateRequest& request, const Scene& scene, const Fabric& fabric);
+Result<Faults> damage_of(const SimulateRequest& request, const Scene& scene, const Fabric& fabric);
 
 // The job that is made anew: without the hosts that failed, its ranks numbered again; or with rings that keep to the links
 // that are left. None: it would be the same. `scene` must outlive it.

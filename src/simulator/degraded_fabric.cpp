@@ -1,4 +1,4 @@
-#include "src/simulator/damaged_fabric.hpp"
+#include "src/simulator/degraded_fabric.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -14,19 +14,19 @@ double factor_of(const std::map<int, double>& slow, int which) {
 
 }  // namespace
 
-DamagedFabric::DamagedFabric(const Fabric& whole, Damage damage)
+DegradedFabric::DegradedFabric(const Fabric& whole, Faults faults)
     : whole_(whole),
-      damage_(std::move(damage)),
-      around_(damage_.failed_links.empty() ? nullptr : whole.around(damage_.failed_links)) {}
+      faults_(std::move(faults)),
+      around_(faults_.failed_links.empty() ? nullptr : whole.around(faults_.failed_links)) {}
 
-double DamagedFabric::bytes_per_us(int link) const {
-    return now().bytes_per_us(link) / factor_of(damage_.slow_links, link);
+double DegradedFabric::bytes_per_us(int link) const {
+    return now().bytes_per_us(link) / factor_of(faults_.slow_links, link);
 }
 
-double DamagedFabric::slowness(int rank) const { return now().slowness(rank) * factor_of(damage_.slow_ranks, rank); }
+double DegradedFabric::slowness(int rank) const { return now().slowness(rank) * factor_of(faults_.slow_ranks, rank); }
 
-Route DamagedFabric::checked(Route route) const {
-    const auto& failed = damage_.failed_links;
+Route DegradedFabric::checked(Route route) const {
+    const auto& failed = faults_.failed_links;
     if (std::any_of(route.links.begin(), route.links.end(),
                     [&](int link) { return std::find(failed.begin(), failed.end(), link) != failed.end(); }))
         route.exists = false;
