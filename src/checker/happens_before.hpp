@@ -66,7 +66,7 @@ class ReadLists {
     bool full() const { return nodes_.size() >= size_t(1) << 25 && free_ < 0; }
     void add(Cell& cell, const ChunkAccess& access) {
         if (cell.read.thread >= 0 && cell.read.thread != access.thread) {
-            const Node node{cell.read, cell.other_reads};
+            const ReadNode node{cell.read, cell.other_reads};
             if (free_ < 0) {
                 cell.other_reads = int32_t(nodes_.size());
                 nodes_.push_back(node);
@@ -97,11 +97,11 @@ class ReadLists {
     }
 
   private:
-    struct Node {
+    struct ReadNode {
         ChunkAccess access;
         int32_t next;
     };
-    std::vector<Node> nodes_;
+    std::vector<ReadNode> nodes_;
     int32_t free_ = -1;
 };
 

@@ -28,7 +28,7 @@ Status Proof::load() {
     uint32_t tiles = 0;
     flag_block_of_.assign(size_t(ranks_), -1);
     place_of_.assign(size_t(ranks_), 0);
-    for (Operation& operation : operations_) {
+    for (OperationState& operation : operations_) {
         WEFT_TRY(load_operation(operation));
         const Schedule& first = operation.schedules[0];
         if (operation.call->runs < 1 || int64_t(operation.call->runs) * first.tiles > tiles_most)
@@ -52,16 +52,16 @@ Status Proof::load() {
         if (steps > steps_total_most) return fail(weftInvalidArgument, "the schedules have too many steps to check");
     }
     size_t members = 1, meetings = 0;
-    for (FlagBlock& flag_block : flag_blocks_) {
+    for (CheckedFlagBlock& flag_block : flag_blocks_) {
         members = std::max(members, flag_block.ranks.size());
-        flag_block.first_meeting = meetings;
+        flag_block.first_phase = meetings;
         meetings += size_t(flag_block.tiles) * 2;
     }
     const uint64_t width = uint64_t(members) * blocks_;
     if (width * ranks_ * blocks_ > clock_words_most)
         return fail(weftInvalidArgument, "{} ranks of {} blocks are too many to check", ranks_, blocks_);
     uint64_t releases = 0, deepest = options_.fifo_depth;
-    for (const Operation& operation : operations_) {
+    for (const OperationState& operation : operations_) {
         deepest = std::max<uint64_t>(deepest, operation.schedules[0].fifo_depth);
         for (const auto& blocks : operation.depended)
             for (const auto& steps_of_block : blocks)
@@ -77,16 +77,16 @@ Status Proof::load() {
     threads_.resize(size_t(ranks_) * blocks_);
     rank_states_.resize(ranks_);
     if (!flag_blocks_.empty()) slots_.resize(size_t(ranks_) * options_.flag_slots);
-    for (const Operation& operation : operations_)
+    for (const OperationState& operation : operations_)
         if (std::any_of(operation.schedules.begin(), operation.schedules.end(), has_scratch))
             scratches_.resize(size_t(ranks_));
-    meetings_.resize(meetings);
+    phase_states_.resize(meetings);
     return ok();
 }
 
 // Who shares a flag_block with whom, and which of the flag_block's tiles the operation's are. A rank has one flag_block for all
 // operations, so its slots and words are those that the operation before has used.
-Status Proof::load_flag_blocks(Operation& operation) {
+Status Proof::load_flag_blocks(OperationState& operation) {
     operation.first_flag_tile.assign(size_t(ranks_), 0);
     std::vector<bool> counted(flag_blocks_.size());
     for (int rank = 0; rank < ranks_; ++rank) {
@@ -106,7 +106,7 @@ Status Proof::load_flag_blocks(Operation& operation) {
             flag_blocks_.push_back({ranks});
             counted.push_back(false);
         }
-        FlagBlock& flag_block = flag_blocks_[flag_block_of_[rank]];
+        CheckedFlagBlock& flag_block = flag_blocks_[flag_block_of_[rank]];
         if (flag_block.ranks != ranks) return fail(weftInvalidArgument, "rank {} had another flag_block before", rank);
         if (!counted[flag_block_of_[rank]]) {
             for (const int32_t member : ranks) operation.first_flag_tile[member] = flag_block.tiles;
@@ -136,7 +136,7 @@ static Status differ(const Schedule& first, const Schedule& other) {
     return ok();
 }
 
-Status Proof::load_operation(Operation& operation) {
+Status Proof::load_operation(OperationState& operation) {
     const CheckedOperation& call = *operation.call;
     for (auto [what, size] :
          {std::pair{"readable", call.mode.readable.size()}, std::pair{"in place", call.in_place.size()}})
@@ -172,7 +172,7 @@ Status Proof::load_operation(Operation& operation) {
 }
 
 // Both ends of each connection have a block for it. Connections are kept from one operation to the next.
-Status Proof::load_connections(Operation& operation) {
+Status Proof::load_connections(OperationState& operation) {
     auto key = [&](int channel, int source, int target) {
         return (uint64_t(channel) * ranks_ + source) * ranks_ + target;
     };
@@ -224,7 +224,7 @@ Status Proof::run() {
         threads_[thread].queued = false;
         if (!run_thread(thread)) return std::move(failure_);
     }
-    for (const Rank& rank : rank_states_)
+    for (const RankProgress& rank : rank_states_)
         if (rank.operation < int(operations_.size())) return deadlock();
     return leftovers();
 }
@@ -237,10 +237,10 @@ void Proof::queue(int thread) {
 
 // The user has written the input, may have used the output, and calls. Operations without instructions end at once.
 bool Proof::begin_operation(int rank) {
-    Rank& state = rank_states_[rank];
+    RankProgress& state = rank_states_[rank];
     const int first_thread = rank * blocks_;
     for (; state.operation < int(operations_.size()); ++state.operation) {
-        const Operation& operation = operations_[state.operation];
+        const OperationState& operation = operations_[state.operation];
         const Schedule& schedule = operation.schedules[rank];
         const auto& in_place = operation.call->in_place;
         state.in_place = !in_place.empty() && in_place[rank];
@@ -252,7 +252,7 @@ bool Proof::begin_operation(int rank) {
         state.input_readers.clear();
         state.blocks_left = 0;
         for (int b = 0; b < blocks_; ++b) {
-            Thread& thread = threads_[first_thread + b];
+            ThreadState& thread = threads_[first_thread + b];
             const bool works = b < int(schedule.blocks.size()) && !schedule.blocks[b].instructions.empty();
             thread.run = thread.step = thread.iteration = 0;
             thread.ended = !works;
@@ -276,10 +276,10 @@ bool Proof::end_operation(int rank) {
     return begin_operation(rank);
 }
 
-Proof::Here Proof::here(int thread) const {
-    const Thread& state = threads_[thread];
+Proof::StepContext Proof::here(int thread) const {
+    const ThreadState& state = threads_[thread];
     const int rank = thread / blocks_, block = thread % blocks_;
-    const Operation& operation = operations_[rank_states_[rank].operation];
+    const OperationState& operation = operations_[rank_states_[rank].operation];
     const Schedule& schedule = operation.schedules[rank];
     const Instruction& it = schedule.blocks[block].instructions[state.step];
     return {thread,
@@ -295,13 +295,13 @@ Proof::Here Proof::here(int thread) const {
 }
 
 bool Proof::run_thread(int thread) {
-    Thread& state = threads_[thread];
+    ThreadState& state = threads_[thread];
     while (!state.ended) {
-        const Here now = here(thread);
+        const StepContext now = here(thread);
         if (!ready(now)) return true;
         ++steps_;
         if (state.iteration == 0 && now.it->after != Dependency()) {
-            const Thread& other = threads_[now.rank * blocks_ + now.it->after.block];
+            const ThreadState& other = threads_[now.rank * blocks_ + now.it->after.block];
             const int run = state.run - now.it->after.ago;
             if (run >= 0) clocks_->merge(clocks_->row(thread), other.releases[now.it->after.step][run].data());
         }
@@ -318,7 +318,7 @@ bool Proof::run_thread(int thread) {
 }
 
 // Releases what was done so far to the steps that run after this one.
-void Proof::complete_step(const Here& here) {
+void Proof::complete_step(const StepContext& here) {
     if (!here.operation->depended[here.rank][here.block][here.step]) return;
     const uint32_t* row = clocks_->row(here.thread);
     threads_[here.thread].releases[here.step].emplace_back(row, row + clocks_->width());
@@ -328,21 +328,21 @@ void Proof::complete_step(const Here& here) {
 }
 
 // Empty chunks are skipped on both ends, and so is a message of nothing else.
-bool Proof::skipped(const Here& here) const {
+bool Proof::skipped(const StepContext& here) const {
     if (kind_of(here.it->opcode) == OpcodeKind::flag) return false;
     for (int offset = 0; offset < here.it->count; ++offset)
         if (!empty(here.at(offset))) return false;
     return true;
 }
 
-bool Proof::ready(const Here& here) {
+bool Proof::ready(const StepContext& here) {
     const Dependency& after = here.it->after;
     if (after != Dependency()) {
-        const Thread& other = threads_[here.rank * blocks_ + after.block];
+        const ThreadState& other = threads_[here.rank * blocks_ + after.block];
         if (int(other.releases[after.step].size()) <= threads_[here.thread].run - after.ago) return false;
     }
     if (here.it->opcode == Opcode::wait) {
-        Meeting& met = meeting(here.rank, flag_tile(here), here.it->phase);
+        PhaseState& met = phase_state(here.rank, flag_tile(here), here.it->phase);
         if (met.posted == int(members(here).size())) return true;
         met.waiting.push_back(here.thread);
         return false;
@@ -361,14 +361,14 @@ bool Proof::ready(const Here& here) {
     return true;
 }
 
-bool Proof::execute(const Here& here) {
+bool Proof::execute(const StepContext& here) {
     if (skipped(here)) return true;
     switch (here.it->opcode) {
         case Opcode::copy:
         case Opcode::add:
         case Opcode::reduce:
             for (int offset = 0; offset < here.it->count; ++offset) {
-                const Here there = here.at(offset);
+                const StepContext there = here.at(offset);
                 if (empty(there)) continue;
                 if (!(here.it->opcode == Opcode::copy  ? execute_copy(there)
                       : here.it->opcode == Opcode::add ? execute_add(there)

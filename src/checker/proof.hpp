@@ -22,7 +22,7 @@ class Proof {
     bool orders_differ() const { return orders_differ_; }
 
   private:
-    struct Operation {
+    struct OperationState {
         const CheckedOperation* call = nullptr;
         std::vector<Schedule> schedules;  // by rank
         // By rank and block: connections received from and sent to, -1: none.
@@ -34,7 +34,7 @@ class Proof {
         std::vector<bool> empty_chunks[2];                     // of ordinary tiles and of the last
         std::vector<uint64_t> results;                         // by tile and chunk: the first rank's expression
     };
-    struct Thread {
+    struct ThreadState {
         int run = 0;
         int step = 0;
         int iteration = 0;
@@ -42,7 +42,7 @@ class Proof {
         bool queued = false;
         std::vector<std::vector<std::vector<uint32_t>>> releases;  // by step others run after, and run: the clock then
     };
-    struct Rank {
+    struct RankProgress {
         int operation = 0;  // == the number of operations: it has returned from the last
         int blocks_left = 0;
         bool in_place = false;
@@ -58,7 +58,7 @@ class Proof {
         int step = 0;
         bool in_scratch = false;  // it was, with who sent it or one before
     };
-    struct Connection {
+    struct CheckedConnection {
         int channel = 0, source = 0, target = 0;  // source: the rank that sends
         std::deque<SentChunks> slots;
         int blocked_sender = -1, blocked_receiver = -1;  // threads
@@ -72,7 +72,7 @@ class Proof {
         int checked_thread = -1;           // that is known to come after all of them
     };
     // One phase of one tile of a flag_block.
-    struct Meeting {
+    struct PhaseState {
         int posted = 0;
         std::vector<bool> has_posted;     // by place on the flag_block
         std::vector<uint32_t> join;       // of the clocks of all that have posted
@@ -80,43 +80,43 @@ class Proof {
         std::vector<int> waiting;         // threads
     };
     // The ranks that share a flag_block, the same in all operations that use one.
-    struct FlagBlock {
+    struct CheckedFlagBlock {
         std::vector<int32_t> ranks;
         uint32_t tiles = 0;
-        size_t first_meeting = 0;
+        size_t first_phase = 0;
     };
     // Where a step of a thread is now, for rules and sentences.
-    struct Here {
+    struct StepContext {
         int thread, rank, block, step, iteration;
-        const Operation* operation;
+        const OperationState* operation;
         const Schedule* schedule;
         const Instruction* it;
         int tile;   // of the operation
         int chunk;  // the one of the span that is looked at
-        Here at(int offset) const {
-            Here there = *this;
+        StepContext at(int offset) const {
+            StepContext there = *this;
             there.chunk = it->chunk.at(iteration, offset);
             return there;
         }
     };
 
     // proof.cpp: set-up and the order of things.
-    Status load_operation(Operation& operation);
-    Status load_flag_blocks(Operation& operation);
-    Status load_connections(Operation& operation);
+    Status load_operation(OperationState& operation);
+    Status load_flag_blocks(OperationState& operation);
+    Status load_connections(OperationState& operation);
     bool begin_operation(int rank);
     bool end_operation(int rank);
     void queue(int thread);
     bool run_thread(int thread);
-    bool ready(const Here& here);
-    bool execute(const Here& here);
-    void complete_step(const Here& here);
-    Here here(int thread) const;
-    bool empty(const Here& here) const {
+    bool ready(const StepContext& here);
+    bool execute(const StepContext& here);
+    void complete_step(const StepContext& here);
+    StepContext here(int thread) const;
+    bool empty(const StepContext& here) const {
         return here.operation->empty_chunks[here.tile + 1 == here.operation->tiles][here.chunk % here.schedule->chunks];
     }
-    bool skipped(const Here& here) const;
-    size_t fifo_depth(const Here& here) const {
+    bool skipped(const StepContext& here) const;
+    size_t fifo_depth(const StepContext& here) const {
         return options_.fifo_depth ? options_.fifo_depth : here.schedule->fifo_depth;
     }
 
@@ -125,71 +125,71 @@ class Proof {
     Status leftovers() const;
     std::string waits_for(int thread, int& next) const;
     std::string step_name(int rank, int block, int step) const;
-    std::string place(const Here& here) const;
+    std::string place(const StepContext& here) const;
     std::string place(const ChunkAccess& access) const;
-    bool object_to_race(const Here& here, const char* what, const ChunkAccess& earlier, const char* did, Buffer buffer,
+    bool object_to_race(const StepContext& here, const char* what, const ChunkAccess& earlier, const char* did, Buffer buffer,
                         int rank);
     template <class... Arguments>
-    bool object(const Here& here, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    bool object(const StepContext& here, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
         failure_ = fail(weftInvalidArgument, "{}: {}", place(here),
                         fmt::format(format, std::forward<Arguments>(arguments)...));
         return false;
     }
 
     // proof_memory.cpp: values and who may touch them.
-    bool execute_connection(const Here& here);
-    bool execute_copy(const Here& here);
-    bool execute_add(const Here& here);
-    bool execute_reduce(const Here& here);
+    bool execute_connection(const StepContext& here);
+    bool execute_copy(const StepContext& here);
+    bool execute_add(const StepContext& here);
+    bool execute_reduce(const StepContext& here);
     // Everybody whose memory this rank reaches: the flag_block's ranks.
-    const std::vector<int32_t>& members(const Here& here) const { return flag_blocks_[size_t(flag_block_of_[here.rank])].ranks; }
-    bool read(const Here& here, Buffer buffer, int rank, Value& value);
-    bool write(const Here& here, unsigned targets, const Value& value);
-    bool read_scratch(const Here& here, SlotCells& slot, int number, Value& value);
-    bool read_cell(const Here& here, Cell& cell, Buffer buffer, int rank, Value& value);
-    bool write_cell(const Here& here, Cell& cell, Buffer buffer, int rank, const Value& value);
-    bool finish(const Here& here, Value& value);
-    bool same_call(const Here& here, Buffer buffer, int rank);
-    Cell& output_cell(const Here& here, int rank);
-    ChunkAccess access(const Here& here) {
+    const std::vector<int32_t>& members(const StepContext& here) const { return flag_blocks_[size_t(flag_block_of_[here.rank])].ranks; }
+    bool read(const StepContext& here, Buffer buffer, int rank, Value& value);
+    bool write(const StepContext& here, unsigned targets, const Value& value);
+    bool read_scratch(const StepContext& here, SlotCells& slot, int number, Value& value);
+    bool read_cell(const StepContext& here, Cell& cell, Buffer buffer, int rank, Value& value);
+    bool write_cell(const StepContext& here, Cell& cell, Buffer buffer, int rank, const Value& value);
+    bool finish(const StepContext& here, Value& value);
+    bool same_call(const StepContext& here, Buffer buffer, int rank);
+    Cell& output_cell(const StepContext& here, int rank);
+    ChunkAccess access(const StepContext& here) {
         return {here.thread, clocks_->now(here.thread), rank_states_[here.rank].operation, here.step};
     }
-    SlotCells* enter(const Here& here, Buffer buffer, int rank);
-    bool holds_input(const Here& here, int rank) const;
-    bool holds_output(const Here& here, int rank) const;
-    Value input_leaf(const Here& here, int rank) const {
+    SlotCells* enter(const StepContext& here, Buffer buffer, int rank);
+    bool holds_input(const StepContext& here, int rank) const;
+    bool holds_output(const StepContext& here, int rank) const;
+    Value input_leaf(const StepContext& here, int rank) const {
         return contributions_.leaf(rank, here.operation->first_tile + here.tile, here.chunk);
     }
     bool check_result(int rank);
     uint64_t in_rank_order(uint32_t tile, int chunk) const;
-    std::string fault(Operation& operation, const Cell& cell, int rank, int tile, int chunk);
+    std::string fault(OperationState& operation, const Cell& cell, int rank, int tile, int chunk);
 
     // proof_flags.cpp: posts and waits.
-    Meeting& meeting(int rank, int64_t flag_tile, int phase);
-    bool execute_post(const Here& here);
-    bool execute_wait(const Here& here);
-    int64_t flag_tile(const Here& here) const {
+    PhaseState& phase_state(int rank, int64_t flag_tile, int phase);
+    bool execute_post(const StepContext& here);
+    bool execute_wait(const StepContext& here);
+    int64_t flag_tile(const StepContext& here) const {
         return int64_t(here.operation->first_flag_tile[here.rank]) + here.tile;
     }
 
     const int ranks_;
     const CheckOptions options_;
-    std::vector<Operation> operations_;
+    std::vector<OperationState> operations_;
     int blocks_ = 1;  // most of any rank
     Contributions contributions_;
     std::unique_ptr<Clocks> clocks_;
     ReadLists reads_;
     bool in_rank_order_ = true;
     bool orders_differ_ = false;
-    std::vector<Thread> threads_;
-    std::vector<Rank> rank_states_;
+    std::vector<ThreadState> threads_;
+    std::vector<RankProgress> rank_states_;
     std::unordered_map<uint64_t, int> connection_of_;
-    std::vector<Connection> connections_;
+    std::vector<CheckedConnection> connections_;
     size_t under_way_ = 0;           // chunks in their slots
     std::vector<SlotCells> slots_;        // by rank and slot
     std::vector<SlotCells> scratches_;    // by rank; empty: nobody has one
-    std::vector<Meeting> meetings_;  // by flag_block, its tile and phase
-    std::vector<FlagBlock> flag_blocks_;
+    std::vector<PhaseState> phase_states_;  // by flag_block, its tile and phase
+    std::vector<CheckedFlagBlock> flag_blocks_;
     std::vector<int> flag_block_of_;  // by rank; -1: it has none
     std::vector<int> place_of_;  // by rank, among its flag_block's ranks
     std::vector<int> queue_;

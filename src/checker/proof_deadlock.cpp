@@ -11,7 +11,7 @@ std::string Proof::step_name(int rank, int block, int step) const {
     return fmt::format("rank {}, block {}, step {}", rank, block, step);
 }
 
-std::string Proof::place(const Here& here) const {
+std::string Proof::place(const StepContext& here) const {
     return fmt::format("operation {}, {} ({})", rank_states_[here.rank].operation,
                        step_name(here.rank, here.block, here.step), text_of(*here.it, here.iteration));
 }
@@ -23,7 +23,7 @@ std::string Proof::place(const ChunkAccess& access) const {
     return fmt::format("{} ({})", step_name(rank, block, access.step), text_of(it));
 }
 
-bool Proof::object_to_race(const Here& here, const char* what, const ChunkAccess& earlier, const char* did,
+bool Proof::object_to_race(const StepContext& here, const char* what, const ChunkAccess& earlier, const char* did,
                            Buffer buffer, int rank) {
     const std::string user = earlier.step < 0 ? " (nothing tells that the call has begun there)" : "";
     return object(here, "it {} chunk {} of the {} of rank {}, {} by {}, in no order{}", what, here.chunk,
@@ -32,7 +32,7 @@ bool Proof::object_to_race(const Here& here, const char* what, const ChunkAccess
 
 // What a blocked thread waits for, and which thread could give it; next is -1 if none can.
 std::string Proof::waits_for(int thread, int& next) const {
-    const Here now = here(thread);
+    const StepContext now = here(thread);
     next = -1;
     auto block_on = [&](int rank, bool sending, int connection) {
         if (rank_states_[rank].operation == int(operations_.size())) return -1;
@@ -51,8 +51,8 @@ std::string Proof::waits_for(int thread, int& next) const {
                                           : fmt::format("step {} of block {}", after.step, after.block));
     }
     if (now.it->opcode == Opcode::wait) {
-        const FlagBlock& flag_block = flag_blocks_[flag_block_of_[now.rank]];
-        const Meeting& met = meetings_[flag_block.first_meeting + size_t(flag_tile(now)) * 2 + now.it->phase];
+        const CheckedFlagBlock& flag_block = flag_blocks_[flag_block_of_[now.rank]];
+        const PhaseState& met = phase_states_[flag_block.first_phase + size_t(flag_tile(now)) * 2 + now.it->phase];
         const int rank =
             flag_block.ranks[std::find(met.has_posted.begin(), met.has_posted.end(), false) - met.has_posted.begin()];
         for (int b = 0; b < blocks_; ++b)
@@ -86,7 +86,7 @@ Status Proof::deadlock() const {
 }
 
 Status Proof::leftovers() const {
-    for (const Connection& connection : connections_)
+    for (const CheckedConnection& connection : connections_)
         if (!connection.slots.empty())
             return fail(weftInvalidArgument,
                         "rank {} sends chunk {} to rank {} on channel {}, in step {}, which never receives it",

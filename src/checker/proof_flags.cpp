@@ -4,9 +4,9 @@
 
 namespace weft::internal {
 
-Proof::Meeting& Proof::meeting(int rank, int64_t flag_tile, int phase) {
-    const FlagBlock& flag_block = flag_blocks_[flag_block_of_[rank]];
-    Meeting& met = meetings_[flag_block.first_meeting + size_t(flag_tile) * 2 + phase];
+Proof::PhaseState& Proof::phase_state(int rank, int64_t flag_tile, int phase) {
+    const CheckedFlagBlock& flag_block = flag_blocks_[flag_block_of_[rank]];
+    PhaseState& met = phase_states_[flag_block.first_phase + size_t(flag_tile) * 2 + phase];
     if (met.has_posted.empty()) {
         met.has_posted.resize(flag_block.ranks.size());
         met.waited.resize(flag_block.ranks.size());
@@ -15,14 +15,14 @@ Proof::Meeting& Proof::meeting(int rank, int64_t flag_tile, int phase) {
     return met;
 }
 
-bool Proof::execute_post(const Here& here) {
+bool Proof::execute_post(const StepContext& here) {
     const int64_t tile = flag_tile(here);
-    Meeting& met = meeting(here.rank, tile, here.it->phase);
+    PhaseState& met = phase_state(here.rank, tile, here.it->phase);
     if (met.has_posted[place_of_[here.rank]]) return object(here, "it posts a second time");
     // The word takes the place of an earlier tile's. Everybody who waits for that one has seen it before; who comes
     // later is caught in execute_wait.
     if (tile >= options_.flag_slots)
-        for (const ChunkAccess& waiter : meeting(here.rank, tile - options_.flag_slots, here.it->phase).waited)
+        for (const ChunkAccess& waiter : phase_state(here.rank, tile - options_.flag_slots, here.it->phase).waited)
             if (!clocks_->ordered(waiter, here.thread))
                 return object(here, "it overwrites the word of tile {} of the flag_block, for which {} may still wait",
                               tile - options_.flag_slots, place(waiter));
@@ -34,14 +34,14 @@ bool Proof::execute_post(const Here& here) {
     return true;
 }
 
-bool Proof::execute_wait(const Here& here) {
+bool Proof::execute_wait(const StepContext& here) {
     const int64_t tile = flag_tile(here), next = tile + options_.flag_slots;
-    const Meeting& met = meeting(here.rank, tile, here.it->phase);
-    if (next < flag_blocks_[flag_block_of_[here.rank]].tiles && meeting(here.rank, next, here.it->phase).posted > 0)
+    const PhaseState& met = phase_state(here.rank, tile, here.it->phase);
+    if (next < flag_blocks_[flag_block_of_[here.rank]].tiles && phase_state(here.rank, next, here.it->phase).posted > 0)
         return object(here, "it waits for a word of tile {} of the flag_block that tile {} may have overwritten", tile,
                       next);
     clocks_->merge(clocks_->row(here.thread), met.join.data());
-    meeting(here.rank, tile, here.it->phase).waited[place_of_[here.rank]] = access(here);
+    phase_state(here.rank, tile, here.it->phase).waited[place_of_[here.rank]] = access(here);
     return true;
 }
 

@@ -11,7 +11,7 @@ static constexpr size_t under_way_most = size_t(1) << 24;
 // In an all-to-all a chunk's place with its sender is not that with its receiver; its expression tells what it is.
 static bool alike_chunks(const Schedule& schedule) { return !facts_of(schedule.collective).transposes; }
 
-bool Proof::execute_connection(const Here& here) {
+bool Proof::execute_connection(const StepContext& here) {
     const char* uses = uses_of(here.it->opcode);
     const bool receives = std::strchr(uses, 's'), sends = std::strchr(uses, 't'), reads = std::strchr(uses, 'i');
     const auto [source, target] = here.operation->ends[here.rank][here.block];
@@ -20,7 +20,7 @@ bool Proof::execute_connection(const Here& here) {
     const bool in_scratch = here.it->source == Buffer::scratch || (here.it->targets & Buffer::scratch);
     bool alike = alike_chunks(*here.schedule);
     if (receives) {
-        Connection& connection = connections_[source];
+        CheckedConnection& connection = connections_[source];
         message = std::move(connection.slots.front());
         connection.slots.pop_front();
         under_way_ -= message.values.size();
@@ -39,7 +39,7 @@ bool Proof::execute_connection(const Here& here) {
     std::vector<std::pair<int, Value>> passed_on;
     size_t next = 0;  // of the message's values
     for (int offset = 0; offset < here.it->count; ++offset) {
-        const Here there = here.at(offset);
+        const StepContext there = here.at(offset);
         if (empty(there)) continue;
         Value value;
         if (receives) {
@@ -71,7 +71,7 @@ bool Proof::execute_connection(const Here& here) {
         return object(here, "it receives less than rank {} (in step {}) has sent", connections_[source].source,
                       message.step);
     if (sends) {
-        Connection& connection = connections_[target];
+        CheckedConnection& connection = connections_[target];
         if ((under_way_ += passed_on.size()) > under_way_most)
             return object(here, "more than {} chunks are under way at once, which are too many to check",
                           under_way_most);
@@ -82,7 +82,7 @@ bool Proof::execute_connection(const Here& here) {
     return true;
 }
 
-bool Proof::execute_copy(const Here& here) {
+bool Proof::execute_copy(const StepContext& here) {
     Value value;
     const int rank = here.it->source == Buffer::slot ? here.it->rank.at(here.iteration) : here.rank;
     if (!read(here, here.it->source, rank, value) || (here.it->finish && !finish(here, value))) return false;
@@ -91,7 +91,7 @@ bool Proof::execute_copy(const Here& here) {
                        rank_states_[here.rank].in_place && !facts_of(here.schedule->collective).reduces;
     if (stays) return holds_output(here, rank) || write(here, here.it->targets, value);
     if (!here.it->moves) return write(here, here.it->targets, value);
-    Here there = here;
+    StepContext there = here;
     there.chunk = here.it->into.at(here.iteration);
     const int shares = here.schedule->chunks / here.schedule->parts();
     if (there.chunk % shares != here.chunk % shares)
@@ -99,7 +99,7 @@ bool Proof::execute_copy(const Here& here) {
     return write(there, here.it->targets, value);
 }
 
-bool Proof::execute_add(const Here& here) {
+bool Proof::execute_add(const StepContext& here) {
     Value added, value;
     const bool in_scratch = here.it->targets == Buffer::scratch;
     if (!read(here, here.it->source, here.rank, added)) return false;
@@ -115,7 +115,7 @@ bool Proof::execute_add(const Here& here) {
     return (!here.it->finish || finish(here, value)) && write(here, here.it->targets, value);
 }
 
-bool Proof::execute_reduce(const Here& here) {
+bool Proof::execute_reduce(const StepContext& here) {
     Value sum;
     sum.tile = here.operation->first_tile + here.tile;
     // Of scratch everybody's, else those of the flag_block.
@@ -139,7 +139,7 @@ bool Proof::execute_reduce(const Here& here) {
     return (!here.it->finish || finish(here, sum)) && write(here, here.it->targets, sum);
 }
 
-bool Proof::finish(const Here& here, Value& value) {
+bool Proof::finish(const StepContext& here, Value& value) {
     if (value.finished) return object(here, "it finishes chunk {} a second time", here.chunk);
     if (!contributions_.complete(value, here.chunk))
         return object(here, "it finishes chunk {}, which {}", here.chunk, contributions_.fault(value, here.chunk));
@@ -149,20 +149,20 @@ bool Proof::finish(const Here& here, Value& value) {
 
 // A rank's buffers are there from its call to its return, and are reached by others only if they are in the same
 // operation.
-bool Proof::same_call(const Here& here, Buffer buffer, int rank) {
+bool Proof::same_call(const StepContext& here, Buffer buffer, int rank) {
     const int now = rank_states_[here.rank].operation, other = rank_states_[rank].operation;
     if (now == other) return true;
     return object(here, "it uses the {} of rank {}, which {} operation {}", name_of(buffer), rank,
                   other < now ? "may not have begun" : "may have returned from", now);
 }
 
-Cell& Proof::output_cell(const Here& here, int rank) {
-    Rank& owner = rank_states_[rank];
+Cell& Proof::output_cell(const StepContext& here, int rank) {
+    RankProgress& owner = rank_states_[rank];
     auto& cells = owner.output[here.tile];
     if (cells.empty()) {
         cells.resize(here.schedule->chunks);
         for (int chunk = 0; chunk < here.schedule->chunks; ++chunk) {
-            Here there = here;
+            StepContext there = here;
             there.chunk = chunk;
             if (owner.in_place && holds_input(there, rank)) cells[chunk].value = input_leaf(there, rank);
             cells[chunk].write = owner.start;
@@ -173,7 +173,7 @@ Cell& Proof::output_cell(const Here& here, int rank) {
 
 // The slot of `rank` for this tile, or its scratch. The first to come finds what earlier tiles left and remembers who
 // touched it.
-Proof::SlotCells* Proof::enter(const Here& here, Buffer buffer, int rank) {
+Proof::SlotCells* Proof::enter(const StepContext& here, Buffer buffer, int rank) {
     const bool in_slot = buffer == Buffer::slot;
     const int64_t tile = in_slot ? flag_tile(here) : int64_t(here.operation->first_tile) + here.tile;
     SlotCells& slot =
@@ -204,17 +204,17 @@ Proof::SlotCells* Proof::enter(const Here& here, Buffer buffer, int rank) {
     return &slot;
 }
 
-bool Proof::holds_input(const Here& here, int rank) const {
+bool Proof::holds_input(const StepContext& here, int rank) const {
     const Schedule& schedule = *here.schedule;
     return holds(input_of(schedule.collective, rank, schedule.root), schedule.part_of(here.chunk), rank);
 }
 
-bool Proof::holds_output(const Here& here, int rank) const {
+bool Proof::holds_output(const StepContext& here, int rank) const {
     const Schedule& schedule = *here.schedule;
     return holds(output_of(schedule.collective, rank, schedule.root), schedule.part_of(here.chunk), rank);
 }
 
-bool Proof::read(const Here& here, Buffer buffer, int rank, Value& value) {
+bool Proof::read(const StepContext& here, Buffer buffer, int rank, Value& value) {
     if (buffer == Buffer::slot || buffer == Buffer::scratch) {
         SlotCells* slot = enter(here, buffer, rank);
         if (slot && buffer == Buffer::scratch) return read_scratch(here, *slot, here.it->source_cell, value);
@@ -224,7 +224,7 @@ bool Proof::read(const Here& here, Buffer buffer, int rank, Value& value) {
         return object(here, "it reads chunk {}, which the {} of rank {} does not hold", here.chunk, name_of(buffer),
                       rank);
     if (!same_call(here, buffer, rank)) return false;
-    Rank& owner = rank_states_[rank];
+    RankProgress& owner = rank_states_[rank];
     if (buffer == Buffer::output || owner.in_place) {
         Cell& cell = output_cell(here, rank);
         // Executors scale what they read as input, whatever has been done to it.
@@ -246,7 +246,7 @@ bool Proof::read(const Here& here, Buffer buffer, int rank, Value& value) {
 }
 
 // What is in a cell of scratch is as long as the chunk that was written there.
-bool Proof::read_scratch(const Here& here, SlotCells& slot, int number, Value& value) {
+bool Proof::read_scratch(const StepContext& here, SlotCells& slot, int number, Value& value) {
     if (number < 0) return read_cell(here, slot.cells[here.chunk], Buffer::scratch, here.rank, value);
     Cell& cell = slot.cells[number];
     if (!read_cell(here, cell, Buffer::scratch, here.rank, value)) return false;
@@ -257,7 +257,7 @@ bool Proof::read_scratch(const Here& here, SlotCells& slot, int number, Value& v
                   cell.chunk);
 }
 
-bool Proof::read_cell(const Here& here, Cell& cell, Buffer buffer, int rank, Value& value) {
+bool Proof::read_cell(const StepContext& here, Cell& cell, Buffer buffer, int rank, Value& value) {
     if (!clocks_->ordered(cell.write, here.thread))
         return object_to_race(here, "reads", cell.write, "written", buffer, rank);
     if (!cell.value.defined())
@@ -269,7 +269,7 @@ bool Proof::read_cell(const Here& here, Cell& cell, Buffer buffer, int rank, Val
     return true;
 }
 
-bool Proof::write(const Here& here, unsigned targets, const Value& value) {
+bool Proof::write(const StepContext& here, unsigned targets, const Value& value) {
     const auto write_output = [&](int rank) {
         if (!holds_output(here, rank))
             return object(here, "it writes chunk {}, which the output of rank {} does not hold", here.chunk, rank);
@@ -299,7 +299,7 @@ bool Proof::write(const Here& here, unsigned targets, const Value& value) {
     return true;
 }
 
-bool Proof::write_cell(const Here& here, Cell& cell, Buffer buffer, int rank, const Value& value) {
+bool Proof::write_cell(const StepContext& here, Cell& cell, Buffer buffer, int rank, const Value& value) {
     if (!clocks_->ordered(cell.write, here.thread))
         return object_to_race(here, "writes", cell.write, "written", buffer, rank);
     const bool alone = reads_.each(cell, [&](const ChunkAccess& earlier) {
@@ -323,7 +323,7 @@ uint64_t Proof::in_rank_order(uint32_t tile, int chunk) const {
 }
 
 // What is wrong with a cell of the output; empty: nothing.
-std::string Proof::fault(Operation& operation, const Cell& cell, int rank, int tile, int chunk) {
+std::string Proof::fault(OperationState& operation, const Cell& cell, int rank, int tile, int chunk) {
     const Schedule& schedule = operation.schedules[size_t(rank)];
     if (!cell.value.defined()) return "is not written when it returns";
     const auto writer = [&] {
@@ -355,8 +355,8 @@ std::string Proof::fault(Operation& operation, const Cell& cell, int rank, int t
 
 // At the return of `rank`: its output is right, and nobody touches its buffers any more.
 bool Proof::check_result(int rank) {
-    Rank& state = rank_states_[rank];
-    Operation& operation = operations_[state.operation];
+    RankProgress& state = rank_states_[rank];
+    OperationState& operation = operations_[state.operation];
     const Schedule& schedule = operation.schedules[rank];
     const Held held = output_of(schedule.collective, rank, schedule.root);
     const int thread = rank * blocks_;
