@@ -37,7 +37,7 @@ constexpr Named collectives[] = {{"allreduce", Collective::all_reduce},
 // The one gpu that no message goes to, or comes from: a file need not name its root.
 std::optional<int> sole_end(const File& file, char receives_or_sends) {
     std::optional<int> root;
-    for (const Gpu& gpu : file.gpus) {
+    for (const XmlGpu& gpu : file.gpus) {
         bool used = false;
         for (const ThreadBlock& block : gpu.blocks)
             for (const Step& step : block.steps) used |= strchr(uses_of(step.opcode), receives_or_sends) != nullptr;
@@ -74,18 +74,18 @@ Status find_shape(const File& file, Shape& shape) {
 }
 
 // The name of a step in messages: the file's, or the schedule's numbers if Weft has added the step.
-std::string name_of_step(const std::vector<Origins>& origins, int rank, int block, int step) {
+std::string name_of_step(const std::vector<SourceSteps>& origins, int rank, int block, int step) {
     const auto& steps = origins[size_t(rank)];
     if (block < 0 || size_t(block) >= steps.size() || step < 0 || size_t(step) >= steps[size_t(block)].size())
         return fmt::format("gpu {}", rank);
-    const Origin& origin = steps[size_t(block)][size_t(step)];
+    const SourceStep& origin = steps[size_t(block)][size_t(step)];
     if (origin.block < 0) return fmt::format("gpu {}, step {} of block {}, which Weft adds", rank, step, block);
     return fmt::format("line {}: gpu {}, tb {}, step {}", origin.line, rank, origin.block, origin.step);
 }
 
 struct Translated {
     std::vector<Schedule> schedules;
-    std::vector<Origins> origins;
+    std::vector<SourceSteps> origins;
 };
 
 Result<Translated> translate(const File& file, const Shape& shape, const FollowOptions& options) {
@@ -153,7 +153,7 @@ Result<MscclProgram> read(const File& file, bool any_order) {
     program.min_bytes = size_t(file.min_bytes);
     program.max_bytes = size_t(file.max_bytes);
     program.schedules = std::move(all->schedules);
-    program.step_name = [origins = std::make_shared<const std::vector<Origins>>(std::move(all->origins))](
+    program.step_name = [origins = std::make_shared<const std::vector<SourceSteps>>(std::move(all->origins))](
                             int rank, int block, int step) { return name_of_step(*origins, rank, block, step); };
     return program;
 }

@@ -15,18 +15,18 @@ namespace {
 // Whether the second chunk's move can follow the first's in one instruction.
 bool continues(const Move& first, const Move& second) {
     const bool plain = first.does == Move::step && second.does == Move::step && first.sum < 0 && second.sum < 0 &&
-                       first.source.cell < 0 && first.target.cell < 0 && first.lifted == Where() && first.into < 0 &&
-                       second.lifted == Where() && second.into < 0;
+                       first.source.cell < 0 && first.target.cell < 0 && first.lifted == BufferCell() && first.into < 0 &&
+                       second.lifted == BufferCell() && second.into < 0;
     return plain && second.chunk == first.chunk + 1 && second.source == first.source && second.target == first.target &&
            second.left == first.left && second.finish == first.finish;
 }
 
 // Steps whose messages are one instruction each. Both ends of a message, and so all steps that a chain of messages
 // joins, are split alike, chunk by chunk, if one of them must be.
-class Wholes {
+class WholeMessages {
   public:
-    Wholes(const File& file, const std::vector<RankFlow>& flow) {
-        for (const Gpu& gpu : file.gpus) {
+    WholeMessages(const File& file, const std::vector<RankFlow>& flow) {
+        for (const XmlGpu& gpu : file.gpus) {
             auto& first = first_.emplace_back();
             for (const ThreadBlock& block : gpu.blocks) {
                 first.push_back(int(group_.size()));
@@ -35,7 +35,7 @@ class Wholes {
         }
         std::iota(group_.begin(), group_.end(), 0);
         std::vector<bool> split(group_.size());
-        for (const Gpu& gpu : file.gpus)
+        for (const XmlGpu& gpu : file.gpus)
             for (size_t b = 0; b < gpu.blocks.size(); ++b) {
                 const BlockFlow& block = flow[size_t(gpu.id)].blocks[b];
                 size_t move = 0;
@@ -76,8 +76,8 @@ class Wholes {
 // tile that use the scratch. Each block waits for the gate of the tile before, and then uses the scratch.
 class Emitter {
   public:
-    Emitter(const File& file, const Shape& shape, const RankFlow& flow, Wholes& wholes, int rank)
-        : gpu_(file.gpus[size_t(rank)]), flow_(flow), wholes_(wholes), reduces_(facts_of(shape.collective).reduces) {
+    Emitter(const File& file, const Shape& shape, const RankFlow& flow, WholeMessages& whole_messages, int rank)
+        : gpu_(file.gpus[size_t(rank)]), flow_(flow), whole_messages_(whole_messages), reduces_(facts_of(shape.collective).reduces) {
         schedule_.algorithm = algorithm_name(file);
         schedule_.collective = shape.collective;
         schedule_.rank = rank;
@@ -103,7 +103,7 @@ class Emitter {
             schedule_.blocks.emplace_back();
             for (const Dependency& end : scratch_ends_) append(nop(end));
         }
-        // Where a step ends is known when its block is written.
+        // BufferCell a step ends is known when its block is written.
         for (const auto& [block, step] : dependent_) {
             Dependency& after = schedule_.blocks[size_t(block)].instructions[size_t(step)].after;
             after.step = ends_[size_t(after.block)][size_t(after.step)];
@@ -119,16 +119,16 @@ class Emitter {
   private:
     template <class Visit>
     void each_place(const Move& move, Visit visit) const {
-        for (const Where& where : {move.source, move.target, move.lifted}) visit(where);
+        for (const BufferCell& where : {move.source, move.target, move.lifted}) visit(where);
         if (move.sum < 0) return;
-        const SortedSum& sum = flow_.sums[size_t(move.sum)];
-        for (const Where& where : sum.operands) visit(where);
+        const RankOrderedSum& sum = flow_.sums[size_t(move.sum)];
+        for (const BufferCell& where : sum.operands) visit(where);
         visit(sum.received);
         if (sum.own > 1) visit(sum.partial);
     }
     bool in_scratch(const Move& move) const {
         bool found = false;
-        each_place(move, [&](const Where& where) { found |= where.cell >= 0; });
+        each_place(move, [&](const BufferCell& where) { found |= where.cell >= 0; });
         return found;
     }
 
@@ -136,13 +136,13 @@ class Emitter {
     void number_cells() {
         for (const BlockFlow& block : flow_.blocks)
             for (const Move& move : block.moves)
-                each_place(move, [&](const Where& where) {
+                each_place(move, [&](const BufferCell& where) {
                     if (where.cell >= 0) cells_[where.cell] = 0;
                 });
         for (const int32_t chunk : flow_.saved) cells_[saved_cell(chunk)] = 0;
         for (auto& [key, number] : cells_) number = schedule_.scratch++;
     }
-    int32_t cell(const Where& where) const { return where.cell < 0 ? -1 : cells_.at(where.cell); }
+    int32_t cell(const BufferCell& where) const { return where.cell < 0 ? -1 : cells_.at(where.cell); }
 
     static Instruction nop(const Dependency& after) {
         Instruction it;
@@ -179,7 +179,7 @@ class Emitter {
             Dependency after;
             if (step.after_block >= 0) after = {step.after_block, step.after_step, 0};
             const bool connected = kind_of(step.opcode) == OpcodeKind::connection,
-                       whole = !connected || wholes_.at({gpu_.id, b, int32_t(s)});
+                       whole = !connected || whole_messages_.at({gpu_.id, b, int32_t(s)});
             const auto emit = [&](Instruction it) {
                 it.after = std::exchange(after, {});
                 const Dependency place = append(it);
@@ -195,7 +195,7 @@ class Emitter {
                 } else if (it->sum >= 0) {
                     last = emit_sum(*it, emit);
                 } else if (it->does == Move::step) {
-                    if (it->lifted != Where()) emit(copy_of(it->lifted, *it));
+                    if (it->lifted != BufferCell()) emit(copy_of(it->lifted, *it));
                     last = emit(instruction(step.opcode, *it, int(behind - it)));
                 }
                 if (connected) schedule_.span = std::max(schedule_.span, int(behind - it));
@@ -210,8 +210,8 @@ class Emitter {
         ends_.push_back(std::move(ends));
     }
 
-    // Where the step's chunk goes, from elsewhere.
-    Instruction copy_of(const Where& source, Move move) const {
+    // BufferCell the step's chunk goes, from elsewhere.
+    Instruction copy_of(const BufferCell& source, Move move) const {
         move.source = source;
         move.left = move.finish = false;
         return instruction(Opcode::copy, move, 1);
@@ -220,25 +220,25 @@ class Emitter {
     // The operands before the place's own are summed apart, and this sum is then the left operand.
     template <class Emit>
     Dependency emit_sum(const Move& move, Emit& emit) const {
-        const SortedSum& sum = flow_.sums[size_t(move.sum)];
+        const RankOrderedSum& sum = flow_.sums[size_t(move.sum)];
         Move part;
         part.chunk = move.chunk;
-        if (sum.received != Where()) {
+        if (sum.received != BufferCell()) {
             part.target = sum.received;
             emit(instruction(Opcode::recv, part, 1));
         }
-        const auto add = [&](const Where& source, const Where& target, bool left, bool finish) {
+        const auto add = [&](const BufferCell& source, const BufferCell& target, bool left, bool finish) {
             part.source = source;
             part.target = target;
             part.left = left;
             part.finish = finish;
             return emit(instruction(Opcode::add, part, 1));
         };
-        const auto copy = [&](const Where& source, const Where& target) {
+        const auto copy = [&](const BufferCell& source, const BufferCell& target) {
             part.target = target;
             emit(copy_of(source, part));
         };
-        Where before = sum.operands[0];
+        BufferCell before = sum.operands[0];
         if (sum.own > 1) {
             copy(before, sum.partial);
             for (size_t i = 1; i < sum.own; ++i) add(sum.operands[i], sum.partial, false, false);
@@ -277,7 +277,7 @@ class Emitter {
             Move move;
             move.chunk = chunks[i];
             move.source.buffer = Buffer::input;
-            move.target = save ? Where{Buffer::scratch, saved_cell(chunks[i])} : Where{Buffer::output, -1};
+            move.target = save ? BufferCell{Buffer::scratch, saved_cell(chunks[i])} : BufferCell{Buffer::output, -1};
             move.finish = !save && reduces_;
             size_t behind = i + 1;
             while (!save && behind < chunks.size() && chunks[behind] == chunks[behind - 1] + 1) ++behind;
@@ -287,12 +287,12 @@ class Emitter {
         if (save) scratch_ends_.push_back(last);
     }
 
-    const Gpu& gpu_;
+    const XmlGpu& gpu_;
     const RankFlow& flow_;
-    Wholes& wholes_;
+    WholeMessages& whole_messages_;
     const bool reduces_;
     Schedule schedule_;
-    Origins origins_;
+    SourceSteps origins_;
     std::map<int64_t, int32_t> cells_;
     int saving_ = -1;                                     // block
     Dependency gate_;                                     // its end, a tile before
@@ -322,10 +322,10 @@ std::string algorithm_name(const File& file) {
 }
 
 std::vector<Emitted> emit(const File& file, const Shape& shape, const std::vector<RankFlow>& flow) {
-    Wholes wholes(file, flow);
+    WholeMessages whole_messages(file, flow);
     std::vector<Emitted> ranks;
     for (int rank = 0; rank < shape.ranks; ++rank)
-        ranks.push_back(Emitter(file, shape, flow[size_t(rank)], wholes, rank).emit());
+        ranks.push_back(Emitter(file, shape, flow[size_t(rank)], whole_messages, rank).emit());
     Schedule most;
     most.fifo_depth = most_messages(ranks);
     if (most.fifo_depth > 0) most.fifo_depth = std::clamp(most.fifo_depth, fifo_depth_least, fifo_depth_most);

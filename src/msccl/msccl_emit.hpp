@@ -11,14 +11,14 @@ namespace weft::internal::msccl {
 inline constexpr int32_t fifo_depth_least = 2;
 
 // Which step of the file an instruction was made of.
-struct Origin {
+struct SourceStep {
     int32_t block = -1, step = -1, line = 0;  // block: its id; -1: of none, it is Weft's
 };
-using Origins = std::vector<std::vector<Origin>>;  // by block and instruction
+using SourceSteps = std::vector<std::vector<SourceStep>>;  // by block and instruction
 
 struct Emitted {
     Schedule schedule;
-    Origins origins;
+    SourceSteps origins;
 };
 
 // The file's name, as far as it is letters, digits and _.

@@ -18,15 +18,15 @@ namespace {
 constexpr int64_t chunks_of_ranks_most = int64_t(1) << 24;
 
 // A chunk on its way: whose place in the whole it has (of an all-to-all: in the sender's), and what is in it.
-struct Datum {
+struct TrackedChunk {
     Value value;
     int32_t chunk = 0;
     int32_t lowest = 0;  // of the ranks in it
 };
 
-class Walk {
+class FlowAnalysis {
   public:
-    Walk(const File& file, const Shape& shape, const FollowOptions& options)
+    FlowAnalysis(const File& file, const Shape& shape, const FollowOptions& options)
         : file_(file),
           shape_(shape),
           operands_(file, shape),
@@ -47,9 +47,9 @@ class Walk {
             queue_.pop_back();
             WEFT_TRY(advance(thread));
         }
-        for (const Thread& thread : threads_)
+        for (const FlowThread& thread : threads_)
             if (thread.step < thread.block->steps.size()) return deadlock(thread);
-        for (const Connection& connection : connections_)
+        for (const FlowConnection& connection : connections_)
             if (!connection.messages.empty())
                 return wrong(connection.messages.front().sender, "it sends to gpu {}, which never receives that",
                              connection.to);
@@ -58,7 +58,7 @@ class Walk {
     }
 
   private:
-    struct Thread {
+    struct FlowThread {
         int32_t rank, index;
         const ThreadBlock* block;
         BlockFlow* flow;
@@ -67,20 +67,20 @@ class Walk {
         std::vector<int> waiting = {};  // threads, for a step of this one
     };
     struct FlowMessage {
-        std::vector<Datum> data;
+        std::vector<TrackedChunk> data;
         StepId sender;
     };
-    struct Connection {
+    struct FlowConnection {
         int channel, from, to;
         int sender = -1, receiver = -1;  // threads
         std::deque<FlowMessage> messages = {};
     };
     // The operands that steps add to a place one after the other, while no step reads it.
-    struct Gathered {
-        Where own;  // what lay there before
+    struct GatheredSum {
+        BufferCell own;  // what lay there before
         int32_t own_lowest = 0;
         struct Operand {
-            Where where;
+            BufferCell where;
             int32_t lowest;
             bool received;
             int32_t block;
@@ -88,10 +88,10 @@ class Walk {
         };
         std::vector<Operand> operands = {};
     };
-    struct Content {
-        Datum datum;
-        Where where;
-        Gathered gathered = {};
+    struct CellContent {
+        TrackedChunk tracked;
+        BufferCell where;
+        GatheredSum gathered = {};
     };
 
     const Step& step_at(const StepId& at) const { return operands_.step_at(at); }
@@ -100,7 +100,7 @@ class Walk {
     Status wrong(const StepId& at, fmt::format_string<Arguments...> format, Arguments&&... arguments) const {
         return operands_.wrong(at, format, std::forward<Arguments>(arguments)...);
     }
-    static StepId step_id_of(const Thread& thread) { return {thread.rank, thread.index, int32_t(thread.step)}; }
+    static StepId step_id_of(const FlowThread& thread) { return {thread.rank, thread.index, int32_t(thread.step)}; }
 
     // Threads, and connections whose both ends are there. What a block never uses it does not have.
     Status load() {
@@ -110,13 +110,13 @@ class Walk {
             if (fresh) connections_.push_back({channel, from, to});
             return found->second;
         };
-        for (const Gpu& gpu : file_.gpus) {
+        for (const XmlGpu& gpu : file_.gpus) {
             first_thread_.push_back(int(threads_.size()));
             auto& blocks = flow_[size_t(gpu.id)].blocks;
             blocks.resize(gpu.blocks.size());
             for (size_t b = 0; b < gpu.blocks.size(); ++b) {
                 const ThreadBlock& block = gpu.blocks[b];
-                Thread thread{gpu.id, int32_t(b), &block, &blocks[b]};
+                FlowThread thread{gpu.id, int32_t(b), &block, &blocks[b]};
                 for (const Step& step : block.steps) {
                     thread.flow->receives |= strchr(uses_of(step.opcode), 's') != nullptr;
                     thread.flow->sends |= strchr(uses_of(step.opcode), 't') != nullptr;
@@ -127,7 +127,7 @@ class Walk {
                 if (thread.flow->sends) thread.target = connection(block.channel, gpu.id, block.send);
                 for (auto [which, sends] : {std::pair{thread.source, false}, std::pair{thread.target, true}}) {
                     if (which < 0) continue;
-                    Connection& end = connections_[size_t(which)];
+                    FlowConnection& end = connections_[size_t(which)];
                     int& there = sends ? end.sender : end.receiver;
                     if (there >= 0)
                         return fail_at(block.mark, "a second tb of gpu {} {} gpu {} on channel {}", gpu.id,
@@ -138,9 +138,9 @@ class Walk {
                 threads_.push_back(std::move(thread));
             }
         }
-        for (const Connection& end : connections_) {
+        for (const FlowConnection& end : connections_) {
             if (end.sender >= 0 && end.receiver >= 0) continue;
-            const Thread& thread = threads_[size_t(std::max(end.sender, end.receiver))];
+            const FlowThread& thread = threads_[size_t(std::max(end.sender, end.receiver))];
             const bool sends = end.sender >= 0;
             return fail_at(thread.block->mark, "gpu {}, tb {} {} gpu {} on channel {}, which has no tb that {}",
                            thread.rank, thread.block->id, sends ? "sends to" : "receives from",
@@ -153,11 +153,11 @@ class Walk {
 
     // As far as it goes.
     Status advance(int number) {
-        Thread& thread = threads_[size_t(number)];
+        FlowThread& thread = threads_[size_t(number)];
         for (; thread.step < thread.block->steps.size(); ++thread.step) {
             const Step& step = thread.block->steps[thread.step];
             if (step.after_block >= 0) {
-                Thread& other = threads_[thread_of(thread.rank, step.after_block)];
+                FlowThread& other = threads_[thread_of(thread.rank, step.after_block)];
                 if (other.step <= size_t(step.after_step)) return other.waiting.push_back(number), ok();
             }
             // Who has pushed a message into an empty queue queues its receiver.
@@ -169,7 +169,7 @@ class Walk {
     }
     static bool receives_message(const Step& step) { return strchr(uses_of(step.opcode), 's') != nullptr; }
 
-    Status execute(Thread& thread, const Step& step) {
+    Status execute(FlowThread& thread, const Step& step) {
         if (step.opcode == Opcode::nop) return ok();
         const StepId here = step_id_of(thread);
         const char* uses = uses_of(step.opcode);
@@ -180,7 +180,7 @@ class Walk {
             return wrong(here, "it adds, but {} combines nothing", name_of(shape_.collective));
         FlowMessage came, going;
         if (receives) {
-            Connection& connection = connections_[size_t(thread.source)];
+            FlowConnection& connection = connections_[size_t(thread.source)];
             came = std::move(connection.messages.front());
             connection.messages.pop_front();
             thread.flow->senders[thread.step] = came.sender;
@@ -189,16 +189,16 @@ class Walk {
         }
         for (int i = 0; i < step.count; ++i) {
             Move move;
-            Datum datum;
+            TrackedChunk tracked;
             OperandLocation source, target;
             bool stays = false;
             WEFT_TRY(operands_.find_stays(here, i, stays));
-            if (receives) datum = came.data[size_t(i)];
+            if (receives) tracked = came.data[size_t(i)];
             if (reads) WEFT_TRY(operands_.locate(here, step.source, i, source));
             if (writes) WEFT_TRY(operands_.locate(here, step.target, i, target));
-            Gathered gathered;
+            GatheredSum gathered;
             if (reads) {
-                Content* held = find(here.rank, source);
+                CellContent* held = find(here.rank, source);
                 if (!held)
                     return wrong(here, "it reads {}, where nothing was written yet", OperandLocations::text(step.source, i));
                 if (stays) {
@@ -207,56 +207,56 @@ class Walk {
                     continue;
                 }
                 move.source = held->where;
-                Datum other = receives ? datum : held->datum;
+                TrackedChunk other = receives ? tracked : held->tracked;
                 // A read ends the gathering of this sum, unless the result goes back to the same place.
                 if (combines && !adds && !sends && source.key == target.key)
                     gathered = std::move(held->gathered);
                 else
                     held->gathered = {};
-                const Content* own = held;
+                const CellContent* own = held;
                 if (adds) {
-                    Content* sum = find(here.rank, target);
+                    CellContent* sum = find(here.rank, target);
                     if (!sum)
                         return wrong(here, "it adds to {}, where nothing was written yet",
                                      OperandLocations::text(step.target, i));
                     move.lifted = sum->where;
-                    other = sum->datum;
+                    other = sum->tracked;
                     gathered = std::move(sum->gathered);
                     own = sum;
                 }
-                if (combines && other.chunk != held->datum.chunk)
-                    return wrong(here, "it adds chunk {} to chunk {} of the whole", held->datum.chunk, other.chunk);
+                if (combines && other.chunk != held->tracked.chunk)
+                    return wrong(here, "it adds chunk {} to chunk {} of the whole", held->tracked.chunk, other.chunk);
                 if (combines) {
-                    const Datum& added = adds ? held->datum : datum;
-                    if (gathered.operands.empty()) gathered = {own->where, own->datum.lowest};
+                    const TrackedChunk& added = adds ? held->tracked : tracked;
+                    if (gathered.operands.empty()) gathered = {own->where, own->tracked.lowest};
                     if (options_.sort)
                         gathered.operands.push_back(
                             {move.source, added.lowest, receives, here.block, thread.flow->moves.size()});
-                    move.left = held->datum.lowest < other.lowest;
-                    const Value& left = move.left ? held->datum.value : other.value;
-                    const Value& right = move.left ? other.value : held->datum.value;
-                    datum = {Contributions::sum(left, right), other.chunk, std::min(other.lowest, held->datum.lowest)};
+                    move.left = held->tracked.lowest < other.lowest;
+                    const Value& left = move.left ? held->tracked.value : other.value;
+                    const Value& right = move.left ? other.value : held->tracked.value;
+                    tracked = {Contributions::sum(left, right), other.chunk, std::min(other.lowest, held->tracked.lowest)};
                 } else {
-                    datum = held->datum;
+                    tracked = held->tracked;
                 }
-                move.finish = facts_.reduces && step.opcode != Opcode::send && !datum.value.finished &&
-                              contributions_.complete(datum.value, datum.chunk);
-                if (move.finish) Contributions::finish(datum.value);
+                move.finish = facts_.reduces && step.opcode != Opcode::send && !tracked.value.finished &&
+                              contributions_.complete(tracked.value, tracked.chunk);
+                if (move.finish) Contributions::finish(tracked.value);
             }
-            move.chunk = datum.chunk;
-            if (writes) write(here, target, datum, move.target);
+            move.chunk = tracked.chunk;
+            if (writes) write(here, target, tracked, move.target);
             if (move.lifted == move.target) move.lifted = {};
             if (options_.sort && combines && writes && !sends) {
                 sort(here.rank, gathered, move);
                 memory_[size_t(here.rank)][target.key].gathered = std::move(gathered);
             }
             if (facts_.transposes) rename(move, source.chunk, target.chunk);
-            if (sends) going.data.push_back(datum);
+            if (sends) going.data.push_back(tracked);
             thread.flow->moves.push_back(move);
         }
         if (!sends) return ok();
         going.sender = here;
-        Connection& connection = connections_[size_t(thread.target)];
+        FlowConnection& connection = connections_[size_t(thread.target)];
         connection.messages.push_back(std::move(going));
         if (connection.messages.size() == 1 && connection.receiver >= 0) queue_.push_back(connection.receiver);
         return ok();
@@ -271,11 +271,11 @@ class Walk {
     }
 
     // What is there now; null: nothing.
-    Content* find(int rank, const OperandLocation& location) {
+    CellContent* find(int rank, const OperandLocation& location) {
         auto& memory = memory_[size_t(rank)];
         if (const auto found = memory.find(location.key); found != memory.end()) return &found->second;
         if (!location.initial) return nullptr;
-        Content held{{contributions_.leaf(rank, 0, uint32_t(location.chunk)), location.chunk, rank},
+        CellContent held{{contributions_.leaf(rank, 0, uint32_t(location.chunk)), location.chunk, rank},
                      {Buffer::input, -1}};
         if (options_.save) {
             held.where = {Buffer::scratch, saved_cell(location.chunk)};
@@ -284,20 +284,20 @@ class Walk {
         return &memory.emplace(location.key, held).first->second;
     }
 
-    void write(const StepId& here, const OperandLocation& location, const Datum& datum, Where& where) {
+    void write(const StepId& here, const OperandLocation& location, const TrackedChunk& tracked, BufferCell& where) {
         const int alike = facts_.transposes ? shape_.shares() : shape_.chunks;
-        const bool at_home = location.output && location.chunk % alike == datum.chunk % alike;
-        where = at_home ? Where{Buffer::output, -1} : Where{Buffer::scratch, location.key};
-        memory_[size_t(here.rank)][location.key] = {datum, where};
+        const bool at_home = location.output && location.chunk % alike == tracked.chunk % alike;
+        where = at_home ? BufferCell{Buffer::output, -1} : BufferCell{Buffer::scratch, location.key};
+        memory_[size_t(here.rank)][location.key] = {tracked, where};
     }
 
     // The step of `move`, not yet among its block's, has added one more operand: from the third on the steps before
     // leave their work to this one.
-    void sort(int rank, Gathered& gathered, Move& move) {
+    void sort(int rank, GatheredSum& gathered, Move& move) {
         if (gathered.operands.size() < 2) return;
         RankFlow& flow = flow_[size_t(rank)];
-        const auto new_cell = [&] { return Where{Buffer::scratch, sorted_cell(sorted_cells_++)}; };
-        Gathered::Operand& before = gathered.operands[gathered.operands.size() - 2];
+        const auto new_cell = [&] { return BufferCell{Buffer::scratch, sorted_cell(sorted_cells_++)}; };
+        GatheredSum::Operand& before = gathered.operands[gathered.operands.size() - 2];
         Move& left_off = flow.blocks[size_t(before.block)].moves[before.move];
         if (before.received) {
             before.where = left_off.sum >= 0 ? flow.sums[size_t(left_off.sum)].received : new_cell();
@@ -313,12 +313,12 @@ class Walk {
         left_off.sum = -1;
         left_off.source = left_off.lifted = {};
         left_off.left = left_off.finish = false;
-        SortedSum& sum = flow.sums[size_t(move.sum)];
-        Gathered::Operand& last = gathered.operands.back();
-        sum.received = last.received ? new_cell() : Where();
+        RankOrderedSum& sum = flow.sums[size_t(move.sum)];
+        GatheredSum::Operand& last = gathered.operands.back();
+        sum.received = last.received ? new_cell() : BufferCell();
         if (last.received) last.where = sum.received;
-        std::vector<std::pair<int32_t, Where>> all = {{gathered.own_lowest, gathered.own}};
-        for (const Gathered::Operand& each : gathered.operands) all.emplace_back(each.lowest, each.where);
+        std::vector<std::pair<int32_t, BufferCell>> all = {{gathered.own_lowest, gathered.own}};
+        for (const GatheredSum::Operand& each : gathered.operands) all.emplace_back(each.lowest, each.where);
         std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
         sum.operands.clear();
         for (const auto& [lowest, where] : all) sum.operands.push_back(where);
@@ -344,9 +344,9 @@ class Walk {
     }
 
     // Who waits for whom, from the first thread that waits.
-    Status deadlock(const Thread& first) const {
+    Status deadlock(const FlowThread& first) const {
         std::string sentence;
-        const Thread* thread = &first;
+        const FlowThread* thread = &first;
         for (int links = 0; thread && links < 4; ++links) {
             const StepId here = step_id_of(*thread);
             if (thread->step == thread->block->steps.size()) break;
@@ -356,7 +356,7 @@ class Walk {
             }
             const Step& step = step_at(here);
             sentence += fmt::format("{}{} waits for ", links > 0 ? "; " : "", name(here));
-            const Thread* next = nullptr;
+            const FlowThread* next = nullptr;
             if (step.after_block >= 0) next = &threads_[thread_of(here.rank, step.after_block)];
             if (next && next->step <= size_t(step.after_step)) {
                 sentence += fmt::format("step {} of tb {}", step.after_step, next->block->id);
@@ -377,18 +377,18 @@ class Walk {
     const FollowOptions options_;
     int32_t sorted_cells_ = 0;
     const Contributions contributions_;
-    std::vector<std::unordered_map<int64_t, Content>> memory_;  // by rank and key
+    std::vector<std::unordered_map<int64_t, CellContent>> memory_;  // by rank and key
     std::vector<RankFlow> flow_;
-    std::vector<Thread> threads_;
+    std::vector<FlowThread> threads_;
     std::vector<int> first_thread_;  // by rank
-    std::vector<Connection> connections_;
+    std::vector<FlowConnection> connections_;
     std::vector<int> queue_;
 };
 
 }  // namespace
 
 Result<std::vector<RankFlow>> follow(const File& file, const Shape& shape, const FollowOptions& options) {
-    return Walk(file, shape, options).run();
+    return FlowAnalysis(file, shape, options).run();
 }
 
 }  // namespace weft::internal::msccl

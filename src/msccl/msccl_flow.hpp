@@ -10,19 +10,19 @@
 
 namespace weft::internal::msccl {
 
-// Where a chunk lies: `input` and `output` at the chunk's own place, scratch in a cell, which any number names.
-struct Where {
+// BufferCell a chunk lies: `input` and `output` at the chunk's own place, scratch in a cell, which any number names.
+struct BufferCell {
     Buffer buffer = Buffer::none;
     int64_t cell = -1;
-    bool operator==(const Where&) const = default;
+    bool operator==(const BufferCell&) const = default;
 };
 
 // What a step does with one chunk.
 struct Move {
     int32_t chunk = 0;
     int32_t into = -1;  // the target's, where it is another
-    Where source, target;
-    Where lifted;         // add: what is added to lies there yet; nowhere: in the target
+    BufferCell source, target;
+    BufferCell lifted;         // add: what is added to lies there yet; nowhere: in the target
     bool left = false;    // of the two operands that of `source` is the left one: alike on all ranks that make this sum
     bool finish = false;  // the sum is complete
     // nothing: a chunk stays where it is, or its sum is made in a later step. receive: likewise, and what came lies in
@@ -33,11 +33,11 @@ struct Move {
 
 // A sum of more than two operands that one place of a gpu gathers. The last of the place's steps makes it, in the order
 // of the operands' lowest ranks, whatever the order of the steps.
-struct SortedSum {
-    std::vector<Where> operands;  // in that order
+struct RankOrderedSum {
+    std::vector<BufferCell> operands;  // in that order
     size_t own = 0;               // index of what lay in the place before
-    Where received;               // where the last step keeps what it receives; nowhere: it receives nothing
-    Where partial;                // for the sum of what goes before `own`
+    BufferCell received;               // where the last step keeps what it receives; nowhere: it receives nothing
+    BufferCell partial;                // for the sum of what goes before `own`
 };
 
 struct BlockFlow {
@@ -50,7 +50,7 @@ struct RankFlow {
     std::vector<BlockFlow> blocks;
     std::vector<int32_t> kept;   // chunks that an in-place program leaves where they are: input to output
     std::vector<int32_t> saved;  // chunks of the input that are read from a cell, saved_cell()
-    std::vector<SortedSum> sums;
+    std::vector<RankOrderedSum> sums;
 };
 
 // Cells of scratch that Weft adds to the file's. `sorted_cell` takes any number.
@@ -59,7 +59,7 @@ constexpr int64_t sorted_cell(int32_t number) { return (int64_t(4) << 32) + numb
 
 struct FollowOptions {
     bool save = false;  // steps find the input in cells of scratch, into which it was copied beforehand
-    bool sort = false;  // sums in the order of ranks where they can be: SortedSum
+    bool sort = false;  // sums in the order of ranks where they can be: RankOrderedSum
 };
 Result<std::vector<RankFlow>> follow(const File& file, const Shape& shape, const FollowOptions& options);
 

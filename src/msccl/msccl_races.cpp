@@ -16,7 +16,7 @@ constexpr uint64_t clock_words_most = uint64_t(1) << 28;
 
 class GpuRaces {
   public:
-    GpuRaces(const Gpu& gpu, const OperandLocations& operands)
+    GpuRaces(const XmlGpu& gpu, const OperandLocations& operands)
         : gpu_(gpu),
           operands_(operands),
           blocks_(std::max<size_t>(1, gpu.blocks.size())),
@@ -129,7 +129,7 @@ class GpuRaces {
                              one.does, one.place, operands_.name_and_line(second), another.does, another.place);
     }
 
-    const Gpu& gpu_;
+    const XmlGpu& gpu_;
     const OperandLocations& operands_;
     const size_t blocks_;
     Clocks clocks_;  // a thread is a block of this gpu
@@ -144,7 +144,7 @@ class GpuRaces {
 
 Status check_size(const File& file) {
     uint64_t words = 0;
-    for (const Gpu& gpu : file.gpus) {
+    for (const XmlGpu& gpu : file.gpus) {
         const uint64_t blocks = gpu.blocks.size();
         words += blocks * blocks;
         if (words > clock_words_most) return fail_at(gpu.mark, "{} tbs on gpu {} are too many", blocks, gpu.id);
@@ -164,7 +164,7 @@ Status check_size(const File& file) {
 
 Status find_race(const File& file, const OperandLocations& operands) {
     WEFT_TRY(check_size(file));
-    for (const Gpu& gpu : file.gpus) WEFT_TRY(GpuRaces(gpu, operands).run());
+    for (const XmlGpu& gpu : file.gpus) WEFT_TRY(GpuRaces(gpu, operands).run());
     return ok();
 }
 

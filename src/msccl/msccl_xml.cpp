@@ -39,7 +39,7 @@ class MscclReader : xml::Handler {
     Result<File> read(std::string_view text) {
         WEFT_TRY(xml::read(text, *this));
         WEFT_TRY(order_gpus());
-        for (Gpu& gpu : file_.gpus) WEFT_TRY(find_dependencies(gpu));
+        for (XmlGpu& gpu : file_.gpus) WEFT_TRY(find_dependencies(gpu));
         return std::move(file_);
     }
 
@@ -79,7 +79,7 @@ class MscclReader : xml::Handler {
                              file_.max_bytes);
     }
     void start_gpu(xml::Element& attributes) {
-        Gpu& gpu = file_.gpus.emplace_back();
+        XmlGpu& gpu = file_.gpus.emplace_back();
         gpu.mark = attributes.mark();
         gpu.id = attributes.number("id", 0, file_.ranks - 1);
         gpu.scratch_chunks = attributes.number_or("s_chunks", 0, INT32_MAX, 0);
@@ -101,7 +101,7 @@ class MscclReader : xml::Handler {
         block.channel = std::max(0, block.channel);
     }
     void start_step(xml::Element& attributes) {
-        const Gpu& gpu = file_.gpus.back();
+        const XmlGpu& gpu = file_.gpus.back();
         ThreadBlock& block = file_.gpus.back().blocks.back();
         const int place = int(block.steps.size());
         Step& step = block.steps.emplace_back();
@@ -148,7 +148,7 @@ class MscclReader : xml::Handler {
     Status order_gpus() {
         std::vector<int> index(size_t(std::min<size_t>(size_t(file_.ranks), file_.gpus.size() + 1)), -1);
         for (size_t i = 0; i < file_.gpus.size(); ++i) {
-            const Gpu& gpu = file_.gpus[i];
+            const XmlGpu& gpu = file_.gpus[i];
             if (size_t(gpu.id) >= index.size()) continue;  // then another one is missing
             if (index[size_t(gpu.id)] >= 0) return fail_at(gpu.mark, "gpu {} stands here a second time", gpu.id);
             index[size_t(gpu.id)] = int(i);
@@ -156,12 +156,12 @@ class MscclReader : xml::Handler {
         for (size_t id = 0; id < index.size(); ++id)
             if (index[id] < 0)
                 return fail_at(file_.mark, "ngpus is {}, but there is no <gpu id=\"{}\">", file_.ranks, id);
-        std::sort(file_.gpus.begin(), file_.gpus.end(), [](const Gpu& a, const Gpu& b) { return a.id < b.id; });
+        std::sort(file_.gpus.begin(), file_.gpus.end(), [](const XmlGpu& a, const XmlGpu& b) { return a.id < b.id; });
         return ok();
     }
 
     // From the ids of blocks to their indices. What an earlier step of the same block does comes before anyway.
-    static Status find_dependencies(Gpu& gpu) {
+    static Status find_dependencies(XmlGpu& gpu) {
         std::unordered_map<int, int> index;
         for (size_t i = 0; i < gpu.blocks.size(); ++i)
             if (!index.try_emplace(gpu.blocks[i].id, int(i)).second)

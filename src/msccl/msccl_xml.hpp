@@ -39,7 +39,7 @@ struct ThreadBlock {
     std::vector<Step> steps;
 };
 
-struct Gpu {
+struct XmlGpu {
     Mark mark;
     int32_t id = -1;
     int32_t scratch_chunks = 0;
@@ -55,7 +55,7 @@ struct File {
     int32_t root = -1;   // -1: not said
     bool in_place = false;
     uint64_t min_bytes = 0, max_bytes = UINT64_MAX;
-    std::vector<Gpu> gpus;  // by rank
+    std::vector<XmlGpu> gpus;  // by rank
 };
 
 Result<File> parse(std::string_view xml);
