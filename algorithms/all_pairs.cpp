@@ -55,9 +55,9 @@ Schedule all_pairs_all_reduce(const Layout& layout, const Parameters&) {
 namespace {
 
 // A block for each other rank, which sends to it and receives from it; by distance, so that not all send to one.
-class Pairs {
+class PairSchedule {
   public:
-    Pairs(Collective collective, const Layout& layout)
+    PairSchedule(Collective collective, const Layout& layout)
         : order_(layout.host_major()),
           here_(layout.position()),
           schedule_("all_pairs", collective, layout,
@@ -84,7 +84,7 @@ class Pairs {
 }  // namespace
 
 Schedule all_pairs_all_gather(const Layout& layout, const Parameters&) {
-    Pairs pairs(Collective::all_gather, layout);
+    PairSchedule pairs(Collective::all_gather, layout);
     pairs.each([&](BlockBuilder block, int peer) {
         block.send({layout.rank});
         block.recv({peer});
@@ -94,7 +94,7 @@ Schedule all_pairs_all_gather(const Layout& layout, const Parameters&) {
 }
 
 Schedule all_pairs_all_to_all(const Layout& layout, const Parameters&) {
-    Pairs pairs(Collective::all_to_all, layout);
+    PairSchedule pairs(Collective::all_to_all, layout);
     pairs.each([&](BlockBuilder block, int peer) {
         block.send({peer});
         block.recv({peer});
@@ -104,7 +104,7 @@ Schedule all_pairs_all_to_all(const Layout& layout, const Parameters&) {
 }
 
 Schedule all_pairs_reduce_scatter(const Layout& layout, const Parameters&) {
-    Pairs pairs(Collective::reduce_scatter, layout);
+    PairSchedule pairs(Collective::reduce_scatter, layout);
     if (layout.ranks == 1) pairs.block().copy({0}).finish();
     std::optional<StepBuilder> sum;
     pairs.each([&](BlockBuilder block, int peer) {
@@ -135,14 +135,14 @@ static void add_ends(Network::Rounds& rounds, const LinkCosts& costs, double end
         rounds.latency_us += ends_us;
 }
 
-static double one_round_us(const Layout& layout, const LinkCosts& costs, size_t bytes, Network::Coming coming) {
+static double one_round_us(const Layout& layout, const LinkCosts& costs, size_t bytes, Network::ReceivedData coming) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     const Network network(layout, costs, bytes);
     Network::Rounds rounds;
     for (int distance = 1; distance < layout.ranks; ++distance)
         network.add_round(rounds, distance, double(bytes) / layout.ranks, coming);
     // What is sent goes side by side; sums are made one after the other.
-    rounds.handling_us *= coming == Network::Coming::finished ? costs.side_by_side : (1 + costs.side_by_side) / 2;
+    rounds.handling_us *= coming == Network::ReceivedData::finished ? costs.side_by_side : (1 + costs.side_by_side) / 2;
     rounds.latency_us = network.message_us(network.hosts() > 1);
     rounds.longest_wait_us = 0;  // nobody waits for what comes before the next tile is sent
     add_ends(rounds, costs, (2 * network.remote_peers() - 1) * network.end_us() * costs.ranks_per_core);
@@ -150,10 +150,10 @@ static double one_round_us(const Layout& layout, const LinkCosts& costs, size_t 
 }
 double all_pairs_gathered_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     if (layout.host_count() == 1 && layout.ranks > 1) return zero_copy_us(layout, costs, bytes);
-    return one_round_us(layout, costs, bytes, Network::Coming::finished);
+    return one_round_us(layout, costs, bytes, Network::ReceivedData::finished);
 }
 double all_pairs_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    return one_round_us(layout, costs, bytes, Network::Coming::parts);
+    return one_round_us(layout, costs, bytes, Network::ReceivedData::parts);
 }
 
 double all_pairs_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
@@ -161,7 +161,7 @@ double all_pairs_all_reduce_us(const Layout& layout, const LinkCosts& costs, siz
     const Network network(layout, costs, bytes);
     Network::Rounds rounds;
     for (int distance = 1; distance < layout.ranks; ++distance)
-        for (const auto coming : {Network::Coming::parts, Network::Coming::finished})
+        for (const auto coming : {Network::ReceivedData::parts, Network::ReceivedData::finished})
             network.add_round(rounds, distance, double(bytes) / layout.ranks, coming);
     // Of its four passes the sums are one.
     rounds.handling_us *= (1 + 3 * costs.side_by_side) / 4;

@@ -168,14 +168,14 @@ Schedule binomial_tree_scatter(const Layout& layout, const Parameters& parameter
 
 namespace {
 
-struct Traffic {
+struct RoundTraffic {
     bool parted, down;  // what goes down waits for what the one above has sent beside it
-    Network::Coming coming;
+    Network::ReceivedData received_data;
 };
 
 // Between machines: a host's links carry what its ranks have to do with other hosts, which in most rounds is nothing.
 double between_machines_us(const Network& network, const Layout& layout, const LinkCosts& costs, size_t bytes,
-                           const Traffic& traffic) {
+                           const RoundTraffic& traffic) {
     const RankOrder order = traffic.parted ? RankOrder(layout.ranks) : layout.host_major();
     const double tile = double(costs.net_slot_bytes) * (traffic.parted ? 2 : 1);
     const double alone = std::min(1.0, tile / std::max(1.0, double(bytes)));  // share of the buffer in a tile
@@ -195,7 +195,7 @@ double between_machines_us(const Network& network, const Layout& layout, const L
         }
         const double link = network.link_us(*std::max_element(out.begin(), out.end()));
         rounds.add(network.message_us(crosses), link * (traffic.down ? 1 + crossing * alone : 1),
-                   network.handling_us(most, crosses, traffic.coming));
+                   network.handling_us(most, crosses, traffic.received_data));
         crossing += crosses;
     }
     return network.overlapped_us(rounds, double(bytes), tile);
@@ -204,14 +204,14 @@ double between_machines_us(const Network& network, const Layout& layout, const L
 }  // namespace
 
 // As many hops as the tree is deep; the root sends to each of its children.
-static double tree_us(const Layout& layout, const LinkCosts& costs, size_t bytes, const Traffic& traffic) {
+static double tree_us(const Layout& layout, const LinkCosts& costs, size_t bytes, const RoundTraffic& traffic) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     const Network network(layout, costs, bytes);
     if (network.machines()) return between_machines_us(network, layout, costs, bytes, traffic);
     Network::Rounds rounds;
     for (int distance = 1; distance < layout.ranks; distance *= 2)
         network.add_round(rounds, distance, traffic.parted ? double(bytes) * distance / layout.ranks : double(bytes),
-                          traffic.coming, std::max(1, layout.ranks / (2 * distance)));
+                          traffic.received_data, std::max(1, layout.ranks / (2 * distance)));
     if (network.hosts() == 1) rounds.latency_us *= network.one_way_us(false) / network.message_us(false);
     return network.overlapped_us(rounds, double(bytes), double(costs.net_slot_bytes));
 }
@@ -221,19 +221,19 @@ double binomial_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, 
         const Network network(layout, costs, bytes);
         return network.slot_back_us() + network.one_way_us(false) + 1.5 * costs.stream_us(bytes, 2 * bytes);
     }
-    return tree_us(layout, costs, bytes, {false, true, Network::Coming::finished});
+    return tree_us(layout, costs, bytes, {false, true, Network::ReceivedData::finished});
 }
 double binomial_tree_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     // One copies while the other adds up what came before. Measured; past the caches a chain of small tiles is faster.
     if (layout.ranks == 2 && layout.host_count() == 1 && 2 * bytes <= costs.cache_bytes)
         return Network(layout, costs, bytes).one_way_us(false) + costs.stream_us(bytes, 2 * bytes);
-    return tree_us(layout, costs, bytes, {false, false, Network::Coming::parts});
+    return tree_us(layout, costs, bytes, {false, false, Network::ReceivedData::parts});
 }
 double binomial_tree_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    return tree_us(layout, costs, bytes, {true, false, Network::Coming::finished});
+    return tree_us(layout, costs, bytes, {true, false, Network::ReceivedData::finished});
 }
 double binomial_tree_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    return tree_us(layout, costs, bytes, {true, true, Network::Coming::finished});
+    return tree_us(layout, costs, bytes, {true, true, Network::ReceivedData::finished});
 }
 
 }  // namespace weft::internal

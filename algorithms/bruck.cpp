@@ -68,7 +68,7 @@ double bruck_all_to_all_us(const Layout& layout, const LinkCosts& costs, size_t 
     Network::Rounds rounds;
     for (int bit = 1; bit < layout.ranks; bit *= 2) {
         const double sent = double(bytes) * count_with(bit, layout.ranks) / layout.ranks;
-        network.add_round(rounds, bit, sent, Network::Coming::finished);
+        network.add_round(rounds, bit, sent, Network::ReceivedData::finished);
         // Into the message and out of it.
         rounds.handling_us += 2 * costs.stream_us(size_t(sent), 3 * bytes);
     }

@@ -59,9 +59,9 @@ int position_of(int node, int tree, int ranks) {
 }
 
 // What one rank does in one tree, with one chunk.
-class Climb {
+class TreeAllReduce {
   public:
-    Climb(Builder& schedule, const Layout& layout, int tree)
+    TreeAllReduce(Builder& schedule, const Layout& layout, int tree)
         : schedule_(schedule), order_(layout.host_major()), here_(layout.position()), tree_(tree) {}
 
     void emit() {
@@ -160,7 +160,7 @@ class OneWay {
     }
 
   private:
-    struct Neighbours {
+    struct TreeNeighbours {
         int up, first, second;  // places; -1: none
     };
     // With an even number of ranks the second tree has everybody one place on, and who would be on top last; with an
@@ -175,11 +175,11 @@ class OneWay {
         if (tree == 0 || node == 0) return node;
         return ranks % 2 == 1 ? ranks - node : node == ranks - 1 ? 1 : node + 1;
     }
-    Neighbours neighbours(int tree) const {
+    TreeNeighbours neighbours(int tree) const {
         const Tree nodes{order_.ranks()};
         const int node = node_of(here_, tree);
         const auto place = [&](int of) { return of < 0 ? -1 : position_of(of, tree); };
-        Neighbours found{place(nodes.parent(node)), place(nodes.lower_child(node)), place(nodes.upper_child(node))};
+        TreeNeighbours found{place(nodes.parent(node)), place(nodes.lower_child(node)), place(nodes.upper_child(node))};
         if (found.first < 0) std::swap(found.first, found.second);
         return found;
     }
@@ -210,7 +210,7 @@ Schedule double_binary_tree_all_reduce(const Layout& layout, const Parameters&) 
     if (alone)
         schedule.block({}).copy({0}).finish();
     else
-        for (int tree = 0; tree < 2; ++tree) Climb(schedule, layout, tree).emit();
+        for (int tree = 0; tree < 2; ++tree) TreeAllReduce(schedule, layout, tree).emit();
     return schedule.finish();
 }
 

@@ -64,21 +64,21 @@ Layout layout_of_hosts(const Layout& layout) {
     return layout_in_blocks(layout.host_count(), layout.host_count(), layout.host_of(layout.rank));
 }
 
-static Buffer standing_for(Buffer buffer, const Embedding::Where& where) {
+static Buffer standing_for(Buffer buffer, const Embedding::EmbeddingMap& where) {
     return buffer == Buffer::input     ? where.input
            : buffer == Buffer::output  ? where.output
            : buffer == Buffer::scratch ? where.scratch
                                        : buffer;
 }
 
-static uint8_t all_standing_for(uint8_t targets, const Embedding::Where& where) {
+static uint8_t all_standing_for(uint8_t targets, const Embedding::EmbeddingMap& where) {
     uint8_t all = 0;
     for (const Buffer each : {Buffer::output, Buffer::scratch})
         if (targets & each) all |= standing_for(each, where);
     return all;
 }
 
-Embedding::Embedding(const Schedule& inner, const Where& where) {
+Embedding::Embedding(const Schedule& inner, const EmbeddingMap& where) {
     assert(inner.shared_ranks.empty() && inner.tiles == 1 && inner.scratch == 0);
     for (int block = 0; block < int(inner.blocks.size()); ++block) embed(block, inner, where);
     for (Block& block : blocks_)
@@ -94,7 +94,7 @@ Embedding::Embedding(const Schedule& inner, const Where& where) {
     }
 }
 
-void Embedding::embed(int inner_block, const Schedule& inner, const Where& where) {
+void Embedding::embed(int inner_block, const Schedule& inner, const EmbeddingMap& where) {
     const Block& from = inner.blocks[size_t(inner_block)];
     const auto rank_on = [&](int host) { return host < 0 ? -1 : where.ranks[size_t(host)]; };
     blocks_.push_back({from.channel, rank_on(from.source), rank_on(from.target), {}});
@@ -111,7 +111,7 @@ void Embedding::embed(int inner_block, const Schedule& inner, const Where& where
     if (instructions.empty()) blocks_.pop_back();
 }
 
-void Embedding::append(const Instruction& instruction, const Where& where) {
+void Embedding::append(const Instruction& instruction, const EmbeddingMap& where) {
     auto& instructions = blocks_.back().instructions;
     if (where.chunks.size() == 1) {
         instructions.push_back(instruction);

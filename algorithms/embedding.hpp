@@ -9,7 +9,7 @@ namespace weft::internal {
 struct Hosts {
     // `first`: the first of its host; -1: the lowest rank is.
     explicit Hosts(const Layout& layout, int first = -1);
-    // Where rails are known each host's in their order, one of each and then the next of each: the first so many use as
+    // EmbeddingMap rails are known each host's in their order, one of each and then the next of each: the first so many use as
     // many links as there are, and who is in one place has one rail on all hosts that are alike.
     static Hosts by_rails(const Layout& layout, int first = -1);
 
@@ -39,13 +39,13 @@ class Embedding {
     struct Chunks {
         int first, count;
     };
-    struct Where {
+    struct EmbeddingMap {
         std::vector<int32_t> ranks;  // by rank of the schedule: who does its part
         std::vector<Chunks> chunks;  // by chunk of the schedule: those that stand for it; or one: they follow it
         int chunks_in_all;           // of the other schedule; what goes round, goes round there
         Buffer input = Buffer::input, output = Buffer::output, scratch = Buffer::scratch;
     };
-    Embedding(const Schedule& inner, const Where& where);
+    Embedding(const Schedule& inner, const EmbeddingMap& where);
 
     // Steps after which all of it is done.
     size_t ends() const { return ends_.size(); }
@@ -53,8 +53,8 @@ class Embedding {
     std::vector<Dependency> emit(Builder& schedule, Dependency begin = {}) const;
 
   private:
-    void embed(int inner_block, const Schedule& inner, const Where& where);
-    void append(const Instruction& instruction, const Where& where);
+    void embed(int inner_block, const Schedule& inner, const EmbeddingMap& where);
+    void append(const Instruction& instruction, const EmbeddingMap& where);
     bool awaited(const Dependency& step) const;
 
     std::vector<Block> blocks_;

@@ -122,13 +122,13 @@ Schedule dissemination_barrier(const Layout& layout, const Parameters&) {
 
 // In the order of rounds, whichever half they are of.
 static double rounds_us(const Layout& layout, const LinkCosts& costs, size_t bytes,
-                        std::initializer_list<Network::Coming> halves, bool by_scratch = false) {
+                        std::initializer_list<Network::ReceivedData> halves, bool by_scratch = false) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     const Network network(layout, costs, bytes);
     const std::vector<int> skips = circulant_skips(layout.ranks);
     Network::Rounds rounds;
     for (size_t round = 0; round + 1 < skips.size(); ++round)
-        for (const Network::Coming coming : halves)
+        for (const Network::ReceivedData coming : halves)
             network.add_round(rounds, skips[round], double(bytes) * (skips[round + 1] - skips[round]) / layout.ranks,
                               coming);
     const double tile = 2 * double(costs.net_slot_bytes);
@@ -136,13 +136,13 @@ static double rounds_us(const Layout& layout, const LinkCosts& costs, size_t byt
                       : network.overlapped_us(rounds, double(bytes), tile);
 }
 double halving_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    return rounds_us(layout, costs, bytes, {Network::Coming::parts, Network::Coming::finished});
+    return rounds_us(layout, costs, bytes, {Network::ReceivedData::parts, Network::ReceivedData::finished});
 }
 double halving_doubling_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    return rounds_us(layout, costs, bytes, {Network::Coming::finished});
+    return rounds_us(layout, costs, bytes, {Network::ReceivedData::finished});
 }
 double halving_doubling_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    return rounds_us(layout, costs, bytes, {Network::Coming::parts}, true);
+    return rounds_us(layout, costs, bytes, {Network::ReceivedData::parts}, true);
 }
 
 // Of half of the ranks a message holds a line each at least, and a slot holds 128 KiB.

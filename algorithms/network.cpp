@@ -72,7 +72,7 @@ double Network::handling_us(double bytes) const {
     return 3 * costs_.stream_us(size_t(bytes), std::max(size_t(2 * bytes), working_bytes_));
 }
 
-void Network::add_round(Rounds& rounds, int distance, double bytes, Coming coming, int senders) const {
+void Network::add_round(Rounds& rounds, int distance, double bytes, ReceivedData received_data, int senders) const {
     const int nearest = std::min(distance, ranks_ - distance);  // either way round
     // So many ranks of a host send beyond its border.
     const int crossing = hosts_ == 1 ? 0 : std::min(ranks_a_host_, nearest);
@@ -89,7 +89,7 @@ void Network::add_round(Rounds& rounds, int distance, double bytes, Coming comin
     }
     rounds.add(message_us(waits_for_remote, working),
                carrying * link_us(on_a_link(crossing) * bytes, nearest > ranks_a_host_),
-               ends * handling_us(bytes, crossing > 0, coming) * sharing(working) / costs_.ranks_per_core);
+               ends * handling_us(bytes, crossing > 0, received_data) * sharing(working) / costs_.ranks_per_core);
 }
 
 double Network::carried_us(double link_us, double handling_us) const {

@@ -37,9 +37,9 @@ class Network {
     // What the processor does with a message besides: into the slot, out of it, into place.
     double handling_us(double bytes) const;
     // What comes is added or, if it is finished, only let into its place: between hosts past the slots, if that goes.
-    enum class Coming { parts, finished };
-    double handling_us(double bytes, bool crosses, Coming coming) const {
-        return handling_us(bytes) / (crosses && coming == Coming::finished && !costs_.net_by_kernels ? 3 : 1);
+    enum class ReceivedData { parts, finished };
+    double handling_us(double bytes, bool crosses, ReceivedData received_data) const {
+        return handling_us(bytes) / (crosses && received_data == ReceivedData::finished && !costs_.net_by_kernels ? 3 : 1);
     }
     // A rank's link to other hosts, among those of all hosts: all_links() of them.
     int link_of(int rank) const { return link_of_.empty() ? layout_.host_of(rank) : link_of_[size_t(rank)]; }
@@ -72,10 +72,10 @@ class Network {
         }
     };
     // One more, in which every rank, or so many of them, sends `bytes` to the one `distance` places ahead.
-    void add_round(Rounds& rounds, int distance, double bytes, Coming coming) const {
-        add_round(rounds, distance, bytes, coming, ranks_);
+    void add_round(Rounds& rounds, int distance, double bytes, ReceivedData received_data) const {
+        add_round(rounds, distance, bytes, received_data, ranks_);
     }
-    void add_round(Rounds& rounds, int distance, double bytes, Coming coming, int senders) const;
+    void add_round(Rounds& rounds, int distance, double bytes, ReceivedData received_data, int senders) const;
     // What travels, and what is done with it meanwhile.
     double carried_us(double link_us, double handling_us) const;
     // Of `bytes` in tiles of `tile_bytes`, each of which goes through the rounds behind the other: while one travels

@@ -124,7 +124,7 @@ Schedule pat_reduce_scatter(const Layout& layout, const Parameters&) {
     return schedule.finish();
 }
 
-static double rounds_us(const Layout& layout, const LinkCosts& costs, size_t bytes, Network::Coming coming) {
+static double rounds_us(const Layout& layout, const LinkCosts& costs, size_t bytes, Network::ReceivedData coming) {
     const int ranks = layout.ranks;
     if (ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     const Network network(layout, costs, bytes);
@@ -139,10 +139,10 @@ static double rounds_us(const Layout& layout, const LinkCosts& costs, size_t byt
     return Network::in_turn_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
 }
 double pat_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    return rounds_us(layout, costs, bytes, Network::Coming::finished);
+    return rounds_us(layout, costs, bytes, Network::ReceivedData::finished);
 }
 double pat_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    return rounds_us(layout, costs, bytes, Network::Coming::parts);
+    return rounds_us(layout, costs, bytes, Network::ReceivedData::parts);
 }
 
 }  // namespace weft::internal

@@ -71,18 +71,18 @@ double recursive_doubling_all_reduce_us(const Layout& layout, const LinkCosts& c
     const Network network(layout, costs, bytes);
     const int exchanging = largest_power_within(layout.ranks);
     Network::Rounds rounds;
-    using Coming = Network::Coming;
+    using ReceivedData = Network::ReceivedData;
     const int together = ranks_together(network, layout);
     for (int distance = 1; distance < exchanging; distance *= 2) {
         if (distance >= together) {
-            network.add_round(rounds, distance, double(bytes), Coming::parts);
+            network.add_round(rounds, distance, double(bytes), ReceivedData::parts);
         } else {
             rounds.latency_us += network.message_us(false);
             rounds.handling_us += network.handling_us(double(bytes));
         }
     }
     if (exchanging != layout.ranks)
-        for (const Coming coming : {Coming::parts, Coming::finished})
+        for (const ReceivedData coming : {ReceivedData::parts, ReceivedData::finished})
             network.add_round(rounds, 1, double(bytes), coming);
     return network.overlapped_us(rounds, double(bytes), double(costs.net_slot_bytes));
 }

@@ -40,12 +40,12 @@ class Arrivals {
     }
 
   private:
-    struct Arrival {
+    struct ReceivedChunk {
         StepBuilder step;
         int first, end;
         unsigned known;  // bits of those that come before it
     };
-    std::vector<Arrival> all_;
+    std::vector<ReceivedChunk> all_;
     unsigned known_ = 0;  // the same of what the block receives next
 };
 
@@ -104,10 +104,10 @@ double scatter_all_gather_us(const Layout& layout, const LinkCosts& costs, size_
     Network::Rounds rounds;
     for (int distance = 1; distance < layout.ranks; distance *= 2)
         network.add_round(rounds, distance, double(bytes) * std::min(distance, layout.ranks - distance) / layout.ranks,
-                          Network::Coming::finished, std::max(1, layout.ranks / (2 * distance)));
+                          Network::ReceivedData::finished, std::max(1, layout.ranks / (2 * distance)));
     for (size_t round = 0; round + 1 < skips.size(); ++round)
         network.add_round(rounds, skips[round], double(bytes) * (skips[round + 1] - skips[round]) / layout.ranks,
-                          Network::Coming::finished);
+                          Network::ReceivedData::finished);
     return network.overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
 }
 

@@ -19,8 +19,8 @@ namespace {
 constexpr int leader_exchange_fifo_depth = 2;
 
 // A leader, its host's first rank, and the others, who are numbered from the end of that host on and round.
-struct Exchange {
-    explicit Exchange(const Layout& layout)
+struct LeaderExchange {
+    explicit LeaderExchange(const Layout& layout)
         : hosts(layout),
           rank(layout.rank),
           ranks(layout.ranks),
@@ -64,7 +64,7 @@ struct Sizes {
     }
 };
 
-void exchange_alone(const Exchange& exchange, Builder& schedule) {
+void exchange_alone(const LeaderExchange& exchange, Builder& schedule) {
     schedule.block({}).copy({exchange.rank});
     exchange.each_other([&](int other, int ranks) {
         BlockBuilder block = schedule.block({.source = other, .target = other});
@@ -74,7 +74,7 @@ void exchange_alone(const Exchange& exchange, Builder& schedule) {
 }
 
 // Of leaders, in the order in which messages are gathered. The steps behind which all has come.
-std::vector<Dependency> exchange_messages(const Exchange& exchange, Builder& schedule, BlockBuilder& local_phase) {
+std::vector<Dependency> exchange_messages(const LeaderExchange& exchange, Builder& schedule, BlockBuilder& local_phase) {
     // Scratch is filled when all that the tile before has left there is on its way.
     Gate gate(size_t(exchange.hosts.count() - 1));
     std::vector<Dependency> sent, come;
@@ -106,7 +106,7 @@ constexpr int message_most = 4096;
 }  // namespace
 
 Schedule leader_all_pairs_all_to_all(const Layout& layout, const Parameters&) {
-    const Exchange exchange(layout);
+    const LeaderExchange exchange(layout);
     const Sizes sizes(layout);
     const int rank = exchange.rank, local = exchange.local;
     Builder schedule(exchange_by_leaders.name, Collective::all_to_all, layout,

@@ -27,9 +27,9 @@ constexpr int parts_channel = 0, finished_channel = 1, channels_inside = 2;
 // Slots of connections within a host take half a megabyte each, and a rank has two to and from each other one.
 constexpr size_t rails_most = 32;
 
-class Rails {
+class RailSchedule {
   public:
-    Rails(const TwoLevel& levels, const Layout& layout, const Parameters& parameters)
+    RailSchedule(const TwoLevel& levels, const Layout& layout, const Parameters& parameters)
         : hosts_(Hosts::by_rails(layout)),
           own_(hosts_.local()),
           owners_(int(owners_of(levels, layout))),
@@ -89,7 +89,7 @@ class Rails {
         return sum;
     }
     void hand_out(const std::vector<Dependency>& ends) {
-        Junction finished(ends);
+        JoinedSteps finished(ends);
         each(finished_channel, true, [&](BlockBuilder block, int place) {
             if (owns(hosts_.place)) {
                 const Dependency ready = finished.in(block);
@@ -145,19 +145,19 @@ const char* no_rails(const Layout& layout) {
 }
 
 Schedule rail_tree_all_reduce(const Layout& layout, const Parameters& parameters) {
-    return Rails(rail_tree, layout, parameters).make();
+    return RailSchedule(rail_tree, layout, parameters).make();
 }
 double rail_tree_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     return rails_us(rail_tree, false, layout, costs, bytes);
 }
 Schedule rail_halving_doubling_all_reduce(const Layout& layout, const Parameters& parameters) {
-    return Rails(rail_halving_doubling, layout, parameters).make();
+    return RailSchedule(rail_halving_doubling, layout, parameters).make();
 }
 double rail_halving_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     return rails_us(rail_halving_doubling, true, layout, costs, bytes);
 }
 Schedule rail_doubling_all_reduce(const Layout& layout, const Parameters& parameters) {
-    return Rails(rail_doubling, layout, parameters).make();
+    return RailSchedule(rail_doubling, layout, parameters).make();
 }
 double rail_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     return rails_us(rail_doubling, true, layout, costs, bytes);

@@ -53,7 +53,7 @@ Schedule gather_along_rails(const TwoLevel& levels, const Layout& layout) {
         block.recv({grid.rank_at(row, place)});
         return sent;
     };
-    Junction come(std::move(ends));
+    JoinedSteps come(std::move(ends));
     each_beside(grid, schedule, [&](BlockBuilder block, int place) {
         exchange(block, grid.hosts.host, place, Buffer::input);
         for (int distance = 1; distance < grid.rows; ++distance) {

@@ -74,7 +74,7 @@ class RailsFromRoot {
     }
     // To each other rank of the host but the root, and from it what it owns.
     void hand_out(const std::vector<Dependency>& have) {
-        Junction all(have);
+        JoinedSteps all(have);
         for (const int other : others_in_turns(place(), int(own_.size()))) {
             const int peer = own_[size_t(other)];
             const bool sends = owns(place()), receives = owns(other);

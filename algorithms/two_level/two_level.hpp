@@ -52,9 +52,9 @@ StepBuilder after_all(BlockBuilder& block, const std::vector<Dependency>& others
 }
 
 // Where blocks go on when several steps are done: the first that asks waits for all of these, the others for it.
-class Junction {
+class JoinedSteps {
   public:
-    explicit Junction(std::vector<Dependency> ends) : ends_(std::move(ends)) {
+    explicit JoinedSteps(std::vector<Dependency> ends) : ends_(std::move(ends)) {
         if (ends_.size() == 1) all_ = ends_[0];
     }
     // What the block's next step comes after; nothing, if the block itself waits.
@@ -87,7 +87,7 @@ struct Grid {
     // Moves down a column, from this row on.
     Chunk down(int column, int row = 0) const { return Chunk{0, rank_at(row, column), ranks}.then(columns); }
     Embedding of_column(const Schedule& inner, Buffer input, Buffer scratch) const {
-        Embedding::Where where{hosts.column(hosts.place), {}, ranks, input, Buffer::output, scratch};
+        Embedding::EmbeddingMap where{hosts.column(hosts.place), {}, ranks, input, Buffer::output, scratch};
         for (int row = 0; row < rows; ++row) where.chunks.push_back({rank_at(row, hosts.place), 1});
         return {inner, where};
     }

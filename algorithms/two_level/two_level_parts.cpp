@@ -39,7 +39,7 @@ struct Led {
     int leader;
     bool leads() const { return rank == leader; }
     Embedding of_leaders(const Schedule& inner, Buffer input, Buffer output, Buffer scratch) const {
-        Embedding::Where where{hosts.column(0), {}, ranks, input, output, scratch};
+        Embedding::EmbeddingMap where{hosts.column(0), {}, ranks, input, output, scratch};
         for (int host = 0; host < hosts.count(); ++host)
             where.chunks.push_back({hosts[host][0], int(hosts[host].size())});
         return {inner, where};

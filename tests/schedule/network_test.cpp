@@ -100,7 +100,7 @@ TEST_CASE("rounds between ranks nearby pass a border as often as they can", "[ne
     const double remote = network.message_us(true), within = network.message_us(false);
     const auto latency = [&](std::vector<int> distances) {
         Network::Rounds rounds;
-        for (const int distance : distances) network.add_round(rounds, distance, 8, Network::Coming::finished);
+        for (const int distance : distances) network.add_round(rounds, distance, 8, Network::ReceivedData::finished);
         return rounds.latency_us;
     };
     CHECK(latency({1}) == remote);
