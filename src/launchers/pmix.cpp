@@ -45,7 +45,7 @@ constexpr uint8_t global_scope = 3;
 constexpr uint32_t wildcard_rank = UINT32_MAX - 1;
 constexpr const char* pmix_id_key = "weft.unique_id";
 
-struct Library {
+struct PmixLibrary {
     int (*init)(PmixProcess*, PmixInfo*, size_t);
     int (*finalize)(const PmixInfo*, size_t);
     int (*put)(uint8_t, const char*, PmixValue*);
@@ -89,7 +89,7 @@ bool find(void* handle, const char* name, Function& function) {
     return function != nullptr;
 }
 
-bool find_functions(void* handle, Library& library) {
+bool find_functions(void* handle, PmixLibrary& library) {
     return find(handle, "PMIx_Init", library.init) && find(handle, "PMIx_Finalize", library.finalize) &&
            find(handle, "PMIx_Put", library.put) && find(handle, "PMIx_Commit", library.commit) &&
            find(handle, "PMIx_Fence", library.fence) && find(handle, "PMIx_Get", library.get) &&
@@ -98,7 +98,7 @@ bool find_functions(void* handle, Library& library) {
 
 // One session, on a thread of its own, for the library's calls have no deadline.
 struct Session {
-    Library library;
+    PmixLibrary library;
     int rank;
     std::string text;
     std::atomic<const char*> step{"its start"};

@@ -105,7 +105,7 @@ TEST_CASE("objects that contradict each other make a graph, or none, but end", "
         return made;
     };
     // A device twice, each above the other, and two NUMA domains of one number.
-    hwloc::Machine machine;
+    hwloc::HwlocTopology machine;
     machine.objects = {object(ObjectKind::machine, -1, "0-3", ""),
                        object(ObjectKind::numa, 0, "0-1", ""),
                        object(ObjectKind::bridge, 0, "", "0000:01:00.0", 0x0604),

@@ -51,7 +51,7 @@ CpuMask allowed_threads(SystemFiles& proc, const Sources& sources) {
     return is_this_machine(sources) ? CpuMask::from_set(allowed_cpus()) : CpuMask();
 }
 
-Result<Discovered> play(Result<hwloc::Machine> machine) {
+Result<Discovered> play(Result<hwloc::HwlocTopology> machine) {
     if (!machine) return machine.take_status();
     Hardware hardware;
     add_hwloc(*machine, hardware);

@@ -68,12 +68,12 @@ struct Hardware {
 };
 
 // What each source knows is added to `hardware`; what it cannot tell it says there.
-void add_hwloc(const hwloc::Machine& machine, Hardware& hardware);
+void add_hwloc(const hwloc::HwlocTopology& machine, Hardware& hardware);
 void add_cpus(SystemFiles& sys, SystemFiles& proc, Hardware& hardware);
 void add_pci_devices(SystemFiles& sys, Hardware& hardware);
 void add_interfaces(SystemFiles& sys, Hardware& hardware);
 // After the interfaces: of those that are known it fills in, too.
-void add_verbs(const std::vector<verbs::Device>& devices, SystemFiles& sys, Hardware& hardware);
+void add_verbs(const std::vector<verbs::RdmaDevice>& devices, SystemFiles& sys, Hardware& hardware);
 void add_gpus(const nvml::Nvml& nvml, Hardware& hardware);
 // Whether NICs reach the memory of GPUs, where there are both: by nvidia-peermem or dma-buf.
 void add_gpudirect(SystemFiles& sys, SystemFiles& proc, Hardware& hardware);

@@ -21,7 +21,7 @@ const char* generation_text(int generation) {
     return generation > 0 && generation < 7 ? texts[generation] : "";
 }
 
-std::string domain_of(const nvml::Fabric& fabric) {
+std::string domain_of(const nvml::NvlinkDomain& fabric) {
     std::string text;
     for (const uint8_t byte : fabric.cluster) text += fmt::format("{:02x}", byte);
     return fmt::format("{}.{}", text, fabric.clique);

@@ -41,7 +41,7 @@ void set_link(double gbs, Pci& pci) {
 
 class HwlocSource {
   public:
-    HwlocSource(const hwloc::Machine& machine, Hardware& hardware) : objects_(machine.objects), hardware_(hardware) {}
+    HwlocSource(const hwloc::HwlocTopology& machine, Hardware& hardware) : objects_(machine.objects), hardware_(hardware) {}
     void add() {
         for (const hwloc::Object& object : objects_) {
             if (object.fact("Architecture") != "") hardware_.arch = object.fact("Architecture");
@@ -152,6 +152,6 @@ class HwlocSource {
 
 }  // namespace
 
-void add_hwloc(const hwloc::Machine& machine, Hardware& hardware) { HwlocSource(machine, hardware).add(); }
+void add_hwloc(const hwloc::HwlocTopology& machine, Hardware& hardware) { HwlocSource(machine, hardware).add(); }
 
 }  // namespace weft::internal::topology

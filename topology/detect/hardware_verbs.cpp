@@ -21,17 +21,17 @@ class VerbsSource {
   public:
     VerbsSource(SystemFiles& sys, Hardware& hardware) : sys_(sys), hardware_(hardware) {}
 
-    void add(const verbs::Device& device) {
+    void add(const verbs::RdmaDevice& device) {
         name_ = printable(device.name);
         if (!device.refused.empty()) {
             say(hardware_.notes, "{}: it is what {} tells", printable(device.refused), sys_.root());
             return;
         }
-        for (const verbs::Port& port : device.ports) add(device, port);
+        for (const verbs::RdmaPort& port : device.ports) add(device, port);
     }
 
   private:
-    void add(const verbs::Device& device, const verbs::Port& port) {
+    void add(const verbs::RdmaDevice& device, const verbs::RdmaPort& port) {
         auto& all = hardware_.interfaces;
         auto known = std::find_if(all.begin(), all.end(), [&](const Interface& it) {
             return it.rdma && it.port.name == name_ && (it.port.number == port.number || it.port.number == unknown);
@@ -79,9 +79,9 @@ class VerbsSource {
 
 }  // namespace
 
-void add_verbs(const std::vector<verbs::Device>& devices, SystemFiles& sys, Hardware& hardware) {
+void add_verbs(const std::vector<verbs::RdmaDevice>& devices, SystemFiles& sys, Hardware& hardware) {
     VerbsSource source(sys, hardware);
-    for (const verbs::Device& device : devices) source.add(device);
+    for (const verbs::RdmaDevice& device : devices) source.add(device);
 }
 
 }  // namespace weft::internal::topology

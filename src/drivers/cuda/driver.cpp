@@ -47,7 +47,7 @@ class Finder {
 // The token of the process that began to initialise CUDA; 0: none has. A child after fork still sees its parent's.
 std::atomic<uint64_t> initialised{0};
 
-struct Opened {
+struct OpenedDriver {
     std::mutex opening;
     const Driver* driver = nullptr;  // never freed
     Status failure;
@@ -60,13 +60,13 @@ std::string installed_advice() { return "; with NVIDIA's driver installed, look 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
 Result<const Driver*> Driver::get() {
-    static PerProcess<Opened> of_process;
+    static PerProcess<OpenedDriver> of_process;
     if (const uint64_t parent = initialised.load(); parent != 0 && parent != process_token())
         return fail(weftInvalidUsage,
                     "process {} was forked from one that had used CUDA, which does not survive fork: start it anew "
                     "(exec, multiprocessing's spawn) or fork before CUDA is used",
                     getpid());
-    Opened& opened = of_process.get();
+    OpenedDriver& opened = of_process.get();
     std::lock_guard lock(opened.opening);
     if (opened.driver == nullptr && opened.failure.ok()) {
         if (Result<const Driver*> result = open(options().cuda_library); result)

@@ -13,14 +13,14 @@ namespace weft::internal::cuda {
 
 // driver.MemAlloc(...) calls cuMemAlloc in the form of the version that driver.def names; null where the driver has
 // none.
-struct Functions {
+struct DriverFunctions {
 #define WEFT_CUDA_FUNCTION(name, version, need) PFN_cu##name##_v##version name = nullptr;
 #include "src/drivers/cuda/driver.def"
 #undef WEFT_CUDA_FUNCTION
 };
 
 // An opened and initialised driver. Lives until the process ends; thread-safe.
-class Driver : public Functions {
+class Driver : public DriverFunctions {
   public:
     // The process's driver, opened at the first call; else the sentence why there is none. In a child after fork of a
     // process that had one it fails: CUDA does not survive fork.

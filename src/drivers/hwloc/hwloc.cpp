@@ -20,18 +20,18 @@ namespace {
 constexpr int objects_most = 1 << 20;
 constexpr int threads_most = 8'192;  // of Linux
 
-struct Functions {
+struct HwlocFunctions {
 #define WEFT_HWLOC_FUNCTION(name) decltype(&::hwloc_##name) name = nullptr;
 #include "src/drivers/hwloc/hwloc.def"
 #undef WEFT_HWLOC_FUNCTION
 };
 
-Result<Functions> open(const std::string& path) {
+Result<HwlocFunctions> open(const std::string& path) {
     const std::string name = path.empty() ? "libhwloc.so.15" : path;  // 15: of all 2.x
     if (name == "none") return fail(weftInvalidUsage, "WEFT_HWLOC_LIBRARY is none");
     Result<DynamicLibrary> library = DynamicLibrary::open(name);
     if (!library) return fail(weftSystemError, "no hwloc: {}", library.status().sentence());
-    Functions all;
+    HwlocFunctions all;
     bool found = true;
 #define WEFT_HWLOC_FUNCTION(name)                                                          \
     all.name = reinterpret_cast<decltype(&::hwloc_##name)>(library->find("hwloc_" #name)); \
@@ -47,7 +47,7 @@ Result<Functions> open(const std::string& path) {
 
 class Topology {
   public:
-    explicit Topology(const Functions& functions) : functions_(functions) {}
+    explicit Topology(const HwlocFunctions& functions) : functions_(functions) {}
     Topology(const Topology&) = delete;
     Topology& operator=(const Topology&) = delete;
     ~Topology() {
@@ -65,7 +65,7 @@ class Topology {
         return ok();
     }
     hwloc_topology_t get() const { return topology_; }
-    Result<Machine> load() {
+    Result<HwlocTopology> load() {
         const StandardNumbers held;
         if (functions_.topology_load(topology_) != 0)
             return fail(weftSystemError, "hwloc cannot load it: {}", errno_text(errno));
@@ -146,9 +146,9 @@ class Topology {
         return text;
     }
 
-    const Functions& functions_;
+    const HwlocFunctions& functions_;
     hwloc_topology_t topology_ = nullptr;
-    Machine machine_;
+    HwlocTopology machine_;
 };
 
 // hwloc trusts files, and its own reader takes no XML but what hwloc writes: no comments, say. So it is given what was
@@ -245,13 +245,13 @@ bool too_large(const std::string& text) {
 
 }  // namespace
 
-Result<Machine> this_machine(const std::string& library) {
+Result<HwlocTopology> this_machine(const std::string& library) {
     // Where the kernel refuses the call, hwloc 2 asks for ever with larger masks; EINVAL is a mask that is too small.
     cpu_set_t mask;
     if (sched_getaffinity(0, sizeof mask, &mask) != 0 && errno != EINVAL)
         return fail(weftSystemError, "no hwloc: it needs sched_getaffinity, which the kernel refuses: {}",
                     errno_text(errno));
-    Result<Functions> functions = open(library);
+    Result<HwlocFunctions> functions = open(library);
     if (!functions) return functions.take_status();
     Topology topology(*functions);
     WEFT_TRY(topology.init());
@@ -260,10 +260,10 @@ Result<Machine> this_machine(const std::string& library) {
     return topology.load();
 }
 
-Result<Machine> read_xml(const std::string& library, const std::string& xml) {
+Result<HwlocTopology> read_xml(const std::string& library, const std::string& xml) {
     const Result<std::string> rewritten = Rewriter().rewrite(xml);
     if (!rewritten) return Status(rewritten.status().code(), rewritten.status().sentence());
-    Result<Functions> functions = open(library);
+    Result<HwlocFunctions> functions = open(library);
     if (!functions) return functions.take_status();
     Topology topology(*functions);
     WEFT_TRY(topology.init());
@@ -271,24 +271,24 @@ Result<Machine> read_xml(const std::string& library, const std::string& xml) {
     if (functions->topology_set_xmlbuffer(topology.get(), rewritten->c_str(), int(rewritten->size()) + 1) != 0)
         return fail(weftInvalidArgument,
                     "hwloc does not take it for a file of its own; `lstopo machine.xml` writes one");
-    Result<Machine> machine = topology.load();
+    Result<HwlocTopology> machine = topology.load();
     if (!machine)
         return fail(weftInvalidArgument, "hwloc does not understand the file: {}", machine.status().sentence());
     return machine;
 }
 
-Result<Machine> read_synthetic(const std::string& library, const std::string& text) {
+Result<HwlocTopology> read_synthetic(const std::string& library, const std::string& text) {
     if (too_large(text))
         return fail(weftInvalidArgument, "a machine of more than {} hardware threads; describe a smaller one",
                     threads_most);
-    Result<Functions> functions = open(library);
+    Result<HwlocFunctions> functions = open(library);
     if (!functions) return functions.take_status();
     Topology topology(*functions);
     WEFT_TRY(topology.init());
     constexpr const char* like = "write it as in `package:2 numa:1 l3:1 core:8 pu:2`";
     if (functions->topology_set_synthetic(topology.get(), text.c_str()) != 0)
         return fail(weftInvalidArgument, "hwloc does not understand {}; {}", xml::shown(text), like);
-    Result<Machine> machine = topology.load();
+    Result<HwlocTopology> machine = topology.load();
     if (!machine) return fail(weftInvalidArgument, "hwloc makes no machine of {}; {}", xml::shown(text), like);
     return machine;
 }

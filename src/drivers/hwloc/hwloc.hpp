@@ -41,15 +41,15 @@ struct Object {
     std::string fact(const std::string& wanted) const;
 };
 
-struct Machine {
+struct HwlocTopology {
     std::vector<Object> objects;  // the first is the machine
 };
 
 // `library` as in WEFT_HWLOC_LIBRARY. All three are reentrant. Errors: there is no hwloc, or it refuses.
-Result<Machine> this_machine(const std::string& library);
+Result<HwlocTopology> this_machine(const std::string& library);
 // What `lstopo machine.xml` writes. weftInvalidArgument: it is no such file.
-Result<Machine> read_xml(const std::string& library, const std::string& xml);
+Result<HwlocTopology> read_xml(const std::string& library, const std::string& xml);
 // "package:2 numa:1 l3:1 core:8 pu:2". weftInvalidArgument: it is no such text, or of too large a machine.
-Result<Machine> read_synthetic(const std::string& library, const std::string& text);
+Result<HwlocTopology> read_synthetic(const std::string& library, const std::string& text);
 
 }  // namespace weft::internal::hwloc

@@ -13,8 +13,8 @@ Status none() {
 
 }  // namespace
 
-Result<Machine> this_machine(const std::string&) { return none(); }
-Result<Machine> read_xml(const std::string&, const std::string&) { return none(); }
-Result<Machine> read_synthetic(const std::string&, const std::string&) { return none(); }
+Result<HwlocTopology> this_machine(const std::string&) { return none(); }
+Result<HwlocTopology> read_xml(const std::string&, const std::string&) { return none(); }
+Result<HwlocTopology> read_synthetic(const std::string&, const std::string&) { return none(); }
 
 }  // namespace weft::internal::hwloc

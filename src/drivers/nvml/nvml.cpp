@@ -40,7 +40,7 @@ const char* text_of(int result) {
     }
 }
 
-struct Opened {
+struct OpenedNvml {
     std::mutex opening;
     const Nvml* nvml = nullptr;  // never freed
     Status failure;
@@ -50,8 +50,8 @@ struct Opened {
 
 Result<const Nvml*> Nvml::get() {
     // NVML, other than CUDA, may be used anew in a child after fork.
-    static PerProcess<Opened> of_process;
-    Opened& opened = of_process.get();
+    static PerProcess<OpenedNvml> of_process;
+    OpenedNvml& opened = of_process.get();
     std::lock_guard lock(opened.opening);
     if (opened.nvml == nullptr && opened.failure.ok()) {
         if (Result<const Nvml*> result = open(options().nvml_library); result)
@@ -69,7 +69,7 @@ Result<const Nvml*> Nvml::open(const std::string& path) {
     Result<DynamicLibrary> library = DynamicLibrary::open(name);
     if (!library) return fail(weftSystemError, "no NVML: {}", library.status().sentence());
     std::unique_ptr<Nvml> nvml(new Nvml);
-    Functions& all = nvml->functions_;
+    NvmlFunctions& all = nvml->functions_;
 #define WEFT_NVML_FUNCTION(name, arguments) all.name = reinterpret_cast<int(*) arguments>(library->find("nvml" #name));
 #include "src/drivers/nvml/nvml.def"
 #undef WEFT_NVML_FUNCTION
@@ -221,7 +221,7 @@ std::optional<ChipToChip> Nvml::chip_to_chip(const std::string& bus_id) const {
     return all.count > 0 ? std::optional(all) : std::nullopt;
 }
 
-std::optional<Fabric> Nvml::fabric(const std::string& bus_id) const {
+std::optional<NvlinkDomain> Nvml::fabric(const std::string& bus_id) const {
     std::lock_guard lock(calling_);
     const Device device = find(bus_id);
     if (device == nullptr || functions_.DeviceGetGpuFabricInfoV == nullptr) return {};
@@ -231,7 +231,7 @@ std::optional<Fabric> Nvml::fabric(const std::string& bus_id) const {
     if (functions_.DeviceGetGpuFabricInfoV(device, &info) != success || info.state != completed ||
         info.status != success)
         return {};
-    Fabric fabric;
+    NvlinkDomain fabric;
     std::memcpy(fabric.cluster.data(), info.cluster, fabric.cluster.size());
     fabric.clique = info.clique;
     if (fabric.cluster == std::array<uint8_t, 16>{}) return {};  // of no domain

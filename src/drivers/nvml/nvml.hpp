@@ -44,7 +44,7 @@ struct FieldValue {
 };
 static_assert(sizeof(FieldValue) == 40);
 
-struct Functions {
+struct NvmlFunctions {
 #define WEFT_NVML_FUNCTION(name, arguments) int(*name) arguments = nullptr;
 #include "src/drivers/nvml/nvml.def"
 #undef WEFT_NVML_FUNCTION
@@ -74,7 +74,7 @@ struct ChipToChip {
 };
 
 // GPUs with the same cluster and clique reach each other by NVLink, on other hosts too.
-struct Fabric {
+struct NvlinkDomain {
     std::array<uint8_t, 16> cluster{};
     uint32_t clique = 0;
 };
@@ -97,7 +97,7 @@ class Nvml {
     std::vector<NvlinkState> links(const std::string& bus_id) const;  // the active ones
     int links_down(const std::string& bus_id) const;           // that the GPU has, but are not active
     std::optional<ChipToChip> chip_to_chip(const std::string& bus_id) const;
-    std::optional<Fabric> fabric(const std::string& bus_id) const;
+    std::optional<NvlinkDomain> fabric(const std::string& bus_id) const;
     PeerStatus reading(const std::string& from, const std::string& to) const { return peer_status(from, to, 0); }
     PeerStatus writing(const std::string& from, const std::string& to) const { return peer_status(from, to, 1); }
     PeerStatus over_nvlink(const std::string& from, const std::string& to) const { return peer_status(from, to, 2); }
@@ -107,7 +107,7 @@ class Nvml {
     Device find(const std::string& bus_id) const;
     std::optional<long long> field(Device device, unsigned number, unsigned scope) const;
     PeerStatus peer_status(const std::string& from, const std::string& to, int index) const;
-    Functions functions_;
+    NvmlFunctions functions_;
     mutable std::mutex calling_;
 };
 

@@ -18,7 +18,7 @@ namespace {
 constexpr int devices_most = 1'024;
 constexpr int gids_most = 1'024;  // of a device
 
-struct Functions {
+struct VerbsFunctions {
 #define WEFT_VERBS_FUNCTION(result, name, arguments) result(*name) arguments = nullptr;
 #include "src/drivers/verbs/verbs.def"
 #undef WEFT_VERBS_FUNCTION
@@ -28,12 +28,12 @@ struct Functions {
     }
 };
 
-Result<Functions> open(const std::string& path) {
+Result<VerbsFunctions> open(const std::string& path) {
     const std::string name = path.empty() ? "libibverbs.so.1" : path;
     if (name == "none") return fail(weftInvalidUsage, "WEFT_VERBS_LIBRARY is none");
     Result<DynamicLibrary> library = DynamicLibrary::open(name);
     if (!library) return fail(weftSystemError, "no libibverbs: {}", library.status().sentence());
-    Functions all;
+    VerbsFunctions all;
 #define WEFT_VERBS_FUNCTION(result, name, arguments) \
     all.name = reinterpret_cast<result(*) arguments>(library->find(#name));
 #include "src/drivers/verbs/verbs.def"
@@ -69,7 +69,7 @@ int mbps_of(const PortAttributes& port) {
 
 class OpenDevice {
   public:
-    OpenDevice(const Functions& functions, DeviceRow* row)
+    OpenDevice(const VerbsFunctions& functions, DeviceRow* row)
         : functions_(functions),
           file_("/dev/infiniband/" + text_of(row->file)),
           context_(functions.ibv_open_device(row)),
@@ -80,7 +80,7 @@ class OpenDevice {
         if (context_ != nullptr) functions_.ibv_close_device(context_);
     }
 
-    void describe(Device& device) {
+    void describe(RdmaDevice& device) {
         if (context_ == nullptr) {
             device.refused = fmt::format("{} cannot be opened: {}; RDMA takes the right to read and write {}",
                                          device.name, errno_text(error_), file_);
@@ -102,9 +102,9 @@ class OpenDevice {
 
   private:
     // How many GIDs it has room for.
-    int add_port(int number, Device& device) {
+    int add_port(int number, RdmaDevice& device) {
         PortAttributes found{};
-        Port& port = device.ports.emplace_back();
+        RdmaPort& port = device.ports.emplace_back();
         port.number = number;
         if (const int error = functions_.ibv_query_port(context_, uint8_t(number), &found)) {
             port.refused = fmt::format("port {} of {} does not answer: {}", number, device.name, errno_text(error));
@@ -116,7 +116,7 @@ class OpenDevice {
         port.link_layer = found.link_layer == 1 ? "InfiniBand" : found.link_layer == 2 ? "Ethernet" : "";
         return std::clamp(found.gids, 0, gids_most);
     }
-    void add_gids(int room, Device& device) {
+    void add_gids(int room, RdmaDevice& device) {
         if (room == 0) return;
         const auto add = [&device](uint32_t port, const uint8_t(&gid)[16], bool roce_v2) {
             const bool none = std::all_of(std::begin(gid), std::end(gid), [](uint8_t byte) { return byte == 0; });
@@ -134,7 +134,7 @@ class OpenDevice {
             if (count >= 0) return;
         }
         if (functions_.ibv_query_gid == nullptr) return;
-        for (const Port& port : device.ports)
+        for (const RdmaPort& port : device.ports)
             for (int index = 0; index < room; ++index) {
                 uint8_t gid[16] = {};
                 if (functions_.ibv_query_gid(context_, uint8_t(port.number), index, gid) != 0) break;
@@ -154,7 +154,7 @@ class OpenDevice {
         return region != nullptr || (error != EOPNOTSUPP && error != EPROTONOSUPPORT && error != ENOSYS);
     }
 
-    const Functions& functions_;
+    const VerbsFunctions& functions_;
     const std::string file_;
     Context* context_;
     int error_;
@@ -162,8 +162,8 @@ class OpenDevice {
 
 }  // namespace
 
-Result<std::vector<Device>> devices(const std::string& library) {
-    Result<Functions> functions = open(library);
+Result<std::vector<RdmaDevice>> devices(const std::string& library) {
+    Result<VerbsFunctions> functions = open(library);
     if (!functions) return functions.take_status();
     const StandardNumbers held;  // it opens the devices' files
     int count = 0;
@@ -172,9 +172,9 @@ Result<std::vector<Device>> devices(const std::string& library) {
     if (rows == nullptr)
         return fail(weftSystemError, "libibverbs lists no devices: {}",
                     errno == ENOSYS || errno == 0 ? "the kernel has no RDMA" : errno_text(errno));
-    std::vector<Device> all;
+    std::vector<RdmaDevice> all;
     for (int i = 0; i < std::min(count, devices_most) && rows[i] != nullptr; ++i) {
-        Device& device = all.emplace_back();
+        RdmaDevice& device = all.emplace_back();
         device.name = text_of(rows[i]->name);
         OpenDevice(*functions, rows[i]).describe(device);
     }

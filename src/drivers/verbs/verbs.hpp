@@ -16,7 +16,7 @@ struct Gid {
     bool roce_v2 = false;
 };
 
-struct Port {
+struct RdmaPort {
     int number = 0;       // from 1
     std::string state;    // "ACTIVE", "DOWN"
     std::string refused;  // a sentence: why it does not answer; then what follows is unknown
@@ -26,16 +26,16 @@ struct Port {
     std::vector<Gid> gids;   // those that are none left out
 };
 
-struct Device {
+struct RdmaDevice {
     std::string name;     // "mlx5_0"
     std::string refused;  // a sentence: why it cannot be opened or asked; then what follows is unknown
     std::array<uint8_t, 8> guid{};
     std::optional<bool> dma_buf;  // whether it registers what a dma-buf names
-    std::vector<Port> ports;
+    std::vector<RdmaPort> ports;
 };
 
 // `library` as in WEFT_VERBS_LIBRARY. Opens each device and closes it again, which takes milliseconds each; the library
 // itself may write warnings to standard error. Reentrant. Errors: there is no library, or the kernel has no RDMA.
-Result<std::vector<Device>> devices(const std::string& library);
+Result<std::vector<RdmaDevice>> devices(const std::string& library);
 
 }  // namespace weft::internal::verbs
