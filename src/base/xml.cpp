@@ -42,8 +42,8 @@ class Parser {
     }
 
   private:
-    template <class Event>
-    void guarded(Event event) {
+    template <class XmlEvent>
+    void guarded(XmlEvent event) {
         try {
             if (fault_) event();
         } catch (...) {

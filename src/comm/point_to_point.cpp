@@ -205,7 +205,7 @@ Status Communicator::begin_uneven() {
     watchdog_.begin();
     Exchange& exchange = messages(parts_, parts_name).exchange();
     const auto type = weftDataType_t(call_.operation.type);
-    const Exchange::Purpose purpose{caller_for(call_.operation.collective), uint16_t(sequence_), call_.operation.op};
+    const Exchange::CallTag purpose{caller_for(call_.operation.collective), uint16_t(sequence_), call_.operation.op};
     if (call_.operation.collective == Collective::reduce_scatter_v) {
         partial_results_.begin(call_.operation, call_.operand, *call_.peer_buffers, rank_, planner_.cpu_kernels());
         for (const PeerBuffer& peer_buffer : call_.peer_buffers->sends)

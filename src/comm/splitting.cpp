@@ -85,17 +85,17 @@ Status Splitting::begin() {
 // ---- Split
 
 size_t Splitting::word_bytes() const {
-    return parent().membership() ? (sizeof(Word) + 7) / 8 * 8 : sizeof(Word::color) + sizeof(Word::key);
+    return parent().membership() ? (sizeof(SplitWord) + 7) / 8 * 8 : sizeof(SplitWord::color) + sizeof(SplitWord::key);
 }
 
-Splitting::Word Splitting::word(int rank) const {
-    Word word{};
+Splitting::SplitWord Splitting::word(int rank) const {
+    SplitWord word{};
     memcpy(&word, words_.data() + size_t(rank) * word_bytes(), std::min(sizeof word, word_bytes()));
     return word;
 }
 
 Status Splitting::tell() {
-    Word own{color_, key_, {}};
+    SplitWord own{color_, key_, {}};
     if (parent().membership()) own.root = parent().membership()->listener_addresses();
     words_.assign(word_bytes() * size_t(parent().ranks()), std::byte{0});
     memcpy(words_.data() + word_bytes() * size_t(parent().rank()), &own, std::min(sizeof own, word_bytes()));
@@ -111,7 +111,7 @@ Status Splitting::choose_child() {
     if (color_ < 0) return ok();
     std::vector<std::pair<int, int>> order;  // key, rank
     for (int rank = 0; rank < parent().ranks(); ++rank)
-        if (const Word its = word(rank); its.color == color_) order.emplace_back(its.key, rank);
+        if (const SplitWord its = word(rank); its.color == color_) order.emplace_back(its.key, rank);
     std::sort(order.begin(), order.end());
     for (const auto& [key, rank] : order) child.ranks.push_back(rank);
     const net::PackedAddresses root = word(child.ranks[0]).root;

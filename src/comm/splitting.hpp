@@ -38,13 +38,13 @@ class Splitting final : public AsyncOperation {
   private:
     enum class SplitKind { split, shrink, shrink_and_abort };
     // What a rank tells all others of the parent.
-    struct Word {
+    struct SplitWord {
         int32_t color, key;
         net::PackedAddresses root;  // where it could be the root; of a parent on several hosts
     };
     Communicator& parent() const { return *parent_->communicator; }
     size_t word_bytes() const;
-    Word word(int rank) const;
+    SplitWord word(int rank) const;
     Status tell();
     Status choose_child();
     Status begin_joining(Child child, const net::PackedAddresses& root, int root_rank);

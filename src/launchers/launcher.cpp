@@ -87,15 +87,15 @@ Result<ExchangedText> exchange_id(const Family& family, const Options& options, 
     return no_id_transport({});
 }
 
-Result<Job> job_alone(const char* launcher) {
+Result<LaunchedJob> job_alone(const char* launcher) {
     auto id = UniqueId::make();
     if (!id) return id.take_status();
-    return Job{launcher, 0, 1, 0, 1, *id, "this rank itself"};
+    return LaunchedJob{launcher, 0, 1, 0, 1, *id, "this rank itself"};
 }
 
 }  // namespace
 
-Result<Job> read_job(const Options& options) {
+Result<LaunchedJob> read_job(const Options& options) {
     std::string warning;
     auto family = find_family(&warning);
     if (!family) return family.take_status();
@@ -113,7 +113,7 @@ Result<Job> read_job(const Options& options) {
     }
     auto shared = exchange_id(**family, options, exchange, *place);
     if (!shared) return shared.take_status();
-    Job job{(*family)->name, place->rank, place->ranks, place->local_rank, place->local_size, {}, {}};
+    LaunchedJob job{(*family)->name, place->rank, place->ranks, place->local_rank, place->local_size, {}, {}};
     if (place->ranks < 0) return fail(weftInvalidUsage, "{}: {}", (*family)->name, shared->reason);
     const char* source = name_of((*family)->id_transport);
     auto id = shared->text ? id_of_text(*shared->text, source)
@@ -126,16 +126,16 @@ Result<Job> read_job(const Options& options) {
     return job;
 }
 
-Result<Job> read_job() {
+Result<LaunchedJob> read_job() {
     // Held while a launcher's store is asked: a child that was forked meanwhile asks for itself.
     static PerProcess<std::mutex> reading;
-    static std::atomic<const Job*> known{nullptr};  // leaked: threads that outlive main may still ask
+    static std::atomic<const LaunchedJob*> known{nullptr};  // leaked: threads that outlive main may still ask
     std::lock_guard lock(reading.get());
-    const Job* found = known.load(std::memory_order_acquire);
+    const LaunchedJob* found = known.load(std::memory_order_acquire);
     if (!found) {
         auto job = read_job(options());
         if (!job) return job.take_status();
-        found = new Job(std::move(*job));
+        found = new LaunchedJob(std::move(*job));
         known.store(found, std::memory_order_release);
         // The job's later communicators are met where its id says: at this process's listener, which therefore stays open.
         if (found->ranks > 1 && found->id.has_root() && found->id.made_here()) {

@@ -7,7 +7,7 @@
 
 namespace weft::internal {
 
-struct Job {
+struct LaunchedJob {
     const char* launcher;  // for the log
     int rank = 0;
     int ranks = 1;
@@ -21,9 +21,9 @@ struct Job {
 // makes the id and the launcher's store hands it out, so this is collective over all ranks and ends by the options'
 // init_timeout_ms; without a store all ranks derive one. A half-set family, a number that is none, or a rank that is no
 // rank of the job is weftInvalidUsage and names the variables.
-Result<Job> read_job(const Options& options);
+Result<LaunchedJob> read_job(const Options& options);
 
 // The process's job by its options(), kept once it is found: a launcher's store is asked once. Thread-safe.
-Result<Job> read_job();
+Result<LaunchedJob> read_job();
 
 }  // namespace weft::internal

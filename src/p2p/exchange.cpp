@@ -27,7 +27,7 @@ Exchange::Exchange(Segment& group, int rank, const CpuKernels& cpu_kernels, size
       connect_(std::move(connect)),
       memory_(group, rank) {}
 
-void Exchange::add(int peer, bool outgoing, void* data, uint64_t count, weftDataType_t type, const Purpose& purpose) {
+void Exchange::add(int peer, bool outgoing, void* data, uint64_t count, weftDataType_t type, const CallTag& purpose) {
     if (peers_.empty()) [[unlikely]]
         peers_.resize(size_t(segment_->ranks()));
     Peer& other = peers_[size_t(peer)];
@@ -49,11 +49,11 @@ void Exchange::add(int peer, bool outgoing, void* data, uint64_t count, weftData
     busy_.push_back(peer);
 }
 
-void Exchange::send(int peer, const void* data, uint64_t count, weftDataType_t type, const Purpose& purpose) {
+void Exchange::send(int peer, const void* data, uint64_t count, weftDataType_t type, const CallTag& purpose) {
     add(peer, true, const_cast<void*>(data), count, type, purpose);
 }
 
-void Exchange::receive(int peer, void* data, uint64_t count, weftDataType_t type, const Purpose& purpose) {
+void Exchange::receive(int peer, void* data, uint64_t count, weftDataType_t type, const CallTag& purpose) {
     add(peer, false, data, count, type, purpose);
 }
 
@@ -63,7 +63,7 @@ bool Exchange::is_simple(int rank, size_t bytes) const {
     return link.connected && !link.remote && bytes <= link.slot_bytes;
 }
 
-bool Exchange::send_at_once(int rank, const void* data, uint64_t count, weftDataType_t type, const Purpose& purpose) {
+bool Exchange::send_at_once(int rank, const void* data, uint64_t count, weftDataType_t type, const CallTag& purpose) {
     const size_t bytes = count * size_of(type);
     Peer& peer = peers_[size_t(rank)];
     auto slot = peer.link.target->acquire();
@@ -75,7 +75,7 @@ bool Exchange::send_at_once(int rank, const void* data, uint64_t count, weftData
     return true;
 }
 
-bool Exchange::receive_at_once(int rank, void* data, uint64_t count, weftDataType_t type, const Purpose& purpose) {
+bool Exchange::receive_at_once(int rank, void* data, uint64_t count, weftDataType_t type, const CallTag& purpose) {
     const size_t bytes = count * size_of(type);
     Peer& peer = peers_[size_t(rank)];
     SlotInfo came;

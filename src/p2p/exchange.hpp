@@ -40,21 +40,21 @@ class Exchange {
 
     // The call that a message is of, and, of a collective, its number and its reduction: the two ends must agree.
     using Caller = MessageCaller;
-    struct Purpose {
+    struct CallTag {
         Caller by;
         uint16_t number = 0;
         uint8_t reduction = 0;
     };
     // Buffers are the exchange's until advance() says done.
-    void send(int peer, const void* data, uint64_t count, weftDataType_t type, const Purpose& purpose);
-    void receive(int peer, void* data, uint64_t count, weftDataType_t type, const Purpose& purpose);
+    void send(int peer, const void* data, uint64_t count, weftDataType_t type, const CallTag& purpose);
+    void receive(int peer, void* data, uint64_t count, weftDataType_t type, const CallTag& purpose);
 
     // The same of one message alone, by an exchange that is idle, to or from a peer for whom so many bytes are a small
     // message on this host: it is done when these return. False: nothing has happened, for there is no room or no
     // message yet, or it is not as simple as that.
     bool is_simple(int peer, size_t bytes) const;
-    bool send_at_once(int peer, const void* data, uint64_t count, weftDataType_t type, const Purpose& purpose);
-    bool receive_at_once(int peer, void* data, uint64_t count, weftDataType_t type, const Purpose& purpose);
+    bool send_at_once(int peer, const void* data, uint64_t count, weftDataType_t type, const CallTag& purpose);
+    bool receive_at_once(int peer, void* data, uint64_t count, weftDataType_t type, const CallTag& purpose);
 
     bool idle() const { return busy_.empty(); }
     // moved, blocked, done or failed.
@@ -102,10 +102,10 @@ class Exchange {
         // Where the sender of the message that is being received has it, if it told.
         uint64_t pulled_from = 0;
     };
-    static uint16_t number_of(const Purpose& purpose, const Queue& queue) {
+    static uint16_t number_of(const CallTag& purpose, const Queue& queue) {
         return of_collective(purpose.by) ? purpose.number : uint16_t(queue.begun + 1);
     }
-    void add(int peer, bool outgoing, void* data, uint64_t count, weftDataType_t type, const Purpose& purpose);
+    void add(int peer, bool outgoing, void* data, uint64_t count, weftDataType_t type, const CallTag& purpose);
     Transfer& front(const Queue& queue) { return transfers_[size_t(queue.first)]; }
     const Transfer& front(const Queue& queue) const { return transfers_[size_t(queue.first)]; }
     void pop(Queue& queue);

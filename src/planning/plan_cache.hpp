@@ -12,7 +12,7 @@ template <class Prepared>
 class PlansByKey {
   public:
     Prepared* find(const PlanKey& key) {
-        Entry& entry = table_[place(key)];
+        CachedPlan& entry = table_[place(key)];
         if (entry.key == key) [[likely]]
             return entry.plan;
         const auto found = plans_.find(key);
@@ -32,7 +32,7 @@ class PlansByKey {
   private:
     static constexpr size_t most = 4096;  // programs that never repeat a size must not grow for ever
     static constexpr size_t table_size = 64;
-    struct Entry {
+    struct CachedPlan {
         PlanKey key;
         Prepared* plan = nullptr;
     };
@@ -40,11 +40,11 @@ class PlansByKey {
         return ((key.head * 0x9e3779b97f4a7c15u ^ key.count * 0xbf58476d1ce4e5b9u) >> 40) % table_size;
     }
     void clear() {
-        for (Entry& entry : table_) entry = {};
+        for (CachedPlan& entry : table_) entry = {};
         plans_.clear();
     }
 
-    Entry table_[table_size];
+    CachedPlan table_[table_size];
 
   protected:
     std::map<PlanKey, std::unique_ptr<Prepared>> plans_;

@@ -10,7 +10,7 @@ namespace weft::internal {
 
 namespace {
 
-struct Word {
+struct TextWord {
     std::string_view text;  // empty: the line's end
     int column = 1;
     bool is_number() const {
@@ -23,7 +23,7 @@ struct Word {
 class Line {
   public:
     Line(std::string_view text, int number) : text_(text.substr(0, text.find('#'))), number_(number) { advance(); }
-    const Word& word() const { return word_; }
+    const TextWord& word() const { return word_; }
     bool ended() const { return word_.text.empty(); }
     bool at(std::string_view text) const { return word_.text == text; }
     void advance() {
@@ -72,7 +72,7 @@ class Line {
     std::string_view text_;
     int number_;
     size_t place_ = 0;
-    Word word_;
+    TextWord word_;
 };
 
 std::optional<Opcode> opcode_named(std::string_view name) {
