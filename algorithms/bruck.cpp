@@ -41,10 +41,10 @@ Schedule bruck_all_to_all(const Layout& layout, const Parameters&) {
         each([&](int distance, int times, int before) {
             const bool leaves = distance == bit;
             StepBuilder step = block.loop(times)
-                            .copy(leaves ? ahead(distance).then(2 * bit) : behind(distance).then(-2 * bit))
-                            .from(leaves ? Buffer::input : Buffer::output)
-                            .to(Buffer::scratch)
-                            .into(Chunk{0, before, ranks}.then(1));
+                                   .copy(leaves ? ahead(distance).then(2 * bit) : behind(distance).then(-2 * bit))
+                                   .from(leaves ? Buffer::input : Buffer::output)
+                                   .to(Buffer::scratch)
+                                   .into(Chunk{0, before, ranks}.then(1));
             if (leaves && done) step.after(*done);
             if (!first) first = step;
         });

@@ -39,7 +39,8 @@ class Network {
     // What comes is added or, if it is finished, only let into its place: between hosts past the slots, if that goes.
     enum class ReceivedData { parts, finished };
     double handling_us(double bytes, bool crosses, ReceivedData received_data) const {
-        return handling_us(bytes) / (crosses && received_data == ReceivedData::finished && !costs_.net_by_kernels ? 3 : 1);
+        return handling_us(bytes) /
+               (crosses && received_data == ReceivedData::finished && !costs_.net_by_kernels ? 3 : 1);
     }
     // A rank's link to other hosts, among those of all hosts: all_links() of them.
     int link_of(int rank) const { return link_of_.empty() ? layout_.host_of(rank) : link_of_[size_t(rank)]; }

@@ -110,7 +110,8 @@ Schedule pat_reduce_scatter(const Layout& layout, const Parameters&) {
             continue;
         }
         const int count = held / 2, next = starts_at(round, held);
-        StepBuilder going = block.loop(count).copy(sums(1, 2)).from(where).to(Buffer::scratch).into(place(next).then(1));
+        StepBuilder going =
+            block.loop(count).copy(sums(1, 2)).from(where).to(Buffer::scratch).into(place(next).then(1));
         if (sum) going.after(*sum);
         if (!first) first = going;
         block.loop(held - count).copy(sums(0, 2)).from(where).to(Buffer::scratch).into(place(next + count).then(1));

@@ -48,7 +48,8 @@ Buffers::Buffers(Rank& rank, const Layout& layout) : rank_(rank), layout_(layout
     for (int i = 0; i < 2 && layout.registered; ++i)
         rank.expect(weftCommRegister(rank.comm(), memory_[i], bytes, &handles_[i]), "weftCommRegister");
     if (layout.window_of)
-        rank.expect(layout.window_of->open_window(rank.comm(), memory_[receiving], bytes, &window_), "lending the buffer");
+        rank.expect(layout.window_of->open_window(rank.comm(), memory_[receiving], bytes, &window_),
+                    "lending the buffer");
     // Other processes map a GPU's memory within 0.1 s; until then messages are staged.
     if (layout.registered && rank.gpu()) std::this_thread::sleep_for(std::chrono::milliseconds(200));
 }

@@ -20,7 +20,7 @@ class Buffers {
         size_t bytes = 0;   // of each buffer
         size_t offset = 0;  // of the first element behind the start of the memory, in bytes
         bool registered = false;
-        bool plain = false;                    // not of Weft's own, though registered
+        bool plain = false;                     // not of Weft's own, though registered
         const Collective* window_of = nullptr;  // null: no one-sided calls
     };
     // Every rank or none gets its buffers: throws Shortage on all if one has no memory for them.

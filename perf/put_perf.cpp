@@ -14,8 +14,10 @@ const perf::Collective put = {
     .receives = perf::Holds::all_parts,
     .in_place = false,
     .partner = perf::previous,
-    .open_window = [](weftComm_t comm, void* memory, size_t bytes,
-               weftWindow_t* window) { return weftCommWindowRegister(comm, memory, bytes, window, WEFT_WIN_DEFAULT); },
+    .open_window =
+        [](weftComm_t comm, void* memory, size_t bytes, weftWindow_t* window) {
+            return weftCommWindowRegister(comm, memory, bytes, window, WEFT_WIN_DEFAULT);
+        },
     .close_window = weftCommWindowDeregister,
     // One message crosses each link.
     .bus_factor = [](int) { return 1.0; },

@@ -145,7 +145,7 @@ struct ProcessResult {
     std::string error;
 };
 inline ProcessResult run(std::vector<std::string> arguments, std::vector<std::string> variables = {},
-                   const std::string& input = "") {
+                         const std::string& input = "") {
     Subprocess process(std::move(arguments), std::move(variables), input);
     int status = process.wait();
     return {status, process.output(), process.error()};

@@ -83,7 +83,7 @@ Result<ExplainedLayout> layout_on_topology(const Question& question) {
         print_output("ring {}: {}\n", ring, topology::shortened(layout.ring_orders[ring], shown_most));
     const int hosts = layout.host_count();
     return ExplainedLayout{layout, hosts, question.cores > 0 ? question.cores : simulated->cores,
-                 question.link_mbps > 0 ? question.link_mbps : simulated->link_mbps};
+                           question.link_mbps > 0 ? question.link_mbps : simulated->link_mbps};
 }
 
 int answer(const Question& question) {

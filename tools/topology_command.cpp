@@ -149,7 +149,8 @@ Status search(const Request& request) {
     if (!request.graph.empty()) return check(request, *machine, *job);
     topology::SearchOptions options;
     if (request.all_links) options.gain_least = 0;
-    if (request.rails != "best") options.rails = request.rails == "only" ? topology::RailUse::only : topology::RailUse::any;
+    if (request.rails != "best")
+        options.rails = request.rails == "only" ? topology::RailUse::only : topology::RailUse::any;
     const auto found = topology::search(*job, options);
     if (!found) return fail(found.status().code(), "{}: {}", machine->source, found.status().sentence());
     print_output("{}", topology::write_text(*found));

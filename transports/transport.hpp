@@ -92,7 +92,7 @@ struct ConnectionOptions {
     int channel = 0;
     int depth = 2;  // slots
     size_t slot_bytes = 0;
-    Segment* host = nullptr;    // where both ends share memory; null: they do not
+    Segment* host = nullptr;      // where both ends share memory; null: they do not
     size_t* heap_used = nullptr;  // how much of this rank's heap there is taken; a transport that takes more moves it
     const net::Identity* identity = nullptr;  // of the communicator, proved where a connection crosses a socket
     // Null: there is none the other way. Else both ends say so, listen first, and connect when both have listened.

@@ -74,15 +74,17 @@ void exchange_alone(const LeaderExchange& exchange, Builder& schedule) {
 }
 
 // Of leaders, in the order in which messages are gathered. The steps behind which all has come.
-std::vector<Dependency> exchange_messages(const LeaderExchange& exchange, Builder& schedule, BlockBuilder& local_phase) {
+std::vector<Dependency> exchange_messages(const LeaderExchange& exchange, Builder& schedule,
+                                          BlockBuilder& local_phase) {
     // Scratch is filled when all that the tile before has left there is on its way.
     Gate gate(size_t(exchange.hosts.count() - 1));
     std::vector<Dependency> sent, come;
     exchange.each_other([&](int other, int ranks) {
         const int message = exchange.message_of(other), length = exchange.local * ranks;
         const auto row = [&](int first) { return Chunk{first, 0, ranks}.then(1); };
-        StepBuilder gathered =
-            gate.pass(local_phase, [&] { return local_phase.loop(ranks).copy(row(other)).to(Buffer::scratch).into(row(message)); });
+        StepBuilder gathered = gate.pass(local_phase, [&] {
+            return local_phase.loop(ranks).copy(row(other)).to(Buffer::scratch).into(row(message));
+        });
         for (int place = 1; place < exchange.local; ++place)
             gathered = local_phase.loop(ranks)
                            .copy(row(other))
@@ -118,9 +120,9 @@ Schedule leader_all_pairs_all_to_all(const Layout& layout, const Parameters&) {
     if (local == 1) return exchange_alone(exchange, schedule), schedule.finish();
     BlockBuilder entries = schedule.block({}), results = schedule.block({});
     // The leader takes its own from its input.
-    StepBuilder staged = exchange.leads()
-                      ? entries.span(local - 1).copy({rank + 1}).to(Buffer::slot)
-                      : entries.span(exchange.ranks - 1).copy(Chunk{0, rank + 1, exchange.ranks}).to(Buffer::slot);
+    StepBuilder staged =
+        exchange.leads() ? entries.span(local - 1).copy({rank + 1}).to(Buffer::slot)
+                         : entries.span(exchange.ranks - 1).copy(Chunk{0, rank + 1, exchange.ranks}).to(Buffer::slot);
     entries.post(entry);
     entries.copy({rank});
     entries.wait(entry);
@@ -132,7 +134,8 @@ Schedule leader_all_pairs_all_to_all(const Layout& layout, const Parameters&) {
     }
     const auto take = [&] {
         results.loop(exchange.remote_ranks())
-            .copy(Chunk{exchange.ranks + exchange.hosts.place, 0, local * (exchange.remote_ranks() - 1) + 1}.then(local))
+            .copy(
+                Chunk{exchange.ranks + exchange.hosts.place, 0, local * (exchange.remote_ranks() - 1) + 1}.then(local))
             .from(Buffer::slot)
             .of({exchange.leader})
             .into(Chunk{0, exchange.leader + local, exchange.ranks}.then(1));
@@ -163,8 +166,8 @@ double leader_all_pairs_all_to_all_us(const Layout& layout, const LinkCosts& cos
     constexpr double chunk_us = 0.2;
     const double chunks = local * (layout.ranks - local);
     const double local_phase_us = chunks * chunk_us + 2 * costs.meeting_us() * tiles + 2 * costs.skew_us +
-                         2 * costs.stream_us(bytes, 2 * bytes) +
-                         local * alone.stream_us(bytes, size_t(2 * local) * bytes);
+                                  2 * costs.stream_us(bytes, 2 * bytes) +
+                                  local * alone.stream_us(bytes, size_t(2 * local) * bytes);
     // What the leader's processor carries it carries while those who wait have their turns there. Measured for 8 ranks on 2
     // cores.
     LinkCosts in_turns = costs;

@@ -186,7 +186,7 @@ Schedule rail_all_pairs_all_to_all(const Layout& layout, const Parameters&) {
         BlockBuilder block = schedule.block({.source = peer, .target = peer});
         const Chunk all{grid.rank_at(there(distance), 0)};
         StepBuilder sent = after_all(block, gathered[size_t(distance)],
-                              [&] { return block.span(grid.columns).send(all).from(Buffer::scratch); });
+                                     [&] { return block.span(grid.columns).send(all).from(Buffer::scratch); });
         block.span(grid.columns).recv(all);
         own.nop().after(sent);
     }

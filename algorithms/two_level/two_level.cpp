@@ -122,11 +122,12 @@ static double two_level_all_reduce_us(const TwoLevel& levels, const Layout& layo
     // Staged and copied out; an owner sums its shard of every rank and stores it twice.
     const double streams = 2 + (ranks + 2) / owners;
     const double tiles = double(costs.tiles(bytes));
-    const double local_phase_us = 2 * costs.meeting_us() * tiles + costs.skew_us + streams * costs.stream_us(bytes, 2 * bytes);
+    const double local_phase_us =
+        2 * costs.meeting_us() * tiles + costs.skew_us + streams * costs.stream_us(bytes, 2 * bytes);
     // A short message is one shard's.
     const double shards = std::clamp(double(bytes) / 64, 1.0, owners);
-    return overlapped_us(local_phase_us, between_hosts_us(levels, layout, costs, size_t(double(bytes) / shards), shards), costs,
-                         bytes);
+    return overlapped_us(local_phase_us,
+                         between_hosts_us(levels, layout, costs, size_t(double(bytes) / shards), shards), costs, bytes);
 }
 
 static constexpr TwoLevel with_ring = {"two_level_ring", ring_all_reduce, ring_all_reduce_us, INT_MAX};

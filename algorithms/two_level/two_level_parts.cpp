@@ -238,8 +238,9 @@ static double columns_us(const TwoLevel& levels, const Layout& layout, const Lin
     const double local_phase_us =
         costs.meeting_us() * double(costs.tiles(bytes)) + costs.skew_us + streams * costs.stream_us(bytes, 2 * bytes);
     const double columns = Network(layout, costs, bytes).ranks_a_host();
-    return overlapped_us(local_phase_us, between_hosts_us(levels, layout, costs, size_t(double(bytes) * in_a_column), columns),
-                         costs, bytes);
+    return overlapped_us(local_phase_us,
+                         between_hosts_us(levels, layout, costs, size_t(double(bytes) * in_a_column), columns), costs,
+                         bytes);
 }
 double two_level_ring_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     return columns_us(gather_by_ring, layout, costs, bytes, 1, double(layout.host_count()) / layout.ranks);
@@ -257,7 +258,8 @@ static double leaders_us(const TwoLevel& levels, const Layout& layout, const Lin
     LinkCosts alone = costs;
     alone.ranks_per_core = 1;
     const double local_phase_us = 2 * costs.meeting_us() * double(costs.tiles(bytes)) + 2 * costs.skew_us +
-                         streams * costs.stream_us(bytes, 2 * bytes) + of_leader * alone.stream_us(bytes, 2 * bytes);
+                                  streams * costs.stream_us(bytes, 2 * bytes) +
+                                  of_leader * alone.stream_us(bytes, 2 * bytes);
     return overlapped_us(local_phase_us, between_hosts_us(levels, layout, costs, bytes, 1), costs, bytes);
 }
 double leader_halving_doubling_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {

@@ -81,8 +81,8 @@ class Rooted {
         if (behind > 0) gate.pass(entries, [&] { return stage(entries, before + 1, behind); });
         entries.post(entry);
         entries.wait(entry);
-        StepBuilder sum = gate.pass(entries,
-                             [&] { return entries.span(inner_.chunks).reduce(shard(hosts_.place)).to(Buffer::slot); });
+        StepBuilder sum = gate.pass(
+            entries, [&] { return entries.span(inner_.chunks).reduce(shard(hosts_.place)).to(Buffer::slot); });
         const std::vector<Dependency> ends = embedding.emit(schedule_, sum.dependency());
         if (!read_by_root) gate.after(ends, slots_of_flag_block);
         if (!hands_over) return schedule_.finish();
@@ -154,10 +154,10 @@ double rooted_us(const TwoLevel& levels, const Layout& layout, const LinkCosts& 
     const double owners = double(owners_of(levels, layout)), ranks = Network(layout, costs, bytes).ranks_a_host();
     alone.ranks_per_core = std::max(1, int(std::ceil(costs.ranks_per_core * owners / ranks)));
     const double local_phase_us = 2 * costs.meeting_us() * double(costs.tiles(bytes)) + costs.skew_us +
-                         streams * costs.stream_us(bytes, 2 * bytes) +
-                         of_owner / owners * alone.stream_us(bytes, 2 * bytes);
-    return overlapped_us(local_phase_us, between_hosts_us(levels, layout, costs, size_t(double(bytes) / owners), owners), costs,
-                         bytes);
+                                  streams * costs.stream_us(bytes, 2 * bytes) +
+                                  of_owner / owners * alone.stream_us(bytes, 2 * bytes);
+    return overlapped_us(local_phase_us,
+                         between_hosts_us(levels, layout, costs, size_t(double(bytes) / owners), owners), costs, bytes);
 }
 double broadcast_us(const TwoLevel& levels, const Layout& layout, const LinkCosts& costs, size_t bytes) {
     return rooted_us(levels, layout, costs, bytes, 1, 1);

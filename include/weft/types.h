@@ -3,8 +3,8 @@
 #ifndef WEFT_TYPES_H
 #define WEFT_TYPES_H
 
-#include <stddef.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -25,61 +25,43 @@ extern "C" {
 #endif
 
 /* What a call ends with. After anything but weftSuccess weftGetLastError has a sentence. */
-typedef WEFT_ENUM {
-    weftSuccess = 0,
-    weftUnhandledCudaError = 1, /* a CUDA call failed */
-    weftSystemError = 2,        /* the operating system refused: memory, descriptors, sockets */
-    weftInternalError = 3,      /* a bug in Weft: please report the last-error text */
-    weftInvalidArgument = 4,    /* an argument is wrong; the last-error text says what to change */
-    weftInvalidUsage = 5,       /* the call is wrong at this place: two threads, an open group, a child after fork */
-    weftRemoteError = 6,        /* another rank died, aborted or failed */
-    weftInProgress = 7,         /* not done yet: no failure (communicators that do not block, weftStreamTest) */
-    weftTimeout = 8,            /* the deadline passed; the last-error text names the late ranks */
-    weftMismatch = 9,           /* the ranks called different things; the last-error text names both */
-    weftNumResults = 10
-} weftResult_t;
+typedef WEFT_ENUM{
+    weftSuccess = 0,         weftUnhandledCudaError = 1, /* a CUDA call failed */
+    weftSystemError = 2,     /* the operating system refused: memory, descriptors, sockets */
+    weftInternalError = 3,   /* a bug in Weft: please report the last-error text */
+    weftInvalidArgument = 4, /* an argument is wrong; the last-error text says what to change */
+    weftInvalidUsage = 5,    /* the call is wrong at this place: two threads, an open group, a child after fork */
+    weftRemoteError = 6,     /* another rank died, aborted or failed */
+    weftInProgress = 7,      /* not done yet: no failure (communicators that do not block, weftStreamTest) */
+    weftTimeout = 8,         /* the deadline passed; the last-error text names the late ranks */
+    weftMismatch = 9,        /* the ranks called different things; the last-error text names both */
+    weftNumResults = 10} weftResult_t;
 
 /* The types of elements; one that has several names has them as in NCCL. */
-typedef WEFT_ENUM {
-    weftInt8 = 0,
-    weftChar = 0,
-    weftUint8 = 1,
-    weftInt32 = 2,
-    weftInt = 2,
-    weftUint32 = 3,
-    weftInt64 = 4,
-    weftUint64 = 5,
-    weftFloat16 = 6,
-    weftHalf = 6,
-    weftFloat32 = 7,
-    weftFloat = 7,
-    weftFloat64 = 8,
-    weftDouble = 8,
-    weftBfloat16 = 9,
-    weftFloat8e4m3 = 10, /* saturates at 448; no infinities */
-    weftFloat8e5m2 = 11, /* saturates at 57344 when converting from finite values */
-    weftNumTypes = 12
-} weftDataType_t;
+typedef WEFT_ENUM{weftInt8 = 0,        weftChar = 0,  weftUint8 = 1,   weftInt32 = 2,   weftInt = 2,
+                  weftUint32 = 3,      weftInt64 = 4, weftUint64 = 5,  weftFloat16 = 6, weftHalf = 6,
+                  weftFloat32 = 7,     weftFloat = 7, weftFloat64 = 8, weftDouble = 8,  weftBfloat16 = 9,
+                  weftFloat8e4m3 = 10, /* saturates at 448; no infinities */
+                  weftFloat8e5m2 = 11, /* saturates at 57344 when converting from finite values */
+                  weftNumTypes = 12} weftDataType_t;
 
 /* The reductions, alike on CPU and GPU. Integers wrap. Min and max propagate NaN. 16- and 8-bit floats accumulate in
  * fp32 wherever one place sees all contributions. Avg lets no sum of floats overflow, and truncates integers toward 0
  * (docs/determinism.md). Operands stay in rank order where the algorithm allows it, the lower rank's on the left. */
-typedef WEFT_ENUM {
-    weftSum = 0,
-    weftProd = 1,
-    weftMax = 2,
-    weftMin = 3,
-    weftAvg = 4,
-    weftBand = 5,               /* the bits' and, or, exclusive or: integers only; NCCL has no such */
-    weftBor = 6,
-    weftBxor = 7,
-    weftNumOps = 8,             /* from here to weftMaxRedOp: made by weftRedOpCreate and weftRedOpCreatePreMulSum */
-    weftMaxRedOp = 0x7fffffff
-} weftRedOp_t;
+typedef WEFT_ENUM{weftSum = 0,
+                  weftProd = 1,
+                  weftMax = 2,
+                  weftMin = 3,
+                  weftAvg = 4,
+                  weftBand = 5, /* the bits' and, or, exclusive or: integers only; NCCL has no such */
+                  weftBor = 6,
+                  weftBxor = 7,
+                  weftNumOps = 8, /* from here to weftMaxRedOp: made by weftRedOpCreate and weftRedOpCreatePreMulSum */
+                  weftMaxRedOp = 0x7fffffff} weftRedOp_t;
 
 /* Where weftRedOpCreatePreMulSum finds its scalar: in memory of the communicator's device, read by each kernel when it
  * runs; or in host memory, read at once. */
-typedef WEFT_ENUM { weftScalarDevice = 0, weftScalarHostImmediate = 1 } weftScalarResidence_t;
+typedef WEFT_ENUM{weftScalarDevice = 0, weftScalarHostImmediate = 1} weftScalarResidence_t;
 
 /* A reduction of the user's (weftRedOpCreate): writes left[i] op right[i] to result[i] for each i < `count`. `left` and
  * `right` hold elements of type `datatype` in host memory, aligned as the caller's buffers are, and must not be
@@ -87,8 +69,8 @@ typedef WEFT_ENUM { weftScalarDevice = 0, weftScalarHostImmediate = 1 } weftScal
 typedef void (*weftRedOpFunction_t)(const void* left, const void* right, void* result, size_t count,
                                     weftDataType_t datatype, void* context);
 
-typedef struct weftComm* weftComm_t;     /* a communicator: this process's membership in a group of ranks */
-typedef struct weftStream* weftStream_t; /* a CUDA stream, or one of weftStreamCreate; NULL blocks on host memory */
+typedef struct weftComm* weftComm_t;         /* a communicator: this process's membership in a group of ranks */
+typedef struct weftStream* weftStream_t;     /* a CUDA stream, or one of weftStreamCreate; NULL blocks on host memory */
 typedef struct weftPrepared* weftPrepared_t; /* calls prepared by weftGroupPrepare */
 
 typedef struct weftWindow* weftWindow_t; /* memory that all ranks read and write: weftCommWindowRegister */
@@ -110,7 +92,7 @@ typedef struct {
     int ctx;    /* of which context, 0 to WEFT_SIGNAL_CONTEXTS - 1 */
 } weftWaitSignalDesc_t;
 
-#define WEFT_STREAM_ALL UINT64_MAX      /* weftStreamTest, weftStreamWait: all that the stream has been given */
+#define WEFT_STREAM_ALL UINT64_MAX     /* weftStreamTest, weftStreamWait: all that the stream has been given */
 #define WEFT_STREAM_LOWEST_PRIORITY 19 /* weftStreamCreateWithPriority: 0, the highest, to this */
 
 #define WEFT_SPLIT_NOCOLOR (-1) /* weftCommSplit: no new communicator for this rank */
@@ -119,7 +101,9 @@ typedef struct {
 
 /* Names one communicator yet to be made. The bytes hold a secret, and are copied from rank to rank as they are. */
 #define WEFT_UNIQUE_ID_BYTES 128
-typedef struct { char internal[WEFT_UNIQUE_ID_BYTES]; } weftUniqueId;
+typedef struct {
+    char internal[WEFT_UNIQUE_ID_BYTES];
+} weftUniqueId;
 
 /* Settings of one communicator. Start from WEFT_CONFIG_INITIALIZER; a field left at WEFT_CONFIG_UNDEF_INT (or NULL)
  * takes the environment's value or the default. The struct grows at its end: `size` says how much of it there is. */
@@ -135,13 +119,15 @@ typedef struct {
     int64_t timeoutMs;     /* a collective without progress for this long fails; 0 = never, negative = undefined */
     int64_t initTimeoutMs; /* the same for the meeting of the ranks at init, split and shrink */
     const char* commName;  /* shown in logs and errors; copied */
-    const char* algo;      /* as WEFT_ALGO: names allowed, `^name` excluded, `collective@least-most:names`; copied; rank 0's
+    const char* algo;  /* as WEFT_ALGO: names allowed, `^name` excluded, `collective@least-most:names`; copied; rank 0's
                               counts for all ranks */
-    int deterministic;     /* as WEFT_DETERMINISTIC: 1: reductions in rank order; 0: the fastest; rank 0's counts */
+    int deterministic; /* as WEFT_DETERMINISTIC: 1: reductions in rank order; 0: the fastest; rank 0's counts */
 } weftConfig_t;
-#define WEFT_CONFIG_INITIALIZER \
-    { sizeof(weftConfig_t), WEFT_CONFIG_MAGIC, WEFT_VERSION_CODE, WEFT_CONFIG_UNDEF_INT, 0, -1, -1, NULL, NULL, \
-      WEFT_CONFIG_UNDEF_INT }
+#define WEFT_CONFIG_INITIALIZER                                                                                   \
+    {                                                                                                             \
+        sizeof(weftConfig_t), WEFT_CONFIG_MAGIC, WEFT_VERSION_CODE, WEFT_CONFIG_UNDEF_INT, 0, -1, -1, NULL, NULL, \
+            WEFT_CONFIG_UNDEF_INT                                                                                 \
+    }
 
 /* What calls ask for beside their arguments (weftCommSetCallConfig). Start from WEFT_CALL_CONFIG_INITIALIZER; what is
  * left so is as the communicator has it. The struct grows at its end only. */
@@ -158,12 +144,11 @@ typedef struct {
     { sizeof(weftCallConfig_t), WEFT_CALL_CONFIG_MAGIC, WEFT_CONFIG_UNDEF_INT, -1, NULL, WEFT_CONFIG_UNDEF_INT }
 
 /* The kinds of memory that weftCommMemStats counts; weftMemTotal is the sum of the others. */
-typedef WEFT_ENUM {
-    weftMemBoard = 0,      /* this rank's slots of boards, shared memory */
-    weftMemConnection = 1, /* this rank's receiving ends of connections, shared memory */
-    weftMemHeap = 2,       /* plans, schedules, scratch: private memory */
-    weftMemTotal = 3,
-    weftMemDevice = 4      /* what this rank shares with others on its GPU: device memory */
+typedef WEFT_ENUM{
+    weftMemBoard = 0,                   /* this rank's slots of boards, shared memory */
+    weftMemConnection = 1,              /* this rank's receiving ends of connections, shared memory */
+    weftMemHeap = 2,                    /* plans, schedules, scratch: private memory */
+    weftMemTotal = 3, weftMemDevice = 4 /* what this rank shares with others on its GPU: device memory */
 } weftMemStat_t;
 
 #ifdef __cplusplus

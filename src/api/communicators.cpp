@@ -6,8 +6,8 @@
 #include "src/api/guard.hpp"
 #include "src/base/log.hpp"
 #include "src/calls/group.hpp"
-#include "src/comm/splitting.hpp"
 #include "src/comm/returned_errors.hpp"
+#include "src/comm/splitting.hpp"
 #include "src/launchers/launcher.hpp"
 #include "weft/weft.h"
 
@@ -80,8 +80,8 @@ weftResult_t weftCommInitAll(weftComm_t* comms, int ndev, const int* devlist) {
         if (!id) return id.take_status();
         std::vector<Joining> joinings;
         for (int rank = 0; rank < ndev; ++rank) {
-            auto joining = prepare_joining(&comms[rank], ndev, *id, rank, nullptr,
-                                           devlist ? devlist[rank] : GpuEngine::no_device);
+            auto joining =
+                prepare_joining(&comms[rank], ndev, *id, rank, nullptr, devlist ? devlist[rank] : GpuEngine::no_device);
             if (!joining) return joining.take_status();
             joinings.push_back(std::move(*joining));
         }

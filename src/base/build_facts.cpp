@@ -33,4 +33,4 @@ std::vector<std::string> library_sanitizers() {
     return names;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -10,4 +10,4 @@ std::string library_compiler();  // "GCC 12.2.0"
 // Those compiled in, as -fsanitize names them.
 std::vector<std::string> library_sanitizers();
 
-}  // namespace weft
+}  // namespace weft::internal

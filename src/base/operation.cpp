@@ -20,12 +20,13 @@ std::string Operation::text() const {
     if (collective == Collective::barrier)
         return fmt::format("{}{}", facts.name, space == Space::device ? " of CUDA streams" : "");
     return fmt::format(
-        "{} of {}{}{}{}{}{}", facts.name, uneven(collective) ? "" : fmt::format("{} ", coalesced != 0 ? count - 1 : count),
-        name_of(weftDataType_t(type)), facts.reduces ? fmt::format(", {}", name_of_reduction()) : "",
+        "{} of {}{}{}{}{}{}", facts.name,
+        uneven(collective) ? "" : fmt::format("{} ", coalesced != 0 ? count - 1 : count), name_of(weftDataType_t(type)),
+        facts.reduces ? fmt::format(", {}", name_of_reduction()) : "",
         facts.rooted ? fmt::format(", root {}", root) : "", space == Space::device ? ", in device memory" : "",
         coalesced != 0 ? fmt::format(" (made of {} calls of a group, whose counts hash to {:x}; WEFT_JOIN_BYTES)",
-                                  coalesced_count(), uint16_t(coalesced))
-                    : "");
+                                     coalesced_count(), uint16_t(coalesced))
+                       : "");
 }
 
 }  // namespace weft::internal

@@ -179,7 +179,8 @@ Status Batch::pause(CommQueue& queue) {
         if (queue.communicator().has_windows()) (void)queue.communicator().serve();
         return queue.exchanging ? queue.communicator().pause(false) : ok();
     }
-    return queue.calls.empty() ? queue.communicator().pause(alone) : queue.calls.front().pause(alone && !queue.exchanging);
+    return queue.calls.empty() ? queue.communicator().pause(alone)
+                               : queue.calls.front().pause(alone && !queue.exchanging);
 }
 
 // Calls of the queue's group that this thread would have made: those refused when they were to begin, and, but on a stream's
@@ -196,8 +197,8 @@ Status Batch::look_for_refused(const CommQueue& queue) const {
     if (!queue.statuses || queue.calls.empty() || !queue.begun) return ok();
     for (const CallStatuses::Refused& refused : refused_beside(queue)) {
         if (!check_handle(refused.handle)) continue;
-        const auto theirs =
-            std::find_if(queues_.begin(), queues_.end(), [&](const CommQueue& one) { return one.handle == refused.handle; });
+        const auto theirs = std::find_if(queues_.begin(), queues_.end(),
+                                         [&](const CommQueue& one) { return one.handle == refused.handle; });
         const bool ours = theirs != queues_.end();
         if (ours ? !theirs->done() : refused.handle->inside.load(std::memory_order_acquire) != 0) continue;
         const auto other = const_cast<weftComm*>(refused.handle)->share();
@@ -207,8 +208,8 @@ Status Batch::look_for_refused(const CommQueue& queue) const {
         const char* sentence = nullptr;
         (void)queue.statuses->of(refused.number, sentence);
         return queue.communicator().die_of(fail(weftInvalidUsage,
-                                               "{} for rank {}, whose call was refused in this group: {}",
-                                               queue.communicator().text_of_wait(), other->rank(), sentence));
+                                                "{} for rank {}, whose call was refused in this group: {}",
+                                                queue.communicator().text_of_wait(), other->rank(), sentence));
     }
     return ok();
 }

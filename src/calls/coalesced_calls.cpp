@@ -142,7 +142,7 @@ std::vector<QueuedCall> CoalescedCalls::coalesce(std::vector<QueuedCall>& calls,
             coalesced->calls_.swap(calls);
         } else {
             coalesced->calls_.assign(std::move_iterator(calls.begin() + ptrdiff_t(begin)),
-                                  std::move_iterator(calls.begin() + ptrdiff_t(end)));
+                                     std::move_iterator(calls.begin() + ptrdiff_t(end)));
         }
         whole.coalesced = std::move(coalesced);
     }

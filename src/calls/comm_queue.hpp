@@ -9,7 +9,7 @@ struct CommQueue {
     weftComm* handle;
     std::unique_ptr<Entered> entered = {};          // of who carries out its calls here
     std::unique_ptr<Turn> turn = {};                // or of a stream
-    std::shared_ptr<CallStatuses> statuses = {};        // of the calls' group; null: they are of none
+    std::shared_ptr<CallStatuses> statuses = {};    // of the calls' group; null: they are of none
     CallQueue calls = {};                           // none on a communicator that refuses them
     std::vector<Communicator::Call> messages = {};  // likewise; until they are begun
     std::vector<size_t> numbers = {};               // of the messages; from when they are begun of those in host memory

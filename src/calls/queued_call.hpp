@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "src/comm/handle.hpp"
 #include "src/comm/async_operation.hpp"
+#include "src/comm/handle.hpp"
 
 namespace weft::internal {
 
@@ -23,22 +23,25 @@ struct QueuedCall {
     weftComm* handle;
     Communicator::Call call;
     std::shared_ptr<AsyncOperation> async_operation = nullptr;  // null: a call
-    std::shared_ptr<const Pointed> pointed = nullptr;    // null: it points to nothing but buffers
-    std::shared_ptr<CoalescedCalls> coalesced = nullptr;            // of the calls that it is made of; null: it is one
-    size_t number = 0;                                   // in its group, as CallStatuses has it
+    std::shared_ptr<const Pointed> pointed = nullptr;           // null: it points to nothing but buffers
+    std::shared_ptr<CoalescedCalls> coalesced = nullptr;        // of the calls that it is made of; null: it is one
+    size_t number = 0;                                          // in its group, as CallStatuses has it
 
     QueuedCall(weftComm* on, const Communicator::Call& queued) : handle(on), call(queued) {
         if (call.peer_buffers || call.access || call.operand) [[unlikely]]
             keep_pointed();
     }
-    QueuedCall(weftComm* on, std::shared_ptr<AsyncOperation> made) : handle(on), call{}, async_operation(std::move(made)) {}
+    QueuedCall(weftComm* on, std::shared_ptr<AsyncOperation> made)
+        : handle(on), call{}, async_operation(std::move(made)) {}
 
     Status begin();
     Progress advance() const { return async_operation ? async_operation->advance() : communicator().advance(); }
     Status pause(bool may_sleep) const {
         return async_operation ? async_operation->pause(may_sleep) : communicator().pause(may_sleep);
     }
-    Status take_failure() const { return async_operation ? async_operation->take_failure() : communicator().take_failure(); }
+    Status take_failure() const {
+        return async_operation ? async_operation->take_failure() : communicator().take_failure();
+    }
     Status end() const { return async_operation ? ok() : communicator().end(); }
     Communicator& communicator() const { return *handle->communicator; }
 

@@ -28,7 +28,7 @@ namespace weft::internal {
 struct CheckedOperation {
     std::function<Schedule(int rank)> schedule;  // elementary: expand() first
     int runs = 1;                                // of the schedule, one after the other: the message's tiles
-    DirectMode mode;                              // whom `either` reads in place
+    DirectMode mode;                             // whom `either` reads in place
     std::vector<bool> in_place = {};             // by rank; empty: nobody
     size_t tile_bytes = 0;                       // tells which chunks are empty, and skipped; 0: none is
     size_t last_tile_bytes = 0;                  // of the last tile; 0: as the others

@@ -30,7 +30,7 @@ class Proof {
         std::vector<std::vector<std::vector<bool>>> depended;  // by rank, block and step: others run after it
         int tiles = 0;                                         // runs * schedule.tiles
         uint32_t first_tile = 0;                               // of the sequence
-        std::vector<uint32_t> first_flag_tile;                // by rank
+        std::vector<uint32_t> first_flag_tile;                 // by rank
         std::vector<bool> empty_chunks[2];                     // of ordinary tiles and of the last
         std::vector<uint64_t> results;                         // by tile and chunk: the first rank's expression
     };
@@ -127,8 +127,8 @@ class Proof {
     std::string step_name(int rank, int block, int step) const;
     std::string place(const StepContext& here) const;
     std::string place(const ChunkAccess& access) const;
-    bool object_to_race(const StepContext& here, const char* what, const ChunkAccess& earlier, const char* did, Buffer buffer,
-                        int rank);
+    bool object_to_race(const StepContext& here, const char* what, const ChunkAccess& earlier, const char* did,
+                        Buffer buffer, int rank);
     template <class... Arguments>
     bool object(const StepContext& here, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
         failure_ = fail(weftInvalidArgument, "{}: {}", place(here),
@@ -142,7 +142,9 @@ class Proof {
     bool execute_add(const StepContext& here);
     bool execute_reduce(const StepContext& here);
     // Everybody whose memory this rank reaches: the flag_block's ranks.
-    const std::vector<int32_t>& members(const StepContext& here) const { return flag_blocks_[size_t(flag_block_of_[here.rank])].ranks; }
+    const std::vector<int32_t>& members(const StepContext& here) const {
+        return flag_blocks_[size_t(flag_block_of_[here.rank])].ranks;
+    }
     bool read(const StepContext& here, Buffer buffer, int rank, Value& value);
     bool write(const StepContext& here, unsigned targets, const Value& value);
     bool read_scratch(const StepContext& here, SlotCells& slot, int number, Value& value);
@@ -185,13 +187,13 @@ class Proof {
     std::vector<RankProgress> rank_states_;
     std::unordered_map<uint64_t, int> connection_of_;
     std::vector<CheckedConnection> connections_;
-    size_t under_way_ = 0;           // chunks in their slots
-    std::vector<SlotCells> slots_;        // by rank and slot
-    std::vector<SlotCells> scratches_;    // by rank; empty: nobody has one
+    size_t under_way_ = 0;                  // chunks in their slots
+    std::vector<SlotCells> slots_;          // by rank and slot
+    std::vector<SlotCells> scratches_;      // by rank; empty: nobody has one
     std::vector<PhaseState> phase_states_;  // by flag_block, its tile and phase
     std::vector<CheckedFlagBlock> flag_blocks_;
     std::vector<int> flag_block_of_;  // by rank; -1: it has none
-    std::vector<int> place_of_;  // by rank, among its flag_block's ranks
+    std::vector<int> place_of_;       // by rank, among its flag_block's ranks
     std::vector<int> queue_;
     uint64_t steps_ = 0;
     Status failure_;

@@ -30,8 +30,8 @@ Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<Segment
             return begun;
         }
     }
-    return std::unique_ptr<Communicator>(
-        new Communicator(std::move(group), std::move(membership), std::move(device), rank, options, std::move(*flag_block)));
+    return std::unique_ptr<Communicator>(new Communicator(std::move(group), std::move(membership), std::move(device),
+                                                          rank, options, std::move(*flag_block)));
 }
 
 Communicator::Communicator(std::shared_ptr<Segment> group, std::shared_ptr<Membership> membership,
@@ -43,8 +43,8 @@ Communicator::Communicator(std::shared_ptr<Segment> group, std::shared_ptr<Membe
       returned_errors_(std::make_unique<ReturnedErrorScope>(segment_, membership_, rank)),
       device_(std::move(device)),
       flag_block_(std::move(flag_block)),
-      planner_(*segment_, membership_ ? &membership_->identity() : nullptr, rank, flag_block_.get(), *options.cpu_kernels,
-               options.streaming_bytes, options.catalog, options.machines, options.tuning),
+      planner_(*segment_, membership_ ? &membership_->identity() : nullptr, rank, flag_block_.get(),
+               *options.cpu_kernels, options.streaming_bytes, options.catalog, options.machines, options.tuning),
       waiting_(*segment_, rank, options.sleep_us),
       watchdog_(*segment_, rank, options.name, {options.warn_ms * 1000, options.timeout_ms * 1000}),
       options_(options) {

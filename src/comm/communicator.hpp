@@ -54,7 +54,7 @@ class Communicator {
     const CommunicatorOptions& options() const { return options_; }
     const std::shared_ptr<Segment>& segment() const { return segment_; }
     const Membership* membership() const { return membership_.get(); }  // null: one host
-    const GpuEngine* device() const { return device_.get(); }          // null: the process used no CUDA
+    const GpuEngine* device() const { return device_.get(); }           // null: the process used no CUDA
 
     // ---- What calls that are made from now on ask for beside their arguments. As weftCommSetCallConfig.
     Status set_call_settings(int64_t timeout_ms, const char* algo, int channels, int priority);
@@ -75,13 +75,13 @@ class Communicator {
         int made;             // its number
         bool operand_on_device;
         void* stream;
-        const char* only_buffer;   // what the user calls it, if there is one; null: sendbuff and recvbuff
-        bool queued;               // the stream is one of ours, a weftStream
-        bool mapped;               // see BufferPlacement
-        bool copied;               // in device memory, of which the host works on copies (staged_calls.cpp)
+        const char* only_buffer;          // what the user calls it, if there is one; null: sendbuff and recvbuff
+        bool queued;                      // the stream is one of ours, a weftStream
+        bool mapped;                      // see BufferPlacement
+        bool copied;                      // in device memory, of which the host works on copies (staged_calls.cpp)
         const PeerBuffers* peer_buffers;  // of one that has them; the caller's until the call is done
-        const Access* access;      // likewise, of one that is one-sided, with memory of rank operation.root
-        Exchange::Caller by;       // of a message by itself, to or from rank operation.root
+        const Access* access;             // likewise, of one that is one-sided, with memory of rank operation.root
+        Exchange::Caller by;              // of a message by itself, to or from rank operation.root
         CallSettings settings;
 
         bool is_message() const {
@@ -249,8 +249,8 @@ class Communicator {
     uint64_t flag_block_bytes() const;
     uint64_t connection_bytes() const { return planner_.connection_bytes(); }
     uint64_t heap_bytes() const {
-        return plans_.heap_bytes() + planner_.scratch_bytes() + tokens_.size() + coalesced_.bytes() + coalesced_heap_.size() +
-               partial_results_.heap_bytes() + (device_ ? device_->copied_bytes() : 0);
+        return plans_.heap_bytes() + planner_.scratch_bytes() + tokens_.size() + coalesced_.bytes() +
+               coalesced_heap_.size() + partial_results_.heap_bytes() + (device_ ? device_->copied_bytes() : 0);
     }
     uint64_t device_bytes() const { return device_ ? device_->device_bytes() : 0; }
 
@@ -328,7 +328,7 @@ class Communicator {
     bool on_device_ = false;                           // the call has been given to the device: it is done here
     bool uneven_ = false;                              // the call is made of messages
     bool copying_ = false, copying_messages_ = false;  // it works on copies of device memory; the messages beside it do
-    PeerBuffers copied_peer_buffers_;                         // of the call, on the host
+    PeerBuffers copied_peer_buffers_;                  // of the call, on the host
     PreparedPlan* prepared_ = nullptr;                 // of the call; null while connections are being made
     Choice choice_;
     Binding* binding_ = nullptr;  // of choice_, being connected
@@ -339,7 +339,7 @@ class Communicator {
     PartialResults partial_results_;
     bool messages_in_trouble_ = false;
     bool in_access_ = false;                                // the call is one-sided
-    std::unique_ptr<PeerLinks> window_links_;                   // null until there is a window
+    std::unique_ptr<PeerLinks> window_links_;               // null until there is a window
     std::unique_ptr<OneSided> one_sided_;                   // likewise
     uint32_t windows_ = 0;                                  // so far
     std::atomic<int> host_windows_{0}, device_windows_{0};  // of these, by the memory that they are
@@ -348,7 +348,7 @@ class Communicator {
     bool dead_ = false;
     std::atomic<bool> aborted_here_{false};
 
-    std::vector<std::byte> tokens_;       // what a barrier gathers
+    std::vector<std::byte> tokens_;          // what a barrier gathers
     ArenaMemory coalesced_;                  // what is coalesced of a group's calls
     std::vector<std::byte> coalesced_heap_;  // the same where the arena has no room
     std::map<int, std::shared_ptr<const MadeReduction>> reductions_;

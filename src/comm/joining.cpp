@@ -98,7 +98,9 @@ Result<Settings> settings_of_environment(int ranks) {
     auto catalog = catalog_for(ranks);
     if (!catalog) return catalog.take_status();
     own.catalog = std::move(*catalog);
-    rendezvous.tuning = [file = environment.tune_file, catalog = own.catalog] { return tuning_text_of(file, *catalog); };
+    rendezvous.tuning = [file = environment.tune_file, catalog = own.catalog] {
+        return tuning_text_of(file, *catalog);
+    };
     rendezvous.proposal.user_algorithms = own.catalog->digest();
     rendezvous.proposal.algo_files_any_order = own.catalog->any_order();
     WEFT_TRY(set_algo("WEFT_ALGO", environment.algo, *own.catalog, rendezvous));
@@ -329,8 +331,8 @@ Result<bool> meet(Joining& joining) {
         }
         const auto membership = joining.rendezvous->membership();
         if (joining.device)
-            joining.device->meet(joining.rendezvous->segment(), membership ? &membership->identity() : nullptr, joining.rank,
-                                 joining.timeout_ms, joining.options.catalog, joining.options.machines);
+            joining.device->meet(joining.rendezvous->segment(), membership ? &membership->identity() : nullptr,
+                                 joining.rank, joining.timeout_ms, joining.options.catalog, joining.options.machines);
     }
     if (!joining.device) return true;
     auto known = joining.device->advance();

@@ -3,16 +3,16 @@
 #include <memory>
 #include <vector>
 
-#include "src/comm/handle.hpp"
 #include "src/comm/call_statuses.hpp"
+#include "src/comm/handle.hpp"
 #include "src/rendezvous/id_rendezvous.hpp"
 
 namespace weft::internal {
 
 struct Joining {
-    std::unique_ptr<Rendezvous> rendezvous;   // null: it has come to its end
-    bool met = false;                    // then the devices join
-    std::unique_ptr<GpuEngine> device;  // null: the process uses no CUDA
+    std::unique_ptr<Rendezvous> rendezvous;  // null: it has come to its end
+    bool met = false;                        // then the devices join
+    std::unique_ptr<GpuEngine> device;       // null: the process uses no CUDA
     int rank = 0;
     int64_t timeout_ms = 0;
     CommunicatorOptions options;

@@ -102,7 +102,9 @@ Status Communicator::place(Call& call) {
                    receives = out != Held::nothing && (call.receive || !uneven(collective));
         // Without any buffer, what else is on a device says where the call is.
         const bool counts_alone = uneven(collective) && call.peer_buffers->counts.sent && !call.send && !call.receive;
-        const void* const on_device = counts_alone ? call.peer_buffers->counts.sent : call.queued ? nullptr : call.stream;
+        const void* const on_device = counts_alone  ? call.peer_buffers->counts.sent
+                                      : call.queued ? nullptr
+                                                    : call.stream;
         auto placement = device_->placement_of(sends ? send : receive, receives ? receive : send, on_device);
         if (!placement) return placement.take_status();
         if (placement->space == Space::device && call.queued)

@@ -210,8 +210,8 @@ Status Communicator::begin_uneven() {
         partial_results_.begin(call_.operation, call_.operand, *call_.peer_buffers, rank_, planner_.cpu_kernels());
         for (const PeerBuffer& peer_buffer : call_.peer_buffers->sends)
             if (peer_buffer.peer != rank_) {
-                exchange.receive(peer_buffer.peer, partial_results_.from(peer_buffer.peer), call_.peer_buffers->receives[0].count, type,
-                                 purpose);
+                exchange.receive(peer_buffer.peer, partial_results_.from(peer_buffer.peer),
+                                 call_.peer_buffers->receives[0].count, type, purpose);
                 exchange.send(peer_buffer.peer, partial_results_.to(peer_buffer), peer_buffer.count, type, purpose);
             }
         return ok();

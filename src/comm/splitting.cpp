@@ -126,7 +126,8 @@ std::string Splitting::why_aborted() const {
 
 // What is in progress in streams may wait for ranks that never come.
 void Splitting::announce() {
-    if (kind_ == SplitKind::shrink_and_abort) (void)parent().segment()->raise(weftRemoteError, parent().rank(), why_aborted());
+    if (kind_ == SplitKind::shrink_and_abort)
+        (void)parent().segment()->raise(weftRemoteError, parent().rank(), why_aborted());
 }
 
 Status Splitting::begin_shrinking() {

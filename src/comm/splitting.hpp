@@ -1,8 +1,8 @@
 // splitting.hpp: a communicator made from another one, as a call on that: the ranks tell each other their colours over
 // the parent's own connections (or, where it shrinks, know already who takes part), then those of one colour join.
 #pragma once
-#include "src/comm/joining.hpp"
 #include "src/comm/async_operation.hpp"
+#include "src/comm/joining.hpp"
 #include "src/control/remote_health.hpp"
 #include "src/rendezvous/split_rendezvous.hpp"
 

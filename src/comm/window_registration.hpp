@@ -3,8 +3,8 @@
 #pragma once
 #include <vector>
 
-#include "src/comm/handle.hpp"
 #include "src/comm/async_operation.hpp"
+#include "src/comm/handle.hpp"
 
 namespace weft::internal {
 

@@ -10,11 +10,11 @@ namespace weft::internal {
 namespace {
 constexpr int64_t retry_first_us = 20'000, retry_most_us = 1'000'000;
 constexpr int64_t listener_closed_us = 8'000'000;  // whoever knows better who has left names it before
-constexpr int64_t root_silent_us = 2'500'000;  // it tells every second who is missing
+constexpr int64_t root_silent_us = 2'500'000;      // it tells every second who is missing
 }  // namespace
 
 CheckInClient::CheckInClient(Service& service, std::shared_ptr<Segment> segment, const net::Identity& identity,
-                           CheckInSettings settings, OnRankTable on_rank_table)
+                             CheckInSettings settings, OnRankTable on_rank_table)
     : service_(&service),
       segment_(std::move(segment)),
       identity_(identity),
@@ -48,8 +48,8 @@ std::string CheckInClient::obstacle() const {
 
 void CheckInClient::connect() {
     connect_ = std::make_unique<AsyncConnect>(
-        *service_, identity_, net::Purpose{net::checkin, 0, 0}, net::TargetProcess{.process = 0, .root = true}, settings_.root,
-        [this](Result<Fd> socket) {
+        *service_, identity_, net::Purpose{net::checkin, 0, 0}, net::TargetProcess{.process = 0, .root = true},
+        settings_.root, [this](Result<Fd> socket) {
             if (socket) return check_in(std::move(*socket));
             const Status& why = socket.status();
             // A root that was there before the id was known does not begin to know it.
@@ -115,9 +115,9 @@ void CheckInClient::check_in(Fd socket) {
             root_.reset();
             if (segment_->aborted() || all_here()) return;
             segment_->raise(weftRemoteError, -1,
-                          fmt::format("the process where the ranks check in, the one that made the unique id, ended "
-                                      "before all had met: {}",
-                                      why ? "it closed the connection" : why.sentence()));
+                            fmt::format("the process where the ranks check in, the one that made the unique id, ended "
+                                        "before all had met: {}",
+                                        why ? "it closed the connection" : why.sentence()));
         });
     HostEntry self = settings_.self;
     self.members = newly_joined();

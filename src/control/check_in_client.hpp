@@ -16,7 +16,7 @@ struct CheckInSettings {
     bool root_exists = false;        // it was there before anybody knew its address: being unknown there is final
     bool root_elsewhere = false;     // it is not this process, now or later
     std::string root_hint;           // HostRendezvous::root_hint()
-    bool listener_existed = false;        // a process let others in there already: where nobody listens it has ended
+    bool listener_existed = false;   // a process let others in there already: where nobody listens it has ended
     HostEntry self;                  // without members
 };
 
@@ -24,7 +24,7 @@ class CheckInClient {
   public:
     using OnRankTable = std::function<void(RankTable)>;
     CheckInClient(Service& service, std::shared_ptr<Segment> segment, const net::Identity& identity,
-                 CheckInSettings settings, OnRankTable on_rank_table);
+                  CheckInSettings settings, OnRankTable on_rank_table);
 
     void begin() { connect(); }
     void end();

@@ -21,7 +21,7 @@ namespace weft::internal {
 
 namespace {
 
-constexpr int64_t tick_us = TreeLinks::tick_us;    // how soon a death on this host is told to others
+constexpr int64_t tick_us = TreeLinks::tick_us;     // how soon a death on this host is told to others
 constexpr int64_t unreachable_us = 3'000'000;       // for who is behind it to be known
 constexpr int64_t failure_patience_us = 1'000'000;  // for neighbours' kernels to acknowledge a failure
 constexpr int64_t finish_patience_us = 12'000'000;  // for neighbours to take the last words
@@ -42,15 +42,15 @@ LeavingControls& leaving_controls() {
 
 }  // namespace
 
-Control::Control(std::shared_ptr<AcceptDispatcher> dispatcher, std::shared_ptr<Segment> segment, const net::Identity& identity,
-                 ControlSettings settings)
+Control::Control(std::shared_ptr<AcceptDispatcher> dispatcher, std::shared_ptr<Segment> segment,
+                 const net::Identity& identity, ControlSettings settings)
     : dispatcher_(std::move(dispatcher)),
       segment_(std::move(segment)),
       identity_(identity),
       heartbeat_ms_(settings.heartbeat_ms),
       health_(std::move(settings.settled_event)),
       check_in_(service(), segment_, identity_, std::move(settings.check_in),
-                    [this](RankTable rank_table) { settle(std::move(rank_table)); }) {
+                [this](RankTable rank_table) { settle(std::move(rank_table)); }) {
     dispatcher_->listener().register_identity(identity_);
     service().run([this] {
         service().on_failure(this, [this](const char* what) {
@@ -59,9 +59,10 @@ Control::Control(std::shared_ptr<AcceptDispatcher> dispatcher, std::shared_ptr<S
                 fmt::format_to_n(sentence, sizeof sentence,
                                  "the service thread of process {}, which leads its host, failed: {}", getpid(), what);
             segment_->raise(what == std::string_view(lost_descriptor_text) ? weftInvalidUsage : weftSystemError, -1,
-                          {sentence, std::min(end.size, sizeof sentence)});
+                            {sentence, std::min(end.size, sizeof sentence)});
         });
-        if (Status status = service().watch(segment_->doorbell(), EPOLLIN, [this](uint32_t) { look_around(); }); !status)
+        if (Status status = service().watch(segment_->doorbell(), EPOLLIN, [this](uint32_t) { look_around(); });
+            !status)
             WEFT_LOG(warn, init, "{}", status.sentence());
         tick_timer_ = service().after(tick_us, [this] { tick(); });
         check_in_.begin();
@@ -165,8 +166,8 @@ void Control::settle(RankTable rank_table) {
                 segment_->raise(weftRemoteError, -1, sentence);
                 tell_abort(-1);
             }});
-    health_table_ = std::make_unique<HealthTable>(service(), segment_, *tree_links_, host_, int(rank_table_.hosts.size()),
-                                       [this] { look_first(); });
+    health_table_ = std::make_unique<HealthTable>(service(), segment_, *tree_links_, host_,
+                                                  int(rank_table_.hosts.size()), [this] { look_first(); });
     look_around();
 }
 
@@ -223,7 +224,8 @@ void Control::on_frame(int host, ControlFrame kind, ByteReader& content) {
             const auto entry = content.get<Segment::OobEntry>();
             if (!content.at_end() || entry.to < 0 || entry.to >= segment_->ranks()) break;
             if (segment_->rank_info(entry.to).host != host_) return forward(entry);
-            if (Status status = segment_->oob_deliver(entry); !status) segment_->raise(status.code(), -1, status.sentence());
+            if (Status status = segment_->oob_deliver(entry); !status)
+                segment_->raise(status.code(), -1, status.sentence());
             return;
         }
         case ControlFrame::failed: {
@@ -236,7 +238,9 @@ void Control::on_frame(int host, ControlFrame kind, ByteReader& content) {
         case ControlFrame::query_request: return health_table_->request();
         case ControlFrame::query: return health_table_->on_query(content.get<uint32_t>());
         case ControlFrame::report: return health_table_->on_report(host, content);
-        case ControlFrame::answer: tree_links_->flood(ControlFrame::answer, content.rest(), host); return health_table_->on_answer(content);
+        case ControlFrame::answer:
+            tree_links_->flood(ControlFrame::answer, content.rest(), host);
+            return health_table_->on_answer(content);
         case ControlFrame::lost: {
             const int gone = content.get<int32_t>();
             const std::string sentence = content.get_text();
@@ -334,7 +338,7 @@ void Control::look_for_the_dead() {
         if (segment_->alive(rank) || row.state.load(std::memory_order_acquire) != RankState::joined) continue;
         if (host_ < 0) {
             segment_->raise(weftRemoteError, rank,
-                          fmt::format("{} died while the ranks were meeting", segment_->name_of(rank)));
+                            fmt::format("{} died while the ranks were meeting", segment_->name_of(rank)));
             return tell_abort(-1);
         }
         segment_->mark_dead(rank);
@@ -390,7 +394,8 @@ void Control::leave(std::shared_ptr<Control> control) {
     // What leaves the process before this returns is told even if it ends now without any ceremony.
     dispatcher->service().run([self] {
         self->look_around();
-        if (self->tree_links_) self->tree_links_->flood(ControlFrame::ranks_left, self->health_table_->table_of(self->segment_->locals()));
+        if (self->tree_links_)
+            self->tree_links_->flood(ControlFrame::ranks_left, self->health_table_->table_of(self->segment_->locals()));
         self->leaving_ = true;
         self->go_if_done();
     });
@@ -416,7 +421,7 @@ bool Control::in_calls() const {
         const auto position = row.position.read();
         if (position && position->finished >= last) continue;
         if (segment_->local(rank) ? segment_->alive(rank)
-                                : now_us() - exiting_since_us_ < silence_us || row.heard_us > exiting_since_us_)
+                                  : now_us() - exiting_since_us_ < silence_us || row.heard_us > exiting_since_us_)
             return true;
     }
     return false;
@@ -493,7 +498,7 @@ void Control::await_shutdown() {
     for (const auto& control : controls) control->service().post([control] { control->poll_at_exit(); });
     lock.lock();
     leaving_controls().gone.wait_for(lock, std::chrono::microseconds(exit_patience_us + finish_at_exit_us),
-                            [] { return leaving_controls().controls.empty(); });
+                                     [] { return leaving_controls().controls.empty(); });
 }
 
 }  // namespace weft::internal

@@ -10,9 +10,9 @@
 #include <memory>
 #include <set>
 
+#include "src/control/check_in_client.hpp"
 #include "src/control/health_table.hpp"
 #include "src/control/tree_links.hpp"
-#include "src/control/check_in_client.hpp"
 
 namespace weft::internal {
 
@@ -25,8 +25,8 @@ struct ControlSettings {
 class Control {
   public:
     // Thread-safe.
-    Control(std::shared_ptr<AcceptDispatcher> dispatcher, std::shared_ptr<Segment> segment, const net::Identity& identity,
-            ControlSettings settings);
+    Control(std::shared_ptr<AcceptDispatcher> dispatcher, std::shared_ptr<Segment> segment,
+            const net::Identity& identity, ControlSettings settings);
     ~Control();
     // The leader's ranks have left. Its control stays as long as other hosts, or other processes of this one, may need
     // it, owned by nobody else; at the end of the process that is bounded. Returns at once. Thread-safe.
@@ -81,19 +81,19 @@ class Control {
     std::unique_ptr<TreeLinks> tree_links_;
     std::unique_ptr<HealthTable> health_table_;
     std::map<int, uint32_t> oob_sent_;  // of local ranks, carried so far
-    std::set<int> unreachable_;        // ranks elsewhere for whom there is connection info and no way
+    std::set<int> unreachable_;         // ranks elsewhere for whom there is connection info and no way
     uint64_t unreachable_timer_ = 0;
     bool abort_told_ = false;
     int64_t failure_told_us_ = 0;
     bool ranks_left_sent_ =
         false;  // that one host has left goes to all: collectives cannot succeed any more; who asks is told the rest
     std::map<int, uint64_t> returned_errors_sent_;  // ReturnedError::calls of local ranks, as others know them
-    uint32_t health_requests_ = 0;          // as last seen
+    uint32_t health_requests_ = 0;                  // as last seen
     uint64_t tick_timer_ = 0;
 
     bool leaving_ = false, ended_ = false;
     int64_t finishing_since_us_ = 0;  // 0: not yet
-    int64_t exiting_since_us_ = 0;          // since when the process wants to end; 0: it does not
+    int64_t exiting_since_us_ = 0;    // since when the process wants to end; 0: it does not
     uint64_t exit_timer_ = 0;
 };
 

@@ -30,7 +30,7 @@ constexpr int rows_at_once = 32;  // that get memory together: some pages
 }  // namespace
 
 HealthTable::HealthTable(Service& service, std::shared_ptr<Segment> segment, TreeLinks& tree_links, int host, int hosts,
-               std::function<void()> look_first)
+                         std::function<void()> look_first)
     : look_first_(std::move(look_first)),
       service_(&service),
       segment_(std::move(segment)),
@@ -193,7 +193,8 @@ void HealthTable::read_table(ByteReader& content, int64_t known_us) {
         if (known && entry.entered > known->entered) row.position.enter(entry.entered, entry.operation);
         if (known && entry.finished > known->finished) row.position.finish(entry.finished);
         // Before the end that it explains. An answer may be older than what the leader has error since.
-        if (entry.has_returned_error && known && entry.entered >= known->entered) row.returned_error.write(entry.entered, error);
+        if (entry.has_returned_error && known && entry.entered >= known->entered)
+            row.returned_error.write(entry.entered, error);
         const bool left = entry.state == uint32_t(RankState::left);
         if (left || row.state.load(std::memory_order_relaxed) != RankState::left) {
             row.split.wanted.store(entry.wanted, std::memory_order_relaxed);

@@ -15,7 +15,7 @@ class HealthTable {
     // `look_first` is called before this host reports its ranks. It marks the dead ones in their rows, and sends the news
     // that must arrive before the report.
     HealthTable(Service& service, std::shared_ptr<Segment> segment, TreeLinks& tree_links, int host, int hosts,
-           std::function<void()> look_first);
+                std::function<void()> look_first);
     ~HealthTable();
 
     // Somebody wants to know: a few times a second at most it is found out.

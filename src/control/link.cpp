@@ -124,8 +124,8 @@ void ControlConnection::end(Status why) {
     on_end(std::move(why));
 }
 
-AsyncConnect::AsyncConnect(Service& service, const net::Identity& identity, net::Purpose purpose, net::TargetProcess target,
-           std::vector<net::Address> addresses, OnDone on_done)
+AsyncConnect::AsyncConnect(Service& service, const net::Identity& identity, net::Purpose purpose,
+                           net::TargetProcess target, std::vector<net::Address> addresses, OnDone on_done)
     : service_(&service), outgoing_(identity, purpose, std::move(addresses), {}, target), on_done_(std::move(on_done)) {
     // From the loop, not from here: whoever dials has not kept us yet.
     const auto alive = alive_;
@@ -174,12 +174,17 @@ Result<std::shared_ptr<AcceptDispatcher>> AcceptDispatcher::of_process() {
         Fd pending = Fd::duplicate((*listener)->pending_event_descriptor());
         if (!listener_event || !pending)
             return fail(weftSystemError, "no descriptor for the process's listener: {}", no_descriptor_text(errno));
-        return std::make_shared<AcceptDispatcher>(std::move(*service), std::move(*listener), std::move(listener_event), std::move(pending));
+        return std::make_shared<AcceptDispatcher>(std::move(*service), std::move(*listener), std::move(listener_event),
+                                                  std::move(pending));
     });
 }
 
-AcceptDispatcher::AcceptDispatcher(std::shared_ptr<Service> service, std::shared_ptr<net::Listener> listener, Fd listener_event, Fd pending)
-    : service_(std::move(service)), listener_(std::move(listener)), listener_event_(std::move(listener_event)), pending_event_(std::move(pending)) {
+AcceptDispatcher::AcceptDispatcher(std::shared_ptr<Service> service, std::shared_ptr<net::Listener> listener,
+                                   Fd listener_event, Fd pending)
+    : service_(std::move(service)),
+      listener_(std::move(listener)),
+      listener_event_(std::move(listener_event)),
+      pending_event_(std::move(pending)) {
     service_->run([this] {
         Status status = service_->watch(listener_event_.number(), EPOLLIN, [this](uint32_t) { step(); });
         // A rank that waits for its data connections makes progress at the listener too, and parks what is ours.
@@ -225,8 +230,8 @@ void AcceptDispatcher::hand_over(const Key& key) {
     }
 }
 
-void AcceptDispatcher::expect(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token, OnAccepted on_accepted,
-                       OnTrouble on_trouble) {
+void AcceptDispatcher::expect(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token,
+                              OnAccepted on_accepted, OnTrouble on_trouble) {
     const Key key{name, kind};
     Expected& expected = expected_[key];
     if (on_trouble) expected.on_trouble = std::move(on_trouble);
@@ -235,13 +240,13 @@ void AcceptDispatcher::expect(const net::IdName& name, uint32_t kind, std::optio
     } else {
         expected.by_token[*token] = std::move(on_accepted);
         while (const auto early = expected.early.extract(*token))
-            service_->post(
-                [this, key, token = *token, accepted = std::make_shared<net::AcceptedConnection>(std::move(early.mapped()))] {
-                    const auto place = expected_.find(key);
-                    if (place == expected_.end()) return;
-                    const auto own = place->second.by_token.find(token);
-                    if (own != place->second.by_token.end()) own->second(std::move(*accepted));
-                });
+            service_->post([this, key, token = *token,
+                            accepted = std::make_shared<net::AcceptedConnection>(std::move(early.mapped()))] {
+                const auto place = expected_.find(key);
+                if (place == expected_.end()) return;
+                const auto own = place->second.by_token.find(token);
+                if (own != place->second.by_token.end()) own->second(std::move(*accepted));
+            });
     }
     service_->post([this, key] { hand_over(key); });
 }

@@ -8,9 +8,9 @@
 
 #include "src/control/rank_table.hpp"
 #include "src/control/service.hpp"
-#include "src/net/outgoing_connection.hpp"
-#include "src/net/listener.hpp"
 #include "src/net/frames.hpp"
+#include "src/net/listener.hpp"
+#include "src/net/outgoing_connection.hpp"
 
 namespace weft::internal {
 
@@ -62,7 +62,7 @@ class AsyncConnect {
   public:
     using OnDone = std::function<void(Result<Fd>)>;  // may destroy the connect
     AsyncConnect(Service& service, const net::Identity& identity, net::Purpose purpose, net::TargetProcess target,
-         std::vector<net::Address> addresses, OnDone on_done);
+                 std::vector<net::Address> addresses, OnDone on_done);
     ~AsyncConnect();
     const net::Address& peer() const { return outgoing_.peer(); }
     bool closed_early() const { return outgoing_.closed_early(); }
@@ -101,7 +101,8 @@ class AcceptDispatcher {
                 OnTrouble on_trouble = {});
     void stop_expecting(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token);
 
-    AcceptDispatcher(std::shared_ptr<Service> service, std::shared_ptr<net::Listener> listener, Fd listener_event, Fd pending);
+    AcceptDispatcher(std::shared_ptr<Service> service, std::shared_ptr<net::Listener> listener, Fd listener_event,
+                     Fd pending);
 
   private:
     struct Key {

@@ -22,8 +22,8 @@ Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, co
         // What it sent before may have come since we last polled.
         if (!departed_.contains(other)) return departed_.insert(other);
         const LossRecord& loss = segment_->header().loss;
-        const bool lost =
-            !left && !here && loss.state.load(std::memory_order_acquire) && loss.host == segment_->rank_info(other).host;
+        const bool lost = !left && !here && loss.state.load(std::memory_order_acquire) &&
+                          loss.host == segment_->rank_info(other).host;
         found = fail(weftRemoteError, "{}{} {} and {}", lost ? fmt::format("{}; ", loss.sentence) : "",
                      segment_->name_of(other), left ? "left the communicator" : "died", owed(other));
     });

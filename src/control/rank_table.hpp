@@ -34,7 +34,7 @@ struct HostEntry {
     MachineText machine;
     std::optional<Failure> refusal;       // as in AgreedTexts
     std::vector<net::Address> addresses;  // of the leader's process
-    std::vector<RankEntry> members;      // so far
+    std::vector<RankEntry> members;       // so far
 
     // `node7 (10.0.0.3:4711)`
     std::string text() const;

@@ -4,7 +4,7 @@
 
 namespace weft::internal {
 
-constexpr int64_t cause_patience_us = 400'000;   // some ticks of the leaders
+constexpr int64_t cause_patience_us = 400'000;     // some ticks of the leaders
 constexpr int64_t health_patience_us = 5'000'000;  // leaders that are alive and not given a processor
 
 void RemoteHealth::ask() {
@@ -29,7 +29,8 @@ bool RemoteHealth::since(int64_t since_us) const {
 
 bool RemoteHealth::cause_may_come(int64_t broken_us) const {
     const int64_t waited_us = now_us() - broken_us;
-    return !segment_->aborted() && waited_us < health_patience_us && (waited_us < cause_patience_us || !since(broken_us));
+    return !segment_->aborted() && waited_us < health_patience_us &&
+           (waited_us < cause_patience_us || !since(broken_us));
 }
 
 }  // namespace weft::internal

@@ -14,8 +14,8 @@ constexpr int64_t retry_us = 20'000;
 constexpr int64_t link_patience_us = 10'000'000;  // for a neighbour to link, at least
 }  // namespace
 
-TreeLinks::TreeLinks(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity, const RankTable& rank_table,
-                       int host, int64_t heartbeat_ms, Handlers handlers)
+TreeLinks::TreeLinks(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity,
+                     const RankTable& rank_table, int host, int64_t heartbeat_ms, Handlers handlers)
     : dispatcher_(std::move(dispatcher)),
       identity_(identity),
       rank_table_(&rank_table),
@@ -41,8 +41,8 @@ void TreeLinks::connect_to_parent() {
     const int parent = HostTree::parent(host_);
     connect_ = std::make_unique<AsyncConnect>(
         service(), identity_, net::Purpose{net::control, uint32_t(host_), uint64_t(parent)},
-        net::TargetProcess{.process = rank_table_->hosts[size_t(parent)].process}, rank_table_->hosts[size_t(parent)].addresses,
-        [this, parent](Result<Fd> socket) {
+        net::TargetProcess{.process = rank_table_->hosts[size_t(parent)].process},
+        rank_table_->hosts[size_t(parent)].addresses, [this, parent](Result<Fd> socket) {
             const bool again = connect_->closed_early() && now_us() - begun_us_ < link_patience_us;
             connect_.reset();
             if (socket) return link(parent, std::move(*socket));

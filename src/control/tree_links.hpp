@@ -13,10 +13,10 @@ namespace weft::internal {
 
 // Kinds of frames between leaders.
 enum class ControlFrame : uint32_t {
-    oob = 1,     // Segment::OobEntry, to the host of its addressee
+    oob = 1,        // Segment::OobEntry, to the host of its addressee
     failed,         // code, rank, text: the first error
     alive,          // nothing
-    ranks_left,        // entries of this host's ranks: its leader's have left
+    ranks_left,     // entries of this host's ranks: its leader's have left
     query_request,  // up: somebody wants to know where everyone is
     query,          // down: number
     report,         // up: number, entries of a subtree
@@ -35,8 +35,8 @@ class TreeLinks {
         std::function<void(const std::string& sentence)> on_trouble;
     };
     // `rank_table` outlives it.
-    TreeLinks(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity, const RankTable& rank_table, int host,
-               int64_t heartbeat_ms, Handlers handlers);
+    TreeLinks(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity, const RankTable& rank_table,
+              int host, int64_t heartbeat_ms, Handlers handlers);
     ~TreeLinks();
 
     void send(int host, ControlFrame kind, const ByteWriter& content = {});
@@ -74,8 +74,8 @@ class TreeLinks {
     int64_t heartbeat_ms_;
     Handlers handlers_;
     int64_t begun_us_, ticked_us_;
-    int64_t processor_wait_us_ = 0;  // of the service thread, at the last tick
-    std::unique_ptr<AsyncConnect> connect_;     // to the parent
+    int64_t processor_wait_us_ = 0;          // of the service thread, at the last tick
+    std::unique_ptr<AsyncConnect> connect_;  // to the parent
     uint64_t retry_timer_ = 0;
     std::map<int, std::unique_ptr<ControlConnection>> links_;
     // Frames for neighbours that are not linked yet.

@@ -119,8 +119,8 @@ Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operatio
         if (!here && loss.state.load(std::memory_order_acquire) && loss.host == segment_->rank_info(other).host)
             return fail(weftRemoteError, "{}; rank {} waited for rank {} there in operation {}{}, {}", loss.sentence,
                         rank_, other, sequence, name(), operation.text());
-        return fail(weftRemoteError, "{}; rank {} waited for it in operation {}{}, {}", death_of(*segment_, other), rank_,
-                    sequence, name(), operation.text());
+        return fail(weftRemoteError, "{}; rank {} waited for it in operation {}{}, {}", death_of(*segment_, other),
+                    rank_, sequence, name(), operation.text());
     }
     if (left && report && report->entered < sequence)
         return fail(weftRemoteError,

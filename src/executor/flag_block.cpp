@@ -7,7 +7,8 @@ namespace weft::internal {
 void Run::post_arrival(uint64_t tile) {
     const uint32_t number = flag_tile(tile);
     plan_->flag_block->line(rank_, number)
-        .arrival.store(flag_word(number, plan_->operation_fingerprint), std::memory_order_release);  // pairs with poll()
+        .arrival.store(flag_word(number, plan_->operation_fingerprint),
+                       std::memory_order_release);  // pairs with poll()
     plan_->flag_block->wake();
     // Its readers still hold the line that is next: of a small operation, to take it from them is a fifth of the time, which
     // passes meanwhile.
@@ -17,7 +18,8 @@ void Run::post_arrival(uint64_t tile) {
 void Run::post_departure(uint64_t tile) {
     const uint32_t number = flag_tile(tile);
     plan_->flag_block->line(rank_, number)
-        .departure.store(flag_word(number, plan_->operation_fingerprint), std::memory_order_release);  // pairs with poll()
+        .departure.store(flag_word(number, plan_->operation_fingerprint),
+                         std::memory_order_release);  // pairs with poll()
     plan_->flag_block->wake();
 }
 
@@ -42,8 +44,10 @@ Progress Run::poll(RankSet& waiting, uint64_t arrival_tile, uint64_t departure_t
         return false;
     };
     waiting.for_each([&](int place) {
-        const bool entered = arrival_tile == no_tile || look(line(place, arrival_tile).arrival, arrival_tile, place, INT32_MAX);
-        if (entered && (departure_tile == no_tile || look(line(place, departure_tile).departure, departure_tile, place, 0)))
+        const bool entered =
+            arrival_tile == no_tile || look(line(place, arrival_tile).arrival, arrival_tile, place, INT32_MAX);
+        if (entered &&
+            (departure_tile == no_tile || look(line(place, departure_tile).departure, departure_tile, place, 0)))
             waiting.erase(place);
         else
             blocked = true;

@@ -19,8 +19,8 @@ static void copy_inline(void* destination, const void* source, size_t bytes) {
 // Empty: some instruction is another kind, or moves more.
 std::vector<Run::InlineStep> Run::make_inline_program() const {
     const Schedule& schedule = *plan_->schedule;
-    if (plan_->networked || plan_->tiles != 1 || schedule.tiles != 1 || !schedule.shared_ranks.empty() || changes_input_ ||
-        (!plan_->stable_sends.empty() && plan_->zero_copy_least <= inline_step_bytes))
+    if (plan_->networked || plan_->tiles != 1 || schedule.tiles != 1 || !schedule.shared_ranks.empty() ||
+        changes_input_ || (!plan_->stable_sends.empty() && plan_->zero_copy_least <= inline_step_bytes))
         return {};
     std::vector<int32_t> first_of(schedule.blocks.size() + 1, 0);
     for (size_t block = 0; block < schedule.blocks.size(); ++block)

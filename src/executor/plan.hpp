@@ -8,8 +8,8 @@
 #include "src/kernels/cpu_kernels.hpp"
 #include "src/kernels/slot_stores.hpp"
 #include "src/peer_access/cma.hpp"
-#include "src/peer_access/remote_address.hpp"
 #include "src/peer_access/direct_access.hpp"
+#include "src/peer_access/remote_address.hpp"
 #include "src/schedule/schedule.hpp"
 #include "src/segment/flag_block.hpp"
 #include "transports/transport.hpp"
@@ -34,22 +34,22 @@ struct Plan {
     std::vector<BlockEnds> ends;  // by block
     // By block and instruction: whether it may lend what it sends (schedule/stable_sends.hpp); empty: nothing is lent.
     std::vector<std::vector<bool>> stable_sends;
-    size_t zero_copy_least = 0;                     // bytes of a message that is lent
-    bool zero_copy_by_cma = true;               // also where the kernel copies it
+    size_t zero_copy_least = 0;          // bytes of a message that is lent
+    bool zero_copy_by_cma = true;        // also where the kernel copies it
     const Cma* zero_copy_cma = nullptr;  // reads what others lend; wherever there are connections on a host
     FlagBlock* flag_block = nullptr;
     FlagBlock::Rotation rotation;  // of a tile of all parts; our slots are backed for all of it
     DirectAccess* direct_access = nullptr;
     const CpuKernels* cpu_kernels = nullptr;
-    SlotStores* slot_stores = nullptr;  // by rank: into what it reads of ours; our own: into the flag block, which all read
-    size_t tile_bytes = 0;              // of each part; a multiple of 64 unless there is one tile
-    uint64_t tiles = 1;                 // at least 1: an empty message still meets everybody
-    bool pipelined = false;             // two-shot: one loop body stages, reduces and hands out different tiles
-    bool exports_buffers = false;                // fused: the first entry says which buffers peers can reach; an agreed fact
-    bool networked = false;             // some end is remote
-    bool in_one_place = false;          // each result is made at once of all ranks' contributions: Sums::in_rank_order
-    Cma* cma =
-        nullptr;  // fused: the kernel copies, once all have agreed that it can; null: not wanted
+    SlotStores* slot_stores =
+        nullptr;                   // by rank: into what it reads of ours; our own: into the flag block, which all read
+    size_t tile_bytes = 0;         // of each part; a multiple of 64 unless there is one tile
+    uint64_t tiles = 1;            // at least 1: an empty message still meets everybody
+    bool pipelined = false;        // two-shot: one loop body stages, reduces and hands out different tiles
+    bool exports_buffers = false;  // fused: the first entry says which buffers peers can reach; an agreed fact
+    bool networked = false;        // some end is remote
+    bool in_one_place = false;     // each result is made at once of all ranks' contributions: Sums::in_rank_order
+    Cma* cma = nullptr;            // fused: the kernel copies, once all have agreed that it can; null: not wanted
     // Where the schedule wants Buffer::scratch: the rank's, of scratch_bytes(); one operation uses it at a time.
     std::vector<std::byte>* scratch = nullptr;
     Stores stores = Stores::ordinary;

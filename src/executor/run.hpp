@@ -154,7 +154,7 @@ class Run {
     // Where all slots together hold no more than the payload of a line, that: it comes along with the entry.
     std::byte* slot(int place, uint64_t tile) const {
         return inline_payload_ ? line(place, tile).payload
-                            : plan_->flag_block->slot(members_[place], flag_tile(tile), plan_->rotation);
+                               : plan_->flag_block->slot(members_[place], flag_tile(tile), plan_->rotation);
     }
     int place_of(int rank) const;
 
@@ -204,11 +204,11 @@ class Run {
 
     std::vector<BlockState> blocks_;
     std::vector<InlineStep> inline_program_;  // what it does, if that is all
-    uint64_t inline_call_ = 0;     // the call
-    size_t inline_first_ = 0;      // all steps before it are done
-    RankSet waiting_;           // of a fused instruction
-    RankSet phase_waiting_[2];  // of the blocks that wait for a phase: places on the flag block
-    RankSet connections_wait_;  // of blocks that wait for connections
+    uint64_t inline_call_ = 0;                // the call
+    size_t inline_first_ = 0;                 // all steps before it are done
+    RankSet waiting_;                         // of a fused instruction
+    RankSet phase_waiting_[2];                // of the blocks that wait for a phase: places on the flag block
+    RankSet connections_wait_;                // of blocks that wait for connections
     const RankSet* missing_ = &waiting_;
     int suspect_ = -1;
     uint64_t suspect_operation_ = 0;
@@ -216,10 +216,10 @@ class Run {
 
     uint32_t base_tile_ = 0;  // of the flag block, when the operation began
     uint64_t wait_arrival_ = no_tile, wait_departure_ = no_tile;
-    bool exports_input_ = false;                          // peers read our input in place: it is not staged
-    bool shares_buffers_ = false;                                  // peers use our buffers, or we theirs
-    uint64_t last_tile_ = 0;                              // of those that touch lent buffers
-    uint32_t agreement_due_ = 0;                          // bits of Agreement
+    bool exports_input_ = false;                      // peers read our input in place: it is not staged
+    bool shares_buffers_ = false;                     // peers use our buffers, or we theirs
+    uint64_t last_tile_ = 0;                          // of those that touch lent buffers
+    uint32_t agreement_due_ = 0;                      // bits of Agreement
     std::vector<uint64_t> cma_inputs_, cma_outputs_;  // by rank, addresses in its process
     std::vector<const void*> sources_;
     std::vector<const std::byte*> inputs_;  // of ranks that let us read in place, else null
@@ -227,7 +227,7 @@ class Run {
     std::vector<void*> destinations_;
     std::vector<CopyJob> staging_, results_;
     std::vector<std::byte> scratch_;     // of scaled inputs, and of what the kernel copies
-    bool zero_copy_sent_ = false;                  // messages lent something
+    bool zero_copy_sent_ = false;        // messages lent something
     std::vector<std::byte> fetched_;     // what a message lent us, where it is not copied into place at once
     std::byte* tile_scratch_ = nullptr;  // Buffer::scratch
     size_t cell_bytes_ = 0;              // of its cells

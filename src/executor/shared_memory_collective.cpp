@@ -123,10 +123,9 @@ Progress Run::decide(BlockState& state) {
         agreement_due_ = 0;
         return Progress::moved;
     }
-    agreement_due_ = plan_->cma && plan_->cma->state() == Cma::State::unknown
-                         ? uint32_t(Agreement::cma_probed)
-                         : 0;
-    const DirectAccess::State access = plan_->exports_buffers ? plan_->direct_access->state() : DirectAccess::State::refused;
+    agreement_due_ = plan_->cma && plan_->cma->state() == Cma::State::unknown ? uint32_t(Agreement::cma_probed) : 0;
+    const DirectAccess::State access =
+        plan_->exports_buffers ? plan_->direct_access->state() : DirectAccess::State::refused;
     bool all = access == DirectAccess::State::ready;
     for (int rank = 0; rank < ranks_; ++rank) {
         BufferAddresses addresses;
@@ -190,8 +189,7 @@ Progress Run::cma_own_chunk() {
         for (int rank = 0; rank < ranks_; ++rank) {
             sources_[size_t(rank)] = rank == rank_ ? send_ + offset : copy;
             if (rank == rank_) continue;
-            if (Status status = plan_->cma->read(rank, copy, cma_inputs_[size_t(rank)] + offset, bytes);
-                !status)
+            if (Status status = plan_->cma->read(rank, copy, cma_inputs_[size_t(rank)] + offset, bytes); !status)
                 return failed(std::move(status));
             copy += block;
         }
@@ -199,8 +197,7 @@ Progress Run::cma_own_chunk() {
         reduce(&destination, 1, sources_.data(), ranks_, bytes, true, 0);
         for (int distance = 1; distance < ranks_; ++distance) {
             const int rank = (rank_ + distance) % ranks_;
-            if (Status status =
-                    plan_->cma->write(rank, receive_ + offset, cma_outputs_[size_t(rank)] + offset, bytes);
+            if (Status status = plan_->cma->write(rank, receive_ + offset, cma_outputs_[size_t(rank)] + offset, bytes);
                 !status)
                 return failed(std::move(status));
         }
@@ -255,7 +252,8 @@ void Run::reduce_own_chunk(uint64_t tile, const CopyJob* staging, int staging_co
     const ReduceJob reduction = reduction_with_slot(flag_block_stores().beside_reads(own.bytes), destinations, 2,
                                                     sources_.data(), ranks_, own.bytes, true, 1);
     if (staging_count + results_count > 0)
-        plan_->cpu_kernels->fused[plan_->type()][plan_->op()](staging, staging_count, reduction, results, results_count);
+        plan_->cpu_kernels->fused[plan_->type()][plan_->op()](staging, staging_count, reduction, results,
+                                                              results_count);
     else if (own.bytes > 0)
         reduce(reduction);
 }
@@ -313,7 +311,8 @@ Progress Run::two_shot(BlockState& state) {
                 }
                 const bool more = state.tile + 1 < plan.tiles;
                 const int staged =
-                    more ? staging_jobs(state.tile + 1, flag_block_stores().beside_reads(plan.tile_length(state.tile + 1)),
+                    more ? staging_jobs(state.tile + 1,
+                                        flag_block_stores().beside_reads(plan.tile_length(state.tile + 1)),
                                         staging_.data())
                          : 0;
                 const int handed = state.tile > 0 ? result_jobs(state.tile - 1, results_.data()) : 0;
@@ -333,9 +332,9 @@ Progress Run::two_shot(BlockState& state) {
                         memcpy(&addresses, line(rank, plan.tiles).payload, sizeof addresses);
                         all &= addresses.answer;
                     }
-                    if (agreement_due_ & Agreement::arenas_mapped) plan.direct_access->agree(all & Agreement::arenas_mapped);
-                    if (agreement_due_ & Agreement::cma_probed)
-                        plan.cma->agree(all & Agreement::cma_probed);
+                    if (agreement_due_ & Agreement::arenas_mapped)
+                        plan.direct_access->agree(all & Agreement::arenas_mapped);
+                    if (agreement_due_ & Agreement::cma_probed) plan.cma->agree(all & Agreement::cma_probed);
                 }
                 plan.flag_block->tile = base_tile_ + uint32_t(plan.tiles) + 1;
                 return Progress::done;
@@ -346,8 +345,7 @@ Progress Run::two_shot(BlockState& state) {
         BufferAddresses addresses{};
         if ((agreement_due_ & Agreement::arenas_mapped) && plan.direct_access->map_arenas())
             addresses.answer |= Agreement::arenas_mapped;
-        if ((agreement_due_ & Agreement::cma_probed) && plan.cma->probe())
-            addresses.answer |= Agreement::cma_probed;
+        if ((agreement_due_ & Agreement::cma_probed) && plan.cma->probe()) addresses.answer |= Agreement::cma_probed;
         memcpy(line(rank_, plan.tiles).payload, &addresses, sizeof addresses);
         post_arrival(plan.tiles);
         arm(plan.tiles, no_tile);

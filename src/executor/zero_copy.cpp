@@ -6,7 +6,8 @@ namespace weft::internal {
 // Where what the instruction sends will stay until the operation ends, if the receiver shall read it there; else 0.
 uint64_t Run::zero_copy_address(size_t index, const Instruction& instruction, uint64_t tile, const Span& span) const {
     const BlockEnds& ends = plan_->ends[index];
-    if (plan_->stable_sends.empty() || !ends.target_reads.any() || span.count != 1 || span.bytes < plan_->zero_copy_least)
+    if (plan_->stable_sends.empty() || !ends.target_reads.any() || span.count != 1 ||
+        span.bytes < plan_->zero_copy_least)
         return 0;
     if (!plan_->stable_sends[index][size_t(blocks_[index].step)]) return 0;
     const bool from_input = instruction.opcode == Opcode::send && instruction.source == Buffer::input;
@@ -14,7 +15,7 @@ uint64_t Run::zero_copy_address(size_t index, const Instruction& instruction, ui
     const Piece piece = tiling_.piece(tile, plan_->tile_length(tile), span.pieces[0].tile_offset, span.bytes);
     if (piece.bytes != span.bytes) return 0;
     return remote_address((from_input ? send_ : receive_) + piece.offset, piece.bytes, ends.target_reads,
-                        ends.target_in_process, plan_->zero_copy_by_cma);
+                          ends.target_in_process, plan_->zero_copy_by_cma);
 }
 
 Status Run::fetch(int source, const SlotInfo& info) {

@@ -1,8 +1,8 @@
 // copy_loops.hpp: copies for one instruction set, whole and in steps, see simd_vector.hpp.
 #pragma once
 #include "src/base/small_copy.hpp"
-#include "src/kernels/simd_vector.hpp"
 #include "src/kernels/cpu_kernels.hpp"
+#include "src/kernels/simd_vector.hpp"
 
 namespace weft::internal {
 namespace {

@@ -1,7 +1,7 @@
 // reduce_loops.hpp: reductions and scalings as loops over vectors, for one instruction set, see simd_vector.hpp.
 #pragma once
-#include "src/kernels/simd_vector.hpp"
 #include "src/kernels/cpu_kernels.hpp"
+#include "src/kernels/simd_vector.hpp"
 
 namespace weft::internal {
 namespace {
@@ -219,11 +219,13 @@ void scale(void* destination, const void* source, size_t count, const void* scal
     size_t i = 0;
     for (; i + elements <= count; i += elements) {
         const Block<type, 1, false> block{i * bytes, 0};
-        block.put(destination, {SimdVector<type>::round(combine_wide<type, weftProd>(factor, block.get(source, 0)))}, false);
+        block.put(destination, {SimdVector<type>::round(combine_wide<type, weftProd>(factor, block.get(source, 0)))},
+                  false);
     }
     if (i < count) {
         const Block<type, 1, true> block{i * bytes, (count - i) * bytes};
-        block.put(destination, {SimdVector<type>::round(combine_wide<type, weftProd>(factor, block.get(source, 0)))}, false);
+        block.put(destination, {SimdVector<type>::round(combine_wide<type, weftProd>(factor, block.get(source, 0)))},
+                  false);
     }
 }
 

@@ -295,7 +295,7 @@ WEFT_INLINE Vector<T, lanes> average_lanes(Vector<T, lanes> sum, Divisor divisor
 // On all parts.
 template <weftDataType_t type, weftRedOp_t op>
 WEFT_INLINE typename SimdVector<type>::Wide combine_wide(const typename SimdVector<type>::Wide& left,
-                                                    const typename SimdVector<type>::Wide& right) {
+                                                         const typename SimdVector<type>::Wide& right) {
     using T = typename Arithmetic<type>::Accumulator;
     typename SimdVector<type>::Wide result;
     for (int k = 0; k < SimdVector<type>::parts; ++k) {

@@ -25,7 +25,8 @@ Result<std::string> root_among_pods(int index, Deadline deadline) {
     return first_pod(**name, index);
 }
 
-Result<std::string> root_of(const Family& family, const LaunchedRank& place, const Options& options, Deadline deadline) {
+Result<std::string> root_of(const Family& family, const LaunchedRank& place, const Options& options,
+                            Deadline deadline) {
     if (!options.root_host.empty()) return options.root_host;
     switch (family.root) {
         case RootSource::master_addr: return environment("MASTER_ADDR").value_or("");
@@ -72,8 +73,8 @@ uint16_t derived_port(const std::string& identity, uint16_t taken) {
     return uint16_t(port == taken ? first_port + (hash + 1) % ports : port);
 }
 
-Result<UniqueId> derive_id(const Family& family, const LaunchedRank& place, const Options& options, const std::string& reason,
-                           Deadline deadline) {
+Result<UniqueId> derive_id(const Family& family, const LaunchedRank& place, const Options& options,
+                           const std::string& reason, Deadline deadline) {
     const std::string why = reason.empty() ? fmt::format("{} carries no unique id", family.name) : reason;
     // With these, ranks that share a host meet over the network all the same.
     const bool over_network = !options.hostid.empty() || !options.transports.empty();

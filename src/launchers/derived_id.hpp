@@ -12,8 +12,8 @@ namespace weft::internal {
 // can derive it too: a WARN asks for WEFT_SECRET where that matters. A place or an identity that is missing is a
 // sentence, as is a resolver that does not answer within the deadline; `reason`, why nobody carried an id, is a part of
 // it.
-Result<UniqueId> derive_id(const Family& family, const LaunchedRank& place, const Options& options, const std::string& reason,
-                           Deadline deadline);
+Result<UniqueId> derive_id(const Family& family, const LaunchedRank& place, const Options& options,
+                           const std::string& reason, Deadline deadline);
 
 // Pod 0's name: `host`, the name of pod `index`, ends in the index. Empty if it does not.
 std::string first_pod(const std::string& host, int index);

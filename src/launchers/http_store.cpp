@@ -60,8 +60,8 @@ Result<ExchangedText> exchange_by_http(const std::string& host, uint16_t port, c
         ServerConnection& server = **connection;
         const std::string head = fmt::format(" {} HTTP/1.1\r\nHost: {}:{}\r\nConnection: close\r\n", path, host, port);
         if (exchange.rank == 0) {
-            WEFT_TRY(
-                server.send(fmt::format("PUT{}Content-Length: {}\r\n\r\n{}", head, exchange.text.size(), exchange.text)));
+            WEFT_TRY(server.send(
+                fmt::format("PUT{}Content-Length: {}\r\n\r\n{}", head, exchange.text.size(), exchange.text)));
         } else {
             WEFT_TRY(server.send(fmt::format("GET{}\r\n", head)));
         }

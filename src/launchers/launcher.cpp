@@ -57,7 +57,8 @@ Result<ExchangedText> exchange_by_pmix(const Options& options, const IdExchange&
     return std::move(found->shared);
 }
 
-Result<ExchangedText> exchange_id(const Family& family, const Options& options, const IdExchange& exchange, LaunchedRank& place) {
+Result<ExchangedText> exchange_id(const Family& family, const Options& options, const IdExchange& exchange,
+                                  LaunchedRank& place) {
     switch (family.id_transport) {
         case IdTransport::derived: return no_id_transport({});
         case IdTransport::given:

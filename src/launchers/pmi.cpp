@@ -16,8 +16,8 @@
 #include "src/base/file.hpp"
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
-#include "src/launchers/server_connection.hpp"
 #include "src/launchers/mpi_library.hpp"
+#include "src/launchers/server_connection.hpp"
 
 namespace weft::internal {
 
@@ -40,7 +40,8 @@ Fields fields_of(const std::string& text, char separator) {
 }
 
 // The answer named `expected`, without an error in it.
-Result<Fields> checked(const ServerConnection& connection, const std::string& answer, char separator, const char* expected) {
+Result<Fields> checked(const ServerConnection& connection, const std::string& answer, char separator,
+                       const char* expected) {
     Fields fields = fields_of(answer, separator);
     const auto rc = fields.find("rc");
     if (fields["cmd"] != expected || (rc != fields.end() && rc->second != "0"))
@@ -62,8 +63,8 @@ class Version1 {
         if (!maxes) return maxes.take_status();
         const auto most = parse_integer((*maxes)["vallen_max"]);
         if (!most || *most <= int64_t(exchange.text.size()))
-            return fail(weftRemoteError, "{} takes values of `{}` characters at most; {} are needed", connection.server(),
-                        shown((*maxes)["vallen_max"]), exchange.text.size() + 1);
+            return fail(weftRemoteError, "{} takes values of `{}` characters at most; {} are needed",
+                        connection.server(), shown((*maxes)["vallen_max"]), exchange.text.size() + 1);
         auto name = ask(connection, "cmd=get_my_kvsname", "my_kvsname");
         if (!name) return name.take_status();
         const std::string store = (*name)["kvsname"];
@@ -90,14 +91,17 @@ class Version2 {
         std::string digits = *head;
         digits.erase(std::remove(digits.begin(), digits.end(), ' '), digits.end());
         const auto bytes = parse_integer(digits);
-        if (!bytes || *bytes < 1 || *bytes > int64_t(answer_line_most)) return connection.unexpected_answer(what, *head);
+        if (!bytes || *bytes < 1 || *bytes > int64_t(answer_line_most))
+            return connection.unexpected_answer(what, *head);
         auto frame = connection.receive(size_t(*bytes), what);
         if (!frame) return frame.take_status();
         return checked(connection, *frame, ';', expected);
     }
-    static Result<std::string> exchange(ServerConnection& connection, const std::string& job, const IdExchange& exchange) {
-        auto full = ask(connection, fmt::format("cmd=fullinit;pmijobid={};pmirank={};threaded=FALSE;", job, exchange.rank),
-                        "fullinit-response");
+    static Result<std::string> exchange(ServerConnection& connection, const std::string& job,
+                                        const IdExchange& exchange) {
+        auto full =
+            ask(connection, fmt::format("cmd=fullinit;pmijobid={};pmirank={};threaded=FALSE;", job, exchange.rank),
+                "fullinit-response");
         if (!full) return full.take_status();
         if (exchange.rank == 0) {
             const std::string put = fmt::format("cmd=kvs-put;key={};value={};", id_key, exchange.text);
@@ -183,11 +187,13 @@ Result<ExchangedText> exchange_by_pmi(int descriptor, const std::string& job, co
         return no_id_transport(fmt::format("PMI_FD {} is closed in this process, or no socket", descriptor));
     if (const MpiState mpi = mpi_state(); mpi == MpiState::initialized || mpi == MpiState::finalized)
         return no_id_transport("MPI was initialised before and speaks to the launcher alone");
-    ServerConnection connection(fmt::format("the launcher's PMI server (PMI_FD {})", descriptor), descriptor, exchange.deadline);
+    ServerConnection connection(fmt::format("the launcher's PMI server (PMI_FD {})", descriptor), descriptor,
+                                exchange.deadline);
     auto version = agreed_version(connection);
     if (!version) return version.take_status();
     finalize_at_exit(descriptor, *version == 1 ? Version1::finalize : Version2::finalize);
-    auto text = *version == 1 ? Version1::exchange(connection, exchange) : Version2::exchange(connection, job, exchange);
+    auto text =
+        *version == 1 ? Version1::exchange(connection, exchange) : Version2::exchange(connection, job, exchange);
     if (!text) return text.take_status();
     return ExchangedText{*text, {}};
 }

@@ -64,8 +64,8 @@ ServerConnection::ServerConnection(std::string server, Fd socket, Deadline deadl
 ServerConnection::ServerConnection(std::string server, int descriptor, Deadline deadline)
     : server_(std::move(server)), descriptor_(descriptor), deadline_(deadline) {}
 
-Result<std::optional<ServerConnection>> ServerConnection::connect(std::string server, const std::string& host, uint16_t port,
-                                                  Deadline deadline) {
+Result<std::optional<ServerConnection>> ServerConnection::connect(std::string server, const std::string& host,
+                                                                  uint16_t port, Deadline deadline) {
     server += fmt::format(" at {}:{}", host, port);
     auto addresses = resolve_by(server, host, port, deadline);
     if (!addresses) return addresses.take_status();

@@ -24,7 +24,7 @@ class ServerConnection {
     // Connects over TCP to the first address that answers; a name that is not known yet (pods, new hosts) is asked for
     // again. Empty if nobody listens there.
     static Result<std::optional<ServerConnection>> connect(std::string server, const std::string& host, uint16_t port,
-                                                   Deadline deadline);
+                                                           Deadline deadline);
 
     const std::string& server() const { return server_; }
     const Deadline& deadline() const { return deadline_; }

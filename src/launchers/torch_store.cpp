@@ -181,8 +181,9 @@ Result<ExchangedText> answer_all(ServerConnection& store, const std::string& job
 }  // namespace
 
 Result<ExchangedText> exchange_by_torch_store(const std::string& host, uint16_t port, const std::string& key,
-                                        const IdExchange& exchange) {
-    auto connection = ServerConnection::connect("PyTorch's store (MASTER_ADDR, MASTER_PORT)", host, port, exchange.deadline);
+                                              const IdExchange& exchange) {
+    auto connection =
+        ServerConnection::connect("PyTorch's store (MASTER_ADDR, MASTER_PORT)", host, port, exchange.deadline);
     if (!connection) return connection.take_status();
     if (!*connection) return no_id_transport(fmt::format("nobody serves PyTorch's store at {}:{}", host, port));
     ServerConnection& store = **connection;

@@ -9,6 +9,6 @@ namespace weft::internal {
 // may share a store and a key. A rank takes only what rank 0 answers to this call, never what an earlier attempt left.
 // Collective: rank 0 returns when all ranks have the text; nothing of it stays in the store then.
 Result<ExchangedText> exchange_by_torch_store(const std::string& host, uint16_t port, const std::string& key,
-                                        const IdExchange& exchange);
+                                              const IdExchange& exchange);
 
 }  // namespace weft::internal

@@ -15,8 +15,8 @@ namespace {
 // Whether the second chunk's move can follow the first's in one instruction.
 bool continues(const Move& first, const Move& second) {
     const bool plain = first.does == Move::step && second.does == Move::step && first.sum < 0 && second.sum < 0 &&
-                       first.source.cell < 0 && first.target.cell < 0 && first.lifted == BufferCell() && first.into < 0 &&
-                       second.lifted == BufferCell() && second.into < 0;
+                       first.source.cell < 0 && first.target.cell < 0 && first.lifted == BufferCell() &&
+                       first.into < 0 && second.lifted == BufferCell() && second.into < 0;
     return plain && second.chunk == first.chunk + 1 && second.source == first.source && second.target == first.target &&
            second.left == first.left && second.finish == first.finish;
 }
@@ -77,7 +77,10 @@ class WholeMessages {
 class Emitter {
   public:
     Emitter(const File& file, const Shape& shape, const RankFlow& flow, WholeMessages& whole_messages, int rank)
-        : gpu_(file.gpus[size_t(rank)]), flow_(flow), whole_messages_(whole_messages), reduces_(facts_of(shape.collective).reduces) {
+        : gpu_(file.gpus[size_t(rank)]),
+          flow_(flow),
+          whole_messages_(whole_messages),
+          reduces_(facts_of(shape.collective).reduces) {
         schedule_.algorithm = algorithm_name(file);
         schedule_.collective = shape.collective;
         schedule_.rank = rank;

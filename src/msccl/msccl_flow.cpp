@@ -200,7 +200,8 @@ class FlowAnalysis {
             if (reads) {
                 CellContent* held = find(here.rank, source);
                 if (!held)
-                    return wrong(here, "it reads {}, where nothing was written yet", OperandLocations::text(step.source, i));
+                    return wrong(here, "it reads {}, where nothing was written yet",
+                                 OperandLocations::text(step.source, i));
                 if (stays) {
                     move.does = Move::nothing;
                     thread.flow->moves.push_back(move);
@@ -235,7 +236,8 @@ class FlowAnalysis {
                     move.left = held->tracked.lowest < other.lowest;
                     const Value& left = move.left ? held->tracked.value : other.value;
                     const Value& right = move.left ? other.value : held->tracked.value;
-                    tracked = {Contributions::sum(left, right), other.chunk, std::min(other.lowest, held->tracked.lowest)};
+                    tracked = {Contributions::sum(left, right), other.chunk,
+                               std::min(other.lowest, held->tracked.lowest)};
                 } else {
                     tracked = held->tracked;
                 }
@@ -276,7 +278,7 @@ class FlowAnalysis {
         if (const auto found = memory.find(location.key); found != memory.end()) return &found->second;
         if (!location.initial) return nullptr;
         CellContent held{{contributions_.leaf(rank, 0, uint32_t(location.chunk)), location.chunk, rank},
-                     {Buffer::input, -1}};
+                         {Buffer::input, -1}};
         if (options_.save) {
             held.where = {Buffer::scratch, saved_cell(location.chunk)};
             flow_[size_t(rank)].saved.push_back(location.chunk);

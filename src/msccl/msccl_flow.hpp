@@ -22,7 +22,7 @@ struct Move {
     int32_t chunk = 0;
     int32_t into = -1;  // the target's, where it is another
     BufferCell source, target;
-    BufferCell lifted;         // add: what is added to lies there yet; nowhere: in the target
+    BufferCell lifted;    // add: what is added to lies there yet; nowhere: in the target
     bool left = false;    // of the two operands that of `source` is the left one: alike on all ranks that make this sum
     bool finish = false;  // the sum is complete
     // nothing: a chunk stays where it is, or its sum is made in a later step. receive: likewise, and what came lies in
@@ -35,13 +35,13 @@ struct Move {
 // of the operands' lowest ranks, whatever the order of the steps.
 struct RankOrderedSum {
     std::vector<BufferCell> operands;  // in that order
-    size_t own = 0;               // index of what lay in the place before
+    size_t own = 0;                    // index of what lay in the place before
     BufferCell received;               // where the last step keeps what it receives; nowhere: it receives nothing
     BufferCell partial;                // for the sum of what goes before `own`
 };
 
 struct BlockFlow {
-    std::vector<Move> moves;         // of all steps, chunk by chunk
+    std::vector<Move> moves;      // of all steps, chunk by chunk
     std::vector<StepId> senders;  // by step: of the message that it receives
     bool sends = false, receives = false;
 };

@@ -84,7 +84,8 @@ class GpuRaces {
                 WEFT_TRY(operands_.locate(here, step.source, i, place));
                 Cell& cell = memory_[place.key];
                 if (!clocks_.ordered(cell.write, here.block))
-                    return race(here, {"reads", OperandLocations::text(step.source, i)}, cell.write, "writes", place.key);
+                    return race(here, {"reads", OperandLocations::text(step.source, i)}, cell.write, "writes",
+                                place.key);
                 reads_.add(cell, access(here));
             }
             if (strchr(uses, 'o')) {
@@ -126,7 +127,7 @@ class GpuRaces {
     }
     Status sentence(const StepId& first, const Touch& one, const StepId& second, const Touch& another) const {
         return operands_.wrong(first, "a race: it {} {}, and {} {} {}, in no order: let one depend on the other",
-                             one.does, one.place, operands_.name_and_line(second), another.does, another.place);
+                               one.does, one.place, operands_.name_and_line(second), another.does, another.place);
     }
 
     const XmlGpu& gpu_;

@@ -20,8 +20,8 @@ namespace {
 
 constexpr uint64_t fd_server_magic = 0x7765'6674'6d61'696c;
 constexpr int64_t client_patience_us = 2'000'000;  // who does not ask by then, or does not take, is a stranger
-constexpr size_t descriptors_a_packet = 128;      // the kernel passes 253 at most
-constexpr size_t clients_max = 64;               // further ones wait in the listener's queue
+constexpr size_t descriptors_a_packet = 128;       // the kernel passes 253 at most
+constexpr size_t clients_max = 64;                 // further ones wait in the listener's queue
 
 struct FdRequest {
     uint64_t magic, secret[2], number;
@@ -235,8 +235,8 @@ void FdServer::serve() try {
     std::vector<Client> clients;
     std::vector<pollfd> entries;
     for (;;) {
-        entries.assign({{ending_.number(), POLLIN, 0},
-                        {listener_.number(), short(clients.size() < clients_max ? POLLIN : 0), 0}});
+        entries.assign(
+            {{ending_.number(), POLLIN, 0}, {listener_.number(), short(clients.size() < clients_max ? POLLIN : 0), 0}});
         int64_t until_us = INT64_MAX;
         for (const Client& client : clients) {
             entries.push_back({client.socket.number(), short(client.asked ? POLLOUT : POLLIN), 0});

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int accepted_at_once = 64;  // a step ends, however fast strangers come
 constexpr uint64_t timer_key = ~uint64_t(0);
-constexpr uint64_t first_connection_key = 1000;        // keys below are those of listeners
+constexpr uint64_t first_connection_key = 1000;  // keys below are those of listeners
 constexpr int64_t pause_us = 50'000;             // nothing is accepted for so long when there is no room
 constexpr int64_t silent_for_us = 100'000;       // from then on a silent connection makes room for others
 constexpr int64_t exhausted_for_us = 3'000'000;  // from then on who waits for somebody is told
@@ -80,8 +80,9 @@ Result<std::shared_ptr<Listener>> Listener::open(const std::vector<Address>& add
         return fail(last.code(), "no port of WEFT_PORT_RANGE {} can be listened on; the last one: {}", port_range,
                     last.sentence());
     }
-    WEFT_LOG(info, net, "this process can be reached at {}{}", listener->addresses_[0].text(),
-             listener->addresses_.size() > 1 ? fmt::format(" and {} more addresses", listener->addresses_.size() - 1) : "");
+    WEFT_LOG(
+        info, net, "this process can be reached at {}{}", listener->addresses_[0].text(),
+        listener->addresses_.size() > 1 ? fmt::format(" and {} more addresses", listener->addresses_.size() - 1) : "");
     return listener;
 }
 
@@ -147,7 +148,8 @@ void Listener::unregister_identity(const IdName& name, bool root) {
     if (--found->second.registrations == 0) members_.erase(found);
 }
 
-std::optional<AcceptedConnection> Listener::accept_for(const IdName& name, uint32_t kind, std::optional<uint64_t> token) {
+std::optional<AcceptedConnection> Listener::accept_for(const IdName& name, uint32_t kind,
+                                                       std::optional<uint64_t> token) {
     std::lock_guard lock(mutex_);
     const auto found = members_.find(name);
     if (found == members_.end()) return {};
@@ -352,7 +354,8 @@ Status Listener::progress() {
             const uint64_t key = events[i].data.u64;
             if (key == timer_key) {
                 drain_event(timer_);
-                while (!unauthenticated_.empty() && now - unauthenticated_.begin()->second.since_us >= handshake_timeout_us)
+                while (!unauthenticated_.empty() &&
+                       now - unauthenticated_.begin()->second.since_us >= handshake_timeout_us)
                     remove(unauthenticated_.begin()->first);
                 if (std::exchange(paused_, false))
                     for (size_t each = 0; each < listeners_.size(); ++each)

@@ -110,8 +110,8 @@ class Listener {
     std::vector<uint16_t> extra_ports_;
     int exhausted_error_ = 0;  // of the last accept, and since when
     int64_t exhausted_since_us_ = 0;
-    bool paused_ = false;                     // nothing is accepted for a moment
-    bool alarmed_ = false;                    // the timer runs
+    bool paused_ = false;                                  // nothing is accepted for a moment
+    bool alarmed_ = false;                                 // the timer runs
     std::map<uint64_t, Unauthenticated> unauthenticated_;  // by key, which grows: the oldest first
     uint64_t next_key_;
     std::map<IdName, Member> members_;

@@ -24,7 +24,7 @@ bool is_wanted(int family) {
 }  // namespace
 
 OutgoingConnection::OutgoingConnection(const Identity& identity, const Purpose& purpose, std::vector<Address> addresses,
-           std::optional<Address> source, const TargetProcess& target)
+                                       std::optional<Address> source, const TargetProcess& target)
     : identity_(identity), purpose_(purpose), target_(target), source_(std::move(source)) {
     if (addresses.size() > 1) addresses = call_order(std::move(addresses), addresses_of_this_host());
     std::vector<Address> own;

@@ -19,7 +19,7 @@ class OutgoingConnection {
     // `source`: the own address to call from, where several interfaces are used; only addresses of its family are
     // called, and none that WEFT_SOCKET_FAMILY rules out. Addresses are called in call_order().
     OutgoingConnection(const Identity& identity, const Purpose& purpose, std::vector<Address> addresses,
-         std::optional<Address> source = {}, const TargetProcess& target = {});
+                       std::optional<Address> source = {}, const TargetProcess& target = {});
 
     // Nothing yet; the connected socket, once; or why there is none, for each address tried. weftMismatch: another
     // version of the library answered; weftRemoteError: nobody answered who knows the secret; weftSystemError.

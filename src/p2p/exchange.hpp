@@ -97,8 +97,8 @@ class Exchange {
         SlotStores stores;
         Queue sends, receives;
         bool busy = false;
-        bool pushing = false;  // the network's sender may have something left
-        bool zero_copy_pending = false;     // it may be reading memory of ours
+        bool pushing = false;            // the network's sender may have something left
+        bool zero_copy_pending = false;  // it may be reading memory of ours
         // Where the sender of the message that is being received has it, if it told.
         uint64_t pulled_from = 0;
     };

@@ -8,7 +8,8 @@ namespace weft::internal {
 // Thread-bound to the rank.
 class Messages {
   public:
-    Messages(Segment& group, int rank, const PeerLinks::Settings& settings, const CpuKernels& cpu_kernels, size_t streamed_least)
+    Messages(Segment& group, int rank, const PeerLinks::Settings& settings, const CpuKernels& cpu_kernels,
+             size_t streamed_least)
         : links_(group, rank, settings),
           exchange_(group, rank, cpu_kernels, streamed_least,
                     [this](int peer, PeerLink& link) { return links_.connect(peer, link); }) {}

@@ -6,7 +6,7 @@
 namespace weft::internal {
 
 void PartialResults::begin(const Operation& operation, const void* operand, const PeerBuffers& peer_buffers, int rank,
-                     const CpuKernels& cpu_kernels) {
+                           const CpuKernels& cpu_kernels) {
     operation_ = operation;
     operand_ = operand;
     cpu_kernels_ = &cpu_kernels;
@@ -25,8 +25,8 @@ void PartialResults::begin(const Operation& operation, const void* operand, cons
     if (operation.scales()) {
         if (scaled_.size() < scaled) scaled_.resize(scaled);
         for (const PeerBuffer& peer_buffer : peer_buffers.sends)
-            cpu_kernels.scale[operation.type](scaled_.data() + scaled_places_[size_t(peer_buffer.peer)], peer_buffer.data,
-                                         peer_buffer.count, operand);
+            cpu_kernels.scale[operation.type](scaled_.data() + scaled_places_[size_t(peer_buffer.peer)],
+                                              peer_buffer.data, peer_buffer.count, operand);
     }
     for (const PeerBuffer& peer_buffer : peer_buffers.sends)
         sources_[size_t(peer_buffer.peer)] = peer_buffer.peer == rank ? to(peer_buffer) : from(peer_buffer.peer);

@@ -133,8 +133,7 @@ size_t Connector::slot_bytes(int depth) const { return slot_bytes_of(settings_.s
 CanRead Connector::can_read(int peer) {
     if (!segment_->local(peer)) return {};
     if (segment_->same_process(rank_, peer)) return {.addresses = true};
-    return {.addresses = settings_.uses_cma && Cma(*segment_, rank_).probe(peer),
-            .arena = arena_of(peer) != nullptr};
+    return {.addresses = settings_.uses_cma && Cma(*segment_, rank_).probe(peer), .arena = arena_of(peer) != nullptr};
 }
 
 // Of another process of this host; null: it is not mapped.

@@ -31,11 +31,11 @@ class Connector {
     struct Settings {
         const net::Identity* identity;  // of the communicator; null if its ranks are on one host
         size_t slot_bytes;              // of connections of a few slots
-        uint64_t name = 0;              // tells the connection info of this connector from those of others; alike on all ranks
-        size_t* heap_used;              // of the rank; null where there is nothing on this host to be connected:
-        bool only_remote = false;       // connections on this host are nobody's, or another's
+        uint64_t name = 0;  // tells the connection info of this connector from those of others; alike on all ranks
+        size_t* heap_used;  // of the rank; null where there is nothing on this host to be connected:
+        bool only_remote = false;  // connections on this host are nobody's, or another's
         bool uses_cma = false;     // the kernel may copy between the processes, where it can
-        bool maps_arenas = false;       // what lies in weftMemAlloc's memory is read there
+        bool maps_arenas = false;  // what lies in weftMemAlloc's memory is read there
     };
     Connector(Segment& group, int rank, const Settings& settings)
         : segment_(&group), rank_(rank), settings_(settings), arenas_(group, rank) {}

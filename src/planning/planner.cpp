@@ -49,8 +49,8 @@ const char* seats_text(bool apart) { return apart ? "several NUMA domains" : "on
 
 }  // namespace
 
-Planner::Planner(Segment& group, const net::Identity* identity, int rank, FlagBlock* flag_block, const CpuKernels& cpu_kernels,
-                 int64_t streaming_bytes, std::shared_ptr<const Catalog> catalog,
+Planner::Planner(Segment& group, const net::Identity* identity, int rank, FlagBlock* flag_block,
+                 const CpuKernels& cpu_kernels, int64_t streaming_bytes, std::shared_ptr<const Catalog> catalog,
                  std::shared_ptr<const Machines> machines, std::shared_ptr<const Tuning> tuning)
     : rank_(rank),
       flag_block_(flag_block),
@@ -166,8 +166,8 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     if (!binding.schedule.shared_ranks.empty()) {
         plan.flag_block = flag_block_;
         const bool in_order = two_slots_ && reads_in_order(binding.schedule) && !plan.pipelined;
-        plan.rotation =
-            FlagBlock::rotation(round_to_line(shared_slot_bytes(binding.schedule, plan.tile_bytes)), layout_.ranks, in_order);
+        plan.rotation = FlagBlock::rotation(round_to_line(shared_slot_bytes(binding.schedule, plan.tile_bytes)),
+                                            layout_.ranks, in_order);
         WEFT_TRY(flag_block_->reserve(plan.rotation.bytes(), plan.rotation.slots));
     }
     if (has_scratch(binding.schedule)) {

@@ -40,9 +40,9 @@ struct PreparedPlan {
 class Planner {
   public:
     // `identity`: of the communicator, null if its ranks are on one host.
-    Planner(Segment& group, const net::Identity* identity, int rank, FlagBlock* flag_block, const CpuKernels& cpu_kernels,
-            int64_t streaming_bytes, std::shared_ptr<const Catalog> catalog, std::shared_ptr<const Machines> machines,
-            std::shared_ptr<const Tuning> tuning);
+    Planner(Segment& group, const net::Identity* identity, int rank, FlagBlock* flag_block,
+            const CpuKernels& cpu_kernels, int64_t streaming_bytes, std::shared_ptr<const Catalog> catalog,
+            std::shared_ptr<const Machines> machines, std::shared_ptr<const Tuning> tuning);
 
     // What else than rank 0's options a call may ask for, as a number: 0 is those. Fails if there are too many.
     bool knows(const std::string& algo, int channels) const { return find(algo, channels) < preferences_.size(); }

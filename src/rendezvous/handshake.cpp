@@ -46,7 +46,8 @@ Result<std::optional<HandshakeMessage>> receive_message(int socket, std::vector<
         message.kind == HandshakeMessage::welcome)
         Fd::make_room(int(passed_most));
     const ssize_t received = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return std::optional<HandshakeMessage>();
+    if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        return std::optional<HandshakeMessage>();
     if (received < 0 && is_lost_descriptor(errno)) return fail(weftInvalidUsage, "{}", lost_descriptor_text);
     if (received < 0)
         return fail(weftRemoteError, "a process of this host closed its connection: {}", errno_text(errno));

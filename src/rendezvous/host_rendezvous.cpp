@@ -125,8 +125,8 @@ std::optional<std::vector<net::Address>> HostRendezvous::find_root() {
     if (!resolution_) resolution_ = net::look_up(id_.root_host(), id_.root_port());
     auto found = resolution_->take();
     if (!found) {
-        obstacle_ =
-            fmt::format("the root of the rendezvous was not found: the name {} is still being looked up", id_.root_host());
+        obstacle_ = fmt::format("the root of the rendezvous was not found: the name {} is still being looked up",
+                                id_.root_host());
         next_try_us_ = now_us() + look_again_us;
         return {};
     }
@@ -326,7 +326,8 @@ Result<bool> HostRendezvous::serve(Client& client) {
     }
     answer.kind = HandshakeMessage::welcome;
     const int passed[] = {segment_->memory().fd(), segment_->doorbell()};
-    auto sent = send_message(client.socket.number(), answer, {passed, segment_->doorbell() >= 0 ? size_t(2) : size_t(1)});
+    auto sent =
+        send_message(client.socket.number(), answer, {passed, segment_->doorbell() >= 0 ? size_t(2) : size_t(1)});
     if (!sent) return sent.take_status();
     return true;
 }
@@ -335,8 +336,8 @@ Result<bool> HostRendezvous::serve(Client& client) {
 Status HostRendezvous::leader_failed(Status cause) const {
     if (cause.code() != weftRemoteError) return cause;
     return fail(weftRemoteError,
-                "process {}, which led the rendezvous of the ranks, ended or turned this process away ({})", leader_pid_,
-                cause.sentence());
+                "process {}, which led the rendezvous of the ranks, ended or turned this process away ({})",
+                leader_pid_, cause.sentence());
 }
 
 Status HostRendezvous::follow_leader() {

@@ -22,8 +22,8 @@ namespace weft::internal {
 // leads, the control. Thread-safe.
 class Membership {
   public:
-    Membership(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity, std::shared_ptr<Control> control,
-               std::unique_ptr<RootRendezvous> root);
+    Membership(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity,
+               std::shared_ptr<Control> control, std::unique_ptr<RootRendezvous> root);
     ~Membership();
     const net::Identity& identity() const { return identity_; }
     // If this process leads its host: Control::tell_failure().
@@ -119,8 +119,8 @@ class HostRendezvous {
     bool proved_ = false;
     int leader_pid_ = 0;
 
-    std::unique_ptr<RootRendezvous> root_;        // rank 0's process's, of a derived id; it hears the leader's last word
-    std::shared_ptr<Control> control_;  // the leader's
+    std::unique_ptr<RootRendezvous> root_;  // rank 0's process's, of a derived id; it hears the leader's last word
+    std::shared_ptr<Control> control_;      // the leader's
     int64_t next_try_us_ = 0, next_root_us_ = 0;
     std::optional<net::Resolution> resolution_;  // of the root's name
     std::string obstacle_, root_hint_;

@@ -19,7 +19,7 @@ namespace weft::internal {
 namespace {
 
 constexpr int64_t futex_slice_ms = 20;
-constexpr int64_t alone_us = 50'000;            // ranks of one host have met by then as a rule, without any network
+constexpr int64_t alone_us = 50'000;             // ranks of one host have met by then as a rule, without any network
 constexpr int64_t client_patience_us = 200'000;  // the leader knows better what is wrong: it speaks first
 
 // Who fails waits for the others all the same: who comes late would wait for it in vain.
@@ -114,7 +114,8 @@ Result<bool> IdRendezvous::advance() {
     }
     if (segment_ && (options_.spread || host_rendezvous_->foreign() || now_us() - begun_us_ > alone_us)) {
         if (host_rendezvous_->needs_machine()) host_rendezvous_->set_machine(ask(options_.machine));
-        if (Status status = host_rendezvous_->meet_other_hosts(options_.roots || (rank_ == 0 && !options_.spread)); !status)
+        if (Status status = host_rendezvous_->meet_other_hosts(options_.roots || (rank_ == 0 && !options_.spread));
+            !status)
             return give_up(std::move(status));
     }
     // Complete, even if others have gone on and failed since, or since we looked: the first call says so.

@@ -12,8 +12,8 @@
 
 namespace weft::internal {
 
-class HostRendezvous;   // what the ranks of one process share of a rendezvous
-class Membership;  // and what they keep of it, if there are several hosts
+class HostRendezvous;  // what the ranks of one process share of a rendezvous
+class Membership;      // and what they keep of it, if there are several hosts
 
 struct RendezvousOptions {
     int64_t timeout_ms = 0;    // 0: never

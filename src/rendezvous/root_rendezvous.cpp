@@ -91,7 +91,8 @@ void RootRendezvous::release(const net::IdName& name) {
     open_roots().roots.erase(place);
 }
 
-RootRendezvous::RootRendezvous(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity, std::function<void()> on_use)
+RootRendezvous::RootRendezvous(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity,
+                               std::function<void()> on_use)
     : dispatcher_(std::move(dispatcher)), identity_(identity), on_use_(std::move(on_use)) {
     dispatcher_->listener().register_identity(identity_, true);
     dispatcher_->service().run([this] {
@@ -100,7 +101,8 @@ RootRendezvous::RootRendezvous(std::shared_ptr<AcceptDispatcher> dispatcher, con
                 fail_all(fail(weftSystemError, "the process where the ranks check in failed: {}", what));
         });
         dispatcher_->expect(
-            identity_.name, net::checkin, {}, [this](net::AcceptedConnection accepted) { welcome(std::move(accepted)); },
+            identity_.name, net::checkin, {},
+            [this](net::AcceptedConnection accepted) { welcome(std::move(accepted)); },
             [this](const Status& trouble) {
                 if (failure_ && !complete_) fail_all(fail(trouble.code(), "{}", trouble.sentence()));
             });

@@ -16,7 +16,8 @@ namespace weft::internal {
 class RootRendezvous {
   public:
     // Thread-safe. Open as long as it lives. `on_use`: on the service thread, when the first host comes.
-    RootRendezvous(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity, std::function<void()> on_use = {});
+    RootRendezvous(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity,
+                   std::function<void()> on_use = {});
     ~RootRendezvous();
     // All hosts that have come know the outcome.
     bool finished() const { return finished_.load(std::memory_order_acquire); }

@@ -24,7 +24,7 @@ constexpr useconds_t branch_nap_us = 500;
 
 // One mapping a process of a child's segment.
 Result<std::shared_ptr<Segment>> segment_of(const Segment& parent, uint64_t number,
-                                              const std::function<Result<std::shared_ptr<Segment>>()>& make) {
+                                            const std::function<Result<std::shared_ptr<Segment>>()>& make) {
     // Not by its address, where another parent may lie when this one is gone and its child is not.
     return shared_by_process<Segment>(std::pair(parent.memory().inode(), number), make);
 }
@@ -69,8 +69,8 @@ void say_wanted(const Segment& parent, const Child& child, int rank) {
     own.wanted.store(child.number, std::memory_order_release);
 }
 
-SplitRendezvous::SplitRendezvous(std::shared_ptr<Segment> parent, Child child, int rank, const RendezvousOptions& options,
-                     bool by_id)
+SplitRendezvous::SplitRendezvous(std::shared_ptr<Segment> parent, Child child, int rank,
+                                 const RendezvousOptions& options, bool by_id)
     : parent_(std::move(parent)), child_(std::move(child)), rank_(rank), options_(options), by_id_(by_id) {}
 
 Result<bool> SplitRendezvous::advance() {

@@ -36,7 +36,7 @@ class SplitRendezvous final : public Rendezvous {
   public:
     // `rank`: in the child. All of the child's ranks are on this host. `by_id`: as if no segment could be opened.
     SplitRendezvous(std::shared_ptr<Segment> parent, Child child, int rank, const RendezvousOptions& options,
-              bool by_id = false);
+                    bool by_id = false);
 
     Result<bool> advance() override;
     void wait() override;

@@ -46,7 +46,8 @@ class Descendants : public std::enable_shared_from_this<Descendants> {
             const net::Identity identity = first_.nth(next_).identity();
             if (identity.name == open_) continue;
             auto on_use = [self = shared_from_this(), index = next_] { self->open_after(index); };
-            RootRendezvous::keep(std::make_unique<RootRendezvous>(dispatcher_, identity, std::move(on_use)), identity.name);
+            RootRendezvous::keep(std::make_unique<RootRendezvous>(dispatcher_, identity, std::move(on_use)),
+                                 identity.name);
         }
     }
 

@@ -56,7 +56,7 @@ class UniqueId {
     weftUniqueId bytes() const;
     // A name that tells nothing about the secret: how ranks of a host find each other.
     std::string rendezvous_name(uint64_t host) const;
-    std::string rendezvous_name() const;                // of this host
+    std::string rendezvous_name() const;             // of this host
     uint64_t host() const { return content_.host; }  // where it was made; 0: derived
     // Proof of knowing the secret, over `message`.
     Digest prove(const void* message, size_t bytes) const;

@@ -20,9 +20,9 @@ OneSided::OneSided(Segment& group, int rank, const Settings& settings, Connect c
       cma_(group, rank),
       signals_(group, rank),
       rma_messages_(group, rank,
-                  {std::move(connect), std::move(called_by),
-                   [this](uint32_t window, uint64_t offset, uint64_t bytes) { return memory(window, offset, bytes); },
-                   [this](int peer, int signal) { signals_.came(peer, signal); }}),
+                    {std::move(connect), std::move(called_by),
+                     [this](uint32_t window, uint64_t offset, uint64_t bytes) { return memory(window, offset, bytes); },
+                     [this](int peer, int signal) { signals_.came(peer, signal); }}),
       arenas_(group, rank) {}
 
 // ---- Windows
@@ -56,7 +56,7 @@ const OneSided::PeerWindow& OneSided::reach(Window& window, int peer) {
                       window.parts[size_t(peer)].bytes,
                       reached.way == AccessPath::mapped   ? "read and written in place"
                       : reached.way == AccessPath::kernel ? "copied by the kernel"
-                                                   : "asked of that rank");
+                                                          : "asked of that rank");
     }
     return reached;
 }
@@ -264,7 +264,7 @@ std::string OneSided::owed_by(int peer) {
     if (!owed.empty()) return owed;
     const char* what = call_.kind == RmaOp::get   ? "has not sent what rank {} gets from its window"
                        : call_.kind == RmaOp::put ? "has not taken what rank {} puts into its window"
-                                                 : "has not taken the signals and data of rank {}";
+                                                  : "has not taken the signals and data of rank {}";
     return fmt::format(fmt::runtime(what), rank_) + ": across hosts a rank does so inside its Weft calls only";
 }
 

@@ -20,8 +20,9 @@ struct WindowPart {
     uint64_t in_arena = 0;  // one more than its offset there; 0: it is not in weftMemAlloc's memory
     uint64_t signals = 0;   // Signals::place()
     enum Memory : uint64_t { nothing, host, device, unfit } memory = nothing;  // unfit: it cannot be in a window
-    uint64_t entry = 0, state = 0, offset = 0;  // device memory for other processes: cuda::BufferRegistry::RegisteredAddress
-    uint64_t number = 0;                        // of the window that is to end
+    uint64_t entry = 0, state = 0,
+             offset = 0;  // device memory for other processes: cuda::BufferRegistry::RegisteredAddress
+    uint64_t number = 0;  // of the window that is to end
 };
 
 struct SignalWait {
@@ -50,8 +51,8 @@ void merge_waits(std::span<const SignalWait> waits, std::vector<SignalWait>& int
 class OneSided {
   public:
     struct Settings {
-        bool direct;        // memory of weftMemAlloc may be mapped
-        bool cma;  // the kernel may copy between processes
+        bool direct;  // memory of weftMemAlloc may be mapped
+        bool cma;     // the kernel may copy between processes
         const CpuKernels* cpu_kernels;
     };
     using Connect = std::function<Status(int peer, PeerLink& link)>;
@@ -92,8 +93,8 @@ class OneSided {
     struct Window {
         std::byte* address = nullptr;
         size_t bytes = 0;
-        std::vector<WindowPart> parts = {};  // by rank; empty: not known yet
-        std::vector<PeerWindow> reached = {};   // likewise
+        std::vector<WindowPart> parts = {};    // by rank; empty: not known yet
+        std::vector<PeerWindow> reached = {};  // likewise
     };
     std::byte* memory(uint32_t window, uint64_t offset, uint64_t bytes);
     const PeerWindow& reach(Window& window, int peer);
@@ -118,7 +119,7 @@ class OneSided {
 
     OneSidedCall call_{};
     std::vector<SignalWait> waits_;  // of the call, one for each signal
-    PeerWindow reached_;                // what it is done to
+    PeerWindow reached_;             // what it is done to
     uint64_t done_ = 0;              // bytes of it
     RankSet missing_;
     Status failure_;

@@ -8,7 +8,7 @@ namespace weft::internal {
 namespace {
 
 constexpr uint32_t mark = 0x77696e64;  // of every slot: nothing else goes over these links
-constexpr int requests_at_once = 16;     // of one peer: then it is the next one's turn
+constexpr int requests_at_once = 16;   // of one peer: then it is the next one's turn
 
 }  // namespace
 
@@ -129,7 +129,8 @@ Result<bool> RmaMessages::push(Peer& other) {
             const uint64_t inline_length = bytes <= sizeof frame.inline_data ? bytes : 0;
             frame.header = request.header;
             if (inline_length > 0) memcpy(frame.inline_data, request.data, inline_length);
-            auto sent = sender.send(reinterpret_cast<const std::byte*>(&frame), {sizeof(Header) + inline_length, 0, mark});
+            auto sent =
+                sender.send(reinterpret_cast<const std::byte*>(&frame), {sizeof(Header) + inline_length, 0, mark});
             if (!sent) return sent;
             if (!*sent) break;
             request.begun = true;
@@ -212,7 +213,8 @@ void RmaMessages::finish(int rank, Peer& other) {
                 hooks_.signalled(rank, header.signal);
             break;
         case RequestKind::get:
-            other.requests.push_back({{RequestKind::answer, 0, 0, header.bytes, no_signal, 0}, other.target, 0, false, false});
+            other.requests.push_back(
+                {{RequestKind::answer, 0, 0, header.bytes, no_signal, 0}, other.target, 0, false, false});
             break;
         case RequestKind::answer:
             other.waiting = false;

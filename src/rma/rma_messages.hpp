@@ -103,8 +103,8 @@ class RmaMessages {
     std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: no link
     std::vector<int> linked_;                   // who has one, or is getting it
     bool networked_ = false;
-    uint32_t oob_received_ = 0;             // connections from other hosts when we last looked for callers
-    std::vector<int> neighbours_;    // ranks of other processes of this host
+    uint32_t oob_received_ = 0;          // connections from other hosts when we last looked for callers
+    std::vector<int> neighbours_;        // ranks of other processes of this host
     std::vector<uint32_t> oob_entries_;  // of those, likewise
 };
 

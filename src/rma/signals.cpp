@@ -31,7 +31,8 @@ bool Signals::enter(int peer) {
     // Our word before the look; who takes memory back sets the abort word or its state before it looks at our word.
     // Pairs with the fence in Communicator::await_untouched().
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (!segment_->aborted() && segment_->row(peer).state.load(std::memory_order_acquire) != RankState::left) return true;
+    if (!segment_->aborted() && segment_->row(peer).state.load(std::memory_order_acquire) != RankState::left)
+        return true;
     leave();
     return false;
 }

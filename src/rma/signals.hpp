@@ -49,7 +49,9 @@ class Signals {
     bool enter(int peer);
     void leave() { segment_->row(rank_).touching.store(0, std::memory_order_release); }  // pairs with touched_by()
     // Whether `peer` is at our memory; after a fence behind the abort word or our state, which it looks at.
-    bool touched_by(int peer) const { return segment_->row(peer).touching.load(std::memory_order_acquire) == rank_ + 1; }
+    bool touched_by(int peer) const {
+        return segment_->row(peer).touching.load(std::memory_order_acquire) == rank_ + 1;
+    }
 
   private:
     using Counters = std::array<uint64_t, count>;
@@ -66,7 +68,8 @@ class Signals {
     }
     // In a rank's heap: the counters for each rank of this host.
     std::atomic<uint64_t>* raised_for(int by, uint64_t place, int peer) const {
-        return reinterpret_cast<std::atomic<uint64_t>*>(segment_->heap(by) + place) + size_t(segment_->place(peer)) * count;
+        return reinterpret_cast<std::atomic<uint64_t>*>(segment_->heap(by) + place) +
+               size_t(segment_->place(peer)) * count;
     }
 
     Segment* segment_;

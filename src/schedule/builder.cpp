@@ -166,4 +166,4 @@ StepBuilder& StepBuilder::after(Dependency dependency) {
     return *this;
 }
 
-}  // namespace weft
+}  // namespace weft::internal

@@ -117,4 +117,4 @@ class Builder {
     Schedule schedule_;
 };
 
-}  // namespace weft
+}  // namespace weft::internal

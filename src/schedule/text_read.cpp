@@ -197,7 +197,8 @@ Status read_header(Line& line, Schedule& schedule) {
         const bool all = line.ended();
         while (line.word().is_number()) WEFT_TRY(line.number("a rank", schedule.shared_ranks.emplace_back()));
         // A number of ranks that is out of range is refused with the whole header.
-        for (int rank = 0; all && rank < std::min(schedule.ranks, ranks_most); ++rank) schedule.shared_ranks.push_back(rank);
+        for (int rank = 0; all && rank < std::min(schedule.ranks, ranks_most); ++rank)
+            schedule.shared_ranks.push_back(rank);
     }
     return line.ended()
                ? ok()

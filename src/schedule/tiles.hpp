@@ -14,10 +14,10 @@ size_t slot_bytes_of(size_t slot_bytes, int fifo_depth);
 
 // Bounds that a tile keeps to, in bytes; tiles of the whole are said before those of a part follow from them.
 struct TileBounds {
-    size_t wanted = 0;       // of the whole; 0: as large as may be
-    size_t slot_bytes = 0;   // of a connection's slots
+    size_t wanted = 0;             // of the whole; 0: as large as may be
+    size_t slot_bytes = 0;         // of a connection's slots
     size_t shared_slot_bytes = 0;  // of a rank's slot of the flag block, the most
-    bool two_slots = true;   // do for the data of tiles that are read in order
+    bool two_slots = true;         // do for the data of tiles that are read in order
 };
 
 // Of each part, not yet cut down to a shorter message. `bytes`: of a part.

@@ -177,7 +177,8 @@ Sentence object_to_operands(const Schedule& schedule, const Block& block, const 
     if (!others_slot && it.rank != Index()) return object("it names a rank, but reads no one rank's slot");
     if (Sentence found = others_slot ? object_to_index("the rank", it.rank, schedule.ranks) : Sentence()) return found;
     if (others_slot && !schedule.shared_ranks.empty() && !shared_by_all(schedule) &&
-        (it.rank.modulus != 1 || !std::binary_search(schedule.shared_ranks.begin(), schedule.shared_ranks.end(), it.rank.base)))
+        (it.rank.modulus != 1 ||
+         !std::binary_search(schedule.shared_ranks.begin(), schedule.shared_ranks.end(), it.rank.base)))
         return object("the rank is none of the board's, or moves where the board is not one of all ranks");
     if ((is_flag || it.opcode == Opcode::nop) && (it.chunk != Index() || it.repeat != 1 || it.count != 1))
         return object("it has a chunk or repeats; {} does neither", is_flag ? "a board's instruction" : "a nop");

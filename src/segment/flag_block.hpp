@@ -27,13 +27,13 @@ class FlagBlock {
     // `rank` is any rank of this host; which of them take part in an operation is the schedule's to say.
     FlagLine& line(int rank, uint32_t tile) const {
         return *reinterpret_cast<FlagLine*>(lines_ + (size_t(tile % flag_slots) * size_t(locals_) + place(rank)) *
-                                                          SegmentLayout::flag_line_stride);
+                                                         SegmentLayout::flag_line_stride);
     }
     // Where tiles' data lie: in one slot after the other, and there in one place after the other. Lines that a reader still
     // has in its second-level cache take several times as long to write as others. The same on all ranks.
     struct Rotation {
-        uint32_t mask = 0;             // one less than how many places of a slot there are, a power of two
-        uint32_t pitch = 0;            // bytes from one to the next
+        uint32_t mask = 0;            // one less than how many places of a slot there are, a power of two
+        uint32_t pitch = 0;           // bytes from one to the next
         uint32_t slots = flag_slots;  // that the data go round in, a power of two
         size_t bytes() const { return size_t(mask + 1) * pitch; }
         size_t begin(uint32_t tile) const { return size_t(tile / slots & mask) * pitch; }

@@ -336,7 +336,8 @@ const std::byte* Segment::oob_get(int rank, uint64_t key) const {
         }
         return nullptr;
     }
-    const uint32_t count = std::min<uint32_t>(row(rank).oob_entries.load(std::memory_order_acquire), uint32_t(oob_entries_max));
+    const uint32_t count =
+        std::min<uint32_t>(row(rank).oob_entries.load(std::memory_order_acquire), uint32_t(oob_entries_max));
     const OobEntry* entry = oob_entries(place(rank));
     for (uint32_t i = 0; i < count; ++i, ++entry)
         if (entry->key == key) return entry->data;
@@ -344,7 +345,8 @@ const std::byte* Segment::oob_get(int rank, uint64_t key) const {
 }
 
 const Segment::OobEntry* Segment::next_outgoing_oob(int rank, uint32_t& index) const {
-    const uint32_t count = std::min<uint32_t>(row(rank).oob_entries.load(std::memory_order_acquire), uint32_t(oob_entries_max));
+    const uint32_t count =
+        std::min<uint32_t>(row(rank).oob_entries.load(std::memory_order_acquire), uint32_t(oob_entries_max));
     while (index < count) {
         const OobEntry* entry = &oob_entries(place(rank))[index++];
         if (!local(entry->to)) return entry;
@@ -362,7 +364,8 @@ Status Segment::oob_deliver(const OobEntry& entry) {
                     entry.from, index);
     if (index == 0) WEFT_TRY(data_.back(heap, oob_bucket_count() * sizeof(uint32_t)));
     if (index % oob_entries_step == 0)
-        WEFT_TRY(data_.back(heap + oob_received_offset + index * sizeof(OobEntry), oob_entries_step * sizeof(OobEntry)));
+        WEFT_TRY(
+            data_.back(heap + oob_received_offset + index * sizeof(OobEntry), oob_entries_step * sizeof(OobEntry)));
     auto& head = oob_bucket(entry.from, entry.key);
     OobEntry& place = oob_received()[index];
     place = entry;

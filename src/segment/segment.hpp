@@ -36,7 +36,7 @@ struct AgreedOptions {
     int64_t channels;
     int64_t join_bytes;
     int32_t direct;
-    int32_t cma;    // the kernel copies between processes, where there is no other way
+    int32_t cma;           // the kernel copies between processes, where there is no other way
     int32_t cma_messages;  // and messages, where there is
     int32_t deterministic;
     int32_t gpu_blocks;  // of a rank's kernel; 0: as there is room
@@ -82,19 +82,19 @@ struct RankInfo {
 
 // What is known of every host, where there are several.
 struct HostInfo {
-    char name[48];   // for sentences
-    int32_t leader;  // its process
-    char listener_addresses[61];   // its listener: net::PackedAddresses
+    char name[48];                // for sentences
+    int32_t leader;               // its process
+    char listener_addresses[61];  // its listener: net::PackedAddresses
 };
 
 // How ranks of this host make a communicator of their own from this one (rendezvous/split_rendezvous.hpp). Each word names a
 // child by its number; the words of a child's first rank are for all of its ranks to look at.
 struct alignas(64) SplitRow {
-    std::atomic<uint64_t> wanted;   // this rank has come to make it
-    std::atomic<uint64_t> offered;  // its segment is `inode`, `fd` in this rank's process (release)
-    std::atomic<uint64_t> refused;  // somebody may not open that
-    std::atomic<uint64_t> fallback;   // so its ranks meet by `id` (release)
-    std::atomic<uint64_t> failed;   // this rank has given it up
+    std::atomic<uint64_t> wanted;    // this rank has come to make it
+    std::atomic<uint64_t> offered;   // its segment is `inode`, `fd` in this rank's process (release)
+    std::atomic<uint64_t> refused;   // somebody may not open that
+    std::atomic<uint64_t> fallback;  // so its ranks meet by `id` (release)
+    std::atomic<uint64_t> failed;    // this rank has given it up
     int32_t fd;
     uint64_t inode;
     unsigned char id[WEFT_UNIQUE_ID_BYTES];
@@ -168,8 +168,8 @@ struct SegmentHeader {
     AgreedFacts facts;                         // likewise, where there are several hosts
     int32_t own_host;                          // likewise
     alignas(64) std::atomic<uint32_t> joined;  // ranks of this host that have; futex word
-    std::atomic<uint32_t> spread;   // 1: the ranks of all hosts have joined, and the rows say where (release)
-    std::atomic<uint32_t> oob_received;    // entries that have come from other hosts
+    std::atomic<uint32_t> spread;           // 1: the ranks of all hosts have joined, and the rows say where (release)
+    std::atomic<uint32_t> oob_received;     // entries that have come from other hosts
     std::atomic<uint32_t> health_requests;  // rises when a rank wants news of ranks of other hosts
     alignas(64) std::atomic<uint32_t> sleepers;  // ranks that sleep or are about to
     AbortRecord abort;
@@ -182,8 +182,8 @@ struct SegmentLayout {
     // A rank's own area: flag block slots, connections, entries. Smaller where address space is limited (ulimit -v).
     static constexpr size_t heap_bytes_most = size_t(64) << 20, heap_bytes_least = size_t(16) << 20;
     static size_t affordable_heap_bytes(int ranks);
-    static constexpr size_t flag_line_stride = 128;        // two lines: the prefetcher fetches pairs
-    static constexpr int flag_lines = 4;                   // a rank's lines on the flag block (src/segment/shm_layout.hpp)
+    static constexpr size_t flag_line_stride = 128;  // two lines: the prefetcher fetches pairs
+    static constexpr int flag_lines = 4;             // a rank's lines on the flag block (src/segment/shm_layout.hpp)
     static constexpr size_t texts_bytes = size_t(2) << 20;  // Segment::write_texts()
 
     int ranks;   // of the communicator
@@ -231,7 +231,9 @@ class Segment {
     std::string name_of(int rank) const;
 
     SegmentHeader& header() const { return *reinterpret_cast<SegmentHeader*>(memory_.data()); }
-    RankInfo& rank_info(int rank) const { return reinterpret_cast<RankInfo*>(memory_.data() + SegmentLayout::rank_infos())[rank]; }
+    RankInfo& rank_info(int rank) const {
+        return reinterpret_cast<RankInfo*>(memory_.data() + SegmentLayout::rank_infos())[rank];
+    }
     // Of a host of several; for the leader to set, all of them.
     const HostInfo& host_info(int host) const {
         return reinterpret_cast<const HostInfo*>(memory_.data() + SegmentLayout{ranks(), 0}.host_infos())[host];
@@ -309,7 +311,9 @@ class Segment {
     size_t oob_received_max() const {
         return std::min(size_t(1) << 18, (heap_bytes_ - oob_received_offset) / sizeof(OobEntry));
     }
-    size_t connections_end() const { return heap_bytes_ - oob_entries_max * sizeof(OobEntry); }  // a rank's entries follow
+    size_t connections_end() const {
+        return heap_bytes_ - oob_entries_max * sizeof(OobEntry);
+    }  // a rank's entries follow
     size_t heap_stride() const { return SegmentLayout{0, 0, heap_bytes_}.heap_stride(); }
     Status oob_put(int rank, int to, uint64_t key, const void* data, size_t bytes);
     const std::byte* oob_get(int rank, uint64_t key) const;

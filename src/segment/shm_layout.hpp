@@ -11,7 +11,7 @@ namespace weft::internal {
 inline constexpr size_t line_bytes = 64;
 constexpr size_t round_to_line(size_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
 inline constexpr int flag_slots = SegmentLayout::flag_lines;  // src/README.md, "The board", rule 3; a power of two
-inline constexpr size_t inline_bytes = 48;                     // payload of a flag block line
+inline constexpr size_t inline_bytes = 48;                    // payload of a flag block line
 
 // tile + 1, so that the zeroed word of a fresh flag block is never that of tile 0.
 inline constexpr uint64_t flag_word(uint32_t tile, uint32_t fingerprint) {
@@ -51,7 +51,8 @@ struct alignas(line_bytes / 2) SlotHeader {
     std::atomic<uint64_t> published;
     uint64_t told;  // the sequence number of the call << 8 | a Where, or so many bytes in `inline_data`
     union {
-        std::byte inline_data[16];  // a message that finds room here is read here: one line goes from core to core, not two
+        std::byte
+            inline_data[16];  // a message that finds room here is read here: one line goes from core to core, not two
         struct {
             uint64_t bytes;
             uint64_t address;  // of lent bytes, in the sender's process

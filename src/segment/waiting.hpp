@@ -9,8 +9,8 @@
 #include <functional>
 #include <vector>
 
-#include "src/segment/segment.hpp"
 #include "src/segment/partner_wait.hpp"
+#include "src/segment/segment.hpp"
 
 namespace weft::internal {
 

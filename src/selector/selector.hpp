@@ -43,8 +43,7 @@ Result<Choice> select(const Operation& operation, const Layout& layout, const Co
 LinkCosts host_link_costs(int ranks, int cores, bool uses_cma = true);
 // The same where ranks are on several hosts; link_mbps: of the slowest host's network, 0: unknown. `one_machine`: all of
 // them are this one.
-LinkCosts network_link_costs(int ranks_per_core, int64_t link_mbps, bool uses_cma = true,
-                             bool one_machine = false);
+LinkCosts network_link_costs(int ranks_per_core, int64_t link_mbps, bool uses_cma = true, bool one_machine = false);
 
 // Why a row of a user's file is not for this call: its range of bytes, its root; empty: it is, or the row is Weft's
 // own.

@@ -41,8 +41,8 @@ struct RankCosts {
     bool one_thread = false;  // does one instruction at a time, of whatever block; else its blocks run side by side
     double signal_us = 0;     // from the last post on a flag block until all who wait for it go on
     double start_us = 0;      // of a call, before its first instruction and behind its last
-    size_t slot_bytes = 512 << 10;  // of a connection with the usual few slots
-    size_t shared_slot_bytes = 1 << 20;   // of a rank's slot of the flag block, the most
+    size_t slot_bytes = 512 << 10;       // of a connection with the usual few slots
+    size_t shared_slot_bytes = 1 << 20;  // of a rank's slot of the flag block, the most
 };
 
 class Fabric {

@@ -371,7 +371,8 @@ bool SimulatedRanks::post(int32_t index, const Instruction& instruction) {
     if (meeting.tile != tile) meeting = {tile, 0, 0};
     meeting.last_us = now_us_;
     if (++meeting.posted == flag_block.members) {
-        for (const int32_t waiter : flag_block.waiting) events_.push(now_us_ + costs_.signal_us, EventKind::wake, waiter);
+        for (const int32_t waiter : flag_block.waiting)
+            events_.push(now_us_ + costs_.signal_us, EventKind::wake, waiter);
         flag_block.waiting.clear();
     }
     return true;

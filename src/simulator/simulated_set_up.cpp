@@ -139,7 +139,8 @@ Status SimulatedRanks::load_flag_blocks() {
             lowest = std::min(lowest, member % shape_.period);
             count += member < shape_.period;
         }
-        if (members.size() < size_t(shape_.ranks)) count = int(members.size());  // all of one turn: see shared_ranks_turn()
+        if (members.size() < size_t(shape_.ranks))
+            count = int(members.size());  // all of one turn: see shared_ranks_turn()
         const auto [place, fresh] = flag_block_of.try_emplace(lowest, int32_t(flag_blocks_.size()));
         if (fresh) flag_blocks_.emplace_back().members = count;
         ranks_[rank].flag_block = place->second;
@@ -185,7 +186,8 @@ std::string SimulatedRanks::waits_for(const SimulatedBlock& state) const {
         case Phase::message: return fmt::format("a message of rank {}", state.block->source);
         case Phase::credit: return fmt::format("a free slot of rank {}", state.block->target);
         case Phase::dependency: return "a step of another block";
-        case Phase::meeting: return fmt::format("the other ranks of its flag_block of {}", schedule.shared_ranks.size());
+        case Phase::meeting:
+            return fmt::format("the other ranks of its flag_block of {}", schedule.shared_ranks.size());
         default: return "nothing";
     }
 }

@@ -49,8 +49,7 @@ PassedFds fds_of(size_t count, const std::string& text) {
 
 bool are_fds_of(const PassedFds& fds, size_t count, const std::string& text) {
     const auto bytes = std::as_bytes(std::span(text));
-    if (fds.descriptors.size() != count ||
-        !std::equal(fds.text.begin(), fds.text.end(), bytes.begin(), bytes.end()))
+    if (fds.descriptors.size() != count || !std::equal(fds.text.begin(), fds.text.end(), bytes.begin(), bytes.end()))
         return false;
     for (size_t i = 0; i < count; ++i) {
         size_t number = SIZE_MAX;

@@ -117,7 +117,7 @@ TEST_CASE("the first error wins, whole, and all ranks read the same", "[segment]
         for (int rank = 0; rank < 4; ++rank)
             threads.emplace_back([&, rank] {
                 if (segment->raise(weftRemoteError, rank,
-                                 "rank " + std::to_string(rank) + std::string(200, char('a' + rank)))) {
+                                   "rank " + std::to_string(rank) + std::string(200, char('a' + rank)))) {
                     ++winners;
                     winner = rank;
                 }

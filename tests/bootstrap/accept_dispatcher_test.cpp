@@ -31,7 +31,7 @@ struct Host {
     void expect(uint32_t kind, std::optional<uint64_t> token, std::atomic<int>& arrived) {
         dispatcher->service().run([&] {
             dispatcher->expect(identity.name, kind, token,
-                              [&](net::AcceptedConnection accepted) { arrived += int(accepted.purpose.detail); });
+                               [&](net::AcceptedConnection accepted) { arrived += int(accepted.purpose.detail); });
         });
     }
     void stop_expecting(uint32_t kind, std::optional<uint64_t> token) {

@@ -276,7 +276,8 @@ TEST_CASE("every needed variable of every launcher is missed by its name", "[lau
             Variables variables = each.variables;
             variables.erase(missing);
             // Without the one variable that tells of it there is no such launcher.
-            const std::string told = *family.variables ? family.variables : std::string(family.rank) + " " + family.size;
+            const std::string told =
+                *family.variables ? family.variables : std::string(family.rank) + " " + family.size;
             if (std::none_of(variables.begin(), variables.end(),
                              [&](const auto& one) { return told.find(one.first) != std::string::npos; }))
                 continue;

@@ -36,7 +36,8 @@ inline std::vector<Result<ExchangedText>> share_on_threads(int ranks, const Shar
 }
 
 // That it waits for `whom`, and no longer than it may: code and sentence.
-inline void check_waits_for(const std::string& whom, const std::function<Result<ExchangedText>(int64_t limit_ms)>& share) {
+inline void check_waits_for(const std::string& whom,
+                            const std::function<Result<ExchangedText>(int64_t limit_ms)>& share) {
     CHECK(with_growing_limit(100, [&](int64_t limit_ms) {
               const auto result = share(limit_ms);
               REQUIRE(!result);

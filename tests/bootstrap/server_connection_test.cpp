@@ -100,7 +100,8 @@ TEST_CASE("a line without an end is not read for ever", "[connection]") {
 
 TEST_CASE("where nobody listens there is no connection, and no error", "[connection]") {
     const DesertedPort port;
-    const auto connection = ServerConnection::connect("nobody", "localhost", port.number(), Deadline::in_ms(patient_ms));
+    const auto connection =
+        ServerConnection::connect("nobody", "localhost", port.number(), Deadline::in_ms(patient_ms));
     REQUIRE(connection);
     CHECK(!*connection);
 }

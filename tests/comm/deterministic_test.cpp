@@ -18,9 +18,10 @@ struct Ran {
 
 Ran run_ranks(int ranks, int hosts, std::vector<std::string> variables) {
     for (const char* standing : {"WEFT_WARN_MS=0", "WEFT_TIMEOUT_MS=120000"}) variables.push_back(standing);
-    const ProcessResult outcome = run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER, std::to_string(seed()),
-                                 "0", small() ? "9000" : "60000", std::to_string(hosts), "order"},
-                                variables);
+    const ProcessResult outcome =
+        run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER, std::to_string(seed()), "0",
+             small() ? "9000" : "60000", std::to_string(hosts), "order"},
+            variables);
     Ran ran{0, 0, outcome.error};
     if (outcome.status != 0 && ran.error.empty()) ran.error = "status " + std::to_string(outcome.status);
     std::istringstream lines(outcome.output);

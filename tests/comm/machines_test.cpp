@@ -37,7 +37,7 @@ MachineText text_of(const std::string& machine) { return text_of(read_machine(ma
 
 // A group as one of its hosts sees it when all have met. machines: of each host; an empty one is unknown.
 std::shared_ptr<Segment> group_of(const std::vector<Member>& members, const std::vector<MachineText>& machines,
-                                    int own_host = 0) {
+                                  int own_host = 0) {
     const bool spread = machines.size() > 1;
     auto group = Segment::create(int(members.size()), false);
     if (!group) FAIL(group.status().sentence());
@@ -426,10 +426,11 @@ TEST_CASE("random calls are right in rings by NUMA domains, on one host and on s
     for (const int hosts : {0, 2})
         for (const char* algo : {"ring", ""}) {
             CAPTURE(hosts, algo);
-            const ProcessResult outcome = run({WEFT_COMMAND, "run", "-n", "5", "--bind", "core", WEFT_WORKER,
-                                         std::to_string(seed()), small() ? "8" : "30", "60000", std::to_string(hosts)},
-                                        {"WEFT_TOPO_FILE=" + file, "WEFT_DEBUG=INFO", "WEFT_DEBUG_SUBSYS=INIT",
-                                         "WEFT_WARN_MS=0", "WEFT_TIMEOUT_MS=120000", std::string("WEFT_ALGO=") + algo});
+            const ProcessResult outcome =
+                run({WEFT_COMMAND, "run", "-n", "5", "--bind", "core", WEFT_WORKER, std::to_string(seed()),
+                     small() ? "8" : "30", "60000", std::to_string(hosts)},
+                    {"WEFT_TOPO_FILE=" + file, "WEFT_DEBUG=INFO", "WEFT_DEBUG_SUBSYS=INIT", "WEFT_WARN_MS=0",
+                     "WEFT_TIMEOUT_MS=120000", std::string("WEFT_ALGO=") + algo});
             INFO("seed " << seed() << '\n' << outcome.error);
             CHECK(outcome.status == 0);
             CHECK_THAT(outcome.error, Catch::Contains("processors: 1 kind of machines"));

@@ -133,8 +133,8 @@ TEST_CASE("random calls of processes are right, with every algorithm and every w
             std::vector<std::string> all = variables;
             all.push_back(no_warnings);
             const ProcessResult outcome = run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER,
-                                         std::to_string(number), small() ? "10" : "40", "30000", "0"},
-                                        all);
+                                               std::to_string(number), small() ? "10" : "40", "30000", "0"},
+                                              all);
             CHECK(outcome.error == "");
             CHECK(outcome.status == 0);
             for (int rank = 0; rank < ranks; ++rank)
@@ -173,9 +173,9 @@ TEST_CASE("random calls of processes are right under a user's algorithms", "[com
     }
     const std::vector<std::string> variables = {"WEFT_ALGO_FILES=" + files, "WEFT_DEBUG=INFO", "WEFT_DEBUG_SUBSYS=ALGO",
                                                 no_warnings};
-    const ProcessResult outcome = run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER, std::to_string(seed()),
-                                 small() ? "15" : "100", "30000", "0"},
-                                variables);
+    const ProcessResult outcome = run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER,
+                                       std::to_string(seed()), small() ? "15" : "100", "30000", "0"},
+                                      variables);
     INFO("seed " << seed());
     CHECK(outcome.status == 0);
     // It is what ran: all-reduces of any size.
@@ -223,9 +223,10 @@ TEST_CASE("random calls of ranks on several hosts are right under every algorith
             std::vector<std::string> variables = {"WEFT_TIMEOUT_MS=120000", no_warnings};
             if (!algo.empty()) variables.push_back("WEFT_ALGO=" + algo);
             if (ranks % 2 == 1) variables.push_back("WEFT_TILE_BYTES=10000");
-            const ProcessResult outcome = run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER,
-                                         std::to_string(number), small() ? "8" : "25", "60000", std::to_string(hosts)},
-                                        variables);
+            const ProcessResult outcome =
+                run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER, std::to_string(number),
+                     small() ? "8" : "25", "60000", std::to_string(hosts)},
+                    variables);
             CHECK(outcome.error == "");
             CHECK(outcome.status == 0);
         }

@@ -43,9 +43,10 @@ void check_processes(int ranks, int hosts, const std::vector<std::string>& varia
     std::vector<std::string> all = variables;
     // A rank that is slow is not dead.
     all.insert(all.end(), {"WEFT_WARN_MS=0", "WEFT_TIMEOUT_MS=120000"});
-    const ProcessResult outcome = run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER, std::to_string(seed()),
-                                 small() ? "6" : "18", "100000", std::to_string(hosts), "windows"},
-                                all);
+    const ProcessResult outcome =
+        run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER, std::to_string(seed()),
+             small() ? "6" : "18", "100000", std::to_string(hosts), "windows"},
+            all);
     CHECK(outcome.error == "");
     CHECK(outcome.status == 0);
     for (int rank = 0; rank < ranks; ++rank)

@@ -71,7 +71,8 @@ TEST_CASE("slots of the largest size do not touch each other", "[flag_block]") {
     for (int rank = 0; rank < 3; ++rank)
         for (uint32_t tile = 0; tile < flag_slots; ++tile) {
             const std::byte* slot = flag_blocks.ranks[0]->slot(rank, tile);
-            const std::vector<std::byte> expected(FlagBlock::slot_bytes_max, std::byte(rank * flag_slots + int(tile) + 1));
+            const std::vector<std::byte> expected(FlagBlock::slot_bytes_max,
+                                                  std::byte(rank * flag_slots + int(tile) + 1));
             CHECK(memcmp(slot, expected.data(), expected.size()) == 0);
         }
     // Nor do they touch what lies behind the flag_block in the heap.
@@ -111,7 +112,7 @@ TEST_CASE("data go round in their slot, one behind the other, and stay in it", "
     for (int ranks = 1; ranks <= 256; ++ranks)
         for (size_t bytes = 64; bytes <= FlagBlock::slot_bytes_max; bytes += bytes < 10'000 ? 64 : 4096 + 64) {
             const FlagBlock::Rotation of = FlagBlock::rotation(bytes, ranks, false),
-                                  in_order = FlagBlock::rotation(bytes, ranks, true);
+                                      in_order = FlagBlock::rotation(bytes, ranks, true);
             const bool fits =
                 of.slots == flag_slots && in_order.slots == (of.mask > 0 ? flag_slots : 2) &&
                 in_order.mask == of.mask && in_order.pitch == of.pitch && of.pitch == bytes &&

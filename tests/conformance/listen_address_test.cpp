@@ -20,10 +20,12 @@ TEST_CASE("a receiver's address names as many addresses as there is room for, an
     const auto told = ListenAddress::of(blob);
     REQUIRE(told);
     REQUIRE(told->addresses.size() == 4);
-    for (size_t i = 0; i < told->addresses.size(); ++i) CHECK(told->addresses[i].text() == listen_address.addresses[i].text());
+    for (size_t i = 0; i < told->addresses.size(); ++i)
+        CHECK(told->addresses[i].text() == listen_address.addresses[i].text());
 }
 
-TEST_CASE("a listen_address has no stripe without an address, though its interfaces have more than it has room for", "[tcp]") {
+TEST_CASE("a listen_address has no stripe without an address, though its interfaces have more than it has room for",
+          "[tcp]") {
     for (const int interfaces : {1, 3, 4}) {
         ListenAddress listen_address{.token = 1, .depth = 1, .stripes = interfaces, .slot_bytes = 1, .addresses = {}};
         for (int i = 0; i < interfaces; ++i)
@@ -40,7 +42,8 @@ TEST_CASE("a listen_address has no stripe without an address, though its interfa
 TEST_CASE("a listen_address survives its blob, and shares cover a message without gaps", "[tcp]") {
     ListenAddress listen_address{.token = ~uint64_t(0), .depth = 5, .stripes = 2, .slot_bytes = 123, .addresses = {}};
     for (int i = 0; i < 9; ++i)
-        listen_address.addresses.push_back(loopback(i % 2 ? "::1" : "127.0.0.1").with_port(uint16_t(i + 1)).of_interface(i % 2));
+        listen_address.addresses.push_back(
+            loopback(i % 2 ? "::1" : "127.0.0.1").with_port(uint16_t(i + 1)).of_interface(i % 2));
     const auto back = ListenAddress::of(listen_address.blob());
     REQUIRE(back);
     CHECK(back->token == listen_address.token);

@@ -17,8 +17,8 @@
 namespace weft::internal::test {
 namespace {
 
-using tcp::MessageHeader;
 using tcp::ListenAddress;
+using tcp::MessageHeader;
 using tcp::TcpReceiver;
 using tcp::TcpSender;
 
@@ -26,7 +26,8 @@ constexpr size_t tcp_slot_bytes = 300'000;
 
 std::unique_ptr<TcpReceiver> receiver_at(const ConnectionOptions& options, std::shared_ptr<net::Listener> listener,
                                          const ListenAddress& listen_address) {
-    return std::make_unique<TcpReceiver>(options, std::make_shared<tcp::TcpConnection>(options, std::move(listener), listen_address.token));
+    return std::make_unique<TcpReceiver>(
+        options, std::make_shared<tcp::TcpConnection>(options, std::move(listener), listen_address.token));
 }
 std::unique_ptr<TcpSender> sender_to(const ConnectionOptions& options, const ListenAddress& listen_address,
                                      const std::vector<net::Address>& sources) {
@@ -39,7 +40,8 @@ std::unique_ptr<TcpSender> sender_to(const ConnectionOptions& options, const Lis
 struct Bench {
     net::Identity identity = fresh_identity();
     std::shared_ptr<net::Listener> listener;
-    ListenAddress listen_address{.token = 4711, .depth = 2, .stripes = 1, .slot_bytes = tcp_slot_bytes, .addresses = {}};
+    ListenAddress listen_address{
+        .token = 4711, .depth = 2, .stripes = 1, .slot_bytes = tcp_slot_bytes, .addresses = {}};
     std::unique_ptr<TcpReceiver> receiver;
 
     explicit Bench(int stripes = 1) {
@@ -59,7 +61,8 @@ struct Bench {
     std::unique_ptr<TcpSender> sender() { return sender_to(options(1), listen_address, listener->addresses()); }
     // A sender's socket for us to write on, past the handshake.
     Fd hand(int stripe = 0, int stripes = 1) {
-        net::OutgoingConnection call(identity, {net::data, tcp::stripe_detail(stripe, stripes), listen_address.token}, listener->addresses());
+        net::OutgoingConnection call(identity, {net::data, tcp::stripe_detail(stripe, stripes), listen_address.token},
+                                     listener->addresses());
         auto socket = finish(call, listener.get());
         if (!socket) FAIL(socket.status().sentence());
         return std::move(*socket);
@@ -115,7 +118,8 @@ void reset(Fd socket) {
 }  // namespace
 
 TEST_CASE("messages arrive whole wherever TCP cuts the stream", "[tcp]") {
-    const std::string stream = bytes_of_message(1, pattern(100, 1)) + bytes_of_message(2, {}) + bytes_of_message(3, pattern(50, 3));
+    const std::string stream =
+        bytes_of_message(1, pattern(100, 1)) + bytes_of_message(2, {}) + bytes_of_message(3, pattern(50, 3));
     for (size_t cut = 0; cut <= stream.size(); cut += 3) {
         Bench bench;
         const Fd hand = bench.hand();
@@ -187,7 +191,8 @@ TEST_CASE("a sender whose peer closed or vanished gets an error that names it", 
         REQUIRE(eventually([&] {
             REQUIRE(bench.listener->progress().ok());
             REQUIRE(sender->progress().ok());
-            if (!accepted) accepted = bench.listener->accept_for(bench.identity.name, net::data, bench.listen_address.token);
+            if (!accepted)
+                accepted = bench.listener->accept_for(bench.identity.name, net::data, bench.listen_address.token);
             return accepted.has_value();
         }));
         const std::vector<std::byte> data = pattern(1000, 1);
@@ -307,8 +312,11 @@ TEST_CASE("connections that arrive in another order than they were made find the
     ConnectionOptions from{0, 1, 0, 2, 1000, nullptr, nullptr, &identity},
         to{1, 0, 0, 2, 1000, nullptr, nullptr, &identity};
     const auto listen_address = [&](int i) {
-        return ListenAddress{
-            .token = uint64_t(100 + i), .depth = 2, .stripes = 1, .slot_bytes = 1000, .addresses = listener->addresses()};
+        return ListenAddress{.token = uint64_t(100 + i),
+                             .depth = 2,
+                             .stripes = 1,
+                             .slot_bytes = 1000,
+                             .addresses = listener->addresses()};
     };
     for (int i = 0; i < count; ++i) receivers.push_back(receiver_at(from, listener, listen_address(i)));
     for (int i = count; i-- > 0;) {
@@ -357,7 +365,8 @@ TEST_CASE("a receiver that sleeps is woken by the connection and by its data", "
     std::optional<Fd> hand;
     SlotInfo info;
     bool sent = false;
-    net::OutgoingConnection call(bench.identity, {net::data, tcp::stripe_detail(0, 1), bench.listen_address.token}, bench.listener->addresses());
+    net::OutgoingConnection call(bench.identity, {net::data, tcp::stripe_detail(0, 1), bench.listen_address.token},
+                                 bench.listener->addresses());
     for (;;) {
         if (!hand) {
             auto step = call.advance();

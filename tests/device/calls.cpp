@@ -85,12 +85,12 @@ namespace {
 void sum(const void* left, const void* right, void* result, size_t count, weftDataType_t type, void*) {
     const void* const sources[] = {left, right};
     find_cpu_kernels("plain")->reduce[type][weftSum]({.destinations = &result,
-                                                 .destination_count = 1,
-                                                 .sources = sources,
-                                                 .source_count = 2,
-                                                 .count = count,
-                                                 .average_of = 0,
-                                                 .stores = Stores::ordinary});
+                                                      .destination_count = 1,
+                                                      .sources = sources,
+                                                      .source_count = 2,
+                                                      .count = count,
+                                                      .average_of = 0,
+                                                      .stores = Stores::ordinary});
 }
 
 }  // namespace

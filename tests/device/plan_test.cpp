@@ -1,7 +1,7 @@
 // plan_test.cpp: which kernel serves an operation on device memory: alike on all ranks, within what kernels can do.
 #include "src/base/name_list.hpp"
-#include "src/gpu/engine/gpu_engine.hpp"
 #include "src/gpu/engine/device_plan.hpp"
+#include "src/gpu/engine/gpu_engine.hpp"
 #include "src/registry.hpp"
 #include "src/selector/selector.hpp"
 

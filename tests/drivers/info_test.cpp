@@ -18,7 +18,7 @@ struct Told {
 };
 Told info(const std::vector<std::string>& variables) {
     const ProcessResult text = run({WEFT_COMMAND, "info"}, variables),
-                  json = run({WEFT_COMMAND, "info", "--json"}, variables);
+                        json = run({WEFT_COMMAND, "info", "--json"}, variables);
     CHECK(text.status == 0);
     CHECK(json.status == 0);
     return {text.output, Json::parse(json.output)["gpus"]};

@@ -76,7 +76,8 @@ TEST_CASE("a small copy reads and writes exactly its bytes", "[cpu_kernels]") {
     }
 }
 
-TEMPLATE_TEST_CASE("scaling multiplies and rounds as the scalar truth does, in place too", "[cpu_kernels]", WEFT_ALL_TYPES) {
+TEMPLATE_TEST_CASE("scaling multiplies and rounds as the scalar truth does, in place too", "[cpu_kernels]",
+                   WEFT_ALL_TYPES) {
     constexpr weftDataType_t type = TestType::type;
     using T = Element<type>;
     WEFT_PRINT_SEED();

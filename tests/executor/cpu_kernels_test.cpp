@@ -115,7 +115,8 @@ TEMPLATE_TEST_CASE(
     SUCCEED();
 }
 
-TEST_CASE("every set of CPU kernels has a loop for every reduction that serves a type, and none for others", "[cpu_kernels]") {
+TEST_CASE("every set of CPU kernels has a loop for every reduction that serves a type, and none for others",
+          "[cpu_kernels]") {
     for (const CpuKernels* set : all_cpu_kernels())
         for (int type = 0; type < weftNumTypes; ++type)
             for (int op = 0; op < weftNumOps; ++op) {

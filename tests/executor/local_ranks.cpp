@@ -111,7 +111,8 @@ std::string Call::text() const {
         return letters.empty() ? std::string("none") : letters;
     };
     return fmt::format(
-        "{} by {}, {} ranks, {} hosts, {} channels, form {}, tiles of {}, pipelined {}, exports_buffers {}, cma {}, zero_copy {}, "
+        "{} by {}, {} ranks, {} hosts, {} channels, form {}, tiles of {}, pipelined {}, exports_buffers {}, cma {}, "
+        "zero_copy {}, "
         "in place "
         "{}, from "
         "the arena "
@@ -292,7 +293,8 @@ struct LocalRanks::Rank {
         if (!schedule.shared_ranks.empty()) {
             plan.flag_block = all->flag_blocks_[size_t(rank)].get();
             // Other places from call to call.
-            const size_t used = (shared_slot_bytes(schedule, plan.tile_bytes) + line_bytes - 1) / line_bytes * line_bytes;
+            const size_t used =
+                (shared_slot_bytes(schedule, plan.tile_bytes) + line_bytes - 1) / line_bytes * line_bytes;
             plan.pipelined = call.pipelined && call.op != premul;
             const bool in_order = reads_in_order(schedule) && !plan.pipelined && index % 4 != 3;
             plan.rotation = FlagBlock::rotation(used, 2 + int(index % 7), in_order);

@@ -48,13 +48,13 @@ struct Call {
     size_t tile_bytes = 64;
     bool pipelined = false;
     bool exports_buffers = false;  // if the ranks can reach each other and nothing is scaled
-    bool cma = false;   // with offers: the kernel may copy
-    bool zero_copy = false;   // messages lend what lasts, however short
+    bool cma = false;              // with offers: the kernel may copy
+    bool zero_copy = false;        // messages lend what lasts, however short
     Stores stores = Stores::ordinary;
     const CpuKernels* cpu_kernels = nullptr;  // null: the best
-    std::vector<Bytes> inputs;       // by rank: what it holds of the whole
-    std::vector<Bytes> scalars;      // by rank; empty unless premul
-    bool extreme = false;            // inputs from extremes(): results are held against a bound, not against bits
+    std::vector<Bytes> inputs;                // by rank: what it holds of the whole
+    std::vector<Bytes> scalars;               // by rank; empty unless premul
+    bool extreme = false;  // inputs from extremes(): results are held against a bound, not against bits
     // By rank; empty: nobody.
     std::vector<bool> in_place;
     std::vector<bool> from_arena;

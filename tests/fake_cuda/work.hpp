@@ -44,7 +44,7 @@ struct Work {
 struct Node {
     Run run;
     std::vector<size_t> after;  // indices of earlier nodes
-    int branch;                   // nodes of a branch run in turn, branches at the same time
+    int branch;                 // nodes of a branch run in turn, branches at the same time
 };
 
 struct UserObject {

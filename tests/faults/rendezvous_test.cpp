@@ -225,7 +225,8 @@ TEST_CASE("ranks with other algorithm files are told so", "[rendezvous]") {
     }
 }
 
-TEST_CASE("a communicator does without algorithm files that cannot be used, unless WEFT_ALGO wants them", "[rendezvous]") {
+TEST_CASE("a communicator does without algorithm files that cannot be used, unless WEFT_ALGO wants them",
+          "[rendezvous]") {
     const Folder folder;
     const std::string good = folder.path / "good.txt", wrong = folder.path / "wrong.txt";
     std::vector<weft::internal::Schedule> ring;

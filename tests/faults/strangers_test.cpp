@@ -126,8 +126,8 @@ TEST_CASE("strangers at the rendezvous's socket are turned away and the ranks me
     const UniqueId secret = secret_of(job.id());
 
     const Fd silent = connect_to(job.id());
-    for (const size_t bytes :
-         {size_t(1), size_t(7), sizeof(HandshakeMessage) - 1, sizeof(HandshakeMessage), sizeof(HandshakeMessage) + 1, size_t(60'000)}) {
+    for (const size_t bytes : {size_t(1), size_t(7), sizeof(HandshakeMessage) - 1, sizeof(HandshakeMessage),
+                               sizeof(HandshakeMessage) + 1, size_t(60'000)}) {
         std::string noise(bytes, 0);
         for (char& byte : noise) byte = char(random());
         const Fd noisy = connect_and(job.id(), [&](const Fd& socket) {
@@ -178,7 +178,8 @@ TEST_CASE("strangers at the rendezvous's socket are turned away and the ranks me
     for (int rank = 0; rank < 2; ++rank) CHECK(job.answer(rank, "reduce") == "0");
 }
 
-TEST_CASE("who connects to the rendezvous's socket and never speaks is let go; who has greeted has time", "[strangers]") {
+TEST_CASE("who connects to the rendezvous's socket and never speaks is let go; who has greeted has time",
+          "[strangers]") {
     Job job(2);
     job.start(0, {"init", "reduce=1000", "destroy"}, {quiet});
     const HandshakeMessage hello = hello_of_version(weft::internal::wire_version);
@@ -241,8 +242,8 @@ TEST_CASE("a false leader gets no ranks, and they say what it did", "[strangers]
     SECTION("it hangs up") {
         start();
         leader.accept_client();
-        CHECK(
-            contains(said(), "6 process " + std::to_string(getpid()) + ", which led the rendezvous of the ranks, ended"));
+        CHECK(contains(said(),
+                       "6 process " + std::to_string(getpid()) + ", which led the rendezvous of the ranks, ended"));
     }
     SECTION("it says nothing") {
         // It waits in vain whether it has come to knock or not.
@@ -268,8 +269,8 @@ TEST_CASE("a false leader gets no ranks, and they say what it did", "[strangers]
         start();
         const Fd client = leader.accept_client();
         send(client, refusal);
-        CHECK(contains(
-            said(), "3 process " + std::to_string(getpid()) + ", which leads the rendezvous, sent a message out of turn"));
+        CHECK(contains(said(), "3 process " + std::to_string(getpid()) +
+                                   ", which leads the rendezvous, sent a message out of turn"));
     }
     SECTION("it refuses with a code that is none") {
         refusal.code = GENERATE(-1, 0, 10);
@@ -278,8 +279,8 @@ TEST_CASE("a false leader gets no ranks, and they say what it did", "[strangers]
         send(client, leader.challenge());
         REQUIRE(receive(client));
         send(client, refusal);
-        CHECK(contains(
-            said(), "3 process " + std::to_string(getpid()) + ", which leads the rendezvous, sent a message out of turn"));
+        CHECK(contains(said(), "3 process " + std::to_string(getpid()) +
+                                   ", which leads the rendezvous, sent a message out of turn"));
     }
     SECTION("it is of another version") {
         start();

@@ -367,7 +367,8 @@ TEST_CASE("a root that no packet reaches and hosts whose address families do not
 }
 
 // With WEFT_PORT_RANGE processes of two hosts listen at the same port of it: each reaches itself, and is let in.
-TEST_CASE("hosts with an address in common meet at another one, or say at once that they have no other", "[rendezvous]") {
+TEST_CASE("hosts with an address in common meet at another one, or say at once that they have no other",
+          "[rendezvous]") {
     NEEDS_A_NETWORK();
     const std::string twin = "192.168.201.210";
     Network network(2, twin);

@@ -77,7 +77,8 @@ TEST_CASE("a rank that leaves instead of shrinking with the others is named, who
             const int rank = order[size_t(process)];
             job.start(rank, {"init", rank % 3 == 0 ? "say=none" : "shrink=0,0", "destroy"}, telling);
             if (process < 2)
-                REQUIRE(eventually([&] { return contains(job[process].error(), "this process leads the rendezvous"); }));
+                REQUIRE(
+                    eventually([&] { return contains(job[process].error(), "this process leads the rendezvous"); }));
         }
     }
     auto job = jobs.begin();

@@ -64,7 +64,8 @@ TEST_CASE("strangers at the ranks' listeners during calls disturb nobody", "[str
     REQUIRE(listeners.size() >= 2);
     for (int rank = 0; rank < 2; ++rank) job[rank].kill(SIGUSR1);
     Strangers strangers;
-    for (int count = 0; count < (small() ? 500 : 5000); ++count) strangers.knock(listeners[size_t(count) % listeners.size()]);
+    for (int count = 0; count < (small() ? 500 : 5000); ++count)
+        strangers.knock(listeners[size_t(count) % listeners.size()]);
     job.finish();
     for (int rank = 0; rank < 2; ++rank) {
         CHECK(job.answer(rank, "loop") == "0");

@@ -45,9 +45,9 @@ enum class Fault : uint8_t {
     done_wait_dropped,          // staged: copies the others' chunks without waiting for their dones
     direct_done_wait_dropped,   // direct: returns without waiting for the others' dones
     entry_wait_of_one_dropped,  // does not wait for the entry of the highest other rank
-    exports_without_agreement,   // while mapping is unknown, each rank believes its own mapping
-    exporters_do_not_stage,      // an offering rank does not stage even while it is unknown whether exports count
-    round_of_exporters_only,     // only ranks that offer hold the agreement round
+    exports_without_agreement,  // while mapping is unknown, each rank believes its own mapping
+    exporters_do_not_stage,     // an offering rank does not stage even while it is unknown whether exports count
+    round_of_exporters_only,    // only ranks that offer hold the agreement round
     growth_after_staging,       // slots are backed after they are written
     old_done_is_an_error,       // a done word older than that of the slot's last tile is taken for out of step
     fingerprint_ignored,        // an entry of this tile is taken whatever operation it names
@@ -96,7 +96,7 @@ struct Rank {
     uint8_t seen;  // bits of the ranks whose word the current wait has read
     Mapping mapping;
     uint8_t tile;                        // number of the call's first tile
-    uint8_t exported;                     // peers may use the own buffers in this call
+    uint8_t exported;                    // peers may use the own buffers in this call
     uint8_t backed;                      // size class of the own slots that has memory
     uint8_t tainted;                     // has read another rank's input that did not hold this call's data
     uint8_t inside;                      // between call and return: the buffers are Weft's

@@ -51,7 +51,7 @@ std::vector<Call> plain_calls() {
     return plain;
 }
 std::vector<Call> few_calls() {
-    return {one_shot(),         two_shot(2),     pipelined(2), two_shot(1, everybody, in_place),
+    return {one_shot(),         two_shot(2),      pipelined(2), two_shot(1, everybody, in_place),
             pipelined(2, some), exported(2, some)};
 }
 

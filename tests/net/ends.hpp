@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "src/net/outgoing_connection.hpp"
-#include "src/net/listener.hpp"
 #include "src/net/frames.hpp"
+#include "src/net/listener.hpp"
+#include "src/net/outgoing_connection.hpp"
 #include "src/net/socket.hpp"
 #include "tests/catch.hpp"
 #include "tests/subprocess.hpp"

@@ -9,11 +9,11 @@
 
 using namespace weft::internal;
 using namespace weft::internal::test;
-using net::ServerHandshake;
 using net::ClientHandshake;
 using net::Identity;
 using net::IdName;
 using net::Purpose;
+using net::ServerHandshake;
 using Ending = ServerHandshake::Outcome;
 
 namespace {

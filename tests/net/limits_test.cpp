@@ -6,8 +6,8 @@
 
 using namespace weft::internal;
 using namespace weft::internal::test;
-using net::OutgoingConnection;
 using net::Listener;
+using net::OutgoingConnection;
 
 namespace {
 

@@ -10,8 +10,8 @@
 using namespace weft::internal;
 using namespace weft::internal::test;
 using net::Address;
-using net::OutgoingConnection;
 using net::Listener;
+using net::OutgoingConnection;
 
 namespace {
 
@@ -196,7 +196,8 @@ TEST_CASE("another version is trouble for the communicator if the caller knows t
     CHECK(listener->trouble(fresh_identity().name).ok());
 }
 
-TEST_CASE("a port that was agreed before can be listened on as well, and one that is taken is a sentence", "[listener]") {
+TEST_CASE("a port that was agreed before can be listened on as well, and one that is taken is a sentence",
+          "[listener]") {
     auto listener = open_test_listener();
     auto other = open_test_listener({loopback("127.0.0.2")});
     const net::Identity identity = fresh_identity();

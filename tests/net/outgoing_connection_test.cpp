@@ -9,8 +9,8 @@
 using namespace weft::internal;
 using namespace weft::internal::test;
 using net::Address;
-using net::OutgoingConnection;
 using net::Listener;
+using net::OutgoingConnection;
 
 namespace {
 

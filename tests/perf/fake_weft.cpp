@@ -141,9 +141,9 @@ uint64_t reduce(const Group& group, const Format& format, size_t index, int op) 
 struct weftComm {
     std::shared_ptr<Group> group;
     int rank;
-    double scalar = 1;           // of the pre-multiplied sum made last
-    char* window_memory = nullptr;        // the window made last
-    std::string algorithm = {};  // that calls ask for
+    double scalar = 1;              // of the pre-multiplied sum made last
+    char* window_memory = nullptr;  // the window made last
+    std::string algorithm = {};     // that calls ask for
 };
 
 namespace {

@@ -11,8 +11,8 @@
 #include "tests/catch.hpp"
 #include "tests/folder.hpp"
 #include "tests/subprocess.hpp"
-#include "tools/pictures/timeline.hpp"
 #include "tools/pictures/svg.hpp"
+#include "tools/pictures/timeline.hpp"
 #include "tools/schedule_picture.hpp"
 
 using namespace weft::internal;

@@ -314,7 +314,7 @@ class Interpreter {
     size_t part_bytes_ = 0;
     int tiles_ = 1;
     std::vector<Bytes> inputs_, outputs_;                                 // of the whole
-    std::vector<std::vector<BlockPosition>> positions_;                              // by rank and block
+    std::vector<std::vector<BlockPosition>> positions_;                   // by rank and block
     std::map<std::tuple<int, int, int>, std::deque<Bytes>> connections_;  // by channel, sender, receiver
     std::map<std::tuple<Buffer, int, int>, Memory> memories_;             // by rank and tile
     std::map<std::tuple<int, int, int>, Bytes> cells_;                    // of scratch, by rank, tile and number

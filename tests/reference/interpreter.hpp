@@ -13,7 +13,7 @@ using Bytes = std::vector<std::byte>;
 
 struct Job {
     std::vector<Schedule> schedules;  // of all ranks; fused instructions already expanded
-    DirectMode mode;                   // as they were expanded
+    DirectMode mode;                  // as they were expanded
     weftDataType_t type = weftInt8;
     weftRedOp_t op = weftSum;
     std::vector<Bytes> inputs;   // by rank: those parts of the whole that it holds

@@ -47,7 +47,9 @@ bool made_of_two(const std::string& algorithm) {
 }
 
 std::string Case::text() const {
-    const char* where = place == InPlaceMode::out ? "out of place" : place == InPlaceMode::in ? "in place" : "partly in place";
+    const char* where = place == InPlaceMode::out  ? "out of place"
+                        : place == InPlaceMode::in ? "in place"
+                                                   : "partly in place";
     return fmt::format("{} by {}, {}, {} channels, {} tiles, {}, {}{}", weft::internal::name_of(collective), algorithm,
                        name_of(way), channels, tiles, where, name_of(hosts),
                        root < 0 ? "" : fmt::format(", root {}", root));

@@ -17,7 +17,8 @@ TEST_CASE("weft schedule show prints a schedule of all ranks, or of one", "[sche
     const ProcessResult all = run({"schedule", "show", "ring", "--ranks", "4"});
     CHECK(all.exit_status == 0);
     CHECK(all.out == file_text(golden));
-    const ProcessResult one = run({"schedule", "show", "two_shot", "--ranks", "3", "--rank", "1", "--expand", "direct"});
+    const ProcessResult one =
+        run({"schedule", "show", "two_shot", "--ranks", "3", "--rank", "1", "--expand", "direct"});
     CHECK(one.exit_status == 0);
     CHECK(one.out ==
           "schedule two_shot all_reduce rank 1 of 3 channels 1 chunks 3 board\n"
@@ -124,7 +125,8 @@ TEST_CASE("weft schedule show takes a file in the place of a name, with the same
     std::ofstream(text.name) << converted.out;
     CHECK(run({"schedule", "show", text.name, "-n", "3"}).out == converted.out);
     CHECK(run({"schedule", "show", golden}).out == file_text(golden));
-    const ProcessResult one = run({"schedule", "show", xml, "--rank", "1", "--collective", "allreduce", "--channels", "1"});
+    const ProcessResult one =
+        run({"schedule", "show", xml, "--rank", "1", "--collective", "allreduce", "--channels", "1"});
     CHECK(one.out.find("schedule ring_3 all_reduce rank 1 of 3 ") == 0);
     CHECK(one.out.find("rank 2 of 3") == std::string::npos);
     // Drawn as the same ring under its name, but for that.

@@ -123,8 +123,7 @@ void each_mutant(const std::vector<Schedule>& original, int slots_needed,
                -1,
                "FIFO depth"});
     if (!original[0].shared_ranks.empty() && slots_needed > 1)
-        visit(
-            {Fault::slot_reused_early, original, {.flag_slots = slots_needed - 1}, -1, -1, -1, "slots of the board"});
+        visit({Fault::slot_reused_early, original, {.flag_slots = slots_needed - 1}, -1, -1, -1, "slots of the board"});
     for (int kind = 0; kind < fault_kinds; ++kind) {
         for (int rank = -1; rank < ranks; ++rank) {
             const Schedule& model = original[std::max(rank, 0)];

@@ -90,7 +90,8 @@ TEST_CASE("forms of every collective inside hosts and between them are right for
                 if (ranks > 256 && (ranks == 1024) != (hosts == Hosts::rails)) continue;
                 for (const int root : rooted ? std::vector<int>{0, ranks / 2 + 1} : std::vector<int>{-1}) {
                     if (row.refusal({ranks, 0, hosts_of(hosts, ranks)})) continue;
-                    const InPlaceMode place = row.collective == Collective::all_to_all ? InPlaceMode::out : in_place_modes[turn++ % 3];
+                    const InPlaceMode place =
+                        row.collective == Collective::all_to_all ? InPlaceMode::out : in_place_modes[turn++ % 3];
                     prove(row, {row.name, Way::plain, 1, place, 1, hosts, row.collective, root}, ranks);
                 }
             }

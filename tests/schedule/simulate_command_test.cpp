@@ -34,7 +34,8 @@ Json simulated(std::vector<std::string> words) {
 }  // namespace
 
 TEST_CASE("weft schedule simulate predicts a call on hosts that are not there", "[schedule]") {
-    const ProcessResult table = run({"schedule", "simulate", "ring", "--hosts", "4", "--host", "dgx-h100", "-b", "64M"});
+    const ProcessResult table =
+        run({"schedule", "simulate", "ring", "--hosts", "4", "--host", "dgx-h100", "-b", "64M"});
     CHECK(table.exit_status == 0);
     CHECK(table.out.find("ring all_reduce of 67108864 bytes, 32 ranks on 4 dgx-h100, ") == 0);
     CHECK(table.out.find("\nnetwork out of rank 7 ") != std::string::npos);

@@ -37,8 +37,9 @@ TEST_CASE("what is only handed out may be lent", "[schedule]") {
     CHECK(zero_copy_sends("all_pairs", Collective::reduce_scatter, 4, 1) == Count{3, 3});
     CHECK(zero_copy_sends("ring", Collective::all_gather, 4, 1) == Count{2, 2});
     CHECK(zero_copy_sends("binomial_tree", Collective::broadcast, 4, 0) == Count{2, 2});
-    CHECK(zero_copy_sends("binomial_tree", Collective::broadcast, 4, 2) == Count{1, 1});  // receives it, and passes it on
-    CHECK(zero_copy_sends("binomial_tree", Collective::reduce, 4, 1) == Count{1, 1});     // a leaf's own
+    CHECK(zero_copy_sends("binomial_tree", Collective::broadcast, 4, 2) ==
+          Count{1, 1});                                                                // receives it, and passes it on
+    CHECK(zero_copy_sends("binomial_tree", Collective::reduce, 4, 1) == Count{1, 1});  // a leaf's own
     CHECK(zero_copy_sends("linear", Collective::scatter, 4, 0) == Count{3, 3});
 }
 

@@ -213,7 +213,7 @@ TEST_CASE("hosts that are one machine are explained as a program there chooses",
         return run(arguments, std::move(variables));
     };
     const ProcessResult hosts = explained({"--hosts", "4", "--cores", "2"}),
-                  machine = explained({"--hosts", "4", "--cores", "2", "--one-machine"});
+                        machine = explained({"--hosts", "4", "--cores", "2", "--one-machine"});
     CHECK(contains(hosts.output, "on 8 ranks of 4 hosts, 1 a core"));
     CHECK(contains(machine.output, "on 8 ranks of 4 hosts, 4 a core"));
     // Whoever is not allowed to share memory is a host of its own.

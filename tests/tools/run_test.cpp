@@ -34,7 +34,8 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 }  // namespace
 
 TEST_CASE("every rank finds its place in the environment", "[run]") {
-    ProcessResult outcome = run(script({"-n", "3"}, "echo $WEFT_RANK of $WEFT_SIZE, $WEFT_LOCAL_RANK of $WEFT_LOCAL_SIZE"));
+    ProcessResult outcome =
+        run(script({"-n", "3"}, "echo $WEFT_RANK of $WEFT_SIZE, $WEFT_LOCAL_RANK of $WEFT_LOCAL_SIZE"));
     CHECK(outcome.status == 0);
     CHECK(outcome.error == "");
     CHECK(sorted_lines(outcome.output) ==
@@ -84,8 +85,9 @@ TEST_CASE("a rank that a signal ends is named with the signal", "[run]") {
 
 TEST_CASE("the first failure counts, not those that follow from it", "[run]") {
     // The others fail, in their own way, when they are asked to end.
-    ProcessResult outcome = run(script({"-n", "4", "--grace", "0.2"},
-                                 "test $WEFT_RANK = 3 && exit 9; trap 'exit 5' TERM; while :; do sleep 0.05; done"));
+    ProcessResult outcome =
+        run(script({"-n", "4", "--grace", "0.2"},
+                   "test $WEFT_RANK = 3 && exit 9; trap 'exit 5' TERM; while :; do sleep 0.05; done"));
     CHECK(outcome.status == 9);
     CHECK(contains(outcome.error, "rank 3 (pid "));
     CHECK(contains(outcome.error, "ending ranks 0, 1, 2, 0.2 s after the failure"));
@@ -116,10 +118,10 @@ TEST_CASE("ranks that do not end when asked are killed", "[run]") {
     Folder folder;
     // Rank 0 fails when the others are deaf.
     ProcessResult outcome = run(script({"-n", "3", "--grace", "0.2"},
-                                 "cd " + folder.path.string() +
-                                     "; trap '' TERM; echo $$; if [ $WEFT_RANK = 0 ]; then "
-                                     "while ! [ -e deaf1 ] || ! [ -e deaf2 ]; do sleep 0.01; done; exit 4; fi;"
-                                     "touch deaf$WEFT_RANK; while :; do sleep 0.05; done"));
+                                       "cd " + folder.path.string() +
+                                           "; trap '' TERM; echo $$; if [ $WEFT_RANK = 0 ]; then "
+                                           "while ! [ -e deaf1 ] || ! [ -e deaf2 ]; do sleep 0.01; done; exit 4; fi;"
+                                           "touch deaf$WEFT_RANK; while :; do sleep 0.05; done"));
     CHECK(outcome.status == 4);
     CHECK(contains(outcome.error, "killing ranks 1, 2, 0.2 s after SIGTERM"));
     for (const std::string& pid : lines_of(outcome.output)) CHECK(process_state(std::stoi(pid)) == 'X');
@@ -133,11 +135,12 @@ TEST_CASE("a stopped rank ends, too", "[run]") {
 TEST_CASE("with --no-kill the others are left alone", "[run]") {
     Folder folder;
     std::string path = folder.path.string();
-    ProcessResult outcome = run(script({"-n", "2", "--no-kill", "--grace", "0"},
-                                 "cd " + path +
-                                     "; if [ $WEFT_RANK = 1 ]; then echo $$ > pid.tmp; mv pid.tmp pid; exit 3; fi;"
-                                     "while ! [ -e pid ] || [ -e /proc/$(cat pid) ]; do sleep 0.01; done;"
-                                     "sleep 0.2; echo alive"));
+    ProcessResult outcome =
+        run(script({"-n", "2", "--no-kill", "--grace", "0"},
+                   "cd " + path +
+                       "; if [ $WEFT_RANK = 1 ]; then echo $$ > pid.tmp; mv pid.tmp pid; exit 3; fi;"
+                       "while ! [ -e pid ] || [ -e /proc/$(cat pid) ]; do sleep 0.01; done;"
+                       "sleep 0.2; echo alive"));
     CHECK(outcome.status == 3);
     CHECK(outcome.output == "alive\n");
 }

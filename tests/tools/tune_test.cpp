@@ -70,8 +70,8 @@ TEST_CASE("what is measured is written, read back, explained and used", "[tune]"
                 CHECK(curve->points.size() == (collective == Collective::barrier ? 1 : 4));
             }
 
-    const ProcessResult explained = run({WEFT_COMMAND, "info", "explain", "512", "-n", "3", "--collective", "all_gather"},
-                                  {"WEFT_TUNE_FILE=" + file});
+    const ProcessResult explained = run(
+        {WEFT_COMMAND, "info", "explain", "512", "-n", "3", "--collective", "all_gather"}, {"WEFT_TUNE_FILE=" + file});
     CHECK_THAT(explained.output, Contains("us measured") && Contains("least time that was measured"));
     const std::vector<std::string> logged = {"WEFT_DEBUG=INFO", "WEFT_DEBUG_SUBSYS=ALGO"};
     CHECK_THAT(run_program({"WEFT_TUNE_FILE=" + file, logged[0], logged[1]}).error, Contains(" us measured"));

@@ -94,7 +94,8 @@ TEST_CASE("files that are none of hwloc's, or broken, are refused with a sentenc
 
 TEST_CASE("objects that contradict each other make a graph, or none, but end", "[topology][hwloc]") {
     using hwloc::ObjectKind;
-    const auto object = [](ObjectKind kind, int parent, const char* cpus, const char* busid, unsigned device_class = 0) {
+    const auto object = [](ObjectKind kind, int parent, const char* cpus, const char* busid,
+                           unsigned device_class = 0) {
         hwloc::Object made;
         made.kind = kind;
         made.parent = parent;

@@ -245,8 +245,9 @@ TEST_CASE("this machine's own libibverbs answers or is missing", "[topology][ver
 
 #ifdef WEFT_COMMAND
 TEST_CASE("weft info topology asks the library that WEFT_VERBS_LIBRARY names", "[topology][verbs]") {
-    const ProcessResult shown = run({WEFT_COMMAND, "info", "topology"}, {"WEFT_VERBS_LIBRARY=" FAKE_VERBS_LIBRARY,
-                                                                   std::string("FAKE_VERBS=device rxe7; ") + ndr_port});
+    const ProcessResult shown =
+        run({WEFT_COMMAND, "info", "topology"},
+            {"WEFT_VERBS_LIBRARY=" FAKE_VERBS_LIBRARY, std::string("FAKE_VERBS=device rxe7; ") + ndr_port});
     CHECK(shown.status == 0);
     CHECK(shown.output.find("port rxe7: dev ") != std::string::npos);
     CHECK(shown.output.find("InfiniBand, GID fe80:0000:0000:0000:0c42:a103:0065:ba1a, 50 GB/s") != std::string::npos);

@@ -206,7 +206,7 @@ class TimelineDrawing {
     Svg& svg_;
     const DrawnRun& run_;
     Point at_;
-    std::map<Track, double> tracks_;                    // their upper edges
+    std::map<Track, double> tracks_;                  // their upper edges
     std::map<int, std::pair<double, double>> bands_;  // of ranks
     double bottom_ = 0, end_us_ = 0;
     std::set<Kind> drawn_;

@@ -41,7 +41,8 @@ void set_link(double gbs, Pci& pci) {
 
 class HwlocSource {
   public:
-    HwlocSource(const hwloc::HwlocTopology& machine, Hardware& hardware) : objects_(machine.objects), hardware_(hardware) {}
+    HwlocSource(const hwloc::HwlocTopology& machine, Hardware& hardware)
+        : objects_(machine.objects), hardware_(hardware) {}
     void add() {
         for (const hwloc::Object& object : objects_) {
             if (object.fact("Architecture") != "") hardware_.arch = object.fact("Architecture");
@@ -114,7 +115,8 @@ class HwlocSource {
     }
     std::string busid_above(size_t index) const {
         for (int above = objects_[index].parent; above >= 0; above = objects_[size_t(above)].parent)
-            if (objects_[size_t(above)].kind == hwloc::ObjectKind::pci) return normal_busid(objects_[size_t(above)].bus_id);
+            if (objects_[size_t(above)].kind == hwloc::ObjectKind::pci)
+                return normal_busid(objects_[size_t(above)].bus_id);
         return {};
     }
     void add_network(size_t index) {

@@ -30,7 +30,8 @@ const HostKind& host_kind_like(const Graph& graph) {
     return *find_host_kind(gpus.empty() ? "cpu-10g" : sm >= 100 ? "dgx-b200" : sm >= 90 ? "dgx-h100" : "dgx-a100");
 }
 
-GraphFabric::MachineRoutes::MachineRoutes(const MachineGraph& machine_graph, const std::vector<int>& failed) : fabric(machine_graph) {
+GraphFabric::MachineRoutes::MachineRoutes(const MachineGraph& machine_graph, const std::vector<int>& failed)
+    : fabric(machine_graph) {
     std::vector<double> prices;
     for (size_t arc = 0; arc < fabric.arcs().size(); ++arc)
         prices.push_back(fabric.arcs()[arc].gbs > 0 ? fabric.price_of(int(arc)) : infinite);
@@ -137,7 +138,8 @@ const GraphFabric::Machine& GraphFabric::machine_of_link(int link) const {
 double GraphFabric::bytes_per_us(int link) const {
     const Machine& machine = machine_of_link(link);
     const int number = link - machine.first_link, arcs = arcs_of(machine);
-    if (number < arcs) return machine.routes->fabric.arcs()[size_t(number)].gbs * bytes_per_us_of_gbs * kind_.efficiency;
+    if (number < arcs)
+        return machine.routes->fabric.arcs()[size_t(number)].gbs * bytes_per_us_of_gbs * kind_.efficiency;
     return number < arcs + sites_of(machine) ? kind_.memory_bytes_per_us : kind_.peer_bytes_per_us;
 }
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "src/simulator/hosts_fabric.hpp"
-#include "topology/search/routing_graph.hpp"
 #include "topology/search/job.hpp"
+#include "topology/search/routing_graph.hpp"
 
 namespace weft::internal::topology {
 

@@ -60,7 +60,8 @@ Result<SimulatedHosts> simulate_hosts(const Graph& graph, int copies, int ranks)
             const std::string domain = shared_domain(graph, node.host);
             domains.push_back(domain.empty() ? "" : fmt::format("{} {}", location.host_set, domain));
         }
-        const int found = location_in(*simulated.job.graphs[size_t(simulated.job.graph_of[size_t(host->second)])], node);
+        const int found =
+            location_in(*simulated.job.graphs[size_t(simulated.job.graph_of[size_t(host->second)])], node);
         if (found < 0)
             return fail(weftInvalidArgument, "{} cannot be described, so that nobody could sit there",
                         graph.name(location.node));

@@ -4,9 +4,9 @@
 #include <map>
 #include <set>
 
-#include "topology/model/unique_numbers.hpp"
 #include "topology/model/notes.hpp"
 #include "topology/model/speeds.hpp"
+#include "topology/model/unique_numbers.hpp"
 
 namespace weft::internal::topology {
 

@@ -7,9 +7,9 @@
 #include <tuple>
 #include <utility>
 
-#include "topology/model/unique_numbers.hpp"
 #include "topology/model/notes.hpp"
 #include "topology/model/speeds.hpp"
+#include "topology/model/unique_numbers.hpp"
 
 namespace weft::internal::topology {
 
@@ -30,7 +30,9 @@ bool may_have(NodeKind parent, NodeKind child) {
     return false;
 }
 
-std::string at(const SourceLine& source_line) { return source_line.line > 0 ? fmt::format("line {}: ", source_line.line) : std::string(); }
+std::string at(const SourceLine& source_line) {
+    return source_line.line > 0 ? fmt::format("line {}: ", source_line.line) : std::string();
+}
 
 }  // namespace
 
@@ -245,8 +247,8 @@ Status Graph::check_indices(std::vector<std::string>& notes) {
             const auto [has, added] = first.try_emplace({it.kind, it.host, dev}, index);
             if (!added) {
                 sharing_dev_.insert({has->second, index});
-                say(notes, "{}{} has the dev of {}: {} tells them apart", at(it.source_line), name(index), name(has->second),
-                    it.kind == NodeKind::gpu ? "the bus id" : "the place in the file");
+                say(notes, "{}{} has the dev of {}: {} tells them apart", at(it.source_line), name(index),
+                    name(has->second), it.kind == NodeKind::gpu ? "the bus id" : "the place in the file");
             }
         }
         if (it.kind != NodeKind::gpu) continue;
@@ -349,8 +351,8 @@ Status Graph::link_statements(std::vector<std::string>& notes) {
                 "each of the two should state it",
                 at(stated.source_line), name(source), name(target));
         } else if (back->second.count != count) {
-            say(notes, "{}{} states {} nvlinks to {}, which states {}: the lesser number is taken", at(stated.source_line),
-                name(source), count, name(target), back->second.count);
+            say(notes, "{}{} states {} nvlinks to {}, which states {}: the lesser number is taken",
+                at(stated.source_line), name(source), count, name(target), back->second.count);
             count = std::min(count, back->second.count);
         }
         const Speed a = nvlink_speed(node(source).gpu, count), b = nvlink_speed(node(target).gpu, count);

@@ -175,7 +175,7 @@ Paths::ReachedNode Paths::reached(const Row& row, int node, const PathSearch& se
         const ReachedNode& from = row[size_t(edge.target)];
         if (from.hops < 0 || !allows(search, island_of(node), node, edge)) continue;
         const ReachedNode found{from.hops + 1, edge.target, from.latency_us + edge.latency_us,
-                            from.assumed || edge.assumed};
+                                from.assumed || edge.assumed};
         if (best.hops < 0 || std::tuple(found.hops, found.latency_us) < std::tuple(best.hops, best.latency_us))
             best = found;
     }

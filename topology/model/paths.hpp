@@ -111,10 +111,10 @@ class Paths {
     const Graph& graph_;
     PathOptions options_;
     // What links join: one host, or all hosts of an NVLink domain. A search costs as much as its island.
-    std::vector<std::vector<int>> islands_;  // their nodes, ascending
-    std::vector<int> island_, place_;        // of each node, and where in it
-    std::vector<std::vector<PathEdge>> edges_;   // of each node
-    std::vector<std::vector<PathEdge>> into_;    // of each end, from places in its island
+    std::vector<std::vector<int>> islands_;     // their nodes, ascending
+    std::vector<int> island_, place_;           // of each node, and where in it
+    std::vector<std::vector<PathEdge>> edges_;  // of each node
+    std::vector<std::vector<PathEdge>> into_;   // of each end, from places in its island
     bool has_c2c_ = false;
     std::vector<double> widths_;           // of edges between nodes that forward, ascending
     std::vector<std::vector<int>> ports_;  // of each host

@@ -112,7 +112,8 @@ class ChannelCheck {
             const size_t leaves = std::min<size_t>(channels_.pattern == Pattern::tree ? 0 : 1, ring.order.size() - 1);
             std::vector<double> prices;
             for (int arc = 0; arc < int(loads.size()); ++arc) prices.push_back(fabric_.price_of(arc));
-            carry(fabric_.routes(ring.order[leaves], RouteScope::leaving, prices, ring.exit, steps).back().arcs, outward_gbs);
+            carry(fabric_.routes(ring.order[leaves], RouteScope::leaving, prices, ring.exit, steps).back().arcs,
+                  outward_gbs);
         }
         return loads;
     }

@@ -20,7 +20,8 @@ constexpr size_t told_most = 6;     // links and sites that a sentence lists
 // Dinic's max-flow. A node more than the machine_graph has stands for what is outside.
 class MaxFlow {
   public:
-    MaxFlow(const MachineGraph& machine_graph, double unit_gbs) : graph_(*machine_graph.graph), edges_(machine_graph.nodes.size() + 1) {
+    MaxFlow(const MachineGraph& machine_graph, double unit_gbs)
+        : graph_(*machine_graph.graph), edges_(machine_graph.nodes.size() + 1) {
         std::vector<int> place(graph_.nodes().size(), -1);
         for (size_t i = 0; i < machine_graph.nodes.size(); ++i) place[size_t(machine_graph.nodes[i])] = int(i);
         // Parallel links carry what they carry together.
@@ -28,7 +29,8 @@ class MaxFlow {
         for (const Link& link : graph_.links()) {
             const int source = place[size_t(link.source)], target = place[size_t(link.target)];
             if (source < 0 || target < 0) continue;
-            if (class_of(link, graph_.node(link.source).kind, graph_.node(link.target).kind) > machine_graph.reach) continue;
+            if (class_of(link, graph_.node(link.source).kind, graph_.node(link.target).kind) > machine_graph.reach)
+                continue;
             gbs[{source, target, link.kind}] += link.bandwidth_gbs;
             if (link.both_ways) gbs[{target, source, link.kind}] += link.bandwidth_gbs;
         }
@@ -172,7 +174,8 @@ Cut narrowest_cut(const MachineGraph& machine_graph, double unit_gbs) {
     MaxFlow flow(machine_graph, unit_gbs);
     std::vector<int> terminals;
     for (size_t i = 0; i < machine_graph.nodes.size(); ++i)
-        if (std::find(machine_graph.sites.begin(), machine_graph.sites.end(), machine_graph.nodes[i]) != machine_graph.sites.end())
+        if (std::find(machine_graph.sites.begin(), machine_graph.sites.end(), machine_graph.nodes[i]) !=
+            machine_graph.sites.end())
             terminals.push_back(int(i));
     if (machine_graph.outside) terminals.insert(terminals.begin(), flow.outside());
     Cut cut{infinite, {}, {}};
@@ -194,8 +197,8 @@ Cut narrowest_cut(const MachineGraph& machine_graph, double unit_gbs) {
     // The side with fewer sites; the one without the outside, where there is one.
     std::vector<char> is_inside(machine_graph.graph->nodes().size());
     for (const int node : cut.inside) is_inside[size_t(node)] = 1;
-    const auto sites =
-        std::count_if(machine_graph.sites.begin(), machine_graph.sites.end(), [&](int it) { return is_inside[size_t(it)] != 0; });
+    const auto sites = std::count_if(machine_graph.sites.begin(), machine_graph.sites.end(),
+                                     [&](int it) { return is_inside[size_t(it)] != 0; });
     if (!machine_graph.outside && 2 * size_t(sites) > machine_graph.sites.size()) {
         cut.inside.clear();
         for (const int node : machine_graph.nodes)

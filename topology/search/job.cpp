@@ -27,7 +27,7 @@ Result<Placement> place(const Job& job) {
     }
     // Machines, by their lowest rank, and who sits on which of their nodes.
     using RanksByNode = std::map<int, std::vector<std::tuple<int, int, int32_t>>>;  // cache, core, rank
-    std::map<std::pair<int, int>, size_t> machines;                             // by host set and island
+    std::map<std::pair<int, int>, size_t> machines;                                 // by host set and island
     std::vector<RanksByNode> ranks_by_node;
     std::vector<std::pair<int, int>> whose;  // graph and island
     for (size_t rank = 0; rank < job.locations.size(); ++rank) {
@@ -68,7 +68,7 @@ Result<Placement> place(const Job& job) {
             MachineKind& kind = result.kinds.emplace_back();
             kind.graph = which;
             kind.machine_graph = {job.graphs[size_t(which)], islands[size_t(which)][size_t(island)], nodes,
-                            ranks_by_node.size() > 1, PathClass::sys};
+                                  ranks_by_node.size() > 1, PathClass::sys};
             kind.sites = RoutingGraph(kind.machine_graph).sites();
         }
         MachineKind& kind = result.kinds[size_t(found->second)];
@@ -120,7 +120,8 @@ Result<Job> job_of_all(const Graph& graph, int copies, const std::vector<int>& d
 Result<Job> job_of_ranks(const Graph& graph, int copies, int ranks) {
     auto job = job_of_all(graph, copies);
     if (!job) return job;
-    if (job->locations.empty()) return fail(weftInvalidArgument, "there is neither a GPU nor a cpu for ranks to sit on");
+    if (job->locations.empty())
+        return fail(weftInvalidArgument, "there is neither a GPU nor a cpu for ranks to sit on");
     std::vector<RankLocation> cores;  // of the first copy, or its GPUs
     const bool threads = graph.node(job->locations[0].node).kind == NodeKind::cpu;
     for (size_t i = 0; i < job->locations.size() / size_t(copies) && int64_t(cores.size()) < ranks_most; ++i) {

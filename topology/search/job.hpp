@@ -21,9 +21,9 @@ struct RankLocation {
 // Host sets are what one graph describes: a host, or those of a rack. Graphs, connected, must outlive the job
 // and what is found for it.
 struct Job {
-    std::vector<const Graph*> graphs;  // different ones
-    std::vector<int> graph_of;         // of each host set: index into graphs
-    std::vector<RankLocation> locations;           // by rank
+    std::vector<const Graph*> graphs;     // different ones
+    std::vector<int> graph_of;            // of each host set: index into graphs
+    std::vector<RankLocation> locations;  // by rank
 };
 
 // Machines are what links join: a host, or hosts of one NVLink domain. Those of one kind have the same graph, and ranks

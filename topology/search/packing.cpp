@@ -135,7 +135,8 @@ class Packer {
                         std::min_element(way.in.begin(), way.in.end() - 1, cheaper)->price;
             ways.push_back(std::move(way));
         }
-        std::stable_sort(ways.begin(), ways.end(), [](const PortPair& a, const PortPair& b) { return a.price < b.price; });
+        std::stable_sort(ways.begin(), ways.end(),
+                         [](const PortPair& a, const PortPair& b) { return a.price < b.price; });
         std::pair<double, PackedRing> best{infinite, {}};
         for (size_t i = 0; i < ways.size() && (i < ports_most || best.first == infinite); ++i) {
             auto by = around(between, ways[i].out, ways[i].in, nullptr);
@@ -153,8 +154,9 @@ class Packer {
         return fabric_.routes(int(fabric_.sites().size()), RouteScope::arriving, now, port, steps_);
     }
     // With what it costs. Place 0 is the outside, where there is one; `out` and `in` are by site.
-    std::pair<double, PackedRing> around(const std::vector<std::vector<PricedRoute>>& between, const std::vector<PricedRoute>& out,
-                                         const std::vector<PricedRoute>& in, const PackedRing* given) {
+    std::pair<double, PackedRing> around(const std::vector<std::vector<PricedRoute>>& between,
+                                         const std::vector<PricedRoute>& out, const std::vector<PricedRoute>& in,
+                                         const PackedRing* given) {
         const int sites = int(fabric_.sites().size()), shift = outside_ ? 1 : 0;
         const auto route = [&](int from, int to) -> const PricedRoute& {
             if (outside_ && from == 0) return in[size_t(to - 1)];

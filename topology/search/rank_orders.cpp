@@ -131,9 +131,9 @@ HostCrossings host_crossings_of(const Layout& layout, int channel) {
         if (out == in) continue;
         ++crossings.all;
         crossings.on_rail += !layout.rails.empty() && layout.rails[size_t(from)] >= 0 &&
-                            layout.rails[size_t(from)] == layout.rails[size_t(to)];
+                             layout.rails[size_t(from)] == layout.rails[size_t(to)];
         crossings.in_domain += !layout.domains.empty() && layout.domains[size_t(out)] >= 0 &&
-                              layout.domains[size_t(out)] == layout.domains[size_t(in)];
+                               layout.domains[size_t(out)] == layout.domains[size_t(in)];
     }
     return crossings;
 }

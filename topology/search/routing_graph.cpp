@@ -15,7 +15,8 @@ namespace {
 // A GPU that forwards: dearer than a few PCI switches, cheaper than a host bridge; rather what leaves than what arrives.
 constexpr double relay_price = 3, arriving_relay_price = 4;
 
-constexpr int within = int(RouteScope::within), leaving = int(RouteScope::leaving), arriving = int(RouteScope::arriving);
+constexpr int within = int(RouteScope::within), leaving = int(RouteScope::leaving),
+              arriving = int(RouteScope::arriving);
 
 }  // namespace
 
@@ -133,7 +134,7 @@ PathClass RoutingGraph::class_of_route(const std::vector<int>& arcs, bool relaye
 }
 
 std::vector<PricedRoute> RoutingGraph::routes(int from, RouteScope scope, const std::vector<double>& prices, int port,
-                                  int64_t& steps) const {
+                                              int64_t& steps) const {
     const bool arrives = from == int(sites_.size());
     const int begin = arrives ? outside() : vertex_of(sites_[size_t(from)]);
     struct VisitedVertex {
@@ -150,7 +151,8 @@ std::vector<PricedRoute> RoutingGraph::routes(int from, RouteScope scope, const 
         for (const RouteEdge& edge : edges_[size_t(vertex)]) {
             ++steps;
             if (!(edge.scopes & uint8_t(scope))) continue;
-            if (edge.arc < 0 && port >= 0 && (scope == RouteScope::leaving ? vertex : edge.target) != vertex_of(port)) continue;
+            if (edge.arc < 0 && port >= 0 && (scope == RouteScope::leaving ? vertex : edge.target) != vertex_of(port))
+                continue;
             double further = price;
             if (edge.arc >= 0) further += prices[size_t(edge.arc)];
             if (edge.target > outside()) further += scope == RouteScope::arriving ? arriving_relay_price : relay_price;

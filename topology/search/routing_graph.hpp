@@ -38,7 +38,8 @@ class RoutingGraph {
     // From a site to all sites, and behind them to the outside; or, where `from` is the number of sites, from outside.
     // `prices`: of each arc, infinite: not to be used. `port`: the only one to be passed, -1: any. Adds what it looked
     // at to `steps`.
-    std::vector<PricedRoute> routes(int from, RouteScope scope, const std::vector<double>& prices, int port, int64_t& steps) const;
+    std::vector<PricedRoute> routes(int from, RouteScope scope, const std::vector<double>& prices, int port,
+                                    int64_t& steps) const;
     // What an arc costs that is not scarce: far classes cost more than many near hops.
     double price_of(int arc) const;
 

@@ -22,7 +22,8 @@ struct ChannelCandidate {
 
 class ChannelSearch {
   public:
-    ChannelSearch(const Job& job, const SearchOptions& options) : job_(job), options_(options), limit_(options.steps_most) {}
+    ChannelSearch(const Job& job, const SearchOptions& options)
+        : job_(job), options_(options), limit_(options.steps_most) {}
 
     Result<Channels> run() {
         auto placement = place(job_);
@@ -70,9 +71,10 @@ class ChannelSearch {
     void search_reaches();
     FoundChannels search_at(Reaches reaches, double bound_gbs);
     FoundChannels search_at(Reaches reaches, const std::vector<RoutingGraph>& fabrics, bool symmetric, double bound_gbs,
-                    bool one_port);
+                            bool one_port);
     std::vector<ChannelCandidate> candidates(const std::vector<RoutingGraph>& fabrics, double bound_gbs) const;
-    FoundChannels try_packing(const std::vector<RoutingGraph>& fabrics, ChannelCandidate candidate, bool one_port, bool pairs);
+    FoundChannels try_packing(const std::vector<RoutingGraph>& fabrics, ChannelCandidate candidate, bool one_port,
+                              bool pairs);
     void take_found();
     std::vector<ChannelGraph> graphs_of(const KindChannels& kind) const;
     Stop stop_at(const KindChannels& kind, const std::vector<int>& devs, int node) const;
@@ -162,7 +164,8 @@ void ChannelSearch::search_reaches() {
     }
 }
 
-std::vector<ChannelCandidate> ChannelSearch::candidates(const std::vector<RoutingGraph>& fabrics, double bound_gbs) const {
+std::vector<ChannelCandidate> ChannelSearch::candidates(const std::vector<RoutingGraph>& fabrics,
+                                                        double bound_gbs) const {
     const int most = std::max(1, options_.channels_most);
     const double widest = std::max(options_.channel_gbs_most, bound_gbs / most);
     std::set<double> widths{bound_gbs};
@@ -177,7 +180,9 @@ std::vector<ChannelCandidate> ChannelSearch::candidates(const std::vector<Routin
     for (const double gbs : each_gbs)
         found.push_back({gbs, int(std::min(double(most), std::floor(bound_gbs / gbs + 1e-6)))});
     // What promises most first; of what promises about as much, few channels, in pairs for trees.
-    const auto fiftieths = [&](const ChannelCandidate& it) { return int(it.gbs * it.channels / bound_gbs * 50 + 1e-6); };
+    const auto fiftieths = [&](const ChannelCandidate& it) {
+        return int(it.gbs * it.channels / bound_gbs * 50 + 1e-6);
+    };
     std::stable_sort(found.begin(), found.end(), [&](const ChannelCandidate& one, const ChannelCandidate& other) {
         const auto row = [&](const ChannelCandidate& it) {
             return std::tuple(-fiftieths(it), it.channels > 1 && it.channels % 2 == 1, it.channels, -it.gbs);
@@ -187,7 +192,8 @@ std::vector<ChannelCandidate> ChannelSearch::candidates(const std::vector<Routin
     return found;
 }
 
-ChannelSearch::FoundChannels ChannelSearch::try_packing(const std::vector<RoutingGraph>& fabrics, ChannelCandidate candidate, bool one_port, bool pairs) {
+ChannelSearch::FoundChannels ChannelSearch::try_packing(const std::vector<RoutingGraph>& fabrics,
+                                                        ChannelCandidate candidate, bool one_port, bool pairs) {
     FoundChannels found;
     found.gbs = infinite;
     for (const RoutingGraph& fabric : fabrics) {
@@ -216,7 +222,8 @@ ChannelSearch::FoundChannels ChannelSearch::search_at(Reaches reaches, double bo
         symmetric &= fabrics.back().symmetric();
     }
     if (result_.machines.size() == 1) return search_at(reaches, fabrics, symmetric, bound_gbs, false);
-    const double rails_bound_gbs = options_.rails == RailUse::any ? 0 : std::min(bound_gbs, one_port_bound(machine_graphs));
+    const double rails_bound_gbs =
+        options_.rails == RailUse::any ? 0 : std::min(bound_gbs, one_port_bound(machine_graphs));
     const auto on_rails = [&] { return search_at(reaches, fabrics, symmetric, rails_bound_gbs, true); };
     const auto crossing = [&] {
         FoundChannels found = search_at(reaches, fabrics, symmetric, bound_gbs, false);
@@ -242,8 +249,8 @@ ChannelSearch::FoundChannels ChannelSearch::search_at(Reaches reaches, double bo
     return other.good() && best.all_gbs() <= other.all_gbs() * worth_it ? std::move(other) : std::move(best);
 }
 
-ChannelSearch::FoundChannels ChannelSearch::search_at(Reaches reaches, const std::vector<RoutingGraph>& fabrics, bool symmetric, double bound_gbs,
-                                bool one_port) {
+ChannelSearch::FoundChannels ChannelSearch::search_at(Reaches reaches, const std::vector<RoutingGraph>& fabrics,
+                                                      bool symmetric, double bound_gbs, bool one_port) {
     FoundChannels best;
     for (const ChannelCandidate& candidate : candidates(fabrics, bound_gbs)) {
         if (best.good() && (candidate.gbs * candidate.channels <= best.all_gbs() * worth_it ||

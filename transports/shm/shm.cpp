@@ -151,7 +151,7 @@ class ShmSender final : public Sender {
     uint64_t published_ = 0;
     uint64_t slots_taken_ = 0;
     uint64_t released_ = 0, slots_released_ = 0;  // as last read
-    uint64_t zero_copy_slot_ = 0;                           // the last slot that holds an address
+    uint64_t zero_copy_slot_ = 0;                 // the last slot that holds an address
 };
 
 class ShmReceiver final : public Receiver {

@@ -52,7 +52,9 @@ std::optional<ListenAddress> ListenAddress::of(const Blob& blob) {
         if (!address) return {};
         listen_address.addresses.push_back(*address);
     }
-    if (listen_address.depth < 1 || listen_address.stripes < 1 || listen_address.stripes > stripes_max || listen_address.addresses.empty()) return {};
+    if (listen_address.depth < 1 || listen_address.stripes < 1 || listen_address.stripes > stripes_max ||
+        listen_address.addresses.empty())
+        return {};
     return listen_address;
 }
 

@@ -32,7 +32,8 @@ Status TcpReceiver::lies(int index, const MessageHeader& header) const {
                     options_.self, options_.peer, connection_->peer(index).text(), header.bytes, options_.slot_bytes);
     return fail(weftInternalError,
                 "rank {} got no message {} from rank {} at {}, but one numbered {}, of {} bytes: the stream is damaged",
-                options_.self, sequence_, options_.peer, connection_->peer(index).text(), header.sequence, header.bytes);
+                options_.self, sequence_, options_.peer, connection_->peer(index).text(), header.sequence,
+                header.bytes);
 }
 
 // True: the stripe's header of the current message has been read and is right. The first stripe's says what the message

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "transports/tcp/tcp_connection.hpp"
 #include "transports/tcp/sender.hpp"
+#include "transports/tcp/tcp_connection.hpp"
 
 namespace weft::internal::tcp {
 

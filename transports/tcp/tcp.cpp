@@ -32,13 +32,14 @@ Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob&
                     options.peer, options.depth);
     auto listener = net::Listener::of_process();
     if (!listener) return listener.take_status();
-    ListenAddress listen_address{.depth = options.depth, .slot_bytes = options.slot_bytes, .addresses = (*listener)->addresses()};
+    ListenAddress listen_address{
+        .depth = options.depth, .slot_bytes = options.slot_bytes, .addresses = (*listener)->addresses()};
     listen_address.stripes = interfaces_of(listen_address.addresses);
     listen_address.token = ListenAddress::make_token();
     address = listen_address.blob();
     auto connection = options.shared && TcpConnection::is_client(options)
-                     ? std::make_shared<TcpConnection>(options)
-                     : std::make_shared<TcpConnection>(options, std::move(*listener), listen_address.token);
+                          ? std::make_shared<TcpConnection>(options)
+                          : std::make_shared<TcpConnection>(options, std::move(*listener), listen_address.token);
     if (options.shared) *options.shared = connection;
     return std::unique_ptr<Receiver>(new TcpReceiver(options, std::move(connection)));
 }
@@ -49,8 +50,8 @@ Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const 
         return fail(weftMismatch,
                     "rank {} listens to rank {} over tcp with {} slots of {} bytes where {} of {} were expected: the "
                     "ranks chose differently",
-                    options.peer, options.self, listen_address ? listen_address->depth : 0, listen_address ? listen_address->slot_bytes : 0, options.depth,
-                    options.slot_bytes);
+                    options.peer, options.self, listen_address ? listen_address->depth : 0,
+                    listen_address ? listen_address->slot_bytes : 0, options.depth, options.slot_bytes);
     std::shared_ptr<TcpConnection> connection;
     if (options.shared) connection = std::dynamic_pointer_cast<TcpConnection>(*options.shared);
     if (!connection || TcpConnection::is_client(options)) {

@@ -23,7 +23,8 @@ TcpConnection::~TcpConnection() {
     listener_->unregister_identity(options_.identity->name);
 }
 
-void TcpConnection::set_target(const ListenAddress& listen_address, const std::vector<net::Address>& sources, int stripes) {
+void TcpConnection::set_target(const ListenAddress& listen_address, const std::vector<net::Address>& sources,
+                               int stripes) {
     stripe_sockets_ = std::vector<StripeSocket>(size_t(stripes));
     for (int index = 0; index < stripes; ++index) {
         std::vector<net::Address> targets = listen_address.addresses;
@@ -39,7 +40,8 @@ void TcpConnection::set_target(const ListenAddress& listen_address, const std::v
         stripe_socket.target = listen_address.target();
         stripe_socket.targets = std::move(targets);
         stripe_socket.source = source;
-        stripe_socket.outgoing.emplace(*options_.identity, stripe_socket.purpose, stripe_socket.targets, stripe_socket.source, stripe_socket.target);
+        stripe_socket.outgoing.emplace(*options_.identity, stripe_socket.purpose, stripe_socket.targets,
+                                       stripe_socket.source, stripe_socket.target);
     }
 }
 
@@ -63,7 +65,8 @@ Status TcpConnection::connect_as_client() {
             missing = true;
             if (now_us() < stripe_socket.retry_at_us) continue;
             stripe_socket.retry_at_us = 0;
-            stripe_socket.outgoing.emplace(*options_.identity, stripe_socket.purpose, stripe_socket.targets, stripe_socket.source, stripe_socket.target);
+            stripe_socket.outgoing.emplace(*options_.identity, stripe_socket.purpose, stripe_socket.targets,
+                                           stripe_socket.source, stripe_socket.target);
         }
         auto socket = stripe_socket.outgoing->advance();
         // We step a outgoing only while we are inside Weft, and a listener waits for nobody for long. If the other end is gone

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "src/net/outgoing_connection.hpp"
 #include "src/net/listener.hpp"
 #include "src/net/lost_packets.hpp"
+#include "src/net/outgoing_connection.hpp"
 #include "transports/tcp/message.hpp"
 
 namespace weft::internal::tcp {
@@ -54,7 +54,7 @@ class TcpConnection final : public Shared {
         std::vector<net::Address> targets;
         std::optional<net::Address> source;
         std::optional<net::OutgoingConnection> outgoing;  // until connected
-        int64_t retry_at_us = 0;           // when the next call is due, if the last was turned away
+        int64_t retry_at_us = 0;                          // when the next call is due, if the last was turned away
     };
 
     Status connect_as_client();
@@ -63,8 +63,9 @@ class TcpConnection final : public Shared {
     ConnectionOptions options_;
     std::shared_ptr<net::Listener> listener_;  // of who is called
     uint64_t token_ = 0;
-    std::vector<StripeSocket> stripe_sockets_;  // of who is called: empty until the first has come and said how many there are
-    size_t missing_ = 1;       // of them
+    std::vector<StripeSocket>
+        stripe_sockets_;  // of who is called: empty until the first has come and said how many there are
+    size_t missing_ = 1;  // of them
     bool connected_ = false;
     weftResult_t failure_ = weftSuccess;
     std::string why_;

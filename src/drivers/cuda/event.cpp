@@ -8,7 +8,7 @@ Result<Event> Event::create(const Context& context, EventUse kind) {
     WEFT_TRY(scope.take_status());
     const unsigned flags = kind == EventUse::timing         ? CU_EVENT_DEFAULT
                            : kind == EventUse::interprocess ? CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS
-                                                        : CU_EVENT_DISABLE_TIMING;
+                                                            : CU_EVENT_DISABLE_TIMING;
     Event event;
     WEFT_TRY(driver.check(driver.EventCreate(&event.handle_, flags), "make an event on device {}", context.device()));
     event.driver_ = &driver;

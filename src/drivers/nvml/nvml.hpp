@@ -93,9 +93,9 @@ class Nvml {
 
     // Those that this process may see. What cannot be asked, as GPUs that are lost, is said in `notes`.
     std::vector<Listed> devices(std::vector<std::string>& notes) const;
-    std::string driver_version() const;                        // 580.65.06; empty: unknown
+    std::string driver_version() const;                               // 580.65.06; empty: unknown
     std::vector<NvlinkState> links(const std::string& bus_id) const;  // the active ones
-    int links_down(const std::string& bus_id) const;           // that the GPU has, but are not active
+    int links_down(const std::string& bus_id) const;                  // that the GPU has, but are not active
     std::optional<ChipToChip> chip_to_chip(const std::string& bus_id) const;
     std::optional<NvlinkDomain> fabric(const std::string& bus_id) const;
     PeerStatus reading(const std::string& from, const std::string& to) const { return peer_status(from, to, 0); }

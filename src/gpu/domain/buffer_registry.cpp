@@ -153,7 +153,8 @@ Status BufferRegistry::post_pieces(const std::vector<VmmPiece>& pieces, uint64_t
 }
 
 void BufferRegistry::withdraw(int entry) {
-    if (const uint64_t fds_id = fds_ids_[size_t(entry)].exchange(0, std::memory_order_acquire)) fd_server_->withdraw(fds_id);
+    if (const uint64_t fds_id = fds_ids_[size_t(entry)].exchange(0, std::memory_order_acquire))
+        fd_server_->withdraw(fds_id);
 }
 
 bool BufferRegistry::without_tables(int peer) const {
@@ -174,7 +175,8 @@ void BufferRegistry::withdraw_fetched() {
             const bool replied = reply.state.load(std::memory_order_acquire) == state &&
                                  reply.wanted.load(std::memory_order_acquire) == 0;
             fetched = segment_->same_process(rank_, peer) || replied ||
-                      theirs.left.load(std::memory_order_acquire) != 0 || without_tables(peer) || !segment_->alive(peer);
+                      theirs.left.load(std::memory_order_acquire) != 0 || without_tables(peer) ||
+                      !segment_->alive(peer);
         }
         // The rank may have closed the entry meanwhile, and posted another set.
         if (fetched && fds_ids_[size_t(entry)].compare_exchange_strong(fds_id, 0, std::memory_order_acquire))

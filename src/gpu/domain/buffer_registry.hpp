@@ -98,7 +98,7 @@ class BufferRegistry {
     SharedMemory made_;                           // rank 0's
     std::shared_ptr<RegistrationMapper> mapper_;  // null: no other process, or none that could be shared
     std::array<OwnEntry, entries_max> own_{};
-    std::shared_ptr<FdServer> fd_server_;                      // null until there is a set
+    std::shared_ptr<FdServer> fd_server_;                       // null until there is a set
     std::array<std::atomic<uint64_t>, entries_max> fds_ids_{};  // by entry, while they are posted; 0: none
     std::mutex looking_;
     std::vector<uint64_t> looked_;  // by rank: look()'s, by that lock

@@ -91,9 +91,10 @@ class Connections {
     bool together(int one, int other) const { return hosts_.empty() || hosts_[size_t(one)] == hosts_[size_t(other)]; }
     End next_end(int rank, bool remote, uint32_t depth);
     void connect(const ConnectionKey& key);
-    ConnectionEnd end_of(const ConnectionKey& key, const KernelConnection& connection, bool incoming, std::span<std::byte* const> areas,
-                         std::byte* remote) const;
-    ConnectionEnd remote_end(const ConnectionKey& key, const KernelConnection& connection, bool incoming, std::byte* remote) const;
+    ConnectionEnd end_of(const ConnectionKey& key, const KernelConnection& connection, bool incoming,
+                         std::span<std::byte* const> areas, std::byte* remote) const;
+    ConnectionEnd remote_end(const ConnectionKey& key, const KernelConnection& connection, bool incoming,
+                             std::byte* remote) const;
 
     int rank_;
     std::vector<int32_t> hosts_;

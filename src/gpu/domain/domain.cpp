@@ -188,7 +188,9 @@ const SignalReport& Domain::signal_report() const {
 const MessageReport& Domain::message_report() const {
     return static_cast<const HostReports*>(host_reports_.data())->message_report;
 }
-const BlockWait* Domain::block_waits() const { return static_cast<const HostReports*>(host_reports_.data())->block_waits; }
+const BlockWait* Domain::block_waits() const {
+    return static_cast<const HostReports*>(host_reports_.data())->block_waits;
+}
 
 size_t Domain::remote_bytes() const {
     return connections_.remote_bytes() + remote_ranks_.size() * sizeof(RemoteMessageArea);
@@ -356,7 +358,8 @@ void Domain::retire(std::unique_ptr<Domain> domain) {
                 if (auto context = Context::retain(driver, device); context && memory->address() != 0)
                     parked.memory.push_back({std::move(*context), std::move(*memory), each->layout().bytes});
             if (auto context = Context::retain(driver, device); context && each->host_reports_.data() != nullptr)
-                parked.reports.push_back({std::move(*context), std::move(each->host_reports_), std::move(each->remote_)});
+                parked.reports.push_back(
+                    {std::move(*context), std::move(each->host_reports_), std::move(each->remote_)});
         }
         if (parked.alive == 0) free_memory.swap(parked.memory), free_reports.swap(parked.reports);
     }

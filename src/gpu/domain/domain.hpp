@@ -43,8 +43,7 @@ class Domain {
     static constexpr int ranks_max = domain_ranks_max;
 
     // connections: of step machines, the same on all ranks; none: there are no programs to bind.
-    Domain(std::shared_ptr<Segment> group, int rank, std::shared_ptr<const KernelSet> kernels,
-           Connections connections);
+    Domain(std::shared_ptr<Segment> group, int rank, std::shared_ptr<const KernelSet> kernels, Connections connections);
     ~Domain();
 
     // Before the first step: this rank has an obstacle of its own, which shall be told to all.
@@ -178,13 +177,13 @@ class Domain {
     PinnedMemory remote_;  // what goes to other hosts; none where there is one host
     FailureReport* report_ = nullptr;
     ExportableMemory memory_;
-    ExportableMemory unused_;               // of a way that did not serve: peers may map it until they leave
+    ExportableMemory unused_;              // of a way that did not serve: peers may map it until they leave
     std::shared_ptr<FdServer> fd_server_;  // while the memory's entry is posted
     uint64_t fds_id_ = 0;
-    SharedMemory host_memory_;                 // the first rank's: of all ranks that are host_backed
+    SharedMemory host_memory_;                           // the first rank's: of all ranks that are host_backed
     std::shared_ptr<HostFallbackMemory> host_fallback_;  // the same, for this process's devices
-    uint64_t host_backed_ = 0;                      // by bit: ranks for whose devices' memory it stands in
-    std::vector<IpcMapping> mappings_;         // of other processes' memory; or
+    uint64_t host_backed_ = 0;                           // by bit: ranks for whose devices' memory it stands in
+    std::vector<IpcMapping> mappings_;                   // of other processes' memory; or
     std::vector<VmmMemory> imports_;
     std::vector<CUdeviceptr> bases_;  // by rank: its memory, as this rank's kernels address it; 0 remote
     Connections connections_;
@@ -193,10 +192,10 @@ class Domain {
     Stage stage_ = Stage::exporting;
     ShareMethod method_ = ShareMethod::ipc;
     std::string obstacle_, fallback_reason_;
-    std::string tried_;      // why the ways before did not serve
+    std::string tried_;         // why the ways before did not serve
     std::string not_exported_;  // why this rank has nothing to export_memory on this way
-    int late_ = -1;          // whose process has not handed out its descriptor yet; -1: nobody's
-    bool told_ = false;      // other hosts
+    int late_ = -1;             // whose process has not handed out its descriptor yet; -1: nobody's
+    bool told_ = false;         // other hosts
 
     Event done_;           // after the newest direct launch
     Event captured_done_;  // after the newest of the capture `capture_`

@@ -110,14 +110,16 @@ Status Domain::export_host_memory() {
             offer = {getpid(), host_memory_.fd(), process_token(), host_memory_.inode()};
         } else {
             memcpy(&offer, find(members_[0], exports), sizeof offer);
-            if (offer.process == 0) return fail(weftSystemError, "rank {} has no host memory to export_memory", members_[0]);
+            if (offer.process == 0)
+                return fail(weftSystemError, "rank {} has no host memory to export_memory", members_[0]);
         }
         auto places = HostFallbackMemory::of(offer, kernels_->context());
         if (!places) return places.take_status();
         host_fallback_ = std::move(*places);
         auto address = host_fallback_->address();
         if (!address) return address.take_status();
-        for (size_t place = 0; place < host_backed.size(); ++place) bases_[size_t(host_backed[place])] = *address + each * place;
+        for (size_t place = 0; place < host_backed.size(); ++place)
+            bases_[size_t(host_backed[place])] = *address + each * place;
         return write_probe();
     }();
     if (!made) {

@@ -107,7 +107,7 @@ std::vector<int> Domain::host_backed() const {
 std::string Domain::fallback_text() const {
     if (fallback_reason_.empty()) return {};
     return host_backed_ == all_members() ? ", through host memory"
-                                    : ", through host memory to and from " + ranks_text(host_backed());
+                                         : ", through host memory to and from " + ranks_text(host_backed());
 }
 
 uint64_t Domain::unreached_in(int stage) const {
@@ -178,9 +178,9 @@ void Domain::conclude(int stage) {
     withdraw_fds();  // who could fetch it has
     Obstacle obstacle = first_obstacle(stage);
     if (!tried_.empty() && !obstacle.text.empty())
-        obstacle.text =
-            fmt::format("{}; and {}: {}", tried_,
-                        method_ >= ShareMethod::some_host ? "through host memory" : "by file descriptors", obstacle.text);
+        obstacle.text = fmt::format("{}; and {}: {}", tried_,
+                                    method_ >= ShareMethod::some_host ? "through host memory" : "by file descriptors",
+                                    obstacle.text);
     // A device that cannot be used for one thing is of no use for another.
     if (obstacle.text.empty() || obstacle.root || method_ == ShareMethod::host) {
         if (method_ == ShareMethod::descriptors && obstacle.text.empty() && leads())
@@ -253,7 +253,8 @@ Status Domain::copy_by_kernel(CUdeviceptr to, CUdeviceptr from) {
 Status Domain::probe(int peer) {
     const CUdeviceptr own = bases_[size_t(rank_)] + layout().probe, theirs = bases_[size_t(peer)] + layout().probe;
     const size_t word = sizeof(uint32_t);
-    WEFT_TRY(copy_by_kernel(own + offsetof(ReachProbe, seen) + word * size_t(peer), theirs + offsetof(ReachProbe, own)));
+    WEFT_TRY(
+        copy_by_kernel(own + offsetof(ReachProbe, seen) + word * size_t(peer), theirs + offsetof(ReachProbe, own)));
     return copy_by_kernel(theirs + offsetof(ReachProbe, from) + word * size_t(rank_),
                           own + offsetof(ReachProbe, given) + word * size_t(peer));
 }

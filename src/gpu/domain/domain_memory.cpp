@@ -4,7 +4,8 @@
 
 namespace weft::internal::cuda {
 
-Result<std::shared_ptr<SharedAbortFlag>> SharedAbortFlag::of(const std::shared_ptr<Segment>& group, const Context& context) {
+Result<std::shared_ptr<SharedAbortFlag>> SharedAbortFlag::of(const std::shared_ptr<Segment>& group,
+                                                             const Context& context) {
     return shared_by_process<SharedAbortFlag>(group.get(), [&]() -> Result<std::shared_ptr<SharedAbortFlag>> {
         auto words = std::make_shared<SharedAbortFlag>();
         words->segment_ = group;

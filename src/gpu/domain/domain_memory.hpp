@@ -73,7 +73,8 @@ class SharedAbortFlag {
         static_assert(sizeof(AbortRecord::state) == sizeof(uint32_t));
         auto address = pinned_.address();
         if (!address) return address.take_status();
-        return reinterpret_cast<const uint32_t*>(*address + offsetof(SegmentHeader, abort) + offsetof(AbortRecord, state));
+        return reinterpret_cast<const uint32_t*>(*address + offsetof(SegmentHeader, abort) +
+                                                 offsetof(AbortRecord, state));
     }
 
     // That each rank of this process launched on last, and its how many-th launch that was.

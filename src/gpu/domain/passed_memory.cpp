@@ -20,7 +20,8 @@ Result<uint64_t> post_memory(FdServer& fd_server, const Driver& driver, std::spa
     return fd_server.post(std::move(content));
 }
 
-Result<VmmMemory> fetch_memory(const Context& context, const FdServerAddress& from, uint64_t fds_id, int64_t deadline_us) {
+Result<VmmMemory> fetch_memory(const Context& context, const FdServerAddress& from, uint64_t fds_id,
+                               int64_t deadline_us) {
     auto fetched = fetch_fds(from, fds_id, deadline_us);
     if (!fetched) return fetched.take_status();
     std::vector<uint64_t> sizes(fetched->descriptors.size());

@@ -13,6 +13,7 @@ inline constexpr size_t passed_pieces_max = passed_text_max / sizeof(uint64_t);
 // The id of the passed descriptors. The descriptors are open until it is withdrawn.
 Result<uint64_t> post_memory(FdServer& fd_server, const Driver& driver, std::span<const VmmPiece> pieces);
 // Mapped for the context's device.
-Result<VmmMemory> fetch_memory(const Context& context, const FdServerAddress& from, uint64_t fds_id, int64_t deadline_us);
+Result<VmmMemory> fetch_memory(const Context& context, const FdServerAddress& from, uint64_t fds_id,
+                               int64_t deadline_us);
 
 }  // namespace weft::internal::cuda

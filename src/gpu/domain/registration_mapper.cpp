@@ -138,7 +138,8 @@ void RegistrationMapper::leave() {
     table(rank_).left.store(1, std::memory_order_release);  // pairs with unanswered()
 }
 
-Result<RegistrationMapper::MappedAllocation> RegistrationMapper::map(int owner, const RegistrationTable::RegistrationEntry& theirs) {
+Result<RegistrationMapper::MappedAllocation> RegistrationMapper::map(
+    int owner, const RegistrationTable::RegistrationEntry& theirs) {
     if (theirs.fds_id == 0) return map_ipc(theirs.handle);
     Lateness& late = *late_[size_t(owner)];
     if (now_us() < late.until_us)
@@ -169,8 +170,9 @@ Result<RegistrationMapper::MappedAllocation> RegistrationMapper::map_ipc(const C
 }
 
 // Likewise, of each registration.
-Result<RegistrationMapper::MappedAllocation> RegistrationMapper::map_pieces(const FdServerAddress& from, uint64_t fds_id,
-                                                                  int64_t patience_us) const {
+Result<RegistrationMapper::MappedAllocation> RegistrationMapper::map_pieces(const FdServerAddress& from,
+                                                                            uint64_t fds_id,
+                                                                            int64_t patience_us) const {
     auto mapping = shared_by_process<VmmMemory>(
         std::tuple(kernels_->context().device(), from.name[0], from.name[1], fds_id),
         [&]() -> Result<std::shared_ptr<VmmMemory>> {

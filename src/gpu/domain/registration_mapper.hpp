@@ -57,8 +57,8 @@ class RegistrationMapper : public std::enable_shared_from_this<RegistrationMappe
     std::shared_ptr<SharedMemory> tables_;
     std::atomic<bool> queued_{false}, again_{false};
     std::vector<std::array<MappedAllocation, BufferRegistry::entries_max>> mapped_;  // by owner
-    std::vector<std::shared_ptr<Lateness>> late_;                         // by owner: its process's
-    std::atomic<int64_t> retry_us_{INT64_MAX};                            // when the first of these is asked again
+    std::vector<std::shared_ptr<Lateness>> late_;                                    // by owner: its process's
+    std::atomic<int64_t> retry_us_{INT64_MAX};  // when the first of these is asked again
 };
 
 }  // namespace weft::internal::cuda

@@ -25,7 +25,7 @@ struct RegistrationTable {
     std::atomic<uint64_t> changes;  // of the entries
     std::atomic<uint32_t> here;     // 1: the rank has the tables, and replies
     std::atomic<uint32_t> left;     // 1: it has unmapped everything, and replies no more (release)
-    FdServerAddress fd_server;               // of the rank's process, once there is a set
+    FdServerAddress fd_server;      // of the rank's process, once there is a set
     RegistrationEntry entries[BufferRegistry::entries_max];
     RegistrationReply replies[ranks_max][BufferRegistry::entries_max];  // by owner
 

@@ -96,7 +96,8 @@ Result<PointerFacts> DeviceBuffers::describe(const DeviceArgument& argument) {
     return facts;
 }
 
-Status DeviceBuffers::check(const DeviceArgument& argument, const PointerFacts& at, const std::string& unsupported_reason) const {
+Status DeviceBuffers::check(const DeviceArgument& argument, const PointerFacts& at,
+                            const std::string& unsupported_reason) const {
     const char* const name = argument.name;
     if (!unsupported_reason.empty()) return no_device_memory(name, unsupported_reason);
     // Managed memory comes to the device that touches it.
@@ -121,11 +122,12 @@ Result<uint64_t> DeviceBuffers::room(const DeviceArgument& argument, const std::
     return base == 0 ? UINT64_MAX : base + bytes - reinterpret_cast<CUdeviceptr>(argument.span.address);
 }
 
-Result<BufferPlacement> DeviceBuffers::placement_of(const DeviceArgument& sent, const DeviceArgument& received, bool stream,
-                                         const std::string& unsupported_reason) {
+Result<BufferPlacement> DeviceBuffers::placement_of(const DeviceArgument& sent, const DeviceArgument& received,
+                                                    bool stream, const std::string& unsupported_reason) {
     const DeviceSpan &send = sent.span, &receive = received.span;
     if (send.bytes == 0 && receive.bytes == 0 && (!send.address || !receive.address)) {
-        if (stream && !unsupported_reason.empty()) return fail(weftInvalidUsage, "there is a stream, but {}", unsupported_reason);
+        if (stream && !unsupported_reason.empty())
+            return fail(weftInvalidUsage, "there is a stream, but {}", unsupported_reason);
         return BufferPlacement{stream ? Space::device : Space::host, false};
     }
     auto from = describe(sent);

@@ -29,7 +29,7 @@ class DeviceBuffers {
 
     // `unsupported_reason`: why device memory is not served; empty: it is.
     Result<BufferPlacement> placement_of(const DeviceArgument& send, const DeviceArgument& receive, bool stream,
-                              const std::string& unsupported_reason);
+                                         const std::string& unsupported_reason);
 
     // See GpuEngine.
     Result<uint64_t> room(const DeviceArgument& argument, const std::string& unsupported_reason);
@@ -37,7 +37,8 @@ class DeviceBuffers {
   private:
     Result<CUcontext> any_context();
     Result<cuda::PointerFacts> describe(const DeviceArgument& argument);
-    Status check(const DeviceArgument& argument, const cuda::PointerFacts& at, const std::string& unsupported_reason) const;
+    Status check(const DeviceArgument& argument, const cuda::PointerFacts& at,
+                 const std::string& unsupported_reason) const;
 
     const cuda::Driver* driver_;
     const cuda::Context* own_;

@@ -103,10 +103,11 @@ Status DeviceDiagnosis::explain_message(const cuda::FailureReport& report, const
 }
 
 Status DeviceDiagnosis::explain(const cuda::FailureReport& report, const cuda::MessageReport& message,
-                               const cuda::SignalReport& signal) const {
+                                const cuda::SignalReport& signal) const {
     if (report.failure == cuda::KernelFailure::counts)
         return explain_counts(report.rank, {report.peer, message.outgoing, message.counts});
-    if (message.valid && (report.failure == cuda::KernelFailure::mismatch || report.failure == cuda::KernelFailure::timeout))
+    if (message.valid &&
+        (report.failure == cuda::KernelFailure::mismatch || report.failure == cuda::KernelFailure::timeout))
         return explain_message(report, message);
     if (report.waiting == cuda::KernelWait::signal && report.failure == cuda::KernelFailure::timeout)
         return fail(weftTimeout, "{}: {} {}", waited(report, "signals"), name_of(report.peer),
@@ -193,7 +194,9 @@ Status DepartedPeers::look(const Segment& group, int rank, const cuda::BlockWait
         return std::atomic_ref(const_cast<uint64_t&>(word))
             .load(std::memory_order_acquire);  // pairs with look_around()
     };
-    const auto waits = [&](int block, int other) { return (read(block_waits[block].ranks) >> unsigned(other) & 1) != 0; };
+    const auto waits = [&](int block, int other) {
+        return (read(block_waits[block].ranks) >> unsigned(other) & 1) != 0;
+    };
     // Of a rank that left in order its kernels have ended; with a process that ends, they do. Who left on another host
     // has as a rule ended the connection behind all that it sent, which ProxyConnections::trouble() tells sooner.
     const auto left = [&](int other) {

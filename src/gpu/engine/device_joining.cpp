@@ -15,6 +15,7 @@
 
 namespace weft::internal {
 
+using cuda::BufferRegistry;
 using cuda::Connections;
 using cuda::Context;
 using cuda::device_count;
@@ -22,7 +23,6 @@ using cuda::Domain;
 using cuda::Driver;
 using cuda::KernelSet;
 using cuda::ranks_max;
-using cuda::BufferRegistry;
 using cuda::RelaxedCapture;
 
 namespace {
@@ -133,7 +133,7 @@ void GpuEngine::State::tell_of_sharing(const std::vector<int>& elsewhere) const 
 
 // All ranks decide alike: from what the rows say, or each that it has no device.
 void GpuEngine::meet(std::shared_ptr<Segment> group, const net::Identity* identity, int rank, int64_t timeout_ms,
-                      std::shared_ptr<const Catalog> catalog, std::shared_ptr<const Machines> machines) {
+                     std::shared_ptr<const Catalog> catalog, std::shared_ptr<const Machines> machines) {
     State& s = *state_;
     s.group = std::move(group);
     s.rank = rank;
@@ -169,8 +169,8 @@ void GpuEngine::meet(std::shared_ptr<Segment> group, const net::Identity* identi
         if (row.device.use == DeviceFacts::refused)
             return s.disable(fmt::format("rank {} cannot use its device: its log says why", other));
         // A process may be several hosts, as it likes; whoever has the same device is on the same machine.
-        const bool here =
-            s.group->local(other) ? row.process == s.group->row(rank).process : s.group->rank_info(other).pid == getpid();
+        const bool here = s.group->local(other) ? row.process == s.group->row(rank).process
+                                                : s.group->rank_info(other).pid == getpid();
         const bool shares =
             other != rank && std::equal(std::begin(row.device.uuid), std::end(row.device.uuid), s.facts.uuid);
         s.sharing |= shares && here;

@@ -91,7 +91,7 @@ Status GpuEngine::State::take_stream(void* stream_of_call) {
 }
 
 Status GpuEngine::copy_in(Copied which, std::span<const DeviceSpan> reads, std::span<const DeviceSpan> writes,
-                           void* stream) {
+                          void* stream) {
     State& s = *state_;
     WEFT_TRY(s.take_stream(stream));
     auto& copies = s.copied[size_t(which)];
@@ -136,8 +136,9 @@ void GpuEngine::State::export_buffers(PreparedLaunch& it, const DeviceCall& call
     std::byte *send[ranks_max], *receive[ranks_max];
     std::fill(std::begin(send), std::end(send), a.outputs[rank]);
     std::fill(std::begin(receive), std::end(receive), a.outputs[rank]);
-    const bool all = (!it.send_in_place || buffer_registry->find(call.send, it.send_bytes, call.mapped, send)) &&
-                     (!it.receive_in_place || buffer_registry->find(call.receive, it.receive_bytes, call.mapped, receive));
+    const bool all =
+        (!it.send_in_place || buffer_registry->find(call.send, it.send_bytes, call.mapped, send)) &&
+        (!it.receive_in_place || buffer_registry->find(call.receive, it.receive_bytes, call.mapped, receive));
     if (all) WEFT_LOG_RANK(rank, trace, coll, "exports_buffers its buffers of launch {} in place", launches);
     for (int peer = 0; peer < layout.ranks; ++peer) {
         a.exported_send[peer] = all ? send[peer] : nullptr;
@@ -255,7 +256,7 @@ Status GpuEngine::State::enqueue(const Kernel& kernel, const LaunchShape& shape,
 
 template <class Arguments>
 Status GpuEngine::State::enqueue_served(const Kernel& kernel, const LaunchShape& shape, CUstream on,
-                                         Arguments& arguments) const {
+                                        Arguments& arguments) const {
     if (network) network->launching(stream.capturing, arguments.launch, shape.blocks);
     // A replay would say again that an old launch has ended.
     uint32_t* const ended = arguments.ended;
@@ -283,14 +284,15 @@ const std::byte* GpuEngine::State::remote_address(const DeviceMessage& message, 
 
 Status GpuEngine::prepare_messages(std::span<const DeviceMessage> messages, void* stream) {
     State& s = *state_;
-    WEFT_TRY(s.own_messages().arrange(messages,
-                                      [&](const DeviceMessage& message, int peer) { return s.remote_address(message, peer); }));
+    WEFT_TRY(s.own_messages().arrange(
+        messages, [&](const DeviceMessage& message, int peer) { return s.remote_address(message, peer); }));
     return s.take_stream(stream);
 }
 
 Status GpuEngine::prepare_messages(const CountedMessages& messages, void* stream) {
     State& s = *state_;
-    s.own_messages().arrange(messages, [&](const DeviceMessage& message, int peer) { return s.remote_address(message, peer); });
+    s.own_messages().arrange(messages,
+                             [&](const DeviceMessage& message, int peer) { return s.remote_address(message, peer); });
     return s.take_stream(stream);
 }
 

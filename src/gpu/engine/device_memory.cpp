@@ -55,7 +55,8 @@ Result<void*> allocate_device_memory(size_t bytes) {
         return ExportableMemory::allocate(given.context, std::max(bytes, size_t(1)), way);
     };
     const bool descriptors = properties->vmm && properties->vmm_fd;
-    auto memory = allocate(descriptors ? ExportableMemory::ExportMethod::descriptor : ExportableMemory::ExportMethod::ipc);
+    auto memory =
+        allocate(descriptors ? ExportableMemory::ExportMethod::descriptor : ExportableMemory::ExportMethod::ipc);
     if (!memory && memory.status().code() == weftUnhandledCudaError && descriptors) {
         WEFT_LOG(info, mem, "weftMemAllocDevice takes memory of cuMemAlloc: {}", memory.status().sentence());
         memory = allocate(ExportableMemory::ExportMethod::ipc);

@@ -51,9 +51,10 @@ Status DeviceMessages::arrange(std::span<const DeviceMessage> messages, const Re
         const auto kind = message.outgoing ? MessageQueue::outgoing : MessageQueue::incoming;
         if (queues_.empty() || queues_.back().peer != message.peer || queues_.back().kind != kind)
             queues_.push_back({int16_t(message.peer), kind, 0, uint16_t(items_.size()), 0});
-        items_.push_back({static_cast<std::byte*>(message.data),
-                          message.outgoing && bytes >= device_zero_copy_least ? remote_address(message, message.peer) : nullptr, bytes,
-                          mark_of(message)});
+        items_.push_back(
+            {static_cast<std::byte*>(message.data),
+             message.outgoing && bytes >= device_zero_copy_least ? remote_address(message, message.peer) : nullptr,
+             bytes, mark_of(message)});
     }
     sorted_.erase(sorted_.begin(), own);
     WEFT_TRY(pair_own());

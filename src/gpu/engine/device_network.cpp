@@ -14,7 +14,7 @@ constexpr uint64_t oob_name = 0x8f1bbcdcbfa53e0bu;
 }  // namespace
 
 DeviceNetwork::DeviceNetwork(std::shared_ptr<Segment> group, const net::Identity& identity, int rank,
-                           const std::vector<cuda::RemoteEnd>& ends)
+                             const std::vector<cuda::RemoteEnd>& ends)
     : segment_(std::move(group)),
       rank_(rank),
       connector_(*segment_, rank,
@@ -99,7 +99,7 @@ Status DeviceNetwork::trouble() {
                                 segment_->name_of(trouble->peer), rank_),
                            trouble->peer);
     return first_cause(*segment_, fail(trouble->code, "kernels of rank {} wait for {}: {}", rank_,
-                                     segment_->name_of(trouble->peer), trouble->sentence));
+                                       segment_->name_of(trouble->peer), trouble->sentence));
 }
 
 }  // namespace weft::internal

@@ -15,7 +15,7 @@ class DeviceNetwork {
   public:
     // ends: that the rank's domain will have, without addresses yet; both ends of a connection name it alike.
     DeviceNetwork(std::shared_ptr<Segment> group, const net::Identity& identity, int rank,
-                 const std::vector<cuda::RemoteEnd>& ends);
+                  const std::vector<cuda::RemoteEnd>& ends);
     ~DeviceNetwork();
 
     // Before the ranks join their devices: addresses are left for the peers.
@@ -56,7 +56,7 @@ class DeviceNetwork {
     std::vector<int> missing_;
     std::shared_ptr<cuda::ProxyConnections> connections_;
     std::shared_ptr<cuda::Proxy> proxy_;
-    uint64_t moved_ = 0;          // at the last look
+    uint64_t moved_ = 0;            // at the last look
     int64_t stalled_since_us_ = 0;  // 0: nothing was waited for
     RemoteHealth health_;
 };

@@ -8,9 +8,9 @@
 
 namespace weft::internal {
 
+using cuda::BufferRegistry;
 using cuda::ContextScope;
 using cuda::Domain;
-using cuda::BufferRegistry;
 using cuda::RelaxedCapture;
 
 namespace {
@@ -49,7 +49,8 @@ void GpuEngine::finish() const {
     if (state_->domain) state_->domain->finish();
 }
 
-Result<BufferPlacement> GpuEngine::placement_of(const DeviceArgument& send, const DeviceArgument& receive, const void* stream) {
+Result<BufferPlacement> GpuEngine::placement_of(const DeviceArgument& send, const DeviceArgument& receive,
+                                                const void* stream) {
     const State& s = *state_;
     return s.buffers->placement_of(send, receive, stream != nullptr, s.unsupported_reason);
 }
@@ -114,7 +115,8 @@ void GpuEngine::State::look(bool at_others, bool may_wait) try {
 
 std::string GpuEngine::explain(const Operation& operation, uint8_t preference) const {
     const State& s = *state_;
-    if (!s.unsupported_reason.empty()) return fmt::format("\nin device memory: not served, for {}", s.unsupported_reason);
+    if (!s.unsupported_reason.empty())
+        return fmt::format("\nin device memory: not served, for {}", s.unsupported_reason);
     if (s.copies) return "\nin device memory: the same, on copies in the host's memory";
     const auto plan = plan_on_device(operation, s.layout_for(preference));
     if (!plan) return fmt::format("\nin device memory: {}", plan.status().sentence());

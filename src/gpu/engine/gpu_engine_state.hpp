@@ -6,16 +6,16 @@
 
 #include "src/control/service.hpp"
 #include "src/drivers/cuda/device.hpp"
-#include "src/gpu/domain/domain.hpp"
 #include "src/gpu/domain/buffer_registry.hpp"
-#include "src/gpu/engine/gpu_engine.hpp"
-#include "src/gpu/engine/device_network.hpp"
+#include "src/gpu/domain/domain.hpp"
 #include "src/gpu/engine/device_buffers.hpp"
-#include "src/gpu/engine/host_staging.hpp"
 #include "src/gpu/engine/device_failure.hpp"
 #include "src/gpu/engine/device_messages.hpp"
+#include "src/gpu/engine/device_network.hpp"
 #include "src/gpu/engine/device_plan.hpp"
 #include "src/gpu/engine/device_windows.hpp"
+#include "src/gpu/engine/gpu_engine.hpp"
+#include "src/gpu/engine/host_staging.hpp"
 #include "src/gpu/kernels/access_arguments.hpp"
 #include "src/planning/plan_cache.hpp"
 
@@ -31,10 +31,10 @@ struct PreparedLaunch {
     const cuda::Kernel* kernel;
     cuda::LaunchShape shape;
     cuda::KernelArguments arguments;
-    size_t send_bytes, receive_bytes;    // that this rank holds
-    size_t send_begins, receive_begins;  // of steps: where in the whole
-    bool send_in_place, receive_in_place;      // peers use it where it lies, if they may
-    bool of_tokens;                      // nothing is to be moved, and ranks meet over connections alone
+    size_t send_bytes, receive_bytes;      // that this rank holds
+    size_t send_begins, receive_begins;    // of steps: where in the whole
+    bool send_in_place, receive_in_place;  // peers use it where it lies, if they may
+    bool of_tokens;                        // nothing is to be moved, and ranks meet over connections alone
 };
 
 struct GpuEngine::State {
@@ -42,7 +42,7 @@ struct GpuEngine::State {
     std::shared_ptr<const cuda::KernelSet> kernels;  // null: no kernels run on this rank's device, or it has none
     cuda::Context bare;                              // without kernels, of a device whose memory is copied
     bool copies = false;                             // see GpuEngine
-    std::unique_ptr<HostStaging> copied[2];         // by GpuEngine::Copied, once there are some
+    std::unique_ptr<HostStaging> copied[2];          // by GpuEngine::Copied, once there are some
     DeviceFacts facts{};
     std::string unsupported_reason;  // why device memory is not served; empty: it is, once begun
 
@@ -78,7 +78,7 @@ struct GpuEngine::State {
     std::shared_ptr<Service> service;
     uint64_t timer = 0;                 // of the service thread
     std::atomic<int64_t> failed_us{0};  // when a failure was seen that news may explain better; 0: none
-    DepartedPeers departed_peers;         // the service thread's
+    DepartedPeers departed_peers;       // the service thread's
     bool accused = false;               // likewise: somebody, at the last look
 
     int device() const { return facts.ordinal; }

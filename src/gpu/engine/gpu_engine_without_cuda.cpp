@@ -7,8 +7,8 @@
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
 #include "src/drivers/library.hpp"
-#include "src/gpu/engine/gpu_engine.hpp"
 #include "src/gpu/engine/device_memory.hpp"
+#include "src/gpu/engine/gpu_engine.hpp"
 
 namespace weft::internal {
 
@@ -46,7 +46,7 @@ const char* GpuEngine::why_none() { return "this build of Weft has no GPU suppor
 
 DeviceFacts GpuEngine::facts() const { std::abort(); }
 void GpuEngine::meet(std::shared_ptr<Segment>, const net::Identity*, int, int64_t, std::shared_ptr<const Catalog>,
-                      std::shared_ptr<const Machines>) {
+                     std::shared_ptr<const Machines>) {
     std::abort();
 }
 Result<bool> GpuEngine::advance() { std::abort(); }
@@ -57,7 +57,9 @@ void* GpuEngine::copied(Copied, const void*) const { std::abort(); }
 Status GpuEngine::copy_out(Copied) { std::abort(); }
 uint64_t GpuEngine::copied_bytes() const { std::abort(); }
 void GpuEngine::finish() const { std::abort(); }
-Result<BufferPlacement> GpuEngine::placement_of(const DeviceArgument&, const DeviceArgument&, const void*) { std::abort(); }
+Result<BufferPlacement> GpuEngine::placement_of(const DeviceArgument&, const DeviceArgument&, const void*) {
+    std::abort();
+}
 Result<uint64_t> GpuEngine::room(const DeviceArgument&) { std::abort(); }
 void GpuEngine::prefer(uint8_t, const std::string&, int) { std::abort(); }
 Status GpuEngine::prepare(const DeviceCall&) { std::abort(); }

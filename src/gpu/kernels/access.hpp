@@ -104,7 +104,8 @@ class AccessKernel {
         }
         if (ranks == 0) return true;
         if (load_relaxed(a_.abort) != 0) return fail(KernelFailure::aborted, missing, lacking), false;
-        if (a_.timeout_ns != 0 && now - begin > a_.timeout_ns) return fail(KernelFailure::timeout, missing, lacking), false;
+        if (a_.timeout_ns != 0 && now - begin > a_.timeout_ns)
+            return fail(KernelFailure::timeout, missing, lacking), false;
         if (now - begin > patience_ns) {
             BlockWait& block_waits = a_.block_waits[team_.block];
             store_relaxed(&block_waits.ranks, ranks);

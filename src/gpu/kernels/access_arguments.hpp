@@ -10,9 +10,9 @@ inline constexpr int signal_count = WEFT_SIGNALS * WEFT_SIGNAL_CONTEXTS;  // fro
 
 // What a rank has of its signals from and to one other, itself included. Zero when the communicator begins.
 struct SignalCounters {
-    alignas(128) uint64_t received[signal_count];    // so many ever, from that rank; written by it, released
-    alignas(128) uint64_t sent[signal_count];  // for that rank; this and the next by this rank's kernels alone
-    uint64_t consumed[signal_count];                // of `received`, what has been waited for
+    alignas(128) uint64_t received[signal_count];  // so many ever, from that rank; written by it, released
+    alignas(128) uint64_t sent[signal_count];      // for that rank; this and the next by this rank's kernels alone
+    uint64_t consumed[signal_count];               // of `received`, what has been waited for
 };
 constexpr size_t signals_bytes(int ranks) { return sizeof(SignalCounters) * size_t(ranks); }
 

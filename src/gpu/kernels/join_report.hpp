@@ -45,7 +45,8 @@ template <class Find>
 std::string text_of(Find&& find) {
     std::string text;
     const JoinReport* join_report;
-    for (int part = 0; part < join_report_letters && (join_report = reinterpret_cast<const JoinReport*>(find(part))); ++part)
+    for (int part = 0; part < join_report_letters && (join_report = reinterpret_cast<const JoinReport*>(find(part)));
+         ++part)
         text += join_report->text;
     return text;
 }

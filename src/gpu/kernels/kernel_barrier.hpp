@@ -119,7 +119,8 @@ class KernelBarrier {
     // Whether no peer has come into an epoch of this operation with another one.
     WEFT_DEVICE bool same_operation() {
         for (int peer = 0; peer < arguments_.ranks; ++peer)
-            if (peer != arguments_.rank && !same_operation(peer, load_relaxed(&own_.barrier[team_.block][peer]))) return false;
+            if (peer != arguments_.rank && !same_operation(peer, load_relaxed(&own_.barrier[team_.block][peer])))
+                return false;
         return true;
     }
     WEFT_DEVICE bool same_operation(int peer, uint64_t word) {

@@ -24,8 +24,8 @@ struct MessageChannelState {
         uint64_t address;  // where the receiver's kernels find the piece; 0: in slots
     };
     alignas(128) MessageSlotHeader headers[message_slots];  // of what comes: written by the peer
-    alignas(128) uint32_t consumed;              // of what goes: slots that the peer is done with, written by it
-    alignas(128) uint32_t sent, received;        // slots, ever; by this rank's kernels alone
+    alignas(128) uint32_t consumed;        // of what goes: slots that the peer is done with, written by it
+    alignas(128) uint32_t sent, received;  // slots, ever; by this rank's kernels alone
 };
 
 // The same of the one channel with a peer on another host, whom the proxy stands for, but for `sent` and `received`: in
@@ -90,7 +90,7 @@ struct MessageCounts {
     const uint64_t *sent, *send_places, *received, *receive_places;  // the user's: elements, by rank
     std::byte *send, *receive;                                       // the buffers
     uint64_t send_room, receive_room;                                // elements that they have
-    uint64_t zero_copy_least;                                             // bytes of a message that is read where it lies
+    uint64_t zero_copy_least;                                        // bytes of a message that is read where it lies
     uint32_t element;                                                // bytes
     uint32_t mark;
     const std::byte* remote_sends[message_ranks_max];  // where the peer's kernels find `send`; null: nowhere

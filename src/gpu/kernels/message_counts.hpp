@@ -32,7 +32,8 @@ class CountReader {
         const uint64_t to = bytes == 0 ? 0 : c_.receive_places[queue.peer] * c_.element;
         if (sends) {
             item.data = c_.send + from;
-            if (c_.remote_sends[queue.peer] && item.bytes >= c_.zero_copy_least) item.other = c_.remote_sends[queue.peer] + from;
+            if (c_.remote_sends[queue.peer] && item.bytes >= c_.zero_copy_least)
+                item.other = c_.remote_sends[queue.peer] + from;
         } else {
             item.data = c_.receive + to;
             if (queue.kind == MessageQueue::own) item.other = c_.send + from;

@@ -25,7 +25,7 @@ struct MessageBlock {
         uint32_t moved;           // slots, ever
         uint16_t message;         // of the queue
         uint8_t queue, channel;
-        bool zero_copy;        // the peer may be reading our memory
+        bool zero_copy;   // the peer may be reading our memory
         uint32_t wanted;  // number of the last slot that the proxy knows we wait for
     };
     P2pChannel p2p_channels[message_p2p_max];
@@ -147,7 +147,8 @@ class MessageKernel {
     }
     WEFT_DEVICE LaneState outgoing_state(const P2pChannel& p2p, const Piece& piece) {
         const uint32_t ahead = p2p.moved - load_acquire(&consumed(p2p));
-        if (p2p.message == a_.queues[p2p.queue].count) return p2p.zero_copy && ahead != 0 ? LaneState::waits : LaneState::ended;
+        if (p2p.message == a_.queues[p2p.queue].count)
+            return p2p.zero_copy && ahead != 0 ? LaneState::waits : LaneState::ended;
         if (ahead >= message_slots) return LaneState::waits;
         const MessageItem& item = item_of(p2p);
         if (item.other) return copies(nullptr, nullptr, 0);
@@ -161,7 +162,8 @@ class MessageKernel {
         const MessageItem& item = item_of(p2p);
         RemoteMessageArea* const far = remote(p2p);
         if (!p2p.pulled) {
-            const MessageChannelState::MessageSlotHeader* const header = far ? nullptr : &state(p2p).headers[slot_of(p2p)];
+            const MessageChannelState::MessageSlotHeader* const header =
+                far ? nullptr : &state(p2p).headers[slot_of(p2p)];
             // Pairs with conclude() or ProxyConnections::give().
             const uint64_t word = load_acquire(far ? &far->incoming.filled[slot_of(p2p)] : &header->filled);
             if (epoch_of(word) != p2p.moved + 1) return far ? want(p2p, *far) : LaneState::waits;
@@ -173,8 +175,7 @@ class MessageKernel {
         std::byte* const to = item.data + piece.offset + p2p.done;
         const uint64_t left = piece.bytes - p2p.done;
         if (p2p.pulled) return copies(p2p.pulled + p2p.done, to, least(left, pull_bytes));
-        const std::byte* const from =
-            far ? far->received_slots[slot_of(p2p)] : slot(a_.areas[a_.rank], peer(p2p), p2p);
+        const std::byte* const from = far ? far->received_slots[slot_of(p2p)] : slot(a_.areas[a_.rank], peer(p2p), p2p);
         return copies(from, to, least(left, message_slot_bytes));
     }
     WEFT_DEVICE LaneState want(P2pChannel& p2p, RemoteMessageArea& far) const {
@@ -278,7 +279,8 @@ class MessageKernel {
     // Null: on this host.
     WEFT_DEVICE RemoteMessageArea* remote(const P2pChannel& p2p) const {
         const int other = peer(p2p);
-        return (a_.remote >> unsigned(other) & 1) != 0 ? reinterpret_cast<RemoteMessageArea*>(a_.areas[other]) : nullptr;
+        return (a_.remote >> unsigned(other) & 1) != 0 ? reinterpret_cast<RemoteMessageArea*>(a_.areas[other])
+                                                       : nullptr;
     }
     // By the kernels before.
     WEFT_DEVICE uint32_t& moved_before(const P2pChannel& p2p) const {
@@ -294,7 +296,9 @@ class MessageKernel {
     WEFT_DEVICE MessageChannelState& state_of(std::byte* area, int with, const P2pChannel& p2p) const {
         return reinterpret_cast<MessageChannelState*>(area)[geometry_.p2p(with, p2p.channel)];
     }
-    WEFT_DEVICE MessageChannelState& state(const P2pChannel& p2p) const { return state_of(a_.areas[a_.rank], peer(p2p), p2p); }
+    WEFT_DEVICE MessageChannelState& state(const P2pChannel& p2p) const {
+        return state_of(a_.areas[a_.rank], peer(p2p), p2p);
+    }
     WEFT_DEVICE std::byte* slot(std::byte* area, int with, const P2pChannel& p2p) const {
         return area + geometry_.state_bytes() +
                (geometry_.p2p(with, p2p.channel) * message_slots + slot_of(p2p)) * message_slot_bytes;

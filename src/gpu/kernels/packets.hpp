@@ -202,7 +202,8 @@ class PacketExchange {
             return;
         }
         for (int distance = 1; distance < a_.ranks; ++distance)
-            if (const int peer = turned(distance); is_one_of(a_.destination_rank, peer)) send(peer, line, own_unit(unit, peer));
+            if (const int peer = turned(distance); is_one_of(a_.destination_rank, peer))
+                send(peer, line, own_unit(unit, peer));
     }
     WEFT_DEVICE bool take(int line, uint64_t unit) {
         uint64_t result;
@@ -258,7 +259,8 @@ class PacketExchange {
     }
     // Of what is for `destination`.
     WEFT_DEVICE uint64_t own_unit(uint64_t unit, int destination = 0) const {
-        const uint64_t raw = load_unit(send_ + uint64_t(destination) * a_.send_stride + unit * unit_bytes, bytes_of(unit));
+        const uint64_t raw =
+            load_unit(send_ + uint64_t(destination) * a_.send_stride + unit * unit_bytes, bytes_of(unit));
         return reducer_.scaled() ? scaled(reducer_, raw) : raw;
     }
     static WEFT_DEVICE_COLD uint64_t scaled(const Reducer<type, adds>& reducer, uint64_t unit) {

@@ -15,7 +15,8 @@ WEFT_DEVICE void peer_one_shot(const Team& team, const KernelArguments& a) {
     const auto stage = [&](const PeerTile& tile) {
         const ChunkRange piece = piece_of(tile.bytes, tile.length, 1, 0, team);
         for (int destination = 0; destination < different && is_one_of(a.source_rank, a.rank); ++destination)
-            copy_input(team, reducer, a.outputs[a.rank] + tile.place + size_t(destination) * tile.bytes + piece.tile_offset,
+            copy_input(team, reducer,
+                       a.outputs[a.rank] + tile.place + size_t(destination) * tile.bytes + piece.tile_offset,
                        a.send + size_t(destination) * a.send_stride + tile.offset + piece.tile_offset, piece.bytes);
     };
     const auto work = [&](const PeerTile& tile) {

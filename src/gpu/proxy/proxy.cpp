@@ -118,7 +118,8 @@ bool Proxy::detach(const ProxyConnections& connections, int64_t deadline_us, int
                                         [&](const auto& each) { return each.get() == &connections; });
         if (place == loop_->all.end()) return true;
         if ((*place)->progress()) moved_us = now_us();
-        const bool drained = connections.drained(), hopeless = now_us() - moved_us > patience_us && connections.drained(true);
+        const bool drained = connections.drained(),
+                   hopeless = now_us() - moved_us > patience_us && connections.drained(true);
         if (!drained && !hopeless && (deadline_us == 0 || now_us() < deadline_us)) continue;
         loop_->all.erase(place);
         return drained;

@@ -24,8 +24,8 @@ Result<bool> ProxyConnections::take(ProxyChannel& channel) {
         const uint64_t word = load_acquire(&end.filled[index]);  // pairs with StepMachine::execute()
         if (epoch_of(word) != channel.next + 1) break;
         auto sent = channel.sender->send(channel.slot(), {.bytes = end.lengths[index],
-                                                    .operation = channel.wholes ? channel.wholes[index] : 0,
-                                                    .fingerprint = uint32_t(word)});
+                                                          .operation = channel.wholes ? channel.wholes[index] : 0,
+                                                          .fingerprint = uint32_t(word)});
         if (!sent) return sent;
         if (!*sent) break;
         store_release(end.consumed, ++channel.next);  // pairs with await_credit() and outgoing_state()
@@ -73,7 +73,8 @@ bool ProxyConnections::progress() {
         waiting = true;
         if (!channel.broken || channel.failure.ok()) continue;
         std::lock_guard lock(mutex_);
-        if (!trouble_) trouble_ = Trouble{channel.end.peer, channel.failure.code(), channel.failure.sentence(), now_us()};
+        if (!trouble_)
+            trouble_ = Trouble{channel.end.peer, channel.failure.code(), channel.failure.sentence(), now_us()};
     }
     waiting_.store(waiting, std::memory_order_relaxed);
     return any;

@@ -181,7 +181,8 @@ TEST_CASE("a message that differs, or that nobody sends, ends the kernel with a 
         CHECK(ranks.message_reports[1].other_bytes == 8);
         // Behind a failure nothing moves.
         ranks.start(1, one(0, true, received, weftFloat32), 2, false).join();
-        CHECK(reinterpret_cast<const MessageChannelState*>(ranks.area(0))[ranks.geometry.p2p(1, 0)].headers[0].filled == 0);
+        CHECK(reinterpret_cast<const MessageChannelState*>(ranks.area(0))[ranks.geometry.p2p(1, 0)].headers[0].filled ==
+              0);
     }
     {
         MessageRanks ranks(2);

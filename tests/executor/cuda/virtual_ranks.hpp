@@ -15,7 +15,7 @@ struct Launch {
     cuda::Body body = cuda::Body::packet_one_shot;
     int blocks = 1;
     bool staged = false;  // peer bodies: through staging memory, tiles of the call's size
-    int exporting = 0;     // staged: so many ranks, the first, offer their buffers; 0: it is not asked; -1: nobody does
+    int exporting = 0;    // staged: so many ranks, the first, offer their buffers; 0: it is not asked; -1: nobody does
 };
 
 class VirtualRanks {
