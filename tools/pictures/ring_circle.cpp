@@ -26,7 +26,7 @@ double radius_of(const KindChannels& kind) {
     if (kind.sites.size() == 1) return 1;
     double round = 0;  // that the stops take, side by side
     for (const int site : kind.sites)
-        round += stop_width(*kind.terrain.graph, site) + (kind.sites.size() > 16 ? between_many : between_stops);
+        round += stop_width(*kind.machine_graph.graph, site) + (kind.sites.size() > 16 ? between_many : between_stops);
     return std::max(34.0, round / 2 / std::numbers::pi);
 }
 
@@ -36,7 +36,7 @@ RingCircle::RingCircle(Svg& svg, const KindChannels& kind, std::string_view colo
     : svg_(svg), kind_(kind), colour_(colour), width_(width) {}
 
 Point RingCircle::size_of(const KindChannels& kind, const PackedRing& ring) {
-    const Graph& graph = *kind.terrain.graph;
+    const Graph& graph = *kind.machine_graph.graph;
     Point beyond{0, stop_height / 2};
     for (const int site : kind.sites) beyond.x = std::max(beyond.x, stop_width(graph, site) / 2);
     for (const int port : {ring.entry, ring.exit})
@@ -52,7 +52,7 @@ void RingCircle::draw(const PackedRing& ring, Point centre) {
     for (size_t site = 0; site < kind_.sites.size(); ++site) {
         const double angle = 2 * std::numbers::pi * double(site) / double(kind_.sites.size()) - std::numbers::pi / 2;
         stops.push_back({{centre.x + radius * std::cos(angle), centre.y + radius * std::sin(angle)},
-                         stop_width(*kind_.terrain.graph, kind_.sites[site])});
+                         stop_width(*kind_.machine_graph.graph, kind_.sites[site])});
     }
     const size_t hops = ring.order.size() - (ring.entry >= 0 ? 1 : 0);
     for (size_t hop = 0; hop < hops; ++hop) {
@@ -69,7 +69,7 @@ void RingCircle::draw(const PackedRing& ring, Point centre) {
 void RingCircle::draw_stop(int node, const Stop& stop) {
     const auto [at, width] = stop;
     svg_.rectangle({at.x - width / 2, at.y - stop_height / 2, width, stop_height}, "#ffffff", {colour_, 1.2}, 5);
-    svg_.text({at.x, at.y + 3}, name_of(*kind_.terrain.graph, node), {ring_letters, Anchor::middle});
+    svg_.text({at.x, at.y + 3}, name_of(*kind_.machine_graph.graph, node), {ring_letters, Anchor::middle});
 }
 
 // Bent towards the centre, away from stops that it passes by; through the centre to its right, so that there and back
@@ -106,7 +106,7 @@ void RingCircle::draw_port(int node, bool entry, const Stop& stop, Point centre,
     svg_.arrow_head(from, to, head(), colour_);
     const Anchor anchor = out.x > 0.4 ? Anchor::start : out.x < -0.4 ? Anchor::end : Anchor::middle;
     const double down = out.y > 0.4 ? 8 : out.y < -0.4 ? 0 : 3;
-    svg_.text({name.x + 2 * aside * std::abs(out.y), name.y + down}, name_of(*kind_.terrain.graph, node),
+    svg_.text({name.x + 2 * aside * std::abs(out.y), name.y + down}, name_of(*kind_.machine_graph.graph, node),
               {ring_letters, anchor, colour_});
 }
 

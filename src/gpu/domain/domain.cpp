@@ -207,7 +207,7 @@ std::vector<RemoteEnd> Domain::remote_ends() const {
         RemoteEnd outgoing{message_channel_remote, false, end}, incoming{message_channel_remote, true, end};
         if (remote) {
             auto* const it = reinterpret_cast<RemoteMessageArea*>(remote + connections_.remote_bytes()) + i;
-            const auto place = [](RemoteEnd& there, RemoteMessageArea::Way& way, std::byte* slots) {
+            const auto place = [](RemoteEnd& there, RemoteMessageArea::RemoteDirection& way, std::byte* slots) {
                 there.end.slots = slots;
                 there.end.filled = way.filled;
                 there.end.consumed = &way.consumed;
