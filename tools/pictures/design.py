@@ -147,7 +147,7 @@ def hosts():
         picture.text(x + 64, 192, "doorbell", 10, "end", FAINT)
         picture.arrow((x + 150, 168), (x + 150, 204))
         picture.text(x + 156, 192, "mirrors", 10, "start", FAINT)
-    picture.box(270, 12, 220, 44, ["root (rendezvous only)", "roster to every leader"], "plan", 11)
+    picture.box(270, 12, 220, 44, ["root (rendezvous only)", "rank table to every leader"], "plan", 11)
     for x in (130, 380, 630):
         picture.line((380, 56), (x, 124), dashed=True)
     picture.arrow((284, 150), (226, 150))
