@@ -9,7 +9,7 @@ struct Gpu::Parts {};
 Gpu::Gpu(int device, std::unique_ptr<Parts> parts) : device_(device), parts_(std::move(parts)) {}
 Gpu::~Gpu() = default;
 
-int Gpu::count() { throw Failure("this build of Weft has no CUDA: -g needs one that has (docs/gpu.md)"); }
+int Gpu::count() { throw Failure("this build of Weft has no CUDA: -g needs one that has (docs/guide/gpu.md)"); }
 std::unique_ptr<Gpu> Gpu::use(int, bool) { return count(), nullptr; }
 
 // None of these is reached: nobody has a Gpu.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # gpu-check.sh: builds Weft for this machine's GPUs and runs everything that needs one, the most telling first. Each
 # result is printed when it is known. The stages are the table below: two parts, each made to end within 480 s on 16
-# cores with one GPU, part 1 with the build (docs/gpu.md). A stage that has passed is not run again, as long as programs
+# cores with one GPU, part 1 with the build (docs/design/gpu-testing.md). A stage that has passed is not run again, as long as programs
 # and GPUs are the same. Needs a CUDA toolkit, a compiler, Meson and Ninja; and Weft's packages, or build-bundle/
 # (tools/gpu-bundle). Without a GPU it builds and says so. Options: --help.
 set -uo pipefail

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-# options_doc.py OPTIONS_DEF [--check DOCUMENT]: docs/options.md from src/base/options.def and log_category.def beside it;
-# --check says whether it still fits.
+# options_doc.py OPTIONS_DEF [--log] [--check DOCUMENT]: docs/reference/options.md from src/base/options.def, with --log
+# docs/reference/log.md from log_category.def beside it; --check says whether the document still fits.
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 sys.dont_write_bytecode = True
@@ -10,34 +11,66 @@ import checked_output
 
 HEAD = """# Options
 
-Every option is an environment variable. `weft info` shows each with its value and where that came from. A misspelt name is a
-warning, a value that is no number or out of range is an error when a communicator is made.
+After reading this page you know every environment variable that Weft reads.
+`weft info` shows each with its value and origin.
+A misspelt name is a warning.
+A value that is no number or out of range fails `weftCommInitRank`.
 
-This page is made from `src/base/options.def` and `log_category.def`: `tools/options_doc.py src/base/options.def > docs/options.md`."""
+This page is generated from `src/base/options.def`:
+`tools/options_doc.py src/base/options.def > docs/reference/options.md`."""
 ALIASES = """
-Of NCCL's variables these are read, each where Weft's own is unset: {}. No other `NCCL_` variable is: `NCCL_ALGO` and
-`NCCL_PROTO`, say, whose words are not Weft's, do nothing.
+Of NCCL's variables these are read, each if Weft's own is unset:
+{}.
+All other `NCCL_` variables are ignored, also `NCCL_ALGO` and `NCCL_PROTO`.
 
-If Weft cannot use a value of NCCL's variables, a warning names the variable.
-The option then has its default.
-`NCCL_GRAPH_FILE` is a warning too: Weft reads no graph file in a job.
-The exception is `NCCL_SOCKET_IFNAME`: if it chooses no interface, jobs of several hosts fail.
-A variable of Weft's that is set but empty hides NCCL's.
-`WEFT_TOPO_FILE=` means no file, whatever `NCCL_TOPO_FILE` says."""
-CATEGORIES = """
-## Log categories
+- If Weft cannot use a value of NCCL's variables, a warning names it and the default applies.
+  One case is an error: `NCCL_SOCKET_IFNAME` selects no interface, and the job has several hosts.
+- `NCCL_GRAPH_FILE` causes a warning: Weft reads no graph file in a job.
+- A variable of Weft's that is set but empty hides NCCL's."""
+LOG_HEAD = """# Log
 
-What `WEFT_DEBUG_SUBSYS` chooses among at INFO and TRACE; warnings are shown whatever their category. A list replaces what
-is shown unless asked: `COLL` shows those lines alone, `^NET` all but those.
+After reading this page you can turn on the log and read its lines.
 
-| category | shown unless asked | |
+| variable | |
+|---|---|
+| `WEFT_DEBUG` | the level; also `NCCL_DEBUG` |
+| `WEFT_DEBUG_SUBSYS` | the categories; also `NCCL_DEBUG_SUBSYS` |
+| `WEFT_DEBUG_FILE` | a file to append to, `%h` is the host and `%p` the process; also `NCCL_DEBUG_FILE` |
+
+## Levels
+
+Each level includes those above it.
+
+| level | shows |
+|---|---|
+| `NONE` | nothing |
+| `VERSION` | one line a process: version, transports, kernels |
+| `WARN` | what is wrong or slow, with a remedy; without `WEFT_DEBUG` warnings are shown alone |
+| `INFO` | what was chosen and why, once for each new kind of call |
+| `TRACE` | why other choices are out |
+
+## Categories
+
+`WEFT_DEBUG_SUBSYS` selects categories at INFO and TRACE; warnings are always shown.
+A list replaces the default: `COLL` shows that category alone, `^NET` all others, `ALL` everything.
+
+| category | shown by default | |
 |---|---|---|"""
-EXAMPLE = """
-`WEFT_DEBUG=INFO weft run -n 2 ./sharded_training` (an example) says among others; host, process, thread and rank stand first:
+LOG_TAIL = """
+## Lines
+
+A line begins with host, process, thread and rank, and is written by one system call.
+No line has a `=`: a double click selects a value.
 
 ```
+$ WEFT_DEBUG=INFO weft run -n 2 ./sharded_training
+node1:28695:28695 [0] WEFT INFO rank 0 of 2, started by weft run
 node1:28695:28695 [0] WEFT INFO all_gather of 8 float (64 bytes) on 2 ranks: one_shot over shm, 0.12 us predicted; halving_doubling 0.22 us, all_pairs 0.22 us, pat 0.22 us, ring 0.22 us
-```"""
+```
+
+The second line names the call, the algorithm and transport chosen, and the predicted times of the
+others.
+A warning or error ends with an [error id](errors.md) in brackets."""
 LIMITS = {"INT_MAX", "INT64_MAX"}
 
 
@@ -58,12 +91,17 @@ def categories_of(source):
     return [f"| `{name.upper()}` | {'yes' if shown == 'true' else 'no'} | {text_of(help_text)} |" for name, shown, help_text in rows]
 
 
-def document(source, categories):
+def log_document(categories):
+    return "\n".join([LOG_HEAD, *categories_of(categories), LOG_TAIL]) + "\n"
+
+
+def document(source):
     aliases = {}
     for name, variable in re.findall(r"^WEFT_OPTION_ALIAS\(\s*(\w+),\s*(\w+)\s*\)", source, re.M):
         aliases.setdefault(name, []).append(variable)
     lines = [HEAD]
-    lines.append(ALIASES.format(", ".join(f"`{variable}`" for variables in aliases.values() for variable in variables)))
+    names = ", ".join(f"`{variable}`" for variables in aliases.values() for variable in variables)
+    lines.append(ALIASES.format(textwrap.fill(names, 98)))
     table = False
     # A section comment directly before rows, or a row.
     token = re.compile(r'^//\s*(?P<title>[^\n]+)\n(?=WEFT_)|^WEFT_(?P<kind>TEXT_|SECRET_)?OPTION\((?P<row>(?:"(?:[^"\\]|\\.)*"|[^")])*)\)', re.M)
@@ -97,19 +135,23 @@ def document(source, categories):
     rows = len(re.findall(r"^WEFT_(?:TEXT_|SECRET_)?OPTION\(", source, re.M))
     if rows != sum(line.startswith("| `WEFT_") for line in lines):
         raise ValueError("a row of options.def is not understood")
-    return "\n".join([*lines, CATEGORIES, *categories_of(categories), EXAMPLE]) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def main():
-    options = Path(sys.argv[1])
-    made = document(options.read_text(), options.with_name("log_category.def").read_text())
-    if len(sys.argv) < 4 or sys.argv[2] != "--check":
+    arguments = sys.argv[1:]
+    options = Path(arguments.pop(0))
+    log = " --log" if "--log" in arguments else ""
+    source = options.with_name("log_category.def") if log else options
+    made = log_document(source.read_text()) if log else document(source.read_text())
+    if "--check" not in arguments:
         sys.stdout.write(made)
         return 0
-    with open(sys.argv[3]) as file:
+    page = arguments[arguments.index("--check") + 1]
+    with open(page) as file:
         if file.read() == made:
             return 0
-    print(f"{sys.argv[3]} does not fit {sys.argv[1]}: run tools/options_doc.py {sys.argv[1]} > {sys.argv[3]}")
+    print(f"{page} does not fit {source}: run tools/options_doc.py {options}{log} > {page}")
     return 1
 
 

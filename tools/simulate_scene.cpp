@@ -234,7 +234,7 @@ Result<std::unique_ptr<Fabric>> fabric_of(const Scene& scene, const Algorithm& r
 // Says before a long simulation that it is one, and refuses one that nobody would wait for.
 static Status weigh(const char* name, bool anyway, int ranks, const SimulatedEffort& effort) {
     constexpr uint64_t told_from = 20'000'000, steps_most = 200'000'000;
-    // Of ranks that have left the caches, and messages none of which is empty; see docs/simulation.md.
+    // Of ranks that have left the caches, and messages none of which is empty (docs/guide/simulation.md).
     constexpr double us_a_step = 1.5;
     const auto text = [&](uint64_t steps) {
         const double minutes = double(steps) * us_a_step / 60e6;

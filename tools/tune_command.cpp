@@ -65,7 +65,7 @@ Status read_collectives(const std::string& list, std::vector<Collective>& collec
             std::find(std::begin(all_collectives), std::end(all_collectives), *named) == std::end(all_collectives))
             return fail(weftInvalidArgument,
                         "--collectives: {} is none of those whose algorithm is chosen, all_reduce or "
-                        "broadcast, say (docs/selection.md)",
+                        "broadcast, say (docs/guide/tuning.md)",
                         word);
         collectives.push_back(*named);
     }

@@ -159,7 +159,7 @@ WEFT_INLINE constexpr T combine(T left, T right) {
     }
 }
 
-// The rule of weftAvg, as docs/determinism.md has it. The complete sum of integers is divided by the number of ranks.
+// The rule of weftAvg (docs/guide/determinism.md). The complete sum of integers is divided by the number of ranks.
 // Each contribution of floats is multiplied by 1 / share_of, a power of two no less than that number: no sum overflows.
 // The complete sum is divided by average_of / share_of. A product is exact unless it is subnormal.
 struct Averaging {

@@ -1,6 +1,6 @@
 // simulator.hpp: how long a collective call would take on a machine that is described, not there: all ranks' schedules,
-// step by step, over links that messages share. docs/simulation.md says what is counted, what is not, and how right
-// that is.
+// step by step, over links that messages share. docs/design/simulator.md describes the model and its
+// accuracy.
 //
 // A step waits for its message, for a free slot and for what it runs after, as the executor's do; takes step_us; then
 // moves its bytes as a flow (flows.hpp) over the route's links, at most as fast as the block copies or adds up. Tiles,

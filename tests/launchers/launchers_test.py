@@ -157,7 +157,7 @@ class RealLaunchers(unittest.TestCase):
                 with self.subTest(peer=peer, order=order):
                     program = [WITH_MPI, place(peer, "lib", "libmpi.so.12"), order]
                     self.assertEqual(self.output_of([hydra(peer, 2) + program], [more]).count("both work"), 2)
-        # libpmix does not survive MPI_Init after a session of ours: docs/launch.md.
+        # libpmix does not survive MPI_Init after a session of ours: docs/guide/launching.md.
         program = [WITH_MPI, place("openmpi", "lib", "libmpi.so.40"), "mpi-first"]
         self.assertEqual(self.output_of([openmpi(ranks=2) + program], [{}]).count("both work"), 2)
 

@@ -14,7 +14,7 @@ namespace weft::internal::reference {
 
 namespace {
 
-// The rule of averages as docs/determinism.md has it. It shares no code with base/arithmetic.hpp. Integers: the sum is
+// The rule of averages (docs/guide/determinism.md). It shares no code with base/arithmetic.hpp. Integers: the sum is
 // divided. Floats: each contribution is divided by the least power of two that is no less than the number of ranks, and
 // the sum by the rest. The quotients are rounded to the type unless all contributions are added at once.
 struct Division {

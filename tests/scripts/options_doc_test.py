@@ -55,26 +55,26 @@ class OptionsDocTest(unittest.TestCase):
             self.assertEqual(page.read_text(), "new")
 
     def test_every_row_becomes_a_line_of_its_section(self):
-        lines = options_doc.document(SOURCE, CATEGORIES).splitlines()
-        self.assertEqual([line for line in lines if line.startswith("## ")], ["## Time", "## Words", "## Log categories"])
+        lines = options_doc.document(SOURCE).splitlines()
+        self.assertEqual([line for line in lines if line.startswith("## ")], ["## Time", "## Words"])
         self.assertIn("| `WEFT_WAIT_MS` | 10000 | 0 and more | Waits (long). |", lines)
         self.assertIn("| `WEFT_RANK` | unset | 0 and more | This rank. |", lines)
         self.assertIn("| `WEFT_ALGO` | unset | text | Names; more names. Also read as `OTHER_ALGO`. |", lines)
         self.assertIn("| `WEFT_KEY` | k | text | A key. |", lines)
 
-    def test_every_category_becomes_a_line(self):
-        lines = options_doc.document(SOURCE, CATEGORIES).splitlines()
+    def test_every_category_becomes_a_line_of_the_log_page(self):
+        lines = options_doc.log_document(CATEGORIES).splitlines()
         self.assertIn("| `INIT` | yes | who came (and who did not) |", lines)
         self.assertIn("| `MEM` | no | what is mapped |", lines)
 
     def test_names_of_others_that_are_read_are_listed(self):
-        self.assertIn("each where Weft's own is unset: `OTHER_ALGO`.", options_doc.document(SOURCE, CATEGORIES))
+        self.assertIn("each if Weft's own is unset:\n`OTHER_ALGO`.", options_doc.document(SOURCE))
 
     def test_a_row_that_is_not_understood_is_an_error(self):
         with self.assertRaisesRegex(ValueError, "not understood"):
-            options_doc.document(SOURCE + 'WEFT_OPTION(broken, int, 0, 0, 1, "no end)\n', CATEGORIES)
+            options_doc.document(SOURCE + 'WEFT_OPTION(broken, int, 0, 0, 1, "no end)\n')
         with self.assertRaisesRegex(ValueError, "not understood"):
-            options_doc.document(SOURCE, CATEGORIES + 'WEFT_LOG_CATEGORY(net, maybe, "no end)\n')
+            options_doc.log_document(CATEGORIES + 'WEFT_LOG_CATEGORY(net, maybe, "no end)\n')
 
 
 if __name__ == "__main__":

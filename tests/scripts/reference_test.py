@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # The reference is made from the comments of a header: which comment speaks for which functions, and what a comment must say.
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -160,6 +161,29 @@ class ReferenceTest(unittest.TestCase):
         files = dict(file for entry in entries for file in render.Markdown(page_of, "1").files(entry))
         line = "- [`weftTurn`](weftTurn.md), [`weftSpin`](weftTurn.md): Turns `what`, `count` elements."
         self.assertIn(line, files["weft.md"])
+
+    def test_one_page_links_its_sections(self):
+        entries = document.entries(read(HEADER, TYPES))
+        page_of = {name: entry.names[0] for entry in entries for name in entry.names}
+        page = render.Page(page_of, "1").whole(entries)
+        names = next(", ".join(entry.names) for entry in entries if "weftSpin" in entry.names)
+        anchor = names.lower().replace(",", "").replace(" ", "-")
+        self.assertIn(f"\n## {names}\n", page)
+        self.assertIn(f"- [`weftTurn`](#{anchor}), [`weftSpin`](#{anchor}): Turns `what`, `count` elements.", page)
+
+    def test_a_page_that_does_not_fit_is_told(self):
+        with tempfile.TemporaryDirectory() as place:
+            headers = [str(Path(place) / name) for name in ("a.h", "b.h")]
+            for path, text in zip(headers, (HEADER, TYPES)):
+                Path(path).write_text(text)
+            page = str(Path(place) / "api.md")
+            tool = [sys.executable, "-B", reference.__file__, *headers]
+            self.assertEqual(subprocess.run([*tool, "--page", page]).returncode, 0)
+            self.assertEqual(subprocess.run([*tool, "--check-page", page]).returncode, 0)
+            Path(page).write_text("old")
+            ended = subprocess.run([*tool, "--check-page", page], stdout=subprocess.PIPE, text=True)
+            self.assertEqual(ended.returncode, 1)
+            self.assertIn("does not fit", ended.stdout)
 
     def test_a_folder_keeps_what_are_no_pages_and_loses_pages_of_names_that_are_gone(self):
         with tempfile.TemporaryDirectory() as place:

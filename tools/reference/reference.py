@@ -2,6 +2,8 @@
 # reference.py HEADER...: the reference of the C interface, from the comments of its headers.
 #   --man FOLDER         manual pages of section 3, one a name, and weft.3, which lists them
 #   --markdown FOLDER    the same as Markdown; `-` writes all to stdout
+#   --page FILE          the same as one page of Markdown: docs/reference/api.md
+#   --check-page FILE    says whether that page still fits the headers, and ends with status 1 if it does not
 #   --check              says which functions are not fully explained, and ends with status 1 if there are any
 import argparse
 import os
@@ -42,6 +44,8 @@ def main():
     parser.add_argument("headers", nargs="+")
     parser.add_argument("--man")
     parser.add_argument("--markdown")
+    parser.add_argument("--page")
+    parser.add_argument("--check-page")
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
     headers, version = read(arguments.headers)
@@ -58,6 +62,13 @@ def main():
                 sys.stdout.write("\n".join(files.values()))
             else:
                 write(Path(place), files, made.suffix)
+    page = render.Page(page_of, version).whole(entries) if arguments.page or arguments.check_page else ""
+    if arguments.page:
+        checked_output.write_text(Path(arguments.page), page)
+    if arguments.check_page and Path(arguments.check_page).read_text() != page:
+        print(f"{arguments.check_page} does not fit the headers: run {' '.join([sys.argv[0], *arguments.headers])} --page "
+              f"{arguments.check_page}")
+        found.append(arguments.check_page)
     if arguments.check:
         print(f"{len(page_of) - 1} names explained, {len(found)} objections")
     return 1 if found else 0

@@ -67,7 +67,7 @@ class Markdown:
         def word(match):
             name = match.group(1) or match.group(2)
             other = self.page_of.get(name, page)
-            return f"`{name}`" if other == page else f"[`{name}`]({other}.md)"
+            return f"`{name}`" if other == page else f"[`{name}`]({self.link(other)})"
 
         pieces = []
         at = 0
@@ -75,6 +75,9 @@ class Markdown:
             pieces += [re.sub(r"([*_<>|])", r"\\\1", text[at : match.start()]), word(match)]
             at = match.end()
         return "".join(pieces) + re.sub(r"([*_<>|])", r"\\\1", text[at:])
+
+    def link(self, page):
+        return f"{page}.md"
 
     def term(self, text, page):
         return self.sentence(text, page) if WORD.search(text) else f"*{text}*"
@@ -97,3 +100,43 @@ class Markdown:
 
     def files(self, entry):
         yield entry.names[0] + self.suffix, self.page(entry)
+
+
+class Page(Markdown):
+    """All entries on one page, which a reader can search."""
+
+    def __init__(self, page_of, version):
+        super().__init__(page_of, version)
+        self.anchors = {}
+
+    def link(self, page):
+        return "#" + self.anchors[page]
+
+    def whole(self, entries):
+        overview = entries[0].names[0]
+        for entry in entries:
+            heading = "reference" if entry.names[0] == overview else ", ".join(entry.names)
+            self.anchors[entry.names[0]] = re.sub(r"[^a-z0-9_-]", "", heading.lower().replace(" ", "-"))
+        lines = ["# Reference", "", "After reading this page you know the contract of every call and type.",
+                 "It is generated from `include/weft`: `tools/reference/reference.py --page` writes it.", ""]
+        for entry in entries:
+            page = entry.names[0]
+            if page != overview:
+                lines += [f"## {', '.join(entry.names)}", ""]
+            for title, blocks in entry.sections:
+                if title in ("SEE ALSO", "RETURN VALUE") or (page == overview and title == "SYNOPSIS"):
+                    continue
+                if title not in ("SYNOPSIS", "DESCRIPTION"):
+                    lines += [f"{title.capitalize()}:" if page != overview else f"### {title.capitalize()}", ""]
+                for block in blocks:
+                    if block[0] == "title":
+                        lines += [f"**{block[1]}**", ""]
+                    elif block[0] == "code":
+                        lines += ["```c", block[1].replace("#include <weft/weft.h>\n\n", ""), "```", ""]
+                    elif block[0] == "item":
+                        lines.append(f"- {self.term(block[1], page)}: {self.sentence(block[2], page)}")
+                    else:
+                        lines += [self.sentence(block[1], page), ""]
+                if lines[-1]:
+                    lines.append("")
+        return "\n".join(lines[:-1]) + "\n"

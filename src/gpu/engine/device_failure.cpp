@@ -130,7 +130,7 @@ Status DeviceDiagnosis::explain(const cuda::FailureReport& report, const cuda::M
                         report.peer >= 0 ? position_text(report.peer) : "nobody in particular",
                         report.peer >= 0 && has_made_our_calls(report.peer)
                             ? "; it has made this call, and its kernel may be behind other work of its stream or have "
-                              "found no room on the device (WEFT_GPU_BLOCKS; docs/gpu.md, Several communicators)"
+                              "found no room on the device (WEFT_GPU_BLOCKS; docs/guide/gpu.md, Several communicators)"
                             : "");
         // The abort word is set by whoever has written the error before.
         case cuda::KernelFailure::aborted:
