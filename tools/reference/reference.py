@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # reference.py HEADER...: the reference of the C interface, from the comments of its headers.
-#   --man FOLDER         manual pages of section 3, one a name, and weft.3, which lists them
-#   --markdown FOLDER    the same as Markdown; `-` writes all to stdout
-#   --page FILE          the same as one page of Markdown: docs/reference/api.md
-#   --check-page FILE    says whether that page still fits the headers, and ends with status 1 if it does not
-#   --check              says which functions are not fully explained, and ends with status 1 if there are any
+# With --man FOLDER it writes manual pages of section 3, one a name, and weft.3, which lists them.
+# With --markdown FOLDER it writes the same as Markdown; `-` writes all to stdout.
+# With --page FILE it writes one page of Markdown: docs/reference/api.md.
+# With --check-page FILE its status is 1 if that page is stale.
+# With --check its status is 1 if functions are not fully explained, and it prints them.
 import argparse
 import os
 import re
@@ -24,7 +24,7 @@ def read(paths):
     texts = [Path(path).read_text() for path in paths]
     macros = dict(re.findall(r"^#define WEFT_(MAJOR|MINOR|PATCH) (\d+)$", "\n".join(texts), re.M))
     version = ".".join(macros.get(part, "0") for part in ("MAJOR", "MINOR", "PATCH"))
-    # What stands under no heading are types.
+    # Declarations under no heading are types.
     return [header.parse(text, "Types") for text in texts], version
 
 

@@ -126,9 +126,16 @@ class Page(Markdown):
             for title, blocks in entry.sections:
                 if title in ("SEE ALSO", "RETURN VALUE") or (page == overview and title == "SYNOPSIS"):
                     continue
-                if title not in ("SYNOPSIS", "DESCRIPTION"):
-                    lines += [f"{title.capitalize()}:" if page != overview else f"### {title.capitalize()}", ""]
+                if page == overview and title != "DESCRIPTION":
+                    lines += [f"### {title.capitalize()}", ""]
+                elif title not in ("SYNOPSIS", "DESCRIPTION"):
+                    if len(blocks) == 1:
+                        lines += [f"{title.capitalize()}: {self.sentence(blocks[0][-1], page)}", ""]
+                        continue
+                    lines += [f"{title.capitalize()}:", ""]
                 for block in blocks:
+                    if block[0] != "item" and lines[-1]:
+                        lines.append("")
                     if block[0] == "title":
                         lines += [f"**{block[1]}**", ""]
                     elif block[0] == "code":
