@@ -43,7 +43,7 @@ Result<std::shared_ptr<const FileAlgorithm>> algorithm_of_file(const std::string
     std::optional<Collective> collective;
     if (choice.collective) {
         const auto meant = collective_meant(*choice.collective);
-        if (!meant) return Status(meant.status().code(), meant.status().sentence());
+        if (!meant) return meant.status().copy();
         collective = *meant;
     }
     auto file = read_schedule_file(name, choice.any_order);

@@ -28,7 +28,7 @@ Result<Collective> collective_meant(const std::string& name) {
 
 Result<const Algorithm*> algorithm_named(const std::string& algorithm, const std::string& collective) {
     const auto found = collective_meant(collective);
-    if (!found) return Status(found.status().code(), found.status().sentence());
+    if (!found) return found.status().copy();
     std::string names;
     if (const Algorithm* row = registry::find_algorithm(algorithm, *found)) return row;
     for (const Algorithm& each : registry::algorithms())

@@ -67,7 +67,7 @@ Result<ExplainedLayout> layout_on_topology(const Question& question) {
         return fail(weftInvalidArgument,
                     "--topology is of ranks that share their hosts' memory, and WEFT_TRANSPORTS forbids it");
     const auto text = read_file(question.topology, topology::topology_file_bytes_most);
-    if (!text) return Status(text.status().code(), text.status().sentence());
+    if (!text) return text.status().copy();
     const auto read = topology::discover_file(options().hwloc_library, *text);
     if (!read) return fail(weftInvalidArgument, "{}: {}", question.topology, read.status().sentence());
     if (question.ranks && *question.ranks < 1) return fail(weftInvalidArgument, "{} ranks cannot be", *question.ranks);

@@ -144,7 +144,7 @@ Status draw(const Request& request, const Made& made) {
     PictureRequest picture = request.picture;
     picture.hosts = request.hosts;
     const auto text = picture_of(made.schedules, *made.row, picture);
-    if (!text) return Status(text.status().code(), text.status().sentence());
+    if (!text) return text.status().copy();
     return write_file(picture.file, *text);
 }
 
@@ -164,7 +164,7 @@ Status build(const Request& request) {
 
 Status convert(const Request& request) {
     const auto file = read_schedule_file(request.file, request.said.any_order);
-    if (!file) return Status(file.status().code(), file.status().sentence());
+    if (!file) return file.status().copy();
     print_assumption(request.file, *file);
     print_output("{}", write_text(file->schedules));
     return ok();
@@ -172,7 +172,7 @@ Status convert(const Request& request) {
 
 Status check_file(const Request& request) {
     const auto file = read_schedule_file(request.file, request.said.any_order);
-    if (!file) return Status(file.status().code(), file.status().sentence());
+    if (!file) return file.status().copy();
     const std::vector<Schedule>& schedules = file->schedules;
     auto mode = parse_readable(request.readable, int(schedules.size()));
     if (!mode) return mode.take_status();

@@ -43,7 +43,7 @@ Result<std::string> picture_of(const std::vector<Schedule>& schedules, const Alg
                                const PictureRequest& request) {
     const int ranks = int(schedules.size());
     const auto kind = kind_of(request, row, ranks);
-    if (!kind) return Status(kind.status().code(), kind.status().sentence());
+    if (!kind) return kind.status().copy();
     const HostsFabric fabric(*kind, request.hosts, ranks / request.hosts);
     const bool data = row.collective != Collective::barrier;  // which has none, but words to exchange
     const uint64_t bytes = data ? request.bytes : uint64_t(ranks);

@@ -69,7 +69,7 @@ Status place_on_graph(const SimulateRequest& request, Scene& scene) {
     if (request.ranks % copies != 0)
         return fail(weftInvalidArgument, "{} ranks do not fill {} machines alike", request.ranks, copies);
     auto job = topology::job_of_ranks(*scene.graph, copies, request.ranks / copies);
-    if (!job) return fail(job.status().code(), "{}: {}", request.topology, job.status().sentence());
+    if (!job) return fail(job.status(), "{}: {}", request.topology, job.status().sentence());
     scene.job = std::move(*job);
     return seat_on_graph(request, scene);
 }
@@ -89,7 +89,7 @@ Status seat_on_equal(const SimulateRequest& request, int hosts, int ranks_a_host
 
 Status seat_on_graph(const SimulateRequest& request, Scene& scene) {
     const auto fabric = topology::GraphFabric::make(scene.job, scene.kind);
-    if (!fabric) return fail(fabric.status().code(), "{}: {}", request.topology, fabric.status().sentence());
+    if (!fabric) return fail(fabric.status(), "{}: {}", request.topology, fabric.status().sentence());
     scene.layout = {fabric->ranks(), 0, fabric->hosts()};
     scene.hosts = scene.layout.host_count();
     scene.net_links = 1;

@@ -66,7 +66,7 @@ Status write_simulated_tuning(SimulateRequest request, const SimulateRows& rows_
         for (const uint64_t size : sizes) {
             request.bytes = size;
             const auto simulated = rows_of(request);
-            if (!simulated) return Status(simulated.status().code(), simulated.status().sentence());
+            if (!simulated) return simulated.status().copy();
             const Scene& scene = simulated->scene;
             WEFT_TRY(check_ranks(scene));
             if (!tuning) tuning = tuning_of(scene);

@@ -83,14 +83,14 @@ Status draw(const Request& request, const Machine& machine, const topology::Chan
     constexpr double left = 16, top = 16, width_least = 900;
     Svg svg;
     const Status drawn = draw_machine(svg, machine.graph, request.hosts, {left, top});
-    if (!drawn) return fail(drawn.code(), "{}: {}", machine.source, drawn.sentence());
+    if (!drawn) return fail(drawn, "{}: {}", machine.source, drawn.sentence());
     if (channels) draw_channels(svg, *channels, {left, svg.bottom() + 20}, std::max(width_least, svg.right()) - left);
     return write_file(request.svg, svg.finish("The machine's devices, links and channels"));
 }
 
 Status show(const Request& request) {
     const auto machine = machine_of(request);
-    if (!machine) return Status(machine.status().code(), machine.status().sentence());
+    if (!machine) return machine.status().copy();
     print_output("{}", topology::write_text(machine->graph, {.pxn = request.pxn}));
     print_notes(*machine);
     // As a search there ends.
@@ -103,14 +103,14 @@ Status show(const Request& request) {
 // Whether the channels of a graph file fit the machines: a sentence for each that does not.
 Status check(const Request& request, const Machine& machine, const topology::Job& job) {
     const auto text = topology_text(request.graph);
-    if (!text) return Status(text.status().code(), text.status().sentence());
+    if (!text) return text.status().copy();
     const auto described = topology::read_graphs(*text);
     if (!described) return fail(weftInvalidUsage, "{}: {}", request.graph, described.status().sentence());
     for (const std::string& note : described->notes) print_error("{}: {}\n", request.graph, note);
     size_t objections = 0;
     for (const topology::ChannelGraph& graph : described->graphs) {
         const auto found = topology::check_channels(graph, job);
-        if (!found) return Status(found.status().code(), found.status().sentence());
+        if (!found) return found.status().copy();
         for (const std::string& objection : *found) print_output("{}\n", objection);
         objections += found->size();
     }
@@ -140,19 +140,19 @@ Result<std::vector<int>> gpus_of(const Request& request) {
 
 Status search(const Request& request) {
     const auto machine = machine_of(request);
-    if (!machine) return Status(machine.status().code(), machine.status().sentence());
+    if (!machine) return machine.status().copy();
     print_notes(*machine);
     const auto gpus = gpus_of(request);
-    if (!gpus) return Status(gpus.status().code(), gpus.status().sentence());
+    if (!gpus) return gpus.status().copy();
     const auto job = topology::job_of_all(machine->graph, request.hosts, *gpus);
-    if (!job) return fail(job.status().code(), "{}: {}", machine->source, job.status().sentence());
+    if (!job) return fail(job.status(), "{}: {}", machine->source, job.status().sentence());
     if (!request.graph.empty()) return check(request, *machine, *job);
     topology::SearchOptions options;
     if (request.all_links) options.gain_least = 0;
     if (request.rails != "best")
         options.rails = request.rails == "only" ? topology::RailUse::only : topology::RailUse::any;
     const auto found = topology::search(*job, options);
-    if (!found) return fail(found.status().code(), "{}: {}", machine->source, found.status().sentence());
+    if (!found) return fail(found.status(), "{}: {}", machine->source, found.status().sentence());
     print_output("{}", topology::write_text(*found));
     if (!request.svg.empty()) WEFT_TRY(draw(request, *machine, &*found));
     if (request.xml.empty()) return ok();

@@ -183,7 +183,7 @@ Status measure(Arrangement& arrangement, const TuneWork& work) {
     if (pipe2(ends, O_CLOEXEC) != 0) return fail(weftSystemError, "no pipe: {}", errno_text(errno));
     Fd source(ends[0]), target(ends[1]);
     const auto pid = start(arrangement, work, target.number());
-    if (!pid) return Status(pid.status().code(), pid.status().sentence());
+    if (!pid) return pid.status().copy();
     target.reset();
     take_times(source.number(), arrangement);
     int status = 0;

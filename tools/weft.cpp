@@ -1,6 +1,6 @@
 // weft: the one command: `weft run` starts ranks, `weft info` tells what there is, `weft schedule` shows and proves,
 // `weft topology` shows machines and searches them for channels, `weft tune` measures this one, `weft perf` starts
-// benchmarks.
+// benchmarks, `weft explain` explains error ids.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -14,6 +14,7 @@
 
 #include "src/base/build_facts.hpp"
 #include "src/base/printing.hpp"
+#include "tools/error_command.hpp"
 #include "tools/info_command.hpp"
 #include "tools/perf_command.hpp"
 #include "tools/run_command.hpp"
@@ -37,6 +38,7 @@ int main(int argc, char** argv) {
     weft::internal::tools::add_topology_command(app, exit_status);
     weft::internal::tools::add_tune_command(app, exit_status);
     weft::internal::tools::add_perf_command(app, exit_status);
+    weft::internal::tools::add_error_command(app, exit_status);
     std::vector<std::string> arguments(argv + 1, argv + argc);
     if (!arguments.empty() && arguments[0] == "run") weft::internal::tools::shield_separator(arguments);
     auto is_named = [&](CLI::App* command) { return command->check_name(arguments[0]); };

@@ -129,6 +129,19 @@ typedef struct {
             WEFT_CONFIG_UNDEF_INT                                                                                 \
     }
 
+/* The facts of an error: weftGetLastErrorInfo. Start from WEFT_ERROR_INFO_INITIALIZER. The struct grows at its end only. */
+typedef struct {
+    size_t size;       /* sizeof(weftErrorInfo_t) of the caller */
+    const char* id;    /* as "mismatch.count": `weft explain ID`, docs/reference/errors.md; constant; empty: no error */
+    weftResult_t code; /* weftSuccess: no error */
+    int failedRank;    /* the rank of the communicator that failed or made the wrong call; -1: unknown */
+    int peer;          /* the other rank concerned; -1: none, or unknown */
+    const char* operation; /* as "all_reduce"; constant; NULL: unknown */
+    uint64_t sequence;     /* of the operation on its communicator, from 1 on; 0: unknown */
+} weftErrorInfo_t;
+#define WEFT_ERROR_INFO_INITIALIZER \
+    { sizeof(weftErrorInfo_t), "", weftSuccess, -1, -1, NULL, 0 }
+
 /* What calls ask for beside their arguments (weftCommSetCallConfig). Start from WEFT_CALL_CONFIG_INITIALIZER; what is
  * left so is as the communicator has it. The struct grows at its end only. */
 #define WEFT_CALL_CONFIG_MAGIC 0x77656663u

@@ -46,10 +46,16 @@ WEFT_API weftResult_t weftGetVersion(int* version);
 /* A short constant English text for a result code; never NULL. */
 WEFT_API const char* weftGetErrorString(weftResult_t result);
 
-/* The sentence of the newest error: of `comm`, or, if comm is NULL, of the calling thread. Empty if there was none. The
- * text is the calling thread's: valid until its next failing call, or until it has asked of communicators four times
+/* The sentence of the newest error: of `comm`, or, if comm is NULL, of the calling thread. It ends with the error's id in
+ * brackets, `[mismatch.count]`, which `weft explain` explains. Empty if there was no error. The text is the calling thread's: valid until its next failing call, or until it has asked of communicators four times
  * more. */
 WEFT_API const char* weftGetLastError(weftComm_t comm);
+/* Writes the id and the facts of the same error as data, into `info`.
+ * comm  NULL: the newest error of the calling thread
+ * info  initialised by WEFT_ERROR_INFO_INITIALIZER; the texts in it are constant
+ * If there was no error, the id is empty and the code is weftSuccess. Thread-safe.
+ * Errors: weftInvalidArgument (null, info not initialised). */
+WEFT_API weftResult_t weftGetLastErrorInfo(weftComm_t comm, weftErrorInfo_t* info);
 
 /* ---- Communicators ---- */
 

@@ -24,21 +24,32 @@
 namespace weft {
 namespace api {
 
-// A failed call: the code, and weftGetLastError's sentence as what().
+// A failed call: the code, weftGetLastError's sentence as what(), and what weftGetLastErrorInfo tells.
 class Error : public std::runtime_error {
   public:
-    Error(weftResult_t code, const std::string& sentence)
-        : std::runtime_error(sentence.empty() ? weftGetErrorString(code) : sentence), code_(code) {}
+    Error(weftResult_t code, const std::string& sentence, const weftErrorInfo_t& info = WEFT_ERROR_INFO_INITIALIZER)
+        : std::runtime_error(sentence.empty() ? weftGetErrorString(code) : sentence), code_(code), info_(info) {}
     weftResult_t code() const noexcept { return code_; }
+    // As "mismatch.count"; empty if no function of the library failed.
+    const char* id() const noexcept { return info_.id; }
+    int failed_rank() const noexcept { return info_.failedRank; }       // -1: unknown
+    int peer() const noexcept { return info_.peer; }                    // -1: none, or unknown
+    const char* operation() const noexcept { return info_.operation; }  // as "all_reduce"; null: unknown
+    std::uint64_t sequence() const noexcept { return info_.sequence; }  // of the operation; 0: unknown
 
   private:
     weftResult_t code_;
+    weftErrorInfo_t info_;
 };
 
 // Throws Error unless `result` is weftSuccess, or weftInProgress, which is none: a communicator that does not block is
 // not done yet. Call it on the thread that made the failing call.
 inline void check(weftResult_t result) {
-    if (result != weftSuccess && result != weftInProgress) throw Error(result, weftGetLastError(nullptr));
+    if (result == weftSuccess || result == weftInProgress) return;
+    const std::string sentence = weftGetLastError(nullptr);
+    weftErrorInfo_t info = WEFT_ERROR_INFO_INITIALIZER;
+    (void)weftGetLastErrorInfo(nullptr, &info);
+    throw Error(result, sentence, info);
 }
 
 // 10000 * major + 100 * minor + patch of the library that runs; WEFT_VERSION_CODE is the one compiled against.

@@ -9,20 +9,20 @@ namespace weft::internal {
 inline Status check_type(weftDataType_t type) {
     if (is_datatype(type)) [[likely]]
         return ok();
-    return fail(weftInvalidArgument, "datatype is {}; types are 0 to {}", int(type), weftNumTypes - 1);
+    return fail(error::argument_datatype, "datatype is {}; types are 0 to {}", int(type), weftNumTypes - 1);
 }
 
 inline Status check_count(size_t count, int parts) {
     if (count <= (size_t(1) << 48) / size_t(parts)) [[likely]]
         return ok();
-    return fail(weftInvalidArgument, "count is {}: counts are elements{}, and no memory holds that many", count,
-                parts > 1 ? ", of each rank's part" : "");
+    return fail(error::argument_count, "count is {}, which is more elements{} than any memory holds", count,
+                parts > 1 ? " for each rank" : "");
 }
 
 inline Status check_rank(const char* name, int rank, int ranks) {
     if (rank >= 0 && rank < ranks) [[likely]]
         return ok();
-    return fail(weftInvalidArgument, "{} is {}; it is a rank, 0 to {}", name, rank, ranks - 1);
+    return fail(error::argument_rank, "{} is {}; it must be a rank from 0 to {}", name, rank, ranks - 1);
 }
 
 // Of a reduction: what the operation and the call have of it.
@@ -31,22 +31,22 @@ inline Status check_reduction(weftComm* comm, weftDataType_t type, weftRedOp_t o
     call.operation.type = uint8_t(type);
     if (op >= 0 && op < weftNumOps) [[likely]] {
         if (!serves(op, type)) [[unlikely]]
-            return fail(weftInvalidArgument,
-                        "op is {}, which combines bits, and the buffers hold {}: the bits of integers can be combined, "
-                        "int8 to uint64",
+            return fail(error::argument_reduction,
+                        "op is {}, a bitwise reduction, but the buffers hold {}; bitwise reductions "
+                        "need an integer type, int8 to uint64",
                         name_of(op), name_of(type));
         call.operation.op = uint8_t(op);
         return ok();
     }
     const Communicator::MadeReduction* made = comm->communicator->reduction(op);
     if (!made)
-        return fail(weftInvalidArgument,
-                    "op is {}; it is 0 to {}, or one that weftRedOpCreate or weftRedOpCreatePreMulSum made on this "
-                    "communicator",
+        return fail(error::argument_reduction,
+                    "op is {}; it must be 0 to {}, or a reduction that weftRedOpCreate or "
+                    "weftRedOpCreatePreMulSum made on this communicator",
                     int(op), weftNumOps - 1);
     if (made->type != type)
-        return fail(weftInvalidArgument, "op {} was made for {}, the buffers hold {}", int(op), name_of(made->type),
-                    name_of(type));
+        return fail(error::argument_reduction, "op {} was made for {}, but the buffers hold {}", int(op),
+                    name_of(made->type), name_of(type));
     call.operation.op = made->op;
     call.operand = made->operand();
     call.operand_on_device = made->on_device != nullptr;

@@ -13,10 +13,10 @@ using namespace weft::internal;
 namespace {
 
 Status create(const char* function, weftStream_t* stream, int priority) {
-    if (!stream) return fail(weftInvalidArgument, "{}: stream is NULL: pass the address of a weftStream_t", function);
+    if (!stream) return fail(error::argument_null, "{}: stream is NULL: pass the address of a weftStream_t", function);
     *stream = nullptr;
     if (priority < 0 || priority > WEFT_STREAM_LOWEST_PRIORITY)
-        return fail(weftInvalidArgument, "{}: priority is {}; it is 0, the highest, to {}", function, priority,
+        return fail(error::argument_value, "{}: priority is {}; it must be 0 (the highest) to {}", function, priority,
                     WEFT_STREAM_LOWEST_PRIORITY);
     auto made = HostStream::make(priority);
     if (!made) return made.take_status();
@@ -26,10 +26,13 @@ Status create(const char* function, weftStream_t* stream, int priority) {
 
 // What waits for a stream must not be what it runs.
 Result<std::shared_ptr<HostStream>> stream_to_ask(weftStream_t stream) {
-    if (!stream) return fail(weftInvalidArgument, "the stream is NULL: what has no stream is done when it returns");
+    if (!stream)
+        return fail(error::argument_null, "the stream is NULL; calls without a stream are complete when they return");
     auto found = host_stream(stream);
     if (found && (*found)->is_current())
-        return fail(weftInvalidUsage, "this thread is the stream's own: what it runs cannot wait for it");
+        return fail(error::usage_in_function,
+                    "this thread belongs to the stream; a call that runs in a stream cannot wait "
+                    "for that stream");
     return found;
 }
 
@@ -39,10 +42,10 @@ constexpr size_t first_size = offsetof(weftCallConfig_t, algo) + sizeof(weftCall
 Status check_config(const weftCallConfig_t& config) {
     if (config.magic != WEFT_CALL_CONFIG_MAGIC || config.size < first_size)
         return fail(
-            weftInvalidArgument,
+            error::argument_config,
             "the config was not initialised: begin with weftCallConfig_t config = WEFT_CALL_CONFIG_INITIALIZER");
     if (config.channels != WEFT_CONFIG_UNDEF_INT && (config.channels < 0 || config.channels > 64))
-        return fail(weftInvalidArgument, "config.channels is {}; it is 0 (chosen by Weft) to 64, or undefined",
+        return fail(error::argument_config, "config.channels is {}; it must be 0 (Weft chooses) to 64, or undefined",
                     config.channels);
     return ok();
 }
@@ -74,7 +77,7 @@ weftResult_t weftStreamDestroy(weftStream_t stream) {
 
 weftResult_t weftStreamMark(weftStream_t stream, uint64_t* mark) {
     return guarded([&]() -> Status {
-        if (!mark) return fail(weftInvalidArgument, "weftStreamMark: mark is NULL");
+        if (!mark) return fail(error::argument_null, "weftStreamMark: mark is NULL");
         auto found = stream_to_ask(stream);
         if (!found) return found.take_status();
         *mark = (*found)->enqueued();
@@ -119,7 +122,7 @@ weftResult_t weftGroupPrepare(weftPrepared_t* prepared) {
         auto calls = Group::current().end_prepared();
         if (!calls) return calls.take_status();
         if (!prepared)
-            return fail(weftInvalidArgument,
+            return fail(error::argument_null,
                         "weftGroupPrepare: prepared is NULL: pass the address of a weftPrepared_t");
         *prepared = make_prepared(std::move(*calls));
         return ok();

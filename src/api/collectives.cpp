@@ -22,7 +22,7 @@ Status check_buffers(const Communicator::Call& call, int rank, int ranks) {
     const size_t in_bytes = part_bytes * size_t(parts_held(in, parts)),
                  out_bytes = part_bytes * size_t(parts_held(out, parts));
     if ((!call.send && in_bytes > 0) || (!call.receive && out_bytes > 0)) [[unlikely]]
-        return fail(weftInvalidArgument, "{} is NULL although count is {}",
+        return fail(error::argument_null, "{} is NULL although count is {}",
                     call.only_buffer             ? call.only_buffer
                     : !call.send && in_bytes > 0 ? "sendbuff"
                                                  : "recvbuff",
@@ -38,7 +38,9 @@ Status check_buffers(const Communicator::Call& call, int rank, int ranks) {
     const char* where = in == out         ? "be equal (in place)"
                         : in == Held::own ? "have sendbuff at recvbuff + rank * count elements (in place)"
                                           : "have recvbuff at sendbuff + rank * count elements (in place)";
-    return fail(weftInvalidArgument, "sendbuff and recvbuff overlap: {} and {} bytes, {} apart; they must {}disjoint",
+    return fail(error::argument_overlap,
+                "sendbuff and recvbuff overlap ({} and {} bytes, {} apart); they must "
+                "{}disjoint",
                 in_bytes, out_bytes, first < second ? second - first : first - second,
                 can_be_in_place ? fmt::format("{} or be ", where) : std::string("be "));
 }
@@ -140,11 +142,11 @@ weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, weftDataTyp
                                       weftScalarResidence_t residence, weftComm_t comm) {
     return guarded_comm(comm, [&]() -> Status {
         if (!op || !scalar)
-            return fail(weftInvalidArgument, "weftRedOpCreatePreMulSum: {} is NULL", op ? "scalar" : "op");
+            return fail(error::argument_null, "weftRedOpCreatePreMulSum: {} is NULL", op ? "scalar" : "op");
         WEFT_TRY(check_type(datatype));
         if (residence != weftScalarHostImmediate && residence != weftScalarDevice)
-            return fail(weftInvalidArgument, "residence is {}; it is weftScalarDevice or weftScalarHostImmediate",
-                        int(residence));
+            return fail(error::argument_value,
+                        "residence is {}; it must be weftScalarDevice or weftScalarHostImmediate", int(residence));
         Entered entered(comm);
         if (!entered.entered()) return entered.refused();
         Communicator::MadeReduction made{datatype, Operation::op_of_scaled_sum};
@@ -162,11 +164,12 @@ weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, weftDataTyp
 weftResult_t weftRedOpCreate(weftRedOp_t* op, weftRedOpFunction_t function, void* context, weftDataType_t datatype,
                              int commutative, weftComm_t comm) {
     return guarded_comm(comm, [&]() -> Status {
-        if (!op || !function) return fail(weftInvalidArgument, "weftRedOpCreate: {} is NULL", op ? "function" : "op");
+        if (!op || !function) return fail(error::argument_null, "weftRedOpCreate: {} is NULL", op ? "function" : "op");
         WEFT_TRY(check_type(datatype));
         if (commutative != 0 && commutative != 1)
-            return fail(weftInvalidArgument,
-                        "weftRedOpCreate: commutative is {}; it is 1, or 0 where operands must stay in rank order",
+            return fail(error::argument_value,
+                        "weftRedOpCreate: commutative is {}; it must be 1, or 0 if operands must stay "
+                        "in rank order",
                         commutative);
         Entered entered(comm);
         if (!entered.entered()) return entered.refused();
@@ -184,14 +187,13 @@ weftResult_t weftRedOpDestroy(weftRedOp_t op, weftComm_t comm) {
         if (!entered.entered()) return entered.refused();
         if (Group::current().holds(comm))
             return fail(
-                weftInvalidUsage,
+                error::group_holds_calls,
                 "weftRedOpDestroy inside a group that holds calls on this communicator: call weftGroupEnd first");
         if (!comm->communicator->drop_reduction(op))
-            return fail(
-                weftInvalidArgument,
-                "op {} was not made by weftRedOpCreate or weftRedOpCreatePreMulSum on this communicator, or was "
-                "ended before",
-                int(op));
+            return fail(error::argument_reduction,
+                        "op {} was not made by weftRedOpCreate or weftRedOpCreatePreMulSum on this "
+                        "communicator, or was destroyed before",
+                        int(op));
         return ok();
     });
 }
@@ -205,7 +207,7 @@ weftResult_t weftCommExplainCollective(weftComm_t comm, const char* collective, 
                                        weftRedOp_t op, int root, char* text, size_t capacity, size_t* needed) {
     return guarded_comm(comm, [&]() -> Status {
         if (!collective || (!text && capacity > 0))
-            return fail(weftInvalidArgument, "{} is NULL{}", collective ? "text" : "collective",
+            return fail(error::argument_null, "{} is NULL{}", collective ? "text" : "collective",
                         collective ? fmt::format(" although capacity is {}", capacity) : "");
         const auto named = collective_named(collective);
         if (!named ||
@@ -213,7 +215,7 @@ weftResult_t weftCommExplainCollective(weftComm_t comm, const char* collective, 
             std::string names;
             for (const Collective each : all_collectives)
                 names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(each));
-            return fail(weftInvalidArgument, "collective is `{}`; those whose algorithm is chosen are {}", collective,
+            return fail(error::argument_value, "collective is `{}`; those whose algorithm is chosen are {}", collective,
                         names);
         }
         Inside inside(comm);

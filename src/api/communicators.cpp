@@ -15,7 +15,7 @@ using namespace weft::internal;
 
 namespace {
 
-Status ended() { return fail(weftInvalidArgument, "the communicator was destroyed or aborted before"); }
+Status ended() { return fail(error::argument_communicator, "the communicator was destroyed or aborted before"); }
 
 Status join_or_queue(std::vector<Joining> joinings) {
     Group* const group = Group::current_open();
@@ -47,7 +47,7 @@ extern "C" {
 
 weftResult_t weftGetUniqueId(weftUniqueId* id) {
     return guarded([&]() -> Status {
-        if (!id) return fail(weftInvalidArgument, "weftGetUniqueId: id is NULL");
+        if (!id) return fail(error::argument_null, "weftGetUniqueId: id is NULL");
         auto made = UniqueId::make();
         if (!made) return made.take_status();
         *id = made->bytes();
@@ -67,14 +67,14 @@ weftResult_t weftCommInitRankConfig(weftComm_t* comm, int nranks, weftUniqueId i
 weftResult_t weftCommInitAll(weftComm_t* comms, int ndev, const int* devlist) {
     return guarded_making(__func__, [&]() -> Status {
         if (!comms)
-            return fail(weftInvalidArgument, "weftCommInitAll: comms is NULL: pass an array of ndev communicators");
+            return fail(error::argument_null, "weftCommInitAll: comms is NULL: pass an array of ndev communicators");
         if (ndev < 1 || ndev > max_ranks)
-            return fail(weftInvalidArgument, "weftCommInitAll: ndev is {}; it is 1 to {}", ndev, max_ranks);
+            return fail(error::argument_rank, "weftCommInitAll: ndev is {}; it must be 1 to {}", ndev, max_ranks);
         std::fill_n(comms, ndev, nullptr);
         for (int rank = 0; devlist && rank < ndev; ++rank)
             if (devlist[rank] < 0)
-                return fail(weftInvalidArgument, "weftCommInitAll: devlist[{}] is {}: devices are counted from 0", rank,
-                            devlist[rank]);
+                return fail(error::argument_device, "weftCommInitAll: devlist[{}] is {}; device numbers start at 0",
+                            rank, devlist[rank]);
         // Hosts meet at a root.
         auto id = ranks_share_memory() ? UniqueId::make_local() : UniqueId::make();
         if (!id) return id.take_status();
@@ -110,7 +110,7 @@ weftResult_t weftCommDestroy(weftComm_t comm) {
         if (!is_being_made(comm)) WEFT_TRY(check_handle(comm));
         if (Group::current().holds(comm))
             return fail(
-                weftInvalidUsage,
+                error::group_holds_calls,
                 "weftCommDestroy inside a group that holds calls on this communicator: call weftGroupEnd first");
         Entered entered(comm);
         if (!entered.alone()) return entered.refused();
@@ -133,16 +133,17 @@ weftResult_t weftCommShrink(weftComm_t comm, int* excludeRanksList, int excludeR
     return guarded_call(__func__, comm, [&]() -> Status {
         if (newcomm) *newcomm = nullptr;
         if (excludeRanksCount < 1)
-            return fail(weftInvalidArgument,
-                        "weftCommShrink: excludeRanksCount is {}: at least one rank leaves (weftCommSplit makes a "
-                        "duplicate)",
+            return fail(error::argument_value,
+                        "weftCommShrink: excludeRanksCount is {}; it must be at least 1 (use "
+                        "weftCommSplit to duplicate a communicator)",
                         excludeRanksCount);
         if (!excludeRanksList)
-            return fail(weftInvalidArgument,
+            return fail(error::argument_null,
                         "weftCommShrink: excludeRanksList is NULL although excludeRanksCount is {}", excludeRanksCount);
         if (shrinkFlags != WEFT_SHRINK_DEFAULT && shrinkFlags != WEFT_SHRINK_ABORT)
-            return fail(weftInvalidArgument,
-                        "weftCommShrink: shrinkFlags is {}; it is WEFT_SHRINK_DEFAULT or WEFT_SHRINK_ABORT",
+            return fail(error::argument_value,
+                        "weftCommShrink: shrinkFlags is {}; it must be WEFT_SHRINK_DEFAULT or "
+                        "WEFT_SHRINK_ABORT",
                         shrinkFlags);
         auto splitting = Splitting::shrink(comm, {excludeRanksList, excludeRanksList + excludeRanksCount}, newcomm,
                                            config, shrinkFlags == WEFT_SHRINK_ABORT);
@@ -154,7 +155,7 @@ weftResult_t weftCommFinalize(weftComm_t comm) {
     return guarded_comm(comm, [&]() -> Status {
         if (Group::current().holds(comm))
             return fail(
-                weftInvalidUsage,
+                error::group_holds_calls,
                 "weftCommFinalize inside a group that holds calls on this communicator: call weftGroupEnd first");
         Entered entered(comm);
         if (!entered.entered()) return entered.refused();
@@ -195,11 +196,12 @@ weftResult_t weftCommAbort(weftComm_t comm) {
 
 weftResult_t weftCommGetAsyncError(weftComm_t comm, weftResult_t* asyncError) {
     return guarded([&]() -> Status {
-        if (!asyncError) return fail(weftInvalidArgument, "weftCommGetAsyncError: asyncError is NULL");
+        if (!asyncError) return fail(error::argument_null, "weftCommGetAsyncError: asyncError is NULL");
         if (is_being_made(comm)) {
             std::unique_lock lock(comm->mutex);
-            *asyncError = comm->magic == weftComm::unmade ? comm->unmade_by : weftInProgress;
-            const Status failure{*asyncError, comm->error};
+            const bool unmade = comm->magic == weftComm::unmade;
+            *asyncError = unmade ? comm->unmade_by : weftInProgress;
+            const Status failure = unmade ? Status(comm->error) : ok();
             lock.unlock();
             record_returned_error(failure);
             return ok();
@@ -222,7 +224,7 @@ weftResult_t weftCommGetAsyncError(weftComm_t comm, weftResult_t* asyncError) {
 
 weftResult_t weftCommCount(const weftComm_t comm, int* count) {
     return guarded_comm(comm, [&]() -> Status {
-        if (!count) return fail(weftInvalidArgument, "weftCommCount: count is NULL");
+        if (!count) return fail(error::argument_null, "weftCommCount: count is NULL");
         const auto communicator = comm->share();
         if (!communicator) return ended();
         *count = communicator->ranks();
@@ -232,7 +234,7 @@ weftResult_t weftCommCount(const weftComm_t comm, int* count) {
 
 weftResult_t weftCommUserRank(const weftComm_t comm, int* rank) {
     return guarded_comm(comm, [&]() -> Status {
-        if (!rank) return fail(weftInvalidArgument, "weftCommUserRank: rank is NULL");
+        if (!rank) return fail(error::argument_null, "weftCommUserRank: rank is NULL");
         const auto communicator = comm->share();
         if (!communicator) return ended();
         *rank = communicator->rank();
@@ -248,7 +250,7 @@ weftResult_t weftGroupEnd(void) {
 }
 weftResult_t weftGroupGetCallCount(uint64_t* calls) {
     return guarded([&]() -> Status {
-        if (!calls) return fail(weftInvalidArgument, "weftGroupGetCallCount: calls is NULL");
+        if (!calls) return fail(error::argument_null, "weftGroupGetCallCount: calls is NULL");
         const CallStatuses* ended = Group::current().ended();
         *calls = ended ? ended->size() : 0;
         return ok();
@@ -256,14 +258,13 @@ weftResult_t weftGroupGetCallCount(uint64_t* calls) {
 }
 weftResult_t weftGroupGetCallError(uint64_t call, weftResult_t* result, const char** message) {
     return guarded([&]() -> Status {
-        if (!result) return fail(weftInvalidArgument, "weftGroupGetCallError: result is NULL");
+        if (!result) return fail(error::argument_null, "weftGroupGetCallError: result is NULL");
         const CallStatuses* ended = Group::current().ended();
         if (!ended || call >= ended->size())
-            return fail(
-                weftInvalidArgument,
-                "weftGroupGetCallError: call is {}; the group that this thread ended last had {} calls, counted "
-                "from 0",
-                call, ended ? ended->size() : 0);
+            return fail(error::argument_value,
+                        "weftGroupGetCallError: call is {}; the last group of this thread had {} "
+                        "calls, which are counted from 0",
+                        call, ended ? ended->size() : 0);
         const char* sentence = nullptr;
         *result = ended->of(call, sentence);
         if (message) *message = sentence;

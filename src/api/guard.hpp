@@ -9,11 +9,10 @@
 
 namespace weft::internal {
 
-// Keeps the sentence for weftGetLastError and returns the code.
+// Keeps the failure for weftGetLastError and weftGetLastErrorInfo, and returns its code.
 weftResult_t report(const Status& failure);
 // The same without allocating: a failure made here could fail again, and end the process.
 weftResult_t report_out_of_memory() noexcept;
-const char* last_error(weftComm* handle);
 
 // Without CancelHeld: for a body that has no cancellation point, or takes it where it has one.
 template <class Body>
@@ -28,7 +27,7 @@ weftResult_t guarded_quick(Body&& body) noexcept {
         return report_out_of_memory();
     } catch (const std::exception& exception) {
         try {
-            return report({weftInternalError, exception.what()});
+            return report({error::internal_exception, exception.what()});
         } catch (...) {
             return report_out_of_memory();
         }

@@ -1,4 +1,9 @@
 // information.cpp: versions, texts of results, the last error.
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <optional>
+
 #include "src/api/guard.hpp"
 #include "src/base/log.hpp"
 #include "src/comm/returned_errors.hpp"
@@ -7,16 +12,63 @@
 namespace weft::internal {
 
 namespace {
-thread_local std::string thread_error;
+
+struct LastError {
+    Failure failure;
+    std::string text;
+    const char* shown = "";
+};
+thread_local LastError thread_error;
+
+// Of the communicator; nothing: of the thread.
+std::optional<Failure> error_of(weftComm* handle) {
+    if (!handle || (!is_being_made(handle) && !check_handle(handle))) return {};
+    // A stream's thread may write another one meanwhile.
+    std::lock_guard lock(handle->mutex);
+    return handle->error;
 }
+
+const char* last_error(weftComm* handle) {
+    std::optional<Failure> failure = error_of(handle);
+    if (!failure) return thread_error.shown;
+    thread_local std::string asked[4];
+    thread_local unsigned next = 0;
+    return (asked[next++ % std::size(asked)] = failure->text()).c_str();
+}
+
+Status last_error_info(weftComm* handle, weftErrorInfo_t* info) {
+    if (!info) return fail(error::argument_null, "weftGetLastErrorInfo: info is NULL");
+    constexpr size_t first_version = offsetof(weftErrorInfo_t, sequence) + sizeof info->sequence;
+    if (info->size < first_version)
+        return fail(error::argument_config,
+                    "the info was not initialised: begin with weftErrorInfo_t info = WEFT_ERROR_INFO_INITIALIZER");
+    const auto of_comm = error_of(handle);
+    const Failure& failure = of_comm ? *of_comm : thread_error.failure;
+    weftErrorInfo_t found = WEFT_ERROR_INFO_INITIALIZER;
+    found.size = info->size;
+    found.id = row_of(failure.id).id;
+    found.code = failure.code;
+    found.failedRank = failure.facts.rank;
+    found.peer = failure.facts.peer;
+    found.operation = failure.facts.operation == Collective::none ? nullptr : name_of(failure.facts.operation);
+    found.sequence = failure.facts.sequence;
+    memcpy(info, &found, std::min(found.size, sizeof found));
+    return ok();
+}
+
+}  // namespace
 
 weftResult_t report(const Status& failure) {
     const CancelHeld held;  // the caller may be on guarded_quick()
     try {
-        thread_error = failure.sentence();
+        LastError& last = thread_error;
+        last.shown = "";
+        last.failure = failure.failure();
+        last.text = last.failure.text();
+        last.shown = last.text.c_str();
         // Failures of the world have been logged where they were found; wrong calls are first seen here.
         if (failure.code() == weftInvalidArgument || failure.code() == weftInvalidUsage)
-            WEFT_LOG(warn, coll, "{}", failure.sentence());
+            WEFT_LOG(warn, coll, "{}", last.text);
         record_returned_error(failure);
     } catch (...) {
     }
@@ -24,23 +76,13 @@ weftResult_t report(const Status& failure) {
 }
 
 weftResult_t report_out_of_memory() noexcept {
-    try {
-        thread_error = "out of memory";  // short enough to lie inside the string
-    } catch (...) {
-    }
-    return weftSystemError;
-}
-
-const char* last_error(weftComm* handle) {
-    if (!handle || (!is_being_made(handle) && !check_handle(handle))) return thread_error.c_str();
-    // A stream's thread may write another one: what is handed out is the caller's, and lives for some further
-    // questions.
-    thread_local std::string asked[4];
-    thread_local unsigned next = 0;
-    std::string& text = asked[next++ % std::size(asked)];
-    std::lock_guard lock(handle->mutex);
-    text = handle->error;
-    return text.c_str();
+    LastError& last = thread_error;
+    last.failure.id = error::memory_exhausted;
+    last.failure.code = row_of(error::memory_exhausted).code;
+    last.failure.facts = {};
+    last.failure.sentence.clear();
+    last.shown = "out of memory [memory.exhausted]";
+    return last.failure.code;
 }
 
 }  // namespace weft::internal
@@ -49,7 +91,8 @@ extern "C" {
 
 weftResult_t weftGetVersion(int* version) {
     return weft::internal::guarded([&]() -> weft::internal::Status {
-        if (!version) return weft::internal::fail(weftInvalidArgument, "weftGetVersion: version is NULL");
+        if (!version)
+            return weft::internal::fail(weft::internal::error::argument_null, "weftGetVersion: version is NULL");
         *version = WEFT_VERSION_CODE;
         return weft::internal::ok();
     });
@@ -73,4 +116,8 @@ const char* weftGetErrorString(weftResult_t result) {
 }
 
 const char* weftGetLastError(weftComm_t comm) { return weft::internal::last_error(comm); }
+
+weftResult_t weftGetLastErrorInfo(weftComm_t comm, weftErrorInfo_t* info) {
+    return weft::internal::guarded([&] { return weft::internal::last_error_info(comm, info); });
+}
 }

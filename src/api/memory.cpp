@@ -12,7 +12,7 @@ extern "C" {
 
 weftResult_t weftMemAlloc(void** ptr, size_t bytes) {
     return guarded([&]() -> Status {
-        if (!ptr) return fail(weftInvalidArgument, "weftMemAlloc: ptr is NULL");
+        if (!ptr) return fail(error::argument_null, "weftMemAlloc: ptr is NULL");
         *ptr = nullptr;
         auto arena = Arena::get();
         if (!arena) return arena.take_status();
@@ -25,7 +25,7 @@ weftResult_t weftMemAlloc(void** ptr, size_t bytes) {
 
 weftResult_t weftMemAllocDevice(void** ptr, size_t bytes) {
     return guarded([&]() -> Status {
-        if (!ptr) return fail(weftInvalidArgument, "weftMemAllocDevice: ptr is NULL");
+        if (!ptr) return fail(error::argument_null, "weftMemAllocDevice: ptr is NULL");
         *ptr = nullptr;
         auto memory = allocate_device_memory(bytes);
         if (!memory) return memory.take_status();
@@ -38,7 +38,8 @@ weftResult_t weftMemFree(void* ptr) {
     return guarded([&]() -> Status {
         if (!ptr || free_device_memory(ptr)) return ok();
         Arena* arena = Arena::existing();
-        if (!arena) return fail(weftInvalidArgument, "{} was not allocated by weftMemAlloc in this process", ptr);
+        if (!arena)
+            return fail(error::memory_not_allocated, "{} was not allocated by weftMemAlloc in this process", ptr);
         return arena->free(ptr);
     });
 }
@@ -46,7 +47,7 @@ weftResult_t weftMemFree(void* ptr) {
 weftResult_t weftCommRegister(const weftComm_t comm, void* buff, size_t bytes, void** handle) {
     return guarded_comm(comm, [&]() -> Status {
         if (!handle || (!buff && bytes > 0))
-            return fail(weftInvalidArgument, "weftCommRegister: {} is NULL", handle ? "buff" : "handle");
+            return fail(error::argument_null, "weftCommRegister: {} is NULL", handle ? "buff" : "handle");
         Inside inside(comm);
         if (!inside.entered()) return inside.refused();
         *handle = comm->communicator->register_buffer(buff, bytes);
@@ -64,7 +65,7 @@ weftResult_t weftCommDeregister(const weftComm_t comm, void* handle) {
 
 weftResult_t weftCommMemStats(weftComm_t comm, weftMemStat_t stat, uint64_t* bytes) {
     return guarded_comm(comm, [&]() -> Status {
-        if (!bytes) return fail(weftInvalidArgument, "weftCommMemStats: bytes is NULL");
+        if (!bytes) return fail(error::argument_null, "weftCommMemStats: bytes is NULL");
         Inside inside(comm);
         if (!inside.entered()) return inside.refused();
         const Communicator& communicator = *comm->communicator;
@@ -78,7 +79,7 @@ weftResult_t weftCommMemStats(weftComm_t comm, weftMemStat_t stat, uint64_t* byt
                 break;
             case weftMemDevice: *bytes = communicator.device_bytes(); break;
             default:
-                return fail(weftInvalidArgument, "weftCommMemStats: stat is {}; it is 0 to {}", int(stat),
+                return fail(error::argument_value, "weftCommMemStats: stat is {}; it must be 0 to {}", int(stat),
                             int(weftMemDevice));
         }
         return ok();

@@ -22,15 +22,15 @@ struct Local {
 
 Status check_signal(int index, int context) {
     if (index < 0 || index >= WEFT_SIGNALS)
-        return fail(weftInvalidArgument, "sigIdx is {}; it is 0 to {}", index, WEFT_SIGNALS - 1);
+        return fail(error::argument_value, "sigIdx is {}; it must be 0 to {}", index, WEFT_SIGNALS - 1);
     if (context < 0 || context >= WEFT_SIGNAL_CONTEXTS)
-        return fail(weftInvalidArgument, "ctx is {}; it is 0 to {}", context, WEFT_SIGNAL_CONTEXTS - 1);
+        return fail(error::argument_value, "ctx is {}; it must be 0 to {}", context, WEFT_SIGNAL_CONTEXTS - 1);
     return ok();
 }
 
 Status check_flags(unsigned flags) {
     if (flags == 0) return ok();
-    return fail(weftInvalidArgument, "flags is {:#x}; there are none yet: pass 0", flags);
+    return fail(error::argument_value, "flags is {:#x}; no flags exist, so pass 0", flags);
 }
 
 // `check`: of the arguments; it fills in the access.
@@ -46,7 +46,7 @@ weftResult_t run(const char* function, Collective which, const Local& local, int
         WEFT_TRY(check_rank("peer", peer, ranks));
         WEFT_TRY(check_count(local.count, 1));
         if (local.count > 0 && !local.send && !local.receive)
-            return fail(weftInvalidArgument, "{} is NULL although its count is {}", local.name, local.count);
+            return fail(error::argument_null, "{} is NULL although its count is {}", local.name, local.count);
         Access access;
         WEFT_TRY(check(access));
         if (access.window) WEFT_TRY(check_window(access.window, comm));
@@ -69,7 +69,7 @@ weftResult_t run(const char* function, Collective which, const Local& local, int
 // A window that is NULL is none of check_window()'s: such a call has none.
 Status check_there(const weftWindow* window) {
     if (window) return ok();
-    return fail(weftInvalidArgument, "peerWin is NULL: pass what weftCommWindowRegister gave this rank");
+    return fail(error::argument_null, "peerWin is NULL: pass what weftCommWindowRegister gave this rank");
 }
 
 constexpr Local nothing = {"", nullptr, nullptr, 0, weftInt8};
@@ -81,16 +81,17 @@ extern "C" {
 weftResult_t weftCommWindowRegister(weftComm_t comm, void* buff, size_t size, weftWindow_t* win, int winFlags) {
     const weftResult_t result = guarded_call(__func__, comm, [&]() -> Status {
         if (!win)
-            return fail(weftInvalidArgument, "weftCommWindowRegister: win is NULL: pass a weftWindow_t's address");
+            return fail(error::argument_null, "weftCommWindowRegister: win is NULL: pass a weftWindow_t's address");
         *win = nullptr;
         if (!buff && size > 0)
-            return fail(weftInvalidArgument, "weftCommWindowRegister: buff is NULL although size is {}", size);
+            return fail(error::argument_null, "weftCommWindowRegister: buff is NULL although size is {}", size);
         if (size > size_t(1) << 48)
-            return fail(weftInvalidArgument, "weftCommWindowRegister: size is {} bytes, and no memory holds that many",
-                        size);
+            return fail(error::argument_count,
+                        "weftCommWindowRegister: size is {}, which is more bytes than any memory holds", size);
         constexpr int known = WEFT_WIN_COLL_SYMMETRIC | WEFT_WIN_STRICT_ORDERING;
         if ((winFlags & ~known) != 0)
-            return fail(weftInvalidArgument, "weftCommWindowRegister: winFlags is {:#x}; its bits are of {:#x}",
+            return fail(error::argument_value,
+                        "weftCommWindowRegister: winFlags is {:#x}; it must have only bits of {:#x}",
                         unsigned(winFlags), unsigned(known));
         Call call{};
         Status placed;
@@ -118,7 +119,7 @@ weftResult_t weftCommWindowRegister(weftComm_t comm, void* buff, size_t size, we
 
 weftResult_t weftCommWindowDeregister(weftComm_t comm, weftWindow_t win) {
     return guarded_call(__func__, comm, [&]() -> Status {
-        if (!win) return fail(weftInvalidArgument, "weftCommWindowDeregister: win is NULL");
+        if (!win) return fail(error::argument_null, "weftCommWindowDeregister: win is NULL");
         WEFT_TRY(check_window(win, comm));
         return Group::current().add_or_run(comm, WindowRegistration::close(comm, win));
     });
@@ -127,7 +128,7 @@ weftResult_t weftCommWindowDeregister(weftComm_t comm, weftWindow_t win) {
 weftResult_t weftWinGetUserPtr(weftComm_t comm, weftWindow_t win, void** outUserPtr) {
     return guarded_comm(comm, [&]() -> Status {
         if (!win || !outUserPtr)
-            return fail(weftInvalidArgument, "weftWinGetUserPtr: {} is NULL", win ? "outUserPtr" : "win");
+            return fail(error::argument_null, "weftWinGetUserPtr: {} is NULL", win ? "outUserPtr" : "win");
         WEFT_TRY(check_window(win, comm));
         *outUserPtr = win->address;
         return ok();
@@ -179,14 +180,14 @@ weftResult_t weftSignal(int peer, int sigIdx, int ctx, unsigned int flags, weftC
 weftResult_t weftWaitSignal(int nDesc, const weftWaitSignalDesc_t* signalDescs, weftComm_t comm, weftStream_t stream) {
     return run(__func__, Collective::wait_signal, nothing, 0, comm, stream, [&](Access& access) -> Status {
         if (nDesc < 0 || (nDesc > 0 && !signalDescs))
-            return fail(weftInvalidArgument, "weftWaitSignal: nDesc is {}{}", nDesc,
-                        nDesc < 0 ? "; it is at least 0" : " and signalDescs is NULL");
+            return fail(nDesc < 0 ? error::argument_value : error::argument_null, "weftWaitSignal: nDesc is {}{}",
+                        nDesc, nDesc < 0 ? "; it is at least 0" : " and signalDescs is NULL");
         for (int i = 0; i < nDesc; ++i) {
             const weftWaitSignalDesc_t& each = signalDescs[i];
             WEFT_TRY(check_rank("peer of a signalDesc", each.peer, comm->communicator->ranks()));
             WEFT_TRY(check_signal(each.sigIdx, each.ctx));
             if (each.opCnt < 0)
-                return fail(weftInvalidArgument, "opCnt of a signalDesc is {}; it is at least 0", each.opCnt);
+                return fail(error::argument_value, "opCnt of a signalDesc is {}; it is at least 0", each.opCnt);
             access.waits.push_back({each.peer, Signals::number_of(each.sigIdx, each.ctx), uint64_t(each.opCnt)});
         }
         return ok();

@@ -15,7 +15,7 @@ Status check_buffer(const char* name, const void* buffer, size_t count) {
     WEFT_TRY(check_count(count, 1));
     if (buffer || count == 0) [[likely]]
         return ok();
-    return fail(weftInvalidArgument, "{} is NULL although its count is {}", name, count);
+    return fail(error::argument_null, "{} is NULL although its count is {}", name, count);
 }
 
 Call message(Collective which, Caller by, const void* send, void* receive, size_t count, weftDataType_t type, int peer,
@@ -41,9 +41,9 @@ Status run(Entered& entered, weftComm_t comm, std::span<Call> messages) {
         return ok();
     }
     if (messages.size() == 1 && messages[0].operation.root == communicator.rank())
-        return fail(weftInvalidUsage,
-                    "peer is this very rank: a message to oneself needs a weftSend and a weftRecv in one group, or "
-                    "weftSendRecv");
+        return fail(error::usage_self_message,
+                    "peer is this rank itself; a message to itself needs weftSend and weftRecv in "
+                    "one group, or weftSendRecv");
     return submit(entered, comm, messages);
 }
 
@@ -93,9 +93,10 @@ weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int dest, void
         const size_t sent = sendcount * size_of(type), received = recvcount * size_of(type);
         const auto first = reinterpret_cast<uintptr_t>(sendbuff), second = reinterpret_cast<uintptr_t>(recvbuff);
         if (sent > 0 && received > 0 && (first < second ? second - first < sent : first - second < received))
-            return fail(weftInvalidArgument,
-                        "sendbuff and recvbuff overlap: {} and {} bytes, {} apart; they must be disjoint", sent,
-                        received, first < second ? second - first : first - second);
+            return fail(error::argument_overlap,
+                        "sendbuff and recvbuff overlap ({} and {} bytes, {} apart); they must be "
+                        "disjoint",
+                        sent, received, first < second ? second - first : first - second);
         Call calls[2] = {
             message(Collective::receive, Caller::send_receive, nullptr, recvbuff, recvcount, type, source, stream),
             message(Collective::send, Caller::send_receive, sendbuff, nullptr, sendcount, type, dest, stream)};

@@ -27,17 +27,18 @@ struct Part {
 // first.
 Status add_parts(std::vector<PeerBuffer>& peer_buffers, const Parts& parts, size_t element, int rank, int ranks) {
     if (!parts.counts || !parts.displacements)
-        return fail(weftInvalidArgument, "{} is NULL: it has a number for each rank",
+        return fail(error::argument_null, "{} is NULL; it must hold one number per rank",
                     parts.counts ? parts.displacements_name : parts.counts_name);
     for (int i = 1; i <= ranks; ++i) {
         const int peer = (rank + i) % ranks;
         const size_t count = parts.counts[peer], displacement = parts.displacements[peer];
         if (count > (size_t(1) << 48) || displacement > (size_t(1) << 48))
-            return fail(weftInvalidArgument,
-                        "{}[{}] is {} and {}[{}] {}: they are elements, and no memory holds that many",
+            return fail(error::argument_count,
+                        "{}[{}] is {} and {}[{}] {}: together they are more elements than any memory "
+                        "holds",
                         parts.counts_name, peer, count, parts.displacements_name, peer, displacement);
         if (count > 0 && !parts.buffer)
-            return fail(weftInvalidArgument, "{} is NULL although {}[{}] is {}", parts.buffer_name, parts.counts_name,
+            return fail(error::argument_null, "{} is NULL although {}[{}] is {}", parts.buffer_name, parts.counts_name,
                         peer, count);
         const auto address = reinterpret_cast<uintptr_t>(parts.buffer) + (count > 0 ? displacement * element : 0);
         peer_buffers.push_back({peer, reinterpret_cast<void*>(address), count});
@@ -48,7 +49,8 @@ Status add_parts(std::vector<PeerBuffer>& peer_buffers, const Parts& parts, size
 Status add_part(std::vector<PeerBuffer>& peer_buffers, const Part& part, int peer) {
     WEFT_TRY(check_count(part.count, 1));
     if (part.count > 0 && !part.buffer)
-        return fail(weftInvalidArgument, "{} is NULL although {} is {}", part.buffer_name, part.count_name, part.count);
+        return fail(error::argument_null, "{} is NULL although {} is {}", part.buffer_name, part.count_name,
+                    part.count);
     peer_buffers.push_back({peer, const_cast<void*>(part.buffer), part.count});
     return ok();
 }
@@ -66,8 +68,9 @@ Status check_disjoint(const std::vector<PeerBuffer>& peer_buffers, const char* c
     for (size_t i = 1; i < sorted.size(); ++i) {
         const PeerBuffer &one = sorted[i - 1], &other = sorted[i];
         if (begin_of(other) - begin_of(one) < one.count * element)
-            return {weftInvalidArgument, overlapping_parts(one.peer, other.peer, one.count,
-                                                           (begin_of(other) - begin_of(one)) / element, counts_name)};
+            return {error::argument_counts,
+                    overlapping_parts(one.peer, other.peer, one.count, (begin_of(other) - begin_of(one)) / element,
+                                      counts_name)};
     }
     return ok();
 }
@@ -93,7 +96,7 @@ Status check_apart(const PeerBuffers& peer_buffers, size_t element, int rank, bo
                 begin_of(to) + to.count * element <= begin_of(from))
                 continue;
             if (may_be_in_place && to.peer == rank && to.data == own && from.data == own) continue;
-            return {weftInvalidArgument,
+            return {error::argument_overlap,
                     overlapping_buffers(from.peer, to.peer) +
                         (may_be_in_place ? ", but for this rank's own part, which may lie in place" : "")};
         }
@@ -147,8 +150,10 @@ weftResult_t run(const char* function, const void* send, void* receive, const ch
 Status check_own(const char* counts_name, int rank, size_t in_table, std::string_view other_name, size_t count) {
     if (in_table == count) [[likely]]
         return ok();
-    return fail(weftInvalidArgument, "{}[{}] is {} and {} {}: what a rank gives itself it also takes", counts_name,
-                rank, in_table, other_name, count);
+    return fail(error::argument_counts,
+                "{}[{}] is {} and {} {}: a rank must receive from itself as many elements as "
+                "it sends to itself",
+                counts_name, rank, in_table, other_name, count);
 }
 
 }  // namespace
@@ -177,9 +182,9 @@ weftResult_t weftAlltoAllvDeviceCounts(const void* sendbuff, const size_t sendco
         const std::pair<const char*, const void*> arguments[] = {
             {"sendcounts", sendcounts}, {"sdispls", sdispls}, {"recvcounts", recvcounts}, {"rdispls", rdispls}};
         for (const auto& [name, pointer] : arguments)
-            if (!pointer) return fail(weftInvalidArgument, "{} is NULL: it is device memory", name);
+            if (!pointer) return fail(error::argument_null, "{} is NULL: it is device memory", name);
         if (sendbuff && sendbuff == recvbuff)
-            return fail(weftInvalidArgument, "sendbuff and recvbuff are one: they must be disjoint");
+            return fail(error::argument_overlap, "sendbuff and recvbuff are equal; they must be disjoint");
         peer_buffers.counts = {sendcounts, sdispls, recvcounts, rdispls, 0, 0};
         return ok();
     };
@@ -225,7 +230,7 @@ weftResult_t weftAllGatherv(const void* sendbuff, size_t sendcount, void* recvbu
 weftResult_t weftReduceScatterv(const void* sendbuff, void* recvbuff, const size_t recvcounts[], weftDataType_t type,
                                 weftRedOp_t op, weftComm_t comm, weftStream_t stream) {
     const auto fill = [&](PeerBuffers& peer_buffers, int rank, int ranks) -> Status {
-        if (!recvcounts) return fail(weftInvalidArgument, "recvcounts is NULL: it has a number for each rank");
+        if (!recvcounts) return fail(error::argument_null, "recvcounts is NULL; it must hold one number per rank");
         static thread_local std::vector<size_t> displacements;
         displacements.assign(size_t(ranks), 0);
         for (size_t peer = 1; peer < size_t(ranks); ++peer)

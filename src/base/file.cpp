@@ -14,18 +14,19 @@ namespace weft::internal {
 Result<std::string> read_file(const std::string& name, size_t bytes_most, Pipes pipes) {
     struct stat info;
     if (pipes == Pipes::refused && stat(name.c_str(), &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode)))
-        return fail(weftInvalidUsage, "{} is a {}, for whose end nobody may wait here: name a file", name,
+        return fail(error::file_unsuitable, "{} is a {}; name a regular file", name,
                     S_ISFIFO(info.st_mode) ? "pipe" : "socket");
     const Fd file = Fd::open(name, O_RDONLY);
-    if (!file) return fail(weftSystemError, "{} could not be read: {}", name, no_descriptor_text(errno));
+    if (!file) return fail(error::file_unreadable, "{} could not be read: {}", name, no_descriptor_text(errno));
     std::string text;
     for (char buffer[65536];;) {
         const ssize_t count = read(file.number(), buffer, sizeof buffer);
         if (count < 0 && errno == EINTR) continue;
-        if (count < 0) return fail(weftSystemError, "{} could not be read: {}", name, errno_text(errno));
+        if (count < 0) return fail(error::file_unreadable, "{} could not be read: {}", name, errno_text(errno));
         if (count == 0) return text;
         text.append(buffer, size_t(count));
-        if (text.size() > bytes_most) return fail(weftInvalidUsage, "{} is larger than {} MiB", name, bytes_most >> 20);
+        if (text.size() > bytes_most)
+            return fail(error::file_unsuitable, "{} is larger than {} MiB", name, bytes_most >> 20);
     }
 }
 
@@ -74,7 +75,7 @@ void FileWriter::add(std::string_view text) {
 
 Status FileWriter::status() const {
     if (error_ == 0) return ok();
-    return fail(weftSystemError, "{} could not be written: {}", name_, no_descriptor_text(error_));
+    return fail(error::file_unwritable, "{} could not be written: {}", name_, no_descriptor_text(error_));
 }
 
 Status FileWriter::finish() {

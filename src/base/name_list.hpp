@@ -35,4 +35,7 @@ struct NameList {
 // What is wrong with the list in `variable`, if these are all the names there are. weftInvalidArgument.
 Status check_names(const char* variable, std::string_view text, const std::vector<std::string_view>& existing);
 
+// Letters to insert, delete or replace to make one word of the other.
+size_t edit_distance(std::string_view one, std::string_view other);
+
 }  // namespace weft::internal

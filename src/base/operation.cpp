@@ -29,4 +29,14 @@ std::string Operation::text() const {
                        : "");
 }
 
+ErrorId mismatch_between(const Operation& one, const Operation& other) {
+    if (one.collective != other.collective || one.space != other.space || one.is_wefts_own() != other.is_wefts_own())
+        return error::mismatch_call;
+    if (one.root != other.root) return error::mismatch_root;
+    if (one.type != other.type) return error::mismatch_datatype;
+    if (one.op != other.op) return one.is_wefts_own() ? error::mismatch_call : error::mismatch_reduction;
+    if (one.count != other.count) return error::mismatch_count;
+    return one.coalesced != other.coalesced ? error::mismatch_call : error::mismatch_algorithm;
+}
+
 }  // namespace weft::internal

@@ -5,6 +5,7 @@
 
 #include "src/base/collective.hpp"
 #include "src/base/datatype.hpp"
+#include "src/base/error.hpp"
 
 namespace weft::internal {
 
@@ -46,6 +47,9 @@ struct Operation {
     std::string text() const;
     const char* name_of_reduction() const;
 };
+
+// The first thing in which two calls differ, as the id of an error; mismatch_algorithm if only their choices do.
+ErrorId mismatch_between(const Operation& one, const Operation& other);
 
 // What travels in flag words and headers: equal operations have equal fingerprints, different ones almost surely not.
 inline uint32_t fingerprint(const Operation& operation) {

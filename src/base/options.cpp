@@ -9,10 +9,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
-#include <numeric>
 #include <string_view>
 #include <utility>
 
+#include "src/base/name_list.hpp"
 #include "src/base/service_variables.hpp"
 
 namespace weft::internal {
@@ -81,30 +81,14 @@ Setting find_setting(const OptionRow& row) {
 Result<int64_t> parse_setting(const OptionRow& row, const Setting& setting) {
     bool with_unit = ends_with(row.name, "_bytes");
     Result<int64_t> value = parse_integer(setting.text, with_unit);
-    if (!value) return fail(weftInvalidArgument, "{}: {}", setting.variable, value.status().sentence());
+    if (!value) return fail(error::option_value, "{}: {}", setting.variable, value.status().sentence());
     if (*value >= row.least && *value <= row.most) return value;
     std::string range = fmt::format("from {} to {}", row.least, row.most);
     // A limit that only the type sets is nobody's business, unless it is the one that was passed.
     bool open_ended = row.most == INT64_MAX || row.most == INT_MAX;
     if (open_ended && *value < row.least) range = fmt::format("at least {}", row.least);
     if (open_ended && *value > row.most) range = fmt::format("at most {}", row.most);
-    return fail(weftInvalidArgument, "{} is {}; it must be {}", setting.variable, *value, range);
-}
-
-// Letters to insert, delete or replace to make one word of the other.
-size_t edit_distance(std::string_view one, std::string_view other) {
-    std::vector<size_t> row(other.size() + 1);
-    std::iota(row.begin(), row.end(), size_t(0));
-    for (size_t i = 1; i <= one.size(); ++i) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t k = 1; k <= other.size(); ++k) {
-            size_t replaced = diagonal + (one[i - 1] != other[k - 1]);
-            diagonal = row[k];
-            row[k] = std::min({replaced, row[k] + 1, row[k - 1] + 1});
-        }
-    }
-    return row.back();
+    return fail(error::option_value, "{} is {}; it must be {}", setting.variable, *value, range);
 }
 
 // Words that an alias of a text option may have. Those of Weft's own variable are checked where they are used.
@@ -201,7 +185,7 @@ Reading read_environment() {
             "NCCL_GRAPH_FILE is set, but Weft reads no graph file in a job: it makes its own channels from the "
             "topology");
     for (std::string& sentence : find_unknown_names()) options.warnings.push_back(std::move(sentence));
-    if (!objections.empty()) reading.status = Status(weftInvalidArgument, objections);
+    if (!objections.empty()) reading.status = Status(error::option_value, objections);
     return reading;
 }
 
@@ -267,7 +251,7 @@ Result<int64_t> parse_integer(const std::string& text, bool with_unit) {
     const char* end = text.data() + text.size();
     auto [rest, error] = std::from_chars(text.data(), end, value);
     if (error == std::errc::result_out_of_range) {
-        return fail(weftInvalidArgument, "\"{}\" is too large; the limit is {}", text, INT64_MAX);
+        return fail(error::option_value, "\"{}\" is too large; the limit is {}", text, INT64_MAX);
     }
     int shift = 0;
     if (error == std::errc() && with_unit && end - rest == 1) {
@@ -278,11 +262,11 @@ Result<int64_t> parse_integer(const std::string& text, bool with_unit) {
         }
     }
     if (error != std::errc() || rest != end) {
-        return fail(weftInvalidArgument, "\"{}\" is not a whole number{}", text,
+        return fail(error::option_value, "\"{}\" is not a whole number{}", text,
                     with_unit ? " (K, M, G or T may follow it)" : "");
     }
     if (value > INT64_MAX >> shift || value < INT64_MIN >> shift) {
-        return fail(weftInvalidArgument, "\"{}\" is too large; the limit is {}", text, INT64_MAX);
+        return fail(error::option_value, "\"{}\" is too large; the limit is {}", text, INT64_MAX);
     }
     return value * (int64_t(1) << shift);
 }

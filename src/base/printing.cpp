@@ -33,7 +33,7 @@ Status output_status() {
     flush_output();
     if (first_error == 0) return ok();
     is_told = true;
-    return fail(weftSystemError, "standard output could not be written: {}", errno_text(first_error));
+    return fail(error::file_unwritable, "standard output could not be written: {}", errno_text(first_error));
 }
 
 int status_after_output(const char* program, int status) {

@@ -1,4 +1,5 @@
-// result.hpp: how Weft's functions fail: a code and a sentence. Success costs one null pointer, no allocation.
+// result.hpp: how Weft's functions fail: an id, a code and a sentence (error.hpp says how to give them). Success costs one
+// null pointer, no allocation.
 #pragma once
 #include <fmt/core.h>
 
@@ -8,26 +9,50 @@
 #include <string>
 #include <utility>
 
+#include "src/base/error.hpp"
 #include "weft/types.h"
 
 namespace weft::internal {
 
 struct Failure {
-    weftResult_t code;
-    std::string sentence;  // what happened, to whom, and what to do about it
+    ErrorId id = ErrorId::none;
+    weftResult_t code = weftSuccess;  // the id's
+    std::string sentence;             // what happened, to which rank and peer, and what to do about it
+    FailureFacts facts = {};
+
+    Failure() = default;
+    Failure(ErrorId error, std::string text, const FailureFacts& known = {})
+        : id(error), code(row_of(error).code), sentence(std::move(text)), facts(known) {}
+    // Of sites that have no id yet; goes when all rooms are converted.
+    Failure(weftResult_t result, std::string text) : Failure(other_error(result), std::move(text)) {}
+    // As weftGetLastError and log lines show it: `the sentence [mismatch.count]`. Empty without a failure.
+    std::string text() const;
 };
 
 class [[nodiscard]] Status {
   public:
     Status() = default;
+    Status(ErrorId error, std::string sentence) : Status(Failure{error, std::move(sentence)}) {}
+    // Of sites that have no id yet; goes when all rooms are converted.
     Status(weftResult_t code, std::string sentence) : Status(Failure{code, std::move(sentence)}) {}
     explicit Status(Failure failure) : failure_(new Failure(std::move(failure))) {}
     bool ok() const { return failure_ == nullptr; }
     explicit operator bool() const { return ok(); }
-    weftResult_t code() const { return ok() ? weftSuccess : failure_->code; }
-    const std::string& sentence() const {
-        static const std::string none;
-        return ok() ? none : failure_->sentence;
+    ErrorId id() const { return failure().id; }
+    weftResult_t code() const { return failure().code; }
+    const std::string& sentence() const { return failure().sentence; }
+    const FailureFacts& facts() const { return failure().facts; }
+    std::string text() const { return failure().text(); }
+    // Without one: no id, weftSuccess and an empty sentence.
+    const Failure& failure() const {
+        static const Failure none;
+        return ok() ? none : *failure_;
+    }
+    Status copy() const { return ok() ? Status() : Status(*failure_); }
+    // Adds what is known of a failure.
+    Status about(const FailureFacts& facts) && {
+        if (!ok()) failure_->facts = facts;
+        return std::move(*this);
     }
 
   private:
@@ -36,6 +61,16 @@ class [[nodiscard]] Status {
 
 inline Status ok() { return {}; }
 
+template <class... Arguments>
+Status fail(ErrorId error, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    return {error, fmt::format(format, std::forward<Arguments>(arguments)...)};
+}
+// The same failure with another sentence, which should contain the one of `cause`.
+template <class... Arguments>
+Status fail(const Status& cause, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    return Status(Failure{cause.id(), fmt::format(format, std::forward<Arguments>(arguments)...), cause.facts()});
+}
+// Of sites that have no id yet; goes when all rooms are converted.
 template <class... Arguments>
 Status fail(weftResult_t code, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
     return {code, fmt::format(format, std::forward<Arguments>(arguments)...)};

@@ -48,17 +48,19 @@ size_t page_bytes() {
 
 Result<SharedMemory> SharedMemory::create(const char* name, size_t bytes, size_t mapped) {
     Fd fd = Fd::memory(name, MFD_ALLOW_SEALING);
-    if (!fd) return fail(weftSystemError, "no shared memory to be had: memfd_create: {}", no_descriptor_text(errno));
+    if (!fd)
+        return fail(error::system_descriptors, "shared memory could not be created: memfd_create: {}",
+                    no_descriptor_text(errno));
     {
         FileSizeSignalHeld held;
         if (ftruncate(fd.number(), off_t(bytes)) != 0)
-            return fail(weftSystemError,
+            return fail(error::shm_address_space,
                         "a shared segment of {} (sparse) could not be made: ftruncate: {}; is there a file size limit "
                         "(ulimit -f)?",
                         amount(bytes), errno_text(errno));
     }
     if (fcntl(fd.number(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-        return fail(weftSystemError, "a shared segment could not be sealed: {}", errno_text(errno));
+        return fail(error::system_call, "a shared segment could not be sealed: {}", errno_text(errno));
     return map(std::move(fd), mapped);
 }
 
@@ -66,7 +68,7 @@ Status SharedMemory::check_sealed(int fd) {
     constexpr int sealed = F_SEAL_SHRINK | F_SEAL_GROW;
     const int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & sealed) != sealed)
-        return fail(weftSystemError, "a shared segment that was passed here is not sealed to its size");
+        return fail(error::system_call, "a shared segment that another process passed is not sealed to its size");
     return ok();
 }
 
@@ -74,7 +76,7 @@ Result<SharedMemory> SharedMemory::map(Fd fd, size_t mapped) {
     WEFT_TRY(check_sealed(fd.number()));
     struct stat status;
     if (fstat(fd.number(), &status) != 0)
-        return fail(weftSystemError, "a shared segment has no size: {}", errno_text(errno));
+        return fail(error::system_call, "the size of a shared segment could not be read: {}", errno_text(errno));
     const size_t segment = size_t(status.st_size);
     SharedMemory memory;
     WEFT_TRY(memory.map_range(fd.number(), 0, mapped == 0 ? segment : std::min(mapped, segment)));
@@ -96,10 +98,10 @@ Result<SharedMemory> SharedMemory::window(const SharedMemory& whole, size_t offs
 Status SharedMemory::map_range(int fd, size_t offset, size_t length) {
     void* data = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, off_t(offset));
     if (data == MAP_FAILED)
-        return fail(
-            weftSystemError,
-            "{} of address space for a shared segment could not be had: mmap: {}; is there a limit (ulimit -v)?",
-            amount(length), errno_text(errno));
+        return fail(error::shm_address_space,
+                    "{} of address space for a shared segment could not be reserved: mmap: {}; is "
+                    "there a limit (ulimit -v)?",
+                    amount(length), errno_text(errno));
     data_ = static_cast<std::byte*>(data);
     offset_ = offset;
     bytes_ = length;
@@ -134,14 +136,14 @@ Status SharedMemory::back(size_t offset, size_t length) {
         // The program has closed it: the mapping is left. A kernel before 5.14 cannot say by it that memory is short.
         do result = madvise(data_ + first, last - first, populate_for_writing);
         while (result != 0 && errno == EINTR);
-        if (result != 0 && errno == EINVAL) return fail(weftInvalidUsage, "{}", lost_descriptor_text);
+        if (result != 0 && errno == EINVAL) return fail(error::usage_closed_descriptor, "{}", lost_descriptor_text);
         if (result != 0) errno = ENOSPC;
     }
     if (result != 0)
         // All ranks of a communicator are told this sentence.
-        return fail(weftSystemError,
-                    "process {}: {} of shared memory could not be had: {}; free some, or raise the memory limit of the "
-                    "container",
+        return fail(error::shm_memory,
+                    "process {}: {} of shared memory could not be allocated: {}; free memory, or "
+                    "raise the memory limit of the container",
                     getpid(), amount(last - first), errno_text(errno));
     // Faults now instead of inside the first collective. Kernels before 5.14 refuse: then the first use pays.
     (void)madvise(data_ + first, last - first, populate_for_writing);

@@ -31,7 +31,7 @@ static Result<std::thread> start(const char* name, std::function<void()> functio
         why = error.what();
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (!thread.joinable()) return fail(weftSystemError, "no thread {} could be started: {}", name, why);
+    if (!thread.joinable()) return fail(error::system_thread, "thread {} could not be started: {}", name, why);
     return thread;
 }
 

@@ -12,7 +12,7 @@ namespace weft::internal {
 // Of builds of one version. Raise it with whatever changes in what one process writes for another, in a segment or on a
 // socket: DeviceFacts, AgreedOptions, a row of Segment, the rank table, agreed texts, headers of messages, what the flag block's
 // payloads and slots hold, what a message may lend. The handshakes are the same in all of them.
-inline constexpr uint32_t wire_revision = 10;
+inline constexpr uint32_t wire_revision = 11;
 
 // As handshakes and segments carry it: the version, and above it the revision.
 inline constexpr int wire_version_bits = 20;

@@ -23,8 +23,9 @@ class Parser {
     Parser(Handler& handler) : handler_(handler) {}
     Status read(std::string_view text) {
         if (text.size() > bytes_most)
-            return fail_at({}, "the file has {} bytes; at most {} MiB are read", text.size(), bytes_most >> 20);
-        if (!parser_) return fail(weftSystemError, "out of memory for an XML parser");
+            return fail_at(error::file_syntax, {}, "the file has {} bytes; at most {} MiB are read", text.size(),
+                           bytes_most >> 20);
+        if (!parser_) return fail(error::memory_exhausted, "out of memory for an XML parser");
         XML_SetUserData(parser_.get(), this);
         XML_SetElementHandler(parser_.get(), started, ended);
         XML_SetStartDoctypeDeclHandler(parser_.get(), doctype);
@@ -34,7 +35,7 @@ class Parser {
         if (status != XML_STATUS_OK) {
             const XML_Error error = XML_GetErrorCode(parser_.get());
             if (error == XML_ERROR_NO_MEMORY) throw std::bad_alloc();
-            return fail_at(mark(), "this is not XML: {}{}", XML_ErrorString(error),
+            return fail_at(error::file_syntax, mark(), "this is not XML: {}{}", XML_ErrorString(error),
                            open_.empty() ? std::string()
                                          : fmt::format("; <{}> is not closed: is the file complete?", open_.back()));
         }
@@ -72,7 +73,9 @@ class Parser {
     static void XMLCALL doctype(void* self, const char*, const char*, const char*, int declares) {
         auto& parser = *static_cast<Parser*>(self);
         parser.guarded([&] {
-            if (declares) parser.fault_ = fail_at(parser.mark(), "a document type is not read; remove <!DOCTYPE ...>");
+            if (declares)
+                parser.fault_ =
+                    fail_at(error::file_syntax, parser.mark(), "a document type is not read; remove <!DOCTYPE ...>");
         });
     }
 

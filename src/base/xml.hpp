@@ -18,8 +18,8 @@ struct Mark {
 };
 
 template <class... Arguments>
-Status fail_at(const Mark& mark, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-    return fail(weftInvalidArgument, "line {}, column {}: {}", mark.line, mark.column,
+Status fail_at(ErrorId error, const Mark& mark, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    return fail(error, "line {}, column {}: {}", mark.line, mark.column,
                 fmt::format(format, std::forward<Arguments>(arguments)...));
 }
 
@@ -56,7 +56,7 @@ class Element {
     }
     template <class... Arguments>
     void wrong(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-        if (fault_) fault_ = fail_at(mark_, format, std::forward<Arguments>(arguments)...);
+        if (fault_) fault_ = fail_at(error::file_syntax, mark_, format, std::forward<Arguments>(arguments)...);
     }
 
   private:

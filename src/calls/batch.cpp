@@ -44,7 +44,7 @@ Batch::~Batch() {
 void Batch::keep(CommQueue& queue, std::span<const size_t> numbers, Status& failure) {
     if (queue.statuses) failure = queue.statuses->fail(numbers, queue.handle, failure);
     queue.handle->keep_error(failure);
-    if (first_) first_ = {failure.code(), failure.sentence()};
+    if (first_) first_ = failure.copy();
 }
 
 // Nobody else drives a queue's communicator from here on.
@@ -348,7 +348,7 @@ Status submit(std::vector<QueuedCall> calls, const std::shared_ptr<CallStatuses>
             auto stream = usable ? stream_of(queued.handle, queued.call) : Result<std::shared_ptr<HostStream>>(nullptr);
             if (!stream) usable = stream.take_status();
             if (!usable) {
-                refuse(queued, {usable.code(), usable.sentence()});
+                refuse(queued, usable.copy());
                 home->refusal = std::move(usable);
                 continue;
             }

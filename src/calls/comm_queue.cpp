@@ -12,7 +12,7 @@ void add_numbers(const QueuedCall& queued, std::vector<size_t>& all) {
 }
 
 Status left_out(const Status& failure) {
-    return fail(failure.code(), "not carried out, for another failed: {}", failure.sentence());
+    return fail(failure, "not carried out, for another failed: {}", failure.sentence());
 }
 
 }  // namespace

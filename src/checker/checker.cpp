@@ -21,14 +21,14 @@ Status check(int ranks, std::span<const CheckedOperation> operations, const Chec
 
 // One schedule a rank, sorted by rank.
 static Status sort_set(std::span<const Schedule> schedules, std::vector<const Schedule*>& by_rank) {
-    if (schedules.empty()) return fail(weftInvalidArgument, "there is no schedule");
+    if (schedules.empty()) return fail(error::schedule_set, "there is no schedule");
     by_rank.assign(schedules.size(), nullptr);
     for (const Schedule& schedule : schedules) {
         WEFT_TRY(validate(schedule));
         if (schedule.ranks != int(schedules.size()))
-            return fail(weftInvalidArgument, "rank {} is one of {} ranks, but there are {} schedules", schedule.rank,
+            return fail(error::schedule_set, "rank {} is one of {} ranks, but there are {} schedules", schedule.rank,
                         schedule.ranks, schedules.size());
-        if (by_rank[schedule.rank]) return fail(weftInvalidArgument, "rank {} has two schedules", schedule.rank);
+        if (by_rank[schedule.rank]) return fail(error::schedule_set, "rank {} has two schedules", schedule.rank);
         by_rank[schedule.rank] = &schedule;
     }
     return ok();
@@ -57,8 +57,8 @@ Status check_set(std::span<const Schedule> schedules, const DirectMode& mode, co
         // What fused ranks do depends on what is offered; elementary instructions would not follow.
         if (!std::all_of(schedules.begin(), schedules.end(), is_one_shot) &&
             !std::all_of(schedules.begin(), schedules.end(), is_two_shot))
-            return fail(weftInvalidArgument,
-                        "one_shot and two_shot are done by all ranks or by none: some ranks have one, and others not");
+            return fail(error::schedule_set,
+                        "one_shot and two_shot need all ranks: some ranks have one and others do not");
         const bool pipelined = std::all_of(schedules.begin(), schedules.end(), is_two_shot);
         for (const DirectMode& each : {DirectMode{}, {some, false}, {everybody, false}, {everybody, true}}) {
             forms.push_back({.schedule = [&by_rank, each](int rank) { return expand(*by_rank[rank], each); },

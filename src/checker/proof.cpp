@@ -20,10 +20,10 @@ Proof::Proof(int ranks, std::span<const CheckedOperation> operations, const Chec
 }
 
 Status Proof::load() {
-    if (ranks_ < 1 || ranks_ > ranks_most) return fail(weftInvalidArgument, "{} ranks cannot be checked", ranks_);
+    if (ranks_ < 1 || ranks_ > ranks_most) return fail(error::schedule_limit, "{} ranks cannot be checked", ranks_);
     if (operations_.size() >= operations_most)
-        return fail(weftInvalidArgument, "at most {} operations can be checked at once", operations_most);
-    if (options_.flag_slots < 1) return fail(weftInvalidArgument, "a flag_block has at least 1 slot");
+        return fail(error::schedule_limit, "at most {} operations can be checked at once", operations_most);
+    if (options_.flag_slots < 1) return fail(error::schedule_limit, "a flag_block has at least 1 slot");
     uint64_t steps = 0;
     uint32_t tiles = 0;
     flag_block_of_.assign(size_t(ranks_), -1);
@@ -32,7 +32,7 @@ Status Proof::load() {
         WEFT_TRY(load_operation(operation));
         const Schedule& first = operation.schedules[0];
         if (operation.call->runs < 1 || int64_t(operation.call->runs) * first.tiles > tiles_most)
-            return fail(weftInvalidArgument, "an operation has 1..{} tiles", tiles_most);
+            return fail(error::schedule_limit, "an operation has 1..{} tiles", tiles_most);
         operation.tiles = operation.call->runs * first.tiles;
         operation.first_tile = tiles;
         tiles += operation.tiles;
@@ -41,7 +41,7 @@ Status Proof::load() {
         for (const Schedule& schedule : operation.schedules)
             cells += uint64_t(schedule.scratch) + uint64_t(schedule.wide - 1) * schedule.chunks;
         if (cells > cells_most)
-            return fail(weftInvalidArgument, "{} chunks on {} ranks in {} tiles are too much to check", first.chunks,
+            return fail(error::schedule_limit, "{} chunks on {} ranks in {} tiles are too much to check", first.chunks,
                         ranks_, operation.tiles);
         operation.results.assign(size_t(first.chunks) * operation.tiles, 0);
         for (const Schedule& schedule : operation.schedules)
@@ -49,7 +49,7 @@ Status Proof::load() {
                 for (const Instruction& it : block.instructions)
                     steps += uint64_t(it.repeat) * it.count * operation.call->runs *
                              (it.opcode == Opcode::reduce ? schedule.shared_ranks.size() : 1);
-        if (steps > steps_total_most) return fail(weftInvalidArgument, "the schedules have too many steps to check");
+        if (steps > steps_total_most) return fail(error::schedule_limit, "the schedules have too many steps to check");
     }
     size_t members = 1, meetings = 0;
     for (CheckedFlagBlock& flag_block : flag_blocks_) {
@@ -59,7 +59,7 @@ Status Proof::load() {
     }
     const uint64_t width = uint64_t(members) * blocks_;
     if (width * ranks_ * blocks_ > clock_words_most)
-        return fail(weftInvalidArgument, "{} ranks of {} blocks are too many to check", ranks_, blocks_);
+        return fail(error::schedule_limit, "{} ranks of {} blocks are too many to check", ranks_, blocks_);
     uint64_t releases = 0, deepest = options_.fifo_depth;
     for (const OperationState& operation : operations_) {
         deepest = std::max<uint64_t>(deepest, operation.schedules[0].fifo_depth);
@@ -69,9 +69,9 @@ Status Proof::load() {
                     uint64_t(std::count(steps_of_block.begin(), steps_of_block.end(), true)) * operation.call->runs;
     }
     if (releases * width > clock_words_most)
-        return fail(weftInvalidArgument, "the schedules have too many dependencies to check");
+        return fail(error::schedule_limit, "the schedules have too many dependencies to check");
     if (connections_.size() * deepest > messages_most)
-        return fail(weftInvalidArgument, "{} connections of {} slots are too many to check", connections_.size(),
+        return fail(error::schedule_limit, "{} connections of {} slots are too many to check", connections_.size(),
                     deepest);
     clocks_ = std::make_unique<Clocks>(place_of_, int(members), blocks_);
     threads_.resize(size_t(ranks_) * blocks_);
@@ -94,12 +94,12 @@ Status Proof::load_flag_blocks(OperationState& operation) {
         if (ranks.empty()) continue;
         for (const int32_t other : ranks)
             if (operation.schedules[other].shared_ranks != ranks)
-                return fail(weftInvalidArgument, "rank {} and rank {} disagree on the schedule's flag_block",
+                return fail(error::schedule_set, "rank {} and rank {} disagree on the schedule's flag_block",
                             std::min(rank, other), std::max(rank, other));
         if (flag_block_of_[rank] < 0) {
             for (size_t place = 0; place < ranks.size(); ++place) {
                 if (flag_block_of_[ranks[place]] >= 0)
-                    return fail(weftInvalidArgument, "rank {} had another flag_block before", ranks[place]);
+                    return fail(error::schedule_set, "rank {} had another flag_block before", ranks[place]);
                 flag_block_of_[ranks[place]] = int(flag_blocks_.size());
                 place_of_[ranks[place]] = int(place);
             }
@@ -107,7 +107,7 @@ Status Proof::load_flag_blocks(OperationState& operation) {
             counted.push_back(false);
         }
         CheckedFlagBlock& flag_block = flag_blocks_[flag_block_of_[rank]];
-        if (flag_block.ranks != ranks) return fail(weftInvalidArgument, "rank {} had another flag_block before", rank);
+        if (flag_block.ranks != ranks) return fail(error::schedule_set, "rank {} had another flag_block before", rank);
         if (!counted[flag_block_of_[rank]]) {
             for (const int32_t member : ranks) operation.first_flag_tile[member] = flag_block.tiles;
             flag_block.tiles += operation.tiles;
@@ -131,7 +131,7 @@ static Status differ(const Schedule& first, const Schedule& other) {
         {"range of bytes", first.least_bytes == other.least_bytes && first.most_bytes == other.most_bytes}};
     for (auto [what, same] : facts)
         if (!same)
-            return fail(weftInvalidArgument, "rank {} and rank {} disagree on the schedule's {}", first.rank,
+            return fail(error::schedule_set, "rank {} and rank {} disagree on the schedule's {}", first.rank,
                         other.rank, what);
     return ok();
 }
@@ -141,23 +141,23 @@ Status Proof::load_operation(OperationState& operation) {
     for (auto [what, size] :
          {std::pair{"readable", call.mode.readable.size()}, std::pair{"in place", call.in_place.size()}})
         if (size != 0 && size != size_t(ranks_))
-            return fail(weftInvalidArgument, "{} ranks are said to be {} or not; there are {}", size, what, ranks_);
+            return fail(error::schedule_set, "{} ranks are said to be {} or not; there are {}", size, what, ranks_);
     operation.schedules.reserve(ranks_);
     for (int rank = 0; rank < ranks_; ++rank) {
         const Schedule& schedule = operation.schedules.emplace_back(call.schedule(rank));
         WEFT_TRY(validate(schedule));
         if (schedule.rank != rank || schedule.ranks != ranks_)
-            return fail(weftInvalidArgument, "rank {} of {} has a schedule for rank {} of {}", rank, ranks_,
+            return fail(error::schedule_set, "rank {} of {} has a schedule for rank {} of {}", rank, ranks_,
                         schedule.rank, schedule.ranks);
         WEFT_TRY(differ(operation.schedules[0], schedule));
         const int blocks = int(schedule.blocks.size());
         blocks_ = std::max(blocks_, blocks);
         for (const Block& block : schedule.blocks) {
             if (block.instructions.size() >= steps_most)
-                return fail(weftInvalidArgument, "rank {} has too many steps to check", rank);
+                return fail(error::schedule_limit, "rank {} has too many steps to check", rank);
             for (const Instruction& it : block.instructions)
                 if (kind_of(it.opcode) == OpcodeKind::fused)
-                    return fail(weftInvalidArgument, "rank {}: {} is fused; it is proved by its expansion", rank,
+                    return fail(error::schedule_invalid, "rank {}: {} is fused; it is proved by its expansion", rank,
                                 name_of(it.opcode));
         }
     }
@@ -186,13 +186,13 @@ Status Proof::load_connections(OperationState& operation) {
     for (const Schedule& schedule : operation.schedules) {
         for (const Block& block : schedule.blocks) {
             if (block.target >= 0 && seen[key(block.channel, schedule.rank, block.target)] == 1)
-                return fail(weftInvalidArgument,
+                return fail(error::schedule_set,
                             "rank {} sends to rank {} on channel {}, which has no block that receives it",
                             schedule.rank, block.target, block.channel);
             if (block.source < 0) continue;
             const uint64_t connection = key(block.channel, block.source, schedule.rank);
             if (seen[connection] == 2)
-                return fail(weftInvalidArgument,
+                return fail(error::schedule_set,
                             "rank {} receives from rank {} on channel {}, which has no block that sends it",
                             schedule.rank, block.source, block.channel);
             if (connection_of_.try_emplace(connection, int(connections_.size())).second)

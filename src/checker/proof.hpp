@@ -131,8 +131,12 @@ class Proof {
                         Buffer buffer, int rank);
     template <class... Arguments>
     bool object(const StepContext& here, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-        failure_ = fail(weftInvalidArgument, "{}: {}", place(here),
-                        fmt::format(format, std::forward<Arguments>(arguments)...));
+        return object(error::schedule_result, here, format, std::forward<Arguments>(arguments)...);
+    }
+    template <class... Arguments>
+    bool object(ErrorId error, const StepContext& here, fmt::format_string<Arguments...> format,
+                Arguments&&... arguments) {
+        failure_ = fail(error, "{}: {}", place(here), fmt::format(format, std::forward<Arguments>(arguments)...));
         return false;
     }
 

@@ -26,8 +26,8 @@ std::string Proof::place(const ChunkAccess& access) const {
 bool Proof::object_to_race(const StepContext& here, const char* what, const ChunkAccess& earlier, const char* did,
                            Buffer buffer, int rank) {
     const std::string user = earlier.step < 0 ? " (nothing tells that the call has begun there)" : "";
-    return object(here, "it {} chunk {} of the {} of rank {}, {} by {}, in no order{}", what, here.chunk,
-                  name_of(buffer), rank, did, place(earlier), user);
+    return object(error::schedule_race, here, "it {} chunk {} of the {} of rank {}, {} by {}, in no order{}", what,
+                  here.chunk, name_of(buffer), rank, did, place(earlier), user);
 }
 
 // What a blocked thread waits for, and which thread could give it; next is -1 if none can.
@@ -82,13 +82,13 @@ Status Proof::deadlock() const {
         if (links > 0) text += "; ";
         text += waits_for(thread, thread);
     }
-    return fail(weftInvalidArgument, "{}", text);
+    return fail(error::schedule_deadlock, "{}", text);
 }
 
 Status Proof::leftovers() const {
     for (const CheckedConnection& connection : connections_)
         if (!connection.slots.empty())
-            return fail(weftInvalidArgument,
+            return fail(error::schedule_set,
                         "rank {} sends chunk {} to rank {} on channel {}, in step {}, which never receives it",
                         connection.source, connection.slots[0].chunk, connection.target, connection.channel,
                         connection.slots[0].step);

@@ -18,13 +18,14 @@ Proof::PhaseState& Proof::phase_state(int rank, int64_t flag_tile, int phase) {
 bool Proof::execute_post(const StepContext& here) {
     const int64_t tile = flag_tile(here);
     PhaseState& met = phase_state(here.rank, tile, here.it->phase);
-    if (met.has_posted[place_of_[here.rank]]) return object(here, "it posts a second time");
+    if (met.has_posted[place_of_[here.rank]]) return object(error::schedule_race, here, "it posts a second time");
     // The word takes the place of an earlier tile's. Everybody who waits for that one has seen it before; who comes
     // later is caught in execute_wait.
     if (tile >= options_.flag_slots)
         for (const ChunkAccess& waiter : phase_state(here.rank, tile - options_.flag_slots, here.it->phase).waited)
             if (!clocks_->ordered(waiter, here.thread))
-                return object(here, "it overwrites the word of tile {} of the flag_block, for which {} may still wait",
+                return object(error::schedule_race, here,
+                              "it overwrites the word of tile {} of the flag_block, for which {} may still wait",
                               tile - options_.flag_slots, place(waiter));
     met.has_posted[place_of_[here.rank]] = true;
     clocks_->merge(met.join.data(), clocks_->row(here.thread));
@@ -38,8 +39,8 @@ bool Proof::execute_wait(const StepContext& here) {
     const int64_t tile = flag_tile(here), next = tile + options_.flag_slots;
     const PhaseState& met = phase_state(here.rank, tile, here.it->phase);
     if (next < flag_blocks_[flag_block_of_[here.rank]].tiles && phase_state(here.rank, next, here.it->phase).posted > 0)
-        return object(here, "it waits for a word of tile {} of the flag_block that tile {} may have overwritten", tile,
-                      next);
+        return object(error::schedule_race, here,
+                      "it waits for a word of tile {} of the flag_block that tile {} may have overwritten", tile, next);
     clocks_->merge(clocks_->row(here.thread), met.join.data());
     phase_state(here.rank, tile, here.it->phase).waited[place_of_[here.rank]] = access(here);
     return true;

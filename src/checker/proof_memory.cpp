@@ -73,8 +73,8 @@ bool Proof::execute_connection(const StepContext& here) {
     if (sends) {
         CheckedConnection& connection = connections_[target];
         if ((under_way_ += passed_on.size()) > under_way_most)
-            return object(here, "more than {} chunks are under way at once, which are too many to check",
-                          under_way_most);
+            return object(error::schedule_limit, here,
+                          "more than {} chunks are under way at once, which are too many to check", under_way_most);
         connection.slots.push_back(
             {std::move(passed_on), here.chunk, here.it->count, here.step, in_scratch || message.in_scratch});
         queue(std::exchange(connection.blocked_receiver, -1));
@@ -152,7 +152,7 @@ bool Proof::finish(const StepContext& here, Value& value) {
 bool Proof::same_call(const StepContext& here, Buffer buffer, int rank) {
     const int now = rank_states_[here.rank].operation, other = rank_states_[rank].operation;
     if (now == other) return true;
-    return object(here, "it uses the {} of rank {}, which {} operation {}", name_of(buffer), rank,
+    return object(error::schedule_race, here, "it uses the {} of rank {}, which {} operation {}", name_of(buffer), rank,
                   other < now ? "may not have begun" : "may have returned from", now);
 }
 
@@ -179,8 +179,8 @@ Proof::SlotCells* Proof::enter(const StepContext& here, Buffer buffer, int rank)
     SlotCells& slot =
         in_slot ? slots_[size_t(rank) * options_.flag_slots + tile % options_.flag_slots] : scratches_[size_t(rank)];
     if (slot.tile > tile) {
-        object(here, "it uses the {} of rank {}, which tile {} {} may use already, for tile {}", name_of(buffer), rank,
-               slot.tile, in_slot ? "of the flag_block" : "of all", tile);
+        object(error::schedule_race, here, "it uses the {} of rank {}, which tile {} {} may use already, for tile {}",
+               name_of(buffer), rank, slot.tile, in_slot ? "of the flag_block" : "of all", tile);
         return nullptr;
     }
     if (slot.tile == tile) return &slot;
@@ -263,7 +263,7 @@ bool Proof::read_cell(const StepContext& here, Cell& cell, Buffer buffer, int ra
     if (!cell.value.defined())
         return object(here, "it reads chunk {} of the {} of rank {}, where nothing was written yet", here.chunk,
                       name_of(buffer), rank);
-    if (reads_.full()) return object(here, "there are more reads than can be kept in mind");
+    if (reads_.full()) return object(error::schedule_limit, here, "there are more reads than can be kept in mind");
     value = cell.value;
     reads_.add(cell, access(here));
     return true;
@@ -362,7 +362,7 @@ bool Proof::check_result(int rank) {
     const int thread = rank * blocks_;
     auto returned = [&](const ChunkAccess& access) {
         if (clocks_->ordered(access, thread)) return true;
-        failure_ = fail(weftInvalidArgument,
+        failure_ = fail(error::schedule_race,
                         "operation {}, rank {}: it returns to its user while {} may still use its buffers",
                         state.operation, rank, place(access));
         return false;
@@ -375,9 +375,9 @@ bool Proof::check_result(int rank) {
             if (holds(held, schedule.part_of(chunk), rank)) {
                 const std::string wrong = fault(operation, cells.empty() ? untouched : cells[chunk], rank, tile, chunk);
                 if (!wrong.empty()) {
-                    failure_ =
-                        fail(weftInvalidArgument, "operation {}, rank {}: chunk {} of its output{} {}", state.operation,
-                             rank, chunk, operation.tiles > 1 ? fmt::format(" in tile {}", tile) : "", wrong);
+                    failure_ = fail(error::schedule_result, "operation {}, rank {}: chunk {} of its output{} {}",
+                                    state.operation, rank, chunk,
+                                    operation.tiles > 1 ? fmt::format(" in tile {}", tile) : "", wrong);
                     return false;
                 }
             }

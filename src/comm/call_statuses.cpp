@@ -65,17 +65,18 @@ std::string CallStatuses::name_of(size_t number, const weftComm* handle) const {
 }
 
 Status CallStatuses::fail(std::span<const size_t> numbers, const weftComm* handle, const Status& failure) {
-    std::string first;
+    Status first;
     std::lock_guard lock(mutex_);
     for (const size_t number : numbers) {
-        std::string sentence = fmt::format("{}: {}", name_of(number, handle), failure.sentence());
-        if (first.empty()) first = sentence;
+        Status named = weft::internal::fail(failure, "{}: {}", name_of(number, handle), failure.sentence());
         Entry& entry = entries_[number];
-        if (entry.code != weftSuccess) continue;
-        entry.sentence = std::move(sentence);
-        entry.code = failure.code();
+        if (entry.code == weftSuccess) {
+            entry.text = named.text();
+            entry.code = named.code();
+        }
+        if (first) first = std::move(named);
     }
-    return {failure.code(), first.empty() ? failure.sentence() : std::move(first)};
+    return first ? failure.copy() : std::move(first);
 }
 
 bool CallStatuses::of_one_function(size_t one, size_t other) const {
@@ -97,14 +98,13 @@ void CallStatuses::mark_rest_unknown() noexcept {
         if (entry.parts > 0) mark_unknown(entry);
 }
 
-weftResult_t CallStatuses::of(size_t number, const char*& sentence) const {
+weftResult_t CallStatuses::of(size_t number, const char*& text) const {
     std::lock_guard lock(mutex_);
     const Entry& entry = entries_[number];
-    sentence = "";  // not the entry's, which a stream may write yet
+    text = "";  // not the entry's, which a stream may write yet
     if (entry.code == weftSuccess) return entry.parts > 0 ? weftInProgress : weftSuccess;
-    sentence = entry.sentence.c_str();
-    if (entry.sentence.empty())
-        sentence = "the call was given up: memory ran out, or the process ended";  // and nobody could say more
+    text = entry.text.c_str();
+    if (entry.text.empty()) text = "the call was given up: memory ran out, or the process ended [memory.exhausted]";
     return entry.code;
 }
 

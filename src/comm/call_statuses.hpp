@@ -59,15 +59,15 @@ class CallStatuses {
     bool of_one_function(size_t one, size_t other) const;
 
     size_t size() const { return entries_.size(); }
-    // weftInProgress: it is not done yet. A sentence stays where it is, and what it is, until clear().
-    weftResult_t of(size_t number, const char*& sentence) const;
+    // weftInProgress: it is not done yet. The text stays where it is, and what it is, until clear().
+    weftResult_t of(size_t number, const char*& text) const;
 
   private:
     struct Entry {
         const char* function;
         uint32_t parts = 0;  // not done yet
         weftResult_t code = weftSuccess;
-        std::string sentence = {};
+        std::string text = {};  // with the id
     };
     // By who holds the lock.
     std::string name_of(size_t number, const weftComm* handle) const;

@@ -21,12 +21,12 @@ Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<Segment
                                                          CommunicatorOptions options) {
     auto flag_block = FlagBlock::open(*group, rank, options.slots_later);
     if (!flag_block) {
-        group->raise(flag_block.status().code(), rank, flag_block.status().sentence());
+        group->raise(flag_block.status(), rank);
         return flag_block.take_status();
     }
     if (device) {
         if (Status begun = device->begin(options.timeout_ms); !begun) {
-            group->raise(begun.code(), rank, begun.sentence());
+            group->raise(begun, rank);
             return begun;
         }
     }
@@ -72,7 +72,7 @@ Communicator::~Communicator() {
     // Whoever enqueued its calls and left was told by none of them.
     if (!dead_ && !aborted_here() && segment_->aborted())
         WEFT_LOG_RANK(rank_, warn, coll, "leaves a communicator that has failed, with what it had enqueued: {}",
-                      segment_->abort_status().sentence());
+                      segment_->abort_status().text());
     WEFT_LOG_RANK(rank_, info, init, "rank {} of {} left after {} operations", rank_, segment_->ranks(), sequence_);
 }
 
@@ -84,12 +84,12 @@ Status Communicator::die(Status failure) {
         if (Status known = watchdog_.await_cause([this] { return cause(); }); !known) failure = std::move(known);
     failure = first_cause(*segment_, std::move(failure));
     // The first error is what all ranks report, word for word.
-    if (!segment_->raise(failure.code(), rank_, failure.sentence())) failure = segment_->abort_status();
+    if (!segment_->raise(failure, rank_)) failure = segment_->abort_status();
     leave_buffers();
     if (one_sided_) one_sided_->abandon();
     if (aborted_here_.load(std::memory_order_acquire))
-        return fail(weftInvalidUsage, "the communicator was aborted here, by weftCommAbort");
-    WEFT_LOG_RANK(rank_, warn, coll, "{}", failure.sentence());
+        return fail(error::abort_local, "the communicator was aborted here, by weftCommAbort");
+    WEFT_LOG_RANK(rank_, warn, coll, "{}", failure.text());
     return failure;
 }
 
@@ -144,8 +144,8 @@ Status Communicator::usable() {
             if (one_sided_) one_sided_->abandon();
         }
         const Status cause = segment_->abort_status();
-        return fail(cause.code() == weftSuccess ? weftInvalidUsage : cause.code(),
-                    "the communicator is dead, destroy it and make a new one; it died of: {}", cause.sentence());
+        if (cause) return fail(error::abort_local, "the communicator is dead: destroy it and make a new one");
+        return fail(cause, "the communicator is dead, destroy it and make a new one; it died of: {}", cause.sentence());
     }
     if (finalized_)
         return fail(weftInvalidUsage,
@@ -196,7 +196,7 @@ uint64_t Communicator::next_shrink(const std::vector<int>& excluded) const {
 
 void Communicator::stop(const std::string& why) {
     dead_ = true;
-    segment_->raise(weftRemoteError, rank_, why);
+    segment_->raise(error::abort_remote, rank_, why, {.rank = rank_});
     if (!in_call_) leave_buffers();
 }
 
@@ -422,7 +422,8 @@ void Communicator::break_off() noexcept {
     const auto end =
         fmt::format_to_n(sentence, sizeof sentence,
                          "rank {} broke off in operation {}: out of memory, or an internal error", rank_, sequence_);
-    segment_->raise(weftSystemError, rank_, {sentence, std::min(end.size, sizeof sentence)});
+    segment_->raise(error::memory_exhausted, rank_, {sentence, std::min(end.size, sizeof sentence)},
+                    {.rank = rank_, .sequence = sequence_});
     leave_buffers();
 }
 
@@ -444,7 +445,8 @@ Status Communicator::state() const {
 
 void Communicator::abort() {
     aborted_here_.store(true, std::memory_order_release);
-    segment_->raise(weftRemoteError, rank_, fmt::format("rank {} aborted the communicator (weftCommAbort)", rank_));
+    segment_->raise(error::abort_remote, rank_, fmt::format("rank {} aborted the communicator (weftCommAbort)", rank_),
+                    {.rank = rank_});
 }
 
 uint64_t Communicator::flag_block_bytes() const {

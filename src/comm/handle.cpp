@@ -10,24 +10,24 @@ bool is_being_made(const weftComm* handle) {
 }
 
 Status check_handle(const weftComm* handle) {
-    if (!handle) return fail(weftInvalidArgument, "the communicator is NULL");
+    if (!handle) return fail(error::argument_communicator, "the communicator is NULL");
     const uint64_t magic = magic_of(handle);
     if (magic == weftComm::living) [[likely]] {
         if (handle->process == process_token()) [[likely]]
             return ok();
-        return fail(weftInvalidUsage, "the communicator was made before fork(); a child process makes its own");
+        return fail(error::usage_forked, "the communicator was made before fork(); a child process makes its own");
     }
     if (magic == weftComm::making)
-        return fail(weftInvalidUsage,
-                    "the communicator is still being made: ask weftCommGetAsyncError until it says something else than "
+        return fail(error::usage_not_ready,
+                    "the communicator is still being made: call weftCommGetAsyncError until the result is not "
                     "weftInProgress");
     if (magic == weftComm::unmade)
-        return fail(weftInvalidUsage,
+        return fail(error::usage_not_made,
                     "the communicator could not be made (weftCommGetAsyncError and weftGetLastError say why): destroy "
                     "it");
     if (magic == weftComm::destroyed)
-        return fail(weftInvalidArgument, "the communicator was destroyed or aborted before");
-    return fail(weftInvalidArgument, "{} is not a communicator", static_cast<const void*>(handle));
+        return fail(error::argument_communicator, "the communicator was destroyed or aborted before");
+    return fail(error::argument_communicator, "{} is not a communicator", static_cast<const void*>(handle));
 }
 
 weftComm* make_handle() {
@@ -50,7 +50,9 @@ void weftComm::give_up() noexcept {
     std::lock_guard lock(mutex);
     if (magic.load(std::memory_order_relaxed) != making) return;
     try {
-        error = "the communicator was never made: the group or call that was to make it was given up";
+        error = weft::internal::Failure{
+            weft::internal::error::memory_exhausted,
+            "the communicator was never made: the group or call that was to make it was given up"};
     } catch (...) {  // out of memory: the code must do
     }
     unmade_by = weftSystemError;
@@ -59,7 +61,7 @@ void weftComm::give_up() noexcept {
 
 void weftComm::deliver(const weft::internal::Status& failure) {
     std::lock_guard lock(mutex);
-    error = failure.sentence();
+    error = failure.failure();
     unmade_by = failure.code();
     magic.store(unmade, std::memory_order_release);
 }

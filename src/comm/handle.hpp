@@ -24,12 +24,12 @@ struct weftComm {
     uint64_t process = 0;                                    // that made it
     std::shared_ptr<weft::internal::Communicator> communicator;  // used by who is inside; others take share()
     std::mutex mutex;                                            // of what follows, and of giving up `communicator`
-    std::string error;
+    weft::internal::Failure error;                               // the newest
     weftResult_t unmade_by = weftSuccess;
 
     void keep_error(const weft::internal::Status& failure) {
         std::lock_guard lock(mutex);
-        error = failure.sentence();
+        error = failure.failure();
     }
     void keep_stream(std::shared_ptr<weft::internal::HostStream> stream) {
         own_stream = std::move(stream);
@@ -86,10 +86,10 @@ class Entered {
         if (alone_) return check_handle(handle_);
         if (const auto communicator = handle_->share(); communicator && communicator->in_function_here())
             return fail(
-                weftInvalidUsage,
+                error::usage_in_function,
                 "this thread is inside this communicator, in the function of a user's reduction (weftRedOpCreate), "
                 "which must not call Weft on it");
-        return fail(weftInvalidUsage,
+        return fail(error::usage_threads,
                     "another thread is inside this communicator: use one communicator from one thread at a time, or "
                     "one communicator a thread");
     }

@@ -82,7 +82,7 @@ Result<std::string> tuning_text_of(const std::string& file, const Catalog& catal
 }
 
 Result<Settings> settings_of_environment(int ranks) {
-    if (!options_status()) return Status(weftInvalidArgument, options_status().sentence());
+    if (!options_status()) return options_status().copy();
     const Options& environment = options();
     Settings settings;
     CommunicatorOptions& own = settings.options;
@@ -167,7 +167,7 @@ void tell_version_once() {
 
 Result<std::shared_ptr<const Catalog>> catalog_for(int ranks) {
     const auto any_order = any_order_asked_for();
-    if (!any_order) return Status(any_order.status().code(), any_order.status().sentence());
+    if (!any_order) return any_order.status().copy();
     return Catalog::shared(options().algo_files, ranks, registry::algorithms(), *any_order);
 }
 
@@ -326,7 +326,7 @@ Result<bool> meet(Joining& joining) {
         if (ready && !joining.same_ranks) ready = find_machines(joining);
         if (ready && !joining.same_ranks) ready = find_tuning(joining, texts.tuning);
         if (!ready) {
-            joining.rendezvous->segment()->raise(ready.code(), joining.rank, ready.sentence());
+            joining.rendezvous->segment()->raise(ready, joining.rank);
             return ready;
         }
         const auto membership = joining.rendezvous->membership();
@@ -337,7 +337,7 @@ Result<bool> meet(Joining& joining) {
     if (!joining.device) return true;
     auto known = joining.device->advance();
     // Nobody waits for a rank that has given up.
-    if (!known) joining.rendezvous->segment()->raise(known.status().code(), joining.rank, known.status().sentence());
+    if (!known) joining.rendezvous->segment()->raise(known.status(), joining.rank);
     return known;
 }
 
@@ -366,12 +366,13 @@ Result<bool> advance(Joining& joining) {
     Result<bool> made = false;
     try {
         if (joining.handle && joining.handle->cancelled.load(std::memory_order_acquire)) {
-            made = fail(weftInvalidUsage, "the communicator was aborted here, by weftCommAbort, while it was made");
+            made = fail(error::abort_local, "the communicator was aborted here, by weftCommAbort, while it was made");
             if (const auto group = joining.rendezvous->segment())
-                group->raise(weftRemoteError, joining.rank,
+                group->raise(error::abort_remote, joining.rank,
                              fmt::format("rank {} aborted the communicator (weftCommAbort) "
                                          "while it was made",
-                                         joining.rank));
+                                         joining.rank),
+                             {.rank = joining.rank});
         } else {
             made = make_when_met(joining);
         }
@@ -379,8 +380,9 @@ Result<bool> advance(Joining& joining) {
     } catch (const std::bad_alloc&) {
         // The others would wait for this rank until their deadline.
         if (const auto group = joining.rendezvous->segment())
-            group->raise(weftSystemError, joining.rank, "a rank ran out of memory while it joined");
-        made = Status(weftSystemError, "out of memory");
+            group->raise(error::memory_exhausted, joining.rank, "a rank ran out of memory while it joined",
+                         {.rank = joining.rank});
+        made = Status(error::memory_exhausted, "out of memory");
     }
     if (!made && joining.handle) joining.handle->deliver(made.status());
     joining.device.reset();

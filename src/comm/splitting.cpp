@@ -127,7 +127,7 @@ std::string Splitting::why_aborted() const {
 // What is in progress in streams may wait for ranks that never come.
 void Splitting::announce() {
     if (kind_ == SplitKind::shrink_and_abort)
-        (void)parent().segment()->raise(weftRemoteError, parent().rank(), why_aborted());
+        (void)parent().segment()->raise(error::abort_remote, parent().rank(), why_aborted(), {.rank = parent().rank()});
 }
 
 Status Splitting::begin_shrinking() {
@@ -217,8 +217,7 @@ Status Splitting::make_rendezvous(const net::PackedAddresses& root, int root_ran
 void Splitting::tell_failure(const Status& failure) {
     if (family_.number == 0) return;
     if (joining_.rendezvous)
-        if (const auto group = joining_.rendezvous->segment())
-            group->raise(failure.code(), joining_.rank, failure.sentence());
+        if (const auto group = joining_.rendezvous->segment()) group->raise(failure, joining_.rank);
     say_given_up(*parent().segment(), family_, joining_.rank);
 }
 
@@ -259,9 +258,8 @@ Progress Splitting::advance() {
         if (by_id_) {
             std::vector<int> ascending = family_.ranks;
             std::sort(ascending.begin(), ascending.end());
-            failure_ =
-                Status(failure_.code(), fmt::format("no communicator came of {} of this one, counted anew from 0: {}",
-                                                    ranks_text(ascending), failure_.sentence()));
+            failure_ = fail(failure_, "no communicator came of {} of this one, counted anew from 0: {}",
+                            ranks_text(ascending), failure_.sentence());
         }
     } else if (*made && kind_ != SplitKind::split) {
         parent().count_shrink(excluded_);

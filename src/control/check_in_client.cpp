@@ -145,7 +145,7 @@ void CheckInClient::tell_abort() {
     if (!root_ || std::exchange(abort_told_, true)) return;
     const Status failure = segment_->abort_status();
     ByteWriter content;
-    content.put_failure(failure.code(), failure.sentence());
+    content.put_failure(failure.failure());
     root_->send(uint32_t(CheckInFrame::failed), content);
 }
 
@@ -155,7 +155,7 @@ void CheckInClient::on_frame(uint32_t kind, ByteReader& content) {
     } else if (kind == uint32_t(CheckInFrame::refused)) {
         const Failure why = content.get_failure();
         abort_told_ = true;  // the root told everybody
-        segment_->raise(why.code, -1, why.sentence);
+        segment_->raise(why, -1);
         root_.reset();
     } else if (kind == uint32_t(CheckInFrame::rank_table)) {
         RankTable rank_table = RankTable::read(content);

@@ -141,7 +141,7 @@ void Control::settle(RankTable rank_table) {
     }
     if (!status) {
         host_ = -1;
-        segment_->raise(status.code(), -1, status.sentence());
+        segment_->raise(status, -1);
         return;
     }
     syscall(SYS_futex, &header.joined, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
@@ -194,9 +194,9 @@ std::vector<int> Control::ranks_of_leader(int host) const {
 // ranks in vain reports it.
 void Control::mark_lost(int host, const std::string& sentence, int except) {
     // If its leader was told of a failure, this failure ended the host's other ranks, too: no more is known of them.
-    std::string told;
+    Status told;
     for (const int rank : ranks_of_leader(host))
-        if (told.empty()) told = segment_->returned_error(rank);
+        if (told) told = segment_->returned_error(rank);
     LossRecord& loss = segment_->header().loss;
     if (loss.state.load(std::memory_order_relaxed) == 0) {
         loss.host = host;
@@ -207,7 +207,7 @@ void Control::mark_lost(int host, const std::string& sentence, int except) {
         if (member.pid != rank_table_.hosts[size_t(host)].pid && segment_->back_rows(member.rank, 1)) {
             RankRow& row = segment_->row(member.rank);
             const auto position = row.position.read();
-            if (!told.empty() && position) row.returned_error.write(position->entered, told);
+            if (!told && position) row.returned_error.write(position->entered, told.failure());
             row.out_of_sight.store(1, std::memory_order_release);
         }
         segment_->mark_dead(member.rank);
@@ -224,14 +224,13 @@ void Control::on_frame(int host, ControlFrame kind, ByteReader& content) {
             const auto entry = content.get<Segment::OobEntry>();
             if (!content.at_end() || entry.to < 0 || entry.to >= segment_->ranks()) break;
             if (segment_->rank_info(entry.to).host != host_) return forward(entry);
-            if (Status status = segment_->oob_deliver(entry); !status)
-                segment_->raise(status.code(), -1, status.sentence());
+            if (Status status = segment_->oob_deliver(entry); !status) segment_->raise(status, -1);
             return;
         }
         case ControlFrame::failed: {
             const int rank = content.get<int32_t>();
             const Failure failure = content.get_failure();
-            segment_->raise(failure.code, rank, failure.sentence);
+            segment_->raise(failure, rank);
             return tell_abort(host);
         }
         case ControlFrame::alive: return;
@@ -353,7 +352,7 @@ void Control::tell_abort(int except) {
     const Status failure = segment_->abort_status();
     ByteWriter content;
     content.put(int32_t(segment_->header().abort.rank));
-    content.put_failure(failure.code(), failure.sentence());
+    content.put_failure(failure.failure());
     tree_links_->flood(ControlFrame::failed, content, except);
 }
 

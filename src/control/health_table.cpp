@@ -13,7 +13,7 @@ struct RankHealth {
     int32_t rank;
     uint32_t state;  // RankState
     uint32_t stopped;
-    uint32_t has_returned_error;  // 1: the failure that it was error of follows, a text
+    uint32_t has_returned_error;  // 1: the failure that it was error of follows
     uint64_t entered, finished;
     // For how long, 0: not; see RankRow.
     int64_t in_function_us, partner_wait_us, held_us;
@@ -106,10 +106,10 @@ void HealthTable::put(int rank, ByteWriter& to) const {
         entry.finished = position->finished;
         entry.operation = position->operation;
     }
-    const std::string error = position ? row.returned_error.read(position->entered) : std::string();
-    entry.has_returned_error = !error.empty();
+    const auto error = position ? row.returned_error.read(position->entered) : std::nullopt;
+    entry.has_returned_error = error.has_value();
     to.put(entry);
-    if (entry.has_returned_error) to.put_text(error);
+    if (error) to.put_failure(*error);
 }
 
 std::vector<int> HealthTable::ours() const {
@@ -138,7 +138,7 @@ void HealthTable::on_report(int host, ByteReader& content) {
     for (uint32_t i = 0; i < count && content.ok(); ++i) {
         const auto entry = content.get<RankHealth>();
         gathered_.put(entry);
-        if (entry.has_returned_error) gathered_.put_text(content.get_text());
+        if (entry.has_returned_error) gathered_.put_failure(content.get_failure());
     }
     gathered_count_ += count;
     if (reports_due_.empty()) report();
@@ -173,7 +173,7 @@ bool HealthTable::back(int rank) {
     const int block = rank / rows_at_once, first = block * rows_at_once;
     if (backed_[size_t(block)]) return true;
     if (Status status = segment_->back_rows(first, std::min(rows_at_once, segment_->ranks() - first)); !status) {
-        segment_->raise(status.code(), -1, status.sentence());
+        segment_->raise(status, -1);
         return false;
     }
     backed_[size_t(block)] = true;
@@ -184,7 +184,7 @@ void HealthTable::read_table(ByteReader& content, int64_t known_us) {
     const int64_t now = now_us();
     for (uint32_t count = content.get<uint32_t>(); count > 0 && content.ok(); --count) {
         const auto entry = content.get<RankHealth>();
-        const std::string error = entry.has_returned_error ? content.get_text() : std::string();
+        const Failure error = entry.has_returned_error ? content.get_failure() : Failure();
         if (!content.ok() || entry.rank < 0 || entry.rank >= segment_->ranks() || segment_->local(entry.rank)) continue;
         if (!back(entry.rank)) return;
         RankRow& row = segment_->row(entry.rank);

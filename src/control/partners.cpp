@@ -24,16 +24,21 @@ Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, co
         const LossRecord& loss = segment_->header().loss;
         const bool lost = !left && !here && loss.state.load(std::memory_order_acquire) &&
                           loss.host == segment_->rank_info(other).host;
-        found = fail(weftRemoteError, "{}{} {} and {}", lost ? fmt::format("{}; ", loss.sentence) : "",
-                     segment_->name_of(other), left ? "left the communicator" : "died", owed(other));
+        found = fail(lost   ? error::host_lost
+                     : left ? error::rank_left
+                            : error::rank_died,
+                     "{}{} {} and {}", lost ? fmt::format("{}; ", loss.sentence) : "", segment_->name_of(other),
+                     left ? "left the communicator" : "died", owed(other))
+                    .about({.rank = other, .peer = rank_});
     });
     if (!found || silence_us == INT64_MAX) return found;
     const bool warn = limits_.warn_us > 0 && silence_us >= limits_.warn_us && !warned_;
     const bool late = limits_.timeout_us > 0 && silence_us >= limits_.timeout_us;
     if (!warn && !late) return ok();
     std::string who;
-    int named = 0;
+    int named = 0, first = -1;
     missing.for_each([&](int other) {
+        if (first < 0) first = other;
         if (++named <= 8)
             who += fmt::format("{}{}, and {}", who.empty() ? "" : "; ", position_text(other, UINT64_MAX), owed(other));
     });
@@ -41,8 +46,9 @@ Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, co
     who += lost_packets();
     const double seconds = double(silence_us) / 1e6;
     if (late)
-        return fail(weftTimeout, "rank {} waited {:.1f} s for {}{}, the deadline ({}) is {} ms: {}", rank_, seconds,
-                    awaited, name(), option_, limits_.timeout_us / 1000, who);
+        return fail(error::timeout_message, "rank {} waited {:.1f} s for {}{}, the deadline ({}) is {} ms: {}", rank_,
+                    seconds, awaited, name(), option_, limits_.timeout_us / 1000, who)
+            .about({.rank = first, .peer = rank_});
     warned_ = true;
     WEFT_LOG_RANK(rank_, warn, coll, "waits since {:.1f} s for {}{}: {}", seconds, awaited, name(), who);
     return ok();

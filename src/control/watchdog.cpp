@@ -52,46 +52,51 @@ std::string Watchdog::name() const {
 }
 
 Status Watchdog::mismatch(int other, uint64_t sequence, const Operation& operation, uint64_t of) {
+    const FailureFacts facts{.rank = other, .peer = rank_, .operation = operation.collective, .sequence = sequence};
     if (of != 0 && of < sequence)
-        return fail(
-            weftMismatch,
-            "operation {}{}: rank {} sent rank {} what this one did not take, as it sees in operation {}, {}; every "
-            "rank must make the same calls in the same order, with the same root",
-            of, name(), other, rank_, sequence, operation.text());
+        return fail(error::mismatch_call,
+                    "operation {}{}: rank {} sent data that rank {} did not receive, which rank {} sees in operation "
+                    "{}, {}; every rank must make the same calls in the same order, with the same root",
+                    of, name(), other, rank_, rank_, sequence, operation.text())
+            .about({.rank = other, .peer = rank_, .operation = operation.collective, .sequence = of});
     for (int64_t until = now_us() + 500'000; now_us() < until;) {
         if (auto report = segment_->row(other).position.read(); report && report->entered >= sequence) {
             if (report->entered > sequence)
-                return fail(weftMismatch,
+                return fail(error::mismatch_call,
                             "operation {}{}: rank {} called {}, rank {} something else before it went on to operation "
                             "{}, {}; every rank must make the same calls in the same order",
-                            sequence, name(), rank_, operation.text(), other, report->entered,
-                            report->operation.text());
+                            sequence, name(), rank_, operation.text(), other, report->entered, report->operation.text())
+                    .about(facts);
             Operation ours = operation, theirs = report->operation;
             ours.choice = theirs.choice = 0;
             const auto [low, high] = std::minmax(rank_, other);
             const Operation &low_call = rank_ < other ? operation : report->operation,
                             &high_call = rank_ < other ? report->operation : operation;
             if (ours == theirs)
-                return fail(weftMismatch,
+                return fail(error::mismatch_algorithm,
                             "ranks {} and {} both called {} as operation {}{} but chose different algorithms: are they "
                             "the same build, with the same WEFT_ options and the same weftCommSetCallConfig?",
-                            low, high, operation.text(), sequence, name());
-            return fail(weftMismatch,
+                            low, high, operation.text(), sequence, name())
+                    .about(facts);
+            return fail(mismatch_between(ours, theirs),
                         "operation {}{}: rank {} called {}, rank {} called {}; every rank must make the same calls in "
                         "the same order",
-                        sequence, name(), low, low_call.text(), high, high_call.text());
+                        sequence, name(), low, low_call.text(), high, high_call.text())
+                .about(facts);
         }
         if (!segment_->alive(other)) break;
         health_.ask();
         usleep(1000);
     }
-    return fail(weftMismatch,
+    return fail(error::mismatch_call,
                 "operation {}{}: rank {} called {}, rank {} something else; every rank must make the same calls in the "
                 "same order",
-                sequence, name(), rank_, operation.text(), other);
+                sequence, name(), rank_, operation.text(), other)
+        .about(facts);
 }
 
 Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operation, int64_t silence_us) {
+    const FailureFacts facts{.rank = other, .peer = rank_, .operation = operation.collective, .sequence = sequence};
     const RankRow& row = segment_->row(other);
     // Before its last call: who has ended or left makes none any more. A process ends after its ranks have left.
     const bool alive = segment_->alive(other), left = row.state.load(std::memory_order_acquire) == RankState::left;
@@ -105,10 +110,11 @@ Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operatio
         // What came over a network may be on its way for long.
         if (!segment_->local(other) && silence_us < in_flight_us) return ok();
         if (!finished_.contains(other)) return finished_.insert(other), ok();
-        return fail(weftMismatch,
-                    "{} finished operation {}{} without what rank {} waits for in {}; every rank must make the same "
-                    "calls in the same order",
-                    segment_->name_of(other), sequence, name(), rank_, operation.text());
+        return fail(error::mismatch_call,
+                    "{} finished operation {}{} without the data that rank {} waits for in {}; every rank must make "
+                    "the same calls in the same order",
+                    segment_->name_of(other), sequence, name(), rank_, operation.text())
+            .about(facts);
     }
     if (!alive && !left) {
         const bool here = segment_->local(other);
@@ -117,15 +123,18 @@ Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operatio
         if (!here && !gone_.contains(other)) return gone_.insert(other), ok();
         const LossRecord& loss = segment_->header().loss;
         if (!here && loss.state.load(std::memory_order_acquire) && loss.host == segment_->rank_info(other).host)
-            return fail(weftRemoteError, "{}; rank {} waited for rank {} there in operation {}{}, {}", loss.sentence,
-                        rank_, other, sequence, name(), operation.text());
-        return fail(weftRemoteError, "{}; rank {} waited for it in operation {}{}, {}", death_of(*segment_, other),
-                    rank_, sequence, name(), operation.text());
+            return fail(error::host_lost, "{}; rank {} waited for rank {} there in operation {}{}, {}", loss.sentence,
+                        rank_, other, sequence, name(), operation.text())
+                .about(facts);
+        return fail(error::rank_died, "{}; rank {} waited for it in operation {}{}, {}", death_of(*segment_, other),
+                    rank_, sequence, name(), operation.text())
+            .about(facts);
     }
     if (left && report && report->entered < sequence)
-        return fail(weftRemoteError,
+        return fail(error::rank_left,
                     "{} left the communicator after operation {}; rank {} waits for it in operation {}{}, {}",
-                    segment_->name_of(other), report->finished, rank_, sequence, name(), operation.text());
+                    segment_->name_of(other), report->finished, rank_, sequence, name(), operation.text())
+            .about(facts);
     return ok();
 }
 
@@ -140,7 +149,7 @@ Status Watchdog::look_beyond(const RankSet& missing, uint64_t sequence, const Op
         const bool gone = state == RankState::left || state == RankState::dead || !segment_->alive(other),
                    differs = report->entered == sequence && !(report->operation == operation);
         // A rank that ended after it was told of a failure is not the cause, of which news may still come.
-        if (gone && silence_us == INT64_MAX && !segment_->returned_error(other).empty()) continue;
+        if (gone && silence_us == INT64_MAX && !segment_->returned_error(other)) continue;
         if (gone || differs) WEFT_TRY(look_at(other, sequence, operation, silence_us));
     }
     return ok();
@@ -217,15 +226,18 @@ Status Watchdog::look(const RankSet& missing, uint64_t sequence, const Operation
     const bool late = limits_.timeout_us > 0 && silence_us >= limits_.timeout_us;
     if (!warn && !late) return ok();
     std::string who;
-    int named = 0;
+    int named = 0, first = -1;
     causes(missing, sequence, silence_us).for_each([&](int other) {
+        if (first < 0) first = other;
         if (++named <= 8) who += fmt::format("{}{}", who.empty() ? "" : "; ", position_text(other, sequence));
     });
     if (named > 8) who += fmt::format("; and {} more", named - 8);
     who += lost_packets();
     if (late)
-        return fail(weftTimeout, "rank {} waited {} in operation {}{}, {}, the deadline ({}) is {} ms: {}", rank_,
-                    seconds(silence_us), sequence, name(), operation.text(), option_, limits_.timeout_us / 1000, who);
+        return fail(error::timeout_collective,
+                    "rank {} waited {} in operation {}{}, {}, the deadline ({}) is {} ms: {}", rank_,
+                    seconds(silence_us), sequence, name(), operation.text(), option_, limits_.timeout_us / 1000, who)
+            .about({.rank = first, .peer = rank_, .operation = operation.collective, .sequence = sequence});
     warned_ = true;
     WEFT_LOG_RANK(rank_, warn, coll, "waits since {} in operation {}{}, {}: {}", seconds(silence_us), sequence, name(),
                   operation.text(), who);

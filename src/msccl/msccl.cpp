@@ -164,7 +164,7 @@ Result<MscclProgram> read(const File& file, bool any_order) {
 
 Result<MscclProgram> read_msccl(std::string_view xml, bool any_order) {
     const auto file = msccl::parse(xml);
-    if (!file) return {Status(file.status().code(), file.status().sentence())};
+    if (!file) return {file.status().copy()};
     const std::string assumed =
         file->collective.empty()
             ? fmt::format("line {}: <algo> has no coll: it was read as an allreduce", file->mark.line)
@@ -173,7 +173,7 @@ Result<MscclProgram> read_msccl(std::string_view xml, bool any_order) {
     if (program)
         program->assumed = assumed;
     else if (!assumed.empty())
-        return fail(program.status().code(), "{}; {}", program.status().sentence(), assumed);
+        return fail(program.status(), "{}; {}", program.status().sentence(), assumed);
     return program;
 }
 
@@ -181,7 +181,7 @@ Status ScheduleFile::check(std::span<const Schedule> set, const DirectMode& mode
                            Proved* proved) const {
     options.step_name = step_name;
     Status status = check_set(set, mode, options, proved);
-    return status || assumed.empty() ? std::move(status) : fail(status.code(), "{}; {}", status.sentence(), assumed);
+    return status || assumed.empty() ? std::move(status) : fail(status, "{}; {}", status.sentence(), assumed);
 }
 
 std::vector<std::vector<Schedule>> ScheduleFile::take_sets() {

@@ -369,7 +369,7 @@ class FlowAnalysis {
             }
             thread = next;
         }
-        return fail_at(step_at(step_id_of(first)).mark, "deadlock: {}", sentence);
+        return xml::fail_at(error::schedule_deadlock, step_at(step_id_of(first)).mark, "deadlock: {}", sentence);
     }
 
     const File& file_;

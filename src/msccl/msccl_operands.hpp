@@ -50,8 +50,13 @@ class OperandLocations {
     static std::string text(const Operand& operand, int i);  // "s[3]"
     template <class... Arguments>
     Status wrong(const StepId& at, fmt::format_string<Arguments...> format, Arguments&&... arguments) const {
-        return fail_at(step_at(at).mark, "{}: {}", name(at),
-                       fmt::format(format, std::forward<Arguments>(arguments)...));
+        return wrong(error::schedule_msccl, at, format, std::forward<Arguments>(arguments)...);
+    }
+    template <class... Arguments>
+    Status wrong(ErrorId error, const StepId& at, fmt::format_string<Arguments...> format,
+                 Arguments&&... arguments) const {
+        return xml::fail_at(error, step_at(at).mark, "{}: {}", name(at),
+                            fmt::format(format, std::forward<Arguments>(arguments)...));
     }
 
   private:

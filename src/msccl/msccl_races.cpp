@@ -126,8 +126,9 @@ class GpuRaces {
         return there < here ? sentence(there, other, here, touch) : sentence(here, touch, there, other);
     }
     Status sentence(const StepId& first, const Touch& one, const StepId& second, const Touch& another) const {
-        return operands_.wrong(first, "a race: it {} {}, and {} {} {}, in no order: let one depend on the other",
-                               one.does, one.place, operands_.name_and_line(second), another.does, another.place);
+        return operands_.wrong(error::schedule_race, first,
+                               "a race: it {} {}, and {} {} {}, in no order: let one depend on the other", one.does,
+                               one.place, operands_.name_and_line(second), another.does, another.place);
     }
 
     const XmlGpu& gpu_;

@@ -13,7 +13,10 @@
 
 namespace weft::internal::msccl {
 
-using xml::fail_at;
+template <class... Arguments>
+Status fail_at(const xml::Mark& mark, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    return xml::fail_at(error::schedule_msccl, mark, format, std::forward<Arguments>(arguments)...);
+}
 using xml::Mark;
 
 // Places `offset` and on of the input, output or scratch; none if the step does not use it.

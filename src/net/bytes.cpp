@@ -31,22 +31,25 @@ void ByteWriter::put_addresses(const std::vector<net::Address>& addresses) {
     for (size_t i = 0; i < count; ++i) addresses[i].pack(bytes_);
 }
 
-void ByteWriter::put_failure(weftResult_t code, std::string_view sentence) {
-    put(int32_t(code));
-    put_text(sentence);
+// The id travels by name, so that another order of the table changes nothing.
+void ByteWriter::put_failure(const Failure& failure) {
+    put_text(row_of(failure.id).id);
+    put(failure.facts);
+    put_text(failure.sentence);
 }
 
 void ByteWriter::put_failure(const std::optional<Failure>& failure) {
     put(uint8_t(failure.has_value()));
-    if (failure) put_failure(failure->code, failure->sentence);
+    if (failure) put_failure(*failure);
 }
 
 std::string ByteReader::get_text() { return take(get<uint16_t>()); }
 std::string ByteReader::get_bytes() { return take(get<uint32_t>()); }
 
 Failure ByteReader::get_failure() {
-    const auto code = get<int32_t>();
-    return {code > weftSuccess && code < weftNumResults ? weftResult_t(code) : weftInternalError, get_text()};
+    const auto error = error_named(get_text());
+    const auto facts = get<FailureFacts>();
+    return {error.value_or(error::internal_damaged), get_text(), facts};
 }
 
 std::optional<Failure> ByteReader::get_optional_failure() {

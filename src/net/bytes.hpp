@@ -26,7 +26,7 @@ class ByteWriter {
     void put_text(std::string_view text);   // a sentence or a name: what is longer is cut
     void put_bytes(std::string_view text);  // all of it
     void put_addresses(const std::vector<net::Address>& addresses);
-    void put_failure(weftResult_t code, std::string_view sentence);
+    void put_failure(const Failure& failure);
     void put_failure(const std::optional<Failure>& failure);
     const std::vector<std::byte>& bytes() const { return bytes_; }
 

@@ -57,7 +57,7 @@ bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == 
 Status await(int socket, short events, int64_t deadline_us) {
     for (;;) {
         const int64_t left_us = deadline_us - now_us();
-        if (left_us <= 0) return fail(weftTimeout, "the process that has them does not answer");
+        if (left_us <= 0) return fail(error::shm_descriptor_timeout, "the process that owns them does not answer");
         pollfd entry{socket, events, 0};
         if (poll(&entry, 1, int(std::min<int64_t>(left_us / 1000 + 1, 1000))) > 0) return ok();
     }
@@ -65,20 +65,22 @@ Status await(int socket, short events, int64_t deadline_us) {
 
 Result<UnsharedFd> connect_to(const FdServerAddress& to, int64_t deadline_us) {
     UnsharedFd socket(Fd::socket(AF_UNIX, SOCK_SEQPACKET));
-    if (!socket) return fail(weftSystemError, "no socket could be made: {}", no_descriptor_text(errno));
+    if (!socket) return fail(error::system_descriptors, "a socket could not be made: {}", no_descriptor_text(errno));
     const AbstractName name = name_of(to);
     while (connect(socket.number(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) != 0) {
         if (errno == ECONNREFUSED)
-            return fail(weftRemoteError,
-                        "the process that has them has ended, or is in another network namespace (containers need a "
-                        "common one)");
+            return fail(error::shm_descriptor,
+                        "the process that owns them has ended, or is in another network namespace "
+                        "(containers need a common one)");
         // Its queue is full.
         if (!would_block())
-            return fail(weftSystemError, "the process that has them cannot be reached: {}", errno_text(errno));
-        if (now_us() > deadline_us) return fail(weftTimeout, "the process that has them does not answer");
+            return fail(error::system_call, "the process that owns them cannot be reached: {}", errno_text(errno));
+        if (now_us() > deadline_us)
+            return fail(error::shm_descriptor_timeout, "the process that owns them does not answer");
         usleep(1000);
     }
-    if (!is_own_user(socket.number())) return fail(weftRemoteError, "who answers is a process of another user");
+    if (!is_own_user(socket.number()))
+        return fail(error::shm_descriptor, "the process that answers belongs to another user");
     return socket;
 }
 
@@ -100,7 +102,7 @@ Status receive_packet(int socket, FdReply& reply, PassedFds& fds, int64_t deadli
             Fd::make_room(int(std::min<uint64_t>(descriptors_a_packet, reply.descriptors - fds.descriptors.size())));
         received = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     } while (received < 0 && would_block());
-    if (received < 0) return fail(weftRemoteError, "they could not be received: {}", errno_text(errno));
+    if (received < 0) return fail(error::shm_descriptor, "they could not be received: {}", errno_text(errno));
     for (cmsghdr* item = CMSG_FIRSTHDR(&header); item; item = CMSG_NXTHDR(&header, item))
         if (item->cmsg_level == SOL_SOCKET && item->cmsg_type == SCM_RIGHTS)
             for (size_t at = 0; at + sizeof(int) <= item->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
@@ -109,10 +111,10 @@ Status receive_packet(int socket, FdReply& reply, PassedFds& fds, int64_t deadli
                 fds.descriptors.emplace_back(Fd::adopt(number));
             }
     if (header.msg_flags & MSG_CTRUNC)
-        return fail(weftSystemError, "no file descriptor is left for them: {}", no_descriptor_text(EMFILE));
-    if (received == 0) return fail(weftRemoteError, "the process that has them closed the connection");
+        return fail(error::system_descriptors, "no file descriptor is left for them: {}", no_descriptor_text(EMFILE));
+    if (received == 0) return fail(error::shm_descriptor, "the process that owns them closed the connection");
     if (size_t(received) < sizeof reply || (header.msg_flags & MSG_TRUNC) || reply.magic != fd_server_magic)
-        return fail(weftRemoteError, "the process that has them sent something else");
+        return fail(error::shm_descriptor, "the process that owns them sent something else");
     const ptrdiff_t text_bytes = received - ptrdiff_t(sizeof reply);
     if (text_bytes > 0) fds.text.assign(text.begin(), text.begin() + text_bytes);
     return ok();
@@ -132,16 +134,18 @@ Result<std::shared_ptr<FdServer>> FdServer::of_process() {
     return shared_by_process<FdServer>([]() -> Result<std::shared_ptr<FdServer>> {
         FdServerAddress address;
         if (getrandom(&address, sizeof address, 0) != ssize_t(sizeof address))
-            return fail(weftSystemError, "no random numbers for a socket's name: {}", errno_text(errno));
+            return fail(error::system_call, "random numbers for the name of a socket could not be read: {}",
+                        errno_text(errno));
         Fd listener = Fd::socket(AF_UNIX, SOCK_SEQPACKET);
         const AbstractName name = name_of(address);
         if (!listener || bind(listener.number(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) != 0 ||
             listen(listener.number(), 128) != 0)
-            return fail(weftSystemError, "no socket to pass file descriptors by could be made: {}",
+            return fail(error::system_descriptors, "a socket for file descriptors could not be made: {}",
                         no_descriptor_text(errno));
         Fd ending = Fd::event();
         if (!ending)
-            return fail(weftSystemError, "no descriptor for an event could be had: {}", no_descriptor_text(errno));
+            return fail(error::system_descriptors, "an event descriptor could not be made: {}",
+                        no_descriptor_text(errno));
         auto fd_server = std::make_shared<FdServer>(UnsharedFd(std::move(listener)), std::move(ending), address);
         auto thread = OwnedThread::start("weft-fd-passing", [fd_server = fd_server.get()] { fd_server->serve(); });
         if (!thread) return thread.take_status();
@@ -203,7 +207,7 @@ Result<bool> FdServer::send_packet(int socket, const PassedFds* fds, size_t firs
     if (would_block()) return false;
     // As many of this user's as may be are on their way: others must take theirs.
     if (errno == ETOOMANYREFS) return usleep(1000), false;
-    return fail(weftSystemError, "{}", errno_text(errno));
+    return fail(error::system_call, "{}", errno_text(errno));
 }
 
 // What can be done for it now. False: it goes.
@@ -263,19 +267,21 @@ void FdServer::serve() try {
 
 Result<PassedFds> fetch_fds(const FdServerAddress& from, uint64_t number, int64_t deadline_us) {
     const auto because = [](const Status& why) {
-        return fail(why.code(), "file descriptors could not be fetched: {}", why.sentence());
+        return fail(why, "file descriptors could not be fetched: {}", why.sentence());
     };
     auto socket = connect_to(from, deadline_us);
     if (!socket) return because(socket.status());
     const FdRequest request{fd_server_magic, {from.secret[0], from.secret[1]}, number};
     if (send(socket->number(), &request, sizeof request, MSG_DONTWAIT | MSG_NOSIGNAL) != ssize_t(sizeof request))
-        return because(fail(weftRemoteError, "the process that has them cannot be asked: {}", errno_text(errno)));
+        return because(
+            fail(error::shm_descriptor, "the process that owns them cannot be asked: {}", errno_text(errno)));
     PassedFds fds;
     FdReply reply{};
     do {
         if (const Status received = receive_packet(socket->number(), reply, fds, deadline_us); !received)
             return because(received);
-        if (reply.known == 0) return because(fail(weftInvalidUsage, "the process that had them has withdrawn them"));
+        if (reply.known == 0)
+            return because(fail(error::shm_withdrawn, "the process that owned them has withdrawn them"));
     } while (fds.descriptors.size() < reply.descriptors);
     return fds;
 }

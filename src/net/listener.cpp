@@ -77,7 +77,7 @@ Result<std::shared_ptr<Listener>> Listener::open(const std::vector<Address>& add
     if (listener->addresses_.empty()) {
         if (last) return fail(weftInternalError, "no address to listen at");
         if (port_range.empty()) return last;
-        return fail(last.code(), "no port of WEFT_PORT_RANGE {} can be listened on; the last one: {}", port_range,
+        return fail(last, "no port of WEFT_PORT_RANGE {} can be listened on; the last one: {}", port_range,
                     last.sentence());
     }
     WEFT_LOG(

@@ -139,8 +139,7 @@ Result<std::optional<Fd>> OutgoingConnection::advance() {
             if (!done && attempt.connected && attempt.handshake && !attempt.handshake->answered()) closed_early_ = true;
             if (!done && attempt.handshake && attempt.handshake->unknown()) unknown_ = true;
             // Who knows the secret and refuses means it; of others there may be a better one behind the next address.
-            if (!done && proven)
-                return fail(done.status().code(), "{}: {}", attempt.address.text(), done.status().sentence());
+            if (!done && proven) return fail(done.status(), "{}: {}", attempt.address.text(), done.status().sentence());
             if (!done) {
                 failed_otherwise_ |= attempt.connected;
                 give_up(attempt, done.status().sentence());

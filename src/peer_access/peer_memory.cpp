@@ -53,8 +53,9 @@ Result<std::shared_ptr<SharedMemory>> map(const PeerMemory& where) {
     const bool known = fstat(fd->number(), &status) == 0;
     const std::shared_ptr<Mapped> mapped(new Mapped{Claim(known ? size_t(status.st_size) : 0), {}});
     if (!mapped->claim.fits())
-        return fail(weftSystemError,
-                    "with it other processes' memory would take more than a quarter of this process's address space");
+        return fail(error::shm_peer_memory,
+                    "mapping it would give more than a quarter of this process's address space to "
+                    "memory of other processes");
     auto memory = SharedMemory::map(std::move(*fd));
     if (!memory) return memory.take_status();
     memory->close_descriptor();  // one a peer would use up the process's limit
@@ -72,7 +73,7 @@ Result<Fd> open_peer_memory(const PeerMemory& where) {
     Fd fd;
     if (is_there(where, status)) fd = Fd::open(name_of(where), O_RDWR);
     if (!fd || fstat(fd.number(), &status) != 0 || status.st_ino != where.inode)
-        return fail(weftSystemError, "{} is not its memory, or may not be opened", name_of(where));
+        return fail(error::shm_peer_memory, "{} is not memory of that process, or may not be opened", name_of(where));
     return fd;
 }
 

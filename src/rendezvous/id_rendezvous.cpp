@@ -39,7 +39,7 @@ AgreedTexts texts_of_rank_0(const RendezvousOptions& options) {
     if (tuning) texts.tuning = std::move(*tuning);
     if (machine && tuning) return texts;
     const Status& failed = machine ? tuning.status() : machine.status();
-    texts.refusal = {failed.code(), fmt::format("rank 0 (pid {}): {}", getpid(), failed.sentence())};
+    texts.refusal = fail(failed, "rank 0 (pid {}): {}", getpid(), failed.sentence()).failure();
     return texts;
 }
 
@@ -137,7 +137,7 @@ Status IdRendezvous::claim() {
 
 // A failure of one is the end for all: nobody waits for a rank that has given up.
 Status IdRendezvous::give_up(Status failure) {
-    if (segment_) segment_->raise(failure.code(), rank_, failure.sentence());
+    if (segment_) segment_->raise(failure, rank_);
     return failure;
 }
 

@@ -104,7 +104,7 @@ RootRendezvous::RootRendezvous(std::shared_ptr<AcceptDispatcher> dispatcher, con
             identity_.name, net::checkin, {},
             [this](net::AcceptedConnection accepted) { welcome(std::move(accepted)); },
             [this](const Status& trouble) {
-                if (failure_ && !complete_) fail_all(fail(trouble.code(), "{}", trouble.sentence()));
+                if (failure_ && !complete_) fail_all(fail(trouble, "{}", trouble.sentence()));
             });
     });
 }
@@ -231,14 +231,14 @@ void RootRendezvous::finish() {
 
 void RootRendezvous::refuse(Client& client, const Status& why) {
     ByteWriter content;
-    content.put_failure(why.code(), why.sentence());
+    content.put_failure(why.failure());
     client.link->send(uint32_t(CheckInFrame::refused), content);
     client.link->close_when_idle();
 }
 
 void RootRendezvous::fail_all(Status failure) {
     failure_ = std::move(failure);
-    WEFT_LOG(warn, init, "the ranks cannot meet: {}", failure_.sentence());
+    WEFT_LOG(warn, init, "the ranks cannot meet: {}", failure_.text());
     for (Client& client : clients_) refuse(client, failure_);
 }
 

@@ -159,7 +159,7 @@ bool SplitRendezvous::all_here() const {
 
 // A failure of one is the end for all: nobody waits for a rank that has given up.
 Status SplitRendezvous::give_up(Status failure) {
-    if (segment_) segment_->raise(failure.code(), rank_, failure.sentence());
+    if (segment_) segment_->raise(failure, rank_);
     say_given_up(*parent_, child_, rank_);
     return failure;
 }

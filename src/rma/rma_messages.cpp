@@ -55,7 +55,7 @@ bool RmaMessages::locally_complete(int rank) const {
 
 Status RmaMessages::trouble(int rank) const {
     const Peer* other = peers_[size_t(rank)].get();
-    return other && !other->trouble ? Status(other->trouble.code(), std::string(other->trouble.sentence())) : ok();
+    return other && !other->trouble ? other->trouble.copy() : ok();
 }
 
 bool RmaMessages::connecting(int rank) const {
@@ -99,7 +99,7 @@ bool RmaMessages::serve() {
 
 // A peer that has gone matters to who waits for it, and to nobody else. What fails here it would wait for in vain.
 bool RmaMessages::breaks(Peer& other, Status why) {
-    if (why.code() != weftRemoteError) segment_->raise(why.code(), rank_, why.sentence());
+    if (why.code() != weftRemoteError) segment_->raise(why, rank_);
     other.trouble = std::move(why);
     return true;
 }

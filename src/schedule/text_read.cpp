@@ -42,7 +42,7 @@ class Line {
     }
     template <class... Arguments>
     Status wrong(fmt::format_string<Arguments...> format, Arguments&&... arguments) const {
-        return fail(weftInvalidArgument, "line {}, column {}: {}", number_, word_.column,
+        return fail(error::file_syntax, "line {}, column {}: {}", number_, word_.column,
                     fmt::format(format, std::forward<Arguments>(arguments)...));
     }
     // What stands at this place, short and printable, for the sentence.
@@ -328,7 +328,7 @@ struct Draft {
         int where = line;
         if (found->block >= 0)
             where = found->step < 0 ? lines[found->block].first : lines[found->block].second[found->step];
-        return fail(weftInvalidArgument, "line {}, column 1: {}", where, found->sentence);
+        return fail(error::schedule_invalid, "line {}, column 1: {}", where, found->sentence);
     }
 };
 
@@ -366,7 +366,7 @@ Result<std::vector<Schedule>> read_texts(std::string_view text) {
             WEFT_TRY(read_instruction(line, step, instructions.emplace_back()));
         }
     }
-    if (!draft) return fail(weftInvalidArgument, "line 1, column 1: expected `schedule`, the text ends");
+    if (!draft) return fail(error::file_syntax, "line 1, column 1: expected `schedule`, the text ends");
     WEFT_TRY(draft->close());
     schedules.push_back(std::move(draft->schedule));
     return schedules;
@@ -376,7 +376,7 @@ Result<Schedule> read_text(std::string_view text) {
     auto schedules = read_texts(text);
     if (!schedules) return schedules.take_status();
     if (schedules->size() != 1)
-        return fail(weftInvalidArgument, "line 1, column 1: expected one schedule, found {}", schedules->size());
+        return fail(error::file_syntax, "line 1, column 1: expected one schedule, found {}", schedules->size());
     return std::move((*schedules)[0]);
 }
 

@@ -277,7 +277,7 @@ static Status refuse(const Schedule& schedule, const std::optional<Objection>& f
     if (found->step >= 0)
         place += fmt::format(", step {} ({})", found->step,
                              text_of(schedule.blocks[found->block].instructions[found->step]));
-    return fail(weftInvalidArgument, "{}: {}", place, found->sentence);
+    return fail(error::schedule_invalid, "{}: {}", place, found->sentence);
 }
 
 Status validate(const Schedule& schedule) { return refuse(schedule, find_objection(schedule)); }

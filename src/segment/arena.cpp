@@ -69,7 +69,9 @@ const Arena::Piece* Arena::piece_of(const void* address, size_t bytes) const {
 Status Arena::grow(size_t length) {
     const size_t count = piece_count_.load(std::memory_order_relaxed), left = memory_.segment_bytes() - mapped_;
     if (length > left || count == pieces_.size())
-        return fail(weftSystemError, "{} bytes of mappable memory could not be had: the arena of {} bytes is full",
+        return fail(error::memory_arena,
+                    "{} bytes of mappable memory could not be allocated: the arena of {} bytes is "
+                    "full",
                     length, memory_.segment_bytes());
     size_t bytes = std::min(left, std::max(length, mapped_));
     auto window = SharedMemory::window(memory_, mapped_, bytes);
@@ -84,8 +86,10 @@ Status Arena::grow(size_t length) {
 
 Result<void*> Arena::allocate(size_t bytes) {
     if (bytes > memory_.segment_bytes())
-        return fail(weftSystemError, "{} bytes of mappable memory are more than this machine's {}", bytes,
-                    memory_.segment_bytes());
+        return fail(error::memory_arena,
+                    "{} bytes of mappable memory are more than the arena of this machine has ({} "
+                    "bytes)",
+                    bytes, memory_.segment_bytes());
     const size_t length = std::max(page_bytes(), (bytes + page_bytes() - 1) / page_bytes() * page_bytes());
     std::lock_guard lock(mutex_);
     const auto find = [&] {
@@ -111,8 +115,8 @@ Status Arena::free(void* address) {
     const size_t offset = here ? here->offset + size_t(static_cast<std::byte*>(address) - here->data) : 0;
     const auto place = here ? used_.find(offset) : used_.end();
     if (place == used_.end())
-        return fail(weftInvalidArgument, "{} was not allocated by weftMemAlloc in this process, or was freed already",
-                    address);
+        return fail(error::memory_not_allocated,
+                    "{} was not allocated by weftMemAlloc in this process, or was freed already", address);
     const size_t length = place->second;
     used_.erase(place);
     Piece& piece = piece_at(offset);

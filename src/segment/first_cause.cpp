@@ -14,7 +14,7 @@ Ended ended_of(const Segment& segment) {
     for (int rank = 0; rank < segment.ranks(); ++rank) {
         const bool left = segment.row(rank).state.load(std::memory_order_acquire) == RankState::left;
         if (!left && segment.alive(rank)) continue;
-        if (!segment.returned_error(rank).empty())
+        if (!segment.returned_error(rank))
             ended.victim = rank;
         else if (!left && ended.culprit < 0)
             ended.culprit = rank;
@@ -39,7 +39,7 @@ std::string death_of(const Segment& segment, int rank) {
 Status known_cause(const Segment& segment) {
     const Ended ended = ended_of(segment);
     if (ended.victim < 0 || ended.culprit < 0) return ok();
-    return fail(weftRemoteError, "{}", death_of(segment, ended.culprit));
+    return fail(error::rank_died, "{}", death_of(segment, ended.culprit)).about({.rank = ended.culprit});
 }
 
 Status first_cause(const Segment& segment, Status seen, int blamed) {
@@ -47,12 +47,13 @@ Status first_cause(const Segment& segment, Status seen, int blamed) {
     WEFT_TRY(known_cause(segment));
     // That rank left by its own choice. Others may have ended because of that.
     if (blamed >= 0 && segment.row(blamed).state.load(std::memory_order_acquire) == RankState::left &&
-        segment.returned_error(blamed).empty())
+        segment.returned_error(blamed))
         return seen;
     const Ended ended = ended_of(segment);
     if (ended.victim < 0) return seen;
-    return fail(weftRemoteError, "an earlier failure ended {}: {}. This rank saw: {}", segment.name_of(ended.victim),
-                segment.returned_error(ended.victim), seen.sentence());
+    return fail(error::rank_failed, "{} ended after an earlier failure: {}. This rank saw: {}",
+                segment.name_of(ended.victim), segment.returned_error(ended.victim).sentence(), seen.sentence())
+        .about({.rank = ended.victim, .peer = seen.facts().peer});
 }
 
 }  // namespace weft::internal

@@ -4,47 +4,63 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "src/base/result.hpp"
 
 namespace weft::internal {
 
 // One writer at a time; readers may be anywhere.
 struct alignas(64) ReturnedError {
-    static constexpr size_t bytes_max = 8 * 31;
+    static constexpr size_t bytes_max = 8 * 39;
     // One more than the number of calls that the rank had entered when it was told; 0: it was told nothing. A rank that
     // has called again since did not end because of that.
     std::atomic<uint64_t> calls;  // release, pairs with read()
     std::atomic<uint64_t> words[bytes_max / 8];
 
     // If the rank is told of two failures between two calls, the first one stays. False: nothing has changed.
-    bool write(uint64_t entered, std::string_view sentence) {
+    bool write(uint64_t entered, const Failure& failure) {
         if (calls.load(std::memory_order_relaxed) == entered + 1) return false;
-        char text[bytes_max] = {};
-        sentence.copy(text, sizeof text - 1);
+        Content content{};
+        std::string_view(row_of(failure.id).id).copy(content.id, sizeof content.id - 1);
+        content.facts = failure.facts;
+        failure.sentence.copy(content.sentence, sizeof content.sentence - 1);
         calls.store(0, std::memory_order_relaxed);
         std::atomic_thread_fence(std::memory_order_release);
         for (size_t i = 0; i < bytes_max / 8; ++i) {
             uint64_t word;
-            memcpy(&word, text + 8 * i, sizeof word);
+            memcpy(&word, reinterpret_cast<const char*>(&content) + 8 * i, sizeof word);
             words[i].store(word, std::memory_order_relaxed);
         }
         calls.store(entered + 1, std::memory_order_release);
         return true;
     }
-    // The failure, for a rank that has entered this many calls by now. Empty: it was told nothing, or called again.
-    std::string read(uint64_t entered) const {
+    // The failure, for a rank that has entered this many calls by now. Nothing: it was told nothing, or called again.
+    std::optional<Failure> read(uint64_t entered) const {
         if (calls.load(std::memory_order_acquire) != entered + 1) return {};
-        char text[bytes_max];
+        Content content;
         for (size_t i = 0; i < bytes_max / 8; ++i) {
             const uint64_t word = words[i].load(std::memory_order_relaxed);
-            memcpy(text + 8 * i, &word, sizeof word);
+            memcpy(reinterpret_cast<char*>(&content) + 8 * i, &word, sizeof word);
         }
         std::atomic_thread_fence(std::memory_order_acquire);
         if (calls.load(std::memory_order_relaxed) != entered + 1) return {};
-        return {text, strnlen(text, sizeof text)};
+        content.id[sizeof content.id - 1] = content.sentence[sizeof content.sentence - 1] = 0;
+        return Failure{error_named(content.id).value_or(error::rank_failed), content.sentence, content.facts};
     }
+
+    static constexpr size_t sentence_bytes = bytes_max - error_id_bytes - sizeof(FailureFacts);
+
+  private:
+    struct Content {
+        FailureFacts facts;
+        char id[error_id_bytes];
+        char sentence[sentence_bytes];
+    };
+    static_assert(sizeof(Content) == bytes_max);
 };
-static_assert(sizeof(ReturnedError) == 256);
+static_assert(sizeof(ReturnedError) == 320);
 
 }  // namespace weft::internal

@@ -76,7 +76,8 @@ Result<std::shared_ptr<Segment>> Segment::create(int ranks, bool settled) {
 Result<std::shared_ptr<Segment>> Segment::map(Fd fd, bool settled) {
     WEFT_TRY(SharedMemory::check_sealed(fd.number()));
     const auto foreign = [] {
-        return fail(weftInternalError, "the segment passed by another process is not one of this library's version");
+        return fail(error::internal_state,
+                    "the segment that another process passed is of another version of this library");
     };
     struct {
         uint64_t magic;
@@ -134,7 +135,7 @@ Status Segment::write_texts(const void* data, size_t bytes) {
     const size_t offset = SegmentLayout{ranks(), 0}.texts();
     const uint64_t length = bytes;
     if (bytes > texts_most)
-        return fail(weftInternalError, "the texts of a communicator have {} bytes; there is room for {}", bytes,
+        return fail(error::internal_state, "the texts of a communicator have {} bytes; there is room for {}", bytes,
                     texts_most);
     WEFT_TRY(memory_.back(offset, sizeof length + bytes));
     memcpy(memory_.data() + offset, &length, sizeof length);
@@ -184,9 +185,11 @@ bool Segment::mapped_by(const RankRow& row) const {
            maps.find("/memfd:weft") != std::string::npos;
 }
 
-std::string Segment::returned_error(int rank) const {
+Status Segment::returned_error(int rank) const {
     const auto position = row(rank).position.read();
-    return position ? row(rank).returned_error.read(position->entered) : std::string();
+    if (!position) return ok();
+    auto failure = row(rank).returned_error.read(position->entered);
+    return failure ? Status(std::move(*failure)) : ok();
 }
 
 bool Segment::stopped(int rank) const {
@@ -211,13 +214,13 @@ Status Segment::claim(int rank) {
             fcntl(memory_.fd(), F_SETLK, &lock);
         }
     } else if (errno != EACCES && errno != EAGAIN) {
-        return fail(weftSystemError, "rank {} could not lock its row in the shared segment: {}", rank,
+        return fail(error::system_call, "rank {} could not lock its row in the shared segment: {}", rank,
                     errno_text(errno));
     }
     for (int i = 0; i < 1000 && told.load(std::memory_order_acquire) == 0; ++i) usleep(1000);  // until it has said so
     if (rank_info(rank).claimant.load(std::memory_order_acquire) == process_token())
-        return fail(weftMismatch, "process {} joined twice as rank {} of {}", getpid(), rank, ranks());
-    return fail(weftMismatch, "two processes are rank {} of {}: pid {} and pid {}", rank, ranks(),
+        return fail(error::mismatch_rank_twice, "process {} joined twice as rank {} of {}", getpid(), rank, ranks());
+    return fail(error::mismatch_rank_twice, "two processes are rank {} of {}: pid {} and pid {}", rank, ranks(),
                 told.load(std::memory_order_acquire), getpid());
 }
 
@@ -248,12 +251,13 @@ int Segment::cores() const {
     return all.cores();
 }
 
-bool Segment::raise(weftResult_t code, int rank, std::string_view sentence) {
+bool Segment::raise(ErrorId error, int rank, std::string_view sentence, const FailureFacts& facts) {
     AbortRecord& record = header().abort;
     uint32_t none = 0;
     if (!record.state.compare_exchange_strong(none, 1)) return false;
-    record.code = code;
+    std::string_view(row_of(error).id).copy(record.id, sizeof record.id - 1);
     record.rank = rank;
+    record.facts = facts;
     const size_t length = std::min(sentence.size(), sizeof record.sentence - 1);
     memcpy(record.sentence, sentence.data(), length);
     record.sentence[length] = 0;
@@ -271,8 +275,10 @@ Status Segment::abort_status() const {
     while (record.state.load(std::memory_order_acquire) == 1 && now_us() < patience) sched_yield();
     switch (record.state.load(std::memory_order_acquire)) {
         case 0: return ok();
-        case 1: return {weftRemoteError, "a rank died, or was stopped, while it was reporting an error"};
-        default: return {record.code, record.sentence};
+        case 1: return fail(error::rank_failed, "a rank died, or was stopped, while it was reporting an error");
+        default:
+            return Status(
+                Failure{error_named(record.id).value_or(error::internal_state), record.sentence, record.facts});
     }
 }
 
@@ -293,7 +299,9 @@ Status Segment::oob_put(int rank, int to, uint64_t key, const void* data, size_t
     auto& count = row(rank).oob_entries;
     const uint32_t index = count.load(std::memory_order_relaxed);
     if (index >= oob_entries_max || bytes > oob_value_bytes)
-        return fail(weftInternalError, "rank {} has no room for an entry of {} bytes ({} posted)", rank, bytes, index);
+        return fail(error::internal_state,
+                    "rank {} has no room for connection information of {} bytes ({} entries posted)", rank, bytes,
+                    index);
     if (index % oob_entries_step == 0)
         WEFT_TRY(back(rank, connections_end() + index * sizeof(OobEntry), oob_entries_step * sizeof(OobEntry)));
     OobEntry& entry = oob_entries(place(rank))[index];
@@ -359,7 +367,7 @@ Status Segment::oob_deliver(const OobEntry& entry) {
     const uint32_t index = count.load(std::memory_order_relaxed);
     const size_t heap = heap_offset(int(locals_.size()));
     if (index >= oob_received_max())
-        return fail(weftInternalError,
+        return fail(error::internal_state,
                     "rank {} has no room for the address that rank {} sent it: {} have come to its host", entry.to,
                     entry.from, index);
     if (index == 0) WEFT_TRY(data_.back(heap, oob_bucket_count() * sizeof(uint32_t)));

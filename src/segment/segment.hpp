@@ -147,8 +147,9 @@ struct alignas(64) RankRow {
 // The first error of the communicator. Written once; everybody who waits looks at `state`.
 struct AbortRecord {
     alignas(64) std::atomic<uint32_t> state;  // 0 none, 1 being written, 2 written (release, pairs with aborted())
-    weftResult_t code;
+    char id[error_id_bytes];
     int32_t rank;  // that reported it
+    FailureFacts facts;
     char sentence[1000];
 };
 
@@ -263,8 +264,8 @@ class Segment {
     bool alive(int rank) const;
     // Whether its process is stopped by a signal; of a rank of another host, when its leader last told.
     bool stopped(int rank) const;
-    // The failure that the rank was told of, if it has called nothing since; else empty.
-    std::string returned_error(int rank) const;
+    // The failure that the rank was told of, if it has called nothing since; else ok.
+    Status told(int rank) const;
     // For the leader: its process, or its whole host, has ended.
     void mark_dead(int rank);
     // Makes this process that of the rank, by taking the lock: from then on its death is seen. Mismatch if the rank has a
@@ -279,7 +280,14 @@ class Segment {
     int cores() const;
 
     // Records the first error and wakes everybody. Returns false if another was first.
-    bool raise(weftResult_t code, int rank, std::string_view sentence);
+    // `rank`: that reports it, -1: not known. Allocates nothing.
+    bool raise(ErrorId error, int rank, std::string_view sentence, const FailureFacts& facts = {});
+    bool raise(const Failure& failure, int rank) { return raise(failure.id, rank, failure.sentence, failure.facts); }
+    bool raise(const Status& failure, int rank) { return raise(failure.failure(), rank); }
+    // Of sites that have no id yet; goes when all rooms are converted.
+    bool raise(weftResult_t code, int rank, std::string_view sentence) {
+        return raise(other_error(code), rank, sentence);
+    }
     bool aborted() const { return header().abort.state.load(std::memory_order_acquire) != 0; }
     // The recorded error; waits briefly if it is just being written.
     Status abort_status() const;

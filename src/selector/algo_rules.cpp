@@ -25,17 +25,19 @@ std::string_view take(std::string_view& text, char separator) {
 
 Status read_range(std::string_view text, AlgoRule& rule) {
     const size_t dash = text.find('-');
-    if (dash == std::string_view::npos) return fail(weftInvalidArgument, "the sizes `{}` are not `least-most`", text);
+    if (dash == std::string_view::npos)
+        return fail(error::algorithm_rule, "the range of sizes `{}` is not `least-most`", text);
     const auto read = [](std::string_view word, size_t& bytes) {
         if (word.empty()) return ok();
         const auto number = parse_integer(std::string(word), true);
-        if (!number || *number < 0) return fail(weftInvalidArgument, "`{}` is no size", word);
+        if (!number || *number < 0) return fail(error::algorithm_rule, "`{}` is not a size", word);
         bytes = size_t(*number);
         return ok();
     };
     WEFT_TRY(read(trimmed(text.substr(0, dash)), rule.least_bytes));
     WEFT_TRY(read(trimmed(text.substr(dash + 1)), rule.most_bytes));
-    if (rule.least_bytes > rule.most_bytes) return fail(weftInvalidArgument, "the sizes `{}` are none", text);
+    if (rule.least_bytes > rule.most_bytes)
+        return fail(error::algorithm_rule, "the range of sizes `{}` is empty", text);
     return ok();
 }
 
@@ -57,11 +59,11 @@ Status read_rule(std::string_view text, AlgoRule& rule) {
             std::string names;
             for (const Collective one : all_collectives)
                 names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(one));
-            return fail(weftInvalidArgument, "`{}` is no collective; there are {}", name, names);
+            return fail(error::algorithm_rule, "`{}` is not a collective; the collectives are {}", name, names);
         }
         rule.collectives.push_back(*collective);
     }
-    if (rule.names.empty()) return fail(weftInvalidArgument, "no algorithms are named");
+    if (rule.names.empty()) return fail(error::algorithm_rule, "the rule names no algorithm");
     return ok();
 }
 
@@ -82,7 +84,7 @@ Result<std::vector<AlgoRule>> AlgoRules::parse(std::string_view text) {
         const std::string_view one = take(text, ';');
         if (one.empty()) continue;
         if (const Status read = read_rule(one, rules.emplace_back()); !read)
-            return fail(weftInvalidArgument, "the rule `{}`: {}; rules are `collective@least-most:names` or names", one,
+            return fail(read, "the rule `{}`: {}; rules are `collective@least-most:names` or names", one,
                         read.sentence());
     }
     return rules;
@@ -90,7 +92,7 @@ Result<std::vector<AlgoRule>> AlgoRules::parse(std::string_view text) {
 
 Status AlgoRules::check(const char* variable, std::string_view text, const std::vector<std::string_view>& existing) {
     const auto rules = parse(text);
-    if (!rules) return fail(weftInvalidArgument, "{}: {}", variable, rules.status().sentence());
+    if (!rules) return fail(rules.status(), "{}: {}", variable, rules.status().sentence());
     for (const AlgoRule& rule : *rules) WEFT_TRY(check_names(variable, rule.names, existing));
     return ok();
 }

@@ -89,11 +89,11 @@ Status Catalog::check(const char* variable, std::string_view text) const {
     if (Status status = AlgoRules::check(variable, text, known); !status) {
         const std::string left_out = faults();
         if (left_out.empty()) return status;
-        return fail(status.code(), "{}; WEFT_ALGO_FILES: {}", status.sentence(), left_out);
+        return fail(status, "{}; WEFT_ALGO_FILES: {}", status.sentence(), left_out);
     }
     for (const LeftOut& one : left_out_)
         if (one.faulty && !one.name.empty() && !has_name(one.name) && AlgoRules::wants(text, one.name))
-            return fail(weftInvalidArgument, "{} names `{}`, which cannot be used: WEFT_ALGO_FILES: {}", variable,
+            return fail(error::algorithm_none, "{} names `{}`, which cannot be used: WEFT_ALGO_FILES: {}", variable,
                         one.name, one.told);
     return ok();
 }
@@ -132,7 +132,7 @@ Status Catalog::add_set(const std::string& file, std::vector<Schedule> schedules
         return !row.of_user && row.name == first.algorithm && row.collective == first.collective;
     });
     if (taken != rows_.end())
-        return fail(weftInvalidUsage, "has the name of an algorithm of Weft's own: give yours another one");
+        return fail(error::algorithm_file, "has the name of a built-in algorithm; choose another name");
     if (ranks > 0 && first.ranks != ranks) {
         left_out_.push_back(
             {first.algorithm, fmt::format("{}: {} for {} is for {} ranks, this communicator has {}: left out", file,
@@ -141,10 +141,10 @@ Status Catalog::add_set(const std::string& file, std::vector<Schedule> schedules
     }
     for (const Schedule& schedule : schedules)
         if (Status can = check_runnable(schedule); !can)
-            return fail(weftInvalidUsage, "cannot run: {}", can.sentence());
+            return fail(error::algorithm_file, "cannot run: {}", can.sentence());
     Proved proved;
     if (Status right = ranks > 0 ? read.check(schedules, {}, {.any_order = any_order_}, &proved) : ok(); !right)
-        return fail(weftInvalidUsage, "is not right: {}{}", right.sentence(),
+        return fail(error::algorithm_file, "is wrong: {}{}", right.sentence(),
                     proved.orders_differ ? "; WEFT_ALGO_FILES_ORDER=any allows that" : "");
     if (proved.orders_differ) differing_.push_back(fmt::format("{} of {}", first.algorithm, file));
     std::sort(schedules.begin(), schedules.end(),

@@ -75,8 +75,8 @@ Result<Choice> select(const Operation& operation, const Layout& layout, const Co
         for (const Candidate& candidate : all)
             reasons +=
                 fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", candidate.algorithm->name, candidate.excluded);
-        return fail(weftInvalidArgument, "no algorithm can serve {} on {} rank{} ({})", operation.text(), layout.ranks,
-                    layout.ranks == 1 ? "" : "s", reasons);
+        return fail(error::algorithm_none, "no algorithm can serve {} on {} rank{} ({})", operation.text(),
+                    layout.ranks, layout.ranks == 1 ? "" : "s", reasons);
     }
     return Choice{best->algorithm,
                   {.channels = preferences.channels > 0 ? preferences.channels : 1,

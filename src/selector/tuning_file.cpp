@@ -33,12 +33,13 @@ std::string strange(const Tuning& tuning) {
 
 Result<std::shared_ptr<const Tuning>> load(const std::string& name) {
     auto text = read_file(name, file_bytes_most);
-    if (!text) return fail(text.status().code(), "WEFT_TUNE_FILE: {}", text.status().sentence());
+    if (!text) return fail(text.status(), "WEFT_TUNE_FILE: {}", text.status().sentence());
     auto tuning = Tuning::read(*text);
     if (!tuning)
-        return fail(weftInvalidUsage,
-                    "WEFT_TUNE_FILE: {} is no file of `weft tune`: {}; make it with `weft tune -o {}`", name,
-                    tuning.status().sentence(), name);
+        return fail(error::option_tuning_file,
+                    "WEFT_TUNE_FILE: {} was not made by `weft tune`: {}; make it with `weft tune "
+                    "-o {}`",
+                    name, tuning.status().sentence(), name);
     return std::make_shared<const Tuning>(std::move(*tuning));
 }
 

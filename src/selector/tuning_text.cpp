@@ -144,11 +144,13 @@ void note_doubled(const std::vector<Tuning::Curve>& curves, std::vector<std::str
 
 Result<Tuning> Tuning::read(std::string_view text) {
     const Json json = Json::parse(text, nullptr, false);
-    if (json.is_discarded() || !json.is_object()) return fail(weftInvalidUsage, "it is no JSON, or cut off");
+    if (json.is_discarded() || !json.is_object())
+        return fail(error::option_tuning_file, "it is not JSON, or it is cut off");
     TuningReader reader;
     const int64_t format = reader.whole(json, "weft_tune", 0, INT_MAX);
     if (reader.objection().empty() && format != format_version)
-        return fail(weftInvalidUsage, "it is of version {}, and this Weft reads version {}", format, format_version);
+        return fail(error::option_tuning_file, "it has format {}, but this version of Weft reads format {}", format,
+                    format_version);
     Tuning tuning;
     tuning.version = reader.text(json, "weft");
     if (json.contains("simulated")) tuning.simulated = reader.text(json, "simulated");
@@ -164,13 +166,13 @@ Result<Tuning> Tuning::read(std::string_view text) {
             tuning.constants.*constant.member = reader.time(*constants, constant.name);
         note_unknown(*constants, tuning.notes);
     }
-    if (!reader.objection().empty()) return fail(weftInvalidUsage, "{}", reader.objection());
+    if (!reader.objection().empty()) return fail(error::option_tuning_file, "{}", reader.objection());
     const Json* times = reader.list(json, "times");
     for (size_t i = 0; times && i < times->size() && reader.objection().empty(); ++i) {
         tuning.curves.push_back(read_curve(reader, (*times)[i]));
-        if (!reader.objection().empty()) return fail(weftInvalidUsage, "times[{}]: {}", i, reader.objection());
+        if (!reader.objection().empty()) return fail(error::option_tuning_file, "times[{}]: {}", i, reader.objection());
     }
-    if (!reader.objection().empty()) return fail(weftInvalidUsage, "{}", reader.objection());
+    if (!reader.objection().empty()) return fail(error::option_tuning_file, "{}", reader.objection());
     note_doubled(tuning.curves, tuning.notes);
     return tuning;
 }

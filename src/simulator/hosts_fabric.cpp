@@ -175,11 +175,11 @@ Result<HostKind> with_constant(HostKind kind, std::string_view name, double valu
         if (name != each.name) continue;
         const bool speed = name.ends_with("_per_us");
         if (!(value >= 0) || !(value < unlimited) || (speed && value == 0))
-            return fail(weftInvalidArgument, "{} must be a number {} 0", name, speed ? "above" : "not below");
+            return fail(error::schedule_fabric, "{} must be a number {} 0", name, speed ? "above" : "not below");
         kind.*each.place = value;
         return kind;
     }
-    return fail(weftInvalidArgument, "there is no constant `{}`; there are {}", name, names);
+    return fail(error::schedule_fabric, "there is no constant `{}`; the constants are {}", name, names);
 }
 
 double carrier_us_of(const HostKind& kind) { return kind.devices ? std::min(kind.carrier_us, kind.net_us / 2) : 0; }

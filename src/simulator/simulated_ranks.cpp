@@ -127,7 +127,7 @@ bool SimulatedRanks::can_begin(int32_t index, const Instruction& instruction) {
         const SlotTimes& full = slot(in, in.released);
         if (full.arrives_us > now_us_) return wait_until(index, Phase::message, full.arrives_us), false;
         if (full.bytes != state.bytes && failure_) {
-            failure_ = fail(weftInvalidArgument,
+            failure_ = fail(error::schedule_set,
                             "rank {}, block {}, step {}: a message of {} bytes comes where {} are awaited", state.rank,
                             index - ranks_[size_t(state.rank)].first_block, state.step, full.bytes, state.bytes);
             return wait(index, Phase::message), false;

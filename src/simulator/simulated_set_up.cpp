@@ -53,7 +53,7 @@ int SimulatedRanks::reading_path(int rank, int owner) {
 
 int SimulatedRanks::path_within(int rank, int owner, const Route& route) {
     if (!route.exists && failure_.ok())
-        failure_ = fail(weftInvalidArgument, "no way leads from rank {} to the memory of rank {}", rank, owner);
+        failure_ = fail(error::schedule_fabric, "no route leads from rank {} to the memory of rank {}", rank, owner);
     return path_of(route);
 }
 
@@ -63,10 +63,10 @@ Result<int32_t> SimulatedRanks::connection(int channel, int from, int to, int de
     const auto [place, fresh] = connection_of_.try_emplace(key, int32_t(connections_.size()));
     if (!fresh) return place->second;
     const Route route = fabric_.route(sender, (sender + distance) % shape_.ranks);
-    if (!route.exists) return fail(weftInvalidArgument, "no way leads from rank {} to rank {}", from, to);
+    if (!route.exists) return fail(error::schedule_fabric, "no route leads from rank {} to rank {}", from, to);
     for (const int32_t each : route.links)
         if (each < 0 || each >= fabric_.links())
-            return fail(weftInvalidArgument, "the route from rank {} to rank {} names link {} of {}", from, to, each,
+            return fail(error::schedule_fabric, "the route from rank {} to rank {} names link {} of {}", from, to, each,
                         fabric_.links());
     SimulatedConnection& made = connections_.emplace_back();
     made.channel = channel;
@@ -124,7 +124,7 @@ Status SimulatedRanks::connect() {
     for (int rank = 0; rank < int(schedules_.size()); ++rank) WEFT_TRY(connect_rank(rank));
     for (const SimulatedConnection& each : connections_)
         if (each.sender < 0 || each.receiver < 0)
-            return fail(weftInvalidArgument, "channel {}: rank {} and rank {}: one end of the connection is missing",
+            return fail(error::schedule_set, "channel {}: rank {} and rank {}: one end of the connection is missing",
                         each.channel, each.from, (each.from + each.distance) % shape_.ranks);
     return load_flag_blocks();
 }
@@ -204,7 +204,7 @@ Status SimulatedRanks::deadlock() const {
             fmt::format("{}rank {}, block {}, step {}, tile {} for {}", who.empty() ? "" : "; ", state.rank,
                         int(index) - ranks_[size_t(state.rank)].first_block, state.step, state.tile, waits_for(state));
     }
-    return fail(weftInvalidArgument, "{} blocks wait for ever with {} slots a connection: {}",
+    return fail(error::schedule_deadlock, "{} blocks wait for ever with {} slots a connection: {}",
                 int32_t(blocks_.size()) - ended_, schedules_[0].fifo_depth, who);
 }
 

@@ -23,16 +23,16 @@ class Preparation {
 
     Result<Simulation> run() {
         if (fabric_.ranks() < 1 || fabric_.ranks() > simulated_ranks_most)
-            return fail(weftInvalidArgument, "{} ranks cannot be simulated; there may be 1..{}", fabric_.ranks(),
+            return fail(error::schedule_limit, "{} ranks cannot be simulated; there may be 1..{}", fabric_.ranks(),
                         simulated_ranks_most);
         const Schedule first = call_.schedule(0);
         if (first.ranks != fabric_.ranks())
-            return fail(weftInvalidArgument, "the schedules are of {} ranks, the fabric of {}", first.ranks,
+            return fail(error::schedule_fabric, "the schedules are of {} ranks, the fabric of {}", first.ranks,
                         fabric_.ranks());
         size_tiles(first);
         // As the planner refuses it.
         if (tile_bytes_ == 0 && call_.bytes > 0)
-            return fail(weftInvalidArgument, "messages of {} parts find no room in slots of {} bytes", first.span,
+            return fail(error::schedule_limit, "messages of {} parts find no room in slots of {} bytes", first.span,
                         fabric_.costs().slot_bytes);
         int period = first.ranks;
         if (symmetric(first)) period = fabric_.rotation();

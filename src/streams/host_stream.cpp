@@ -57,7 +57,7 @@ void add(const std::shared_ptr<HostStream>& stream) {
 
 static Status dropped() { return fail(weftInvalidUsage, "the process ends: calls in streams are dropped"); }
 
-Status in_progress() { return {weftInProgress, "not done yet"}; }
+Status in_progress() { return {error::call_in_progress, "not done yet"}; }
 
 Result<std::shared_ptr<HostStream>> HostStream::make(int nice) {
     std::shared_ptr<HostStream> stream(new HostStream);

@@ -14,6 +14,7 @@
 
 #include "src/segment/first_cause.hpp"
 #include "tests/catch.hpp"
+#include "tests/error.hpp"
 
 namespace weft::internal::test {
 namespace {
@@ -79,7 +80,9 @@ TEST_CASE("a second mapping of the segment is the same segment; what is none is 
         CHECK((*other)->ranks() == 3);
         segment->row(2).cpu.store(17);
         CHECK((*other)->row(2).cpu.load() == 17);
-        (*other)->raise(weftTimeout, 1, "late");
+        (*other)->raise(error::timeout_collective, 1, "late", {.rank = 2, .peer = 1, .sequence = 7});
+        CHECK_ERROR(segment->abort_status(), "timeout.collective", 2, 1);
+        CHECK(segment->abort_status().facts().sequence == 7);
         CHECK(segment->abort_status().code() == weftTimeout);
     }
     SegmentHeader& header = segment->header();
@@ -116,8 +119,9 @@ TEST_CASE("the first error wins, whole, and all ranks read the same", "[segment]
         std::vector<std::thread> threads;
         for (int rank = 0; rank < 4; ++rank)
             threads.emplace_back([&, rank] {
-                if (segment->raise(weftRemoteError, rank,
-                                   "rank " + std::to_string(rank) + std::string(200, char('a' + rank)))) {
+                if (segment->raise(error::rank_died, rank,
+                                   "rank " + std::to_string(rank) + std::string(200, char('a' + rank)),
+                                   {.rank = rank})) {
                     ++winners;
                     winner = rank;
                 }
@@ -128,6 +132,7 @@ TEST_CASE("the first error wins, whole, and all ranks read the same", "[segment]
         REQUIRE(segment->aborted());
         const std::string expected = "rank " + std::to_string(winner) + std::string(200, char('a' + winner));
         for (const std::string& sentence : read) REQUIRE(sentence == expected);
+        CHECK_ERROR(segment->abort_status(), "rank.died", winner);
         CHECK(segment->header().abort.rank == winner);
     }
 }
@@ -136,8 +141,7 @@ TEST_CASE("an error whose reporter does not come to an end of it is one all the 
     const auto segment = group_of(2);
     segment->header().abort.state = 1;
     CHECK(segment->aborted());
-    CHECK(segment->abort_status().code() == weftRemoteError);
-    CHECK(segment->abort_status().sentence() == "a rank died, or was stopped, while it was reporting an error");
+    CHECK_ERROR(segment->abort_status(), "rank.failed");
 }
 
 TEST_CASE("a rank that ended after it was told of a failure is not the cause, unless it has called again",
@@ -146,33 +150,37 @@ TEST_CASE("a rank that ended after it was told of a failure is not the cause, un
     REQUIRE(segment->back_rows(0, 3));
     segment->row(0).process = process_token();
     // Ranks 1 and 2 hold no lock: they are dead.
-    const auto reported = [&] { return first_cause(*segment, fail(weftRemoteError, "rank 1 died")).sentence(); };
-    CHECK(reported() == "rank 1 died");
+    const auto reported = [&] {
+        return first_cause(*segment, fail(error::rank_died, "rank 1 died").about({.rank = 1, .peer = 0}));
+    };
+    CHECK_ERROR(reported(), "rank.died", 1);
     segment->row(1).position.enter(4, Operation{});
-    CHECK(segment->row(1).returned_error.write(4, "rank 2 died"));
-    CHECK_FALSE(segment->row(1).returned_error.write(4, "something later"));
-    CHECK(segment->returned_error(1) == "rank 2 died");
-    CHECK(reported().rfind("rank 2 ", 0) == 0);
-    CHECK(known_cause(*segment).code() == weftRemoteError);
+    CHECK(segment->row(1).returned_error.write(4, {error::rank_died, "rank 2 died", {.rank = 2, .peer = 1}}));
+    CHECK_FALSE(segment->row(1).returned_error.write(4, {error::timeout_collective, "something later"}));
+    CHECK_ERROR(segment->returned_error(1), "rank.died", 2, 1);
+    CHECK(segment->returned_error(1).sentence() == "rank 2 died");
+    CHECK_ERROR(reported(), "rank.died", 2);
+    CHECK_ERROR(known_cause(*segment), "rank.died", 2);
     // Rank 2 lives: what rank 1 was told is the cause.
     segment->row(2).process = process_token();
     CHECK(known_cause(*segment));
-    CHECK(reported().find("rank 2 died") != std::string::npos);
+    CHECK_ERROR(reported(), "rank.failed", 1, 0);
+    CHECK(reported().sentence().find("rank 2 died") != std::string::npos);
     // A rank that left and was told nothing is the cause of what others were told.
     segment->row(2).state = RankState::left;
-    CHECK(first_cause(*segment, fail(weftRemoteError, "rank 2 left"), 2).sentence() == "rank 2 left");
-    CHECK(first_cause(*segment, fail(weftRemoteError, "rank 1 left"), 1).sentence() != "rank 1 left");
+    CHECK_ERROR(first_cause(*segment, fail(error::rank_left, "rank 2 left"), 2), "rank.left");
+    CHECK_ERROR(first_cause(*segment, fail(error::rank_left, "rank 1 left"), 1), "rank.failed");
     segment->row(2).state = RankState::joined;
     segment->row(1).position.enter(5, Operation{});
-    CHECK(segment->returned_error(1).empty());
-    CHECK(reported() == "rank 1 died");
-    CHECK(segment->row(1).returned_error.write(5, std::string(1000, 'x')));
-    CHECK(segment->returned_error(1) == std::string(ReturnedError::bytes_max - 1, 'x'));
+    CHECK(segment->returned_error(1).ok());
+    CHECK_ERROR(reported(), "rank.died", 1);
+    CHECK(segment->row(1).returned_error.write(5, {error::rank_died, std::string(1000, 'x')}));
+    CHECK(segment->returned_error(1).sentence() == std::string(ReturnedError::sentence_bytes - 1, 'x'));
 }
 
 TEST_CASE("a sentence too long for the record is cut, not spilt", "[segment]") {
     const auto segment = group_of(1);
-    segment->raise(weftSystemError, 0, std::string(5000, 'x'));
+    segment->raise(error::shm_memory, 0, std::string(5000, 'x'));
     CHECK(segment->abort_status().sentence() == std::string(sizeof(AbortRecord::sentence) - 1, 'x'));
     CHECK(segment->row(0).state.load() == RankState::absent);
 }
@@ -278,7 +286,7 @@ TEST_CASE("ranks of other hosts are known, and cost little memory as long as the
     REQUIRE(segment.settle().ok());
     CHECK(segment.locals() == std::vector{7});
     CHECK(segment.name_of(1000) == "rank 1000 (pid 2000 on node1000)");
-    CHECK(segment.raise(weftTimeout, 7, "late"));
+    CHECK(segment.raise(error::timeout_collective, 7, "late"));
     struct stat status;
     REQUIRE(fstat(segment.memory().fd(), &status) == 0);
     CHECK(size_t(status.st_blocks) * 512 < 160 * ranks);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/catch.hpp"
+#include "tests/error.hpp"
 
 namespace weft::internal::test {
 namespace {
@@ -90,7 +91,7 @@ TEST_CASE("a descriptor that is not a sealed segment is refused", "[shared_memor
     REQUIRE(ftruncate(unsealed.number(), off_t(page_bytes())) == 0);
     const auto first = SharedMemory::map(std::move(unsealed));
     REQUIRE(!first.ok());
-    CHECK_THAT(first.status().sentence(), Catch::Contains("not sealed"));
+    CHECK_ERROR(first, "system.call");
     CHECK(!SharedMemory::map(Fd(open("/dev/null", O_RDWR | O_CLOEXEC))).ok());
     CHECK(!SharedMemory::map(Fd()).ok());
 }
@@ -130,16 +131,14 @@ TEST_CASE("a segment beyond the file size limit is a sentence that names the lim
     const auto refused = SharedMemory::create("weft-test", 16 * page_bytes());
     REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
     REQUIRE(!refused.ok());
-    CHECK(refused.status().code() == weftSystemError);
-    CHECK_THAT(refused.status().sentence(), Catch::Contains("ulimit -f"));
+    CHECK_ERROR(refused, "shm.address-space");
     CHECK(SharedMemory::create("weft-test", 16 * page_bytes()).ok());
 }
 
 TEST_CASE("more than any file may be is a sentence", "[shared_memory]") {
     const auto refused = SharedMemory::create("weft-test", size_t(1) << 62);
     REQUIRE(!refused.ok());
-    CHECK(refused.status().code() == weftSystemError);
-    CHECK(refused.status().sentence().size() > 20);
+    CHECK_ERROR(refused, "shm.address-space");
 }
 
 }  // namespace weft::internal::test

@@ -37,6 +37,33 @@ static inline void check_text_here(const char* text, const char* part, const cha
         CHECK_CODE(call, expected);                                        \
         check_text_here(weftGetLastError(NULL), part, __FILE__, __LINE__); \
     } while (0)
+/* The call fails with the error of this id, and weftGetLastError ends with it. */
+static inline void check_error_here(weftResult_t code, const char* id, const char* name, const char* what,
+                                    const char* file, int line) {
+    weftErrorInfo_t info = WEFT_ERROR_INFO_INITIALIZER;
+    const char* text = weftGetLastError(NULL);
+    char bracketed[64];
+    const weftResult_t asked = weftGetLastErrorInfo(NULL, &info);
+    const int same = asked == weftSuccess && code != weftSuccess && info.code == code && strcmp(info.id, id) == 0;
+    check_here(same, what, file, line);
+    if (!same) fprintf(stderr, "    returned %d, expected %s; last error: %s\n", (int)code, id, text);
+    snprintf(bracketed, sizeof bracketed, " [%s]", id);
+    check_here(strlen(text) > strlen(bracketed) && strcmp(text + strlen(text) - strlen(bracketed), bracketed) == 0,
+               "the text ends with the id", file, line);
+    check_text_here(text, name, file, line);
+}
+#define CHECK_ERROR(call, id) check_error_here(call, id, "", #call, __FILE__, __LINE__)
+/* The same, and the sentence names the argument. */
+#define CHECK_ERROR_NAMES(call, id, argument) check_error_here(call, id, argument, #call, __FILE__, __LINE__)
+/* The newest error of the communicator has the id, and names the failed rank; -1: any. */
+static inline void check_comm_error_here(weftComm_t comm, const char* id, int rank, const char* file, int line) {
+    weftErrorInfo_t info = WEFT_ERROR_INFO_INITIALIZER;
+    check_here(weftGetLastErrorInfo(comm, &info) == weftSuccess && strcmp(info.id, id) == 0, id, file, line);
+    if (rank >= 0) check_here(info.failedRank == rank, "the rank that failed", file, line);
+    if (strcmp(info.id, id) != 0 || (rank >= 0 && info.failedRank != rank))
+        fprintf(stderr, "    the error is %s, of rank %d: %s\n", info.id, info.failedRank, weftGetLastError(comm));
+}
+#define CHECK_COMM_ERROR(comm, id, rank) check_comm_error_here(comm, id, rank, __FILE__, __LINE__)
 #define CHECK_TEXT(text, part) check_text_here(text, part, __FILE__, __LINE__)
 
 /* Runs a case; its name is a sentence about behaviour. */

@@ -164,39 +164,38 @@ static void wrong_arguments(void) {
     int* const b = out[1];
     const weftStream_t stream = (weftStream_t)a;
 #define REFUSES(call, part) CHECK_FAILS(call, weftInvalidArgument, part)
-    REFUSES(weftBroadcast(a, b, count, weftInt32, 3, comm, NULL), "root is 3; it is a rank, 0 to 2");
-    REFUSES(weftBcast(a, count, weftInt32, -1, comm, NULL), "root is -1");
-    REFUSES(weftReduce(a, b, count, weftInt32, weftSum, 3, comm, NULL), "root is 3");
-    REFUSES(weftGather(a, b, count, weftInt32, 7, comm, NULL), "root is 7");
-    REFUSES(weftScatter(a, b, count, weftInt32, 3, comm, NULL), "root is 3");
+    CHECK_ERROR_NAMES(weftBroadcast(a, b, count, weftInt32, 3, comm, NULL), "argument.rank", "root");
+    CHECK_ERROR_NAMES(weftBcast(a, count, weftInt32, -1, comm, NULL), "argument.rank", "root");
+    CHECK_ERROR_NAMES(weftReduce(a, b, count, weftInt32, weftSum, 3, comm, NULL), "argument.rank", "root");
+    CHECK_ERROR_NAMES(weftGather(a, b, count, weftInt32, 7, comm, NULL), "argument.rank", "root");
+    CHECK_ERROR_NAMES(weftScatter(a, b, count, weftInt32, 3, comm, NULL), "argument.rank", "root");
     /* What a rank needs may not be NULL. */
-    REFUSES(weftBroadcast(NULL, b, count, weftInt32, 1, comm, NULL), "sendbuff is NULL although count is 5");
-    REFUSES(weftBroadcast(a, NULL, count, weftInt32, 0, comm, NULL), "recvbuff is NULL");
-    REFUSES(weftReduce(a, NULL, count, weftInt32, weftSum, 1, comm, NULL), "recvbuff is NULL");
-    REFUSES(weftGather(a, NULL, count, weftInt32, 1, comm, NULL), "recvbuff is NULL");
-    REFUSES(weftScatter(NULL, b, count, weftInt32, 1, comm, NULL), "sendbuff is NULL");
-    REFUSES(weftAllGather(NULL, b, count, weftInt32, comm, NULL), "sendbuff is NULL");
-    REFUSES(weftReduceScatter(a, NULL, count, weftInt32, weftSum, comm, NULL), "recvbuff is NULL");
-    REFUSES(weftAlltoAll(NULL, b, count, weftInt32, comm, NULL), "sendbuff is NULL");
+    CHECK_ERROR_NAMES(weftBroadcast(NULL, b, count, weftInt32, 1, comm, NULL), "argument.null", "sendbuff");
+    CHECK_ERROR_NAMES(weftBroadcast(a, NULL, count, weftInt32, 0, comm, NULL), "argument.null", "recvbuff");
+    CHECK_ERROR_NAMES(weftReduce(a, NULL, count, weftInt32, weftSum, 1, comm, NULL), "argument.null", "recvbuff");
+    CHECK_ERROR_NAMES(weftGather(a, NULL, count, weftInt32, 1, comm, NULL), "argument.null", "recvbuff");
+    CHECK_ERROR_NAMES(weftScatter(NULL, b, count, weftInt32, 1, comm, NULL), "argument.null", "sendbuff");
+    CHECK_ERROR_NAMES(weftAllGather(NULL, b, count, weftInt32, comm, NULL), "argument.null", "sendbuff");
+    CHECK_ERROR_NAMES(weftReduceScatter(a, NULL, count, weftInt32, weftSum, comm, NULL), "argument.null", "recvbuff");
+    CHECK_ERROR_NAMES(weftAlltoAll(NULL, b, count, weftInt32, comm, NULL), "argument.null", "sendbuff");
     /* Overlaps: in place is one place only. */
-    REFUSES(weftAllGather(a, a, count, weftInt32, comm, NULL),
-            "sendbuff at recvbuff + rank * count elements (in place)");
-    REFUSES(weftAllGather(a + 2 * count, a, count, weftInt32, comm, NULL), "overlap");
-    REFUSES(weftReduceScatter(a, a, count, weftInt32, weftSum, comm, NULL),
-            "recvbuff at sendbuff + rank * count elements (in place)");
-    REFUSES(weftAlltoAll(a, a, count, weftInt32, comm, NULL), "they must be disjoint");
-    REFUSES(weftGather(a, a, count, weftInt32, 1, comm, NULL), "overlap");
-    REFUSES(weftScatter(a, a, count, weftInt32, 1, comm, NULL), "overlap");
-    REFUSES(weftBroadcast(a + 1, a, count, weftInt32, 1, comm, NULL), "be equal (in place) or be disjoint");
+    CHECK_ERROR(weftAllGather(a, a, count, weftInt32, comm, NULL), "argument.overlap");
+    CHECK_ERROR(weftAllGather(a + 2 * count, a, count, weftInt32, comm, NULL), "argument.overlap");
+    CHECK_ERROR(weftReduceScatter(a, a, count, weftInt32, weftSum, comm, NULL), "argument.overlap");
+    CHECK_ERROR(weftAlltoAll(a, a, count, weftInt32, comm, NULL), "argument.overlap");
+    CHECK_ERROR(weftGather(a, a, count, weftInt32, 1, comm, NULL), "argument.overlap");
+    CHECK_ERROR(weftScatter(a, a, count, weftInt32, 1, comm, NULL), "argument.overlap");
+    CHECK_ERROR(weftBroadcast(a + 1, a, count, weftInt32, 1, comm, NULL), "argument.overlap");
     /* Types, reductions, counts, streams. */
-    REFUSES(weftAllGather(a, b, count, weftNumTypes, comm, NULL), "datatype is 12");
-    REFUSES(weftReduce(a, b, count, weftInt32, weftNumOps, 0, comm, NULL), "op is 8");
-    REFUSES(weftReduceScatter(a, b, count, weftInt32, (weftRedOp_t)-1, comm, NULL), "op is -1");
-    REFUSES(weftAlltoAll(a, b, SIZE_MAX / 4, weftInt32, comm, NULL), "of each rank's part");
+    CHECK_ERROR_NAMES(weftAllGather(a, b, count, weftNumTypes, comm, NULL), "argument.datatype", "datatype");
+    CHECK_ERROR_NAMES(weftReduce(a, b, count, weftInt32, weftNumOps, 0, comm, NULL), "argument.reduction", "op");
+    CHECK_ERROR_NAMES(weftReduceScatter(a, b, count, weftInt32, (weftRedOp_t)-1, comm, NULL), "argument.reduction",
+                      "op");
+    CHECK_ERROR(weftAlltoAll(a, b, SIZE_MAX / 4, weftInt32, comm, NULL), "argument.count");
     REFUSES(weftAllGather(a, b, count, weftInt32, comm, stream), "stream must be NULL");
     REFUSES(weftBarrier(comm, stream), "stream must be NULL");
-    REFUSES(weftBarrier(NULL, NULL), "communicator is NULL");
-    REFUSES(weftScatter(a, b, count, weftInt32, 0, (weftComm_t)a, NULL), "is not a communicator");
+    CHECK_ERROR(weftBarrier(NULL, NULL), "argument.communicator");
+    CHECK_ERROR(weftScatter(a, b, count, weftInt32, 0, (weftComm_t)a, NULL), "argument.communicator");
 #undef REFUSES
     broadcast(); /* none of that was an error of the communicator */
 }

@@ -200,6 +200,7 @@ static const struct {
     {"weftCommDestroy", ending, weftCommDestroy},
     {"weftCommAbort", ending, weftCommAbort},
     {"weftGetLastError", words, NULL},
+    {"weftGetLastErrorInfo", words, NULL},
 };
 enum { function_count = sizeof functions / sizeof functions[0] };
 
@@ -262,6 +263,7 @@ static void name_function(int failed_before, size_t function) {
 
 /* Each by itself. */
 static void walk(weftResult_t expected, const char* sentence, weftResult_t for_own) {
+    weftErrorInfo_t info = WEFT_ERROR_INFO_INITIALIZER;
     size_t i;
     for (i = 0; i < function_count; ++i) {
         const int failed_before = checks_failed;
@@ -283,7 +285,10 @@ static void walk(weftResult_t expected, const char* sentence, weftResult_t for_o
             case ending:
                 if (for_own != weftSuccess) CHECK_FAILS(functions[i].make(comms[0]), for_own, sentence);
                 break;
-            case words: CHECK(weftGetLastError(comms[0]) != NULL); break;
+            case words:
+                CHECK(weftGetLastError(comms[0]) != NULL);
+                CHECK_OK(weftGetLastErrorInfo(comms[0], &info));
+                break;
         }
         name_function(failed_before, i);
     }

@@ -53,9 +53,9 @@ static void end_pair(weftComm_t* pair) {
 static void before_any_group(void) {
     weftResult_t result;
     CHECK(call_count() == 0);
-    CHECK_FAILS(weftGroupGetCallError(0, &result, NULL), weftInvalidArgument, "had 0 calls");
-    CHECK_FAILS(weftGroupGetCallError(0, NULL, NULL), weftInvalidArgument, "result is NULL");
-    CHECK_FAILS(weftGroupGetCallCount(NULL), weftInvalidArgument, "calls is NULL");
+    CHECK_ERROR(weftGroupGetCallError(0, &result, NULL), "argument.value");
+    CHECK_ERROR_NAMES(weftGroupGetCallError(0, NULL, NULL), "argument.null", "result");
+    CHECK_ERROR_NAMES(weftGroupGetCallCount(NULL), "argument.null", "calls");
 }
 
 static void refused_calls(void) {
@@ -65,10 +65,10 @@ static void refused_calls(void) {
     named_communicators(pair, "pair");
     CHECK_OK(weftGroupStart());
     CHECK_OK(sum_ints(&values[0], 1, pair[0]));
-    CHECK_FAILS(weftReduce(NULL, values, 1, weftInt32, weftSum, 0, pair[1], NULL), weftInvalidArgument, "sendbuff");
+    CHECK_ERROR(weftReduce(NULL, values, 1, weftInt32, weftSum, 0, pair[1], NULL), "argument.null");
     CHECK_OK(weftGroupStart()); /* an inner group's calls are the outer one's */
     CHECK_OK(sum_ints(&values[1], 1, pair[1]));
-    CHECK_FAILS(weftBarrier(none, NULL), weftInvalidArgument, "the communicator is NULL");
+    CHECK_ERROR(weftBarrier(none, NULL), "argument.communicator");
     CHECK_OK(weftGroupEnd());
     CHECK_FAILS(weftCommInitRank(&none, 2, (weftUniqueId){{0}}, 0), weftInvalidArgument, "unique id");
     CHECK(call_count() == 2); /* still those of the group before */
@@ -81,7 +81,7 @@ static void refused_calls(void) {
     check_succeeded(2, 3);
     check_failed(3, weftInvalidArgument, "call 3 of the group, weftBarrier: ", "the communicator is NULL");
     check_failed(4, weftInvalidArgument, "call 4 of the group, weftCommInitRank: ", "unique id");
-    CHECK_FAILS(weftGroupGetCallError(5, &result, NULL), weftInvalidArgument, "call is 5");
+    CHECK_ERROR_NAMES(weftGroupGetCallError(5, &result, NULL), "argument.value", "call");
     CHECK_OK(weftGroupStart());
     CHECK_OK(weftGroupEnd());
     CHECK(call_count() == 0);
@@ -105,7 +105,7 @@ static void one_failing_call_of_many(void) {
             CHECK_OK(
                 weftAllGather(&values[rank][call], own, call == 30 && rank == 1 ? 2 : 1, weftInt32, bad[rank], NULL));
         }
-    CHECK_FAILS(weftGroupEnd(), weftMismatch, "call 12"); /* 121 or 123, whichever rank's is first */
+    CHECK_ERROR(weftGroupEnd(), "mismatch.count"); /* 121 or 123, whichever rank's is first */
     CHECK_TEXT(weftGetLastError(NULL), "weftAllGather on communicator bad (rank ");
     CHECK_TEXT(weftGetLastError(bad[0]), "call 121 of the group, weftAllGather on communicator bad (rank 0 of 2): ");
     CHECK_TEXT(weftGetLastError(bad[1]), "call 123 of the group, weftAllGather on communicator bad (rank 1 of 2): ");
@@ -143,7 +143,7 @@ static void coalesced_calls(void) {
         CHECK_OK(sum_ints(&values[rank][0], 1, comms[rank]));
         CHECK_OK(sum_ints(&values[rank][1], rank == 2 ? 2 : 1, comms[rank]));
     }
-    CHECK_FAILS(weftGroupEnd(), weftMismatch, " of the group, weftAllReduce on communicator ");
+    CHECK_ERROR(weftGroupEnd(), "mismatch.count");
     for (rank = 0; rank < ranks; ++rank) CHECK(outcome_of((uint64_t)(2 * rank + 1)) == weftMismatch);
     end_with(ranks);
 }
@@ -179,7 +179,7 @@ static void messages(void) {
     CHECK_OK(weftGroupStart());
     CHECK_OK(weftSend(&values[1][0], 1, weftInt32, 0, pair[1], NULL));
     CHECK_OK(weftRecv(&values[1][1], 1, weftInt32, 0, pair[1], NULL));
-    CHECK_FAILS(weftGroupEnd(), weftTimeout, "call 1 of the group, weftRecv on communicator pair (rank 1 of 2): ");
+    CHECK_ERROR(weftGroupEnd(), "timeout.message");
     CHECK(outcome_of(1) == weftTimeout);
     end_pair(pair);
 }
@@ -197,7 +197,7 @@ static void communicators_to_be_made(void) {
     CHECK_OK(weftCommInitRank(&twice[1], 2, id, 1));
     CHECK_OK(weftCommSplit(one, 0, 0, &child, NULL));
     CHECK_OK(sum_ints(&value, 1, one));
-    CHECK_FAILS(weftGroupEnd(), weftMismatch, " of the group, weftCommInitRank: ");
+    CHECK_ERROR(weftGroupEnd(), "mismatch.rank-twice");
     CHECK(call_count() == 5);
     check_succeeded(0, 1);
     CHECK(outcome_of(1) == weftMismatch && outcome_of(2) == weftMismatch);
@@ -246,7 +246,7 @@ static void calls_in_streams(void) {
     CHECK(awaited(1) == weftMismatch && awaited(3) == weftMismatch);
     check_failed(3, weftMismatch, "call 3 of the group, weftBarrier on communicator",
                  "call 1 of the group, weftAllGather");
-    CHECK_FAILS(weftStreamWait(streams[0], WEFT_STREAM_ALL, -1), weftMismatch, "call 1 of the group, weftAllGather");
+    CHECK_ERROR(weftStreamWait(streams[0], WEFT_STREAM_ALL, -1), "mismatch.count");
     CHECK_TEXT(weftGetLastError(comms[0]), "call 1 of the group");
     end_with(2);
 }
@@ -259,7 +259,7 @@ static void prepared_calls(void) {
     CHECK_OK(weftGroupStart());
     for (rank = 0; rank < 2; ++rank) {
         CHECK_OK(weftBcast(values[rank], 1, weftInt32, 0, comms[rank], NULL));
-        CHECK_FAILS(weftBcast(NULL, 1, weftInt32, 0, comms[rank], NULL), weftInvalidArgument, "NULL");
+        CHECK_ERROR(weftBcast(NULL, 1, weftInt32, 0, comms[rank], NULL), "argument.null");
     }
     CHECK_OK(weftGroupPrepare(&several));
     CHECK(call_count() == 4);
@@ -274,14 +274,14 @@ static void prepared_calls(void) {
     CHECK_OK(weftBarrier(comms[0], NULL));
     CHECK_OK(weftPreparedStart(several));
     CHECK_OK(weftBarrier(comms[1], NULL));
-    CHECK_FAILS(weftGroupEnd(), weftMismatch, " of the group, weft");
+    CHECK_ERROR(weftGroupEnd(), "mismatch.call");
     CHECK(call_count() == 3);
     check_failed(1, weftMismatch, "call 1 of the group, weftPreparedStart on communicator 0x", "called barrier");
-    CHECK_FAILS(weftPreparedStart(single), weftMismatch, "call 0 of the group, weftAllReduce on communicator 0x");
+    CHECK_ERROR(weftPreparedStart(single), "mismatch.call");
     CHECK(call_count() == 1);
     check_failed(0, weftMismatch, "call 0 of the group, weftAllReduce on communicator 0x", "the communicator is dead");
     end_with(2);
-    CHECK_FAILS(weftPreparedStart(several), weftInvalidArgument, "call 0 of the group, weftBcast on communicator 0x");
+    CHECK_ERROR(weftPreparedStart(several), "argument.communicator");
     CHECK(outcome_of(2) == weftInvalidArgument);
     CHECK_OK(weftPreparedDestroy(several));
     CHECK_OK(weftPreparedDestroy(single));

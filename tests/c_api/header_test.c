@@ -15,7 +15,11 @@ _Static_assert(sizeof(weftRedOp_t) == 4 && sizeof(weftDataType_t) == 4 && sizeof
 
 int main(void) {
     const weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    const weftErrorInfo_t info = WEFT_ERROR_INFO_INITIALIZER;
     int version = 0;
+    if (info.size != sizeof info || info.code != weftSuccess || info.failedRank != -1 || info.peer != -1 ||
+        info.operation)
+        return 1;
     if (config.size != sizeof config || config.magic != WEFT_CONFIG_MAGIC || config.timeoutMs >= 0 || config.commName ||
         config.algo || config.deterministic != WEFT_CONFIG_UNDEF_INT)
         return 1;

@@ -68,8 +68,8 @@ static void messages_to_oneself(void) {
     CHECK_OK(weftGroupEnd());
     CHECK(out[1] == 7 && out[0] == 8);
     /* Alone it would wait for itself. */
-    CHECK_FAILS(weftSend(in, 1, weftInt32, 0, comm, NULL), weftInvalidUsage, "peer is this very rank");
-    CHECK_FAILS(weftRecv(out, 1, weftInt32, 0, comm, NULL), weftInvalidUsage, "peer is this very rank");
+    CHECK_ERROR_NAMES(weftSend(in, 1, weftInt32, 0, comm, NULL), "usage.self-message", "peer");
+    CHECK_ERROR_NAMES(weftRecv(out, 1, weftInt32, 0, comm, NULL), "usage.self-message", "peer");
     CHECK_OK(weftBarrier(comm, NULL));
     CHECK_OK(weftGroupStart());
     CHECK_OK(weftSend(in, 1, weftInt32, 0, comm, NULL));
@@ -183,47 +183,54 @@ static void wrong_arguments(void) {
     start_all();
     comm = comms[1];
 #define REFUSES(call, part) CHECK_FAILS(call, weftInvalidArgument, part)
-    REFUSES(weftSend(a, 1, weftInt32, ranks, comm, NULL), "peer is 3; it is a rank, 0 to 2");
-    REFUSES(weftSend(a, 1, weftInt32, -1, comm, NULL), "peer is -1");
-    REFUSES(weftRecv(a, 1, weftInt32, ranks, comm, NULL), "peer is 3");
-    REFUSES(weftSend(NULL, 1, weftInt32, 0, comm, NULL), "sendbuff is NULL although its count is 1");
-    REFUSES(weftRecv(NULL, 1, weftInt32, 0, comm, NULL), "recvbuff is NULL although its count is 1");
-    REFUSES(weftSend(a, 1, (weftDataType_t)99, 0, comm, NULL), "datatype is 99");
-    REFUSES(weftRecv(a, ~(size_t)0, weftInt32, 0, comm, NULL), "no memory holds that many");
-    REFUSES(weftSend(a, 1, weftInt32, 0, NULL, NULL), "the communicator is NULL");
-    REFUSES(weftRecv(a, 1, weftInt32, 0, (weftComm_t)a, NULL), "is not a communicator");
+    CHECK_ERROR_NAMES(weftSend(a, 1, weftInt32, ranks, comm, NULL), "argument.rank", "peer");
+    CHECK_ERROR_NAMES(weftSend(a, 1, weftInt32, -1, comm, NULL), "argument.rank", "peer");
+    CHECK_ERROR_NAMES(weftRecv(a, 1, weftInt32, ranks, comm, NULL), "argument.rank", "peer");
+    CHECK_ERROR_NAMES(weftSend(NULL, 1, weftInt32, 0, comm, NULL), "argument.null", "sendbuff");
+    CHECK_ERROR_NAMES(weftRecv(NULL, 1, weftInt32, 0, comm, NULL), "argument.null", "recvbuff");
+    CHECK_ERROR_NAMES(weftSend(a, 1, (weftDataType_t)99, 0, comm, NULL), "argument.datatype", "datatype");
+    CHECK_ERROR(weftRecv(a, ~(size_t)0, weftInt32, 0, comm, NULL), "argument.count");
+    CHECK_ERROR(weftSend(a, 1, weftInt32, 0, NULL, NULL), "argument.communicator");
+    CHECK_ERROR(weftRecv(a, 1, weftInt32, 0, (weftComm_t)a, NULL), "argument.communicator");
     REFUSES(weftSend(a, 1, weftInt32, 0, comm, (weftStream_t)a), "stream must be NULL");
-    REFUSES(weftSendRecv(a, 1, 9, b, 1, 0, weftInt32, comm, NULL), "dest is 9");
-    REFUSES(weftSendRecv(a, 1, 0, b, 1, 9, weftInt32, comm, NULL), "source is 9");
-    REFUSES(weftSendRecv(a, 2, 0, a + 1, 2, 0, weftInt32, comm, NULL), "sendbuff and recvbuff overlap");
-    REFUSES(weftAlltoAllv(a, NULL, places, b, counts, places, weftInt32, comm, NULL), "sendcounts is NULL");
-    REFUSES(weftAlltoAllv(a, counts, NULL, b, counts, places, weftInt32, comm, NULL), "sdispls is NULL");
-    REFUSES(weftAlltoAllv(a, counts, places, b, counts, NULL, weftInt32, comm, NULL), "rdispls is NULL");
-    REFUSES(weftAlltoAllvDeviceCounts(a, counts, places, b, NULL, places, weftInt32, comm, NULL), "recvcounts is NULL");
+    CHECK_ERROR_NAMES(weftSendRecv(a, 1, 9, b, 1, 0, weftInt32, comm, NULL), "argument.rank", "dest");
+    CHECK_ERROR_NAMES(weftSendRecv(a, 1, 0, b, 1, 9, weftInt32, comm, NULL), "argument.rank", "source");
+    CHECK_ERROR(weftSendRecv(a, 2, 0, a + 1, 2, 0, weftInt32, comm, NULL), "argument.overlap");
+    CHECK_ERROR_NAMES(weftAlltoAllv(a, NULL, places, b, counts, places, weftInt32, comm, NULL), "argument.null",
+                      "sendcounts");
+    CHECK_ERROR_NAMES(weftAlltoAllv(a, counts, NULL, b, counts, places, weftInt32, comm, NULL), "argument.null",
+                      "sdispls");
+    CHECK_ERROR_NAMES(weftAlltoAllv(a, counts, places, b, counts, NULL, weftInt32, comm, NULL), "argument.null",
+                      "rdispls");
+    CHECK_ERROR_NAMES(weftAlltoAllvDeviceCounts(a, counts, places, b, NULL, places, weftInt32, comm, NULL),
+                      "argument.null", "recvcounts");
     REFUSES(weftAlltoAllvDeviceCounts(a, counts, places, b, counts, places, weftInt32, comm, NULL),
             "counts in device memory are for buffers in device memory");
-    REFUSES(weftAlltoAllv(NULL, counts, places, b, counts, places, weftInt32, comm, NULL), "sendbuff is NULL");
+    CHECK_ERROR_NAMES(weftAlltoAllv(NULL, counts, places, b, counts, places, weftInt32, comm, NULL), "argument.null",
+                      "sendbuff");
     REFUSES(weftAlltoAllv(a, counts, places, b, counts, same, weftInt32, comm, NULL),
             "the parts of ranks 0 and 1 overlap");
-    REFUSES(weftAlltoAllv(a, counts, places, a + 5, counts, places, weftInt32, comm, NULL), "overlap");
-    REFUSES(weftAlltoAllv(a, counts, places, a, counts, places, weftInt32, comm, NULL), "overlap");
-    REFUSES(weftAlltoAllv(a, counts, huge, b, counts, places, weftInt32, comm, NULL), "sdispls[2]");
-    REFUSES(weftAlltoAllv(a, counts, places, b, same, places, weftInt32, comm, NULL),
-            "sendcounts[1] is 2 and recvcounts[1] 1");
-    REFUSES(weftGatherv(a, 2, b, counts, places, weftInt32, 3, comm, NULL), "root is 3");
-    REFUSES(weftGatherv(a, 3, b, counts, places, weftInt32, 1, comm, NULL), "recvcounts[1] is 2 and sendcount");
-    REFUSES(weftGatherv(a, 2, b, NULL, places, weftInt32, 1, comm, NULL), "recvcounts is NULL");
-    REFUSES(weftGatherv(b + 1, 2, b, counts, places, weftInt32, 1, comm, NULL), "overlap");
-    REFUSES(weftScatterv(a, counts, places, a + 3, 2, weftInt32, 1, comm, NULL), "overlap");
-    REFUSES(weftScatterv(a, NULL, places, b, 2, weftInt32, 1, comm, NULL), "sendcounts is NULL");
-    REFUSES(weftAllGatherv(a, 1, b, counts, places, weftInt32, comm, NULL), "recvcounts[1] is 2 and sendcount");
-    REFUSES(weftAllGatherv(a, 2, b, counts, same, weftInt32, comm, NULL), "overlap");
-    REFUSES(weftAllGatherv(a, 2, b, counts, places, (weftDataType_t)-1, comm, NULL), "datatype is -1");
-    REFUSES(weftReduceScatterv(a, b, NULL, weftInt32, weftSum, comm, NULL), "recvcounts is NULL");
-    REFUSES(weftReduceScatterv(a, NULL, counts, weftInt32, weftSum, comm, NULL), "recvbuff is NULL");
-    REFUSES(weftReduceScatterv(NULL, b, counts, weftInt32, weftSum, comm, NULL), "sendbuff is NULL");
-    REFUSES(weftReduceScatterv(a, a + 1, counts, weftInt32, weftSum, comm, NULL), "overlap");
-    REFUSES(weftReduceScatterv(a, b, counts, weftInt32, (weftRedOp_t)77, comm, NULL), "op is 77");
+    CHECK_ERROR(weftAlltoAllv(a, counts, places, a + 5, counts, places, weftInt32, comm, NULL), "argument.overlap");
+    CHECK_ERROR(weftAlltoAllv(a, counts, places, a, counts, places, weftInt32, comm, NULL), "argument.overlap");
+    CHECK_ERROR_NAMES(weftAlltoAllv(a, counts, huge, b, counts, places, weftInt32, comm, NULL), "argument.count",
+                      "sdispls[2]");
+    CHECK_ERROR(weftAlltoAllv(a, counts, places, b, same, places, weftInt32, comm, NULL), "argument.counts");
+    CHECK_ERROR_NAMES(weftGatherv(a, 2, b, counts, places, weftInt32, 3, comm, NULL), "argument.rank", "root");
+    CHECK_ERROR(weftGatherv(a, 3, b, counts, places, weftInt32, 1, comm, NULL), "argument.counts");
+    CHECK_ERROR_NAMES(weftGatherv(a, 2, b, NULL, places, weftInt32, 1, comm, NULL), "argument.null", "recvcounts");
+    CHECK_ERROR(weftGatherv(b + 1, 2, b, counts, places, weftInt32, 1, comm, NULL), "argument.overlap");
+    CHECK_ERROR(weftScatterv(a, counts, places, a + 3, 2, weftInt32, 1, comm, NULL), "argument.overlap");
+    CHECK_ERROR_NAMES(weftScatterv(a, NULL, places, b, 2, weftInt32, 1, comm, NULL), "argument.null", "sendcounts");
+    CHECK_ERROR(weftAllGatherv(a, 1, b, counts, places, weftInt32, comm, NULL), "argument.counts");
+    CHECK_ERROR(weftAllGatherv(a, 2, b, counts, same, weftInt32, comm, NULL), "argument.counts");
+    CHECK_ERROR_NAMES(weftAllGatherv(a, 2, b, counts, places, (weftDataType_t)-1, comm, NULL), "argument.datatype",
+                      "datatype");
+    CHECK_ERROR_NAMES(weftReduceScatterv(a, b, NULL, weftInt32, weftSum, comm, NULL), "argument.null", "recvcounts");
+    CHECK_ERROR_NAMES(weftReduceScatterv(a, NULL, counts, weftInt32, weftSum, comm, NULL), "argument.null", "recvbuff");
+    CHECK_ERROR_NAMES(weftReduceScatterv(NULL, b, counts, weftInt32, weftSum, comm, NULL), "argument.null", "sendbuff");
+    CHECK_ERROR(weftReduceScatterv(a, a + 1, counts, weftInt32, weftSum, comm, NULL), "argument.overlap");
+    CHECK_ERROR_NAMES(weftReduceScatterv(a, b, counts, weftInt32, (weftRedOp_t)77, comm, NULL), "argument.reduction",
+                      "op");
 #undef REFUSES
     /* Nobody was begun with. */
     CHECK_OK(weftGroupStart());

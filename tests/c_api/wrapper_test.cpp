@@ -226,6 +226,14 @@ void errors() {
     check_throws([&] { Communicator(1, make_unique_id(), 0, &config); }, weftInvalidArgument, "rign");
     check_throws([&] { Communicator::from_environment(&config); }, weftInvalidArgument, "rign");
     CHECK(std::string(Error(weftTimeout, "").what()) == weftGetErrorString(weftTimeout));
+    CHECK(std::string(Error(weftTimeout, "").id()).empty());
+    try {
+        Communicator::all(0);
+    } catch (const Error& error) {
+        CHECK(std::string(error.id()) == "argument.rank" && error.failed_rank() == -1 && error.sequence() == 0);
+        const std::string text = error.what();
+        CHECK(text.substr(text.size() - 16) == " [argument.rank]");
+    }
 }
 
 void groups_close_themselves() {

@@ -134,7 +134,7 @@ TEST_CASE("a process that was late with its descriptors is asked again, and what
     REQUIRE(job[0].says("kept"));
     stop(0);
     job[1].kill(SIGCONT);
-    CHECK(eventually([&] { return contains(logged(folder), "the process that has them does not answer"); }));
+    CHECK(eventually([&] { return contains(logged(folder), "the process that owns them does not answer"); }));
     job[0].kill(SIGCONT);
     const auto mapped = [&] { return contains(logged(folder), "what rank 0 has registered is mapped now"); };
     if (!window) CHECK(eventually(mapped));

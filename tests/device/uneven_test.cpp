@@ -340,7 +340,7 @@ TEST_CASE("parts that counts on devices lay over what is sent are told, and besi
         for (int rank = 0; rank < 3; ++rank) {
             CHECK(routing.ranks.await_failure(rank) == weftInvalidArgument);
             CHECK_REFUSED(call(rank), routing.ranks.comms[size_t(rank)], weftInvalidArgument,
-                          "rank 1 called weftAlltoAllvDeviceCounts: sendbuff and recvbuff overlap: what goes to rank ");
+                          "rank 1 called weftAlltoAllvDeviceCounts: sendbuff and recvbuff overlap what goes to rank ");
         }
     }
 }

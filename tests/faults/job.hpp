@@ -107,6 +107,21 @@ class Job {
         return found;
     }
 
+    // What weftGetLastErrorInfo told the process of its last failing `call`.
+    struct Error {
+        std::string id;
+        int rank = -1, peer = -1;
+        std::string operation;
+        uint64_t sequence = 0;
+        bool concerns(int other) const { return rank == other || peer == other; }
+    };
+    Error error(int process, const std::string& call) {
+        Error found;
+        std::istringstream line(answer(process, "error." + call));
+        line >> found.id >> found.rank >> found.peer >> found.operation >> found.sequence;
+        return found;
+    }
+
     // Its first answer, for calls that are made again.
     std::string first_answer(int process, const std::string& call) {
         for (const std::string& line : lines_of((*this)[process].output()))
@@ -195,6 +210,15 @@ class Job {
     std::set<int> ended_;
     std::vector<std::unique_ptr<Subprocess>> processes_;
 };
+
+// The process's `call` failed with the error of this id, and rank `rank` failed.
+#define CHECK_JOB_ERROR(job, process, call, wanted_id, wanted_rank)                       \
+    do {                                                                                  \
+        const ::weft::internal::test::Job::Error weft_error = (job).error(process, call); \
+        INFO("process " << process << " said:\n" << (job)[process].output());             \
+        CHECK(weft_error.id == (wanted_id));                                              \
+        CHECK(weft_error.rank == (wanted_rank));                                          \
+    } while (0)
 
 // Whether "8 rank 3 waited 1500 ms for ranks 0 to 2, 5: are all ..." misses the rank.
 inline bool misses(const std::string& told, int rank) {

@@ -133,8 +133,8 @@ TEST_CASE("a forked child may not use its parent's communicator, makes its own, 
             }
             job.finish();
             for (const char* call : {"child_reduce", "child_count", "child_abort", "child_destroy"})
-                CHECK(job.answer(0, call) ==
-                      "5 the communicator was made before fork(); a child process makes its own");
+                CHECK(contains(job.answer(0, call),
+                               "5 the communicator was made before fork(); a child process makes its own"));
             if (shared) CHECK(contains(job.answer(0, "child_free"), "4 "));
             for (const char* call : {"child_init", "child_own_reduce", "alloc", "child_ended"})
                 CHECK(job.answer(0, call) == "0");

@@ -25,7 +25,7 @@ const MemoryScene memory_scenes[] = {
 // Whether it says that this process was short of memory.
 bool says_so(Job& job, int poor, const std::string& told) {
     return contains(told, "process " + std::to_string(job[poor].pid()) + ": ") &&
-           contains(told, " KiB of shared memory could not be had: No space left on device");
+           contains(told, " KiB of shared memory could not be allocated: No space left on device");
 }
 
 void check_goes_on(Job& job) {

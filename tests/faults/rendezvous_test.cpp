@@ -156,14 +156,17 @@ TEST_CASE("a misspelt option is answered with what exists", "[rendezvous]") {
     job.start(0, {"init"}, {"WEFT_ALGO=ring,^ring"});
     job.start(0, {"init"}, {"WEFT_TRANSPORTS=shmm"});
     job.finish();
-    CHECK(job.answer(0, "init").rfind(
-              "4 WEFT_ALGO names `rign`, which does not exist; there are one_shot, two_shot, ring", 0) == 0);
+    CHECK(job.error(0, "init").id == "option.names");
+    CHECK(contains(job.answer(0, "init"), "WEFT_ALGO names `rign`"));
+    CHECK(contains(job.answer(0, "init"), "one_shot, two_shot, ring"));
     CHECK(job.answer(1, "init") == "0");
     CHECK(contains(job[1].error(), "WEFT_TIMOUT_MS is not an option; did you mean WEFT_TIMEOUT_MS?"));
-    CHECK(job.answer(2, "init").rfind("4 WEFT_TIMEOUT_MS: \"soon\" is not a whole number", 0) == 0);
+    CHECK(job.error(2, "init").id == "option.value");
+    CHECK(contains(job.answer(2, "init"), "WEFT_TIMEOUT_MS: \"soon\""));
     CHECK(job.answer(3, "init").rfind("4 WEFT_ISA is `mmx`; this machine has ", 0) == 0);
-    CHECK(contains(job.answer(4, "init"), "excludes everything"));
-    CHECK(job.answer(5, "init") == "4 WEFT_TRANSPORTS names `shmm`, which does not exist; there are shm, tcp");
+    CHECK(job.error(4, "init").id == "option.names");
+    CHECK(job.error(5, "init").id == "option.names");
+    CHECK(contains(job.answer(5, "init"), "WEFT_TRANSPORTS names `shmm`"));
 }
 
 TEST_CASE("a process says once what runs in it, from WEFT_DEBUG's level VERSION on", "[rendezvous]") {
@@ -340,9 +343,7 @@ TEST_CASE("what finds no room in slots is refused on every rank, and the communi
                   {quiet, "WEFT_ALGO_FILES=" + file});
     job.finish();
     for (int process = 0; process < ranks; ++process) {
-        CHECK(job.first_answer(process, "call") ==
-              "4 deep sends 17 of 17 ranks' parts in a message: too many for its slots; leave it out, as WEFT_ALGO "
-              "does by ^deep");
+        CHECK(contains(job.first_answer(process, "call"), "4 deep sends 17 of 17 ranks' parts in a message"));
         CHECK(job.answer(process, "call") == "0");
         CHECK(job.answer(process, "async") == "0");
     }

@@ -248,8 +248,8 @@ TEST_CASE("a false leader gets no ranks, and they say what it did", "[strangers]
     SECTION("it says nothing") {
         // It waits in vain whether it has come to knock or not.
         job.start(1, {"init"}, {quiet, "WEFT_INIT_TIMEOUT_MS=200"});
-        CHECK(said() == "8 rank 1 waited 200 ms for process " + std::to_string(getpid()) +
-                            ", which leads the rendezvous of the ranks, to answer");
+        CHECK(contains(said(), "8 rank 1 waited 200 ms for process " + std::to_string(getpid()) +
+                                   ", which leads the rendezvous of the ranks, to answer"));
     }
     SECTION("it sends noise") {
         start();
@@ -288,7 +288,7 @@ TEST_CASE("a false leader gets no ranks, and they say what it did", "[strangers]
         send(client, leader.challenge());
         REQUIRE(receive(client));
         send(client, refusal);
-        CHECK(said() == "9 process 1 has version 7");
+        CHECK(contains(said(), "9 process 1 has version 7"));
     }
     SECTION("it welcomes without a segment") {
         start();

@@ -41,6 +41,11 @@ inline void tell(const std::string& line) {
 }
 inline void tell(const std::string& call, weftResult_t code) {
     tell(call + " " + std::to_string(code) + (code == weftSuccess ? "" : std::string(" ") + weftGetLastError(nullptr)));
+    weftErrorInfo_t info = WEFT_ERROR_INFO_INITIALIZER;
+    if (code == weftSuccess || code == weftInProgress || weftGetLastErrorInfo(nullptr, &info) != weftSuccess) return;
+    // As Job::error() reads it.
+    tell("error." + call + " " + info.id + " " + std::to_string(info.failedRank) + " " + std::to_string(info.peer) +
+         " " + (info.operation ? info.operation : "-") + " " + std::to_string(info.sequence));
 }
 
 inline long number(const Values& values, size_t index, long standard) {

@@ -134,7 +134,7 @@ TEST_CASE("files that are none, or wrong, are refused with place and reason", "[
     SECTION("truncated") {
         const std::string text = write_text(mine("ring", 3));
         const std::string file = files.write("cut.txt", text.substr(0, text.rfind("schedule")));
-        CHECK(contains(files.refusal(3), file + ": mine for all_reduce is not right: rank 0 is one of 3 ranks, but "
+        CHECK(contains(files.refusal(3), file + ": mine for all_reduce is wrong: rank 0 is one of 3 ranks, but "
                                                 "there are 2 schedules"));
     }
     SECTION("a wrong sum, found whatever else is right") {
@@ -144,7 +144,7 @@ TEST_CASE("files that are none, or wrong, are refused with place and reason", "[
         auto& chunk = wrong[1].blocks[0].instructions[1].chunk;
         chunk.base = (chunk.base + 1) % 3;
         files.write("wrong.txt", write_text(wrong));
-        CHECK(contains(files.refusal(3), "wrong.txt: wrong for all_reduce is not right: operation 0, rank "));
+        CHECK(contains(files.refusal(3), "wrong.txt: wrong for all_reduce is wrong: operation 0, rank "));
     }
     SECTION("one that waits in a circle") {
         std::vector<Schedule> circle = mine("ring", 3);
@@ -153,14 +153,14 @@ TEST_CASE("files that are none, or wrong, are refused with place and reason", "[
             std::rotate(steps.begin(), steps.begin() + 1, steps.end());
         }
         files.write("circle.txt", write_text(circle));
-        CHECK(contains(files.refusal(3), "circle.txt: mine for all_reduce is not right: "));
+        CHECK(contains(files.refusal(3), "circle.txt: mine for all_reduce is wrong: "));
     }
     SECTION("a name of Weft's own") {
         std::vector<Schedule> ring = mine("ring", 3);
         for (Schedule& schedule : ring) schedule.algorithm = "two_shot";
         files.write("name.txt", write_text(ring));
         CHECK(contains(files.refusal(5),
-                       "two_shot for all_reduce has the name of an algorithm of Weft's own: give yours another one"));
+                       "two_shot for all_reduce has the name of a built-in algorithm; choose another name"));
     }
     SECTION("ranks without end") {
         files.write("many.txt", "schedule mine all_reduce rank 0 of 2000000000 channels 1 chunks 1\n");

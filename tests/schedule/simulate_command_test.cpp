@@ -98,7 +98,7 @@ TEST_CASE("weft schedule simulate takes machines from a topology file", "[schedu
     const std::string cloud = machines + "cloud_vm_partial.xml";
     const ProcessResult alone = simulate({"ring", "--topology", cloud, "--hosts", "2"});
     CHECK(alone.exit_status == 2);
-    CHECK(alone.err.find("no way leads from rank ") != std::string::npos);
+    CHECK(alone.err.find("no route leads from rank ") != std::string::npos);
     CHECK(simulated({"all", "--topology", cloud, "--hosts", "2"})["algorithms"][0].contains("objection"));
     CHECK(simulate({"ring", "--topology", "/nonexistent.xml"}).exit_status == 1);
     CHECK(simulate({"ring", "--topology", machines + "../broken/truncated.xml"}).exit_status == 1);
@@ -123,16 +123,16 @@ TEST_CASE("weft schedule simulate tells what damage costs", "[schedule]") {
     CHECK(simulated(with({"--slow-host", "1=3"}))["us"].get<double>() >= rank_us);
     CHECK(simulate(with({"--slow-rank", "9=3"})).out.find("\nwithout the damage ") != std::string::npos);
     const std::pair<std::vector<std::string>, const char*> mistakes[] = {
-        {{"--slow-link", "network out of rank 99=2"}, "there is no link `network out of rank 99`; names are as in"},
+        {{"--slow-link", "network out of rank 99=2"}, "there is no link `network out of rank 99`"},
         {{"--slow-link", "network out of rank 7"},
          "--slow-link takes a name and a number, as in network out of rank 7=2"},
         {{"--slow-link", "network out of rank 7=0.5"}, "1 or more, as in network out of rank 7=2"},
         {{"--slow-link", "network out of rank 7=nan"}, "--slow-link takes a name and a number"},
-        {{"--set", "step=2"}, "there is no constant `step`; there are peer_bytes_per_us, memory_bytes_per_us"},
+        {{"--set", "step=2"}, "there is no constant `step`; the constants are peer_bytes_per_us, memory_bytes_per_us"},
         {{"--set", "net_bytes_per_us=0"}, "net_bytes_per_us must be a number above 0"},
         {{"--slow-host", "2=2"}, "--slow-host: there is no number `2`; there are 0..1"},
         {{"--slow-rank", "x=2"}, "--slow-rank: there is no number `x`; there are 0..15"},
-        {{"--fail-link", "network out of rank 7"}, "no way leads from rank 7 to rank 8"},
+        {{"--fail-link", "network out of rank 7"}, "no route leads from rank 7 to rank 8"},
     };
     for (const auto& [words, sentence] : mistakes) {
         const ProcessResult outcome = simulate(with(words));
@@ -249,7 +249,7 @@ TEST_CASE("weft schedule simulate all compares what can serve, the fastest first
     CHECK(found["algorithms"].size() > size_t(cut_off));
     const ProcessResult table = simulate(words);
     CHECK(table.out.find("all_reduce of 1048576 bytes, 16 ranks on 2 dgx-h100\n\nalgorithm ") == 0);
-    CHECK(table.out.find(" no way leads from rank 3 to rank ") != std::string::npos);
+    CHECK(table.out.find(" no route leads from rank 3 to rank ") != std::string::npos);
     CHECK(simulate({"all", "--ranks", "2", "--trace", "/tmp/none.json"}).exit_status == 2);
     CHECK(simulate({"all", "--ranks", "2", "--collective", "reduc"}).err.find("there is no collective `reduc`") !=
           std::string::npos);

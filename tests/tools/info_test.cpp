@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "src/base/error.hpp"
 #include "src/base/options.hpp"
 #include "src/kernels/cpu_kernels.hpp"
 #include "src/registry.hpp"
@@ -127,6 +128,21 @@ TEST_CASE("what is wrong with the environment is told, and the status says so", 
     outcome = run({WEFT_COMMAND, "info"}, {"WEFT_TIMOUT_MS=1"});
     CHECK(outcome.status == 0);
     CHECK(contains(outcome.error, "weft info: warning: WEFT_TIMOUT_MS is not an option"));
+}
+
+TEST_CASE("an error id is explained, and a wrong one is answered with ids near it", "[explain]") {
+    for (const std::string id : {"mismatch.count", "[mismatch.count]"}) {
+        const ProcessResult outcome = run({WEFT_COMMAND, "explain", id});
+        CHECK(outcome.status == 0);
+        for (const std::string part : {"mismatch.count", "Usual causes", "What to do"})
+            CHECK(contains(outcome.output, part));
+    }
+    const ProcessResult wrong = run({WEFT_COMMAND, "explain", "mismatch.cuont"});
+    CHECK(wrong.status == 2);
+    CHECK(contains(wrong.error, "mismatch.count"));
+    const ProcessResult all = run({WEFT_COMMAND, "explain"});
+    CHECK(all.status == 0);
+    for (const ErrorRow& row : error_rows()) CHECK(contains(all.output, row.id));
 }
 
 TEST_CASE("what would be chosen is explained for ranks and hosts that do not exist", "[info]") {

@@ -181,7 +181,7 @@ TEST_CASE("around a link that is gone messages go another way, if there is one",
     faults.failed_links.push_back(*link_named(fabric, "pci from cpu 0 to gpu 1 (0000:41:00.0)"));
     const auto cut_off = simulate(DegradedFabric(fabric, faults), call);
     REQUIRE_FALSE(cut_off);
-    CHECK(cut_off.status().sentence() == "no way leads from rank 0 to rank 1");
+    CHECK(cut_off.status().sentence() == "no route leads from rank 0 to rank 1");
 }
 
 TEST_CASE("a link gone in one machine of several leaves the others as they are", "[topology]") {

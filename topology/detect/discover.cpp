@@ -116,7 +116,7 @@ Result<Discovered> discover_file(const std::string& library, const std::string& 
     }
     auto found = discover_xml(library, xml);
     if (!found && found.status().code() != weftInvalidArgument)
-        return fail(found.status().code(),
+        return fail(found.status(),
                     "a file of hwloc's, which alone can read it: {}; where hwloc is, `weft topology show --hwloc FILE "
                     "--xml OTHER` writes one that needs none",
                     found.status().sentence());
@@ -147,7 +147,7 @@ static Status take_file(const Options& options, bool is_of_nccl, Discovered& fou
     constexpr size_t file_bytes_most = size_t(64) << 20;  // of the largest graph that is read
     const char* const variable = options.variable(OptionIndex::topo_file);
     const auto text = read_file(options.topo_file, file_bytes_most);
-    if (!text) return fail(text.status().code(), "{}: {}", variable, text.status().sentence());
+    if (!text) return fail(text.status(), "{}: {}", variable, text.status().sentence());
     const auto wrong = [&](const std::string& why) {
         return fail(weftInvalidUsage, "{}, {}: {}", variable, options.topo_file, why);
     };
@@ -182,7 +182,7 @@ Result<Discovered> discover_this_host(const Options& options, const Asked& asked
     if (!options.topo_file.empty()) {
         const bool is_alias = options.origin(OptionIndex::topo_file) == Origin::alias;
         const Status taken = take_file(options, is_alias, found);
-        if (!taken && !is_alias) return Status(taken.code(), taken.sentence());
+        if (!taken && !is_alias) return taken.copy();
         if (!taken) {
             found.left_aside =
                 fmt::format("{}: the file is not used, and the machine is as detected", taken.sentence());
@@ -191,8 +191,7 @@ Result<Discovered> discover_this_host(const Options& options, const Asked& asked
     }
     if (!options.topo_dump_file.empty()) {
         const Status written = write_topology_file(found.graph, options.topo_dump_file);
-        if (!written && options.origin(OptionIndex::topo_dump_file) != Origin::alias)
-            return Status(written.code(), written.sentence());
+        if (!written && options.origin(OptionIndex::topo_dump_file) != Origin::alias) return written.copy();
         if (!written)
             found.notes.push_back(
                 fmt::format("{}: {}", options.variable(OptionIndex::topo_dump_file), written.sentence()));

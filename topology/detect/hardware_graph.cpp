@@ -19,7 +19,7 @@ class GraphMaker {
 
     Result<Graph> make() {
         const auto host = graph_.host(hardware_.host);
-        if (!host) return Status(host.status().code(), host.status().sentence());
+        if (!host) return host.status().copy();
         settle_domains();
         settle_interfaces();
         choose_devices();
@@ -132,7 +132,7 @@ class GraphMaker {
                                           [&](const CpuMask& core) { return domain.threads.contains(core.first()); }));
         cpu.caches = caches_of(domain);
         const auto index = graph_.add(std::move(node));
-        if (!index) return Status(index.status().code(), index.status().sentence());
+        if (!index) return index.status().copy();
         for (const std::string& busid : roots_[domain.number]) WEFT_TRY(add_device(busid, *index));
         if (domain.number == hardware_.domains[0].number) WEFT_TRY(add_software(*index));
         return ok();
@@ -170,7 +170,7 @@ class GraphMaker {
         const NodeKind kind = node.kind;
         if (kind == NodeKind::gpu && gpu != hardware_.gpus.end()) node.gpu = gpu->second;
         const auto index = graph_.add(std::move(node));
-        if (!index) return Status(index.status().code(), index.status().sentence());
+        if (!index) return index.status().copy();
         if (below != below_.end())
             for (const std::string& child : below->second) WEFT_TRY(add_device(child, *index));
         if (kind == NodeKind::gpu)
@@ -202,7 +202,7 @@ class GraphMaker {
             nic.kind = NodeKind::nic;
             nic.parent = cpu;
             const auto index = graph_.add(std::move(nic));
-            if (!index) return Status(index.status().code(), index.status().sentence());
+            if (!index) return index.status().copy();
             WEFT_TRY(add_port(it, *index));
         }
         return ok();

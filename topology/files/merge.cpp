@@ -112,7 +112,7 @@ class Merger {
         }
         for (const std::string& hash : theirs) {
             const auto host = graph_.host(hash);
-            if (!host) return Status(host.status().code(), host.status().sentence());
+            if (!host) return host.status().copy();
             hosts_.push_back(*host);
         }
         return ok();

@@ -156,7 +156,7 @@ class ChannelCheck {
 
 Result<std::vector<std::string>> check_channels(const ChannelGraph& channels, const Job& job) {
     const auto placed = place(job);
-    if (!placed) return Status(placed.status().code(), placed.status().sentence());
+    if (!placed) return placed.status().copy();
     if (placed->kinds.size() > 1)
         return fail(weftInvalidArgument, "the job has machines of {} kinds; a graph file describes those of one",
                     placed->kinds.size());

@@ -21,7 +21,7 @@ Result<bool> TcpReceiver::connect() {
 Status TcpReceiver::broken(int index, const Status& how) const {
     const Stripe& stripe = stripes_[size_t(index)];
     const bool inside = stripe.headed || stripe.begin < stripe.end;
-    return fail(how.code(), "rank {} cannot receive from rank {} at {}: {}{}", options_.self, options_.peer,
+    return fail(how, "rank {} cannot receive from rank {} at {}: {}{}", options_.self, options_.peer,
                 connection_->peer(index).text(), how.sentence(), inside ? ", in the middle of a message" : "");
 }
 

@@ -65,7 +65,7 @@ Status TcpSender::push(int index) {
                 if (error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ENOBUFS) return ok();
                 broken_ = true;
                 const Status why = net::broken_connection(error);
-                return fail(why.code(), "rank {} cannot send to rank {} at {}: {}", options_.self, options_.peer,
+                return fail(why, "rank {} cannot send to rank {} at {}: {}", options_.self, options_.peer,
                             connection_->peer(index).text(), why.sentence());
             }
             stripe.done += uint64_t(sent);

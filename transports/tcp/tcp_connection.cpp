@@ -77,8 +77,8 @@ Status TcpConnection::connect_as_client() {
             continue;
         }
         if (!socket)
-            return fail(socket.status().code(), "rank {} has no connection to rank {}: {}", options_.self,
-                        options_.peer, socket.status().sentence());
+            return fail(socket.status(), "rank {} has no connection to rank {}: {}", options_.self, options_.peer,
+                        socket.status().sentence());
         if (!*socket) {
             missing = true;
             continue;
@@ -116,7 +116,7 @@ Status TcpConnection::accept_stripes() {
     connected_ = missing_ == 0;
     if (connected_) return ok();
     if (const Status trouble = listener_->trouble(options_.identity->name); !trouble)
-        return fail(trouble.code(), "rank {} waits for rank {}: {}", options_.self, options_.peer, trouble.sentence());
+        return fail(trouble, "rank {} waits for rank {}: {}", options_.self, options_.peer, trouble.sentence());
     return ok();
 }
 

@@ -75,7 +75,7 @@ Result<const Driver*> Driver::get() {
             opened.failure = result.take_status();
     }
     if (opened.driver != nullptr) return opened.driver;
-    return Status(opened.failure.code(), opened.failure.sentence());
+    return opened.failure.copy();
 }
 
 bool Driver::in_use() {

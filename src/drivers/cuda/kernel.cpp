@@ -8,7 +8,7 @@ Result<Library> Library::load(const Driver& driver, const void* code) {
     const CUresult result = driver.LibraryLoadData(&library.handle_, code, nullptr, nullptr, 0, nullptr, nullptr, 0);
     if (result != CUDA_SUCCESS) {
         Status why = driver.failure(result, "load Weft's device code");
-        return fail(why.code(), "{}; the driver serves CUDA {}, the code was built by {}", why.sentence(),
+        return fail(why, "{}; the driver serves CUDA {}, the code was built by {}", why.sentence(),
                     version_text(driver.version()), version_text(CUDA_VERSION));
     }
     library.driver_ = &driver;

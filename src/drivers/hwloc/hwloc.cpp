@@ -262,7 +262,7 @@ Result<HwlocTopology> this_machine(const std::string& library) {
 
 Result<HwlocTopology> read_xml(const std::string& library, const std::string& xml) {
     const Result<std::string> rewritten = Rewriter().rewrite(xml);
-    if (!rewritten) return Status(rewritten.status().code(), rewritten.status().sentence());
+    if (!rewritten) return rewritten.status().copy();
     Result<HwlocFunctions> functions = open(library);
     if (!functions) return functions.take_status();
     Topology topology(*functions);

@@ -60,7 +60,7 @@ Result<const Nvml*> Nvml::get() {
             opened.failure = result.take_status();
     }
     if (opened.nvml != nullptr) return opened.nvml;
-    return Status(opened.failure.code(), opened.failure.sentence());
+    return opened.failure.copy();
 }
 
 Result<const Nvml*> Nvml::open(const std::string& path) {

@@ -272,7 +272,7 @@ Result<bool> Domain::reach() {
             Status status = map(peer);
             if (status) continue;
             if (status.code() == weftTimeout && segment_->alive(peer)) return late_ = peer, ok();
-            if (first) first = fail(status.code(), "cannot reach rank {}'s memory: {}", peer, status.sentence());
+            if (first) first = fail(status, "cannot reach rank {}'s memory: {}", peer, status.sentence());
             unreached |= bit(peer);
         }
         for (const int peer : members_)

@@ -98,8 +98,8 @@ Status DeviceNetwork::trouble() {
                            fail(weftRemoteError, "{} left the communicator, and kernels of rank {} wait for it",
                                 segment_->name_of(trouble->peer), rank_),
                            trouble->peer);
-    return first_cause(*segment_, fail(trouble->code, "kernels of rank {} wait for {}: {}", rank_,
-                                       segment_->name_of(trouble->peer), trouble->sentence));
+    return first_cause(*segment_, fail(Status(trouble->failure), "kernels of rank {} wait for {}: {}", rank_,
+                                       segment_->name_of(trouble->peer), trouble->failure.sentence));
 }
 
 }  // namespace weft::internal

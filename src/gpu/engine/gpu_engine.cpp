@@ -107,10 +107,11 @@ void GpuEngine::State::look(bool at_others, bool may_wait) try {
         if (!accusing && network) found = network->trouble();
         if (!accusing && found) found = departed_peers.look(*group, rank, domain->block_waits(), stalled_us);
     }
-    if (found || !group->raise(found.code(), rank, found.sentence())) return;
-    WEFT_LOG_RANK(rank, warn, coll, "{}", found.sentence());
+    if (found || !group->raise(found, rank)) return;
+    WEFT_LOG_RANK(rank, warn, coll, "{}", found.text());
 } catch (const std::bad_alloc&) {
-    group->raise(weftSystemError, rank, "a rank ran out of memory while it looked after its device");
+    group->raise(error::memory_exhausted, rank, "a rank ran out of memory while it looked after its device",
+                 {.rank = rank});
 }
 
 std::string GpuEngine::explain(const Operation& operation, uint8_t preference) const {

@@ -73,8 +73,7 @@ bool ProxyConnections::progress() {
         waiting = true;
         if (!channel.broken || channel.failure.ok()) continue;
         std::lock_guard lock(mutex_);
-        if (!trouble_)
-            trouble_ = Trouble{channel.end.peer, channel.failure.code(), channel.failure.sentence(), now_us()};
+        if (!trouble_) trouble_ = Trouble{channel.end.peer, channel.failure.failure(), now_us()};
     }
     waiting_.store(waiting, std::memory_order_relaxed);
     return any;

@@ -52,8 +52,7 @@ class ProxyConnections {
     // A connection is broken over which something should go.
     struct Trouble {
         int peer;
-        weftResult_t code;
-        std::string sentence;
+        weft::internal::Failure failure;
         int64_t since_us;
     };
     std::optional<Trouble> trouble() const;

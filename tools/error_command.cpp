@@ -1,0 +1,49 @@
+#include "tools/error_command.hpp"
+
+#include <memory>
+#include <string>
+
+#include "src/base/error.hpp"
+#include "src/base/printing.hpp"
+#include "weft/weft.h"
+
+namespace weft::internal::tools {
+namespace {
+
+void list_all() {
+    for (const ErrorRow& row : error_rows()) print_output("{:24} {}\n", row.id, row.meaning);
+}
+
+// As in a log line: `[mismatch.count]`, too.
+int explain_error(std::string id) {
+    if (id.starts_with('[')) id.erase(0, 1);
+    if (id.ends_with(']')) id.pop_back();
+    const auto error = error_named(id);
+    if (!error) {
+        print_error("weft explain: there is no error id `{}`; near it are:\n", id);
+        for (const std::string& near : ids_near(id)) print_error("  {}\n", near);
+        return 2;
+    }
+    const ErrorRow& row = row_of(*error);
+    print_output("{} ({})\n  {}\nUsual causes\n  {}\nWhat to do\n  {}\n", row.id, weftGetErrorString(row.code),
+                 row.meaning, row.causes, row.remedy);
+    return 0;
+}
+
+}  // namespace
+
+void add_error_command(CLI::App& app, int& exit_status) {
+    auto id = std::make_shared<std::string>();
+    CLI::App* command = app.add_subcommand(
+        "explain", "Explains an error id: what it means, its usual causes and what to do; without one lists all ids");
+    command->add_option("id", *id, "The id, as in the brackets at the end of an error: mismatch.count")
+        ->option_text("ID");
+    command->callback([=, &exit_status] {
+        if (id->empty())
+            list_all();
+        else
+            exit_status = explain_error(*id);
+    });
+}
+
+}  // namespace weft::internal::tools
