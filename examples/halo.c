@@ -31,7 +31,7 @@ int main(void) {
     CHECK(weftCommUserRank(comm, &rank));
     /* Two slabs in turn, so that a neighbour that is a step ahead writes beside what is being read. Memory that other
      * processes can map: there a put is a copy. */
-    CHECK(weftMemAlloc(&memory, 2 * slab * sizeof(double)));
+    CHECK(weftHostAlloc(&memory, 2 * slab * sizeof(double)));
     slabs = memory;
     CHECK(weftCommWindowRegister(comm, slabs, 2 * slab * sizeof(double), &window, WEFT_WIN_DEFAULT));
 

@@ -46,7 +46,7 @@ int main(void) {
     parameters = ranks * shard;
 
     /* Memory that the other processes of the host can read where it lies; zeroed. */
-    CHECK(weftMemAlloc(&memory, 2 * sizeof(float) * (size_t)parameters));
+    CHECK(weftHostAlloc(&memory, 2 * sizeof(float) * (size_t)parameters));
     weights = memory;
     gradient = weights + parameters;
     own = weights + rank * shard;

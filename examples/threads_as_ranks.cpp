@@ -9,7 +9,7 @@
 #include <weft/weft.hpp>
 
 // Each rank's share of the numbers below `end`, its sum of squares, then everybody's. True if that is right.
-static bool sum_squares(weft::api::Communicator& communicator, long long end) {
+static bool sum_squares(weft::Communicator& communicator, long long end) {
     long long mine = 0;
     for (long long i = communicator.rank(); i < end; i += communicator.ranks()) mine += i * i;
     long long all[2] = {mine, 1};
@@ -20,7 +20,7 @@ static bool sum_squares(weft::api::Communicator& communicator, long long end) {
 int main() {
     constexpr int ranks = 4;
     try {
-        std::vector<weft::api::Communicator> communicators = weft::api::Communicator::all(ranks);
+        std::vector<weft::Communicator> communicators = weft::Communicator::all(ranks);
         std::vector<int> right(ranks, 0);
         std::vector<std::thread> threads;
         for (int rank = 0; rank < ranks; ++rank)

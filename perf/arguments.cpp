@@ -165,7 +165,7 @@ std::variant<Arguments, Refusal> parse_arguments(const std::string& program, int
         ->check(count_or_zero)
         ->group(run_group);
     app.add_option("-R,--local_register", registered,
-                   "1: buffers of weftMemAlloc, on GPUs of weftMemAllocDevice, registered; 0: private, of malloc, of "
+                   "1: buffers of weftHostAlloc, on GPUs of weftMemAlloc, registered; 0: private, of malloc, of "
                    "cuMemAlloc (0)")
         ->group(run_group);
     app.add_flag("--plain-memory", a.plain_memory, "With -R 1: buffers of cuMemAlloc, registered")->group(gpu_group);

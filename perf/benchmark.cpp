@@ -25,7 +25,7 @@ namespace {
 
 std::string version_text(const char* library) {
     int version = 0;
-    weftGetVersion(&version);
+    (void)weftGetVersion(&version);
     return fmt::format("{} {}.{}.{}", library, version / 10000, version / 100 % 100, version % 100);
 }
 
@@ -46,7 +46,7 @@ class ReductionHandle {
         made_ = true;
     }
     ~ReductionHandle() {
-        if (made_) weftRedOpDestroy(op_, rank_.comm());
+        if (made_) (void)weftRedOpDestroy(op_, rank_.comm());
     }
     ReductionHandle(const ReductionHandle&) = delete;
     ReductionHandle& operator=(const ReductionHandle&) = delete;
@@ -338,14 +338,14 @@ void Benchmark::run_cycle(const Setting& setting, const Buffers* shared) {
 }
 
 Memory Benchmark::held_memory() {
-    double held[4] = {};
-    for (int kind = 0; kind < 4; ++kind) {
+    double held[weftMemTotal + 1] = {};
+    for (int kind = 0; kind <= weftMemTotal; ++kind) {
         uint64_t bytes = 0;
         rank_.expect(weftCommMemStats(rank_.comm(), weftMemStat_t(kind), &bytes), "weftCommMemStats");
         held[kind] = double(bytes);
     }
     rank_.combine(held, weftMax);
-    return {uint64_t(held[weftMemBoard]), uint64_t(held[weftMemConnection]), uint64_t(held[weftMemHeap]),
+    return {uint64_t(held[weftMemFlagBlock]), uint64_t(held[weftMemConnection]), uint64_t(held[weftMemHeap]),
             uint64_t(held[weftMemTotal])};
 }
 

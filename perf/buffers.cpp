@@ -31,7 +31,7 @@ Buffers::Buffers(Rank& rank, const Layout& layout) : rank_(rank), layout_(layout
     for (void*& memory : memory_) {
         if (!from_weft())
             memory = rank.gpu() ? device_memory(*rank.gpu(), bytes, shortage) : std::malloc(bytes);
-        else if ((rank.gpu() ? weftMemAllocDevice : weftMemAlloc)(&memory, bytes) != weftSuccess)
+        else if ((rank.gpu() ? weftMemAlloc : weftHostAlloc)(&memory, bytes) != weftSuccess)
             shortage = weftGetLastError(nullptr);
         if (!memory && shortage.empty()) shortage = fmt::format("{} bytes cannot be had", bytes);
         if (!shortage.empty()) break;
@@ -60,9 +60,9 @@ void Buffers::release() {
     if (window_) layout_.window_of->close_window(rank_.comm(), window_);
     window_ = nullptr;
     for (int i = 0; i < 2; ++i) {
-        if (handles_[i]) weftCommDeregister(rank_.comm(), handles_[i]);
+        if (handles_[i]) (void)weftCommDeregister(rank_.comm(), handles_[i]);
         if (from_weft())
-            weftMemFree(memory_[i]);
+            (void)weftMemFree(memory_[i]);
         else if (rank_.gpu())
             rank_.gpu()->free(memory_[i]);
         else

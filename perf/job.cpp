@@ -48,7 +48,7 @@ std::unique_ptr<Gpu> gpu_for(const Arguments& arguments, int index) {
 // Takes the communicator: destroys it after the body, aborts it after a failure.
 int run_rank(const std::string& program, weftComm_t comm, Gpu* gpu, const std::function<int(Rank&)>& body) {
     int index = -1;
-    weftCommUserRank(comm, &index);
+    (void)weftCommUserRank(comm, &index);
     try {
         if (gpu) gpu->make_current();
         Rank rank(comm, gpu);
@@ -60,7 +60,7 @@ int run_rank(const std::string& program, weftComm_t comm, Gpu* gpu, const std::f
     } catch (const std::bad_alloc&) {
         complain(program, fmt::format("rank {}: out of memory: lower -e", index));
     }
-    weftCommAbort(comm);
+    (void)weftCommAbort(comm);
     return 1;
 }
 
@@ -101,7 +101,7 @@ int run_threads(const std::string& program, const Arguments& arguments, const st
             statuses[i] = complain(program, fmt::format("rank {}: its thread could not be started: {}; `ulimit -u` and "
                                                         "the container's pids limit say how many there may be",
                                                         i, error.what()));
-            if (!arguments.parallel_init) weftCommAbort(comms[i]);
+            if (!arguments.parallel_init) (void)weftCommAbort(comms[i]);
         }
     for (std::thread& thread : threads) thread.join();
     return *std::max_element(statuses.begin(), statuses.end());
@@ -119,8 +119,8 @@ int run_ranks(const std::string& program, const Arguments& arguments, const std:
     const bool alone = arguments.threads == 1 && arguments.gpus <= 1;  // processes are ranks, if there are several
     if (arguments.ranks() == 1) return run_rank(program, comm, gpu.get(), body);
     int launched = 0, index = 0;
-    weftCommCount(comm, &launched);
-    weftCommUserRank(comm, &index);
+    if (result = weftCommCount(comm, &launched); result == weftSuccess) result = weftCommUserRank(comm, &index);
+    if (result != weftSuccess) return complain(program, "weftCommUserRank", result);
     if (alone && launched > 1) return run_rank(program, comm, gpu.get(), body);
     if (result = weftCommDestroy(comm); result != weftSuccess) return complain(program, "weftCommDestroy", result);
     if (launched == 1) return run_threads(program, arguments, body);

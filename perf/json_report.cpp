@@ -57,7 +57,7 @@ JsonReport::JsonReport(const char* library, const Arguments& a, const std::vecto
     }
     if (!file_) path_.clear();
     int version = 0;
-    weftGetVersion(&version);
+    (void)weftGetVersion(&version);
     Json& json = *report_;
     json["version"] = 3;  // of nccl-tests' format
     json["start_time"] = timestamp();

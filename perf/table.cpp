@@ -102,7 +102,7 @@ std::string timestamp() {
 
 std::string preamble_text(const Collective& collective, const Arguments& a, const std::vector<RankPlace>& places) {
     int version = 0;
-    weftGetVersion(&version);
+    (void)weftGetVersion(&version);
     std::string text = fmt::format("# {} headers={} library={}\n# Collective test starting: {}\n", collective.served_by,
                                    WEFT_VERSION_CODE, version, collective.program);
     text += fmt::format(
@@ -128,7 +128,7 @@ std::string preamble_text(const Collective& collective, const Arguments& a, cons
         text += fmt::format("# Buffers: {}, registered\n", a.plain_memory ? std::string("cuMemAlloc")
                                                            : a.gpus > 0
                                                                ? std::string(collective.served_by) + "'s device memory"
-                                                               : std::string("weftMemAlloc"));
+                                                               : std::string("weftHostAlloc"));
     text += "#\n# Using devices\n";
     for (size_t rank = 0; rank < places.size(); ++rank)
         text += fmt::format("#  Rank {:2} Group  0 Pid {:6} on {:>10} {} {:>2} {}\n", rank, places[rank].pid,

@@ -74,7 +74,7 @@ smoke-graph                  1  30  3  threads all_reduce 8 -n 100 -G 20        
 smoke-bandwidth              1  30  3  threads all_reduce 256M -n 10                  # all-reduce of 256 MiB
 processes-registered         1  60  8  processes 2 all_reduce 8,1M,256M -n 5 -R 1 --plain-memory  # registered buffers (cuIpc)
 processes-staged             1  60  6  processes 2 all_reduce 8,1M,64M -n 3           # buffers that are not registered
-processes-descriptors        1  60  8  processes 2 all_reduce 8,1M,256M -n 5 -R 1     # weftMemAllocDevice (descriptors)
+processes-descriptors        1  60  8  processes 2 all_reduce 8,1M,256M -n 5 -R 1     # weftMemAlloc (descriptors)
 gpus-threads                 1  60  8  gpus_threads all_reduce 8..256M -n 20 --show algo  # all-reduce
 gpus-registered              1  60  8  gpus_processes all_reduce 8..256M -n 20 --show algo -R 1  # all-reduce, registered
 gpus-processes               1  60  8  gpus_processes all_reduce 8..256M -n 20 --show algo  # all-reduce

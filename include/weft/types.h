@@ -1,5 +1,5 @@
-/* types.h: the numbers of Weft's C interface: results, data types, reductions, handles. Values equal NCCL's where NCCL
- * has them, so that a port is a rename. */
+/* types.h: the types of Weft's C interface: results, data types, reductions, handles, settings. Enum values equal
+ * NCCL's where NCCL has them. */
 #ifndef WEFT_TYPES_H
 #define WEFT_TYPES_H
 
@@ -17,27 +17,26 @@ extern "C" {
 /* 10000 * major + 100 * minor + patch, as weftGetVersion returns it. */
 #define WEFT_VERSION_CODE (WEFT_MAJOR * 10000 + WEFT_MINOR * 100 + WEFT_PATCH)
 
-/* In C++ with a fixed type, so that a number out of range is a wrong argument and not undefined behaviour. */
+/* A fixed underlying type in C++: a value out of range is then a wrong argument, not undefined behaviour. */
 #ifdef __cplusplus
 #define WEFT_ENUM enum : int
 #else
 #define WEFT_ENUM enum
 #endif
 
-/* What a call ends with. After anything but weftSuccess weftGetLastError has a sentence. */
-typedef WEFT_ENUM{
-    weftSuccess = 0,         weftUnhandledCudaError = 1, /* a CUDA call failed */
-    weftSystemError = 2,     /* the operating system refused: memory, descriptors, sockets */
-    weftInternalError = 3,   /* a bug in Weft: please report the last-error text */
-    weftInvalidArgument = 4, /* an argument is wrong; the last-error text says what to change */
-    weftInvalidUsage = 5,    /* the call is wrong at this place: two threads, an open group, a child after fork */
-    weftRemoteError = 6,     /* another rank died, aborted or failed */
-    weftInProgress = 7,      /* not done yet: no failure (communicators that do not block, weftStreamTest) */
-    weftTimeout = 8,         /* the deadline passed; the last-error text names the late ranks */
-    weftMismatch = 9,        /* the ranks called different things; the last-error text names both */
-    weftNumResults = 10} weftResult_t;
+/* The result of a call. After an error weftGetLastError has the sentence. */
+typedef WEFT_ENUM{weftSuccess = 0,         weftUnhandledCudaError = 1, /* a CUDA call failed */
+                  weftSystemError = 2,     /* the operating system refused memory, a descriptor or a socket */
+                  weftInternalError = 3,   /* a bug in Weft: please report the text of weftGetLastError */
+                  weftInvalidArgument = 4, /* an argument is wrong; nothing was done */
+                  weftInvalidUsage = 5,    /* the call is wrong at this place: a second thread, an open group, fork */
+                  weftRemoteError = 6,     /* another rank died, left or aborted */
+                  weftInProgress = 7,      /* not done yet, no error: a non-blocking communicator, weftStreamTest */
+                  weftTimeout = 8,         /* no progress before the deadline; the text names the late ranks */
+                  weftMismatch = 9,        /* the ranks' calls differ; the text names both */
+                  weftNumResults = 10} weftResult_t;
 
-/* The types of elements; one that has several names has them as in NCCL. */
+/* The types of elements. Some have two names, as in NCCL. */
 typedef WEFT_ENUM{weftInt8 = 0,        weftChar = 0,  weftUint8 = 1,   weftInt32 = 2,   weftInt = 2,
                   weftUint32 = 3,      weftInt64 = 4, weftUint64 = 5,  weftFloat16 = 6, weftHalf = 6,
                   weftFloat32 = 7,     weftFloat = 7, weftFloat64 = 8, weftDouble = 8,  weftBfloat16 = 9,
@@ -45,83 +44,90 @@ typedef WEFT_ENUM{weftInt8 = 0,        weftChar = 0,  weftUint8 = 1,   weftInt32
                   weftFloat8e5m2 = 11, /* saturates at 57344 when converting from finite values */
                   weftNumTypes = 12} weftDataType_t;
 
-/* The reductions, alike on CPU and GPU. Integers wrap. Min and max propagate NaN. 16- and 8-bit floats accumulate in
- * fp32 wherever one place sees all contributions. Avg lets no sum of floats overflow, and truncates integers toward 0
- * (docs/determinism.md). Operands stay in rank order where the algorithm allows it, the lower rank's on the left. */
+/* The reductions, equal on CPU and GPU. Integers wrap. Min and max propagate NaN. 16- and 8-bit floats accumulate in
+ * fp32 where one place sees all contributions. Avg avoids overflow of floats and truncates integers toward 0. */
 typedef WEFT_ENUM{weftSum = 0,
                   weftProd = 1,
                   weftMax = 2,
                   weftMin = 3,
                   weftAvg = 4,
-                  weftBand = 5, /* the bits' and, or, exclusive or: integers only; NCCL has no such */
+                  weftBand = 5, /* bitwise and, or, exclusive or: integers only; not in NCCL */
                   weftBor = 6,
                   weftBxor = 7,
-                  weftNumOps = 8, /* from here to weftMaxRedOp: made by weftRedOpCreate and weftRedOpCreatePreMulSum */
+                  weftNumOps = 8, /* from here to weftMaxRedOp: weftRedOpCreate, weftRedOpCreatePreMulSum */
                   weftMaxRedOp = 0x7fffffff} weftRedOp_t;
 
-/* Where weftRedOpCreatePreMulSum finds its scalar: in memory of the communicator's device, read by each kernel when it
- * runs; or in host memory, read at once. */
+/* The memory of weftRedOpCreatePreMulSum's scalar: the communicator's device, read by each kernel when it runs; or host
+ * memory, read at once. */
 typedef WEFT_ENUM{weftScalarDevice = 0, weftScalarHostImmediate = 1} weftScalarResidence_t;
 
-/* A reduction of the user's (weftRedOpCreate): writes left[i] op right[i] to result[i] for each i < `count`. `left` and
- * `right` hold elements of type `datatype` in host memory, aligned as the caller's buffers are, and must not be
- * changed; `result` is either of them or overlaps neither. `context` is what weftRedOpCreate was given. */
+/* A user's reduction (weftRedOpCreate): writes left[i] op right[i] to result[i] for each i < `count` elements.
+ * left, right, result  elements of `datatype` in host memory, aligned as the caller's buffers are; left and right are
+ *                      not changed, but result may be one of them, and otherwise overlaps neither
+ * context              the argument of weftRedOpCreate
+ * It must be associative, give equal bits on all ranks, return, and not call Weft on its communicator. It runs in the
+ * thread that makes the call or ends the group. A C++ exception ends the call on all ranks; longjmp is not allowed. */
 typedef void (*weftRedOpFunction_t)(const void* left, const void* right, void* result, size_t count,
                                     weftDataType_t datatype, void* context);
 
-typedef struct weftComm* weftComm_t;         /* a communicator: this process's membership in a group of ranks */
-typedef struct weftStream* weftStream_t;     /* a CUDA stream, or one of weftStreamCreate; NULL blocks on host memory */
-typedef struct weftPrepared* weftPrepared_t; /* calls prepared by weftGroupPrepare */
+/* A communicator: this process's membership in a group of ranks. */
+typedef struct weftComm* weftComm_t;
 
-typedef struct weftWindow* weftWindow_t; /* memory that all ranks read and write: weftCommWindowRegister */
+/* The stream of a call: a CUDA stream (this is the type of cudaStream_t and CUstream), or a weftHostStream_t for host
+ * memory. NULL: a call on host memory blocks, a call on device memory uses the legacy stream. */
+typedef struct CUstream_st* weftStream_t;
+/* A stream for host memory, made by weftStreamCreate. It has the type of weftStream_t, so that every call takes it;
+ * CUDA does not know it. */
+typedef weftStream_t weftHostStream_t;
 
-/* weftCommWindowRegister: what is asked of a window. Weft keeps the order of what one rank does to another one's part
- * in any case. */
-#define WEFT_WIN_DEFAULT 0
-#define WEFT_WIN_COLL_SYMMETRIC 1 /* for collectives on device memory: accepted, and nothing follows from it yet */
-#define WEFT_WIN_STRICT_ORDERING 2
+/* Calls that weftGroupPrepare keeps. */
+typedef struct weftPrepared* weftPrepared_t;
 
-#define WEFT_SIGNALS 16        /* signal indices of a context, of each pair of ranks: 0 to 15; NCCL has 0 alone */
-#define WEFT_SIGNAL_CONTEXTS 4 /* contexts, each with signals of its own: 0 to 3; NCCL has 0 alone */
+/* A window: memory that all ranks read and write (weftCommWindowRegister). */
+typedef struct weftWindow* weftWindow_t;
 
-/* What weftWaitSignal waits for. */
+#define WEFT_WIN_DEFAULT 0 /* weftCommWindowRegister */
+
+#define WEFT_SIGNALS 16        /* signal indices in a context, for each pair of ranks; NCCL has only 0 */
+#define WEFT_SIGNAL_CONTEXTS 4 /* contexts, each with its own signals; NCCL has only 0 */
+
+/* Signals that weftWaitSignal waits for. */
 typedef struct {
-    int opCnt;  /* signals, at least 0 */
+    int opCnt;  /* number of signals, at least 0 */
     int peer;   /* the rank that sends them */
-    int sigIdx; /* which signal, 0 to WEFT_SIGNALS - 1 */
-    int ctx;    /* of which context, 0 to WEFT_SIGNAL_CONTEXTS - 1 */
+    int sigIdx; /* signal index, 0 to WEFT_SIGNALS - 1 */
+    int ctx;    /* context, 0 to WEFT_SIGNAL_CONTEXTS - 1 */
 } weftWaitSignalDesc_t;
 
-#define WEFT_STREAM_ALL UINT64_MAX     /* weftStreamTest, weftStreamWait: all that the stream has been given */
-#define WEFT_STREAM_LOWEST_PRIORITY 19 /* weftStreamCreateWithPriority: 0, the highest, to this */
+#define WEFT_STREAM_ALL UINT64_MAX     /* weftStreamTest, weftStreamWait: all calls so far */
+#define WEFT_STREAM_LOWEST_PRIORITY 19 /* weftStreamCreateWithPriority: 0 is the highest */
 
-#define WEFT_SPLIT_NOCOLOR (-1) /* weftCommSplit: no new communicator for this rank */
-#define WEFT_SHRINK_DEFAULT 0   /* weftCommShrink: of a healthy communicator */
-#define WEFT_SHRINK_ABORT 1     /* weftCommShrink: what is in progress ends first; also of one that has failed */
+#define WEFT_SPLIT_NOCOLOR (-1) /* weftCommSplit: this rank gets no new communicator */
+#define WEFT_SHRINK_DEFAULT 0   /* weftCommShrink: the communicator is healthy and lives on */
+#define WEFT_SHRINK_ABORT 1     /* weftCommShrink: its calls end first; it may have failed */
 
-/* Names one communicator yet to be made. The bytes hold a secret, and are copied from rank to rank as they are. */
+/* The name of one communicator, from weftGetUniqueId. The bytes hold a secret. */
 #define WEFT_UNIQUE_ID_BYTES 128
 typedef struct {
     char internal[WEFT_UNIQUE_ID_BYTES];
 } weftUniqueId;
 
-/* Settings of one communicator. Start from WEFT_CONFIG_INITIALIZER; a field left at WEFT_CONFIG_UNDEF_INT (or NULL)
- * takes the environment's value or the default. The struct grows at its end: `size` says how much of it there is. */
+/* Settings of one communicator. Start from WEFT_CONFIG_INITIALIZER. A field that stays WEFT_CONFIG_UNDEF_INT or NULL
+ * takes the environment's value or the default. The struct grows at its end only, and `size` tells the caller's
+ * version. */
 #define WEFT_CONFIG_UNDEF_INT INT32_MIN
 #define WEFT_CONFIG_MAGIC 0x77656674u
 typedef struct {
     size_t size;      /* sizeof(weftConfig_t) of the caller */
     unsigned magic;   /* WEFT_CONFIG_MAGIC */
     unsigned version; /* WEFT_VERSION_CODE of the caller */
-    int blocking;     /* 1, the default: calls without a stream return when done; 0: they return weftInProgress at once,
-                         and weftCommGetAsyncError tells when they are done */
+    int blocking;     /* 1, the default: calls without a stream return when done; 0: they return weftInProgress */
     int reserved;
-    int64_t timeoutMs;     /* a collective without progress for this long fails; 0 = never, negative = undefined */
-    int64_t initTimeoutMs; /* the same for the meeting of the ranks at init, split and shrink */
+    int64_t timeoutMs;     /* a call without progress for this long fails; 0 = never, negative = undefined */
+    int64_t initTimeoutMs; /* the same for init, split and shrink */
     const char* commName;  /* shown in logs and errors; copied */
-    const char* algo;  /* as WEFT_ALGO: names allowed, `^name` excluded, `collective@least-most:names`; copied; rank 0's
-                              counts for all ranks */
-    int deterministic; /* as WEFT_DETERMINISTIC: 1: reductions in rank order; 0: the fastest; rank 0's counts */
+    const char* algo;      /* as WEFT_ALGO; copied; rank 0's value counts for all ranks */
+    int deterministic;     /* as WEFT_DETERMINISTIC, 1 or 0; rank 0's value counts for all ranks */
 } weftConfig_t;
 #define WEFT_CONFIG_INITIALIZER                                                                                   \
     {                                                                                                             \
@@ -142,26 +148,27 @@ typedef struct {
 #define WEFT_ERROR_INFO_INITIALIZER \
     { sizeof(weftErrorInfo_t), "", weftSuccess, -1, -1, NULL, 0 }
 
-/* What calls ask for beside their arguments (weftCommSetCallConfig). Start from WEFT_CALL_CONFIG_INITIALIZER; what is
- * left so is as the communicator has it. The struct grows at its end only. */
+/* Settings of single calls (weftCommSetCallConfig). Start from WEFT_CALL_CONFIG_INITIALIZER. A field that stays
+ * undefined takes the communicator's value. The struct grows at its end only. */
 #define WEFT_CALL_CONFIG_MAGIC 0x77656663u
 typedef struct {
     size_t size;       /* sizeof(weftCallConfig_t) of the caller */
     unsigned magic;    /* WEFT_CALL_CONFIG_MAGIC */
-    int channels;      /* rings that share the message, 1 to 64; 0: Weft chooses; the same on all ranks */
-    int64_t timeoutMs; /* a call without progress fails after it; 0 = never, negative = undefined; each rank's own */
-    const char* algo;  /* as WEFT_ALGO, for these calls; copied; the same on all ranks */
-    int priority;      /* of kernels of calls on device memory, lower is sooner, as in CUDA; each rank's own */
+    int channels;      /* rings that share a message, 1 to 64; 0: Weft chooses; equal on all ranks */
+    int64_t timeoutMs; /* as in weftConfig_t; may differ between ranks */
+    const char* algo;  /* as WEFT_ALGO; copied; equal on all ranks */
+    int priority;      /* of kernels on device memory, as in CUDA: lower is sooner; may differ between ranks */
 } weftCallConfig_t;
 #define WEFT_CALL_CONFIG_INITIALIZER \
     { sizeof(weftCallConfig_t), WEFT_CALL_CONFIG_MAGIC, WEFT_CONFIG_UNDEF_INT, -1, NULL, WEFT_CONFIG_UNDEF_INT }
 
-/* The kinds of memory that weftCommMemStats counts; weftMemTotal is the sum of the others. */
+/* The kinds of memory that weftCommMemStats counts. */
 typedef WEFT_ENUM{
-    weftMemBoard = 0,                   /* this rank's slots of boards, shared memory */
-    weftMemConnection = 1,              /* this rank's receiving ends of connections, shared memory */
-    weftMemHeap = 2,                    /* plans, schedules, scratch: private memory */
-    weftMemTotal = 3, weftMemDevice = 4 /* what this rank shares with others on its GPU: device memory */
+    weftMemFlagBlock = 0,  /* this rank's slots of flag blocks: shared memory */
+    weftMemConnection = 1, /* this rank's receiving ends of connections: shared memory */
+    weftMemHeap = 2,       /* plans, schedules, scratch: private memory */
+    weftMemDevice = 3,     /* buffers on this rank's GPU that other ranks reach: device memory */
+    weftMemTotal = 4       /* the sum of the others */
 } weftMemStat_t;
 
 #ifdef __cplusplus

@@ -1,11 +1,9 @@
-// weft.hpp: C++ over weft.h: owners instead of destroy calls, exceptions instead of codes. Header only, C++17.
+// weft.hpp: weft.h for C++17: owners instead of destroy calls, exceptions instead of codes. Header only.
 //
-//     weft::api::Communicator comm = weft::api::Communicator::from_environment();
+//     weft::Communicator comm = weft::Communicator::from_environment();
 //     comm.all_reduce(send.data(), receive.data(), send.size(), weftSum);
 //
-// Everything is in namespace weft::api: namespace weft belongs to the library's insides, which have a Communicator and
-// a Group of their own, and a program may be linked with both. What the functions mean, and what may go wrong, stands
-// in weft.h.
+// Everything is in namespace weft. weft.h says for each call what it does and which errors it returns.
 #ifndef WEFT_HPP
 #define WEFT_HPP
 
@@ -22,7 +20,6 @@
 #include <vector>
 
 namespace weft {
-namespace api {
 
 // A failed call: the code, weftGetLastError's sentence as what(), and what weftGetLastErrorInfo tells.
 class Error : public std::runtime_error {
@@ -42,8 +39,8 @@ class Error : public std::runtime_error {
     weftErrorInfo_t info_;
 };
 
-// Throws Error unless `result` is weftSuccess, or weftInProgress, which is none: a communicator that does not block is
-// not done yet. Call it on the thread that made the failing call.
+// Throws Error unless `result` is weftSuccess or weftInProgress, which a non-blocking communicator returns. Call it on
+// the thread that made the call.
 inline void check(weftResult_t result) {
     if (result == weftSuccess || result == weftInProgress) return;
     const std::string sentence = weftGetLastError(nullptr);
@@ -52,21 +49,22 @@ inline void check(weftResult_t result) {
     throw Error(result, sentence, info);
 }
 
-// 10000 * major + 100 * minor + patch of the library that runs; WEFT_VERSION_CODE is the one compiled against.
+// The version of the loaded library, 10000 * major + 100 * minor + patch. The program was compiled against
+// WEFT_VERSION_CODE.
 inline int version() {
     int version = 0;
     check(weftGetVersion(&version));
     return version;
 }
 
-// An id for one communicator yet to be made: from one rank, to all others. It holds a secret.
+// An id for one communicator. One rank makes it and sends it to all others. It holds a secret.
 inline weftUniqueId make_unique_id() {
     weftUniqueId id;
     check(weftGetUniqueId(&id));
     return id;
 }
 
-// The id as 256 hexadecimal digits, for channels that carry text.
+// The id as 256 hexadecimal digits.
 inline std::string to_text(const weftUniqueId& id) {
     std::string text;
     for (const char byte : id.internal) {
@@ -76,7 +74,7 @@ inline std::string to_text(const weftUniqueId& id) {
     return text;
 }
 
-// What to_text() wrote. Throws Error with weftInvalidArgument if it is not 256 hexadecimal digits.
+// The id of a text from to_text(). Throws Error with weftInvalidArgument if it is not 256 hexadecimal digits.
 inline weftUniqueId unique_id_from_text(const std::string& text) {
     weftUniqueId id;
     bool right = text.size() == 2 * sizeof id.internal;
@@ -95,7 +93,7 @@ inline weftUniqueId unique_id_from_text(const std::string& text) {
     return id;
 }
 
-// The weftDataType_t of a C++ type. The 16- and 8-bit floats have none in C++17: pass their weftDataType_t yourself.
+// The weftDataType_t of a C++ type. C++17 has no 16- and 8-bit floats: pass their weftDataType_t instead.
 template <class T>
 constexpr weftDataType_t datatype_of() {
     static_assert(std::is_arithmetic<T>::value && !std::is_same<T, bool>::value, "no weftDataType_t for this type");
@@ -111,7 +109,7 @@ constexpr weftDataType_t datatype_of() {
     }
 }
 
-// A stream for host memory, of weftStreamCreate: what names it is carried out by its thread. Move-only. Thread-safe.
+// A stream for host memory (weftStreamCreate). Its thread carries out the calls that name it. Move-only. Thread-safe.
 class Stream {
   public:
     explicit Stream(int priority = 0) { check(weftStreamCreateWithPriority(&handle_, priority)); }
@@ -122,29 +120,29 @@ class Stream {
     }
     ~Stream() { (void)weftStreamDestroy(handle_); }
 
-    operator weftStream_t() const noexcept { return handle_; }
-    // How many calls it has been given so far.
+    operator weftHostStream_t() const noexcept { return handle_; }
+    // The number of calls that the stream was given so far.
     std::uint64_t mark() const {
         std::uint64_t mark = 0;
         check(weftStreamMark(handle_, &mark));
         return mark;
     }
-    // Whether it is done with those before the mark; throws the first error among them that nobody was told yet.
+    // Whether the calls up to the mark are done. Throws the first error among them that was not reported yet.
     bool done(std::uint64_t mark = WEFT_STREAM_ALL) const {
         const weftResult_t state = weftStreamTest(handle_, mark);
         check(state);
         return state == weftSuccess;
     }
-    // Until it is; throws likewise, and weftTimeout after that many milliseconds of waiting if they are not negative.
+    // Waits until done(mark) and throws likewise. Throws weftTimeout after timeout_ms milliseconds; negative: never.
     void wait(std::uint64_t mark = WEFT_STREAM_ALL, std::int64_t timeout_ms = -1) const {
         check(weftStreamWait(handle_, mark, timeout_ms));
     }
 
   private:
-    weftStream_t handle_ = nullptr;
+    weftHostStream_t handle_ = nullptr;
 };
 
-// A group's calls, kept to be started many times: what Group::prepare() makes. Move-only.
+// The calls of a group, made by Group::prepare(). They can be started many times. Move-only.
 class Prepared {
   public:
     Prepared(Prepared&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
@@ -163,11 +161,11 @@ class Prepared {
 
 namespace detail {
 
-// Where the library writes a communicator's handle: inside a group when that ends, so it stays where it is when the
-// owner moves. A list of one or none, for what dies hands it on without an allocation.
+// The place where the library writes a communicator's handle. Inside a group it does so at the end of the group, so the
+// place must not move with its owner. A list of one or none, because a destructor passes it on without an allocation.
 using HandlePlace = std::list<std::shared_ptr<weftComm_t>>;
 
-// Of a thread: how many Groups are open, and places whose owners died while a group held them or calls on them.
+// The open Groups of a thread, and the places whose owners were destroyed while a group still needed them.
 struct ThreadGroups {
     int open = 0;
     HandlePlace orphans;
@@ -177,7 +175,7 @@ struct ThreadGroups {
         return groups;
     }
     ~ThreadGroups() { destroy_orphans(); }
-    // Those that no group holds any more. One without a communicator may still be written.
+    // Destroys those that no group needs any more. A group may still write to a place without a communicator.
     void destroy_orphans() noexcept {
         orphans.remove_if([](const std::shared_ptr<weftComm_t>& place) {
             return *place && weftCommDestroy(*place) != weftInvalidUsage;
@@ -187,18 +185,18 @@ struct ThreadGroups {
 
 }  // namespace detail
 
-// A call of a group that failed: its number, from 0 in the order of the calls, and why.
+// A failed call of a group: its number from 0, in the order of the calls, and its error.
 struct CallError {
     std::uint64_t call;
     weftResult_t code;
     std::string sentence;
 };
 
-// weftGroupStart for its lifetime. The calls are carried out by end(), which throws what went wrong. The destructor
-// ends the group too, for a thread must not be left inside one, but is silent; of one that an exception leaves it
-// carries nothing out, since buffers may be gone. The other ranks still wait for these calls, and would take this rank's
-// next ones for them: abort() the communicators that they are of. Thread-bound; nests: an inner one's calls are the
-// outermost's, which carries them out though an exception left the inner one, so their buffers must live until then.
+// An open group. end() carries its calls out and throws their first error. The destructor also ends the group, without
+// an exception. If an exception leaves the outermost group, its calls are not carried out, because buffers may be gone.
+// The other ranks still wait for them: abort() the communicators of these calls.
+// Groups nest: the outermost one carries out all calls, also those of an inner group that an exception has left, so
+// their buffers must live until then. Thread-bound.
 class Group {
   public:
     Group() {
@@ -223,15 +221,15 @@ class Group {
         const Closing closing(*this);
         check(weftGroupEnd());
     }
-    // Ends it too, but carries nothing out: the calls are kept.
+    // Ends the group and keeps its calls instead of carrying them out.
     Prepared prepare() {
         const Closing closing(*this);
         weftPrepared_t prepared = nullptr;
         check(weftGroupPrepare(&prepared));
         return Prepared(prepared);
     }
-    // Of the group that this thread ended last, also by an exception: the calls that failed, those that were refused when
-    // they were made and those that were not begun too, so far: what streams have may still fail.
+    // The failed calls of the group that this thread ended last, refused calls and calls that never began included.
+    // Calls that are still in streams may fail later.
     static std::vector<CallError> errors() {
         std::vector<CallError> failed;
         std::uint64_t calls = 0;
@@ -257,15 +255,16 @@ class Group {
     int exceptions_ = std::uncaught_exceptions();
 };
 
-// Memory of weftMemAlloc: zeroed, page aligned, readable by the peers of this host; or of weftMemAllocDevice. Move-only.
+// Host memory of weftHostAlloc: zeroed, page aligned, mappable by other ranks of this host. Or device memory of
+// weftMemAlloc. Move-only.
 class MemBuffer {
   public:
     MemBuffer() = default;
-    explicit MemBuffer(std::size_t bytes) : bytes_(bytes) { check(weftMemAlloc(&data_, bytes)); }
-    // Of the device that is current; data() is not for the host to look into.
+    explicit MemBuffer(std::size_t bytes) : bytes_(bytes) { check(weftHostAlloc(&data_, bytes)); }
+    // Memory of the current device. The host must not dereference data().
     static MemBuffer on_device(std::size_t bytes) {
         MemBuffer buffer;
-        check(weftMemAllocDevice(&buffer.data_, bytes));
+        check(weftMemAlloc(&buffer.data_, bytes));
         buffer.bytes_ = bytes;
         return buffer;
     }
@@ -290,11 +289,11 @@ class MemBuffer {
     std::size_t bytes_ = 0;
 };
 
-// A buffer that Communicator::register_buffer() declared; deregistered when destroyed, before the buffer is freed. A
-// communicator that has ended before has deregistered it. Move-only. Thread-bound, with its communicator.
+// A buffer registered by Communicator::register_buffer(). Destroy it before the buffer is freed; it deregisters then. A
+// communicator that has ended has deregistered the buffer. Move-only. Thread-bound, with its communicator.
 class Registration {
   public:
-    // Of no buffer.
+    // No registration.
     Registration() = default;
     Registration(Registration&& other) noexcept
         : comm_(std::exchange(other.comm_, nullptr)), handle_(std::exchange(other.handle_, nullptr)) {}
@@ -307,7 +306,7 @@ class Registration {
         if (handle_) (void)weftCommDeregister(comm_, handle_);
     }
     explicit operator bool() const noexcept { return handle_ != nullptr; }
-    // Now, and says whether that went well; after weftTimeout it may be tried again, and the buffer must stay until then.
+    // Deregisters now and throws an error. After weftTimeout the buffer must stay, and the call may be repeated.
     void deregister() {
         check(weftCommDeregister(comm_, handle_));
         handle_ = nullptr;
@@ -320,26 +319,25 @@ class Registration {
     void* handle_ = nullptr;
 };
 
-// This process's membership in a group of ranks; leaves it when destroyed. Move-only. Thread-bound but for abort(),
-// async_error(), ranks() and rank(), which are thread-safe.
+// This process's membership in a group of ranks. The destructor leaves the group. Move-only. Thread-bound, except
+// abort(), async_error(), ranks() and rank(), which are thread-safe.
 class Communicator {
   public:
-    // No communicator; get() is null, and every call throws.
+    // No communicator: get() is null, and every call throws.
     Communicator() = default;
 
-    // Joins the communicator `id` of `ranks` ranks as `rank`; returns when all have joined. Inside a Group the
-    // communicator is there after end(), in this object, wherever it was moved; it ends at once if there is none any
-    // more. config may be null.
+    // Joins the communicator `id` of `ranks` ranks as `rank`; returns when all have joined. Inside a Group this object
+    // has its communicator after end(), also if it was moved. config may be null.
     Communicator(int ranks, const weftUniqueId& id, int rank, const weftConfig_t* config = nullptr)
         : Communicator(made([&](weftComm_t* comm) { return weftCommInitRankConfig(comm, ranks, id, rank, config); })) {}
 
-    // As the launcher's environment says; without any, a communicator of one rank.
+    // Joins the communicator that the launcher's environment describes; without a launcher, one of one rank.
     static Communicator from_environment(const weftConfig_t* config = nullptr) {
         return made([&](weftComm_t* comm) { return weftCommInitFromEnvironment(comm, config); });
     }
 
-    // Ranks 0..ranks-1 of one communicator, all in this process: a thread for each, or one thread inside a Group.
-    // Inside a Group they are there after end(), as with the constructor.
+    // Ranks 0 to ranks - 1 of one communicator in this process: a thread for each, or one thread inside a Group.
+    // Inside a Group they have their communicators after end().
     static std::vector<Communicator> all(int ranks) {
         const std::size_t count = ranks > 0 ? static_cast<std::size_t>(ranks) : 1;
         const std::shared_ptr<weftComm_t[]> handles(new weftComm_t[count]());
@@ -359,7 +357,7 @@ class Communicator {
         return *this;
     }
     ~Communicator() {
-        // A group holds it, or calls on it: it ends after that.
+        // A group still needs it: it is destroyed after the group.
         if (!place_.empty() && (!get() || weftCommDestroy(get()) == weftInvalidUsage)) {
             auto& orphans = detail::ThreadGroups::mine().orphans;
             orphans.splice(orphans.end(), place_);
@@ -368,32 +366,32 @@ class Communicator {
 
     weftComm_t get() const noexcept { return place_.empty() ? nullptr : *place_.front(); }
     explicit operator bool() const noexcept { return get() != nullptr; }
-    // Hands the weftComm_t over to the caller, who destroys it.
+    // Gives the weftComm_t to the caller, which must destroy it.
     weftComm_t release() noexcept {
         const weftComm_t comm = get();
         if (comm) place_.clear();
         return comm;
     }
-    // Leaves now, and says whether that went well.
+    // Leaves now and throws an error.
     void destroy() { check(weftCommDestroy(release())); }
-    // Ranks of one color >= 0 become a communicator, ordered by key; for a negative color an empty object. All ranks
-    // call it. Inside a Group the new one is there after end(), as with the constructor.
+    // Makes a communicator of the ranks with this color >= 0, ordered by key; an empty object for a negative color. All
+    // ranks call it. Inside a Group the new object has its communicator after end().
     Communicator split(int color, int key = 0, const weftConfig_t* config = nullptr) {
         Communicator child = made([&](weftComm_t* comm) { return weftCommSplit(get(), color, key, comm, config); });
         if (color < 0) child.place_.clear();
         return child;
     }
-    // A communicator of the ranks that are not `excluded`, which alone call it: of a healthy one, or, with
-    // WEFT_SHRINK_ABORT, of one whose excluded ranks have died.
+    // Makes a communicator without the ranks in `excluded`. The remaining ranks call it. With WEFT_SHRINK_ABORT this
+    // communicator may have failed.
     Communicator shrink(std::vector<int> excluded, int flags = WEFT_SHRINK_DEFAULT,
                         const weftConfig_t* config = nullptr) {
         const int count = static_cast<int>(excluded.size());
         return made(
             [&](weftComm_t* comm) { return weftCommShrink(get(), excluded.data(), count, comm, config, flags); });
     }
-    // No call may follow; waits for those on device memory.
+    // Waits for this rank's calls on device memory. No call may follow.
     void finalize() { check(weftCommFinalize(get())); }
-    // Ends the communicator on all ranks. Thread-safe; the object is still to be destroyed, which then does nothing.
+    // Stops the communicator on all ranks. Thread-safe. The destructor then does nothing.
     void abort() { check(weftCommAbort(get())); }
 
     int ranks() const {
@@ -406,19 +404,19 @@ class Communicator {
         check(weftCommUserRank(get(), &rank));
         return rank;
     }
-    // What calls ask for from now on; null: nothing of their own.
+    // Settings of the calls from now on; null: the communicator's own.
     void set_call_config(const weftCallConfig_t* config) { check(weftCommSetCallConfig(get(), config)); }
-    // The error that has hit the communicator, without waiting; weftSuccess if none has; weftInProgress: see weft.h.
+    // The error that has hit the communicator, or weftSuccess. Does not wait. weftInProgress: weftCommGetAsyncError.
     weftResult_t async_error() const {
         weftResult_t error = weftSuccess;
         check(weftCommGetAsyncError(get(), &error));
         return error;
     }
-    // The sentence of the newest failed call on this communicator; empty if there was none.
+    // The sentence of the newest error of this communicator; empty if there was none.
     std::string last_error() const { return get() ? weftGetLastError(get()) : ""; }
 
-    // Buffers of `count` elements each, equal (in place) or disjoint; returns when the result is there, or inside a
-    // Group, and on device memory, at once.
+    // Buffers of `count` elements each, equal (in place) or disjoint. Blocks on host memory without a stream, unless a
+    // Group is open.
     void all_reduce(const void* send, void* receive, std::size_t count, weftDataType_t type, weftRedOp_t op,
                     weftStream_t stream = nullptr) {
         check(weftAllReduce(send, receive, count, type, op, get(), stream));
@@ -434,8 +432,7 @@ class Communicator {
         all_reduce(buffer, buffer, count, datatype_of<T>(), op, stream);
     }
 
-    // As in weft.h: a buffer of n parts has `count` elements for each rank. What a rank has no use for may be null.
-    // With a stream they return at once.
+    // A buffer with `parts` in its name has `count` elements for each rank. A buffer that a rank ignores may be null.
     template <class T>
     void broadcast(const T* send, T* receive, std::size_t count, int root, weftStream_t stream = nullptr) {
         check(weftBroadcast(send, receive, count, datatype_of<T>(), root, get(), stream));
@@ -473,7 +470,7 @@ class Communicator {
     // Returns when every rank has called it.
     void barrier(weftStream_t stream = nullptr) { check(weftBarrier(get(), stream)); }
 
-    // Messages between two ranks: see weft.h.
+    // Messages between two ranks: weftSend, weftRecv.
     template <class T>
     void send(const T* buffer, std::size_t count, int peer, weftStream_t stream = nullptr) {
         check(weftSend(buffer, count, datatype_of<T>(), peer, get(), stream));
@@ -488,14 +485,14 @@ class Communicator {
         check(weftSendRecv(send, send_count, target, receive, receive_count, source, datatype_of<T>(), get(), stream));
     }
 
-    // Declares a buffer that will be used often: see weftCommRegister. It is the caller's, and outlives the registration.
+    // Registers a buffer that is used often (weftCommRegister). The buffer must outlive the registration.
     Registration register_buffer(void* memory, std::size_t bytes) {
         void* handle = nullptr;
         check(weftCommRegister(get(), memory, bytes, &handle));
         return Registration(get(), handle);
     }
 
-    // Windows: see weft.h. The memory and the handle are the caller's until all ranks have deregistered it.
+    // Windows (weftCommWindowRegister). The memory must stay until all ranks have deregistered the window.
     weftWindow_t register_window(void* memory, std::size_t bytes, int flags = WEFT_WIN_DEFAULT) {
         weftWindow_t window = nullptr;
         check(weftCommWindowRegister(get(), memory, bytes, &window, flags));
@@ -565,15 +562,15 @@ class Communicator {
         check(weftReduceScatterv(send_parts, receive, counts, datatype_of<T>(), op, get(), stream));
     }
 
-    // The reduction that sums scalar_r * x_r, each rank with its own scalar. Lives until destroyed or the communicator
-    // is.
+    // The reduction that sums scalar_r * x_r, each rank r with its own scalar. It lives until destroy_op() or the end
+    // of the communicator.
     template <class T>
     weftRedOp_t make_pre_mul_sum(T scalar) {
         weftRedOp_t op = weftSum;
         check(weftRedOpCreatePreMulSum(&op, &scalar, datatype_of<T>(), weftScalarHostImmediate, get()));
         return op;
     }
-    // Of elements of T: weftRedOpCreate.
+    // A reduction of a user's function for elements of T: weftRedOpCreate.
     template <class T>
     weftRedOp_t make_reduction(weftRedOpFunction_t function, void* context = nullptr, bool commutative = true) {
         weftRedOp_t op = weftSum;
@@ -582,13 +579,13 @@ class Communicator {
     }
     void destroy_op(weftRedOp_t op) { check(weftRedOpDestroy(op, get())); }
 
-    // Which algorithms could serve an all-reduce, the time predicted for each, and which is chosen.
+    // The algorithms that can serve an all-reduce, with predicted times and the choice: weftCommExplain.
     std::string explain(std::size_t count, weftDataType_t type, weftRedOp_t op = weftSum) {
         return whole_text([&](char* text, std::size_t capacity, std::size_t* needed) {
             return weftCommExplain(get(), count, type, op, text, capacity, needed);
         });
     }
-    // Likewise of another collective, by its name in logs: see weftCommExplainCollective.
+    // The same for another collective, by its name in logs: weftCommExplainCollective.
     std::string explain(const std::string& collective, std::size_t count, weftDataType_t type, weftRedOp_t op = weftSum,
                         int root = 0) {
         return whole_text([&](char* text, std::size_t capacity, std::size_t* needed) {
@@ -603,7 +600,7 @@ class Communicator {
     }
 
   private:
-    // What `write` writes when it is told how much room there is, after it has said how much it needs.
+    // The text of `write`, which first tells the size that it needs.
     template <class Write>
     static std::string whole_text(Write write) {
         std::size_t needed = 0;
@@ -614,7 +611,7 @@ class Communicator {
         return text;
     }
 
-    // What `make` receives in its place, now or when a group ends.
+    // A communicator whose handle `make` writes, now or at the end of a group.
     template <class Make>
     static Communicator made(Make make) {
         detail::HandlePlace place(1, std::make_shared<weftComm_t>(nullptr));
@@ -627,7 +624,6 @@ class Communicator {
     detail::HandlePlace place_;
 };
 
-}  // namespace api
 }  // namespace weft
 
 #endif

@@ -185,26 +185,26 @@ weftResult_t weftCommUserRank(const weftComm_t comm, int* rank) { return nccl()-
 weftResult_t weftGroupStart(void) { return nccl()->GroupStart(); }
 weftResult_t weftGroupEnd(void) { return nccl()->GroupEnd(); }
 
-weftResult_t weftAllReduce(const void* send, void* receive, size_t count, weftDataType_t type, weftRedOp_t op,
+weftResult_t weftAllReduce(const void* send, void* receive, size_t count, weftDataType_t datatype, weftRedOp_t op,
                            weftComm_t comm, weftStream_t stream) {
     // Without a stream it may be either; whoever measures names one.
     if (stream == nullptr) {
         const auto facts = describe_pointer(comm->context.driver(), send);
-        if (!facts || !facts->on_device()) return check(reduce_host(send, receive, count, type, op, comm));
+        if (!facts || !facts->on_device()) return check(reduce_host(send, receive, count, datatype, op, comm));
     }
-    return nccl()->AllReduce(send, receive, count, type, op, comm->handle, stream);
+    return nccl()->AllReduce(send, receive, count, datatype, op, comm->handle, stream);
 }
-weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, weftDataType_t type,
+weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, weftDataType_t datatype,
                                       weftScalarResidence_t residence, weftComm_t comm) {
     int made = 0;
-    const weftResult_t result = nccl()->RedOpCreatePreMulSum(&made, scalar, type, residence, comm->handle);
+    const weftResult_t result = nccl()->RedOpCreatePreMulSum(&made, scalar, datatype, residence, comm->handle);
     *op = weftRedOp_t(made);
     return result;
 }
 weftResult_t weftRedOpDestroy(weftRedOp_t op, weftComm_t comm) { return nccl()->RedOpDestroy(int(op), comm->handle); }
 
-weftResult_t weftMemAlloc(void**, size_t) { return refuse(weftInvalidUsage, "-R 1 on host memory is Weft's own"); }
-weftResult_t weftMemAllocDevice(void** address, size_t bytes) { return nccl()->MemAlloc(address, bytes); }
+weftResult_t weftHostAlloc(void**, size_t) { return refuse(weftInvalidUsage, "-R 1 on host memory is Weft's own"); }
+weftResult_t weftMemAlloc(void** address, size_t bytes) { return nccl()->MemAlloc(address, bytes); }
 weftResult_t weftMemFree(void* address) { return nccl()->MemFree(address); }
 weftResult_t weftCommRegister(const weftComm_t comm, void* buffer, size_t bytes, void** handle) {
     return nccl()->CommRegister(comm->handle, buffer, bytes, handle);

@@ -12,8 +12,9 @@ using namespace weft::internal;
 
 namespace {
 
-Status create(const char* function, weftStream_t* stream, int priority) {
-    if (!stream) return fail(error::argument_null, "{}: stream is NULL: pass the address of a weftStream_t", function);
+Status create(const char* function, weftHostStream_t* stream, int priority) {
+    if (!stream)
+        return fail(error::argument_null, "{}: stream is NULL: pass the address of a weftHostStream_t", function);
     *stream = nullptr;
     if (priority < 0 || priority > WEFT_STREAM_LOWEST_PRIORITY)
         return fail(error::argument_value, "{}: priority is {}; it must be 0 (the highest) to {}", function, priority,
@@ -25,7 +26,7 @@ Status create(const char* function, weftStream_t* stream, int priority) {
 }
 
 // What waits for a stream must not be what it runs.
-Result<std::shared_ptr<HostStream>> stream_to_ask(weftStream_t stream) {
+Result<std::shared_ptr<HostStream>> stream_to_ask(weftHostStream_t stream) {
     if (!stream)
         return fail(error::argument_null, "the stream is NULL; calls without a stream are complete when they return");
     auto found = host_stream(stream);
@@ -54,28 +55,28 @@ Status check_config(const weftCallConfig_t& config) {
 
 extern "C" {
 
-weftResult_t weftStreamCreate(weftStream_t* stream) {
+weftResult_t weftStreamCreate(weftHostStream_t* stream) {
     return guarded([&] { return create("weftStreamCreate", stream, 0); });
 }
 
-weftResult_t weftStreamCreateWithPriority(weftStream_t* stream, int priority) {
+weftResult_t weftStreamCreateWithPriority(weftHostStream_t* stream, int priority) {
     return guarded([&] { return create("weftStreamCreateWithPriority", stream, priority); });
 }
 
-weftResult_t weftStreamDestroy(weftStream_t stream) {
+weftResult_t weftStreamDestroy(weftHostStream_t stream) {
     if (!stream) return weftSuccess;
     return guarded([&]() -> Status {
         auto found = stream_to_ask(stream);
         if (!found) return found.take_status();
         Status last = (*found)->wait(HostStream::everything, -1);
         std::shared_ptr<HostStream> ending;  // its thread ends outside the lock
-        std::lock_guard lock(stream->mutex);
-        ending.swap(stream->stream);
+        std::lock_guard lock(handle_of(stream)->mutex);
+        ending.swap(handle_of(stream)->stream);
         return last;
     });
 }
 
-weftResult_t weftStreamMark(weftStream_t stream, uint64_t* mark) {
+weftResult_t weftStreamMark(weftHostStream_t stream, uint64_t* mark) {
     return guarded([&]() -> Status {
         if (!mark) return fail(error::argument_null, "weftStreamMark: mark is NULL");
         auto found = stream_to_ask(stream);
@@ -85,7 +86,7 @@ weftResult_t weftStreamMark(weftStream_t stream, uint64_t* mark) {
     });
 }
 
-weftResult_t weftStreamTest(weftStream_t stream, uint64_t mark) {
+weftResult_t weftStreamTest(weftHostStream_t stream, uint64_t mark) {
     return guarded([&]() -> Status {
         auto found = stream_to_ask(stream);
         if (!found) return found.take_status();
@@ -93,7 +94,7 @@ weftResult_t weftStreamTest(weftStream_t stream, uint64_t mark) {
     });
 }
 
-weftResult_t weftStreamWait(weftStream_t stream, uint64_t mark, int64_t timeoutMs) {
+weftResult_t weftStreamWait(weftHostStream_t stream, uint64_t mark, int64_t timeoutMs) {
     return guarded([&]() -> Status {
         auto found = stream_to_ask(stream);
         if (!found) return found.take_status();

@@ -90,48 +90,49 @@ weftResult_t run(const char* function, const Arguments& arguments, weftComm_t co
 
 extern "C" {
 
-weftResult_t weftAllReduce(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftRedOp_t op,
+weftResult_t weftAllReduce(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t datatype, weftRedOp_t op,
                            weftComm_t comm, weftStream_t stream) {
-    return run<Collective::all_reduce>(__func__, {sendbuff, recvbuff, count, type, op}, comm, stream);
+    return run<Collective::all_reduce>(__func__, {sendbuff, recvbuff, count, datatype, op}, comm, stream);
 }
 
-weftResult_t weftBroadcast(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, int root,
+weftResult_t weftBroadcast(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t datatype, int root,
                            weftComm_t comm, weftStream_t stream) {
-    return run<Collective::broadcast>(__func__, {sendbuff, recvbuff, count, type, weftSum, root}, comm, stream);
+    return run<Collective::broadcast>(__func__, {sendbuff, recvbuff, count, datatype, weftSum, root}, comm, stream);
 }
 
-weftResult_t weftBcast(void* buff, size_t count, weftDataType_t type, int root, weftComm_t comm, weftStream_t stream) {
-    return run<Collective::broadcast>(__func__, {buff, buff, count, type, weftSum, root, "buff"}, comm, stream);
+weftResult_t weftBcast(void* buff, size_t count, weftDataType_t datatype, int root, weftComm_t comm,
+                       weftStream_t stream) {
+    return run<Collective::broadcast>(__func__, {buff, buff, count, datatype, weftSum, root, "buff"}, comm, stream);
 }
 
-weftResult_t weftReduce(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftRedOp_t op,
+weftResult_t weftReduce(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t datatype, weftRedOp_t op,
                         int root, weftComm_t comm, weftStream_t stream) {
-    return run<Collective::reduce>(__func__, {sendbuff, recvbuff, count, type, op, root}, comm, stream);
+    return run<Collective::reduce>(__func__, {sendbuff, recvbuff, count, datatype, op, root}, comm, stream);
 }
 
-weftResult_t weftAllGather(const void* sendbuff, void* recvbuff, size_t sendcount, weftDataType_t type, weftComm_t comm,
-                           weftStream_t stream) {
-    return run<Collective::all_gather>(__func__, {sendbuff, recvbuff, sendcount, type}, comm, stream);
+weftResult_t weftAllGather(const void* sendbuff, void* recvbuff, size_t sendcount, weftDataType_t datatype,
+                           weftComm_t comm, weftStream_t stream) {
+    return run<Collective::all_gather>(__func__, {sendbuff, recvbuff, sendcount, datatype}, comm, stream);
 }
 
-weftResult_t weftReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount, weftDataType_t type,
+weftResult_t weftReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount, weftDataType_t datatype,
                                weftRedOp_t op, weftComm_t comm, weftStream_t stream) {
-    return run<Collective::reduce_scatter>(__func__, {sendbuff, recvbuff, recvcount, type, op}, comm, stream);
+    return run<Collective::reduce_scatter>(__func__, {sendbuff, recvbuff, recvcount, datatype, op}, comm, stream);
 }
 
-weftResult_t weftAlltoAll(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftComm_t comm,
+weftResult_t weftAlltoAll(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t datatype, weftComm_t comm,
                           weftStream_t stream) {
-    return run<Collective::all_to_all>(__func__, {sendbuff, recvbuff, count, type}, comm, stream);
+    return run<Collective::all_to_all>(__func__, {sendbuff, recvbuff, count, datatype}, comm, stream);
 }
 
-weftResult_t weftGather(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, int root,
+weftResult_t weftGather(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t datatype, int root,
                         weftComm_t comm, weftStream_t stream) {
-    return run<Collective::gather>(__func__, {sendbuff, recvbuff, count, type, weftSum, root}, comm, stream);
+    return run<Collective::gather>(__func__, {sendbuff, recvbuff, count, datatype, weftSum, root}, comm, stream);
 }
 
-weftResult_t weftScatter(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, int root,
+weftResult_t weftScatter(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t datatype, int root,
                          weftComm_t comm, weftStream_t stream) {
-    return run<Collective::scatter>(__func__, {sendbuff, recvbuff, count, type, weftSum, root}, comm, stream);
+    return run<Collective::scatter>(__func__, {sendbuff, recvbuff, count, datatype, weftSum, root}, comm, stream);
 }
 
 weftResult_t weftBarrier(weftComm_t comm, weftStream_t stream) {
@@ -198,17 +199,19 @@ weftResult_t weftRedOpDestroy(weftRedOp_t op, weftComm_t comm) {
     });
 }
 
-weftResult_t weftCommExplain(weftComm_t comm, size_t count, weftDataType_t type, weftRedOp_t op, char* text,
-                             size_t capacity, size_t* needed) {
-    return weftCommExplainCollective(comm, name_of(Collective::all_reduce), count, type, op, 0, text, capacity, needed);
+weftResult_t weftCommExplain(weftComm_t comm, size_t count, weftDataType_t datatype, weftRedOp_t op, char* text,
+                             size_t capacityBytes, size_t* neededBytes) {
+    return weftCommExplainCollective(comm, name_of(Collective::all_reduce), count, datatype, op, 0, text, capacityBytes,
+                                     neededBytes);
 }
 
-weftResult_t weftCommExplainCollective(weftComm_t comm, const char* collective, size_t count, weftDataType_t type,
-                                       weftRedOp_t op, int root, char* text, size_t capacity, size_t* needed) {
+weftResult_t weftCommExplainCollective(weftComm_t comm, const char* collective, size_t count, weftDataType_t datatype,
+                                       weftRedOp_t op, int root, char* text, size_t capacityBytes,
+                                       size_t* neededBytes) {
     return guarded_comm(comm, [&]() -> Status {
-        if (!collective || (!text && capacity > 0))
+        if (!collective || (!text && capacityBytes > 0))
             return fail(error::argument_null, "{} is NULL{}", collective ? "text" : "collective",
-                        collective ? fmt::format(" although capacity is {}", capacity) : "");
+                        collective ? fmt::format(" although capacityBytes is {}", capacityBytes) : "");
         const auto named = collective_named(collective);
         if (!named ||
             std::find(std::begin(all_collectives), std::end(all_collectives), *named) == std::end(all_collectives)) {
@@ -223,16 +226,16 @@ weftResult_t weftCommExplainCollective(weftComm_t comm, const char* collective, 
         const int ranks = comm->communicator->ranks();
         Communicator::Call call{};
         const CollectiveFacts facts = facts_of(*named);
-        WEFT_TRY(check_reduction(comm, type, facts.reduces ? op : weftSum, call));
+        WEFT_TRY(check_reduction(comm, datatype, facts.reduces ? op : weftSum, call));
         WEFT_TRY(check_count(count, parts_of(*named, ranks)));
         if (facts.rooted) WEFT_TRY(check_rank("root", root, ranks));
         call.operation.collective = *named;
         call.operation.count = count;
         call.operation.root = facts.rooted ? root : 0;
         const std::string whole = comm->communicator->explain(call.operation);
-        if (needed) *needed = whole.size() + 1;
-        if (capacity > 0) {
-            const size_t written = std::min(whole.size(), capacity - 1);
+        if (neededBytes) *neededBytes = whole.size() + 1;
+        if (capacityBytes > 0) {
+            const size_t written = std::min(whole.size(), capacityBytes - 1);
             whole.copy(text, written);
             text[written] = 0;
         }

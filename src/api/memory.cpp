@@ -10,9 +10,9 @@ using namespace weft::internal;
 
 extern "C" {
 
-weftResult_t weftMemAlloc(void** ptr, size_t bytes) {
+weftResult_t weftHostAlloc(void** ptr, size_t bytes) {
     return guarded([&]() -> Status {
-        if (!ptr) return fail(error::argument_null, "weftMemAlloc: ptr is NULL");
+        if (!ptr) return fail(error::argument_null, "weftHostAlloc: ptr is NULL");
         *ptr = nullptr;
         auto arena = Arena::get();
         if (!arena) return arena.take_status();
@@ -23,9 +23,9 @@ weftResult_t weftMemAlloc(void** ptr, size_t bytes) {
     });
 }
 
-weftResult_t weftMemAllocDevice(void** ptr, size_t bytes) {
+weftResult_t weftMemAlloc(void** ptr, size_t bytes) {
     return guarded([&]() -> Status {
-        if (!ptr) return fail(error::argument_null, "weftMemAllocDevice: ptr is NULL");
+        if (!ptr) return fail(error::argument_null, "weftMemAlloc: ptr is NULL");
         *ptr = nullptr;
         auto memory = allocate_device_memory(bytes);
         if (!memory) return memory.take_status();
@@ -39,7 +39,8 @@ weftResult_t weftMemFree(void* ptr) {
         if (!ptr || free_device_memory(ptr)) return ok();
         Arena* arena = Arena::existing();
         if (!arena)
-            return fail(error::memory_not_allocated, "{} was not allocated by weftMemAlloc in this process", ptr);
+            return fail(error::memory_not_allocated,
+                        "{} was not allocated by weftHostAlloc or weftMemAlloc in this process", ptr);
         return arena->free(ptr);
     });
 }
@@ -70,17 +71,17 @@ weftResult_t weftCommMemStats(weftComm_t comm, weftMemStat_t stat, uint64_t* byt
         if (!inside.entered()) return inside.refused();
         const Communicator& communicator = *comm->communicator;
         switch (stat) {
-            case weftMemBoard: *bytes = communicator.flag_block_bytes(); break;
+            case weftMemFlagBlock: *bytes = communicator.flag_block_bytes(); break;
             case weftMemConnection: *bytes = communicator.connection_bytes(); break;
             case weftMemHeap: *bytes = communicator.heap_bytes(); break;
+            case weftMemDevice: *bytes = communicator.device_bytes(); break;
             case weftMemTotal:
                 *bytes = communicator.flag_block_bytes() + communicator.connection_bytes() + communicator.heap_bytes() +
                          communicator.device_bytes();
                 break;
-            case weftMemDevice: *bytes = communicator.device_bytes(); break;
             default:
                 return fail(error::argument_value, "weftCommMemStats: stat is {}; it must be 0 to {}", int(stat),
-                            int(weftMemDevice));
+                            int(weftMemTotal));
         }
         return ok();
     });

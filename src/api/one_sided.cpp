@@ -78,21 +78,21 @@ constexpr Local nothing = {"", nullptr, nullptr, 0, weftInt8};
 
 extern "C" {
 
-weftResult_t weftCommWindowRegister(weftComm_t comm, void* buff, size_t size, weftWindow_t* win, int winFlags) {
+weftResult_t weftCommWindowRegister(weftComm_t comm, void* buff, size_t bytes, weftWindow_t* win, int winFlags) {
     const weftResult_t result = guarded_call(__func__, comm, [&]() -> Status {
         if (!win)
             return fail(error::argument_null, "weftCommWindowRegister: win is NULL: pass a weftWindow_t's address");
         *win = nullptr;
-        if (!buff && size > 0)
-            return fail(error::argument_null, "weftCommWindowRegister: buff is NULL although size is {}", size);
-        if (size > size_t(1) << 48)
+        if (!buff && bytes > 0)
+            return fail(error::argument_null, "weftCommWindowRegister: buff is NULL although bytes is {}", bytes);
+        if (bytes > bytes_t(1) << 48)
             return fail(error::argument_count,
-                        "weftCommWindowRegister: size is {}, which is more bytes than any memory holds", size);
-        constexpr int known = WEFT_WIN_COLL_SYMMETRIC | WEFT_WIN_STRICT_ORDERING;
-        if ((winFlags & ~known) != 0)
-            return fail(error::argument_value,
-                        "weftCommWindowRegister: winFlags is {:#x}; it must have only bits of {:#x}",
-                        unsigned(winFlags), unsigned(known));
+                        "weftCommWindowRegister: bytes is {}, which is more bytes than any memory holds", bytes);
+        // NCCL_WIN_COLL_SYMMETRIC and NCCL_WIN_STRICT_ORDERING are accepted: they ask for nothing that Weft does not do.
+        constexpr int nccl_flags = 3;
+        if ((winFlags & ~nccl_flags) != 0)
+            return fail(error::argument_value, "weftCommWindowRegister: winFlags is {:#x}; pass WEFT_WIN_DEFAULT",
+                        unsigned(winFlags));
         Call call{};
         Status placed;
         {
@@ -101,13 +101,13 @@ weftResult_t weftCommWindowRegister(weftComm_t comm, void* buff, size_t size, we
             if (!entered.entered()) return entered.refused();
             call.operation.collective = Collective::put;
             call.operation.type = uint8_t(weftInt8);
-            call.operation.count = size;
+            call.operation.count = bytes;
             call.send = buff;
             call.only_buffer = "buff";
             placed = place(entered, *comm->communicator, call);
         }
         if (placed.code() == weftUnhandledCudaError) return placed;
-        *win = make_window(comm, buff, size);
+        *win = make_window(comm, buff, bytes);
         (*win)->space = call.operation.space;
         (*win)->mapped = call.mapped;
         (*win)->unfit = std::move(placed);  // the others, who call this, too, are to be told

@@ -66,31 +66,31 @@ weftResult_t run_one(const char* function, Collective which, Caller by, const ch
 
 extern "C" {
 
-weftResult_t weftSend(const void* sendbuff, size_t count, weftDataType_t type, int peer, weftComm_t comm,
+weftResult_t weftSend(const void* sendbuff, size_t count, weftDataType_t datatype, int peer, weftComm_t comm,
                       weftStream_t stream) {
-    return run_one(__func__, Collective::send, Caller::send, "sendbuff", sendbuff, nullptr, count, type, peer, comm,
+    return run_one(__func__, Collective::send, Caller::send, "sendbuff", sendbuff, nullptr, count, datatype, peer, comm,
                    stream);
 }
 
-weftResult_t weftRecv(void* recvbuff, size_t count, weftDataType_t type, int peer, weftComm_t comm,
+weftResult_t weftRecv(void* recvbuff, size_t count, weftDataType_t datatype, int peer, weftComm_t comm,
                       weftStream_t stream) {
-    return run_one(__func__, Collective::receive, Caller::receive, "recvbuff", nullptr, recvbuff, count, type, peer,
+    return run_one(__func__, Collective::receive, Caller::receive, "recvbuff", nullptr, recvbuff, count, datatype, peer,
                    comm, stream);
 }
 
 weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int dest, void* recvbuff, size_t recvcount,
-                          int source, weftDataType_t type, weftComm_t comm, weftStream_t stream) {
+                          int source, weftDataType_t datatype, weftComm_t comm, weftStream_t stream) {
     return guarded_call(__func__, comm, [&]() -> Status {
         Entered entered(comm);
         if (!entered.entered()) [[unlikely]]
             return entered.refused();
         const int ranks = comm->communicator->ranks();
-        WEFT_TRY(check_type(type));
+        WEFT_TRY(check_type(datatype));
         WEFT_TRY(check_rank("dest", dest, ranks));
         WEFT_TRY(check_rank("source", source, ranks));
         WEFT_TRY(check_buffer("sendbuff", sendbuff, sendcount));
         WEFT_TRY(check_buffer("recvbuff", recvbuff, recvcount));
-        const size_t sent = sendcount * size_of(type), received = recvcount * size_of(type);
+        const size_t sent = sendcount * size_of(datatype), received = recvcount * size_of(datatype);
         const auto first = reinterpret_cast<uintptr_t>(sendbuff), second = reinterpret_cast<uintptr_t>(recvbuff);
         if (sent > 0 && received > 0 && (first < second ? second - first < sent : first - second < received))
             return fail(error::argument_overlap,
@@ -98,8 +98,8 @@ weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int dest, void
                         "disjoint",
                         sent, received, first < second ? second - first : first - second);
         Call calls[2] = {
-            message(Collective::receive, Caller::send_receive, nullptr, recvbuff, recvcount, type, source, stream),
-            message(Collective::send, Caller::send_receive, sendbuff, nullptr, sendcount, type, dest, stream)};
+            message(Collective::receive, Caller::send_receive, nullptr, recvbuff, recvcount, datatype, source, stream),
+            message(Collective::send, Caller::send_receive, sendbuff, nullptr, sendcount, datatype, dest, stream)};
         return run(entered, comm, calls);
     });
 }

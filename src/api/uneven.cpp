@@ -161,10 +161,10 @@ Status check_own(const char* counts_name, int rank, size_t in_table, std::string
 extern "C" {
 
 weftResult_t weftAlltoAllv(const void* sendbuff, const size_t sendcounts[], const size_t sdispls[], void* recvbuff,
-                           const size_t recvcounts[], const size_t rdispls[], weftDataType_t type, weftComm_t comm,
+                           const size_t recvcounts[], const size_t rdispls[], weftDataType_t datatype, weftComm_t comm,
                            weftStream_t stream) {
     const auto fill = [&](PeerBuffers& peer_buffers, int rank, int ranks) -> Status {
-        const size_t element = size_of(type);
+        const size_t element = size_of(datatype);
         WEFT_TRY(add_parts(peer_buffers.sends, {"sendbuff", "sendcounts", "sdispls", sendbuff, sendcounts, sdispls},
                            element, rank, ranks));
         WEFT_TRY(add_parts(peer_buffers.receives, {"recvbuff", "recvcounts", "rdispls", recvbuff, recvcounts, rdispls},
@@ -172,12 +172,12 @@ weftResult_t weftAlltoAllv(const void* sendbuff, const size_t sendcounts[], cons
         if (sendcounts[rank] == recvcounts[rank]) return ok();
         return check_own("sendcounts", rank, sendcounts[rank], fmt::format("recvcounts[{}]", rank), recvcounts[rank]);
     };
-    return run<Collective::all_to_all_v>(__func__, sendbuff, recvbuff, "recvcounts", type, 0, comm, stream, fill);
+    return run<Collective::all_to_all_v>(__func__, sendbuff, recvbuff, "recvcounts", datatype, 0, comm, stream, fill);
 }
 
 weftResult_t weftAlltoAllvDeviceCounts(const void* sendbuff, const size_t sendcounts[], const size_t sdispls[],
                                        void* recvbuff, const size_t recvcounts[], const size_t rdispls[],
-                                       weftDataType_t type, weftComm_t comm, weftStream_t stream) {
+                                       weftDataType_t datatype, weftComm_t comm, weftStream_t stream) {
     const auto fill = [&](PeerBuffers& peer_buffers, int, int) -> Status {
         const std::pair<const char*, const void*> arguments[] = {
             {"sendcounts", sendcounts}, {"sdispls", sdispls}, {"recvcounts", recvcounts}, {"rdispls", rdispls}};
@@ -188,47 +188,48 @@ weftResult_t weftAlltoAllvDeviceCounts(const void* sendbuff, const size_t sendco
         peer_buffers.counts = {sendcounts, sdispls, recvcounts, rdispls, 0, 0};
         return ok();
     };
-    return run<Collective::all_to_all_v>(__func__, sendbuff, recvbuff, "recvcounts", type, 0, comm, stream, fill);
+    return run<Collective::all_to_all_v>(__func__, sendbuff, recvbuff, "recvcounts", datatype, 0, comm, stream, fill);
 }
 
 weftResult_t weftGatherv(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t recvcounts[],
-                         const size_t displs[], weftDataType_t type, int root, weftComm_t comm, weftStream_t stream) {
+                         const size_t displs[], weftDataType_t datatype, int root, weftComm_t comm,
+                         weftStream_t stream) {
     const auto fill = [&](PeerBuffers& peer_buffers, int rank, int ranks) -> Status {
         WEFT_TRY(add_part(peer_buffers.sends, {"sendbuff", "sendcount", sendbuff, sendcount}, root));
         if (rank != root) return ok();
         WEFT_TRY(add_parts(peer_buffers.receives, {"recvbuff", "recvcounts", "displs", recvbuff, recvcounts, displs},
-                           size_of(type), rank, ranks));
+                           size_of(datatype), rank, ranks));
         return check_own("recvcounts", rank, recvcounts[rank], "sendcount", sendcount);
     };
-    return run<Collective::gather_v>(__func__, sendbuff, recvbuff, "recvcounts", type, root, comm, stream, fill);
+    return run<Collective::gather_v>(__func__, sendbuff, recvbuff, "recvcounts", datatype, root, comm, stream, fill);
 }
 
 weftResult_t weftScatterv(const void* sendbuff, const size_t sendcounts[], const size_t displs[], void* recvbuff,
-                          size_t recvcount, weftDataType_t type, int root, weftComm_t comm, weftStream_t stream) {
+                          size_t recvcount, weftDataType_t datatype, int root, weftComm_t comm, weftStream_t stream) {
     const auto fill = [&](PeerBuffers& peer_buffers, int rank, int ranks) -> Status {
         WEFT_TRY(add_part(peer_buffers.receives, {"recvbuff", "recvcount", recvbuff, recvcount}, root));
         if (rank != root) return ok();
         WEFT_TRY(add_parts(peer_buffers.sends, {"sendbuff", "sendcounts", "displs", sendbuff, sendcounts, displs},
-                           size_of(type), rank, ranks));
+                           size_of(datatype), rank, ranks));
         return check_own("sendcounts", rank, sendcounts[rank], "recvcount", recvcount);
     };
-    return run<Collective::scatter_v>(__func__, sendbuff, recvbuff, "recvcount", type, root, comm, stream, fill);
+    return run<Collective::scatter_v>(__func__, sendbuff, recvbuff, "recvcount", datatype, root, comm, stream, fill);
 }
 
 weftResult_t weftAllGatherv(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t recvcounts[],
-                            const size_t displs[], weftDataType_t type, weftComm_t comm, weftStream_t stream) {
+                            const size_t displs[], weftDataType_t datatype, weftComm_t comm, weftStream_t stream) {
     const auto fill = [&](PeerBuffers& peer_buffers, int rank, int ranks) -> Status {
         for (int i = 1; i <= ranks; ++i)
             WEFT_TRY(add_part(peer_buffers.sends, {"sendbuff", "sendcount", sendbuff, sendcount}, (rank + i) % ranks));
         WEFT_TRY(add_parts(peer_buffers.receives, {"recvbuff", "recvcounts", "displs", recvbuff, recvcounts, displs},
-                           size_of(type), rank, ranks));
+                           size_of(datatype), rank, ranks));
         return check_own("recvcounts", rank, recvcounts[rank], "sendcount", sendcount);
     };
-    return run<Collective::all_gather_v>(__func__, sendbuff, recvbuff, "recvcounts", type, 0, comm, stream, fill);
+    return run<Collective::all_gather_v>(__func__, sendbuff, recvbuff, "recvcounts", datatype, 0, comm, stream, fill);
 }
 
-weftResult_t weftReduceScatterv(const void* sendbuff, void* recvbuff, const size_t recvcounts[], weftDataType_t type,
-                                weftRedOp_t op, weftComm_t comm, weftStream_t stream) {
+weftResult_t weftReduceScatterv(const void* sendbuff, void* recvbuff, const size_t recvcounts[],
+                                weftDataType_t datatype, weftRedOp_t op, weftComm_t comm, weftStream_t stream) {
     const auto fill = [&](PeerBuffers& peer_buffers, int rank, int ranks) -> Status {
         if (!recvcounts) return fail(error::argument_null, "recvcounts is NULL; it must hold one number per rank");
         static thread_local std::vector<size_t> displacements;
@@ -238,10 +239,10 @@ weftResult_t weftReduceScatterv(const void* sendbuff, void* recvbuff, const size
         WEFT_TRY(add_parts(
             peer_buffers.sends,
             {"sendbuff", "recvcounts", "the sum before recvcounts", sendbuff, recvcounts, displacements.data()},
-            size_of(type), rank, ranks));
+            size_of(datatype), rank, ranks));
         return add_part(peer_buffers.receives, {"recvbuff", "its recvcount", recvbuff, recvcounts[rank]}, rank);
     };
-    return run<Collective::reduce_scatter_v>(__func__, sendbuff, recvbuff, "recvcounts", type, 0, comm, stream, fill,
-                                             op);
+    return run<Collective::reduce_scatter_v>(__func__, sendbuff, recvbuff, "recvcounts", datatype, 0, comm, stream,
+                                             fill, op);
 }
 }

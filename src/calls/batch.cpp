@@ -286,7 +286,7 @@ Status Batch::run() {
     return std::move(first_);
 }
 
-// Where a call goes: a weftStream, the communicator's own stream, for which its handle stands, or nowhere: who calls carries
+// Where a call goes: a weftHostStream_t, the communicator's own stream, for which its handle stands, or nowhere: who calls carries
 // it out. Whoever asks need not be inside.
 const void* destination(const weftComm* handle, const Communicator::Call& call) {
     if (call.queued) return call.stream;

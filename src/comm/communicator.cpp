@@ -308,7 +308,7 @@ void* Communicator::register_buffer(void* address, size_t bytes) {
     if (!entry && Arena::place_of(address, bytes) == 0)
         WEFT_LOG_RANK(
             rank_, info, mem,
-            "{} bytes at {} are private memory: peers cannot map them; weftMemAlloc gives memory that they can", bytes,
+            "{} bytes at {} are private memory: peers cannot map them; weftHostAlloc gives memory that they can", bytes,
             address);
     return &*registered_.insert(registered_.end(), entry.value_or(GpuEngine::no_entry));
 }

@@ -76,7 +76,7 @@ class Communicator {
         bool operand_on_device;
         void* stream;
         const char* only_buffer;          // what the user calls it, if there is one; null: sendbuff and recvbuff
-        bool queued;                      // the stream is one of ours, a weftStream
+        bool queued;                      // the stream is a weftHostStream_t
         bool mapped;                      // see BufferPlacement
         bool copied;                      // in device memory, of which the host works on copies (staged_calls.cpp)
         const PeerBuffers* peer_buffers;  // of one that has them; the caller's until the call is done

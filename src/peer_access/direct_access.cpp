@@ -36,7 +36,7 @@ bool DirectAccess::map_arenas() {
 void DirectAccess::agree(bool all_have_mapped) {
     state_ = all_have_mapped ? State::ready : State::refused;
     if (rank_ == 0)
-        WEFT_LOG_RANK(rank_, info, shm, "buffers of weftMemAlloc are {} in place",
+        WEFT_LOG_RANK(rank_, info, shm, "buffers of weftHostAlloc are {} in place",
                       all_have_mapped ? "read and written" : "not used");
 }
 

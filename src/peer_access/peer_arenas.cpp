@@ -13,7 +13,7 @@ std::byte* PeerArenas::of(int peer) {
         if (memory)
             place->second = std::move(*memory);
         else
-            WEFT_LOG_RANK(rank_, info, shm, "weftMemAlloc's memory of rank {} (pid {}) cannot be mapped: {}", peer,
+            WEFT_LOG_RANK(rank_, info, shm, "weftHostAlloc's memory of rank {} (pid {}) cannot be mapped: {}", peer,
                           row.pid, memory.status().sentence());
     }
     return place->second ? place->second->data() : nullptr;

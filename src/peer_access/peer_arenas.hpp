@@ -1,4 +1,4 @@
-// peer_arenas.hpp: other processes' arenas, where weftMemAlloc's memory lies, mapped when they are first asked for.
+// peer_arenas.hpp: other processes' arenas, where weftHostAlloc's memory lies, mapped when they are first asked for.
 // Thread-bound to the rank.
 #pragma once
 #include <map>

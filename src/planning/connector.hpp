@@ -35,7 +35,7 @@ class Connector {
         size_t* heap_used;  // of the rank; null where there is nothing on this host to be connected:
         bool only_remote = false;  // connections on this host are nobody's, or another's
         bool uses_cma = false;     // the kernel may copy between the processes, where it can
-        bool maps_arenas = false;  // what lies in weftMemAlloc's memory is read there
+        bool maps_arenas = false;  // what lies in weftHostAlloc's memory is read there
     };
     Connector(Segment& group, int rank, const Settings& settings)
         : segment_(&group), rank_(rank), settings_(settings), arenas_(group, rank) {}

@@ -17,7 +17,7 @@ namespace weft::internal {
 // What each rank tells the others of its part of a window.
 struct WindowPart {
     uint64_t address = 0, bytes = 0;
-    uint64_t in_arena = 0;  // one more than its offset there; 0: it is not in weftMemAlloc's memory
+    uint64_t in_arena = 0;  // one more than its offset there; 0: it is not in weftHostAlloc's memory
     uint64_t signals = 0;   // Signals::place()
     enum Memory : uint64_t { nothing, host, device, unfit } memory = nothing;  // unfit: it cannot be in a window
     uint64_t entry = 0, state = 0,
@@ -51,7 +51,7 @@ void merge_waits(std::span<const SignalWait> waits, std::vector<SignalWait>& int
 class OneSided {
   public:
     struct Settings {
-        bool direct;  // memory of weftMemAlloc may be mapped
+        bool direct;  // memory of weftHostAlloc may be mapped
         bool cma;     // the kernel may copy between processes
         const CpuKernels* cpu_kernels;
     };

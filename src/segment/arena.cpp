@@ -116,7 +116,8 @@ Status Arena::free(void* address) {
     const auto place = here ? used_.find(offset) : used_.end();
     if (place == used_.end())
         return fail(error::memory_not_allocated,
-                    "{} was not allocated by weftMemAlloc in this process, or was freed already", address);
+                    "{} was not allocated by weftHostAlloc or weftMemAlloc in this process, or was freed already",
+                    address);
     const size_t length = place->second;
     used_.erase(place);
     Piece& piece = piece_at(offset);

@@ -1,4 +1,4 @@
-// arena.hpp: this process's memory that peers may map: one sparse shared segment from which weftMemAlloc takes pages.
+// arena.hpp: this process's memory that peers may map: one sparse shared segment from which weftHostAlloc takes pages.
 // One a process, made at first use, never freed; a forked child makes its own, for its parent's pages are neither to be
 // given out again nor freed there. It is mapped in one piece; where address space is limited (ulimit -v), in pieces, the
 // first of which is small, as memory is asked for. Thread-safe.

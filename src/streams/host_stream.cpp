@@ -190,14 +190,14 @@ void HostStream::drop_rest(std::chrono::steady_clock::time_point until) {
     if (ends) thread_.end();
 }
 
-weftStream* make_stream_handle(std::shared_ptr<HostStream> stream) {
-    auto handle = std::make_unique<weftStream>();
+weftHostStream_t make_stream_handle(std::shared_ptr<HostStream> stream) {
+    auto handle = std::make_unique<HostStreamHandle>();
     handle->process = process_token();
     handle->stream = std::move(stream);
     std::unique_lock lock(stream_registry().mutex);
     stream_registry().handles.insert(handle.get());
     stream_registry().any.store(true, std::memory_order_release);
-    return handle.release();
+    return reinterpret_cast<weftHostStream_t>(handle.release());
 }
 
 bool is_host_stream(const void* stream) {
@@ -208,7 +208,7 @@ bool is_host_stream(const void* stream) {
 
 Result<std::shared_ptr<HostStream>> host_stream(void* stream) {
     if (!is_host_stream(stream)) return fail(weftInvalidArgument, "{} was not made by weftStreamCreate", stream);
-    auto* handle = static_cast<weftStream*>(stream);
+    auto* handle = static_cast<HostStreamHandle*>(stream);
     if (handle->process != process_token())
         return fail(weftInvalidUsage, "the stream was made before fork(); a child process makes its own");
     std::lock_guard lock(handle->mutex);

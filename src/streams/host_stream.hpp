@@ -1,5 +1,5 @@
-// host_stream.hpp: a queue of work on host memory and the thread that does it, one after the other. What users hold is
-// a weftStream: never freed, so that using one that was destroyed is a sentence and not a crash.
+// host_stream.hpp: a queue of work on host memory and the thread that does it, one after the other. The user holds a
+// weftHostStream_t. Its object is never freed, so that using a destroyed stream is an error and not a crash.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -57,18 +57,16 @@ class HostStream {
 
 Status in_progress();
 
-}  // namespace weft::internal
-
-struct weftStream {
+// The object behind a weftHostStream_t. It is never freed.
+struct HostStreamHandle {
     uint64_t process = 0;
     std::mutex mutex;
-    std::shared_ptr<weft::internal::HostStream> stream;  // null: destroyed
+    std::shared_ptr<HostStream> stream;  // null: destroyed
 };
 
-namespace weft::internal {
-
-weftStream* make_stream_handle(std::shared_ptr<HostStream> stream);
-// Whether a weftStream_t is one of ours, alive or not; else it is CUDA's.
+weftHostStream_t make_stream_handle(std::shared_ptr<HostStream> stream);
+inline HostStreamHandle* handle_of(weftHostStream_t stream) { return reinterpret_cast<HostStreamHandle*>(stream); }
+// Whether a weftStream_t is a weftHostStream_t, alive or destroyed; otherwise it is a CUDA stream.
 bool is_host_stream(const void* stream);
 // What it stands for; fails if it was destroyed, or made before fork.
 Result<std::shared_ptr<HostStream>> host_stream(void* stream);

@@ -1,4 +1,4 @@
-// arena_test.cpp: memory of weftMemAlloc: places that do not overlap, holes that close again, misuse that is refused.
+// arena_test.cpp: memory of weftHostAlloc: places that do not overlap, holes that close again, misuse that is refused.
 #include "src/segment/arena.hpp"
 
 #include <algorithm>

@@ -6,16 +6,16 @@
 static void mappable_memory(void) {
     void *ptr = &ptr, *other = NULL;
     size_t i, wrong = 0;
-    CHECK_ERROR_NAMES(weftMemAlloc(NULL, 10), "argument.null", "ptr");
-    CHECK_ERROR(weftMemAlloc(&ptr, SIZE_MAX), "memory.arena");
+    CHECK_ERROR_NAMES(weftHostAlloc(NULL, 10), "argument.null", "ptr");
+    CHECK_ERROR(weftHostAlloc(&ptr, SIZE_MAX), "memory.arena");
     CHECK(ptr == NULL);
-    CHECK_ERROR(weftMemAlloc(&ptr, SIZE_MAX / 2), "memory.arena");
-    CHECK_OK(weftMemAlloc(&ptr, 100000));
+    CHECK_ERROR(weftHostAlloc(&ptr, SIZE_MAX / 2), "memory.arena");
+    CHECK_OK(weftHostAlloc(&ptr, 100000));
     CHECK((uintptr_t)ptr % 4096 == 0);
     for (i = 0; i < 100000; ++i) wrong += ((char*)ptr)[i] != 0;
     CHECK(wrong == 0);
     memset(ptr, 1, 100000);
-    CHECK_OK(weftMemAlloc(&other, 0));
+    CHECK_OK(weftHostAlloc(&other, 0));
     CHECK(other != NULL && other != ptr);
     CHECK_OK(weftMemFree(other));
     CHECK_ERROR(weftMemFree((char*)ptr + 4096), "memory.not-allocated");
@@ -23,7 +23,7 @@ static void mappable_memory(void) {
     CHECK_ERROR(weftMemFree(ptr), "memory.not-allocated");
     CHECK_ERROR(weftMemFree(&ptr), "memory.not-allocated");
     CHECK_OK(weftMemFree(NULL));
-    CHECK_OK(weftMemAlloc(&ptr, 100000)); /* zeroed also when used again */
+    CHECK_OK(weftHostAlloc(&ptr, 100000)); /* zeroed also when used again */
     for (i = 0; i < 100000; ++i) wrong += ((char*)ptr)[i] != 0;
     CHECK(wrong == 0);
     CHECK_OK(weftMemFree(ptr));
@@ -32,8 +32,8 @@ static void mappable_memory(void) {
 /* Whether or not the build knows GPUs. */
 static void memory_of_no_device(void) {
     void* ptr = &ptr;
-    CHECK_ERROR_NAMES(weftMemAllocDevice(NULL, 10), "argument.null", "ptr");
-    CHECK_FAILS(weftMemAllocDevice(&ptr, 10), weftInvalidUsage, "GPU");
+    CHECK_ERROR_NAMES(weftMemAlloc(NULL, 10), "argument.null", "ptr");
+    CHECK_FAILS(weftMemAlloc(&ptr, 10), weftInvalidUsage, "GPU");
     CHECK(ptr == NULL);
 }
 
@@ -42,7 +42,7 @@ static void registration(void) {
     void *mappable = NULL, *handle = NULL, *second = NULL;
     float private_memory[16];
     CHECK_OK(weftCommInitAll(comms, 2, NULL));
-    CHECK_OK(weftMemAlloc(&mappable, 4096));
+    CHECK_OK(weftHostAlloc(&mappable, 4096));
     CHECK_OK(weftCommRegister(comms[0], private_memory, sizeof private_memory, &handle));
     CHECK_OK(weftCommRegister(comms[0], mappable, 4096, &second));
     CHECK(handle != NULL && second != NULL && handle != second);
@@ -78,8 +78,9 @@ static void statistics(void) {
     CHECK_OK(weftCommInitAll(comms, ranks, NULL));
     for (rank = 0; rank < ranks; ++rank) {
         CHECK(held(comms[rank], weftMemTotal) < (uint64_t)8 << 20); /* until used */
-        CHECK(held(comms[rank], weftMemTotal) ==
-              held(comms[rank], weftMemBoard) + held(comms[rank], weftMemConnection) + held(comms[rank], weftMemHeap));
+        CHECK(held(comms[rank], weftMemTotal) == held(comms[rank], weftMemFlagBlock) +
+                                                     held(comms[rank], weftMemConnection) +
+                                                     held(comms[rank], weftMemHeap));
     }
     CHECK_ERROR_NAMES(weftCommMemStats(comms[0], weftMemTotal, NULL), "argument.null", "bytes");
     CHECK_ERROR_NAMES(weftCommMemStats(comms[0], (weftMemStat_t)9, &bytes), "argument.value", "stat");
@@ -156,7 +157,7 @@ static void explanations(void) {
 int main(void) {
     setenv("WEFT_DEBUG", "NONE", 1);
     setenv("WEFT_CUDA_LIBRARY", "none", 1);
-    run_case("memory of weftMemAlloc is zeroed, page aligned, freed once", mappable_memory);
+    run_case("memory of weftHostAlloc is zeroed, page aligned, freed once", mappable_memory);
     run_case("memory of a device is refused where there is none", memory_of_no_device);
     run_case("buffers of either kind are registered and deregistered", registration);
     run_case("a communicator says what it holds: little until it is used", statistics);

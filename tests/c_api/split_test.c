@@ -87,7 +87,7 @@ static void children_of_children(void) {
 
 static uint64_t flag_block_bytes(weftComm_t comm) {
     uint64_t bytes = 0;
-    CHECK_OK(weftCommMemStats(comm, weftMemBoard, &bytes));
+    CHECK_OK(weftCommMemStats(comm, weftMemFlagBlock, &bytes));
     return bytes;
 }
 

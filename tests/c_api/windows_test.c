@@ -242,7 +242,8 @@ static void wrong_arguments(void) {
     CHECK_ERROR_NAMES(weftWinGetUserPtr(comm, windows[0], NULL), "argument.null", "outUserPtr");
     CHECK_ERROR_NAMES(weftWinGetUserPtr(comm, NULL, &place), "argument.null", "win");
     CHECK_OK(weftCommInitAll(&alone, 1, NULL));
-    CHECK_OK(weftCommWindowRegister(alone, a, sizeof a, &other, WEFT_WIN_COLL_SYMMETRIC | WEFT_WIN_STRICT_ORDERING));
+    CHECK_OK(weftCommWindowRegister(alone, a, sizeof a, &other,
+                                    1 | 2 /* NCCL_WIN_COLL_SYMMETRIC, NCCL_WIN_STRICT_ORDERING */));
     REFUSES(weftPut(a, 1, weftInt32, 0, other, 0, comm, NULL), "another communicator's");
     CHECK_OK(weftCommWindowDeregister(alone, other));
     REFUSES(weftPut(a, 1, weftInt32, 0, other, 0, alone, NULL), "the window was deregistered before");

@@ -7,7 +7,7 @@
 
 #include "check.h"
 
-using namespace weft::api;
+using namespace weft::internal;
 
 namespace {
 
@@ -329,7 +329,7 @@ void memory_and_explanation() {
     CHECK_TEXT(comm.explain("broadcast", 100, weftFloat32).c_str(), "broadcast");
     check_throws([&] { comm.explain("broadcast", 100, weftFloat32, weftSum, 1); }, weftInvalidArgument, "root");
     check_throws([&] { comm.explain("al_reduce", 100, weftFloat32); }, weftInvalidArgument, "all_to_all");
-    CHECK(comm.memory_bytes() >= comm.memory_bytes(weftMemBoard));
+    CHECK(comm.memory_bytes() >= comm.memory_bytes(weftMemFlagBlock));
 }
 
 void registrations() {

@@ -5,7 +5,7 @@
 //   type=int8     or float; sums are exact
 //   hosts=H       on how many the ranks shall think they are; 0: on this one
 //   threads=T     ranks as threads of this process; 0: a launcher's
-//   memory=shared weftMemAlloc's, else private
+//   memory=shared weftHostAlloc's, else private
 //   rows=all      each algorithm that can serve a call; `chosen`: the one that Weft would take; `new`: those not in `but`
 //   but=A,B       see above, as collective/algorithm
 // Prints a line `served collective/algorithm` or `called ..` for each call, `refused ..` for rows that cannot serve.
@@ -152,8 +152,8 @@ struct Settings {
 class Rank {
   public:
     Rank(weftComm_t comm, const Settings& settings) : comm_(comm), settings_(settings), count_(settings.count()) {
-        weftCommUserRank(comm, &rank_);
-        weftCommCount(comm, &ranks_);
+        demand(weftCommUserRank(comm, &rank_) == weftSuccess && weftCommCount(comm, &ranks_) == weftSuccess,
+               weftGetLastError(nullptr));
         const bool floats = settings.of("type") == "float";
         type_ = floats ? weftFloat32 : weftInt8;
         element_ = floats ? 4 : 1;
@@ -169,7 +169,7 @@ class Rank {
         const size_t bytes = (parts * count_ + size_t(ranks_) * small_part) * element_;
         if (settings.of("memory") == "shared") {
             void* memory = nullptr;
-            check(weftMemAlloc(&memory, bytes));
+            check(weftHostAlloc(&memory, bytes));
             buffer_ = static_cast<std::byte*>(memory);
         } else {
             private_ = std::make_unique<Mapping>(bytes);
@@ -180,7 +180,7 @@ class Rank {
             endless_ = std::make_unique<Endless>(data_[size_t(rank_)], bytes);
     }
     ~Rank() {
-        if (!private_) weftMemFree(buffer_);
+        if (!private_) (void)weftMemFree(buffer_);
     }
 
     void run() {
@@ -409,7 +409,7 @@ bool content(weftComm_t comm, const Settings& settings) try {
     return true;
 } catch (const std::exception& wrong) {
     fprintf(stderr, "%s\n", wrong.what());
-    weftCommAbort(comm);
+    (void)weftCommAbort(comm);
     return false;
 }
 

@@ -185,7 +185,7 @@ struct RandomCall::Drawn {
     }
 };
 
-// Private memory or weftMemAlloc's.
+// Private memory or weftHostAlloc's.
 class RandomCall::Memory {
   public:
     Memory(size_t bytes, size_t offset, bool shared) {
@@ -194,7 +194,7 @@ class RandomCall::Memory {
             begin_ = private_.data() + offset;
             return;
         }
-        if (weftMemAlloc(&shared_, bytes + offset) == weftSuccess) begin_ = static_cast<std::byte*>(shared_) + offset;
+        if (weftHostAlloc(&shared_, bytes + offset) == weftSuccess) begin_ = static_cast<std::byte*>(shared_) + offset;
     }
     Memory(const Memory&) = delete;
     ~Memory() {

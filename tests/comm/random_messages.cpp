@@ -49,11 +49,11 @@ struct Round {
     }
 };
 
-// What a message sends: in memory of its own, or in weftMemAlloc's, where the receiver may read it.
+// What a message sends: in memory of its own, or in weftHostAlloc's, where the receiver may read it.
 class Sent {
   public:
     explicit Sent(const Bytes& bytes, bool shared) : own_(bytes) {
-        if (!shared || bytes.empty() || weftMemAlloc(&shared_, bytes.size()) != weftSuccess) return;
+        if (!shared || bytes.empty() || weftHostAlloc(&shared_, bytes.size()) != weftSuccess) return;
         std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(shared_));
     }
     Sent(Sent&& other) noexcept : own_(std::move(other.own_)), shared_(std::exchange(other.shared_, nullptr)) {}
@@ -174,14 +174,14 @@ std::string wrong(const MessageSequence& sequence, int round, int rank, int rank
 
 std::string run_random_messages(const std::vector<weftComm_t>& comms, const MessageSequence& sequence) {
     int rank = 0, ranks = 0;
-    weftCommUserRank(comms[0], &rank);
-    weftCommCount(comms[0], &ranks);
+    (void)weftCommUserRank(comms[0], &rank);
+    (void)weftCommCount(comms[0], &ranks);
     for (int index = 0; index < sequence.rounds; ++index) {
         const auto in_words = [&](const std::string& what) { return wrong(sequence, index, rank, ranks, what); };
         const Round round(sequence, index, ranks, int(comms.size()));
         Part part(round, rank, ranks);
         if (weftGroupStart() != weftSuccess || part.post(comms) != weftSuccess)
-            return weftGroupEnd(), in_words(weftGetLastError(nullptr));
+            return (void)weftGroupEnd(), in_words(weftGetLastError(nullptr));
         if (weftGroupEnd() != weftSuccess) return in_words(weftGetLastError(nullptr));
         if (const std::string fault = part.fault(); !fault.empty()) return in_words(fault);
         weftComm_t comm = comms[size_t(index) % comms.size()];
@@ -204,7 +204,8 @@ std::string run_random_messages_of_all(const std::vector<std::vector<weftComm_t>
         weftResult_t result = weftGroupStart();
         for (int rank = 0; rank < ranks && result == weftSuccess; ++rank)
             result = parts[size_t(rank)].post(comms[size_t(rank)]);
-        if (result != weftSuccess) return weftGroupEnd(), wrong(sequence, index, 0, ranks, weftGetLastError(nullptr));
+        if (result != weftSuccess)
+            return (void)weftGroupEnd(), wrong(sequence, index, 0, ranks, weftGetLastError(nullptr));
         if (weftGroupEnd() != weftSuccess) return wrong(sequence, index, 0, ranks, weftGetLastError(nullptr));
         for (int rank = 0; rank < ranks; ++rank)
             if (const std::string fault = parts[size_t(rank)].fault(); !fault.empty())

@@ -30,7 +30,8 @@ void check_threads(int ranks, int comms, const MessageSequence& sequence) {
                     return;
                 }
             wrong[size_t(rank)] = run_random_messages(own, sequence);
-            for (weftComm_t comm : own) wrong[size_t(rank)].empty() ? weftCommDestroy(comm) : weftCommAbort(comm);
+            for (weftComm_t comm : own)
+                (void)(wrong[size_t(rank)].empty() ? weftCommDestroy(comm) : weftCommAbort(comm));
         });
     for (std::thread& thread : threads) thread.join();
     for (const std::string& sentence : wrong) CHECK(sentence == "");

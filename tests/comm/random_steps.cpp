@@ -191,7 +191,7 @@ RandomWindow::RandomWindow(int rank, int steps, bool shared)
     : elements_(read_elements + size_t(steps) * put_elements), shared_(shared) {
     void* memory = nullptr;
     if (shared)
-        (void)weftMemAlloc(&memory, elements_ * sizeof(int));
+        (void)weftHostAlloc(&memory, elements_ * sizeof(int));
     else
         memory = calloc(elements_, sizeof(int));
     if (!memory) abort();

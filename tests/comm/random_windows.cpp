@@ -121,7 +121,7 @@ class Memory {
             const Bytes& part = model.parts[window][size_t(rank)];
             bytes[window] = part.size();
             if (random() % 2)
-                shared_[window] = weftMemAlloc(&data[window], part.size() + 1) == weftSuccess;
+                shared_[window] = weftHostAlloc(&data[window], part.size() + 1) == weftSuccess;
             else
                 data[window] = malloc(part.size() + 1);
             if (!part.empty()) memcpy(data[window], part.data(), part.size());
@@ -280,8 +280,8 @@ std::string wrong(const WindowSequence& sequence, int round, int rank, const std
 
 std::string run_random_windows(weftComm_t comm, const WindowSequence& sequence) {
     int rank = 0, ranks = 0;
-    weftCommUserRank(comm, &rank);
-    weftCommCount(comm, &ranks);
+    (void)weftCommUserRank(comm, &rank);
+    (void)weftCommCount(comm, &ranks);
     Model model(sequence.seed, ranks, sequence.most_bytes);
     weftStream_t stream = nullptr;
     std::unique_ptr<Memory> memory;

@@ -160,15 +160,15 @@ TEST_CASE("a function that throws ends the call on all ranks, who are told which
                 return weftAllReduce(buffer.data(), buffer.data(), count, weftFloat32, op, comm, stream);
             };
             const auto in_group = [&](auto&& end) {
-                weftGroupStart();
-                reduce(buffer.size());
-                reduce(100);
+                (void)weftGroupStart();
+                (void)reduce(buffer.size());
+                (void)reduce(100);
                 return end();
             };
             if (way.kind == streamed && weftStreamCreate(&stream) != weftSuccess) return "no stream";
             if (way.kind == prepared_group && in_group([&] { return weftGroupPrepare(&prepared); }) != weftSuccess)
                 return "not prepared";
-            const std::unique_ptr<weftStream, weftResult_t (*)(weftStream_t)> ended(stream, weftStreamDestroy);
+            const std::unique_ptr<CUstream_st, weftResult_t (*)(weftHostStream_t)> ended(stream, weftStreamDestroy);
             const std::unique_ptr<weftPrepared, weftResult_t (*)(weftPrepared_t)> dropped(prepared,
                                                                                           weftPreparedDestroy);
             const auto call = [&] {

@@ -36,8 +36,8 @@ int main(int count, char** arguments) {
         return 1;
     }
     int own = -1, ranks = 0;
-    weftCommUserRank(comm, &own);
-    weftCommCount(comm, &ranks);
+    (void)weftCommUserRank(comm, &own);
+    (void)weftCommCount(comm, &ranks);
     if (kind == "order") {
         const weft::internal::test::RankOrderResult result =
             weft::internal::test::run_rank_order_calls(comm, sequence.seed, sequence.most_elements);

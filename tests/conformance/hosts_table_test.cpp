@@ -13,7 +13,7 @@ namespace {
 std::string run_job(size_t number, DeviceBuffer::Kind kind) {
     const Spread spread = spreads()[number];
     std::string ids;
-    for (size_t i = 0; i < names_of_two_levels().size() + 1; ++i) ids += api::to_text(api::make_unique_id()) + " ";
+    for (size_t i = 0; i < names_of_two_levels().size() + 1; ++i) ids += weft::to_text(weft::make_unique_id()) + " ";
     std::vector<std::unique_ptr<Subprocess>> processes;
     for (size_t process = 0; process < spread.processes.size(); ++process) {
         std::vector<std::string> variables{

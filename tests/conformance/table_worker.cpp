@@ -31,7 +31,7 @@ TEST_CASE("a process's ranks have what the reference says", "[worker]") {
         placing.push_back((first + own) % devices());
     const auto ranks_under = [&](const std::string& id, const char* algo) {
         const weftConfig_t config = with_algo(algo);
-        return std::make_unique<Ranks>(api::unique_id_from_text(id), spread.ranks(), first, placing, &config);
+        return std::make_unique<Ranks>(weft::unique_id_from_text(id), spread.ranks(), first, placing, &config);
     };
 
     Checks checks(random);

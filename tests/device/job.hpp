@@ -8,7 +8,7 @@ namespace weft::internal::test {
 
 using Steps = std::vector<std::string>;
 
-inline std::string new_id() { return api::to_text(api::make_unique_id()); }
+inline std::string new_id() { return weft::to_text(weft::make_unique_id()); }
 
 // Processes with `each` ranks on a machine.
 class Job {

@@ -1,4 +1,4 @@
-// memory_test.cpp: weftMemAllocDevice: memory of the current device, given back once; calls take it.
+// memory_test.cpp: weftMemAlloc: memory of the current device, given back once; calls take it.
 #include "tests/device/ranks.hpp"
 #include "tests/fake_cuda/control.hpp"
 
@@ -9,7 +9,7 @@ namespace {
 void* allocate_on(int device, size_t bytes) {
     const Current current(device);
     void* memory = nullptr;
-    demand(weftMemAllocDevice(&memory, bytes));
+    demand(weftMemAlloc(&memory, bytes));
     return memory;
 }
 
@@ -41,19 +41,18 @@ TEST_CASE("memory of a device is of the one that is current, in whole pages, and
         demand(cuStreamSynchronize(nullptr));
     }
     for (void* memory : {one, other, none}) demand(weftMemFree(memory));
-    CHECK_REFUSED(weftMemFree(one), nullptr, weftInvalidArgument, "was not allocated by weftMemAlloc");
+    CHECK_REFUSED(weftMemFree(one), nullptr, weftInvalidArgument, "was not allocated by weftHostAlloc");
 }
 
 TEST_CASE("memory of a device is refused where none is current, and told what it lacks", "[memory]") {
     void* memory = &memory;
     demand(cuCtxSetCurrent(nullptr));
-    CHECK_REFUSED(weftMemAllocDevice(&memory, 77), nullptr, weftInvalidUsage,
-                  "no device is current in this thread, to allocate 77 bytes on");
+    CHECK_REFUSED(weftMemAlloc(&memory, 77), nullptr, weftInvalidUsage, "weftHostAlloc allocates host memory");
     CHECK(memory == nullptr);
     const Current current(0);
-    CHECK_REFUSED(weftMemAllocDevice(&memory, SIZE_MAX), nullptr, weftSystemError,
+    CHECK_REFUSED(weftMemAlloc(&memory, SIZE_MAX), nullptr, weftSystemError,
                   "could not allocate 18446744073709551615 bytes on device 0");
-    CHECK_REFUSED(weftMemAllocDevice(&memory, size_t(1) << 40), nullptr, weftSystemError,
+    CHECK_REFUSED(weftMemAlloc(&memory, size_t(1) << 40), nullptr, weftSystemError,
                   "allocate 1099511627776 bytes on device 0: CUDA_ERROR_OUT_OF_MEMORY");
     CHECK(memory == nullptr);
 }
@@ -63,7 +62,7 @@ TEST_CASE("memory of a device that is allocated while a stream is captured is no
     const Current current(0);
     demand(cuStreamBeginCapture(stream.handle, CU_STREAM_CAPTURE_MODE_GLOBAL));
     void* memory = nullptr;
-    demand(weftMemAllocDevice(&memory, 100));
+    demand(weftMemAlloc(&memory, 100));
     demand(weftMemFree(memory));
     CUgraph graph;
     demand(cuStreamEndCapture(stream.handle, &graph));

@@ -62,14 +62,14 @@ DeviceBuffer::DeviceBuffer(int device, size_t bytes, size_t offset, Kind kind)
             demand(cuStreamSynchronize(nullptr));
             break;
         case Kind::weft:
-            demand(weftMemAllocDevice(&address, all));
+            demand(weftMemAlloc(&address, all));
             base_ = reinterpret_cast<CUdeviceptr>(address);
             break;
         case Kind::pieces:
         case Kind::closed_pieces: map_pieces(all); break;
         case Kind::host: base_ = reinterpret_cast<CUdeviceptr>(malloc(all)); break;
         case Kind::host_shared:
-            demand(weftMemAlloc(&address, all));
+            demand(weftHostAlloc(&address, all));
             base_ = reinterpret_cast<CUdeviceptr>(address);
             break;
     }
@@ -93,7 +93,7 @@ void DeviceBuffer::map_pieces(size_t bytes) {
 DeviceBuffer::~DeviceBuffer() {
     const Current current(device_);
     if (kind_ == Kind::weft || kind_ == Kind::host_shared) {
-        weftMemFree(reinterpret_cast<void*>(base_));
+        (void)weftMemFree(reinterpret_cast<void*>(base_));
     } else if (pieces_bytes_ > 0) {
         for (size_t at = 0; at < pieces_bytes_; at += piece_bytes) cuMemUnmap(base_ + at, piece_bytes);
         cuMemAddressFree(base_, 2 * pieces_bytes_);

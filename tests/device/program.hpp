@@ -24,10 +24,10 @@ struct Current {
 };
 
 // Memory of a device; also what a test knows how to misuse; and, for the same calls there, of the host: the process's own,
-// or weftMemAlloc's.
+// or weftHostAlloc's.
 class DeviceBuffer {
   public:
-    // weft: of weftMemAllocDevice; pieces: of cuMemCreate, side by side in one range, which processes can pass to others
+    // weft: of weftMemAlloc; pieces: of cuMemCreate, side by side in one range, which processes can pass to others
     // or, if they are closed, cannot; the device alone reaches them.
     enum class Kind { plain, managed, pool, weft, pieces, closed_pieces, host, host_shared };
     DeviceBuffer(int device, size_t bytes, size_t offset = 0, Kind kind = Kind::plain);

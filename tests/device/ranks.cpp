@@ -43,7 +43,7 @@ Ranks::Ranks(const weftUniqueId& id, int ranks, int from, const std::vector<int>
 }
 
 Ranks::~Ranks() {
-    for (weftComm_t comm : comms) weftCommDestroy(comm);
+    for (weftComm_t comm : comms) (void)weftCommDestroy(comm);
 }
 
 void Ranks::group(const std::function<weftResult_t(int)>& call) const {

@@ -60,7 +60,7 @@ TEST_CASE("registered virtual memory, in one piece or in several, is reduced whe
         }
 }
 
-TEST_CASE("ranks of one process use memory of weftMemAllocDevice in place, and pieces only where they are opened",
+TEST_CASE("ranks of one process use memory of weftMemAlloc in place, and pieces only where they are opened",
           "[processes][fake]") {
     using Kind = DeviceBuffer::Kind;
     const struct {

@@ -525,8 +525,8 @@ struct Worker {
 int main(int count, char** arguments) try {
     using namespace weft::internal::test;
     if (count < 7) return fprintf(stderr, "usage: device_worker ID RANKS FIRST COUNT DEVICES STEP...\n"), 2;
-    Worker worker{weft::api::unique_id_from_text(arguments[1]), atoi(arguments[2]), atoi(arguments[3]),
-                  atoi(arguments[4]), atoi(arguments[5])};
+    Worker worker{weft::unique_id_from_text(arguments[1]), atoi(arguments[2]), atoi(arguments[3]), atoi(arguments[4]),
+                  atoi(arguments[5])};
     for (int i = 6; i < count; ++i) {
         const std::string step = arguments[i], verb = step.substr(0, step.find(' '));
         const size_t number = step == verb ? 0 : strtoul(step.c_str() + verb.size(), nullptr, 10);
@@ -564,7 +564,7 @@ int main(int count, char** arguments) try {
         if (verb == "id") {
             char text[300];
             if (sscanf(step.c_str(), "id %d %d %299s", &worker.ranks, &worker.first, text) != 3) return 2;
-            worker.id = weft::api::unique_id_from_text(text);
+            worker.id = weft::unique_id_from_text(text);
         }
     }
     tell("end");

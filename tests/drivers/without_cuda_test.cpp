@@ -42,6 +42,9 @@ TEST_CASE("a build without GPU support warns a program that uses CUDA, once, and
     weftComm_t comm = nullptr;
     CHECK(weftCommInitAll(&comm, 1, &device) == weftInvalidArgument);
     CHECK_THAT(weftGetLastError(nullptr), Catch::Contains("this build of Weft has no GPU support"));
+    void* memory = nullptr;
+    CHECK(weftMemAlloc(&memory, 1) == weftInvalidUsage);
+    CHECK_THAT(weftGetLastError(nullptr), Catch::Contains("weftHostAlloc"));
 }
 
 }  // namespace weft::internal::test

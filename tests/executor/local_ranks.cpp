@@ -38,7 +38,7 @@ Schedule schedule_of(const Call& call, int rank, Form form, const DirectMode& mo
     return expand(written, mode);
 }
 
-// Memory of weftMemAlloc's arena, or private; bytes around the buffer that must not change.
+// Memory of weftHostAlloc's arena, or private; bytes around the buffer that must not change.
 class Buffer {
   public:
     Buffer(size_t bytes, size_t offset, bool from_arena) : bytes_(bytes) {

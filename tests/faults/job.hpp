@@ -20,9 +20,9 @@
 
 namespace weft::internal::test {
 
-inline std::string new_id() { return api::to_text(api::make_unique_id()); }
+inline std::string new_id() { return weft::to_text(weft::make_unique_id()); }
 inline std::string rendezvous_name(const std::string& id) {
-    return UniqueId::read(api::unique_id_from_text(id))->rendezvous_name();
+    return UniqueId::read(weft::unique_id_from_text(id))->rendezvous_name();
 }
 
 // Names of Weft's in the folders where things are left behind.

@@ -120,7 +120,7 @@ TEST_CASE("a rendezvous in which memory cannot be had ends with a sentence on ev
     }
 }
 
-TEST_CASE("memory for weftMemAlloc that cannot be had is a sentence, and later it can", "[memory]") {
+TEST_CASE("memory for weftHostAlloc that cannot be had is a sentence, and later it can", "[memory]") {
     Job job(1);
     job.start(0,
               {"scarce=0", "alloc=1000000", "plenty", "init", "alloc=1000000", "shared", "reduce=1000000", "destroy"},

@@ -29,7 +29,7 @@ std::pair<void*, void*> worker::buffers(Worker& self, size_t bytes) {
     for (void** buffer : {&pair.first, &pair.second}) {
         if (!self.shared)
             *buffer = malloc(bytes + 64);
-        else if (weftMemAlloc(buffer, bytes + 64) != weftSuccess)
+        else if (weftHostAlloc(buffer, bytes + 64) != weftSuccess)
             abort();
         if (!*buffer) {
             tell("no memory of our own");
@@ -94,11 +94,11 @@ void step_environment(Worker& self, const Values&) {
 }
 // id=ID, or id=later: for the next init
 void step_id(Worker& self, const Values& values) {
-    self.id = values[0] == "later" ? self.later : weft::api::unique_id_from_text(values[0]);
+    self.id = values[0] == "later" ? self.later : weft::internal::unique_id_from_text(values[0]);
 }
 void step_make_later(Worker& self, const Values&) {
-    self.later = weft::api::make_unique_id();
-    tell("later " + weft::api::to_text(self.later));
+    self.later = weft::internal::make_unique_id();
+    tell("later " + weft::internal::to_text(self.later));
 }
 // as=RANK,RANKS: for the next init
 void step_as(Worker& self, const Values& values) {
@@ -164,7 +164,7 @@ void step_vanish(Worker&, const Values&) { _exit(0); }
 // alloc=BYTES
 void step_alloc(Worker&, const Values& values) {
     void* memory = nullptr;
-    const weftResult_t code = weftMemAlloc(&memory, size_t(number(values, 0, 1)));
+    const weftResult_t code = weftHostAlloc(&memory, size_t(number(values, 0, 1)));
     if (memory) memset(memory, 1, size_t(number(values, 0, 1)));  // it is really there
     tell("alloc", code);
 }
@@ -244,13 +244,14 @@ void step_churn(Worker& self, const Values& values) {
 // cross=ID,ID: both communicators in one group, in this order; then a sum on each, in one group too
 void step_cross(Worker& self, const Values& values) {
     weftComm_t comms[2] = {};
-    weftGroupStart();
+    (void)weftGroupStart();
     for (int i = 0; i < 2; ++i)
-        weftCommInitRank(&comms[i], self.ranks, weft::api::unique_id_from_text(values[size_t(i)]), self.rank);
+        (void)weftCommInitRank(&comms[i], self.ranks, weft::internal::unique_id_from_text(values[size_t(i)]),
+                               self.rank);
     tell("cross", weftGroupEnd());
     int sums[2] = {1, 1};
-    weftGroupStart();
-    for (int i = 0; i < 2; ++i) weftAllReduce(&sums[i], &sums[i], 1, weftInt32, weftSum, comms[i], nullptr);
+    (void)weftGroupStart();
+    for (int i = 0; i < 2; ++i) (void)weftAllReduce(&sums[i], &sums[i], 1, weftInt32, weftSum, comms[i], nullptr);
     tell("sums", weftGroupEnd());
     tell("right " + std::to_string(sums[0] == self.ranks && sums[1] == self.ranks));
     for (weftComm_t comm : comms) tell("destroy", weftCommDestroy(comm));
@@ -259,7 +260,7 @@ void step_cross(Worker& self, const Values& values) {
 void step_held_group(Worker& self, const Values& values) {
     std::vector<int> sums(size_t(number(values, 0, 1)), self.rank + 1);
     tell("start", weftGroupStart());
-    for (int& sum : sums) weftAllReduce(&sum, &sum, 1, weftInt32, weftSum, self.comm, nullptr);
+    for (int& sum : sums) (void)weftAllReduce(&sum, &sum, 1, weftInt32, weftSum, self.comm, nullptr);
     tell("held");
     await_signal();
     tell("group", weftGroupEnd());
@@ -286,7 +287,7 @@ void step_fork(Worker& self, const Values& values) {
             if (self.shared) tell("child_free", weftMemFree(pair.first));
         weftUniqueId id;
         weftComm_t own = nullptr;
-        weftGetUniqueId(&id);
+        (void)weftGetUniqueId(&id);
         tell("child_init", weftCommInitRank(&own, 1, id, 0));
         tell("child_own_reduce", weftAllReduce(&value, &value, 1, weftFloat32, weftSum, own, nullptr));
         step_alloc(self, {"100000"});
@@ -306,13 +307,13 @@ void step_fork_busy(Worker& self, const Values& values) {
     std::atomic<bool> over{false};
     self.threads.emplace_back([&] {
         void* memory = nullptr;
-        while (!over && weftMemAlloc(&memory, 4096) == weftSuccess && weftMemFree(memory) == weftSuccess) continue;
+        while (!over && weftHostAlloc(&memory, 4096) == weftSuccess && weftMemFree(memory) == weftSuccess) continue;
     });
     self.threads.emplace_back([&] {
         weftConfig_t config = WEFT_CONFIG_INITIALIZER;
         config.initTimeoutMs = 200;
         weftComm_t comm = nullptr;
-        while (!over) weftCommInitRankConfig(&comm, self.ranks, self.id, self.rank, &config);
+        while (!over) (void)weftCommInitRankConfig(&comm, self.ranks, self.id, self.rank, &config);
     });
     self.threads.emplace_back([&] { step_environment(self, {}); });
     usleep(300'000);
@@ -328,7 +329,7 @@ void step_fork_busy(Worker& self, const Values& values) {
             void* memory = nullptr;
             bool good = weftGetUniqueId(&id) == weftSuccess && weftCommInitRank(&own, 1, id, 0) == weftSuccess &&
                         weftAllReduce(&value, &value, 1, weftFloat32, weftSum, own, nullptr) == weftSuccess &&
-                        weftMemAlloc(&memory, 4096) == weftSuccess && weftMemFree(memory) == weftSuccess;
+                        weftHostAlloc(&memory, 4096) == weftSuccess && weftMemFree(memory) == weftSuccess;
             if (count == 0) good = good && weftCommInitFromEnvironment(&own, nullptr) == weftTimeout;
             if (!good) fprintf(stderr, "child %ld: %s\n", count, weftGetLastError(nullptr));
             _exit(good ? 0 : 1);
@@ -352,7 +353,7 @@ void step_fork_job(Worker& self, const Values& values) {
     if (child < 0) abort();
     if (child == 0) {
         self.comm = nullptr;
-        self.id = weft::api::unique_id_from_text(values[0]);
+        self.id = weft::internal::unique_id_from_text(values[0]);
         tell("child_init", weftCommInitRank(&self.comm, self.ranks, self.id, self.rank));
         tell("child_sum", reduce(self, 10'000, weftInt32, weftSum));
         tell("child_end", weftCommDestroy(self.comm));
@@ -427,10 +428,10 @@ int main(int argc, char** argv) {
     sigprocmask(SIG_BLOCK, &signals, nullptr);
     Worker self;
     if (std::string(argv[1]) == "make") {
-        self.id = weft::api::make_unique_id();
-        tell("id " + weft::api::to_text(self.id));
+        self.id = weft::internal::make_unique_id();
+        tell("id " + weft::internal::to_text(self.id));
     } else {
-        self.id = weft::api::unique_id_from_text(argv[1]);
+        self.id = weft::internal::unique_id_from_text(argv[1]);
     }
     self.ranks = atoi(argv[2]);
     self.rank = atoi(argv[3]);

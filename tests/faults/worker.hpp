@@ -19,7 +19,7 @@ struct Worker {
     weftUniqueId later{};  // for another communicator
     int ranks, rank;
     weftComm_t comm = nullptr;
-    bool shared = false;  // buffers from weftMemAlloc
+    bool shared = false;  // buffers from weftHostAlloc
     std::vector<std::thread> threads;
     std::map<size_t, std::pair<void*, void*>> buffers;  // by bytes
     std::vector<int> held;                              // when first asked

@@ -54,9 +54,11 @@ weftRedOp_t reduction(Worker& self, const std::string& name) {
     };
     weftRedOp_t op = name == "prod" ? weftProd : weftSum;
     int scale = 1;
-    if (name == "scaled") weftRedOpCreatePreMulSum(&op, &scale, weftInt32, weftScalarHostImmediate, self.comm);
+    weftResult_t result = weftSuccess;
+    if (name == "scaled") result = weftRedOpCreatePreMulSum(&op, &scale, weftInt32, weftScalarHostImmediate, self.comm);
     if (name == "function" || name == "ordered_function")
-        weftRedOpCreate(&op, add, nullptr, weftInt32, name == "function", self.comm);
+        result = weftRedOpCreate(&op, add, nullptr, weftInt32, name == "function", self.comm);
+    if (result != weftSuccess) tell("op", result);
     return op;
 }
 

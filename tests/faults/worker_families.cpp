@@ -9,8 +9,8 @@ static void become_child(Worker& self, weftComm_t child) {
     self.parents.push_back(self.comm);
     self.comm = child;
     if (!child) return;
-    weftCommUserRank(child, &self.rank);
-    weftCommCount(child, &self.ranks);
+    (void)weftCommUserRank(child, &self.rank);
+    (void)weftCommCount(child, &self.ranks);
 }
 // split=COLOR[,KEY[,DEADLINE in ms]]: from here on the child is the communicator
 void step_split(Worker& self, const Values& values) {
@@ -59,8 +59,8 @@ void step_births(Worker& self, const Values& values) {
         Worker child;
         code = weftCommSplit(self.comm, self.rank % 2, -self.rank, &child.comm, nullptr);
         if (code != weftSuccess) break;
-        weftCommUserRank(child.comm, &child.rank);
-        weftCommCount(child.comm, &child.ranks);
+        (void)weftCommUserRank(child.comm, &child.rank);
+        (void)weftCommCount(child.comm, &child.ranks);
         code = reduce(child, size_t(count), weftInt32, weftSum);
         const weftResult_t ended = weftCommDestroy(child.comm);
         if (code == weftSuccess) code = ended;

@@ -55,7 +55,7 @@ weftComm_t meet(Shared& shared, int ranks, int rank) {
     shared.times[rank].returned = weft::internal::now_us();
     pthread_barrier_wait(&shared.met);
     uint64_t held = 0;
-    if (comm) weftCommMemStats(comm, weftMemTotal, &held);
+    if (comm) (void)weftCommMemStats(comm, weftMemTotal, &held);
     memory.held_bytes = int64_t(held);
     if (shared.processes) {
         memory.resident_kib += own_kib("Rss:");
@@ -76,7 +76,7 @@ void take_part(Shared& shared, int ranks, int rank) {
         return;
     }
     shared.times[rank].summed = weft::internal::now_us();
-    weftCommDestroy(comm);
+    (void)weftCommDestroy(comm);
     shared.times[rank].left = weft::internal::now_us();
 }
 
@@ -107,7 +107,7 @@ int main(int argc, char** argv) {
         std::vector<pid_t> children;
         for (int rank = 0; rank < ranks; ++rank) {
             const auto run = [&, rank] {
-                if (rank == 0) weftGetUniqueId(&shared.id);
+                if (rank == 0) (void)weftGetUniqueId(&shared.id);
                 take_part(shared, ranks, rank);
             };
             if (!processes) {

@@ -282,7 +282,7 @@ TEST_CASE("JSON holds the arguments, the ranks and the rows, and an old file is 
         CHECK(json["results"][1]["size"] == 16);
         CHECK(json["results"][1]["in_place"]["nwrong"] == 0);
         CHECK(json["out_of_bounds"]["okay"] == "true");
-        CHECK(json["memory"]["total"] == 4096);
+        CHECK(json["memory"]["total"] == 5120);
         CHECK(json["errors"].empty());
         CHECK_FALSE(json.contains("env"));
     }

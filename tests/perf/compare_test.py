@@ -43,12 +43,12 @@ class Compare(unittest.TestCase):
 
     def test_goals_missed_and_lost_cells_are_listed(self):
         judged = self.judge([line("weft", 4, 65536, 60), line("impi", 4, 65536, 100), line("weft", 2, 8, 2),
-                             line("gloo", 2, 8, 1), line("weft-memalloc", 2, 65536, 16), line("limit", 2, 65536, 10)])
+                             line("gloo", 2, 8, 1), line("weft-hostalloc", 2, 65536, 16), line("limit", 2, 65536, 10)])
         self.assertIn("| 64K | 60.0 | 100 impi | 0.60 | 0.55 **missed** |", judged.stdout)
         self.assertIn("- over the goal at 4 ranks, 64K: 0.60 of impi, goal 0.55", judged.stdout)
         self.assertIn("- slower than gloo at 2 ranks, 8: 2.00", judged.stdout)
         self.assertIn("| 10.0 | 16.0 | 1.60 | 1.5 **missed** |", judged.stdout)
-        self.assertIn("- over the goal at 2 ranks, 64K with MemAlloc'd buffers: 1.60 of the limit", judged.stdout)
+        self.assertIn("- over the goal at 2 ranks, 64K with HostAlloc'd buffers: 1.60 of the limit", judged.stdout)
 
     def test_a_mode_has_its_own_rows_goals_and_place(self):
         lines = [line("weft", 2, 8, 3, mode="tcp"), line("impi", 2, 8, 4, mode="tcp"), line("weft", 2, 8, 1), line("impi", 2, 8, 4)]
@@ -117,7 +117,7 @@ class Compare(unittest.TestCase):
         readme = self.folder / "README.md"
         old = "<!-- perf/compare: begin -->\nold\n<!-- perf/compare: end -->\n"
         readme.write_text(old)
-        alone = [line("weft", 2, 8, 1), line("weft-memalloc", 2, 8, 1), line("limit", 2, 8, 1)]
+        alone = [line("weft", 2, 8, 1), line("weft-hostalloc", 2, 8, 1), line("limit", 2, 8, 1)]
         for flags in ([], ["--ratios"]):
             judged = self.judge(alone, readme, flags=flags)
             self.assertEqual(judged.returncode, 1)

@@ -43,6 +43,6 @@ FAKE_NCCL weftResult_t ncclCommRegister(weftComm_t comm, void* buffer, size_t by
     return weftCommRegister(comm, buffer, bytes, handle);
 }
 FAKE_NCCL weftResult_t ncclCommDeregister(weftComm_t comm, void* handle) { return weftCommDeregister(comm, handle); }
-FAKE_NCCL weftResult_t ncclMemAlloc(void** address, size_t bytes) { return weftMemAllocDevice(address, bytes); }
+FAKE_NCCL weftResult_t ncclMemAlloc(void** address, size_t bytes) { return weftMemAlloc(address, bytes); }
 FAKE_NCCL weftResult_t ncclMemFree(void* address) { return weftMemFree(address); }
 }

@@ -220,7 +220,8 @@ weftResult_t weftCommInitRankConfig(weftComm_t* comm, int ranks, weftUniqueId id
 
 weftResult_t weftCommInitFromEnvironment(weftComm_t* comm, const weftConfig_t* config) {
     weftUniqueId id;
-    weftGetUniqueId(&id);
+    const weftResult_t result = weftGetUniqueId(&id);
+    if (result != weftSuccess) return result;
     return weftCommInitRankConfig(comm, 1, id, 0, config);
 }
 
@@ -230,9 +231,9 @@ weftResult_t weftCommGetAsyncError(weftComm_t, weftResult_t* error) { return *er
 weftResult_t weftCommCount(const weftComm_t comm, int* count) { return *count = comm->group->ranks, weftSuccess; }
 weftResult_t weftCommUserRank(const weftComm_t comm, int* rank) { return *rank = comm->rank, weftSuccess; }
 
-weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, weftDataType_t type, weftScalarResidence_t,
+weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, weftDataType_t datatype, weftScalarResidence_t,
                                       weftComm_t comm) {
-    const Format& format = formats[type];
+    const Format& format = formats[datatype];
     const uint64_t bits = read(format, scalar, 0);
     comm->scalar = format.exponent_bits ? decode(format, bits) : double(as_integer(format, bits));
     *op = weftRedOp_t(weftNumOps + 1);
@@ -240,78 +241,80 @@ weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, weftDataTyp
 }
 weftResult_t weftRedOpDestroy(weftRedOp_t, weftComm_t) { return weftSuccess; }
 
-weftResult_t weftAllReduce(const void* send, void* receive, size_t count, weftDataType_t type, weftRedOp_t op,
+weftResult_t weftAllReduce(const void* send, void* receive, size_t count, weftDataType_t datatype, weftRedOp_t op,
                            weftComm_t comm, weftStream_t) {
-    return collect(comm, send, receive, count, type, 1, last_rank(comm),
-                   [&](size_t, size_t i) { return reduce(*comm->group, formats[type], i, int(op)); });
+    return collect(comm, send, receive, count, datatype, 1, last_rank(comm),
+                   [&](size_t, size_t i) { return reduce(*comm->group, formats[datatype], i, int(op)); });
 }
-weftResult_t weftReduceScatter(const void* send, void* receive, size_t count, weftDataType_t type, weftRedOp_t op,
+weftResult_t weftReduceScatter(const void* send, void* receive, size_t count, weftDataType_t datatype, weftRedOp_t op,
                                weftComm_t comm, weftStream_t) {
-    return collect(comm, send, receive, count, type, 1, last_rank(comm), [&](size_t, size_t i) {
-        return reduce(*comm->group, formats[type], size_t(comm->rank) * count + i, int(op));
+    return collect(comm, send, receive, count, datatype, 1, last_rank(comm), [&](size_t, size_t i) {
+        return reduce(*comm->group, formats[datatype], size_t(comm->rank) * count + i, int(op));
     });
 }
-weftResult_t weftReduce(const void* send, void* receive, size_t count, weftDataType_t type, weftRedOp_t op, int root,
-                        weftComm_t comm, weftStream_t) {
-    return collect(comm, send, receive, count, type, comm->rank == root ? 1 : 0, root,
-                   [&](size_t, size_t i) { return reduce(*comm->group, formats[type], i, int(op)); });
+weftResult_t weftReduce(const void* send, void* receive, size_t count, weftDataType_t datatype, weftRedOp_t op,
+                        int root, weftComm_t comm, weftStream_t) {
+    return collect(comm, send, receive, count, datatype, comm->rank == root ? 1 : 0, root,
+                   [&](size_t, size_t i) { return reduce(*comm->group, formats[datatype], i, int(op)); });
 }
-weftResult_t weftBroadcast(const void* send, void* receive, size_t count, weftDataType_t type, int root,
+weftResult_t weftBroadcast(const void* send, void* receive, size_t count, weftDataType_t datatype, int root,
                            weftComm_t comm, weftStream_t) {
-    return collect(comm, send, receive, count, type, 1, last_rank(comm),
-                   [&](size_t, size_t i) { return read(formats[type], comm->group->send[size_t(root)], i); });
+    return collect(comm, send, receive, count, datatype, 1, last_rank(comm),
+                   [&](size_t, size_t i) { return read(formats[datatype], comm->group->send[size_t(root)], i); });
 }
-weftResult_t weftAllGather(const void* send, void* receive, size_t count, weftDataType_t type, weftComm_t comm,
+weftResult_t weftAllGather(const void* send, void* receive, size_t count, weftDataType_t datatype, weftComm_t comm,
                            weftStream_t) {
-    return collect(comm, send, receive, count, type, size_t(comm->group->ranks), last_rank(comm),
-                   [&](size_t part, size_t i) { return read(formats[type], comm->group->send[part], i); });
+    return collect(comm, send, receive, count, datatype, size_t(comm->group->ranks), last_rank(comm),
+                   [&](size_t part, size_t i) { return read(formats[datatype], comm->group->send[part], i); });
 }
-weftResult_t weftAlltoAll(const void* send, void* receive, size_t count, weftDataType_t type, weftComm_t comm,
+weftResult_t weftAlltoAll(const void* send, void* receive, size_t count, weftDataType_t datatype, weftComm_t comm,
                           weftStream_t) {
-    return collect(comm, send, receive, count, type, size_t(comm->group->ranks), last_rank(comm),
+    return collect(comm, send, receive, count, datatype, size_t(comm->group->ranks), last_rank(comm),
                    [&](size_t part, size_t i) {
-                       return read(formats[type], comm->group->send[part], size_t(comm->rank) * count + i);
+                       return read(formats[datatype], comm->group->send[part], size_t(comm->rank) * count + i);
                    });
 }
-weftResult_t weftGather(const void* send, void* receive, size_t count, weftDataType_t type, int root, weftComm_t comm,
-                        weftStream_t) {
-    return collect(comm, send, receive, count, type, comm->rank == root ? size_t(comm->group->ranks) : 0, root,
-                   [&](size_t part, size_t i) { return read(formats[type], comm->group->send[part], i); });
+weftResult_t weftGather(const void* send, void* receive, size_t count, weftDataType_t datatype, int root,
+                        weftComm_t comm, weftStream_t) {
+    return collect(comm, send, receive, count, datatype, comm->rank == root ? size_t(comm->group->ranks) : 0, root,
+                   [&](size_t part, size_t i) { return read(formats[datatype], comm->group->send[part], i); });
 }
-weftResult_t weftScatter(const void* send, void* receive, size_t count, weftDataType_t type, int root, weftComm_t comm,
-                         weftStream_t) {
-    return collect(comm, send, receive, count, type, 1, last_rank(comm), [&](size_t, size_t i) {
-        return read(formats[type], comm->group->send[size_t(root)], size_t(comm->rank) * count + i);
+weftResult_t weftScatter(const void* send, void* receive, size_t count, weftDataType_t datatype, int root,
+                         weftComm_t comm, weftStream_t) {
+    return collect(comm, send, receive, count, datatype, 1, last_rank(comm), [&](size_t, size_t i) {
+        return read(formats[datatype], comm->group->send[size_t(root)], size_t(comm->rank) * count + i);
     });
 }
 
 // From `source` to this rank.
-weftResult_t weftSendRecv(const void* send, size_t, int, void* receive, size_t count, int source, weftDataType_t type,
-                          weftComm_t comm, weftStream_t) {
-    return collect(comm, send, receive, count, type, 1, last_rank(comm),
-                   [&](size_t, size_t i) { return read(formats[type], comm->group->send[size_t(source)], i); });
+weftResult_t weftSendRecv(const void* send, size_t, int, void* receive, size_t count, int source,
+                          weftDataType_t datatype, weftComm_t comm, weftStream_t) {
+    return collect(comm, send, receive, count, datatype, 1, last_rank(comm),
+                   [&](size_t, size_t i) { return read(formats[datatype], comm->group->send[size_t(source)], i); });
 }
 // A ping-pong's: two and two, the even one first, so both are in both of these calls at the same time, and whoever has
 // nobody is in neither.
-weftResult_t weftSend(const void* send, size_t count, weftDataType_t type, int peer, weftComm_t comm, weftStream_t) {
+weftResult_t weftSend(const void* send, size_t count, weftDataType_t datatype, int peer, weftComm_t comm,
+                      weftStream_t) {
     std::unique_lock lock(comm->group->mutex);
     std::deque<std::vector<char>>& letters = comm->group->letters[{comm->rank, peer}];
     const auto* bytes = static_cast<const char*>(send);
-    letters.emplace_back(bytes, bytes + count * formats[type].bytes);
+    letters.emplace_back(bytes, bytes + count * formats[datatype].bytes);
     comm->group->changed.notify_all();
     if (count != 1000) return weftSuccess;
     const char* const fault = std::getenv("FAKE_WEFT");
-    if (fault && !std::strcmp(fault, "scribble") && comm->rank == 1) const_cast<char*>(bytes)[formats[type].bytes] ^= 1;
+    if (fault && !std::strcmp(fault, "scribble") && comm->rank == 1)
+        const_cast<char*>(bytes)[formats[datatype].bytes] ^= 1;
     return weftSuccess;
 }
-weftResult_t weftRecv(void* receive, size_t count, weftDataType_t type, int peer, weftComm_t comm, weftStream_t) {
+weftResult_t weftRecv(void* receive, size_t count, weftDataType_t datatype, int peer, weftComm_t comm, weftStream_t) {
     std::unique_lock lock(comm->group->mutex);
     std::deque<std::vector<char>>& letters = comm->group->letters[{peer, comm->rank}];
     comm->group->changed.wait(lock, [&] { return !letters.empty(); });
     if (count > 0) std::memcpy(receive, letters.front().data(), letters.front().size());
     letters.pop_front();
     if (count != 1000) return weftSuccess;
-    return damage(comm, nullptr, receive, count * formats[type].bytes, formats[type].bytes, 1, 1);
+    return damage(comm, nullptr, receive, count * formats[datatype].bytes, formats[datatype].bytes, 1, 1);
 }
 // What is put lies in a letter until it is waited for.
 weftResult_t weftCommWindowRegister(weftComm_t comm, void* memory, size_t, weftWindow_t* window, int) {
@@ -320,13 +323,13 @@ weftResult_t weftCommWindowRegister(weftComm_t comm, void* memory, size_t, weftW
     return *window = reinterpret_cast<weftWindow_t>(memory), weftSuccess;
 }
 weftResult_t weftCommWindowDeregister(weftComm_t comm, weftWindow_t) { return comm->group->meet(), weftSuccess; }
-weftResult_t weftPutSignal(const void* memory, size_t count, weftDataType_t type, int peer, weftWindow_t, size_t offset,
-                           int, int, unsigned, weftComm_t comm, weftStream_t stream) {
+weftResult_t weftPutSignal(const void* memory, size_t count, weftDataType_t datatype, int peer, weftWindow_t,
+                           size_t offset, int, int, unsigned, weftComm_t comm, weftStream_t stream) {
     {
         std::lock_guard lock(comm->group->mutex);
-        comm->group->puts[{comm->rank, peer}].push_back({offset, count, type});
+        comm->group->puts[{comm->rank, peer}].push_back({offset, count, datatype});
     }
-    return weftSend(memory, count, type, peer, comm, stream);
+    return weftSend(memory, count, datatype, peer, comm, stream);
 }
 weftResult_t weftWaitSignal(int, const weftWaitSignalDesc_t* signal, weftComm_t comm, weftStream_t stream) {
     Group& group = *comm->group;
@@ -342,10 +345,10 @@ weftResult_t weftWaitSignal(int, const weftWaitSignalDesc_t* signal, weftComm_t 
 }
 // Places are those of equal parts of the largest count, which a rank has for itself.
 weftResult_t weftAlltoAllv(const void* send, const size_t counts[], const size_t[], void* receive,
-                           const size_t receive_counts[], const size_t[], weftDataType_t type, weftComm_t comm,
+                           const size_t receive_counts[], const size_t[], weftDataType_t datatype, weftComm_t comm,
                            weftStream_t) {
     Group& group = *comm->group;
-    const size_t part = counts[comm->rank], bytes = formats[type].bytes;
+    const size_t part = counts[comm->rank], bytes = formats[datatype].bytes;
     group.send[size_t(comm->rank)] = send;
     group.meet();
     for (size_t from = 0; from < size_t(group.ranks); ++from)
@@ -357,11 +360,11 @@ weftResult_t weftAlltoAllv(const void* send, const size_t counts[], const size_t
     return damage(comm, send, receive, part * bytes, bytes, size_t(group.ranks), last_rank(comm));
 }
 
-weftResult_t weftMemAlloc(void** memory, size_t bytes) {
+weftResult_t weftHostAlloc(void** memory, size_t bytes) {
     if (bytes > size_t(1) << 33) return last_error = "no memory", weftSystemError;
     return *memory = std::calloc(1, bytes), weftSuccess;
 }
-weftResult_t weftMemAllocDevice(void** memory, size_t) {
+weftResult_t weftMemAlloc(void** memory, size_t) {
     return *memory = nullptr, last_error = "there is no device", weftSystemError;
 }
 weftResult_t weftMemFree(void* memory) { return std::free(memory), weftSuccess; }

@@ -39,7 +39,7 @@ Status GpuEngine::fits_window(const void* address, size_t bytes, bool mapped) co
     }
     return fail(weftInvalidArgument,
                 "{} is device memory that other ranks' kernels cannot be given: a window is memory of cudaMalloc "
-                "(cuMemAlloc) or weftMemAllocDevice, of no pool and not managed, or virtual memory that is opened for "
+                "(cuMemAlloc) or weftMemAlloc, of no pool and not managed, or virtual memory that is opened for "
                 "all devices and can be exported{}{}",
                 address, why ? "" : ": ", why.sentence());
 }

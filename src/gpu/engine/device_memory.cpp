@@ -34,16 +34,19 @@ DeviceAllocations& given_memory() {
     return of_process.get();
 }
 
+Status no_device(size_t bytes, const std::string& reason) {
+    return fail(weftInvalidUsage, "weftMemAlloc cannot allocate {} bytes: {}; weftHostAlloc allocates host memory",
+                bytes, reason);
+}
+
 }  // namespace
 
 Result<void*> allocate_device_memory(size_t bytes) {
     auto driver = Driver::get();
-    if (!driver) return driver.take_status();
+    if (!driver) return no_device(bytes, driver.status().sentence());
     auto device = current_device(**driver);
     if (!device) return device.take_status();
-    if (!*device)
-        return fail(weftInvalidUsage, "no device is current in this thread, to allocate {} bytes on: cudaSetDevice",
-                    bytes);
+    if (!*device) return no_device(bytes, "no device is current in this thread (cudaSetDevice makes one current)");
     const RelaxedCapture relaxed(**driver);
     DeviceAllocation given;
     auto context = Context::retain(**driver, **device);
@@ -58,7 +61,7 @@ Result<void*> allocate_device_memory(size_t bytes) {
     auto memory =
         allocate(descriptors ? ExportableMemory::ExportMethod::descriptor : ExportableMemory::ExportMethod::ipc);
     if (!memory && memory.status().code() == weftUnhandledCudaError && descriptors) {
-        WEFT_LOG(info, mem, "weftMemAllocDevice takes memory of cuMemAlloc: {}", memory.status().sentence());
+        WEFT_LOG(info, mem, "weftMemAlloc takes memory of cuMemAlloc: {}", memory.status().sentence());
         memory = allocate(ExportableMemory::ExportMethod::ipc);
     }
     if (!memory) return memory.take_status();

@@ -1,4 +1,4 @@
-// device_memory.hpp: device memory that Weft gives users (weftMemAllocDevice): VMM memory, which every device of this
+// device_memory.hpp: device memory that Weft gives users (weftMemAlloc): VMM memory, which every device of this
 // process with peer access reaches, and which other processes can map. Thread-safe.
 #pragma once
 #include <cstddef>

@@ -125,7 +125,7 @@ std::string GpuEngine::explain(const Operation& operation, uint8_t preference) c
                        s.domain->fallback_text(),
                        !plan->staged() ? ""
                        : s.exports_buffers && !operation.scales()
-                           ? ", in place where all buffers are of cudaMalloc or weftMemAllocDevice and, if other "
+                           ? ", in place where all buffers are of cudaMalloc or weftMemAlloc and, if other "
                              "processes have ranks, "
                              "registered, else staged"
                            : ", staged",

@@ -88,7 +88,9 @@ std::string GpuEngine::explain(const Operation&, uint8_t) const { std::abort(); 
 uint64_t GpuEngine::device_bytes() const { std::abort(); }
 
 Result<void*> allocate_device_memory(size_t bytes) {
-    return fail(weftInvalidUsage, "{} bytes of device memory were asked for, but this build of Weft has no GPU support",
+    return fail(weftInvalidUsage,
+                "weftMemAlloc cannot allocate {} bytes: this build of Weft has no GPU support; weftHostAlloc allocates "
+                "host memory",
                 bytes);
 }
 bool free_device_memory(void*) { return false; }
