@@ -17,7 +17,7 @@ struct TwoLevel {
 inline constexpr int entry = 0, done = 1;
 
 // A slot is written again so many tiles later. Who has waited for the dones of the tile behind that one knows that
-// everybody has read all of it (src/README.md, "The board", rule 10).
+// everybody has read all of it (docs/design/shared-memory-protocol.md, rule 10).
 inline constexpr int slots_of_flag_block = 4, runs_ahead = slots_of_flag_block - 1;
 
 // Holds back the first of the steps that go through it until several others are done, which may be emitted later: nops

@@ -31,9 +31,9 @@ std::optional<Failure> error_of(weftComm* handle) {
 const char* last_error(weftComm* handle) {
     std::optional<Failure> failure = error_of(handle);
     if (!failure) return thread_error.shown;
-    thread_local std::string asked[4];
-    thread_local unsigned next = 0;
-    return (asked[next++ % std::size(asked)] = failure->text()).c_str();
+    // A copy: a stream's thread may write the next error. Valid until this thread's next Weft call.
+    thread_local std::string text;
+    return (text = failure->text()).c_str();
 }
 
 Status last_error_info(weftComm* handle, weftErrorInfo_t* info) {

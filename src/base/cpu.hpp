@@ -94,7 +94,7 @@ size_t last_level_cache_bytes();
 size_t second_level_cache_bytes();
 std::string cpu_model();
 // Whether the kernel shall copy messages between processes: as `asked` by WEFT_CROSS_MEMORY, or, if that is negative,
-// unless two cores pass data through slots faster. Measured, perf/README.md: the kernel copies 12 GB/s on AMD's EPYC, two
+// unless two cores pass data through slots faster. Measured: perf/results: the kernel copies 12 GB/s on AMD's EPYC, two
 // cores pass on 30; on Intel's Xeon it copies 20.
 bool cma_messages_wanted(int asked);
 

@@ -1,5 +1,5 @@
 // point_to_point.cpp: a communicator's messages: those that users send and receive, and those that make up collectives
-// of uneven parts. src/README.md, "Point to point".
+// of uneven parts. docs/design/connections.md, Point to point.
 #include <algorithm>
 
 #include "src/base/clock.hpp"

@@ -1,5 +1,5 @@
 // staged_calls.cpp: a communicator's calls on device memory that no kernel of Weft's works on: their buffers are copied to the
-// host, they are calls on host memory, and what these have written is copied back. src/README.md, "A call on device
+// host, they are calls on host memory, and what these have written is copied back. docs/design/gpu-domain.md, "A call
 // memory".
 #include <cstring>
 

@@ -1,5 +1,5 @@
 // window_registration.hpp: a window's beginning and end, in which all ranks take part: they tell each other where their parts
-// lie, or that they will not go to others' any more (src/README.md, "Windows").
+// lie, or that they will not go to others' any more (docs/design/rma.md).
 #pragma once
 #include <vector>
 

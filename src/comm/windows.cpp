@@ -1,4 +1,4 @@
-// windows.cpp: a communicator's windows, and its one-sided calls on them. src/README.md, "Windows".
+// windows.cpp: a communicator's windows, and its one-sided calls on them. docs/design/rma.md.
 #include <sched.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// flag_block.cpp: posting and awaiting the words of the flag_block (src/README.md, "The board").
+// flag_block.cpp: posting and awaiting the words of the flag_block (docs/design/shared-memory-protocol.md).
 #include "src/base/cpu.hpp"
 #include "src/executor/run.hpp"
 

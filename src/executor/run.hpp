@@ -39,7 +39,7 @@ class Run {
     uint64_t suspect_operation() const { return suspect_operation_; }
     Status take_failure() { return std::move(failure_); }
     // Whether peers may be reading or writing the buffers of this call in place, and whether one of them still can
-    // (src/README.md, "The board", rule 9).
+    // (docs/design/shared-memory-protocol.md, rule 9).
     bool shares_buffers() const { return shares_buffers_; }
     bool may_be_using(int peer) const;
     // The same of what messages lent a peer.

@@ -1,6 +1,6 @@
 // shared_memory_collective.cpp: one-shot and two-shot over a flag block as one routine each: the same steps as their expansions
 // (src/schedule/expand.cpp), without an instruction for each chunk, and with the tiles of a long message overlapped.
-// The protocol: src/README.md, "The board"; the figures: perf/README.md.
+// The protocol: docs/design/shared-memory-protocol.md; the figures: perf/results.
 #include <cstring>
 
 #include "src/executor/run.hpp"

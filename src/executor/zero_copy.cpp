@@ -1,4 +1,4 @@
-// zero_copy.cpp: messages whose slot says where the bytes lie in place of the bytes (src/README.md, "Lending").
+// zero_copy.cpp: messages whose slot says where the bytes lie in place of the bytes (docs/design/connections.md, Zero-copy).
 #include "src/executor/run.hpp"
 
 namespace weft::internal {

@@ -4,7 +4,7 @@
 // round: what is stored past the caches comes back from memory. Nobody tells which cores are near, and threads move: so
 // now and then a rank looks how long single lines of the slot take to store to, and where that is long it times both kinds
 // of stores. What is written while lines from far away are read goes past the caches wherever lines are far: processors that
-// hide the one from the writer do not hide both. Figures: perf/README.md, "Near and far cores". Thread-bound to the rank;
+// hide the one from the writer do not hide both. Figures: perf/results/2026-11-23-epyc-family25.md. Thread-bound to the rank;
 // nobody else need know what it does.
 #pragma once
 #include <algorithm>

@@ -1,5 +1,5 @@
 // messages.hpp: a rank's messages to and from others, outside schedules: the exchange that moves them, and its links
-// (src/README.md, "Point to point").
+// (docs/design/connections.md, Point to point).
 #pragma once
 #include "src/p2p/peer_links.hpp"
 

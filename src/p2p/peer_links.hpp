@@ -1,5 +1,5 @@
 // peer_links.hpp: the connections of a rank with single others, outside schedules: which the two alone make when either
-// first wants one (src/README.md, "Point to point"). Thread-bound to the rank.
+// first wants one (docs/design/connections.md, Point to point). Thread-bound to the rank.
 #pragma once
 #include <map>
 

@@ -1,7 +1,7 @@
 // cma.hpp: copies between this process and private memory of other ranks' processes, made by the kernel
 // (cross-memory attach: process_vm_readv and process_vm_writev). One copy instead of two through a slot, and no line
 // bounces between caches to be staged again; but pages are looked up at every call. Whether every rank may do it to
-// every other is agreed once, in the flag block's agreement round (src/README.md, rule 7). Thread-bound to the rank.
+// every other is agreed once, in the flag block's agreement round (docs/design/shared-memory-protocol.md, rule 7). Thread-bound to the rank.
 #pragma once
 #include "src/base/result.hpp"
 #include "src/peer_access/direct_access.hpp"
@@ -22,7 +22,7 @@ class Cma {
     void agree(bool all_can);
 
     // To be asked before and after what a peer lends is read. False: some rank has left, and the sender perhaps has its
-    // memory back: nothing may be read, and nothing that was counts (src/README.md, "The board", rule 9b).
+    // memory back: nothing may be read, and nothing that was counts (docs/design/shared-memory-protocol.md, rule 9b).
     bool remote_memory_valid() const;
 
     // `address` is the rank's own, in its process.

@@ -1,6 +1,6 @@
 // direct_access.hpp: which of a rank's buffers the other ranks of its host can read and write in place, and where they lie
 // here. Ranks of one process reach everything of each other. Ranks of different processes reach what lies in
-// weftHostAlloc's arenas, once all have agreed that each has mapped all (src/README.md, "The board", rule 7).
+// weftHostAlloc's arenas, once all have agreed that each has mapped all (docs/design/shared-memory-protocol.md, rule 7).
 // Thread-bound to the rank.
 #pragma once
 #include <vector>

@@ -1,4 +1,4 @@
-// remote_address.hpp: how a message of a host says where the bytes lie that it lends (src/README.md, "Lending"), and who can
+// remote_address.hpp: how a message of a host says where the bytes lie that it lends (docs/design/connections.md, Zero-copy), and who can
 // read them there.
 #pragma once
 #include "src/segment/arena.hpp"

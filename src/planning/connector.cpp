@@ -17,7 +17,7 @@ static uint64_t word_of(CanRead reads) { return uint64_t(reads.addresses) | uint
 static CanRead reads_of(uint64_t word) { return {.addresses = (word & 1) != 0, .arena = (word & 2) != 0}; }
 
 // What one connection from each rank of a host to each goes round in: both ways between two ranks are more than a
-// second-level cache, and all together no more than a share of the last-level one. Measured, perf/README.md.
+// second-level cache, and all together no more than a share of the last-level one. Measured: perf/results.
 static constexpr size_t rings_of_all = size_t(6) << 20;
 
 // Both ends name a connection alike: by channel, slots and the sender's rank; the info says the receiver's.

@@ -17,10 +17,10 @@ namespace {
 // Of connections on one host: larger slots leave the second-level cache, smaller ones pay more switches.
 constexpr size_t slot_bytes_here = 128 << 10;
 
-// Of a one-shot: shorter ones take as long with a second wait, or longer. Measured, perf/README.md.
+// Of a one-shot: shorter ones take as long with a second wait, or longer. Measured: perf/results.
 constexpr size_t exported_least_bytes = 8 << 10;
 
-// Messages that the kernel copies between processes in less time than staging takes. Measured, perf/README.md.
+// Messages that the kernel copies between processes in less time than staging takes. Measured: perf/results.
 constexpr size_t cma_least_bytes = 64 << 10, cma_most_bytes = 8 << 20;
 constexpr int cma_most_ranks = 2;
 

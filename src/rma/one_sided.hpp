@@ -1,5 +1,5 @@
 // one_sided.hpp: what a rank does with memory of others without their help: puts, gets, signals, and waiting for
-// signals (src/README.md, "Windows"). Memory of this host is read and written in place or by the kernel; what cannot be
+// signals (docs/design/rma.md). Memory of this host is read and written in place or by the kernel; what cannot be
 // reached so is asked of its owner. One call at a time, begun, advanced until it is done; nothing blocks. Thread-bound
 // to the rank.
 #pragma once

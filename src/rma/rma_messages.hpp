@@ -1,5 +1,5 @@
 // rma_messages.hpp: what ranks ask each other to do with memory that they cannot reach themselves, as messages over their
-// link: the target carries them out, in their order, whenever it is in one of its calls (src/README.md, "Windows").
+// link: the target carries them out, in their order, whenever it is in one of its calls (docs/design/rma.md).
 // Nothing blocks. Thread-bound to the rank.
 #pragma once
 #include <array>

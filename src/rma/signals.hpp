@@ -1,5 +1,5 @@
 // signals.hpp: counters by which one rank tells another that something is done, and the word that says whose memory a
-// rank is at (src/README.md, "Windows"). What a rank raises for ranks of its host lies in its own heap, so every
+// rank is at (docs/design/rma.md). What a rank raises for ranks of its host lies in its own heap, so every
 // counter has one writer; what comes from other hosts the rank counts itself. Thread-bound to the rank.
 #pragma once
 #include <array>

@@ -72,7 +72,7 @@ struct LinkCosts {
     double net_far = 1.05;      // a byte to other hosts than the next one: paths inside the network are shared
     // Messages of a host that the receiver reads where they lie, rather than in a slot: below two copies cost less than
     // the way there and back; above, between processes, two cores that each copy half of the way are faster than the
-    // kernel, which looks up every page. Measured, perf/README.md.
+    // kernel, which looks up every page. Measured: perf/results.
     size_t zero_copy_least_bytes = 16 << 10, zero_copy_most_bytes = 2 << 20;
     size_t net_slot_bytes = 256 << 10;  // of a connection: what a message can hold
     bool net_by_kernels = false;  // who writes slots and reads them; a thread's sockets go past them where they can

@@ -18,7 +18,7 @@ constexpr size_t long_bytes = 8 << 20;
 // the slots of all, which go round, fit the caches. Many take less: they shall leave the last-level cache to the buffers,
 // and of messages whose results are stored past it take twice as much. Where all give and take, and a message is not long,
 // tiles are as large as that cache allows, the whole message if it can be: phase by phase, in two slots. One rank's data
-// travel in several tiles, for while others read the one it writes the next. Measured, perf/README.md. Where a host has
+// travel in several tiles, for while others read the one it writes the next. Measured: perf/results. Where a host has
 // only some of the ranks all count all the same: what travels between hosts is cut into as many pieces more.
 size_t shared_tile_bytes(const Schedule& schedule, size_t bytes, const TileBounds& bounds) {
     const size_t each = size_t(schedule.ranks);

@@ -1,4 +1,4 @@
-// flag_block.hpp: a *flag_block* is memory of a host's ranks: each writes its own part, all read it (src/README.md, "The board").
+// flag_block.hpp: a *flag_block* is memory of a host's ranks: each writes its own part, all read it (docs/design/shared-memory-protocol.md).
 #pragma once
 #include <array>
 #include <memory>
@@ -11,7 +11,7 @@
 namespace weft::internal {
 
 // This rank's view of the flag_block of its host's ranks. Plain memory: the executor reads and writes it without a
-// call. Thread-bound. The protocol is in src/README.md.
+// call. Thread-bound. The protocol is in docs/design/shared-memory-protocol.md.
 class FlagBlock {
   public:
     static constexpr size_t slot_bytes_max = size_t(1) << 20;
@@ -40,7 +40,7 @@ class FlagBlock {
     };
     // Of tiles of so many bytes, a multiple of a line. What all ranks' slots hold together, and a rank reads, is more than
     // a second-level cache and less than a last-level one. `in_order`: a rank posts no tile before it has read all of the
-    // last one, so that two slots do (rule 3). Measured, perf/README.md.
+    // last one, so that two slots do (rule 3). Measured: perf/results.
     static Rotation rotation(size_t tile_bytes, int ranks, bool in_order);
     std::byte* slot(int rank, uint32_t tile) const {
         return heaps_ + heap_stride_ * place(rank) + slot_stride * (tile % flag_slots);

@@ -89,7 +89,7 @@ LinkCosts host_link_costs(int ranks, int cores, bool uses_cma) {
     if (!uses_cma) costs.zero_copy_most_bytes = 0;
     costs.ranks_per_core = (ranks + cores - 1) / std::max(1, cores);
     // Two ranks with a core each wait for nobody else, and the slots of their messages go round. Measured.
-    // What has just been summed they miss all the same (perf/README.md).
+    // What has just been summed they miss all the same (perf/results).
     if (ranks == 2 && costs.ranks_per_core == 1) {
         costs.skew_us = 0.1;
         costs.sums_skew = 8;

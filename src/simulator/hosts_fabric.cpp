@@ -13,7 +13,7 @@ namespace {
 // NCCL's for rings and its protocol Simple; of what a message takes to another host Weft's proxy thread has what it has on
 // hosts of threads (net_overhead_us). Adapters: their line rate.
 constexpr const char* nccl = "NCCL 2.30's tuning constants; NVIDIA's data sheets";
-// As src/schedule/layout.hpp has it, measured for perf/README.md; memory of a socket with eight channels of DDR4.
+// As src/schedule/layout.hpp has it, measured: perf/results; memory of a socket with eight channels of DDR4.
 constexpr const char* link_costs = "Weft's LinkCosts, measured on virtual machines";
 
 constexpr HostKind dgx_a100{.name = "dgx-a100",

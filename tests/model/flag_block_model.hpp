@@ -1,4 +1,4 @@
-// flag_block_model.hpp: the flag block's protocol (src/README.md, "The board") as a finite state machine of all ranks together.
+// flag_block_model.hpp: the flag block's protocol (docs/design/shared-memory-protocol.md) as a finite state machine of all ranks together.
 // Written from the text alone and independent of the executor, so that explore() can try every interleaving of it.
 //
 // Memory model: words are sequentially consistent and read one a step. Payloads, slots and user buffers are ordinary

@@ -1,4 +1,4 @@
-// two_level.cpp: what each rank of one host does in a two-level call (src/README.md, rule 10): one block fills the
+// two_level.cpp: what each rank of one host does in a two-level call (docs/design/shared-memory-protocol.md, rule 10): one block fills the
 // flag block and sums, the other puts on it what came from other hosts. How far they are apart, nobody knows.
 #include <utility>
 

@@ -1,4 +1,4 @@
-// device_access.cpp: windows of device memory, and one-sided calls on them: a kernel for each (src/README.md, "Windows").
+// device_access.cpp: windows of device memory, and one-sided calls on them: a kernel for each (docs/design/rma.md).
 #include <algorithm>
 
 #include "src/gpu/engine/gpu_engine_state.hpp"

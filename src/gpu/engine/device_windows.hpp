@@ -1,5 +1,5 @@
 // device_windows.hpp: windows of device memory: what the others are told of this rank's part, and where its kernels find
-// theirs (src/README.md, "Windows"). Thread-bound to the rank.
+// theirs (docs/design/rma.md). Thread-bound to the rank.
 #pragma once
 #include <map>
 #include <optional>

@@ -146,7 +146,7 @@ class GpuEngine {
     Status prepare_messages(const CountedMessages& messages, void* stream);
     Status launch_messages(void* stream, const CallSettings& settings);
 
-    // ---- Windows of device memory, by the numbers that they have on all ranks (src/README.md, "Windows").
+    // ---- Windows of device memory, by the numbers that they have on all ranks (docs/design/rma.md).
     // Why device memory cannot be in one; ok if it can. `mapped`: see BufferPlacement.
     Status fits_window(const void* address, size_t bytes, bool mapped) const;
     // Our part, if it has bytes, for the others to be told where they find it. A failure is this rank's own, as of

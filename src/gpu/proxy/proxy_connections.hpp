@@ -1,6 +1,6 @@
 // proxy_connections.hpp: what goes between the kernels of one rank and other hosts: each end of a remote connection, in pinned
 // host memory, with the Sender or Receiver of a transport that leads on. The proxy (proxy.hpp) moves it; what pairs
-// with what is in src/README.md, "Between hosts". Never calls the driver.
+// with what is in docs/design/gpu-domain.md, Between hosts. Never calls the driver.
 #pragma once
 #include <atomic>
 #include <memory>
