@@ -1,5 +1,5 @@
 // error.hpp: tests assert the id of an error and its rank numbers, not its wording.
-//     CHECK_ERROR(status, "mismatch.count");           a Status, Result, Failure or api::Error
+//     CHECK_ERROR(status, "mismatch.count");           a Status, Result, Failure or weft::Error
 //     CHECK_ERROR(status, "rank.died", 3);             rank 3 failed
 //     CHECK_ERROR(last_error(comm), "rank.died", 3, 0);  and rank 0 waited for it; what weftGetLastErrorInfo tells
 #pragma once
@@ -26,7 +26,7 @@ SeenError seen(const Result<T>& result) {
     return seen(result.status());
 }
 inline SeenError seen(const weftErrorInfo_t& info) { return {info.id, info.failedRank, info.peer, ""}; }
-inline SeenError seen(const api::Error& error) { return {error.id(), error.failed_rank(), error.peer(), error.what()}; }
+inline SeenError seen(const weft::Error& error) { return {error.id(), error.failed_rank(), error.peer(), error.what()}; }
 
 struct WantedError {
     std::string id;

@@ -85,7 +85,7 @@ weftResult_t weftCommWindowRegister(weftComm_t comm, void* buff, size_t bytes, w
         *win = nullptr;
         if (!buff && bytes > 0)
             return fail(error::argument_null, "weftCommWindowRegister: buff is NULL although bytes is {}", bytes);
-        if (bytes > bytes_t(1) << 48)
+        if (bytes > size_t(1) << 48)
             return fail(error::argument_count,
                         "weftCommWindowRegister: bytes is {}, which is more bytes than any memory holds", bytes);
         // NCCL_WIN_COLL_SYMMETRIC and NCCL_WIN_STRICT_ORDERING are accepted: they ask for nothing that Weft does not do.

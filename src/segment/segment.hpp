@@ -265,7 +265,7 @@ class Segment {
     // Whether its process is stopped by a signal; of a rank of another host, when its leader last told.
     bool stopped(int rank) const;
     // The failure that the rank was told of, if it has called nothing since; else ok.
-    Status told(int rank) const;
+    Status returned_error(int rank) const;
     // For the leader: its process, or its whole host, has ended.
     void mark_dead(int rank);
     // Makes this process that of the rank, by taking the lock: from then on its death is seen. Mismatch if the rank has a

@@ -7,7 +7,7 @@
 
 #include "check.h"
 
-using namespace weft::internal;
+using namespace weft;
 
 namespace {
 

@@ -85,7 +85,7 @@ HandshakeMessage proof_for(const UniqueId& id, const HandshakeMessage& hello, co
     return proof;
 }
 
-UniqueId secret_of(const std::string& id) { return *UniqueId::read(weft::internal::unique_id_from_text(id)); }
+UniqueId secret_of(const std::string& id) { return *UniqueId::read(weft::unique_id_from_text(id)); }
 
 // We hold the rendezvous's name before any rank comes.
 class FalseLeader {

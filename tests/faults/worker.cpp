@@ -94,11 +94,11 @@ void step_environment(Worker& self, const Values&) {
 }
 // id=ID, or id=later: for the next init
 void step_id(Worker& self, const Values& values) {
-    self.id = values[0] == "later" ? self.later : weft::internal::unique_id_from_text(values[0]);
+    self.id = values[0] == "later" ? self.later : weft::unique_id_from_text(values[0]);
 }
 void step_make_later(Worker& self, const Values&) {
-    self.later = weft::internal::make_unique_id();
-    tell("later " + weft::internal::to_text(self.later));
+    self.later = weft::make_unique_id();
+    tell("later " + weft::to_text(self.later));
 }
 // as=RANK,RANKS: for the next init
 void step_as(Worker& self, const Values& values) {
@@ -246,8 +246,7 @@ void step_cross(Worker& self, const Values& values) {
     weftComm_t comms[2] = {};
     (void)weftGroupStart();
     for (int i = 0; i < 2; ++i)
-        (void)weftCommInitRank(&comms[i], self.ranks, weft::internal::unique_id_from_text(values[size_t(i)]),
-                               self.rank);
+        (void)weftCommInitRank(&comms[i], self.ranks, weft::unique_id_from_text(values[size_t(i)]), self.rank);
     tell("cross", weftGroupEnd());
     int sums[2] = {1, 1};
     (void)weftGroupStart();
@@ -353,7 +352,7 @@ void step_fork_job(Worker& self, const Values& values) {
     if (child < 0) abort();
     if (child == 0) {
         self.comm = nullptr;
-        self.id = weft::internal::unique_id_from_text(values[0]);
+        self.id = weft::unique_id_from_text(values[0]);
         tell("child_init", weftCommInitRank(&self.comm, self.ranks, self.id, self.rank));
         tell("child_sum", reduce(self, 10'000, weftInt32, weftSum));
         tell("child_end", weftCommDestroy(self.comm));
@@ -428,10 +427,10 @@ int main(int argc, char** argv) {
     sigprocmask(SIG_BLOCK, &signals, nullptr);
     Worker self;
     if (std::string(argv[1]) == "make") {
-        self.id = weft::internal::make_unique_id();
-        tell("id " + weft::internal::to_text(self.id));
+        self.id = weft::make_unique_id();
+        tell("id " + weft::to_text(self.id));
     } else {
-        self.id = weft::internal::unique_id_from_text(argv[1]);
+        self.id = weft::unique_id_from_text(argv[1]);
     }
     self.ranks = atoi(argv[2]);
     self.rank = atoi(argv[3]);

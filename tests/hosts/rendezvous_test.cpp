@@ -16,18 +16,18 @@ using weft::internal::UniqueId;
 
 namespace {
 
-UniqueId content_of(const std::string& id) { return *UniqueId::read(weft::internal::unique_id_from_text(id)); }
+UniqueId content_of(const std::string& id) { return *UniqueId::read(weft::unique_id_from_text(id)); }
 weft::internal::net::Address root_of(const std::string& id) { return content_of(id).root_addresses().front(); }
 
 // The id's bytes at the offset are the given ones, and its checksum fits.
 std::string altered(const std::string& id, size_t offset, const std::string& bytes) {
-    weftUniqueId content = weft::internal::unique_id_from_text(id);
+    weftUniqueId content = weft::unique_id_from_text(id);
     memcpy(content.internal + offset, bytes.data(), bytes.size());
     unsigned char hash[crypto_generichash_BYTES_MIN];
     crypto_generichash(hash, sizeof hash, reinterpret_cast<const unsigned char*>(&content),
                        sizeof content - sizeof(uint64_t), nullptr, 0);
     memcpy(content.internal + sizeof content - sizeof(uint64_t), hash, sizeof(uint64_t));
-    return weft::internal::to_text(content);
+    return weft::to_text(content);
 }
 constexpr size_t secret_offset = 24;
 

@@ -33,7 +33,7 @@ TEST_CASE("strangers at the root's listener, thousands and all at once, keep nob
     SpreadJob job(2, 2);
     for (int rank = 0; rank < 3; ++rank) job.start(rank, {"init", "loop=2,300", "destroy"}, {quiet});
     const weft::internal::net::Address root =
-        UniqueId::read(weft::internal::unique_id_from_text(job.id()))->root_addresses().front();
+        UniqueId::read(weft::unique_id_from_text(job.id()))->root_addresses().front();
     Strangers strangers;
     const int connections = small() ? 1000 : 10'000;
     for (int count = 0; count < connections; ++count) {

@@ -243,8 +243,8 @@ TEST_CASE("a broken connection is trouble when something should go over it, not 
         store_release(&ends.wanted, 2u);
     CHECK(eventually([&] { return ends.traffic->trouble().has_value(); }));
     CHECK(ends.traffic->waiting());
-    CHECK(ends.traffic->trouble()->code == weftRemoteError);
-    CHECK(ends.traffic->trouble()->sentence == "the wire is cut");
+    CHECK(ends.traffic->trouble()->failure.code == weftRemoteError);
+    CHECK(ends.traffic->trouble()->failure.sentence == "the wire is cut");
     CHECK(ends.proxy->detach(*ends.traffic, 0, patience_us));  // it cannot go, ever
 }
 
