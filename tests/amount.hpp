@@ -1,6 +1,7 @@
 // amount.hpp: how much a test tries, and from what it draws.
 #pragma once
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <random>
 
@@ -24,18 +25,23 @@ namespace weft::internal::test {
 #endif
 inline constexpr bool sanitized = WEFT_TEST_ASAN || WEFT_TEST_TSAN;
 
-// Fewer ranks, sizes and rounds, of every kind some: by sanitizers, where everything is many times slower, and by who tests
-// again and again (tools/test without --all).
+// Fewer ranks, sizes and rounds, some of every kind: under sanitizers, where everything is many times slower, and in
+// tools/test without --nightly. WEFT_TEST_SMALL_PURE means only tests whose row in meson.build sets WEFT_TEST_PURE: their
+// result depends on nothing but the sources.
 inline bool small() {
-    static const bool set = std::getenv("WEFT_TEST_SMALL") != nullptr;
+    static const bool set =
+        std::getenv("WEFT_TEST_SMALL") != nullptr ||
+        (std::getenv("WEFT_TEST_SMALL_PURE") != nullptr && std::getenv("WEFT_TEST_PURE") != nullptr);
     return set;
 }
 
-// WEFT_TEST_SEED draws again what a run drew that printed its seed.
+// The seed of this process's random numbers: WEFT_TEST_SEED, or a drawn one, which is printed.
 inline uint32_t seed() {
     static const uint32_t number = [] {
-        const char* given = std::getenv("WEFT_TEST_SEED");
-        return given ? uint32_t(std::strtoul(given, nullptr, 10)) : std::random_device{}();
+        if (const char* given = std::getenv("WEFT_TEST_SEED")) return uint32_t(std::strtoul(given, nullptr, 10));
+        const uint32_t drawn = std::random_device{}();
+        std::fprintf(stderr, "WEFT_TEST_SEED=%u repeats this run's random numbers\n", unsigned(drawn));
+        return drawn;
     }();
     return number;
 }

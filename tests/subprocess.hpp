@@ -86,6 +86,7 @@ class Subprocess {
     // The status a shell would tell: 128 + signal if one ended it.
     int wait() {
         int status = 0;
+        note_queued(pid_);
         waitpid(pid_, &status, 0);
         ended_ = true;
         return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # count_tests.py [--broken=WHAT]... LOG...: counts test cases in meson's testlog.json files; the last line is
 # "N passed, N failed". Programs of Catch2 and unittest count by their cases, others as one; a build that broke is one failure.
-# Before it come the ends of what failed programs said, and last the reasons: who keeps no more than the end of a long log has
-# them there.
+# The line before it adds up the retries of tests with a time limit; more than 2 % of them is a failure (tests/patience.hpp).
+# Before both come the last lines of the programs that failed, and then the reasons, which the end of a long log thus keeps.
 import json
 import re
 import sys
@@ -27,6 +27,9 @@ def cases(test):
         passed = int(match.group(1)) - bad
     return passed, failed
 
+
+RETRIES_PERCENT = 2
+RETRIES_ALWAYS = 2  # of a few tests one retry is more than 2 %
 
 # Where Catch2, unittest and the sanitizers say what is wrong; a line of Catch2's and unittest's that ends it.
 REASON = re.compile(r": FAILED:?$|^(FAIL|ERROR): |(Address|Thread|Leak)Sanitizer: |: runtime error: |^terminate called|libFuzzer: ")
@@ -71,8 +74,14 @@ def show(tests):
         print("\n".join(line[:400] for line in why))
 
 
+def retries(test):
+    """(tests with a time limit, retries) of one program: tests/patience.hpp prints a line for each process."""
+    found = re.findall(r"^time limits: (\d+) tests, (\d+) retries$", test.get("stdout", "") + "\n" + test.get("stderr", ""), re.M)
+    return sum(int(tests) for tests, _ in found), sum(int(again) for _, again in found)
+
+
 def main():
-    passed = failed = skipped = 0
+    passed = failed = skipped = limited = retried = 0
     ends = []
     for argument in sys.argv[1:]:
         if argument.startswith("--broken="):
@@ -86,6 +95,11 @@ def main():
                     skipped += 1
                     print("skipped:", test["name"])
                     continue
+                more_limited, more_retried = retries(test)
+                limited += more_limited
+                retried += more_retried
+                if more_retried:
+                    print(f"retries: {more_retried} of {more_limited} in {test['name']}")
                 more_passed, more_failed = cases(test)
                 passed += more_passed
                 failed += more_failed
@@ -93,6 +107,11 @@ def main():
                     ends.append(test)
                     print(f"failed: {test['name']} ({test['result']}), see {argument}")
     show(ends)
+    if limited:
+        print(f"{retried} retries in {limited} tests with a time limit")
+    if retried > max(RETRIES_ALWAYS, limited * RETRIES_PERCENT // 100):
+        print(f"failed: more than {RETRIES_PERCENT} % of the tests with a time limit ran again")
+        failed += 1
     print(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0
 

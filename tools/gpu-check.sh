@@ -413,7 +413,7 @@ build_all() {
     local targets
     targets=$(gpus_here)
     # shellcheck disable=SC2016
-    run bash -c '. tools/common.sh; configure "$@"' configure "$build" --buildtype=release -Dcuda=enabled "-Dtoolkit=$toolkit" \
+    run bash -c '. tools/common.sh; configure "$@"' configure "$build" --buildtype=release -Dunity=on -Dcuda=enabled "-Dtoolkit=$toolkit" \
         "-Dgpu_targets=${targets:-90}" -Dtests=enabled -Dtools=enabled -Dperf=enabled &&
         run ninja -k 0 -C "$build" gpu tools/weft perf/all_reduce_perf_nccl "${perf_programs[@]}"
 }

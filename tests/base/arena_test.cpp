@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/amount.hpp"
 #include "tests/catch.hpp"
 #include "tests/error.hpp"
 
@@ -53,9 +54,8 @@ TEST_CASE("allocations are page aligned, zero, apart, and inside the arena", "[a
 }
 
 TEST_CASE("holes join their neighbours in whatever order they are freed", "[arena]") {
-    const unsigned seed = std::random_device{}();
-    INFO("seed " << seed);
-    std::mt19937 random(seed);
+    INFO("seed " << seed());
+    std::mt19937 random(seed());
     Arena arena(segment());
     for (int round = 0; round < 100; ++round) {
         std::vector<std::byte*> places;

@@ -1,79 +1,23 @@
-// arithmetic_test.cpp: the scalar truth against formats written down in the plainest way: a table of every number a
-// format has, in double, and a search for the nearest.
+// arithmetic_test.cpp: the scalar arithmetic against tests/reference: for small floats a table of every number that a format
+// has, in double, and a search for the nearest.
 #include "src/base/arithmetic.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <random>
 #include <vector>
 
 #include "src/base/datatype.hpp"
+#include "tests/amount.hpp"
 #include "tests/catch.hpp"
+#include "tests/reference/plain.hpp"
 
 namespace weft::internal {
 namespace {
 
-// What bits mean, by the formula of the format's definition.
-struct Format {
-    int exponent_bits, mantissa_bits;
-    bool infinite;   // the highest exponent is infinity and NaN
-    bool saturates;  // finite numbers too large become the largest
-
-    int bits() const { return 1 + exponent_bits + mantissa_bits; }
-    uint32_t sign() const { return 1u << (bits() - 1); }
-    double value(uint32_t pattern) const {
-        const int exponent = int(pattern >> mantissa_bits) & ((1 << exponent_bits) - 1);
-        const int mantissa = int(pattern) & ((1 << mantissa_bits) - 1);
-        const int bias = (1 << (exponent_bits - 1)) - 1;
-        double magnitude;
-        if (infinite && exponent == (1 << exponent_bits) - 1) {
-            magnitude = mantissa ? NAN : INFINITY;
-        } else if (!infinite && (pattern & (sign() - 1)) == sign() - 1) {
-            magnitude = NAN;
-        } else if (exponent == 0) {
-            magnitude = std::ldexp(mantissa, 1 - bias - mantissa_bits);
-        } else {
-            magnitude = std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
-        }
-        return pattern & sign() ? -magnitude : magnitude;
-    }
-
-    // Every finite number from 0 up; their patterns are 0, 1, 2, ...
-    std::vector<double> magnitudes() const {
-        std::vector<double> list;
-        for (uint32_t pattern = 0; pattern < sign() && std::isfinite(value(pattern)); ++pattern)
-            list.push_back(value(pattern));
-        return list;
-    }
-
-    uint32_t nearest(double wanted, const std::vector<double>& list) const {
-        const uint32_t sign_bit = std::signbit(wanted) ? sign() : 0;
-        const double size = std::fabs(wanted);
-        const auto largest = uint32_t(list.size() - 1);
-        if (std::isinf(size)) return sign_bit | (infinite ? largest + 1 : largest);
-        const auto above = uint32_t(std::lower_bound(list.begin(), list.end(), size) - list.begin());
-        if (above > largest) {
-            // Beyond the largest: infinity counts as the number that would come next.
-            const double next = list[largest] + (list[largest] - list[largest - 1]);
-            const bool up = size - list[largest] >= next - size;
-            return sign_bit | (up && !saturates ? largest + 1 : largest);
-        }
-        if (list[above] == size) return sign_bit | above;
-        const double to_above = list[above] - size, to_below = size - list[above - 1];
-        const bool up = to_above < to_below || (to_above == to_below && above % 2 == 0);
-        return sign_bit | (up ? above : above - 1);
-    }
-};
-
-template <weftDataType_t type>
-constexpr Format format{};
-template <>
-constexpr Format format<weftFloat16>{5, 10, true, false};
-template <>
-constexpr Format format<weftBfloat16>{8, 7, true, false};
-template <>
-constexpr Format format<weftFloat8e4m3>{4, 3, false, true};
-template <>
-constexpr Format format<weftFloat8e5m2>{5, 2, true, true};
+using reference::Format;
+using reference::format;
 
 template <weftDataType_t t>
 struct Type {
@@ -198,6 +142,44 @@ TEMPLATE_TEST_CASE("min and max propagate NaN and put -0 below +0, whichever com
     CHECK(std::signbit(combine<weftMin>(-zero, zero)));
     CHECK(combine<weftMax>(TestType(1), TestType(2)) == 2);
     CHECK(combine<weftMin>(-infinity, TestType(2)) == -infinity);
+}
+
+TEMPLATE_TEST_CASE("the plain arithmetic of the reference gives the same bits", "[arithmetic]", Type<weftInt8>,
+                   Type<weftUint8>, Type<weftInt32>, Type<weftUint32>, Type<weftInt64>, Type<weftUint64>,
+                   Type<weftFloat16>, Type<weftFloat32>, Type<weftFloat64>, Type<weftBfloat16>, Type<weftFloat8e4m3>,
+                   Type<weftFloat8e5m2>) {
+    constexpr weftDataType_t type = TestType::type;
+    using A = Arithmetic<type>;
+    using Plain = reference::Plain<type>;
+    std::mt19937_64 random(test::seed());
+    const auto draw = [&] {
+        typename A::Element element;
+        const uint64_t bits = random();
+        memcpy(&element, &bits, sizeof element);
+        return element;
+    };
+    // NaN has many patterns; which comes out is open.
+    const auto same = [](auto left, auto right) {
+        return Plain::wide(left) != Plain::wide(left) ? Plain::wide(right) != Plain::wide(right) : left == right;
+    };
+    for (int i = 0; i < 20'000; ++i) {
+        const auto left = draw(), right = i % 8 ? draw() : left;
+        for (int number = 0; number < weftNumOps; ++number)
+            with_reduction(weftRedOp_t(number), [&](auto op) {
+                if constexpr (serves(op(), type)) {
+                    const auto fast = A::round(combine<op()>(A::widen(left), A::widen(right)));
+                    const auto plain = Plain::narrow(reference::combined<op()>(Plain::wide(left), Plain::wide(right)));
+                    if (!same(fast, plain)) {
+                        CAPTURE(number, left, right, fast, plain);
+                        FAIL_CHECK("other bits");
+                    }
+                }
+            });
+        if constexpr (is_integer(type)) {
+            const auto divisor = uint32_t(1 + random() % (i % 2 ? 1024 : UINT32_MAX));
+            CHECK(average(left, divisor) == reference::divided(left, divisor));
+        }
+    }
 }
 
 TEST_CASE("each number of a type or reduction reaches its own template", "[arithmetic]") {

@@ -1,8 +1,13 @@
 // steady_test.cpp: calls on host memory that were made before ask nothing of the allocator: every collective, by every
 // algorithm of one host, and messages, of ranks that are threads.
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <unistd.h>
 #include <weft/weft.h>
 
 #include <functional>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,7 +18,7 @@
 namespace weft::internal::test {
 namespace {
 
-// What this thread asks of the allocator while it counts.
+// Requests of this thread to the allocator while it counts.
 thread_local bool counting = false;
 thread_local long asked = 0;
 
@@ -56,6 +61,48 @@ std::string check_calls(weftComm_t comm, int rank, size_t count, Buffers& buffer
 
 }  // namespace
 
+// Each way to ask the allocator for memory. The pointer is volatile, so that no compiler leaves the request out.
+TEST_CASE("every way to ask the allocator is counted", "[steady]") {
+    void* volatile place = nullptr;
+    const auto seen = [&](void* got) {
+        place = got;
+        return got;
+    };
+    const auto give_back = [&](void* got) { free(seen(got)); };
+    const std::pair<const char*, std::function<void()>> ways[] = {
+        {"malloc", [&] { give_back(malloc(100)); }},
+        {"calloc", [&] { give_back(calloc(10, 10)); }},
+        {"realloc", [&] { give_back(realloc(nullptr, 100)); }},
+        {"reallocarray", [&] { give_back(reallocarray(nullptr, 10, 10)); }},
+        {"aligned_alloc", [&] { give_back(aligned_alloc(64, 128)); }},
+        {"memalign", [&] { give_back(memalign(64, 128)); }},
+        {"valloc", [&] { give_back(valloc(100)); }},
+        {"posix_memalign",
+         [&] {
+             void* at = nullptr;
+             if (posix_memalign(&at, 64, 128) == 0) give_back(at);
+         }},
+        {"new", [&] { ::operator delete(seen(::operator new(100))); }},
+        {"new[]", [&] { ::operator delete[](seen(::operator new[](100))); }},
+        {"aligned new",
+         [&] { ::operator delete(seen(::operator new(128, std::align_val_t(64))), std::align_val_t(64)); }},
+        {"a vector", [&] { place = std::vector<int>(100).data(); }},
+    };
+    for (const auto& [name, ask] : ways) {
+        CAPTURE(name);
+        ask();  // what the C library makes once
+        asked = 0;
+        counting = true;
+        ask();
+        counting = false;
+        CHECK(std::exchange(asked, 0) > 0);
+    }
+    counting = true;
+    place = nullptr;
+    counting = false;
+    CHECK(asked == 0);
+}
+
 TEST_CASE("a call on host memory that was made before allocates nothing", "[steady]") {
     const char* const algo =
         GENERATE(as<const char*>(), "", "^one_shot,^two_shot", "ring", "recursive_doubling", "halving_doubling", "pat",
@@ -73,11 +120,45 @@ TEST_CASE("a call on host memory that was made before allocates nothing", "[stea
 
 }  // namespace weft::internal::test
 
-// Of the C library's, which everything else in this process asks, too.
+// In the place of the C library's, which everything else in this process asks, too. operator new asks malloc or
+// aligned_alloc.
 extern "C" {
 void* __libc_malloc(size_t bytes);
+void* __libc_calloc(size_t count, size_t bytes);
+void* __libc_realloc(void* place, size_t bytes);
+void* __libc_memalign(size_t alignment, size_t bytes);
+
 void* malloc(size_t bytes) {
     weft::internal::test::asked += weft::internal::test::counting;
     return __libc_malloc(bytes);
+}
+void* calloc(size_t count, size_t bytes) {
+    weft::internal::test::asked += weft::internal::test::counting;
+    return __libc_calloc(count, bytes);
+}
+void* realloc(void* place, size_t bytes) {
+    weft::internal::test::asked += weft::internal::test::counting;
+    return __libc_realloc(place, bytes);
+}
+void* reallocarray(void* place, size_t count, size_t bytes) {
+    size_t all = 0;
+    if (__builtin_mul_overflow(count, bytes, &all)) {
+        errno = ENOMEM;
+        return nullptr;
+    }
+    return realloc(place, all);
+}
+void* memalign(size_t alignment, size_t bytes) {
+    weft::internal::test::asked += weft::internal::test::counting;
+    return __libc_memalign(alignment, bytes);
+}
+void* aligned_alloc(size_t alignment, size_t bytes) { return memalign(alignment, bytes); }
+void* valloc(size_t bytes) { return memalign(size_t(sysconf(_SC_PAGESIZE)), bytes); }
+int posix_memalign(void** place, size_t alignment, size_t bytes) {
+    if (alignment % sizeof(void*) != 0 || (alignment & (alignment - 1)) != 0 || alignment == 0) return EINVAL;
+    void* const got = memalign(alignment, bytes);
+    if (!got) return ENOMEM;
+    *place = got;
+    return 0;
 }
 }

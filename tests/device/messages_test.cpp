@@ -199,37 +199,26 @@ TEST_CASE("messages of a group go before its collectives, wherever they stand in
 TEST_CASE("ranks in threads of their own send and receive one by one", "[messages][copies]") {
     const int n = small() ? 2 : 4, rounds = small() ? 10 : 40;
     const Ranks ranks(spread(n));
-    std::vector<std::thread> threads;
-    std::vector<std::string> failures(static_cast<size_t>(n));
-    for (int rank = 0; rank < n; ++rank)
-        threads.emplace_back([&, rank] {
-            try {
-                const auto r = size_t(rank);
-                const DeviceBuffer from(ranks.placing[r], 1 << 20), to(ranks.placing[r], 1 << 20);
-                std::mt19937 random(3);  // the same everywhere
-                for (int round = 0; round < rounds; ++round) {
-                    const size_t count = round % 4 == 0 ? random() % (1 << 20) : random() % 100;
-                    const Bytes sent(count, std::byte(rank + round)),
-                        wanted(count, std::byte((rank + n - 1) % n + round));
-                    from.write(sent.data(), count);
-                    // Around in a ring: the even ones send first, as they would have to without a group.
-                    const auto send = [&] {
-                        demand(weftSend(from.data(), count, weftInt8, (rank + 1) % n, ranks.comms[r],
-                                        ranks.streams[r]->weft()));
-                    };
-                    if (rank % 2 == 0) send();
-                    demand(weftRecv(to.data(), count, weftInt8, (rank + n - 1) % n, ranks.comms[r],
-                                    ranks.streams[r]->weft()));
-                    if (rank % 2 == 1) send();
-                    ranks.streams[r]->finish();
-                    if (to.read(count) != wanted) throw std::runtime_error("wrong in round " + std::to_string(round));
-                }
-            } catch (const std::exception& exception) {
-                failures[size_t(rank)] = exception.what();
-            }
-        });
-    for (std::thread& thread : threads) thread.join();
-    for (const std::string& failure : failures) CHECK(failure == "");
+    check_on_threads(n, [&](int rank) {
+        const auto r = size_t(rank);
+        const DeviceBuffer from(ranks.placing[r], 1 << 20), to(ranks.placing[r], 1 << 20);
+        std::mt19937 random(3);  // the same everywhere
+        for (int round = 0; round < rounds; ++round) {
+            const size_t count = round % 4 == 0 ? random() % (1 << 20) : random() % 100;
+            const Bytes sent(count, std::byte(rank + round)), wanted(count, std::byte((rank + n - 1) % n + round));
+            from.write(sent.data(), count);
+            // Around in a ring: the even ones send first, as they would have to without a group.
+            const auto send = [&] {
+                demand(
+                    weftSend(from.data(), count, weftInt8, (rank + 1) % n, ranks.comms[r], ranks.streams[r]->weft()));
+            };
+            if (rank % 2 == 0) send();
+            demand(weftRecv(to.data(), count, weftInt8, (rank + n - 1) % n, ranks.comms[r], ranks.streams[r]->weft()));
+            if (rank % 2 == 1) send();
+            ranks.streams[r]->finish();
+            if (to.read(count) != wanted) throw std::runtime_error("wrong in round " + std::to_string(round));
+        }
+    });
 }
 
 TEST_CASE("weftSendRecv shifts around a ring, and with itself", "[messages][copies]") {

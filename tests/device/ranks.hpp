@@ -5,6 +5,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "src/base/datatype.hpp"
@@ -49,6 +50,23 @@ struct Ranks {
     std::vector<weftComm_t> comms;
     std::vector<std::unique_ptr<Stream>> streams;
 };
+// body(rank) on a thread for each rank; an exception fails the test with its sentence.
+template <class Body>
+void check_on_threads(int ranks, Body&& body) {
+    std::vector<std::string> failures(static_cast<size_t>(ranks));
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < ranks; ++rank)
+        threads.emplace_back([&, rank] {
+            try {
+                body(rank);
+            } catch (const std::exception& exception) {
+                failures[size_t(rank)] = exception.what();
+            }
+        });
+    for (std::thread& thread : threads) thread.join();
+    for (const std::string& failure : failures) CHECK(failure == "");
+}
+
 // One on each rank's device.
 struct RankBuffers {
     RankBuffers(const Ranks& ranks, size_t bytes) {

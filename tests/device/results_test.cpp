@@ -170,38 +170,28 @@ TEST_CASE("ranks in threads of their own call as they like", "[results][copies]"
     const int n = small() ? 2 : 4, calls = small() ? 10 : 60;
     weftUniqueId id;
     demand(weftGetUniqueId(&id));
-    std::vector<std::string> failures(size_t(n), "");
-    std::vector<std::thread> threads;
     const std::vector<int> placing = spread(n);
-    for (int rank = 0; rank < n; ++rank)
-        threads.emplace_back([&, rank] {
-            try {
-                const int device = placing[size_t(rank)];
-                demand(cuCtxSetCurrent(context_of(device)));
-                weftComm_t comm = nullptr;
-                demand(weftCommInitRankConfig(&comm, n, id, rank, &config));
-                const Stream stream(device);
-                const DeviceBuffer buffer(device, 4096);
-                // All ranks draw the same sizes; the host goes on without waiting.
-                std::mt19937 random(7);
-                std::vector<uint32_t> expected(1024, 1);
-                buffer.write(expected.data(), 4096);
-                for (int call = 0; call < calls; ++call) {
-                    const size_t count = 1 + random() % 1024;
-                    demand(weftAllReduce(buffer.data(), buffer.data(), count, weftUint32, weftSum, comm, stream.weft()),
-                           comm);
-                    for (size_t i = 0; i < count; ++i) expected[i] *= uint32_t(n);
-                }
-                stream.finish();
-                if (memcmp(buffer.read(4096).data(), expected.data(), 4096) != 0)
-                    throw std::runtime_error("rank " + std::to_string(rank) + " has a wrong result");
-                demand(weftCommDestroy(comm));
-            } catch (const std::exception& exception) {
-                failures[size_t(rank)] = exception.what();
-            }
-        });
-    for (std::thread& thread : threads) thread.join();
-    for (const std::string& failure : failures) CHECK(failure == "");
+    check_on_threads(n, [&](int rank) {
+        const int device = placing[size_t(rank)];
+        demand(cuCtxSetCurrent(context_of(device)));
+        weftComm_t comm = nullptr;
+        demand(weftCommInitRankConfig(&comm, n, id, rank, &config));
+        const Stream stream(device);
+        const DeviceBuffer buffer(device, 4096);
+        // All ranks draw the same sizes; the host goes on without waiting.
+        std::mt19937 random(7);
+        std::vector<uint32_t> expected(1024, 1);
+        buffer.write(expected.data(), 4096);
+        for (int call = 0; call < calls; ++call) {
+            const size_t count = 1 + random() % 1024;
+            demand(weftAllReduce(buffer.data(), buffer.data(), count, weftUint32, weftSum, comm, stream.weft()), comm);
+            for (size_t i = 0; i < count; ++i) expected[i] *= uint32_t(n);
+        }
+        stream.finish();
+        if (memcmp(buffer.read(4096).data(), expected.data(), 4096) != 0)
+            throw std::runtime_error("rank " + std::to_string(rank) + " has a wrong result");
+        demand(weftCommDestroy(comm));
+    });
 }
 
 TEST_CASE("a call follows the one before on another stream", "[streams]") {
@@ -241,35 +231,26 @@ TEST_CASE("each thread may call on its default stream", "[streams]") {
     const int n = 2, calls = small() ? 4 : 20;
     weftUniqueId id;
     demand(weftGetUniqueId(&id));
-    std::vector<std::string> failures(size_t(n), "");
-    std::vector<std::thread> threads;
     const std::vector<int> placing = spread(n);
-    for (int rank = 0; rank < n; ++rank)
-        threads.emplace_back([&, rank] {
-            try {
-                const Current current(placing[size_t(rank)]);
-                // Before the ranks meet: the write waits for what is on the default streams of all threads, and a kernel there
-                // may wait for this rank.
-                const DeviceBuffer buffer(placing[size_t(rank)], 4000);
-                const std::vector<uint32_t> ones(1000, 1);
-                buffer.write(ones.data(), 4000);
-                weftComm_t comm = nullptr;
-                demand(weftCommInitRank(&comm, n, id, rank));
-                for (int call = 0; call < calls; ++call)
-                    demand(weftAllReduce(buffer.data(), buffer.data(), 1000, weftUint32, weftSum, comm,
-                                         reinterpret_cast<weftStream_t>(CU_STREAM_PER_THREAD)),
-                           comm);
-                demand(cuStreamSynchronize(CU_STREAM_PER_THREAD));
-                const std::vector<uint32_t> expected(1000, 1u << calls);
-                if (memcmp(buffer.read(4000).data(), expected.data(), 4000) != 0)
-                    throw std::runtime_error("rank " + std::to_string(rank) + " has a wrong result");
-                demand(weftCommDestroy(comm));
-            } catch (const std::exception& exception) {
-                failures[size_t(rank)] = exception.what();
-            }
-        });
-    for (std::thread& thread : threads) thread.join();
-    for (const std::string& failure : failures) CHECK(failure == "");
+    check_on_threads(n, [&](int rank) {
+        const Current current(placing[size_t(rank)]);
+        // Before the ranks meet: the write waits for what is on the default streams of all threads, and a kernel there
+        // may wait for this rank.
+        const DeviceBuffer buffer(placing[size_t(rank)], 4000);
+        const std::vector<uint32_t> ones(1000, 1);
+        buffer.write(ones.data(), 4000);
+        weftComm_t comm = nullptr;
+        demand(weftCommInitRank(&comm, n, id, rank));
+        for (int call = 0; call < calls; ++call)
+            demand(weftAllReduce(buffer.data(), buffer.data(), 1000, weftUint32, weftSum, comm,
+                                 reinterpret_cast<weftStream_t>(CU_STREAM_PER_THREAD)),
+                   comm);
+        demand(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+        const std::vector<uint32_t> expected(1000, 1u << calls);
+        if (memcmp(buffer.read(4000).data(), expected.data(), 4000) != 0)
+            throw std::runtime_error("rank " + std::to_string(rank) + " has a wrong result");
+        demand(weftCommDestroy(comm));
+    });
 }
 
 TEST_CASE("several calls of a group run in their order", "[streams]") {

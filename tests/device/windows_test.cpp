@@ -166,37 +166,28 @@ TEST_CASE("ranks in threads of their own pass a token around by puts, on changin
     const int n = small() ? 2 : 4, rounds = small() ? 10 : 60;
     const Ranks ranks(spread(n));
     Window window(ranks, 4);
-    std::vector<std::thread> threads;
-    std::vector<std::string> failures(static_cast<size_t>(n));
-    for (int rank = 0; rank < n; ++rank)
-        threads.emplace_back([&, rank] {
-            try {
-                const auto r = size_t(rank);
-                const Stream other(ranks.placing[r]);
-                const auto* const own = static_cast<const uint32_t*>(window.parts[r]->data());
-                for (int round = 0; round < rounds; ++round) {
-                    const weftStream_t stream = round % 3 == 0 ? other.weft() : stream_of(ranks, rank);
-                    const weftWaitSignalDesc_t before{1, (rank + n - 1) % n, 0, 0};
-                    if (rank > 0 || round > 0) demand(weftWaitSignal(1, &before, ranks.comms[r], stream));
-                    // What came goes on, with one added by the host each time around.
-                    if (rank == 0) {
-                        (round % 3 == 0 ? other : *ranks.streams[r]).finish();
-                        const auto token = uint32_t(round);
-                        uint32_t got = 0;
-                        memcpy(&got, window.parts[r]->read(4).data(), 4);
-                        if (round > 0 && got + 1 != token) throw std::runtime_error("another token has come");
-                        window.parts[r]->write(&token, 4);
-                    }
-                    demand(weftPutSignal(own, 1, weftUint32, (rank + 1) % n, window.windows[r], 0, 0, 0, 0,
-                                         ranks.comms[r], stream));
-                }
-                other.finish();
-            } catch (const std::exception& exception) {
-                failures[size_t(rank)] = exception.what();
+    check_on_threads(n, [&](int rank) {
+        const auto r = size_t(rank);
+        const Stream other(ranks.placing[r]);
+        const auto* const own = static_cast<const uint32_t*>(window.parts[r]->data());
+        for (int round = 0; round < rounds; ++round) {
+            const weftStream_t stream = round % 3 == 0 ? other.weft() : stream_of(ranks, rank);
+            const weftWaitSignalDesc_t before{1, (rank + n - 1) % n, 0, 0};
+            if (rank > 0 || round > 0) demand(weftWaitSignal(1, &before, ranks.comms[r], stream));
+            // What came goes on, with one added by the host each time around.
+            if (rank == 0) {
+                (round % 3 == 0 ? other : *ranks.streams[r]).finish();
+                const auto token = uint32_t(round);
+                uint32_t got = 0;
+                memcpy(&got, window.parts[r]->read(4).data(), 4);
+                if (round > 0 && got + 1 != token) throw std::runtime_error("another token has come");
+                window.parts[r]->write(&token, 4);
             }
-        });
-    for (std::thread& thread : threads) thread.join();
-    for (const std::string& failure : failures) CHECK(failure == "");
+            demand(weftPutSignal(own, 1, weftUint32, (rank + 1) % n, window.windows[r], 0, 0, 0, 0, ranks.comms[r],
+                                 stream));
+        }
+        other.finish();
+    });
     // The last one's is taken, so that nothing is left.
     CHECK(wait_for(ranks, 0, {{1, n - 1, 0, 0}}) == weftSuccess);
     ranks.finish();

@@ -1,6 +1,7 @@
 // death_test.cpp: processes that end, at any moment and in any way: who stays is told who is gone, and goes on.
 #include <random>
 
+#include "tests/amount.hpp"
 #include "tests/faults/job.hpp"
 
 using namespace weft::internal::test;
@@ -67,8 +68,7 @@ std::string kill_in(const Scene& scene, int ranks, int victim, int delay_us, int
 }  // namespace
 
 TEST_CASE("a rank killed at any moment is named by every survivor, which go on without it", "[death]") {
-    const unsigned seed = std::random_device{}();
-    std::mt19937 random(seed);
+    std::mt19937 random(seed());
     const int rounds = small() ? 1 : 4;
     for (int round = 0; round < rounds; ++round)
         for (const Scene& scene : scenes)
@@ -76,7 +76,7 @@ TEST_CASE("a rank killed at any moment is named by every survivor, which go on w
                 const int victim = int(random() % unsigned(ranks)),
                           delay_us = int(random() % (scene.during_init ? 15'000 : 60'000));
                 INFO(scene.what << ": rank " << victim << " of " << ranks << " killed after " << delay_us
-                                << " us; seed " << seed);
+                                << " us; seed " << seed());
                 CHECK(with_growing_limit(small() ? 6000 : 1500, [&](int64_t limit_ms) {
                           return kill_in(scene, ranks, victim, delay_us, limit_ms);
                       }) == "");

@@ -1,5 +1,6 @@
 // late_test.cpp: ranks that are alive and do not come: warned of, waited for, named at the deadline.
 #include "tests/faults/job.hpp"
+#include "tests/faults/job_clock.hpp"
 
 using namespace weft::internal::test;
 
@@ -149,28 +150,32 @@ TEST_CASE("a group that a rank has not ended is named by who waits for its calls
 }
 
 TEST_CASE("at the deadline every rank that runs is told who is late", "[late]") {
-    for (const char* call : {"reduce=100", "reduce=500000"})
-        CHECK(with_growing_limit(600, [&](int64_t limit_ms) {
-                  const std::string deadline_ms = std::to_string(limit_ms);
-                  Job job(3);
-                  start_waiting(job, {"WEFT_TIMEOUT_MS=" + deadline_ms, quiet}, call);
-                  stop(job[2]);
-                  go_on(job, {0, 1});
-                  for (const int rank : {0, 1}) CHECK(job[rank].says("reduce 8 "));
-                  go_on(job, {2});
-                  job[2].kill(SIGCONT);
-                  job.finish();
-                  // Calls that all make may meet this deadline too, and who comes late to this one be named before
-                  // rank 2. That one is told as well, once it runs again.
-                  bool as_expected = true;
-                  for (int rank = 0; rank < 3; ++rank)
-                      as_expected &= contains(job[rank].output(), "the deadline (WEFT_TIMEOUT_MS) is " + deadline_ms +
-                                                                      " ms: rank 2 (pid " +
-                                                                      std::to_string(job[2].pid()) + ") is stopped") &&
-                                     job.first_answer(rank, "async") == "8" && job.answer(rank, "init") == "0" &&
-                                     job.answer(rank, "reduce") == "0";
-                  return as_expected ? "" : job.everything();
-              }) == "");
+    for (const char* call : {"reduce=100", "reduce=500000"}) {
+        JobClock clock;
+        Job job(3);
+        // The next communicator waits for the stopped rank, and has no deadline meanwhile.
+        start_waiting(job, clock.variables({"WEFT_TIMEOUT_MS=600000", "WEFT_INIT_TIMEOUT_MS=0", quiet}), call);
+        stop(job[2]);
+        go_on(job, {0, 1});
+        for (const int rank : {0, 1})
+            CHECK(eventually([&] {
+                if (contains(job[rank].output(), "async ")) return true;
+                clock.advance(601);  // again: the rank may not have been in its call before
+                return false;
+            }));
+        go_on(job, {2});
+        job[2].kill(SIGCONT);
+        job.finish();
+        INFO(job.everything());
+        for (int rank = 0; rank < 3; ++rank) {
+            CHECK(contains(job[rank].output(), "the deadline (WEFT_TIMEOUT_MS) is 600000 ms: rank 2 (pid " +
+                                                   std::to_string(job[2].pid()) + ") is stopped"));
+            CHECK(job.first_answer(rank, "reduce") == "0");
+            CHECK(job.first_answer(rank, "async") == "8");
+            CHECK(job.answer(rank, "init") == "0");
+            CHECK(job.answer(rank, "reduce") == "0");
+        }
+    }
 }
 
 TEST_CASE("ranks stopped and continued in the middle of calls lose nothing", "[late]") {
@@ -215,20 +220,24 @@ TEST_CASE("a user's reduction that does not return is named at the deadline, wit
     // By the flag block the others wait for rank 2, in the ring some for each other. A message of several tiles: in its only
     // one rank 2 would find that all else is there, and return success.
     for (const char* algo : {"WEFT_ALGO=two_shot", "WEFT_ALGO=ring"}) {
-        CHECK(with_growing_limit(600, [&](int64_t limit_ms) {
-                  Job job(4);
-                  for (int rank = 0; rank < 4; ++rank)
-                      job.start(rank, {"init", "reduce=1", "function=3000000,2", "async"},
-                                {"WEFT_TIMEOUT_MS=" + std::to_string(limit_ms), quiet, algo});
-                  // Calls that all make may meet this deadline too.
-                  bool as_expected = job[2].says("in the function");
-                  for (const int rank : {0, 1, 3}) as_expected &= job[rank].says("function 8 ");
-                  job[2].kill(SIGUSR1);
-                  job.finish();
-                  const std::string culprit = "rank 2 (pid " + std::to_string(job[2].pid()) +
-                                              ") is alive, in the function of a user's reduction since ";
-                  for (int rank = 0; rank < 4; ++rank) as_expected &= contains(job[rank].output(), culprit);
-                  return as_expected ? "" : job.everything();
-              }) == "");
+        JobClock clock;
+        Job job(4);
+        for (int rank = 0; rank < 4; ++rank)
+            job.start(rank, {"init", "reduce=1", "say=here", "function=3000000,2", "async"},
+                      clock.variables({"WEFT_TIMEOUT_MS=600000", quiet, algo}));
+        CHECK(job[2].says("in the function"));
+        for (const int rank : {0, 1, 3}) CHECK(job[rank].says("here"));
+        for (const int rank : {0, 1, 3})
+            CHECK(eventually([&] {
+                if (contains(job[rank].output(), "function 8 ")) return true;
+                clock.advance(601);
+                return false;
+            }));
+        job[2].kill(SIGUSR1);
+        job.finish();
+        INFO(job.everything());
+        const std::string culprit =
+            "rank 2 (pid " + std::to_string(job[2].pid()) + ") is alive, in the function of a user's reduction since ";
+        for (int rank = 0; rank < 4; ++rank) CHECK(contains(job[rank].output(), culprit));
     }
 }

@@ -1,6 +1,7 @@
 // split_test.cpp: communicators made from communicators by processes of one host, while something happens to them.
 #include <random>
 
+#include "tests/amount.hpp"
 #include "tests/faults/job.hpp"
 
 using namespace weft::internal::test;
@@ -15,7 +16,7 @@ bool tells_of(Job& job, const std::string& told, int process) {
 }  // namespace
 
 TEST_CASE("a rank killed in an all-reduce: the others shrink, whoever it was, and go on", "[split]") {
-    std::mt19937 random(std::random_device{}());
+    std::mt19937 random(seed());
     for (const char* loop : {"loop=2", "loop=1000000"})
         for (int victim = 0; victim < 4; ++victim) {
             Job job(4);
@@ -137,11 +138,10 @@ TEST_CASE("a shrink that one rank has tried in vain comes to something when all 
 }
 
 TEST_CASE("a rank killed at any moment among splits: the others are told, and shrink", "[split]") {
-    const unsigned seed = std::random_device{}();
-    std::mt19937 random(seed);
+    std::mt19937 random(seed());
     for (int round = 0; round < (small() ? 3 : 12); ++round) {
         const int victim = int(random() % 4), delay_us = int(random() % 20'000);
-        INFO("seed " << seed << ", round " << round << ", rank " << victim << ", " << delay_us << " us");
+        INFO("seed " << seed() << ", round " << round << ", rank " << victim << ", " << delay_us << " us");
         Job job(4);
         for (int rank = 0; rank < 4; ++rank)
             job.start(rank, {"init", "births=100000,10", "shrink=1," + std::to_string(victim), "reduce=1000"}, {quiet});

@@ -2,6 +2,7 @@
 // who it is, and so is it when it goes on.
 #include <random>
 
+#include "tests/amount.hpp"
 #include "tests/faults/job.hpp"
 
 using namespace weft::internal::test;
@@ -72,11 +73,10 @@ std::string stopped_in(const StopScene& scene, int victim, int delay_us, int64_t
 
 TEST_CASE("a rank stopped in any kind of call for longer than the deadline is named to all, and to itself",
           "[stopped]") {
-    const unsigned seed = std::random_device{}();
-    std::mt19937 random(seed);
+    std::mt19937 random(seed());
     for (const StopScene& scene : stop_scenes) {
         const int victim = int(random() % 3), delay_us = int(random() % 60'000);
-        INFO(scene.what << ": rank " << victim << " stopped after " << delay_us << " us; seed " << seed);
+        INFO(scene.what << ": rank " << victim << " stopped after " << delay_us << " us; seed " << seed());
         CHECK(with_growing_limit(
                   300, [&](int64_t limit_ms) { return stopped_in(scene, victim, delay_us, limit_ms); }) == "");
     }
@@ -104,12 +104,11 @@ TEST_CASE("who leaves a call whose buffers a stopped rank may still use says so,
 
 TEST_CASE("a rank stopped at any moment of the rendezvous is missed by the others, which say so; it is told",
           "[stopped]") {
-    const unsigned seed = std::random_device{}();
-    std::mt19937 random(seed);
+    std::mt19937 random(seed());
     // Before its first request for shared memory, in one of them, or after so many microseconds.
     for (const std::string freeze : {"freeze=0", "freeze=1", "freeze=2", ""}) {
         const int victim = int(random() % 3), delay_us = int(random() % 15'000);
-        INFO("rank " << victim << " stopped by " << freeze << " or after " << delay_us << " us; seed " << seed);
+        INFO("rank " << victim << " stopped by " << freeze << " or after " << delay_us << " us; seed " << seed());
         CHECK(with_growing_limit(300, [&](int64_t limit_ms) {
                   Job job(3);
                   const std::string later = job.another_id();

@@ -10,6 +10,7 @@
 
 #include "src/base/shared_memory.hpp"
 #include "src/rendezvous/handshake.hpp"
+#include "tests/amount.hpp"
 #include "tests/faults/job.hpp"
 
 using namespace weft::internal::test;
@@ -120,7 +121,7 @@ class FalseLeader {
 }  // namespace
 
 TEST_CASE("strangers at the rendezvous's socket are turned away and the ranks meet", "[strangers]") {
-    std::mt19937 random(std::random_device{}());
+    std::mt19937 random(seed());
     Job job(2);
     job.start(0, {"init", "reduce=1000", "destroy"}, {quiet});
     const UniqueId secret = secret_of(job.id());

@@ -1,5 +1,5 @@
 // schedule_text_fuzz.cpp: whatever bytes come, reading them ends in schedules or a sentence, and so does checking what
-// was read. libFuzzer: meson setup build --native-file ... -Dfuzz=enabled with clang; then
+// was read. libFuzzer: meson setup build --native-file tools/native/asan-ubsan.ini -Dfuzz=enabled; then
 //     build/tests/fuzz/schedule_text_fuzz -dict=tests/fuzz/schedule_text.dict corpus tests/schedules
 //     tests/schedules/wrong
 #include <cstdlib>

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <cmath>
 #include <functional>
 
 #include "tests/executor/wild_inputs.hpp"
@@ -135,8 +136,11 @@ int64_t room_of(const Technique& technique, weftDataType_t type) {
     return gpu.properties.multiprocessors *
            require(gpu.kernel(virtual_entry_point(technique.body, type)).blocks_per_multiprocessor(512, 0));
 }
+// A kernel that gave up was quick, too.
 double paced_us(DeviceRanks& ranks, size_t bytes) {
-    return pace_us(ranks.stream(0), small() ? 1 : bytes >= 8 << 20 ? 5 : 100, [&] { ranks.launch(); });
+    const double us = pace_us(ranks.stream(0), small() ? 1 : bytes >= 8 << 20 ? 5 : 100, [&] { ranks.launch(); });
+    CHECK_FALSE(ranks.failed());
+    return us;
 }
 // The quickest of some numbers of channels, each a block or a few of each rank; 0: no schedule finds room.
 double best_steps_us(DeviceRanks& ranks, weftDataType_t type, size_t bytes, const Technique& technique) {
@@ -179,6 +183,7 @@ double print_copy() {
     fmt::print("{}, sm_{}, {} multiprocessors; device copy {:.0f} GB/s read and written\n", gpu.properties.name,
                gpu.properties.sm, gpu.properties.multiprocessors, copy);
     print_result("device copy, read and written", fmt::format("{:.0f} GB/s", copy), "", true);
+    CHECK((copy > 0 && std::isfinite(copy)));
     return copy;
 }
 
@@ -202,11 +207,14 @@ void print_latencies(const std::vector<int>& rank_counts) {
             const double replayed =
                 latency_us(ranks.stream(0), [&] { require(graph.launch(ranks.stream(0).handle())); });
             fmt::print("{:5}  {:29} {:6.2f} {:6.2f}\n", n, technique.name(), plain, replayed);
+            CHECK_FALSE(ranks.failed());
+            CHECK((plain > 0 && replayed > 0));
             if (n < 8 || technique.collective != Collective::all_reduce) continue;
             quickest = std::min(quickest, plain);
             quickest_graph = std::min(quickest_graph, replayed);
         }
     fmt::print("\n");
+    CHECK(quickest < 1e30);  // some kernel found room
     print_result("8 B, 8 virtual ranks, launch to done", fmt::format("{:.2f} us", quickest), "below 8 us",
                  quickest < 8);
     print_result("8 B, 8 virtual ranks, launch to done, graph", fmt::format("{:.2f} us", quickest_graph), "below 6 us",
@@ -241,6 +249,7 @@ void print_bandwidths(const std::vector<int>& rank_counts, const std::vector<siz
             }
     }
     fmt::print("\n");
+    CHECK_FALSE(least_share.empty());
     // The goal is of what moves no byte but from the inputs and into the outputs.
     for (const auto& [which, share] : least_share) {
         const Technique& technique = techniques[which.first];

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 
+#include "tests/amount.hpp"
 #include "tests/hosts/spread_job.hpp"
 
 using namespace weft::internal::test;
@@ -56,15 +57,14 @@ std::string kill_in(const Scene& scene, int hosts, int per_host, int victim, int
 }  // namespace
 
 TEST_CASE("a rank killed at any moment is told on every host, and the survivors go on", "[death]") {
-    const unsigned seed = std::random_device{}();
-    std::mt19937 random(seed);
+    std::mt19937 random(seed());
     for (int round = 0; round < (small() ? 1 : 2); ++round)
         for (const Scene& scene : scenes)
             for (const auto& [hosts, per_host] : {std::pair(2, 1), std::pair(2, 2), std::pair(3, 1)}) {
                 const int ranks = hosts * per_host, victim = int(random() % unsigned(ranks)),
                           delay_us = int(random() % (scene.during_init ? 50'000 : 60'000));
                 INFO(scene.what << ": rank " << victim << " of " << ranks << " on " << hosts << " hosts killed after "
-                                << delay_us << " us; seed " << seed);
+                                << delay_us << " us; seed " << seed());
                 CHECK(with_growing_limit(small() ? 10'000 : 2500,
                                          [&, hosts = hosts, per_host = per_host](int64_t limit_ms) {
                                              return kill_in(scene, hosts, per_host, victim, delay_us, limit_ms);

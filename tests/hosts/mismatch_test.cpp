@@ -27,27 +27,11 @@ TEST_CASE("ranks of several hosts that call differently are told, all of them, w
                 INFO(difference.what << " differs on rank " << odd << " of " << job.ranks() << " on " << hosts
                                      << " hosts " << algo);
                 const std::string later = job.another_id();
-                for (int rank = 0; rank < job.ranks(); ++rank) {
-                    Steps steps{"init"};
-                    const Steps& calls = rank == odd ? difference.odd : difference.usual;
-                    steps.insert(steps.end(), calls.begin(), calls.end());
-                    steps.insert(steps.end(),
-                                 {"reduce=1", "async", "destroy", "id=" + later, "init", "reduce=1000", "destroy"});
-                    job.start(rank, steps, {std::string("WEFT_ALGO=") + algo, quiet});
-                }
+                for (int rank = 0; rank < job.ranks(); ++rank)
+                    job.start(rank, steps_of(difference, rank == odd, later),
+                              {std::string("WEFT_ALGO=") + algo, quiet});
                 job.finish();
-                bool both = false;
-                for (int rank = 0; rank < job.ranks(); ++rank) {
-                    INFO("rank " << rank << " said\n" << job[rank].output());
-                    CHECK(job.answer(rank, "async") == "9");
-                    CHECK(contains(job[rank].output(), "reduce 9 "));
-                    CHECK(contains(job[rank].output(), "every rank must make the same calls in the same order"));
-                    both |=
-                        contains(job[rank].output(), difference.theirs) && contains(job[rank].output(), difference.its);
-                    CHECK(job.answer(rank, "init") == "0");
-                    CHECK(job.answer(rank, "reduce") == "0");
-                }
-                CHECK(both);
+                check_told(job, difference);
             }
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <random>
 
+#include "tests/amount.hpp"
 #include "tests/net/ends.hpp"
 
 using namespace weft::internal;
@@ -75,7 +76,7 @@ TEST_CASE("a stream that ends inside a frame is an error, between frames an end"
 }
 
 TEST_CASE("noise and giants are no frames, and take no memory", "[frames]") {
-    std::mt19937 random(std::random_device{}());
+    std::mt19937 random(seed());
     for (int round = 0; round < 100; ++round) {
         auto [near, far] = socket_pair();
         FrameStream stream(std::move(near));

@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "tests/amount.hpp"
 #include "tests/net/ends.hpp"
 
 using namespace weft::internal;
@@ -117,7 +118,7 @@ TEST_CASE("noise is turned away at once, and a member gets in beside it", "[list
     auto listener = open_test_listener();
     const net::Identity identity = fresh_identity();
     listener->register_identity(identity);
-    std::mt19937 random(std::random_device{}());
+    std::mt19937 random(seed());
     const std::string request = "GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n";
     for (int round = 0; round < 50; ++round) {
         const Fd noisy = stranger_at(listener->addresses()[0]);

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <limits>
 
-#include "src/base/arithmetic.hpp"
 #include "src/base/datatype.hpp"
+#include "tests/reference/plain.hpp"
 
 namespace weft::internal::reference {
 
@@ -31,7 +31,7 @@ constexpr int significand_bits() {
     else if constexpr (type == weftFloat8e5m2)
         return 3;
     else
-        return std::numeric_limits<typename Arithmetic<type>::Element>::digits;
+        return std::numeric_limits<typename Plain<type>::Element>::digits;
 }
 template <weftDataType_t type>
 long double smallest() {
@@ -40,15 +40,15 @@ long double smallest() {
     else if constexpr (type == weftFloat32)
         return std::numeric_limits<float>::denorm_min();
     else
-        return Arithmetic<type>::widen(1);
+        return Plain<type>::wide(1);
 }
 template <weftDataType_t type>
-constexpr bool is_integer = std::is_integral_v<typename Arithmetic<type>::Accumulator>;
+constexpr bool is_integer = std::is_integral_v<typename Plain<type>::Wide>;
 
 // Integers wrap: the ring of integers modulo 2^n does not care about order.
 template <weftDataType_t type>
 bool integer_right(const Question& question, size_t i, const void* got) {
-    using T = typename Arithmetic<type>::Element;
+    using T = typename Plain<type>::Element;
     const auto input = [&](size_t rank) {
         const T value = element_of<T>((*question.inputs)[rank].data(), i);
         return question.scalars ? T(uint64_t(value) * uint64_t(element_of<T>((*question.scalars)[rank].data(), 0)))
@@ -89,12 +89,11 @@ bool integer_right(const Question& question, size_t i, const void* got) {
 
 template <weftDataType_t type>
 bool float_right(const Question& question, size_t i, const void* got, bool exact) {
-    using T = typename Arithmetic<type>::Element;
+    using T = typename Plain<type>::Element;
     const size_t ranks = question.inputs->size();
     const auto input = [&](size_t rank) {
-        const long double value = Arithmetic<type>::widen(element_of<T>((*question.inputs)[rank].data(), i));
-        return question.scalars ? value * Arithmetic<type>::widen(element_of<T>((*question.scalars)[rank].data(), 0))
-                                : value;
+        const long double value = Plain<type>::wide(element_of<T>((*question.inputs)[rank].data(), i));
+        return question.scalars ? value * Plain<type>::wide(element_of<T>((*question.scalars)[rank].data(), 0)) : value;
     };
     long double sum = 0, magnitude = 0, product = 1, least = input(0), most = input(0);
     for (size_t rank = 0; rank < ranks; ++rank) {
@@ -122,7 +121,7 @@ bool float_right(const Question& question, size_t i, const void* got, bool exact
             break;
         default: break;
     }
-    const long double value = Arithmetic<type>::widen(element_of<T>(got, i));
+    const long double value = Plain<type>::wide(element_of<T>(got, i));
     const bool sharp = exact && question.op == weftSum;
     return std::fabs(value - expected) <= (sharp ? 0 : bound);
 }
@@ -130,9 +129,9 @@ bool float_right(const Question& question, size_t i, const void* got, bool exact
 }  // namespace
 
 size_t first_wrong(const Question& question, const void* got, bool exact) {
-    return with_datatype(question.type, [&](auto t) {
+    return with_type(question.type, [&](auto t) {
         constexpr weftDataType_t type = decltype(t)::value;
-        const size_t count = (*question.inputs)[0].size() / sizeof(typename Arithmetic<type>::Element);
+        const size_t count = (*question.inputs)[0].size() / sizeof(typename Plain<type>::Element);
         for (size_t i = 0; i < count; ++i) {
             if constexpr (is_integer<type>) {
                 if (!integer_right<type>(question, i, got)) return i;
@@ -146,9 +145,9 @@ size_t first_wrong(const Question& question, const void* got, bool exact) {
 
 size_t first_beyond_roundings(weftDataType_t type, const std::vector<Bytes>& inputs, double divisor, bool wide,
                               const void* got) {
-    return with_datatype(type, [&](auto t) {
+    return with_type(type, [&](auto t) {
         constexpr weftDataType_t constant = decltype(t)::value;
-        using T = typename Arithmetic<constant>::Element;
+        using T = typename Plain<constant>::Element;
         const size_t count = inputs[0].size() / sizeof(T), ranks = inputs.size();
         if constexpr (is_integer<constant>) {
             return first_wrong({type, weftAvg, &inputs, nullptr}, got, true);
@@ -158,9 +157,9 @@ size_t first_beyond_roundings(weftDataType_t type, const std::vector<Bytes>& inp
             for (size_t i = 0; i < count; ++i) {
                 long double sum = 0, most = 0;
                 bool equal = true;
-                const long double first = Arithmetic<constant>::widen(element_of<T>(inputs[0].data(), i));
+                const long double first = Plain<constant>::wide(element_of<T>(inputs[0].data(), i));
                 for (const Bytes& input : inputs) {
-                    const long double value = Arithmetic<constant>::widen(element_of<T>(input.data(), i));
+                    const long double value = Plain<constant>::wide(element_of<T>(input.data(), i));
                     sum += value;
                     most = std::max(most, std::fabs(value));
                     equal &= value == first;
@@ -173,7 +172,7 @@ size_t first_beyond_roundings(weftDataType_t type, const std::vector<Bytes>& inp
                 const bool exact =
                     equal && most >= normal * (long double)(power) && (wide || (ranks == power && ranks <= 4));
                 const long double bound = exact ? 0 : (steps * unit * most + lost) * 1.000001L;
-                const long double value = Arithmetic<constant>::widen(element_of<T>(got, i));
+                const long double value = Plain<constant>::wide(element_of<T>(got, i));
                 if (!(std::fabs(value - sum / (long double)(divisor)) <= bound)) return i;
             }
             return count;
@@ -185,8 +184,8 @@ namespace {
 
 template <class Draw>
 Bytes filled(weftDataType_t type, size_t count, Draw&& draw) {
-    return with_datatype(type, [&](auto t) {
-        using T = typename Arithmetic<decltype(t)::value>::Element;
+    return with_type(type, [&](auto t) {
+        using T = typename Plain<decltype(t)::value>::Element;
         Bytes bytes(count * sizeof(T));
         for (size_t i = 0; i < count; ++i) {
             const T element = draw(t);
@@ -207,7 +206,7 @@ Bytes whole(weftDataType_t type, size_t count, int ranks, int rank, std::mt19937
     size_t i = 0;
     return filled(type, count, [&](auto t) {
         constexpr weftDataType_t constant = decltype(t)::value;
-        using Accumulator = typename Arithmetic<constant>::Accumulator;
+        using Accumulator = typename Plain<constant>::Wide;
         if constexpr (is_integer<constant>) {
             return any_integer<Accumulator>(random);
         } else {
@@ -217,7 +216,7 @@ Bytes whole(weftDataType_t type, size_t count, int ranks, int rank, std::mt19937
             const int64_t room = std::max<int64_t>(1, limit / (2 * int64_t(ranks)));
             const auto stride = size_t((2 * int64_t(ranks) * room + limit - 1) / limit);
             const int64_t value = int64_t(random() % uint32_t(2 * room + 1)) - room;
-            return Arithmetic<constant>::round(Accumulator((i++ + size_t(rank)) % stride == 0 ? value : 0));
+            return Plain<constant>::narrow(Accumulator((i++ + size_t(rank)) % stride == 0 ? value : 0));
         }
     });
 }
@@ -225,19 +224,19 @@ Bytes whole(weftDataType_t type, size_t count, int ranks, int rank, std::mt19937
 Bytes whole_scalar(weftDataType_t type, std::mt19937& random) {
     return filled(type, 1, [&](auto t) {
         constexpr weftDataType_t constant = decltype(t)::value;
-        using Accumulator = typename Arithmetic<constant>::Accumulator;
+        using Accumulator = typename Plain<constant>::Wide;
         if constexpr (is_integer<constant>)
             return any_integer<Accumulator>(random);
         else
-            return Arithmetic<constant>::round(Accumulator(int(random() % 5) - 2));
+            return Plain<constant>::narrow(Accumulator(int(random() % 5) - 2));
     });
 }
 
 std::vector<Bytes> extremes(weftDataType_t type, size_t count, int ranks, std::mt19937& random) {
     std::vector<Bytes> all(size_t(ranks), Bytes(count * size_of(type)));
-    with_datatype(type, [&](auto t) {
+    with_type(type, [&](auto t) {
         constexpr weftDataType_t constant = decltype(t)::value;
-        using A = Arithmetic<constant>;
+        using A = Plain<constant>;
         using Element = typename A::Element;
         const auto draw = [&](size_t kind) -> Element {
             if constexpr (is_integer<constant>) {
@@ -272,13 +271,13 @@ std::vector<Bytes> extremes(weftDataType_t type, size_t count, int ranks, std::m
 Bytes mild(weftDataType_t type, size_t count, std::mt19937& random) {
     return filled(type, count, [&](auto t) {
         constexpr weftDataType_t constant = decltype(t)::value;
-        using Accumulator = typename Arithmetic<constant>::Accumulator;
+        using Accumulator = typename Plain<constant>::Wide;
         if constexpr (is_integer<constant>) {
             return any_integer<Accumulator>(random);
         } else {
             const Accumulator value =
                 Accumulator(0.75) + Accumulator(random() % 4096) / Accumulator(8192);  // [0.75, 1.25)
-            return Arithmetic<constant>::round(random() % 2 ? value : -value);
+            return Plain<constant>::narrow(random() % 2 ? value : -value);
         }
     });
 }

@@ -8,7 +8,7 @@
 #include <string>
 #include <tuple>
 
-#include "src/base/arithmetic.hpp"
+#include "tests/reference/plain.hpp"
 
 namespace weft::internal::reference {
 
@@ -33,7 +33,7 @@ Division division(weftDataType_t type, weftRedOp_t op, int ranks) {
 // Sources in their order, each divided, combined in the accumulator, divided, and rounded once.
 template <weftDataType_t type, weftRedOp_t op>
 Bytes reduce_as(const std::vector<Bytes>& sources, const Division& division) {
-    using A = Arithmetic<type>;
+    using A = Plain<type>;
     using Element = typename A::Element;
     const auto element = [](const Bytes& bytes, size_t i) {
         Element value;
@@ -42,25 +42,29 @@ Bytes reduce_as(const std::vector<Bytes>& sources, const Division& division) {
     };
     Bytes result(sources[0].size());
     for (size_t i = 0; i < result.size() / sizeof(Element); ++i) {
-        using Accumulator = typename A::Accumulator;
+        using Accumulator = typename A::Wide;
         const auto wide = [&](size_t j) {
-            const Accumulator value = A::widen(element(sources[j], i));
+            const Accumulator value = A::wide(element(sources[j], i));
             return division.of_each == 1 ? value : Accumulator(value / Accumulator(division.of_each));
         };
         Accumulator value = wide(0);
-        for (size_t j = 1; j < sources.size(); ++j) value = combine<op>(value, wide(j));
-        if (std::is_floating_point_v<Accumulator> && division.of_sum != 1) value /= Accumulator(division.of_sum);
-        if (std::is_integral_v<Accumulator> && division.of_sum != 1) value = average(value, uint32_t(division.of_sum));
-        const Element rounded = A::round(value);
+        for (size_t j = 1; j < sources.size(); ++j) value = combined<op>(value, wide(j));
+        if (division.of_sum != 1) {
+            if constexpr (A::integer)
+                value = divided(value, uint32_t(division.of_sum));
+            else
+                value /= Accumulator(division.of_sum);
+        }
+        const Element rounded = A::narrow(value);
         memcpy(result.data() + i * sizeof rounded, &rounded, sizeof rounded);
     }
     return result;
 }
 
 Bytes reduce(weftDataType_t type, weftRedOp_t op, const std::vector<Bytes>& sources, const Division& division = {}) {
-    return with_datatype(type, [&](auto t) {
-        return with_reduction(
-            op, [&](auto o) { return reduce_as<decltype(t)::value, decltype(o)::value>(sources, division); });
+    return with_type(type, [&](auto t) {
+        return with_op(op,
+                       [&](auto o) { return reduce_as<decltype(t)::value, decltype(o)::value>(sources, division); });
     });
 }
 

@@ -1,5 +1,5 @@
 // interpreter.hpp: what a set of schedules does, said as slowly and plainly as possible: one element at a time with the
-// scalar operations of base/arithmetic.hpp, connections as queues, every slot of the flag block kept for ever. The executor
+// arithmetic of plain.hpp, connections as queues, every slot of the flag block kept for ever. The executor
 // must leave the same bits, whatever shortcuts it takes.
 #pragma once
 #include <cstddef>

@@ -10,6 +10,7 @@
 #include "src/checker/checker.hpp"
 #include "src/schedule/text.hpp"
 #include "src/schedule/validate.hpp"
+#include "tests/amount.hpp"
 #include "tests/catch.hpp"
 #include "tests/error.hpp"
 #include "tests/schedule/cases.hpp"
@@ -339,8 +340,7 @@ TEST_CASE("what is not an MSCCL file, or not a whole one, is refused with line a
 }
 
 TEST_CASE("whatever befalls an MSCCL file, it is read as valid schedules or refused with a sentence", "[schedule]") {
-    const unsigned seed = Catch::rngSeed() ? Catch::rngSeed() : std::random_device{}();
-    std::mt19937 random(seed);
+    std::mt19937 random(seed());
     int valid = 0, refused = 0;
     for (const std::string& name : names_in("")) {
         const std::string original = file_text(name);
@@ -356,7 +356,7 @@ TEST_CASE("whatever befalls an MSCCL file, it is read as valid schedules or refu
                 }
             }
             const auto program = read_msccl(text);
-            INFO("seed " << seed << ", " << name << ", round " << round << ": " << program.status().sentence());
+            INFO("seed " << seed() << ", " << name << ", round " << round << ": " << program.status().sentence());
             if (program.ok()) {
                 ++valid;
                 for (const Schedule& schedule : program->schedules) REQUIRE(validate(schedule).ok());

@@ -5,6 +5,7 @@
 
 #include "src/schedule/builder.hpp"
 #include "src/schedule/validate.hpp"
+#include "tests/amount.hpp"
 #include "tests/catch.hpp"
 #include "tests/error.hpp"
 #include "tests/schedule/cases.hpp"
@@ -115,14 +116,13 @@ static Schedule random_schedule(std::mt19937& random) {
 }
 
 TEST_CASE("any valid schedule is read back equal, however strange", "[schedule]") {
-    const unsigned seed = Catch::rngSeed() ? Catch::rngSeed() : 20'261'121;
-    std::mt19937 random(seed);
+    std::mt19937 random(seed());
     int valid = 0;
     for (int round = 0; round < 200'000 && valid < 2000; ++round) {
         const Schedule schedule = random_schedule(random);
         const std::string text = write_text(schedule);
         const auto read = read_text(text);
-        INFO("seed " << seed << "\n" << text << read.status().sentence());
+        INFO("seed " << seed() << "\n" << text << read.status().sentence());
         // What is not valid may hold more than a text can say.
         if (!validate(schedule)) continue;
         ++valid;
@@ -236,8 +236,7 @@ TEST_CASE("a text of several schedules is not taken for one", "[schedule]") {
 }
 
 TEST_CASE("a text with random faults never breaks the reader, and what it reads is valid", "[schedule]") {
-    const unsigned seed = Catch::rngSeed() ? Catch::rngSeed() : std::random_device{}();
-    std::mt19937 random(seed);
+    std::mt19937 random(seed());
     std::vector<std::string> texts;
     for (const Algorithm& row : registry::algorithms())
         for (const Case& one : cases_of(row, 2, 4)) texts.push_back(write_text(schedule_of(one, 4, 1)));
@@ -263,7 +262,7 @@ TEST_CASE("a text with random faults never breaks the reader, and what it reads 
                 case 4: text[place] = text[random() % text.size()]; break;
             }
         }
-        INFO("seed " << seed << ", text:\n" << text);
+        INFO("seed " << seed() << ", text:\n" << text);
         const auto schedules = read_texts(text);
         if (!schedules) {
             CHECK(schedules.status().sentence().find("line ") == 0);

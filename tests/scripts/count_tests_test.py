@@ -69,6 +69,17 @@ class CountTest(unittest.TestCase):
     def test_a_broken_build_is_a_failure(self):
         self.assertEqual(count(("OK", ""), broken=["the build"]), ("1 passed, 1 failed", 1))
 
+    def test_retries_are_added_up_before_the_last_line(self):
+        said = "time limits: 100 tests, 1 retries\n"
+        lines = run(("OK", said), ("OK", "All tests passed (1 assertion in 1 test case)\n" + said)).stdout.splitlines()
+        self.assertEqual(lines[-2:], ["2 retries in 200 tests with a time limit", "2 passed, 0 failed"])
+
+    def test_more_than_two_percent_of_retries_fail(self):
+        self.assertEqual(count(("OK", "time limits: 200 tests, 4 retries\n")), ("1 passed, 0 failed", 0))
+        self.assertEqual(count(("OK", "time limits: 200 tests, 5 retries\n")), ("1 passed, 1 failed", 1))
+        self.assertEqual(count(("OK", "time limits: 3 tests, 2 retries\n")), ("1 passed, 0 failed", 0))
+        self.assertEqual(count(("OK", "time limits: 3 tests, 3 retries\n")), ("1 passed, 1 failed", 1))
+
     def test_nothing_run_is_no_success(self):
         self.assertEqual(count(), ("0 passed, 0 failed", 1))
 

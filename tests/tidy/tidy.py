@@ -1,14 +1,32 @@
 #!/usr/bin/env python3
-# tidy.py ROOT: what no compiler and no formatter sees: includes against the arrows of src/README.md, include cycles, dead
-# files, folders that no build enters, missing test twins, getenv and environ outside src/base, files without a head comment. Prints one line for each objection; exits 1 if there is one.
+"""tidy.py: checks that no compiler and no formatter makes.
+
+usage: tidy.py ROOT                        prints a line for each objection; exits 1 if there is one
+       tidy.py ROOT --shrink               lowers the counts of known.txt to what is left
+       tidy.py ROOT --record               writes known.txt anew, if a review has agreed to more
+       tidy.py ROOT --show RULE [FILE]     prints where a rule of prose is broken
+       tidy.py ROOT --commits              checks the subjects of the commits after COMMITS_AFTER; exits 77 without history
+
+Checked here: includes against the arrows of src/README.md, include cycles, dead files, folders that no build enters, missing test
+twins. Also: getenv and environ outside src/base, descriptors not made by Fd, unchecked output, missing head comments, random_device.
+structure.py checks cycles and sizes of units, classes and folders. prose.py checks the language. For both, known.txt lists today's
+offenders. A count above its entry is an objection, and so is an entry that is too high. Counts of lines may fall behind.
+"""
 import re
+import subprocess
 import sys
 from pathlib import Path
+
+sys.dont_write_bytecode = True
+import prose
+import structure
 
 CODE = {".c", ".cpp", ".h", ".hpp", ".def", ".cu", ".cuh", ".inc"}
 UNITS = {".c", ".cpp", ".cu"}
 TOP_ROOMS = ["include", "src", "algorithms", "transports", "topology", "perf", "tools", "tests", "examples"]
 LONG = 500  # lines; above it a file usually has a second noun
+COMMITS_AFTER = "654b6a32994ea8f1b362b5a46c345ac9e09699c9"
+SUBJECT_MOST = 72
 
 
 class Arrows:
@@ -212,6 +230,16 @@ def check_getenv(tree):
                        "or pass on base's whole_environment()")
 
 
+def check_seeds(tree):
+    """A test draws from the seed that it prints, so that WEFT_TEST_SEED repeats it."""
+    for file, text in tree.text.items():
+        if not file.startswith("tests/") or file == "tests/amount.hpp":
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            if re.search(r"\brandom_device\b", line.split("//")[0]):
+                yield f"{file}:{number}: random_device: draw from seed() of tests/amount.hpp"
+
+
 # Calls that make a descriptor, by a name that nothing else has; `open` and `socket` are also names of Weft's own.
 MAKERS = re.compile(
     r"(?<![\w.>:])(?:::\s*)?(?:accept4?|openat|creat|memfd_create|shm_open|epoll_create1?|eventfd|timerfd_create|signalfd"
@@ -262,18 +290,141 @@ def long_files(tree):
             yield f"{file}: {lines} lines: is there a second noun in it?"
 
 
+# Prose: Markdown, and comments of code, scripts and builds.
+PROSE = structure.LIBRARY + ("include/", "perf/", "tools/", "tests/", "examples/", "docs/")
+GENERATED = ("docs/options.md", "docs/reference/", "tests/tidy/known.txt", "tests/tidy/retired.txt", "perf/results/", "CHANGELOG.md")
+
+
+def prose_files(root):
+    for path in sorted([*root.glob("*.md"), *root.glob("meson*"), *(each for top in {top.split("/")[0] for top in PROSE} for each in root.glob(top + "/**/*"))]):
+        name = str(path.relative_to(root))
+        suffixes = {".md"} | prose.COMMENTED_BY_SLASHES | (prose.COMMENTED_BY_HASH - {".txt"})
+        if path.is_file() and path.suffix in suffixes and not name.startswith(GENERATED) and "__pycache__" not in name:
+            yield name, path
+
+
+def prose_findings(root):
+    """(rule, file, line, what) of all files."""
+    list_of_terms = Path(__file__).with_name("retired.txt")
+    own = root / "tests/tidy/retired.txt"
+    retired = prose.retired_terms((own if own.exists() else list_of_terms).read_text())
+    for name, path in prose_files(root):
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue
+        if path.suffix == "" and not text.startswith("#!"):
+            continue
+        for rule, number, what in prose.join_report_letters(path.suffix, text, retired):
+            yield rule, name, number, what
+
+
+def counted(tree):
+    """{(rule, what): how much}, of structure and prose."""
+    found = {(rule, what): amount for rule, what, amount in structure.join_report_letters(tree)}
+    for rule, name, _, _ in prose_findings(tree.root):
+        found[rule, name] = found.get((rule, name), 0) + 1
+    return found
+
+
+def read_known(path):
+    known = {}
+    for line in path.read_text().splitlines() if path.exists() else ():
+        if line and not line.startswith("#"):
+            rule, what, amount = line.split()
+            known[rule, what] = int(amount)
+    return known
+
+
+def write_known(path, known):
+    head = "# known.txt: what tidy.py finds and does not object to: rule, file or name, how much. It may only shrink (tidy.py --shrink).\n"
+    path.write_text(head + "".join(f"{rule} {what} {amount}\n" for (rule, what), amount in sorted(known.items())))
+
+
+def check_known(tree):
+    known, found = read_known(tree.root / "tests/tidy/known.txt"), counted(tree)
+    for rule, what in sorted(found.keys() | known.keys()):
+        now, then = found.get((rule, what), 0), known.get((rule, what), 0)
+        if now > then:
+            yield f"{what}: {rule}: {now}, {then} known: {REMEDIES[rule]}"
+        elif now < then and (now == 0 or not rule.endswith("-lines")):  # an entry need not follow each line that goes
+            yield f"{what}: {rule}: {now}, {then} known: run tests/tidy/tidy.py . --shrink"
+
+
+REMEDIES = {
+    "unit-cycle": "a header and its source include another unit that includes them",
+    "unit-lines": f"header and source have more than {structure.UNIT_LINES_MOST} lines: is there a second noun?",
+    "folder-lines": f"a folder has more than {structure.FOLDER_LINES_MOST} lines: does it have two captions?",
+    "class-functions": f"more than {structure.PUBLIC_FUNCTIONS_MOST} public functions: these are several classes",
+    "class-fields": f"more than {structure.FIELDS_MOST} fields: these are several classes",
+    "class-sources": "a class is defined in more than one source file: these are several classes",
+    "free-who": "name the subject in place of a free who or what (--show free-who FILE)",
+    "long-sentence": f"a sentence has more than {prose.WORDS_MOST} words (--show long-sentence FILE)",
+    "wide-line": f"a line has more than {prose.COLUMNS_MOST} columns (--show wide-line FILE)",
+    "retired-term": "a term of tests/tidy/retired.txt (--show retired-term FILE)",
+}
+
+
+def subject_objection(subject):
+    if len(subject) > SUBJECT_MOST:
+        return f"{len(subject)} characters, {SUBJECT_MOST} at most"
+    if not re.match(r"[\w./+-]+(?:, [\w./+-]+)*: \S", subject):
+        return "begins with no area: `area: imperative summary`"
+    if subject.endswith("."):
+        return "ends with a full stop"
+    return None
+
+
+def commit_subjects(root, after):
+    """(hash, subject) of the commits after one, None without it."""
+    def git(*words):
+        return subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True)
+
+    if not (Path(root) / ".git").exists() or git("merge-base", "--is-ancestor", after, "HEAD").returncode != 0:
+        return None
+    log = git("log", "--no-merges", "--format=%h %s", f"{after}..HEAD")
+    return [line.partition(" ")[::2] for line in log.stdout.splitlines()] if log.returncode == 0 else None
+
+
+def check_commits(root):
+    subjects = commit_subjects(root, COMMITS_AFTER)
+    if subjects is None:
+        print(f"skipped: there is no git history after {COMMITS_AFTER[:7]}")
+        return 77
+    wrong = [f"{commit} {subject}: {why}" for commit, subject in subjects if (why := subject_objection(subject))]
+    print("\n".join([*wrong, f"tidy: {len(subjects)} commit subjects, {len(wrong)} objections"]))
+    return 1 if wrong else 0
+
+
 def objections(root):
     tree = Tree(root)
     arrows = Arrows((tree.root / "src/README.md").read_text())
     found = []
     for check in (lambda: check_arrows(tree, arrows), *(lambda c=c: c(tree) for c in
-                  (check_cycles, check_dead, check_entered, check_twins, check_getenv, check_descriptors, check_printing, check_heads))):
+                  (check_cycles, check_dead, check_entered, check_twins, check_getenv, check_seeds, check_descriptors, check_printing, check_heads,
+                   check_known))):
         found += check()
     return tree, found
 
 
 def main():
-    tree, found = objections(sys.argv[1])
+    root, arguments = Path(sys.argv[1]), sys.argv[2:]
+    if arguments[:1] == ["--commits"]:
+        return check_commits(root)
+    if arguments[:1] == ["--show"]:
+        for rule, name, number, what in prose_findings(root):
+            if rule == arguments[1] and name in (arguments[2:] or [name]):
+                print(f"{name}:{number}: {what[:200]}")
+        return 0
+    path = root / "tests/tidy/known.txt"
+    if arguments[:1] in (["--shrink"], ["--record"]):
+        found, known = counted(Tree(root)), read_known(path)
+        if arguments[0] == "--shrink":
+            found = {key: min(amount, known[key]) for key, amount in found.items() if key in known}
+        write_known(path, found)
+        print(f"tidy: {len(found)} entries in {path}, {len(known)} before")
+        return 0
+    tree, found = objections(root)
     for line in found:
         print(line)
     for line in long_files(tree):

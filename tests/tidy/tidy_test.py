@@ -28,7 +28,7 @@ GOOD = {
     "src/base/log.cpp": '#include "src/base/log.hpp"\n#include <cstdlib>\nconst char* e() { return getenv("X"); }\n',
     "src/schedule/build.hpp": '// build.hpp: builds.\n#include "src/base/log.hpp"\n#include "weft/types.h"\n',
     "src/schedule/build.cpp": '#include "src/schedule/build.hpp"\n',
-    "src/schedule/movers_a.cpp": "// CPU kernels for a\n",
+    "src/schedule/movers_a.cpp": "// kernels for a\n",
     "src/selector/choose.cpp": '// choose.cpp: chooses.\n#include "algorithms/algorithm.hpp"\n#include "src/base/log.hpp"\n',
     "src/api/calls.cpp": '// calls.cpp: the interface.\n#include "weft/weft.h"\n#include "src/schedule/build.hpp"\n',
     "algorithms/meson.build": "files('ring.cpp')\n",
@@ -59,7 +59,8 @@ class TidyTest(unittest.TestCase):
             return tidy.objections(folder)[1]
 
     def assert_one(self, changes, *words):
-        found = self.objections(changes)
+        # An include that is wrong in one way often closes a cycle of units as well.
+        found = [line for line in self.objections(changes) if ": unit-cycle: " not in line]
         self.assertEqual(len(found), 1, found)
         for word in words:
             self.assertIn(word, found[0])
@@ -178,7 +179,7 @@ class TidyTest(unittest.TestCase):
         self.assert_one({"perf/table.hpp": "#pragma once\n"}, "perf/table.hpp", "head comment")
 
     def test_a_long_file_is_a_warning_and_no_objection(self):
-        long = {"perf/table.hpp": "// x\n" * 600}
+        long = {"tests/c_api/calls.c": GOOD["tests/c_api/calls.c"] + "\n" * 600}
         self.assertEqual(self.objections(long), [])
 
     def test_missing_arrows_are_said(self):
@@ -194,6 +195,98 @@ class TidyTest(unittest.TestCase):
                     path.write_text(text)
                 with mock.patch.object(sys, "argv", ["tidy", folder]), contextlib.redirect_stdout(io.StringIO()):
                     self.assertEqual(tidy.main(), status)
+
+    # Structure and language: what known.txt does not list.
+
+    def assert_rule(self, rule, changes, *words):
+        found = self.objections(changes)
+        self.assertTrue([line for line in found if f": {rule}: " in line and all(word in line for word in words)], found)
+
+    def test_a_seed_of_its_own_is_refused(self):
+        text = "// Looks inside.\n#include <random>\nstd::mt19937 random(std::random_device{}());\n"
+        self.assert_one({"tests/inside_test.cpp": text + GOOD["tests/inside_test.cpp"]}, "tests/inside_test.cpp:3", "amount.hpp")
+
+    def test_units_that_include_each_other_are_named(self):
+        cycle = {"src/base/log.hpp": "// log.hpp: a log.\n",
+                 "src/base/log.cpp": '#include "src/base/log.hpp"\n#include "src/base/fd.hpp"\n',
+                 "src/base/fd.hpp": '// fd.hpp: files.\n#include "src/base/log.hpp"\n'}
+        found = self.objections(cycle)
+        self.assertEqual([line.split(":")[0] for line in found], ["src/base/fd", "src/base/log"], found)
+        self.assert_rule("unit-cycle", cycle)
+
+    def class_of(self, members):
+        return {"src/base/log.hpp": "// log.hpp: a log.\n#pragma once\nnamespace weft {\nclass Log {\n  public:\n" + members + "};\n}\n"}
+
+    def test_a_class_with_many_public_functions_is_named(self):
+        calls = "".join(f"    int call_{i}(int a, int b = 0) const {{ return a; }}\n" for i in range(26))
+        self.assert_rule("class-functions", self.class_of(calls), "src/base/log.hpp:Log", "26, 0 known")
+        self.assertEqual(self.objections(self.class_of(calls.replace("int call_0", "private: int call_0", 1))), [])
+        self.assertEqual(self.objections(self.class_of(calls.replace("int call_0(int a, int b = 0) const { return a; }", "int field = 0;"))), [])
+
+    def test_a_class_with_many_fields_is_named(self):
+        fields = "    int a = 0, b{1};\n    std::map<int, int> map;\n    std::function<int(int)> call = [](int i) { return i; };\n" \
+                 + "".join(f"    int field_{i} = f({i});\n" for i in range(12)) + "    static constexpr int none = 1;\n    using Number = int;\n"
+        self.assert_rule("class-fields", self.class_of(fields), "16, 0 known")
+        self.assertEqual(self.objections(self.class_of(fields.replace("a = 0, b{1}", "a = 0"))), [])
+
+    def test_a_class_in_two_source_files_is_named(self):
+        two = self.class_of("    int one();\n    int two();\n")
+        two["src/base/log.cpp"] = '#include "src/base/log.hpp"\nint weft::Log::one() { return 1; }\n'
+        two["src/schedule/build.cpp"] = '#include "src/schedule/build.hpp"\n#include "src/base/log.hpp"\nnamespace weft {\nint Log::two() { return 2; }\n}\n'
+        self.assert_rule("class-sources", two, "src/base/log.hpp:Log", "2, 0 known")
+        two["src/schedule/build.cpp"] = '#include "src/schedule/build.hpp"\n#include "src/base/log.hpp"\nint two() { return Log::two(); }\n'
+        self.assertEqual(self.objections(two), [])
+
+    def test_long_units_and_folders_are_named(self):
+        unit = {"src/base/log.hpp": "// log.hpp: a log.\n" + "\n" * 200, "src/base/log.cpp": '#include "src/base/log.hpp"\n' + "\n" * 200}
+        self.assert_rule("unit-lines", unit, "src/base/log", "402, 0 known")
+        folder = {f"src/base/part_{i}.hpp": f"// part_{i}.hpp: a part.\n" + "\n" * 390 for i in range(11)}
+        self.assert_rule("folder-lines", folder, "src/base: ")
+
+    def test_the_language_of_comments_and_markdown(self):
+        long = "One " + "word " * 30 + "more."
+        for rule, text in {"free-who": "Who waits looks around.", "long-sentence": long, "retired-term": "The census is sent."}.items():
+            self.assert_rule(rule, {"src/base/log.hpp": f"// log.hpp: a log. {text}\n"}, "src/base/log.hpp")
+            self.assert_rule(rule, {"docs/page.md": f"# Page\n\n- {text}\n"}, "docs/page.md")
+            self.assert_rule(rule, {"src/meson.build": GOOD["src/meson.build"] + f"# {text}\n"}, "src/meson.build")
+        self.assert_rule("free-who", {"docs/page.md": "The rank waits: whoever comes wakes it.\n"})
+        self.assert_rule("wide-line", {"docs/page.md": "w" * 101 + "\n"})
+
+    def test_what_is_no_prose_is_left_alone(self):
+        for text in ("Who waits?", "A rank knows what it holds.", "Run `" + "word " * 40 + "` now.", "A rank that waits, waits."):
+            self.assertEqual(self.objections({"docs/page.md": text[:100] + "\n"}), [], text)
+        for block in ("```\nWho waits " + "w" * 200 + "\n```\n", "| Who waits | " + "w" * 200 + " |\n"):
+            self.assertEqual(self.objections({"docs/page.md": "# Page\n" + block}), [], block)
+        self.assertEqual(self.objections({"src/schedule/build.cpp": '#include "src/schedule/build.hpp"\nconst char* s = "Who waits";\n'}), [])
+
+    def test_known_offenders_pass_and_may_only_become_fewer(self):
+        page = {"docs/page.md": "Who waits looks. Who leaves goes.\n"}
+        known = {"tests/tidy/known.txt": "# known\nfree-who docs/page.md 2\n"}
+        self.assertEqual(self.objections({**page, **known}), [])
+        self.assert_one({**page, "tests/tidy/known.txt": "free-who docs/page.md 1\n"}, "2, 1 known", "name the subject")
+        self.assert_one({**page, "tests/tidy/known.txt": "free-who docs/page.md 3\n"}, "2, 3 known", "--shrink")
+        self.assert_one({**known, "docs/page.md": "The rank waits.\n"}, "0, 2 known", "--shrink")
+
+    def test_shrinking_takes_away_and_adds_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in {**GOOD, "docs/page.md": "Who waits looks.\n", "docs/other.md": "Who leaves goes.\n",
+                               "tests/tidy/known.txt": "free-who docs/gone.md 1\nfree-who docs/page.md 2\n"}.items():
+                path = Path(folder) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+            with mock.patch.object(sys, "argv", ["tidy.py", folder, "--shrink"]), contextlib.redirect_stdout(io.StringIO()):
+                self.assertEqual(tidy.main(), 0)
+            self.assertEqual(tidy.read_known(Path(folder) / "tests/tidy/known.txt"), {("free-who", "docs/page.md"): 1})
+
+    def test_commit_subjects(self):
+        for subject in ("comm: name the rank that died", "tests/tidy, docs: count words"):
+            self.assertIsNone(tidy.subject_objection(subject))
+        for subject in ("Fix it", "comm: " + "x" * 67, "comm: name it.", ": name it"):
+            self.assertIsNotNone(tidy.subject_objection(subject), subject)
+
+    def test_without_history_commit_subjects_are_skipped(self):
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual(tidy.check_commits(Path(folder)), 77)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 // The cut bound against all borders there are.
 #include "topology/search/cut_bound.hpp"
 
+#include "tests/amount.hpp"
 #include "tests/catch.hpp"
 #include "tests/topology/channels.hpp"
 #include "tests/topology/machines.hpp"
@@ -62,9 +63,8 @@ TEST_CASE("the narrowest border is found, and said", "[topology]") {
 }
 
 TEST_CASE("random machines: max-flow finds what trying all borders finds", "[topology]") {
-    const unsigned seed = std::random_device()();
-    INFO("seed " << seed);
-    std::mt19937 random(seed);
+    INFO("seed " << seed());
+    std::mt19937 random(seed());
     for (int round = 0; round < 40; ++round) {
         const Graph graph = random_machine(random, 2 + int(random() % 4), true);
         for (const bool outside : {false, true}) {

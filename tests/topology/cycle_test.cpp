@@ -5,14 +5,14 @@
 #include <numeric>
 #include <random>
 
+#include "tests/amount.hpp"
 #include "tests/catch.hpp"
 
 using namespace weft::internal::topology;
 
 TEST_CASE("few places: the cycle is the cheapest of all, or none where there is none", "[topology]") {
-    const unsigned seed = std::random_device()();
-    INFO("seed " << seed);
-    std::mt19937 random(seed);
+    INFO("seed " << weft::internal::test::seed());
+    std::mt19937 random(weft::internal::test::seed());
     for (int places = 2; places <= 7; ++places) {
         for (int round = 0; round < 20; ++round) {
             CostMatrix costs(places);
@@ -37,9 +37,8 @@ TEST_CASE("few places: the cycle is the cheapest of all, or none where there is 
 }
 
 TEST_CASE("many places: a cheap cycle is found among dear ways, in few steps", "[topology]") {
-    const unsigned seed = std::random_device()();
-    INFO("seed " << seed);
-    std::mt19937 random(seed);
+    INFO("seed " << weft::internal::test::seed());
+    std::mt19937 random(weft::internal::test::seed());
     for (const int places : {exact_cycle_most + 1, 24, 72}) {
         std::vector<int> hidden(static_cast<size_t>(places));
         std::iota(hidden.begin(), hidden.end(), 0);

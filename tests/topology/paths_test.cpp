@@ -7,6 +7,7 @@
 #include <random>
 #include <tuple>
 
+#include "tests/amount.hpp"
 #include "tests/catch.hpp"
 #include "tests/topology/machines.hpp"
 #include "topology/files/text.hpp"
@@ -159,9 +160,8 @@ Graph random_graph(std::mt19937& random) {
 }  // namespace
 
 TEST_CASE("of all ways the nearest class, then the widest, the shortest, the quickest is found", "[topology]") {
-    const unsigned seed = std::random_device()();
-    INFO("seed " << seed);
-    std::mt19937 random(seed);
+    INFO("seed " << weft::internal::test::seed());
+    std::mt19937 random(weft::internal::test::seed());
     std::map<PathClass, int> seen;
     for (int round = 0; round < 300; ++round) {
         INFO("round " << round);

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "src/base/file.hpp"
+#include "tests/amount.hpp"
 #include "tests/catch.hpp"
 #include "tests/topology/machines.hpp"
 #include "topology/files/graph_xml.hpp"
@@ -237,9 +238,8 @@ TEST_CASE("a graph file of NCCL's is read, and a wrong one refused with a senten
 }
 
 TEST_CASE("files with random faults end in a graph that can be written and searched, or in a sentence", "[topology]") {
-    const unsigned seed = std::random_device()();
-    INFO("seed " << seed);
-    std::mt19937 random(seed);
+    INFO("seed " << seed());
+    std::mt19937 random(seed());
     const auto draw = [&](size_t below) { return size_t(random() % below); };
     const std::string letters = "\"<>/=0123456789abcdef:.- x&";
     auto files = files_in("machines");

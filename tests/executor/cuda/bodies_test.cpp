@@ -14,11 +14,6 @@ const Launch launches[] = {
     {Body::peer_two_shot, 1, true},    {Body::peer_two_shot, 2, true},    {Body::peer_two_shot, 2, true, 16},
     {Body::peer_two_shot, 3, true, 2}, {Body::peer_two_shot, 2, true, -1}};
 
-std::string text(const Call& call, const Launch& launch) {
-    return fmt::format("{}, {} blocks, {}staged, {} ranks offer: {}", name_of(launch.body), launch.blocks,
-                       launch.staged ? "" : "not ", launch.exporting, call.text());
-}
-
 // Of all ranks at once, in rank order, whatever the kernel.
 std::vector<Bytes> in_rank_order(Call call) {
     call.algorithm = registry::find_algorithm("one_shot");

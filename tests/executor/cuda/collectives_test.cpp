@@ -27,11 +27,6 @@ std::vector<Launch> launches_of(Collective collective) {
             {peer, 2, true, -1}};
 }
 
-std::string text(const Call& call, const Launch& launch) {
-    return fmt::format("{}, {} blocks, {}staged, {} ranks offer: {}", name_of(launch.body), launch.blocks,
-                       launch.staged ? "" : "not ", launch.exporting, call.text());
-}
-
 void check(VirtualRanks& ranks, const Call& call, const Launch& launch) {
     // A rank does not know its peers' scalars.
     if (call.operation().op == premul && launch.body != Body::packet_one_shot && !launch.staged) return;

@@ -133,6 +133,17 @@ struct Ends {
     std::shared_ptr<Proxy> proxy = *Proxy::of_process();
 };
 
+// The proxy waits until the wire has room for the message that was handed over.
+void check_sends_once_there_is_room(Ends& ends) {
+    std::thread making_room([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        ends.wire.locked([&] { ends.wire.room = 1; });
+    });
+    CHECK(ends.proxy->detach(*ends.traffic, 0, patience_us));
+    making_room.join();
+    CHECK(load_acquire(&ends.out.consumed) == 1);
+}
+
 }  // namespace
 
 TEST_CASE("messages go from slot to slot in order, with length and fingerprint, while there are credits", "[proxy]") {
@@ -188,13 +199,7 @@ TEST_CASE("who leaves waits until what was handed over is on its way, or gives u
     ends.hand_over(1);
     CHECK_FALSE(ends.proxy->detach(*ends.traffic, 1, patience_us));
     ends.proxy->attach(ends.traffic);
-    std::thread making_room([&] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
-        ends.wire.locked([&] { ends.wire.room = 1; });
-    });
-    CHECK(ends.proxy->detach(*ends.traffic, 0, patience_us));
-    making_room.join();
-    CHECK(load_acquire(&ends.out.consumed) == 1);
+    check_sends_once_there_is_room(ends);
     // Nobody waits for a communicator that has failed.
     ends.wire.locked([&] { ends.wire.room = 0; });
     ends.hand_over(2);
@@ -215,13 +220,7 @@ TEST_CASE("what a rank that has left does not take holds nobody back for long", 
     CHECK_FALSE(ends.proxy->detach(*ends.traffic, 0, 20'000));
     // Its kernels may still run: what can go goes.
     ends.proxy->attach(ends.traffic);
-    std::thread making_room([&] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
-        ends.wire.locked([&] { ends.wire.room = 1; });
-    });
-    CHECK(ends.proxy->detach(*ends.traffic, 0, patience_us));
-    making_room.join();
-    CHECK(load_acquire(&ends.out.consumed) == 1);
+    check_sends_once_there_is_room(ends);
 }
 
 TEST_CASE("a broken connection is trouble when something should go over it, not before", "[proxy]") {

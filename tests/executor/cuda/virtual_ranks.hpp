@@ -18,6 +18,11 @@ struct Launch {
     int exporting = 0;    // staged: so many ranks, the first, offer their buffers; 0: it is not asked; -1: nobody does
 };
 
+inline std::string text(const Call& call, const Launch& launch) {
+    return fmt::format("{}, {} blocks, {}staged, {} ranks offer: {}", name_of(launch.body), launch.blocks,
+                       launch.staged ? "" : "not ", launch.exporting, call.text());
+}
+
 class VirtualRanks {
   public:
     explicit VirtualRanks(int ranks);
