@@ -180,5 +180,124 @@ class Compare(unittest.TestCase):
         self.assertIn("| 1K | ", run.stdout)
 
 
+class Baseline(unittest.TestCase):
+    """--baseline: rows of an old and a new build, the old build twice."""
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def judge(self, times, rows=(["allreduce", 2, "shm"],), sizes=("8", "4K"), ok=True, flags=()):
+        """times[builds]: us of the sizes, in the order of the JSON lines."""
+        lines = [line(build, ranks, size, us, ok, mode, collective) for collective, ranks, mode in rows
+                 for build, row in times.items() for size, us in zip((8, 4096), row)]
+        about = {"machine": "a machine", "date": "2000-01-01", "weft": "ccc", "baseline": "aaa", "stolen_percent": 0.5,
+                 "rows": list(rows), "sizes": sizes}
+        source = self.folder / "lines.jsonl"
+        source.write_text("\n".join([*lines, json.dumps(about)]) + "\n")
+        return subprocess.run([PERF / "compare", "--from", source, *flags], capture_output=True, text=True)
+
+    def test_a_row_is_the_geometric_mean_over_sizes(self):
+        judged = self.judge({"old": (1, 10), "new": (1.1, 9), "old-again": (1, 10)})
+        self.assertIn("| allreduce | 2 | shm | 0.995 | 1.000 | 1.10 at 8 | ok |", judged.stdout)
+        self.assertIn("1 rows of 1 are ok.", judged.stdout)
+        self.assertIn("New build: ccc; old build: aaa.", judged.stdout)
+        self.assertEqual(judged.returncode, 0)
+
+    def test_a_slower_row_fails_unless_the_old_build_differs_as_much_from_itself(self):
+        for again, verdict in (((1, 10), "**slower**"), ((1.06, 10.6), "ok"), ((0.94, 9.4), "ok"), ((1.02, 10.2), "**slower**")):
+            judged = self.judge({"old": (1, 10), "new": (1.05, 10.5), "old-again": again})
+            self.assertIn(f"| 1.05 at 8 | {verdict} |", judged.stdout)
+            self.assertEqual(judged.returncode, 0 if verdict == "ok" else 1)
+
+    def test_a_missing_row_a_missing_size_and_a_wrong_result_fail(self):
+        same = {"old": (1, 10), "new": (1, 10), "old-again": (1, 10)}
+        judged = self.judge({**same, "new": (1,)})
+        self.assertIn("**no result at 4K**", judged.stdout)
+        self.assertEqual(judged.returncode, 1)
+        judged = self.judge({})
+        self.assertIn("| allreduce | 2 | shm | - | - | - | **no result at 8, 4K** |", judged.stdout)
+        self.assertEqual(judged.returncode, 1)
+        judged = self.judge(same, ok=False)
+        self.assertIn("**wrong result**", judged.stdout)
+        self.assertEqual(judged.returncode, 1)
+
+    def test_rows_of_other_rank_counts_and_transports_are_judged_by_themselves(self):
+        rows = (["allreduce", 2, "shm"], ["allreduce", 2, "tcp"], ["bcast", 4, "shm"])
+        table = self.folder / "table.md"
+        judged = self.judge({"old": (1, 10), "new": (1, 10), "old-again": (1, 10)}, rows, flags=["--markdown", table])
+        for row in rows:
+            self.assertIn(f"| {row[0]} | {row[1]} | {row[2]} | 1.000 |", judged.stdout)
+        self.assertEqual(table.read_text(), judged.stdout)
+        self.assertIn("# 2000-01-01", judged.stdout)
+
+    def build_folder(self, name, us, optimization="3"):
+        """Looks like a build folder: its programs say how they were run, and take `us` for each size."""
+        build = self.folder / name
+        for path, text in {
+                "tools/weft": 'while [ "$1" != core ]; do shift; done; shift; exec "$@"\n',
+                "perf/all_reduce_perf":
+                    f'echo "{name} $RANKS $MODE ${{WEFT_TRANSPORTS:--}} $*" >> {self.folder}/launches\n'
+                    'for size in $SIZES; do\n'
+                    '  bytes=$(echo $size | sed s/K/024/)\n'
+                    f'  echo "{{\\"peer\\":\\"x\\",\\"version\\":\\"1\\",\\"collective\\":\\"allreduce\\",\\"nranks\\":$RANKS,'
+                    f'\\"bytes\\":$bytes,\\"median_us\\":{us},\\"min_us\\":1,\\"iters\\":1,\\"ok\\":true}}"\n'
+                    'done\n'}.items():
+            (build / path).parent.mkdir(parents=True, exist_ok=True)
+            (build / path).write_text("#!/bin/sh\n" + text)
+            (build / path).chmod(0o755)
+        (build / "meson-info").mkdir()
+        (build / "meson-info/intro-buildoptions.json").write_text(json.dumps([{"name": "optimization", "value": optimization}]))
+        (build / "build.ninja").write_text("")
+        return build
+
+    def compare(self, old, new, *flags):
+        """With a ninja that builds nothing, and a program `limits` that need not be compiled."""
+        programs = self.folder / "home/bin"
+        programs.mkdir(parents=True, exist_ok=True)
+        for name, text in (("ninja", "exit 0"), ("limits", "echo 30")):
+            (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+            (programs / name).chmod(0o755)
+        environment = dict(os.environ, PEERS_HOME=str(self.folder / "home"), PATH=f"{programs}:{os.environ['PATH']}")
+        return subprocess.run([PERF / "compare", "--baseline", old, "--build", new, "-c", "allreduce", "--sizes", "8 1K", *flags],
+                              env=environment, capture_output=True, text=True)
+
+    def test_the_builds_run_in_turns_and_every_second_round_backwards(self):
+        old, new = self.build_folder("before", 2), self.build_folder("after", 2.02)
+        run = self.compare(old, new, "--ranks", "2", "--rounds", "2", "--mode", "tcp", "--baseline-commit", "v1", "--seconds", "0.01")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        launches = (self.folder / "launches").read_text().splitlines()
+        self.assertEqual([launch.split()[0] for launch in launches], ["before", "after", "before"] * 2)
+        names = [launch.split("--json-lines ")[1] for launch in launches]
+        self.assertEqual(names, ["old", "new", "old-again", "old-again", "new", "old"])
+        self.assertTrue(all(launch.split()[1:4] == ["2", "tcp", "tcp"] for launch in launches), launches)
+        self.assertIn("old build: v1.", run.stdout)
+        self.assertIn("2 rounds", run.stdout)
+        self.assertIn("| allreduce | 2 | tcp | 1.010 | 1.000 | 1.01 at 8 | ok |", run.stdout)
+
+    def test_both_transports_and_two_rank_counts_are_measured_and_a_slower_build_fails(self):
+        run = self.compare(self.build_folder("before", 2), self.build_folder("after", 3), "--rounds", "1")
+        self.assertEqual(run.returncode, 1, run.stderr)
+        for row in ("2 | shm", "4 | shm", "2 | tcp", "4 | tcp"):
+            self.assertIn(f"| allreduce | {row} | 1.500 | 1.000 |", run.stdout)
+
+    def test_builds_of_different_options_or_without_the_programs_are_refused(self):
+        old, new = self.build_folder("before", 2), self.build_folder("after", 2, optimization="0")
+        run = self.compare(old, new)
+        self.assertIn("optimization is 3 and 0", run.stderr)
+        self.assertEqual(run.returncode, 1)
+        (old / "perf/all_reduce_perf").unlink()
+        run = self.compare(old, new)
+        self.assertIn("lacks perf/all_reduce_perf", run.stderr)
+        self.assertEqual(run.returncode, 1)
+        self.assertFalse((self.folder / "launches").exists())
+
+    def test_options_of_the_other_comparison_are_refused(self):
+        for flag in (["--quick"], ["--peers", "impi"], ["-c", "nothing"]):
+            self.assertEqual(self.compare(self.folder, self.folder, *flag).returncode, 2)
+        for flag in (["-c", "gather"], ["--markdown", "x"]):
+            self.assertEqual(subprocess.run([PERF / "compare", *flag], capture_output=True).returncode, 2)
+
+
 if __name__ == "__main__":
     unittest.main()
