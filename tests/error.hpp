@@ -26,7 +26,9 @@ SeenError seen(const Result<T>& result) {
     return seen(result.status());
 }
 inline SeenError seen(const weftErrorInfo_t& info) { return {info.id, info.failedRank, info.peer, ""}; }
-inline SeenError seen(const weft::Error& error) { return {error.id(), error.failed_rank(), error.peer(), error.what()}; }
+inline SeenError seen(const weft::Error& error) {
+    return {error.id(), error.failed_rank(), error.peer(), error.what()};
+}
 
 struct WantedError {
     std::string id;

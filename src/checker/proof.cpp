@@ -23,7 +23,7 @@ Status Proof::load() {
     if (ranks_ < 1 || ranks_ > ranks_most) return fail(error::schedule_limit, "{} ranks cannot be checked", ranks_);
     if (operations_.size() >= operations_most)
         return fail(error::schedule_limit, "at most {} operations can be checked at once", operations_most);
-    if (options_.flag_slots < 1) return fail(error::schedule_limit, "a flag_block has at least 1 slot");
+    if (options_.flag_slots < 1) return fail(error::schedule_limit, "a flag block has at least 1 slot");
     uint64_t steps = 0;
     uint32_t tiles = 0;
     flag_block_of_.assign(size_t(ranks_), -1);
@@ -94,12 +94,12 @@ Status Proof::load_flag_blocks(OperationState& operation) {
         if (ranks.empty()) continue;
         for (const int32_t other : ranks)
             if (operation.schedules[other].shared_ranks != ranks)
-                return fail(error::schedule_set, "rank {} and rank {} disagree on the schedule's flag_block",
+                return fail(error::schedule_set, "rank {} and rank {} disagree on the schedule's flag block",
                             std::min(rank, other), std::max(rank, other));
         if (flag_block_of_[rank] < 0) {
             for (size_t place = 0; place < ranks.size(); ++place) {
                 if (flag_block_of_[ranks[place]] >= 0)
-                    return fail(error::schedule_set, "rank {} had another flag_block before", ranks[place]);
+                    return fail(error::schedule_set, "rank {} had another flag block before", ranks[place]);
                 flag_block_of_[ranks[place]] = int(flag_blocks_.size());
                 place_of_[ranks[place]] = int(place);
             }
@@ -107,7 +107,7 @@ Status Proof::load_flag_blocks(OperationState& operation) {
             counted.push_back(false);
         }
         CheckedFlagBlock& flag_block = flag_blocks_[flag_block_of_[rank]];
-        if (flag_block.ranks != ranks) return fail(error::schedule_set, "rank {} had another flag_block before", rank);
+        if (flag_block.ranks != ranks) return fail(error::schedule_set, "rank {} had another flag block before", rank);
         if (!counted[flag_block_of_[rank]]) {
             for (const int32_t member : ranks) operation.first_flag_tile[member] = flag_block.tiles;
             flag_block.tiles += operation.tiles;

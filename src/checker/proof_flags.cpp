@@ -25,7 +25,7 @@ bool Proof::execute_post(const StepContext& here) {
         for (const ChunkAccess& waiter : phase_state(here.rank, tile - options_.flag_slots, here.it->phase).waited)
             if (!clocks_->ordered(waiter, here.thread))
                 return object(error::schedule_race, here,
-                              "it overwrites the word of tile {} of the flag_block, for which {} may still wait",
+                              "it overwrites the word of tile {} of the flag block, for which {} may still wait",
                               tile - options_.flag_slots, place(waiter));
     met.has_posted[place_of_[here.rank]] = true;
     clocks_->merge(met.join.data(), clocks_->row(here.thread));
@@ -40,7 +40,7 @@ bool Proof::execute_wait(const StepContext& here) {
     const PhaseState& met = phase_state(here.rank, tile, here.it->phase);
     if (next < flag_blocks_[flag_block_of_[here.rank]].tiles && phase_state(here.rank, next, here.it->phase).posted > 0)
         return object(error::schedule_race, here,
-                      "it waits for a word of tile {} of the flag_block that tile {} may have overwritten", tile, next);
+                      "it waits for a word of tile {} of the flag block that tile {} may have overwritten", tile, next);
     clocks_->merge(clocks_->row(here.thread), met.join.data());
     phase_state(here.rank, tile, here.it->phase).waited[place_of_[here.rank]] = access(here);
     return true;

@@ -180,7 +180,7 @@ Proof::SlotCells* Proof::enter(const StepContext& here, Buffer buffer, int rank)
         in_slot ? slots_[size_t(rank) * options_.flag_slots + tile % options_.flag_slots] : scratches_[size_t(rank)];
     if (slot.tile > tile) {
         object(error::schedule_race, here, "it uses the {} of rank {}, which tile {} {} may use already, for tile {}",
-               name_of(buffer), rank, slot.tile, in_slot ? "of the flag_block" : "of all", tile);
+               name_of(buffer), rank, slot.tile, in_slot ? "of the flag block" : "of all", tile);
         return nullptr;
     }
     if (slot.tile == tile) return &slot;

@@ -10,8 +10,9 @@ namespace weft::internal {
 
 inline constexpr size_t line_bytes = 64;
 constexpr size_t round_to_line(size_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
-inline constexpr int flag_slots = SegmentLayout::flag_lines;  // docs/design/shared-memory-protocol.md, rule 3; a power of two
-inline constexpr size_t inline_bytes = 48;                    // payload of a flag block line
+inline constexpr int flag_slots =
+    SegmentLayout::flag_lines;              // docs/design/shared-memory-protocol.md, rule 3; a power of two
+inline constexpr size_t inline_bytes = 48;  // payload of a flag block line
 
 // tile + 1, so that the zeroed word of a fresh flag block is never that of tile 0.
 inline constexpr uint64_t flag_word(uint32_t tile, uint32_t fingerprint) {

@@ -187,7 +187,7 @@ std::string SimulatedRanks::waits_for(const SimulatedBlock& state) const {
         case Phase::credit: return fmt::format("a free slot of rank {}", state.block->target);
         case Phase::dependency: return "a step of another block";
         case Phase::meeting:
-            return fmt::format("the other ranks of its flag_block of {}", schedule.shared_ranks.size());
+            return fmt::format("the other ranks of its flag block of {}", schedule.shared_ranks.size());
         default: return "nothing";
     }
 }

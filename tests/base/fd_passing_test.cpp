@@ -141,7 +141,7 @@ TEST_CASE("many fetch at once", "[descriptor_mail]") {
     CHECK(right == 80);
 }
 
-TEST_CASE("descriptors are closed when their set is withdrawn, and the rest when the fd_server ends",
+TEST_CASE("descriptors are closed when their set is withdrawn, and the rest when the fd server ends",
           "[descriptor_mail]") {
     const size_t before = open_descriptors();
     auto fd_server = fd_server_of_process();
@@ -210,7 +210,7 @@ TEST_CASE("who has no descriptor left is told so, and what came is closed", "[de
 }
 
 #if !WEFT_TEST_TSAN  // which ends a program that forks and goes on
-TEST_CASE("a child has fd_server of its own", "[descriptor_mail]") {
+TEST_CASE("a child has fd server of its own", "[descriptor_mail]") {
     const auto fd_server = fd_server_of_process();
     const uint64_t number = fd_server->post(fds_of(1, "parent"));
     const pid_t child = fork();

@@ -31,7 +31,7 @@ struct FlagBlocks {
 
 }  // namespace
 
-TEST_CASE("a flag_block's lines are its ranks' own, fresh, on cache lines, and all ranks see them", "[flag_block]") {
+TEST_CASE("a flag block's lines are its ranks' own, fresh, on cache lines, and all ranks see them", "[flag_block]") {
     FlagBlocks flag_blocks(5);
     std::set<const void*> places;
     for (int rank = 0; rank < 5; ++rank)

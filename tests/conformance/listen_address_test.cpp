@@ -24,7 +24,7 @@ TEST_CASE("a receiver's address names as many addresses as there is room for, an
         CHECK(told->addresses[i].text() == listen_address.addresses[i].text());
 }
 
-TEST_CASE("a listen_address has no stripe without an address, though its interfaces have more than it has room for",
+TEST_CASE("a listen address has no stripe without an address, though its interfaces have more than it has room for",
           "[tcp]") {
     for (const int interfaces : {1, 3, 4}) {
         ListenAddress listen_address{.token = 1, .depth = 1, .stripes = interfaces, .slot_bytes = 1, .addresses = {}};
@@ -39,7 +39,7 @@ TEST_CASE("a listen_address has no stripe without an address, though its interfa
     }
 }
 
-TEST_CASE("a listen_address survives its blob, and shares cover a message without gaps", "[tcp]") {
+TEST_CASE("a listen address survives its blob, and shares cover a message without gaps", "[tcp]") {
     ListenAddress listen_address{.token = ~uint64_t(0), .depth = 5, .stripes = 2, .slot_bytes = 123, .addresses = {}};
     for (int i = 0; i < 9; ++i)
         listen_address.addresses.push_back(

@@ -340,7 +340,7 @@ TEST_CASE("parts that counts on devices lay over what is sent are told, and besi
         for (int rank = 0; rank < 3; ++rank) {
             CHECK(routing.ranks.await_failure(rank) == weftInvalidArgument);
             CHECK_REFUSED(call(rank), routing.ranks.comms[size_t(rank)], weftInvalidArgument,
-                          "rank 1 called weftAlltoAllvDeviceCounts: sendbuff and recvbuff overlap what goes to rank ");
+                          "rank 1 called weftAlltoAllvDeviceCounts: sendbuff and recvbuff overlap: what goes to rank ");
         }
     }
 }
@@ -376,7 +376,7 @@ TEST_CASE("what counts on devices are refused for leaves the communicator whole"
     refused(send, reinterpret_cast<const size_t*>(static_cast<const char*>(there.sent.on.data()) + 4), receive, stream,
             "sendcounts does not begin at a multiple of 8 bytes");
     refused(send, nullptr, receive, stream, "sendcounts is NULL");
-    refused(send, there.sent.data(), send, stream, "sendbuff and recvbuff are one");
+    refused(send, there.sent.data(), send, stream, "sendbuff and recvbuff are equal");
     std::vector<int32_t> one(10), other(10);
     refused(one.data(), there.sent.data(), other.data(), nullptr, "sendbuff and recvbuff are host memory");
     if (devices() > 1) {

@@ -111,8 +111,8 @@ std::string Call::text() const {
         return letters.empty() ? std::string("none") : letters;
     };
     return fmt::format(
-        "{} by {}, {} ranks, {} hosts, {} channels, form {}, tiles of {}, pipelined {}, exports_buffers {}, cma {}, "
-        "zero_copy {}, "
+        "{} by {}, {} ranks, {} hosts, {} channels, form {}, tiles of {}, pipelined {}, direct access {}, cma {}, "
+        "zero-copy {}, "
         "in place "
         "{}, from "
         "the arena "

@@ -93,11 +93,11 @@ TEST_CASE("a tuning survives its text", "[tuning]") {
 
 TEST_CASE("what is no tuning is refused with what is wrong and where", "[tuning]") {
     CHECK(objection(a_tuning().text()) == "");
-    CHECK_THAT(objection(""), Contains("no JSON"));
-    CHECK_THAT(objection("[]"), Contains("no JSON"));
+    CHECK_THAT(objection(""), Contains("not JSON"));
+    CHECK_THAT(objection("[]"), Contains("not JSON"));
     CHECK_THAT(objection("{}"), Contains("`weft_tune` is missing"));
     CHECK_THAT(objection(changed("\"weft_tune\": 1", "\"weft_tune\": 2")),
-               Contains("of version 2") && Contains("reads version 1"));
+               Contains("format 2") && Contains("reads format 1"));
     CHECK_THAT(objection(changed("\"weft_tune\": 1", "\"weft_tune\": \"one\"")), Contains("not a whole number"));
     CHECK_THAT(objection(changed("\"cores_used\":4", "\"cores_used\":0")), Contains("`cores_used` is 0, not 1 to"));
     CHECK_THAT(objection(changed("\"signal_us\"", "\"signal\"")), Contains("`signal_us` is missing"));
@@ -109,7 +109,7 @@ TEST_CASE("what is no tuning is refused with what is wrong and where", "[tuning]
     CHECK_THAT(objection(changed("[512,2.0]", "[-1,2.0]")), Contains("-1 bytes do not follow"));
     CHECK_THAT(objection(changed("[512,2.0]", "[1e300,2.0]")), Contains("pairs of bytes"));
     CHECK_THAT(objection(changed("[512,2.0]", "[512,0]")), Contains("which no time can be"));
-    CHECK_THAT(objection(changed("[512,2.0]", "[512,1e999]")), Contains("no JSON"));
+    CHECK_THAT(objection(changed("[512,2.0]", "[512,1e999]")), Contains("not JSON"));
     CHECK_THAT(objection(changed("[[8,30.0],[65536,300.0]]", "[]")), Contains("`us` is empty"));
     CHECK_THAT(objection(changed("{\"collective\":\"all_reduce\",\"ranks\":2", "7, {\"x\":1,\"ranks\":2")),
                Contains("times[2]: it is not an object"));

@@ -226,7 +226,7 @@ def check_getenv(tree):
             code = re.sub(r'"(\\.|[^"\\])*"', '""', line).split("//")[0]
             found = re.search(r"\b(?:secure_getenv|getenv)(?=\s*\()|\b(?:__)?environ\b", code)
             if found:
-                yield (f"{file}:{number}: {found.segment()} outside src/base: add a row to src/base/options.def, "
+                yield (f"{file}:{number}: {found.group()} outside src/base: add a row to src/base/options.def, "
                        "or pass on base's whole_environment()")
 
 
@@ -258,7 +258,7 @@ def check_descriptors(tree):
             code = re.sub(r'"(\\.|[^"\\])*"', '""', line).split("//")[0]
             found = None if code.lstrip().startswith("#") else MAKERS.search(code)
             if found:
-                yield f"{file}:{number}: {found.segment().strip()} makes a descriptor: use Fd (src/base/fd.hpp)"
+                yield f"{file}:{number}: {found.group().strip()} makes a descriptor: use Fd (src/base/fd.hpp)"
 
 
 def check_printing(tree):
@@ -270,7 +270,7 @@ def check_printing(tree):
             code = re.sub(r'"(\\.|[^"\\])*"', '""', line).split("//")[0]
             found = re.search(r"\bfmt::(?:v?print|println)(?=\s*\()|\bstd::(?:cout|cerr)\b", code)
             if found:
-                yield f"{file}:{number}: {found.segment()} does not check its output: use src/base/printing.hpp"
+                yield f"{file}:{number}: {found.group()} does not check its output: use src/base/printing.hpp"
 
 
 def check_heads(tree):

@@ -28,7 +28,7 @@ GOOD = {
     "src/base/log.cpp": '#include "src/base/log.hpp"\n#include <cstdlib>\nconst char* e() { return getenv("X"); }\n',
     "src/schedule/build.hpp": '// build.hpp: builds.\n#include "src/base/log.hpp"\n#include "weft/types.h"\n',
     "src/schedule/build.cpp": '#include "src/schedule/build.hpp"\n',
-    "src/schedule/movers_a.cpp": "// kernels for a\n",
+    "src/schedule/cpu_kernels_a.cpp": "// kernels for a\n",
     "src/selector/choose.cpp": '// choose.cpp: chooses.\n#include "algorithms/algorithm.hpp"\n#include "src/base/log.hpp"\n',
     "src/api/calls.cpp": '// calls.cpp: the interface.\n#include "weft/weft.h"\n#include "src/schedule/build.hpp"\n',
     "algorithms/meson.build": "files('ring.cpp')\n",

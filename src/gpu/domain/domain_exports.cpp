@@ -111,7 +111,7 @@ Status Domain::export_host_memory() {
         } else {
             memcpy(&offer, find(members_[0], exports), sizeof offer);
             if (offer.process == 0)
-                return fail(weftSystemError, "rank {} has no host memory to export_memory", members_[0]);
+                return fail(weftSystemError, "rank {} has no host memory to export", members_[0]);
         }
         auto places = HostFallbackMemory::of(offer, kernels_->context());
         if (!places) return places.take_status();
@@ -143,7 +143,7 @@ Status Domain::map(int peer) {
     uint64_t address = 0;  // which all exports begin with
     const std::byte* const found = find(peer, exports);
     memcpy(&address, found, sizeof address);
-    if (address == 0) return fail(weftSystemError, "rank {} could not export_memory its device memory", peer);
+    if (address == 0) return fail(weftSystemError, "rank {} could not export its device memory", peer);
     if (segment_->same_process(rank_, peer)) {
         WEFT_TRY(map_of_process(peer));
         bases_[size_t(peer)] = address;

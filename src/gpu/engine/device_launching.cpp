@@ -139,7 +139,7 @@ void GpuEngine::State::export_buffers(PreparedLaunch& it, const DeviceCall& call
     const bool all =
         (!it.send_in_place || buffer_registry->find(call.send, it.send_bytes, call.mapped, send)) &&
         (!it.receive_in_place || buffer_registry->find(call.receive, it.receive_bytes, call.mapped, receive));
-    if (all) WEFT_LOG_RANK(rank, trace, coll, "exports_buffers its buffers of launch {} in place", launches);
+    if (all) WEFT_LOG_RANK(rank, trace, coll, "offers its buffers of launch {} in place", launches);
     for (int peer = 0; peer < layout.ranks; ++peer) {
         a.exported_send[peer] = all ? send[peer] : nullptr;
         a.exported_receive[peer] = all ? receive[peer] : nullptr;
