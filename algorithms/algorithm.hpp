@@ -1,4 +1,5 @@
-// algorithm.hpp: what the rest of Weft knows of an algorithm: one row of registry.cpp, or of a user's files.
+// algorithm.hpp: the interface of an algorithm to the rest of Weft: one row of registry.cpp, or one entry of a user's
+// files.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,7 +14,7 @@ struct Parameters {
     int root = -1;  // of a rooted collective
 };
 
-// From a file (WEFT_ALGO_FILES): schedules as they stand, proved, for one number of ranks and one root.
+// An algorithm from a file (WEFT_ALGO_FILES): complete, proved schedules for one number of ranks and one root.
 struct UserAlgorithm {
     std::string name;
     std::string file;
@@ -22,36 +23,36 @@ struct UserAlgorithm {
     const char* refusal(const Layout& layout) const;
 };
 
-// How contributions are combined, where the collective reduces. In rank order: each result at once, of what the ranks
-// gave themselves, and rounded once; proved by the checker for each row (tests/schedule), of a user's when it is read.
+// How a reduction combines the ranks' contributions. in_rank_order: each result is computed at once from the ranks' own
+// inputs and rounded once. The checker proves this for each row (tests/schedule), and for a user's algorithm when it is
+// read.
 enum class Sums : uint8_t { as_they_come, in_rank_order };
 
 struct Algorithm {
     const char* name;  // as in WEFT_ALGO and in logs
     Collective collective;
     Schedule (*build)(const Layout& layout, const Parameters& parameters);  // reentrant, time proportional to its steps
-    // Predicted microseconds for a whole of `bytes`; used to compare, so a constant error in all is harmless.
+    // Predicted microseconds for a buffer of `bytes` in all. Only comparisons use it, so a constant error is harmless.
     double (*predict_us)(const Layout& layout, const LinkCosts& costs, size_t bytes);
-    const char* cost;                                 // in words
-    const char* (*refuses)(const Layout&) = nullptr;  // why it cannot serve such a layout; null: it can
-    // The tile at which it expects to be fastest, where smaller ones than its slots allow pay; null: as large as may
-    // be.
+    const char* cost;                                 // the formula in words
+    const char* (*refuses)(const Layout&) = nullptr;  // the reason why it does not support a layout; null: it does
+    // The tile size that is fastest if smaller tiles than the slots allow are worth it; null: as large as possible.
     size_t (*tile_bytes)(const Layout& layout, const LinkCosts& costs, size_t bytes) = nullptr;
     const UserAlgorithm* of_user = nullptr;  // then build and predict_us are null
     Sums sums = Sums::as_they_come;
-    bool on_demand = false;   // for calls that want their sums in rank order, or where WEFT_ALGO names it
-    bool many_slots = false;  // is nothing without them, which kernels' connections do not have
-    bool tree = false;        // bytes go along branches: predictions with NCCL's constants take those for trees
+    bool on_demand = false;   // only for calls that need sums in rank order, or if WEFT_ALGO names it
+    bool many_slots = false;  // needs many slots, which the connections of GPU kernels do not have
+    bool tree = false;        // data follows tree edges: predictions with NCCL's constants use those for trees
 
     const char* refusal(const Layout& layout) const {
         if (of_user) return of_user->refusal(layout);
         return refuses ? refuses(layout) : nullptr;
     }
-    // Of a layout that it does not refuse.
+    // Only for a layout that the algorithm supports.
     Schedule schedule(const Layout& layout, const Parameters& parameters) const {
         return of_user ? of_user->schedules[size_t(layout.rank)] : build(layout, parameters);
     }
-    // A user's is what the user wants: before all others.
+    // A user's algorithm is the user's choice: it precedes all others.
     double predicted_us(const Layout& layout, const LinkCosts& costs, size_t bytes) const {
         return of_user ? 0 : predict_us(layout, costs, bytes);
     }

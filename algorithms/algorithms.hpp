@@ -1,4 +1,4 @@
-// algorithms.hpp: what each file of this folder gives registry.cpp for its row.
+// algorithms.hpp: the functions that each file of this folder provides for its row in registry.cpp.
 #pragma once
 #include "algorithms/algorithm.hpp"
 
@@ -56,7 +56,7 @@ double rail_tree_all_reduce_us(const Layout& layout, const LinkCosts& costs, siz
 double rail_halving_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 double rail_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 
-// The other collectives. Predictions are for a whole of `bytes`; some rows share one.
+// The other collectives. Predictions are for a buffer of `bytes` in all; some rows share one.
 Schedule ring_all_gather(const Layout& layout, const Parameters& parameters);
 Schedule ring_reduce_scatter(const Layout& layout, const Parameters& parameters);
 Schedule ring_broadcast(const Layout& layout, const Parameters& parameters);
@@ -135,7 +135,7 @@ double linear_reduce_us(const Layout& layout, const LinkCosts& costs, size_t byt
 double linear_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 double linear_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 
-// Over hosts, made of two.
+// Two-level algorithms over several hosts.
 Schedule two_level_ring_all_gather(const Layout& layout, const Parameters& parameters);
 Schedule two_level_ring_reduce_scatter(const Layout& layout, const Parameters& parameters);
 Schedule leader_halving_doubling_all_gather(const Layout& layout, const Parameters& parameters);
@@ -175,24 +175,26 @@ Schedule rail_binomial_tree_broadcast(const Layout& layout, const Parameters& pa
 double rail_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 double rail_binomial_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 
-// Why a layout is not for what runs over one flag block of all ranks, or for what needs flag blocks and a network; null: it is.
+// The reason why a layout does not suit algorithms over one flag block of all ranks, or algorithms that need flag
+// blocks and a network; null: it suits.
 const char* several_hosts(const Layout& layout);
 const char* not_two_levels(const Layout& layout);
-// The same of parts, by columns of hosts of one size, the same with a connection between all hosts, and by leaders.
+// The same for collectives with parts: by columns of hosts of equal size; with connections between all hosts; by
+// leaders.
 const char* no_grid(const Layout& layout);
 const char* no_grid_of_pairs(const Layout& layout);
 const char* no_leaders(const Layout& layout);
 const char* no_leaders_of_pairs(const Layout& layout);
-const char* no_rails(const Layout& layout);  // of connections alone
+const char* no_rails(const Layout& layout);  // over connections only
 const char* no_rails_of_parts(const Layout& layout);
 const char* no_rails_of_pairs(const Layout& layout);
-// Why there are too many ranks for connections between all of them; null: there are not.
+// The reason why there are too many ranks for connections between all of them; null: there are not.
 const char* too_many_pairs(const Layout& layout);
-const char* too_many_pairs_here(const Layout& layout);  // on one host, where the flag block serves more
+const char* too_many_pairs_here(const Layout& layout);  // on one host, where the flag block supports more
 const char* too_many_of_a_host(const Layout& layout);   // on several hosts
 const char* too_many_parts(const Layout& layout);       // in one message
-const char* too_many_ahead(const Layout& layout);       // of a root that sends or receives many messages ahead
-const char* too_many_for_one(const Layout& layout);     // of its root
-const char* too_many_to_scatter(const Layout& layout);  // for trees not to be faster at any size
+const char* too_many_ahead(const Layout& layout);       // for a root that sends or receives many messages ahead
+const char* too_many_for_one(const Layout& layout);     // for its root
+const char* too_many_to_scatter(const Layout& layout);  // trees are faster at every size
 
 }  // namespace weft::internal

@@ -1,8 +1,8 @@
-// All-pairs all-reduce: everybody sends each other rank the chunk that this one sums up, and hands the own sum to all.
-// 2(N-1)/N of the buffer, the least possible, in two rounds, but 2(N-1) messages: for few ranks and middle-sized
-// messages. Each half by itself is a reduce-scatter or an all-gather; an all-to-all has nothing to sum.
-// Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH",
-// 2005, where it is the pairwise reduce-scatter; Microsoft's MSCCL calls it all pairs.
+// All-pairs all-reduce: each rank sends every other rank the chunk that the other one sums, then sends its own sum to
+// all. It moves 2(N-1)/N of the buffer, the least possible, in two rounds, but in 2(N-1) messages: for few ranks and
+// medium messages. Each half by itself is a reduce-scatter or an all-gather. An all-to-all is one round without sums.
+// Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005, where
+// it is the pairwise reduce-scatter; Microsoft's MSCCL calls it all pairs.
 #include <optional>
 
 #include "algorithms/algorithms.hpp"
@@ -11,10 +11,10 @@
 
 namespace weft::internal {
 
-// One would do; with two the next tile is on its way while this one is handed out.
+// One slot is enough. With two, the next tile travels while the receiver distributes this one.
 static constexpr int all_pairs_fifo_depth = 2;
 
-// Of whom everybody has a connection to everybody, with slots.
+// Every rank has a connection with slots to every other rank.
 static constexpr int all_pairs_ranks_most = 32;
 
 Schedule all_pairs_all_reduce(const Layout& layout, const Parameters&) {
@@ -27,7 +27,7 @@ Schedule all_pairs_all_reduce(const Layout& layout, const Parameters&) {
     }
     const RankOrder order = layout.host_major();
     const int here = layout.position();
-    // Chunk c is summed by the rank in place c.
+    // The rank at position c sums chunk c.
     const auto chunk = [&](int distance) { return Chunk{0, here + distance, ranks}; };
     std::vector<BlockBuilder> blocks;  // by distance
     for (int distance = 1; distance < ranks; ++distance) {
@@ -46,7 +46,7 @@ Schedule all_pairs_all_reduce(const Layout& layout, const Parameters&) {
     for (int distance = 1; distance < ranks; ++distance) {
         BlockBuilder& block = blocks[size_t(distance - 1)];
         StepBuilder sent = block.send(chunk(0)).from(Buffer::output);
-        if (distance < ranks - 1) sent.after(*sum);  // else it is of the same block, and later
+        if (distance < ranks - 1) sent.after(*sum);  // otherwise the send follows the sum in the same block
         block.recv(chunk(distance));
     }
     return schedule.finish();
@@ -54,7 +54,8 @@ Schedule all_pairs_all_reduce(const Layout& layout, const Parameters&) {
 
 namespace {
 
-// A block for each other rank, which sends to it and receives from it; by distance, so that not all send to one.
+// One block per peer sends to it and receives from it. Blocks go by distance, so that not all ranks send to one rank
+// first.
 class PairSchedule {
   public:
     PairSchedule(Collective collective, const Layout& layout)
@@ -89,7 +90,7 @@ Schedule all_pairs_all_gather(const Layout& layout, const Parameters&) {
         block.send({layout.rank});
         block.recv({peer});
     });
-    pairs.block().copy({layout.rank});  // while others are on their way
+    pairs.block().copy({layout.rank});  // while the other parts travel
     return pairs.finish();
 }
 
@@ -117,7 +118,7 @@ Schedule all_pairs_reduce_scatter(const Layout& layout, const Parameters&) {
     return pairs.finish();
 }
 
-// On one host what is only handed out is lent, or copied twice.
+// On one host, data that is only copied is zero-copy, or is copied twice.
 static double zero_copy_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     const size_t part = bytes / size_t(layout.ranks);
     const double own = 1.0 / layout.ranks;
@@ -126,8 +127,8 @@ static double zero_copy_us(const Layout& layout, const LinkCosts& costs, size_t 
            streams * costs.stream_us(bytes, 2 * bytes);
 }
 
-// What the ends of a rank's messages take, one behind the other: of the processor that does the rest, too, or of the one
-// that carries for kernels meanwhile.
+// The per-message overheads of a rank follow each other: on the processor that also reduces, or on the one that runs
+// the proxy for kernels.
 static void add_ends(Network::Rounds& rounds, const LinkCosts& costs, double ends_us) {
     if (costs.net_by_kernels)
         rounds.link_us = std::max(rounds.link_us, ends_us);
@@ -141,10 +142,10 @@ static double one_round_us(const Layout& layout, const LinkCosts& costs, size_t 
     Network::Rounds rounds;
     for (int distance = 1; distance < layout.ranks; ++distance)
         network.add_round(rounds, distance, double(bytes) / layout.ranks, coming);
-    // What is sent goes side by side; sums are made one after the other.
+    // Copies run in parallel; sums are made one after the other.
     rounds.handling_us *= coming == Network::ReceivedData::finished ? costs.side_by_side : (1 + costs.side_by_side) / 2;
     rounds.latency_us = network.message_us(network.hosts() > 1);
-    rounds.longest_wait_us = 0;  // nobody waits for what comes before the next tile is sent
+    rounds.longest_wait_us = 0;  // the next tile is sent without a wait for what arrives
     add_ends(rounds, costs, (2 * network.remote_peers() - 1) * network.end_us() * costs.ranks_per_core);
     return network.overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
 }
@@ -163,10 +164,10 @@ double all_pairs_all_reduce_us(const Layout& layout, const LinkCosts& costs, siz
     for (int distance = 1; distance < layout.ranks; ++distance)
         for (const auto coming : {Network::ReceivedData::parts, Network::ReceivedData::finished})
             network.add_round(rounds, distance, double(bytes) / layout.ranks, coming);
-    // Of its four passes the sums are one.
+    // One of the four passes over the data is the sum.
     rounds.handling_us *= (1 + 3 * costs.side_by_side) / 4;
-    // The messages of a half travel at once, but the processor sends and receives one after the other; three of these
-    // hide in the latencies (measured with 3, 4 and 8 ranks).
+    // The messages of a half travel in parallel, but the processor sends and receives them one after the other. Three
+    // of these overheads overlap with the latencies.
     rounds.latency_us = 2 * network.message_us(network.hosts() > 1);
     add_ends(rounds, costs, (4 * network.remote_peers() - 3) * network.end_us() * costs.ranks_per_core);
     return network.overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));

@@ -1,5 +1,6 @@
-// Binomial trees for what has a root. Broadcast and reduce: log2 N rounds of the whole buffer; scatter and gather:
-// log2 N rounds for (N-1)/N of it, what passes an inner rank going with its own. For small messages and many ranks.
+// Binomial trees for rooted collectives, for small messages and many ranks. Broadcast and reduce: log2 N rounds of the
+// whole buffer. Scatter and gather: log2 N rounds for (N-1)/N of it; an inner rank forwards its subtree's parts with
+// its own.
 // Source: the textbook tree, as in Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations
 // in MPICH", 2005.
 #include <algorithm>
@@ -15,10 +16,10 @@ namespace weft::internal {
 
 namespace {
 
-// One would do; with two the next tile is on its way while this one is passed on.
+// One slot is enough. With two, the next tile travels while the rank forwards this one.
 constexpr int binomial_tree_fifo_depth = 2;
 
-// Broadcast and reduce walk the ranks host by host.
+// Broadcast and reduce visit the ranks host by host.
 struct ByHost : FromRoot {
     BinomialPosition place;
 
@@ -32,7 +33,7 @@ Builder::Shape shape(const Layout& layout, const Parameters& parameters, int chu
             .root = parameters.root};
 }
 
-// Of parts: they lie in the order of ranks, and so do places.
+// Scatter and gather: the parts lie in rank order, and the positions follow it.
 struct ByRank {
     BinomialPosition place;
     int root;
@@ -41,7 +42,7 @@ struct ByRank {
         : place{layout.ranks, (layout.rank - of + layout.ranks) % layout.ranks}, root(of) {}
     int rank(int at) const { return (root + at) % place.ranks; }
     Chunk parts_from(int at) const { return {0, root + at, place.ranks}; }
-    // What the largest message holds, of any rank: one of the root's two largest subtrees.
+    // The parts in the largest message of any rank: one of the root's two largest subtrees.
     int span() const {
         const int half = BinomialPosition{place.ranks, 0}.reach() / 2;
         return std::max({1, std::min(half, place.ranks - half), half / 2});
@@ -84,7 +85,7 @@ Schedule binomial_tree_reduce(const Layout& layout, const Parameters& parameters
             schedule.block({.target = parent}).send({0});
         return schedule.finish();
     }
-    // The root adds up in its output, others where the next tile waits until this one is on its way.
+    // The root sums in its output. Other ranks sum in scratch, where the next tile waits until this one is sent.
     const Buffer sums = top ? Buffer::output : Buffer::scratch;
     const int last = int(children.size()) - 1;
     std::optional<StepBuilder> sum;
@@ -123,8 +124,8 @@ Schedule binomial_tree_gather(const Layout& layout, const Parameters& parameters
         schedule.block({.target = parent}).send({layout.rank});
         return schedule.finish();
     }
-    // What has come waits beside the own part; the next tile waits until this one is sent: behind the copy, and what it
-    // waits for, a nop a child.
+    // Received parts wait beside the own part. The next tile waits until this one is sent: a nop per child behind the
+    // copy carries that dependency.
     std::vector<StepBuilder> come;
     for (const int child : children)
         come.push_back(receive(child).to(Buffer::scratch).after(Dependency{blocks, blocks + 1, 1}));
@@ -153,7 +154,7 @@ Schedule binomial_tree_scatter(const Layout& layout, const Parameters& parameter
         return schedule.finish();
     }
     BlockBuilder block = schedule.block({.source = parent});
-    // The next tile comes when this one's parts are all on their way: a nop a child waits for that.
+    // The next tile may arrive when all parts of this one are sent: a nop per child waits for that.
     for (size_t i = 0; i < children.size(); ++i) block.nop().after(Dependency{int(i) + 1, 0, 1});
     StepBuilder have = block.span(tree.place.size_of(here)).recv(tree.parts_from(here)).to(Buffer::scratch);
     block.copy({layout.rank}).from(Buffer::scratch);
@@ -169,16 +170,16 @@ Schedule binomial_tree_scatter(const Layout& layout, const Parameters& parameter
 namespace {
 
 struct RoundTraffic {
-    bool parted, down;  // what goes down waits for what the one above has sent beside it
+    bool parted, down;  // a child's part waits for the sends of its parent to other children
     Network::ReceivedData received_data;
 };
 
-// Between machines: a host's links carry what its ranks have to do with other hosts, which in most rounds is nothing.
+// Between machines a host's link carries only the rounds that cross hosts, which are few.
 double between_machines_us(const Network& network, const Layout& layout, const LinkCosts& costs, size_t bytes,
                            const RoundTraffic& traffic) {
     const RankOrder order = traffic.parted ? RankOrder(layout.ranks) : layout.host_major();
     const double tile = double(costs.net_slot_bytes) * (traffic.parted ? 2 : 1);
-    const double alone = std::min(1.0, tile / std::max(1.0, double(bytes)));  // share of the buffer in a tile
+    const double alone = std::min(1.0, tile / std::max(1.0, double(bytes)));  // a tile's share of the buffer
     Network::Rounds rounds;
     int distance = 1, crossing = 0;
     while (2 * distance < layout.ranks) distance *= 2;
@@ -203,7 +204,7 @@ double between_machines_us(const Network& network, const Layout& layout, const L
 
 }  // namespace
 
-// As many hops as the tree is deep; the root sends to each of its children.
+// The number of hops is the depth of the tree; the root sends to each of its children.
 static double tree_us(const Layout& layout, const LinkCosts& costs, size_t bytes, const RoundTraffic& traffic) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     const Network network(layout, costs, bytes);
@@ -216,7 +217,7 @@ static double tree_us(const Layout& layout, const LinkCosts& costs, size_t bytes
     return network.overlapped_us(rounds, double(bytes), double(costs.net_slot_bytes));
 }
 double binomial_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    // One of the two copies while the other one does, or one copies all.
+    // The two copies of the two ranks overlap, or one rank makes both.
     if (layout.ranks == 2 && layout.host_count() == 1) {
         const Network network(layout, costs, bytes);
         return network.slot_back_us() + network.one_way_us(false) + 1.5 * costs.stream_us(bytes, 2 * bytes);
@@ -224,7 +225,7 @@ double binomial_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, 
     return tree_us(layout, costs, bytes, {false, true, Network::ReceivedData::finished});
 }
 double binomial_tree_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    // One copies while the other adds up what came before. Measured; past the caches a chain of small tiles is faster.
+    // One rank copies while the other reduces the previous tile. Beyond the caches a chain of small tiles is faster.
     if (layout.ranks == 2 && layout.host_count() == 1 && 2 * bytes <= costs.cache_bytes)
         return Network(layout, costs, bytes).one_way_us(false) + costs.stream_us(bytes, 2 * bytes);
     return tree_us(layout, costs, bytes, {false, false, Network::ReceivedData::parts});

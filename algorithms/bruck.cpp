@@ -1,7 +1,8 @@
-// Bruck's all-to-all: in round w everybody sends w ranks ahead all that is for ranks whose distance has bit w, its own
-// and what others gave it to pass on. log2 N messages, each of half of the buffer: for tiny parts of many ranks.
+// Bruck's all-to-all, for tiny parts of many ranks. In round w each rank sends w ranks ahead every part whose distance
+// has bit w: its own parts and those it forwards. It takes log2 N messages, each of half of the buffer.
 // Source: Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for all-to-all communications in multiport
-// message-passing systems", 1997; what waits lies where it will end, so that nothing is turned at either end.
+// message-passing systems", 1997. Here waiting parts lie at their final position, so no rotation is needed at either
+// end.
 #include <optional>
 
 #include "algorithms/algorithms.hpp"
@@ -10,25 +11,26 @@
 
 namespace weft::internal {
 
-// One would do; with two the next tile is on its way while this one is taken in.
+// One slot is enough. With two, the next tile travels while the receiver unpacks this one.
 static constexpr int bruck_fifo_depth = 2;
 
-// Of the distances below `ranks` so many have that bit.
+// The number of distances below `ranks` that have this bit.
 static int count_with(int bit, int ranks) { return ranks / (2 * bit) * bit + std::max(0, ranks % (2 * bit) - bit); }
 
 Schedule bruck_all_to_all(const Layout& layout, const Parameters&) {
     const int ranks = layout.ranks, rank = layout.rank;
     Builder schedule("bruck", Collective::all_to_all, layout,
                      {.chunks = ranks, .fifo_depth = ranks > 1 ? bruck_fifo_depth : 0, .span = std::max(1, ranks / 2)});
-    // What others gave this rank lies in the output, in the place of the rank that is as far behind as its way is long:
-    // where it belongs if it has arrived. What has not left yet is in the input.
+    // Parts from other ranks lie in the output, at the position of the rank that is behind by the distance they travel.
+    // That is the final position of a part that has arrived. Parts that have not left yet are in the input.
     const auto ahead = [&](int distance) { return Chunk{0, (rank + distance) % ranks, ranks}; };
     const auto behind = [&](int distance) { return Chunk{0, (rank - distance + ranks) % ranks, ranks}; };
     schedule.block({}).copy({rank});
     std::optional<StepBuilder> done, first;
     for (int bit = 1; bit < ranks; bit *= 2) {
         const int count = count_with(bit, ranks);
-        // Distances with that bit, by what is below it: each calls emit(first distance, how many, how many before).
+        // Distances with that bit, grouped by their lower bits: each calls emit(first distance, how many, how many
+        // before).
         const auto each = [&](auto&& emit) {
             int before = 0;
             for (int low = 0; low < bit && bit + low < ranks; ++low) {
@@ -57,7 +59,7 @@ Schedule bruck_all_to_all(const Layout& layout, const Parameters&) {
                        .into(behind(distance).then(-2 * bit));
         });
     }
-    // The next tile's first round begins where this one's last has ended; of two ranks they are the same block.
+    // The next tile's first round begins when this one's last has ended; with two ranks both are in the same block.
     if (ranks > 2) first->after(*done, 1);
     return schedule.finish();
 }
@@ -69,7 +71,7 @@ double bruck_all_to_all_us(const Layout& layout, const LinkCosts& costs, size_t 
     for (int bit = 1; bit < layout.ranks; bit *= 2) {
         const double sent = double(bytes) * count_with(bit, layout.ranks) / layout.ranks;
         network.add_round(rounds, bit, sent, Network::ReceivedData::finished);
-        // Into the message and out of it.
+        // Packing and unpacking of the message.
         rounds.handling_us += 2 * costs.stream_us(size_t(sent), 3 * bytes);
     }
     return Network::in_turn_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));

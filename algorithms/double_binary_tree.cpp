@@ -1,7 +1,7 @@
-// Double binary tree all-reduce: each half of the buffer is summed up one tree and handed down the same way. Who is an
-// inner rank of one tree is a leaf of the other, so all carry alike. Tiles follow each other through the trees without
-// waiting: depth log2 N, and about twice the buffer through each link: for small to middle messages on many hosts.
-// Broadcast and reduce go one way, with the root on top of both trees: the whole buffer once through each link.
+// Double binary tree all-reduce, for small and medium messages on many hosts. Each half of the buffer is reduced up one
+// tree and broadcast down the same tree. An inner rank of one tree is a leaf of the other, so the load is even. Tiles
+// are pipelined through the trees: depth log2 N, and about twice the buffer through each link.
+// Broadcast and reduce use one direction, with the root on top of both trees: once the buffer through each link.
 // Source: Sanders, Speck and Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009.
 #include <cmath>
 #include <cstdlib>
@@ -15,13 +15,13 @@ namespace weft::internal {
 
 namespace {
 
-// One would do; with three a tile can be on its way up, one down and one being summed.
+// One slot is enough. With three, one tile travels up, one travels down, and one is reduced at the same time.
 constexpr int double_binary_tree_fifo_depth = 3;
-// One way, with two the next tile is on its way while this one is passed on; other algorithms have as many.
+// In one direction, two slots let the next tile travel while this one is forwarded; other algorithms have as many.
 constexpr int double_binary_tree_fifo_depth_one_way = 2;
 
-// The in-order binary tree over 0..N-1: who is `l` from its parent has `l` as its lowest bit; 0 is on top and has one
-// child.
+// The in-order binary tree over 0..N-1: a node at distance `l` from its parent has `l` as its lowest bit. Node 0 is the
+// top and has one child.
 struct Tree {
     int ranks;
 
@@ -48,7 +48,7 @@ struct Tree {
     }
 };
 
-// The second tree is the first mirrored, or, if N is odd, shifted by one.
+// The second tree is the first one mirrored, or shifted by one if N is odd.
 int node_of(int place, int tree, int ranks) {
     if (tree == 0) return place;
     return ranks % 2 == 0 ? ranks - 1 - place : (place + 1) % ranks;
@@ -58,7 +58,7 @@ int position_of(int node, int tree, int ranks) {
     return ranks % 2 == 0 ? ranks - 1 - node : (node + ranks - 1) % ranks;
 }
 
-// What one rank does in one tree, with one chunk.
+// The work of one rank in one tree, with one chunk.
 class TreeAllReduce {
   public:
     TreeAllReduce(Builder& schedule, const Layout& layout, int tree)
@@ -104,7 +104,7 @@ class TreeAllReduce {
     int tree_;
 };
 
-// One way, either down or up. Places count from the root, which is on top of both trees; who is an inner rank of one is
+// One direction, down or up. Positions count from the root, which is on top of both trees; an inner rank of one tree is
 // a leaf of the other.
 class OneWay {
   public:
@@ -150,7 +150,7 @@ class OneWay {
             } else if (second < 0) {
                 block(tree, first, up).recv_reduce_send({tree});
             } else {
-                // The next tile's sum begins when this one's is on its way.
+                // The next tile's sum begins when this one's is sent.
                 StepBuilder sum = block(tree, first, -1).recv_reduce_copy({tree}).to(Buffer::scratch);
                 sum.after(Dependency{before + 1, 0, 1});
                 block(tree, second, up).recv_reduce_send({tree}).from(Buffer::scratch).after(sum);
@@ -161,10 +161,10 @@ class OneWay {
 
   private:
     struct TreeNeighbours {
-        int up, first, second;  // places; -1: none
+        int up, first, second;  // positions; -1: none
     };
-    // With an even number of ranks the second tree has everybody one place on, and who would be on top last; with an
-    // odd one it goes the other way round.
+    // With an even number of ranks, the second tree shifts all ranks by one and moves the top to the end. With an odd
+    // number it is mirrored.
     int node_of(int place, int tree) const {
         const int ranks = order_.ranks();
         if (tree == 0 || place == 0) return place;
@@ -214,8 +214,8 @@ Schedule double_binary_tree_all_reduce(const Layout& layout, const Parameters&) 
     return schedule.finish();
 }
 
-// With B tiles the first takes the way up and down, the others follow: the sum of both is least where each tile's share
-// of a link costs as much as what B messages cost.
+// With B tiles the first one travels up and down, and the others follow. The sum is least where a tile's share of a
+// link costs as much as B messages.
 size_t double_binary_tree_tile_bytes(const Layout& layout, const LinkCosts& fitted, size_t bytes) {
     constexpr size_t least = 16 << 10;
     const LinkCosts& costs = fitted.cutting();
@@ -227,8 +227,8 @@ size_t double_binary_tree_tile_bytes(const Layout& layout, const LinkCosts& fitt
     return std::clamp(size_t(tile) / 64 * 64, least, 2 * costs.net_slot_bytes);
 }
 
-// What the edges of both trees that cross hosts' borders take, at the link with the most; each carries half of the
-// buffer. `one_way`: down, from place 0 of `rank_of` on, else either way.
+// Time of the tree edges between hosts on the link with the most of them; each edge carries half of the buffer.
+// `one_way`: downwards only, from position 0 of `rank_of`; otherwise both directions.
 template <class Parent, class RankOf>
 static double crossing_us(const Network& network, const Layout& layout, double bytes, bool one_way, Parent&& parent,
                           RankOf&& rank_of) {
@@ -250,12 +250,12 @@ static double crossing_us(const Network& network, const Layout& layout, double b
     return std::max(*std::max_element(in.begin(), in.end()), *std::max_element(out.begin(), out.end()));
 }
 
-// Of hops that a tile makes one after the other, the lowest within hosts. Who has nothing to do in one tree works in the
-// other: ranks that share a core wait for each other at every level.
+// Latency of the hops that a tile makes one after the other; the lowest are within hosts. A rank that is idle in one
+// tree works in the other, so ranks that share a core wait for each other at every level.
 static double way_us(const Network& network, const Layout& layout, double tile) {
     const int depth = Tree{layout.ranks}.depth();
     int far_hops = network.hosts() == 1 ? 0 : Tree{network.hosts()}.depth();
-    // Of the hops from what is below a host's highest rank half go past it, to the next host.
+    // Half of the hops from below a host's highest rank bypass that rank, to the next host.
     if (far_hops > 0 && far_hops < depth && network.machines()) ++far_hops;
     double way = 0;
     for (int level = 1; level <= depth; ++level) {
@@ -285,7 +285,7 @@ double double_binary_tree_all_reduce_us(const Layout& layout, const LinkCosts& c
     return 2 * way_us(network, layout, tile) + std::max(messages, network.carried_us(link, handling));
 }
 
-// The root is taken for rank 0: which one it is changes little. `halves`: of the buffer, that a rank has to handle.
+// The root is assumed to be rank 0; the choice changes little. `halves`: halves of the buffer that a rank handles.
 static double one_way_us(const Layout& layout, const LinkCosts& costs, size_t bytes, double halves) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     const Network network(layout, costs, bytes);
@@ -295,13 +295,13 @@ static double one_way_us(const Layout& layout, const LinkCosts& costs, size_t by
         [&](int place) { return trees.rank(place); });
     const double tile = double(std::min(bytes, double_binary_tree_tile_bytes(layout, costs, bytes)));
     const double tiles = bytes == 0 ? 1 : std::ceil(double(bytes) / tile);
-    // Half as many messages as for both ways.
+    // Half as many messages as for both directions.
     const double messages = tiles * network.message_us(network.hosts() > 1) / 2;
     const double handling = halves * network.handling_us(double(bytes) / 2);
     double way = way_us(network, layout, tile);
-    // The links of one machine are its processors, which do one after the other.
+    // The links of one machine are its processors, which work one after the other.
     if (costs.one_machine) return way + link + messages + handling;
-    // The root is none of the trees: it has both their tops below it.
+    // The root is in neither tree: both tops are its children.
     if (network.hosts() > 1) way += network.message_us(true);
     return way + std::max({link, messages, handling});
 }

@@ -24,7 +24,7 @@ void Hosts::find_place(int rank) {
     place = int(std::find(own.begin(), own.end(), rank) - own.begin());
 }
 
-// From that rail on, round; stable.
+// Sorts by rail from `first_rail` on, cyclically and stably.
 static void order_by_rails(std::vector<int32_t>& ranks, const std::vector<int32_t>& rails, int32_t first_rail) {
     const int32_t all = 1 + std::max(0, *std::max_element(rails.begin(), rails.end()));
     std::map<int32_t, int32_t> seen;  // by rail
@@ -103,7 +103,7 @@ void Embedding::embed(int inner_block, const Schedule& inner, const EmbeddingMap
     for (Instruction it : from.instructions) {
         it.source = standing_for(it.source, where);
         it.targets = all_standing_for(it.targets, where);
-        // What would be copied onto itself is there.
+        // A copy onto itself is dropped.
         if (it.opcode != Opcode::copy || it.source != it.targets) append(it, where);
         moved.push_back(instructions.empty() ? Dependency()
                                              : Dependency{int(blocks_.size()) - 1, int(instructions.size()) - 1});
@@ -133,7 +133,7 @@ void Embedding::append(const Instruction& instruction, const EmbeddingMap& where
     }
 }
 
-// Whether some step comes after that one in any case.
+// Whether some step always follows this one.
 bool Embedding::awaited(const Dependency& step) const {
     for (const Block& block : blocks_)
         for (const Instruction& it : block.instructions)
@@ -143,7 +143,7 @@ bool Embedding::awaited(const Dependency& step) const {
 
 std::vector<Dependency> Embedding::emit(Builder& schedule, Dependency begin) const {
     const int before = schedule.blocks();
-    // A block that waits for something of an earlier tile first has no room for a second dependency there.
+    // A block that first waits for a step of an earlier tile has no room there for a second dependency.
     const auto nops = [&](int block) {
         const Dependency& after = blocks_[size_t(block)].instructions[0].after;
         return begin != Dependency() && after.ago > 0 ? 1 : 0;

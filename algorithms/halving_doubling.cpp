@@ -1,11 +1,12 @@
-// Halving-doubling all-reduce for any number of ranks: in each round of the first half everybody sends half of the
-// chunks it still sums to the rank half of the remaining distance ahead; the second half goes back, doubling what is
-// finished. 2 ceil(log2 N) messages and 2(N-1)/N of the buffer, the least possible: for middle-sized messages.
-// It is the circulant form, which needs no case of its own where N is no power of two: the skips are N, N/2, .. 1,
-// rounded up, and every message is one span of chunks, going round. Each half by itself is a reduce-scatter or an
-// all-gather, and an all-gather of tokens a barrier.
-// Bruck's all-gather for any number of ranks, and recursive doubling for powers of two, are this one with other skips:
-// as many rounds and bytes, so they have no rows of their own.
+// Halving-doubling all-reduce for any number of ranks, for medium messages. In each round of the first half a rank
+// sends half of the chunks that it still reduces to the rank at half of the remaining distance. The second half
+// reverses this and doubles the finished chunks. It needs 2 ceil(log2 N) messages and 2(N-1)/N of the buffer, the least
+// possible.
+// This is the circulant form, which needs no special case if N is no power of two. The skips are N, N/2, .. 1, rounded
+// up, and every message is one cyclic range of chunks. Each half by itself is a reduce-scatter or an all-gather; an
+// all-gather of tokens is a barrier.
+// Bruck's all-gather, and recursive doubling for powers of two, differ only in the skips. They have the same rounds and
+// bytes, and therefore no rows of their own.
 // Source: Traeff, "Optimal, Non-pipelined Reduce-scatter and Allreduce Algorithms", 2024.
 #include <numeric>
 #include <optional>
@@ -17,18 +18,18 @@
 
 namespace weft::internal {
 
-// One would do; with two the next tile is on its way while this one is taken in.
+// One slot is enough. With two, the next tile travels while the receiver processes this one.
 static constexpr int halving_doubling_fifo_depth = 2;
 
 namespace {
 
-// Who is where: chunk c ends, complete, on the rank in place c.
+// Chunk c ends, complete, on the rank at position c.
 class Circulant {
   public:
     Circulant(const Layout& layout, RankOrder order, int here)
         : layout_(layout), order_(std::move(order)), here_(here), skips_(circulant_skips(layout.ranks)) {}
     static Circulant by_hosts(const Layout& layout) { return {layout, layout.host_major(), layout.position()}; }
-    // As the parts of a whole lie.
+    // In rank order, as the parts lie in the buffer.
     static Circulant by_ranks(const Layout& layout) { return {layout, RankOrder(layout.ranks), layout.rank}; }
 
     Builder builder(const char* name, Collective collective, int channels = 1) const {
@@ -40,11 +41,11 @@ class Circulant {
                 {.channels = channels, .chunks = ranks, .fifo_depth = halving_doubling_fifo_depth, .span = ranks / 2}};
     }
 
-    // The sums of all that are here, partial ones in that buffer.
+    // The reduce-scatter half; partial sums go to `partial`.
     StepBuilder halve(Builder& schedule, Buffer partial) const {
         const int rounds = int(skips_.size()) - 1;
         if (rounds == 0) return schedule.block({}).copy({0}).finish();
-        // What the next tile's first round writes into scratch the last round of this one has read: its second step.
+        // The next tile's first round overwrites the scratch that this tile's last round reads in its second step.
         const Dependency last_reading{rounds - 1, 1, 1};
         std::optional<StepBuilder> have;
         for (int round = rounds - 1; round >= 0; --round) {
@@ -53,7 +54,7 @@ class Circulant {
             BlockBuilder block = schedule.block({.source = ahead(-skip(round)), .target = ahead(skip(round))});
             StepBuilder sent = block.span(count(round)).send(chunk(skip(round))).from(held);
             if (!first) sent.after(*have);
-            // Of an odd number of chunks one is neither sent nor added to in the first round.
+            // If the number of chunks is odd, one is neither sent nor reduced in the first round.
             const bool odd = first && count(round) < skip(round);
             std::optional<StepBuilder> begun;
             if (odd) begun = block.copy(chunk(count(round))).to(partial);
@@ -68,7 +69,7 @@ class Circulant {
         }
         return *have;
     }
-    // What each has, `have`, to all.
+    // The all-gather half: sends each rank's chunk, complete after `have`, to all.
     void double_up(Builder& schedule, StepBuilder have, int channel = 0) const {
         for (int round = 0; round + 1 < int(skips_.size()); ++round) {
             BlockBuilder block =
@@ -101,7 +102,7 @@ Schedule doubling(const char* name, Collective collective, const Layout& layout)
 
 Schedule halving_doubling_all_reduce(const Layout& layout, const Parameters&) {
     const Circulant circulant = Circulant::by_hosts(layout);
-    // The halves may join the same two ranks in the same direction: a channel each.
+    // The halves may join the same two ranks in the same direction: one channel each.
     Builder schedule = circulant.builder("halving_doubling", Collective::all_reduce, 2);
     const StepBuilder summed = circulant.halve(schedule, Buffer::output);
     circulant.double_up(schedule, summed, 1);
@@ -120,7 +121,7 @@ Schedule dissemination_barrier(const Layout& layout, const Parameters&) {
     return doubling("dissemination", Collective::barrier, layout);
 }
 
-// In the order of rounds, whichever half they are of.
+// Cost of the rounds of these halves, in order.
 static double rounds_us(const Layout& layout, const LinkCosts& costs, size_t bytes,
                         std::initializer_list<Network::ReceivedData> halves, bool by_scratch = false) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
@@ -145,7 +146,7 @@ double halving_doubling_reduce_scatter_us(const Layout& layout, const LinkCosts&
     return rounds_us(layout, costs, bytes, {Network::ReceivedData::parts}, true);
 }
 
-// Of half of the ranks a message holds a line each at least, and a slot holds 128 KiB.
+// A message holds the parts of half of the ranks, each at least one line; a slot holds 128 KiB.
 const char* too_many_parts(const Layout& layout) {
     return layout.ranks > 4096 ? "sends half of all parts in a message: at most 4096 ranks" : nullptr;
 }

@@ -1,7 +1,7 @@
-// Linear: everybody to or from the root, at once. Gather and scatter: one round, (N-1)/N of the buffer through the root
-// and no byte twice through anybody: for large messages and few ranks. Broadcast and reduce, and linear_ahead of gather
-// and scatter: the root handles N-1 messages, but who sends waits for nobody, as long as there are slots, of which
-// there are many: for small messages of one host.
+// Linear: all ranks exchange with the root at once. Gather and scatter: one round, (N-1)/N of the buffer through the
+// root, and no byte is forwarded: for large messages and few ranks. Broadcast, reduce, and linear_ahead of gather and
+// scatter: the root handles N-1 messages, but a sender never waits while it has free slots. They have many slots: for
+// small messages on one host.
 // Source: the basic algorithm of every MPI library.
 #include <optional>
 
@@ -11,13 +11,13 @@
 
 namespace weft::internal {
 
-// One would do; with two the next tile is on its way while this one is taken in.
+// One slot is enough. With two, the next tile travels while the receiver processes this one.
 static constexpr int linear_fifo_depth = 2;
 
-// Who has a connection to each, with slots: the root.
+// The root has a connection with slots to each rank.
 static constexpr int linear_ranks_most = 128;
 
-// So many calls may the senders be ahead, and more of what needs no slot. Of whom the root has connections to all.
+// Senders may be this many calls ahead, and further where no slot is needed. The root has connections to all ranks.
 static constexpr int ahead_most = 64, ranks_ahead_most = 32;
 
 static Builder parts_builder(const char* name, int fifo_depth, Collective collective, const Layout& layout,
@@ -102,10 +102,8 @@ Schedule linear_reduce(const Layout& layout, const Parameters& parameters) {
     return schedule.finish();
 }
 
-// Messages of the root's, and its copies, beside those of the ranks that share its core. `streams`: what one costs, and
-// so much more once the slots that it walks through are more than stay in the cache. Measured for 2 to 8 ranks on 2
-// cores.
-// `bytes`: of a message of a call of `whole`.
+// Cost of the root's messages and copies, beside those of the ranks on its core. `streams`: passes over the data, which
+// cost more once the slots no longer stay in the cache. `bytes`: of one message of a call of `whole` bytes.
 static double ahead_us(const Layout& layout, const LinkCosts& costs, size_t bytes, size_t whole, double streams) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * whole);
     constexpr double message_us = 0.03, leaves_cache = 2.6;
@@ -117,7 +115,7 @@ static double ahead_us(const Layout& layout, const LinkCosts& costs, size_t byte
                                             (size_t(peers) * bytes <= cached_bytes ? 1 : leaves_cache);
 }
 double linear_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    // Nobody to go on to: a tree's message, in more slots, none of which is waited for, but which leave the cache sooner.
+    // Two ranks: the message of a tree, in more slots. No slot is waited for, but the slots leave the cache sooner.
     if (layout.ranks == 2)
         return Network(layout, costs, bytes).one_way_us(false) + 2.5 * costs.stream_us(bytes, 2 * bytes);
     return ahead_us(layout, costs, bytes, bytes, 0.7);
@@ -126,8 +124,8 @@ double linear_reduce_us(const Layout& layout, const LinkCosts& costs, size_t byt
     return ahead_us(layout, costs, bytes, bytes, 1.15);
 }
 
-// Of parts: each rank's message is its own. Two ranks that have a core each take no turns: what is left is a message's own
-// cost, and copies through more slots.
+// With parts, each rank's message is its own. Two ranks with a core each take no turns: the cost is that of the message
+// and of copies through more slots.
 static double parts_ahead_us(const Layout& layout, const LinkCosts& costs, size_t bytes, double streams) {
     const bool no_turns = layout.ranks == 2 && costs.ranks_per_core == 1;
     return ahead_us(layout, costs, bytes / size_t(layout.ranks), bytes, no_turns ? 2.3 : streams);
@@ -144,7 +142,7 @@ const char* too_many_ahead(const Layout& layout) {
     return layout.ranks > ranks_ahead_most ? "the root needs many slots for every rank: at most 32 ranks" : nullptr;
 }
 
-// Between machines the root sends while its link carries; what comes has shared its link, and is there at once.
+// Between machines the root sends while its link transmits. Arrivals have shared that link and are handled at once.
 static double root_us(const Network& network, const Layout& layout, const LinkCosts& costs, size_t bytes, bool comes) {
     const double ranks = layout.ranks, part = double(bytes) / ranks;
     LinkCosts alone = costs;
@@ -164,7 +162,8 @@ static double star_us(const Layout& layout, const LinkCosts& costs, size_t bytes
     // The root handles every message.
     LinkCosts alone = costs;
     alone.ranks_per_core = 1;
-    // Between hosts the root's work counts: of the others each works once. Within one each has its turn on its core once.
+    // Between hosts the root's work counts, and every other rank works once. Within a host each rank has one turn on
+    // its core.
     const double turn_us = costs.signal_us + (costs.ranks_per_core > 1 ? costs.switch_us : 0);
     const double messages = network.one_way_us(crosses, crosses ? 2.0 / layout.ranks : 1) +
                             (layout.ranks - 2) * (crosses ? costs.net_message_us : turn_us);

@@ -32,7 +32,7 @@ void Network::find_links() {
             const int rail = layout_.rails.empty() ? int(place) : std::max(0, layout_.rails[size_t(ranks[place])]);
             link_of_[size_t(ranks[place])] = int32_t(host * links + rail % links);
         }
-        // From either end on.
+        // Counted from either end.
         const auto count = [&](auto first, auto last) {
             std::vector<int> on(size_t(links), 0);
             int most = 0;
@@ -41,7 +41,7 @@ void Network::find_links() {
                 sharing_[crossing] = std::max(sharing_[crossing], most);
             }
         };
-        std::vector<int> on(size_t(links), 0), before;  // how many of its link stand before each
+        std::vector<int> on(size_t(links), 0), before;  // how many ranks of its link precede each
         for (const int32_t rank : ranks) before.push_back(on[size_t(link_of_[size_t(rank)] % links)]++);
         std::sort(before.begin(), before.end());
         for (size_t owners = 1; owners <= before.size(); ++owners)
@@ -49,7 +49,7 @@ void Network::find_links() {
         count(ranks.begin(), ranks.end());
         count(ranks.rbegin(), ranks.rend());
     }
-    for (size_t crossing = 1; crossing < sharing_.size(); ++crossing) {  // of smaller hosts
+    for (size_t crossing = 1; crossing < sharing_.size(); ++crossing) {  // on smaller hosts
         sharing_[crossing] = std::max(sharing_[crossing], sharing_[crossing - 1]);
         spread_[crossing] = std::max(spread_[crossing], spread_[crossing - 1]);
     }
@@ -73,14 +73,15 @@ double Network::handling_us(double bytes) const {
 }
 
 void Network::add_round(Rounds& rounds, int distance, double bytes, ReceivedData received_data, int senders) const {
-    const int nearest = std::min(distance, ranks_ - distance);  // either way round
-    // So many ranks of a host send beyond its border.
+    const int nearest = std::min(distance, ranks_ - distance);  // in either direction round
+    // The number of ranks of a host that send to other hosts.
     const int crossing = hosts_ == 1 ? 0 : std::min(ranks_a_host_, nearest);
     const double working = std::min(1.0, 2.0 * senders / ranks_);  // both ends of each message
     const double carrying = costs_.one_machine ? std::max(1.0 / costs_.ranks_per_core, double(senders) / ranks_) : 1;
-    // A kernel passes over what it sends and over what comes, a thread's three streams are of both.
+    // A kernel makes a pass over what it sends and one over what it receives; a thread's three streams cover both.
     const int ends = costs_.net_by_kernels && crossing > 0 && senders == ranks_ ? 2 : 1;
-    // Rounds to ranks nearby go past so many borders, one behind the other; in all others a message may be between hosts.
+    // Rounds between nearby ranks cross this many host borders, one after the other. In other rounds any message may
+    // cross.
     bool waits_for_remote = crossing > 0;
     if (machines() && nearest < ranks_a_host_) {
         const int borders = (rounds.near_distance + ranks_a_host_ - 1) / ranks_a_host_;
@@ -96,7 +97,7 @@ double Network::carried_us(double link_us, double handling_us) const {
     return links_are_cores() ? link_us + handling_us : std::max(link_us, handling_us);
 }
 
-// Of the shorter of the two, measured with two ranks over loopback: 64 MiB take the longer, the more there is to sum.
+// The share of the shorter time that does not overlap.
 static constexpr double never_overlapped = 0.25;
 
 double Network::overlapped_us(const Rounds& rounds, double bytes, double tile_bytes) const {

@@ -1,8 +1,8 @@
-// One-shot all-reduce: everybody puts its whole buffer on the flag block and sums what all have put there, in rank order.
-// One wait, and N times the buffer read by each rank: for small messages. The other collectives do likewise: who gives
-// puts it on the flag block, one wait, who takes takes it from there; of most of them that is all that there is to do.
+// One-shot all-reduce, for small messages: each rank stages its whole buffer on the flag block and sums all staged
+// buffers in rank order. One wait; each rank reads N times the buffer. The other collectives follow the same pattern: a
+// source stages, all ranks wait once, a destination copies.
 // Source: the all-gather and local sum of Bar-Noy, Kipnis and Schieber, "An optimal algorithm for computing census
-// functions in message-passing systems", 1993, with one write to shared memory in place of its rounds.
+// functions in message-passing systems", 1993. One write to shared memory replaces its rounds.
 #include "algorithms/algorithms.hpp"
 #include "src/schedule/builder.hpp"
 
@@ -22,7 +22,7 @@ Schedule one_shot_all_reduce(const Layout& layout, const Parameters&) {
 
 namespace {
 
-// One block over the flag block of all ranks, which stages, meets and takes; a rank alone has what it gives.
+// One block over the flag block of all ranks: it stages, synchronizes and copies. A single rank copies its own input.
 class OneShot {
   public:
     OneShot(Collective collective, const Layout& layout, int chunks, int root = -1)
@@ -35,7 +35,7 @@ class OneShot {
           block_(schedule_.block({})) {}
 
     BlockBuilder& block() { return block_; }
-    // Every other rank, or its part; each begins behind itself, that not all read one slot at once.
+    // Every other rank, or its part. Each rank starts behind itself, so that not all ranks read one slot at once.
     Index others() const { return Index{0, rank_ + 1, ranks_}; }
     void stage_others() {
         if (ranks_ > 1) block_.span(ranks_ - 1).copy(others()).to(Buffer::slot);
@@ -48,7 +48,7 @@ class OneShot {
         block_.post(0);
         block_.wait(0);
     }
-    // In between what nobody waits for: the own part goes to its place.
+    // The own part is copied to its place between post and wait, as no other rank needs it.
     void meet_and_keep(Chunk own) {
         if (ranks_ > 1) block_.post(0);
         block_.copy(own);
@@ -148,13 +148,13 @@ Schedule one_shot_scatter(const Layout& layout, const Parameters& parameters) {
     return shot.finish();
 }
 
-// A wait a tile, and so many passes over a whole of `bytes` by each rank, or by the root alone.
+// One wait per tile. `streams`: passes over a buffer of `bytes` in all by each rank; `root_streams`: by the root alone.
 static double one_wait_us(const Layout& layout, const LinkCosts& costs, size_t bytes, double streams,
                           double root_streams = 0) {
     LinkCosts alone = costs;
     alone.ranks_per_core = 1;
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
-    // Where only the root gives or takes everybody waits for everybody all the same: a signal more than one way takes.
+    // If only the root sends or receives, all ranks still wait for all: one signal more than one direction needs.
     const double back = root_streams > 0 ? costs.signal_us : 0;
     return back + costs.meeting_us() * double(costs.tiles(bytes)) + streams * costs.stream_us(bytes, 2 * bytes) +
            root_streams * alone.stream_us(bytes, 2 * bytes);
@@ -163,7 +163,7 @@ static double one_wait_us(const Layout& layout, const LinkCosts& costs, size_t b
 double one_shot_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     return one_wait_us(layout, costs, bytes, 1 + 1.0 / layout.ranks);
 }
-// Passes over the whole where each rank reads from a slot of every other's: the more there are the further apart.
+// Passes over the buffer if each rank reads from a slot of every other rank: more ranks are further apart.
 static double passes_from_all(const Layout& layout) { return 1.6 + 0.1 * layout.ranks; }
 double one_shot_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     return one_wait_us(layout, costs, bytes, passes_from_all(layout));
@@ -183,8 +183,8 @@ double one_shot_from_one_us(const Layout& layout, const LinkCosts& costs, size_t
 
 double one_shot_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
-    // Staging, the own input and the result at full price; what others staged at less than half: those reads overlap,
-    // and what ranks of the same core staged is in its cache. Measured for 2 to 8 ranks on 2 cores.
+    // Staging, the own input and the result cost the full price. Staged data of other ranks costs less than half: these
+    // reads overlap, and data that ranks of the same core staged is in its cache.
     const double streams = 2.2 + 0.4 * layout.ranks;
     return costs.meeting_us() * costs.tiles(bytes) + streams * costs.stream_us(bytes, (2 + layout.ranks) * bytes);
 }

@@ -1,12 +1,12 @@
-// PAT, parallel aggregated trees, for any number of ranks: all-gather and reduce-scatter in ceil(log2 N) rounds, of
-// which the farthest one moves a single part and the nearest one half of them: where neighbours share a host, or a
-// switch, little crosses what lies between. Each part has a binomial tree of its own, rooted at its owner; a message
-// takes along all parts whose trees have an edge there. Those lie 2d apart for ranks d apart: they are put side by side
-// first, and back into place at the other end.
-// There is no all-reduce of this kind: an all-reduce's chunks differ in size by up to a line, so they cannot take each
-// other's place side by side. halving_doubling has as many rounds, and its messages are spans as the chunks lie.
-// As many parts as there are in every message: where a slot does not hold them, tiles are smaller, instead of the
-// messages that the paper sends one behind the other at the near end.
+// PAT, parallel aggregated trees: all-gather and reduce-scatter for any number of ranks in ceil(log2 N) rounds. The
+// farthest round moves a single part, the nearest one half of the parts. So little data crosses between hosts or
+// switches, if neighbours share one.
+// Each part has its own binomial tree, rooted at its owner. A message carries all parts whose trees have an edge there.
+// Between ranks d apart these parts lie 2d apart: the sender packs them and the receiver unpacks them.
+// There is no all-reduce of this kind: its chunks differ in size by up to a line, so they cannot be packed in each
+// other's places. As an all-reduce, halving_doubling has as many rounds, and its messages need no packing.
+// Every message holds all of its parts. If a slot is too small, the tiles are smaller; the paper instead sends several
+// messages at the near end.
 // Source: Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale", 2025.
 #include <optional>
 
@@ -18,16 +18,16 @@ namespace weft::internal {
 
 namespace {
 
-// One would do; with two the next tile is on its way while this one is taken in.
+// One slot is enough. With two, the next tile travels while the receiver processes this one.
 constexpr int pat_fifo_depth = 2;
 
-// The distance of the last round of a reduce-scatter, the first of an all-gather.
+// The distance of the last round of a reduce-scatter, and of the first round of an all-gather.
 int farthest(int ranks) {
     int distance = 1;
     while (2 * distance < ranks) distance *= 2;
     return distance;
 }
-// How many parts go over that distance: of the owners 0, 2d, 4d .. ranks behind, those d further are ranks, too.
+// The number of parts sent over that distance: those of the owners 0, 2d, 4d .. ranks behind, if a rank is d further.
 int count_over(int distance, int ranks) { return (ranks - distance + 2 * distance - 1) / (2 * distance); }
 
 Builder parted(Collective collective, const Layout& layout) {
@@ -43,14 +43,14 @@ Schedule pat_all_gather(const Layout& layout, const Parameters&) {
     Builder schedule = parted(Collective::all_gather, layout);
     const auto behind = [&](int distance) { return Chunk{0, rank - distance, ranks}; };
     StepBuilder own = schedule.block({}).copy({rank}), done = own;
-    std::optional<StepBuilder> gate;  // all that uses scratch comes behind it
+    std::optional<StepBuilder> gate;  // every step that uses scratch follows it
     for (int distance = ranks > 1 ? farthest(ranks) : 0; distance > 0; distance /= 2) {
         const int count = count_over(distance, ranks);
         BlockBuilder block = schedule.block({.source = behind(distance).at(0), .target = behind(-distance).at(0)});
         if (count == 1) {
             block.send({rank}).from(Buffer::output).after(own);
             StepBuilder came = block.recv(behind(distance));
-            // What came from further is passed on by a later round, if there is a rank for it.
+            // A later round forwards the parts from farther away, if it has a rank to send to.
             if (gate && 2 * distance + 1 < ranks)
                 came.after(done);
             else
@@ -58,7 +58,7 @@ Schedule pat_all_gather(const Layout& layout, const Parameters&) {
             done = came;
             continue;
         }
-        // What goes lies at the beginning of scratch, behind it what comes.
+        // Outgoing parts lie at the beginning of scratch, incoming ones behind them.
         block.loop(count)
             .copy(behind(0).then(-2 * distance))
             .from(Buffer::output)
@@ -72,7 +72,8 @@ Schedule pat_all_gather(const Layout& layout, const Parameters&) {
                    .from(Buffer::scratch)
                    .into(behind(distance).then(-2 * distance));
     }
-    // Scratch is the next tile's when this one's last round has ended; where one block alone uses it, its order says so.
+    // The next tile may use scratch when this tile's last round has ended. If one block alone uses it, program order is
+    // enough.
     if (count_over(2, ranks) > 1) gate->after(done, 1);
     return schedule.finish();
 }
@@ -84,17 +85,18 @@ Schedule pat_reduce_scatter(const Layout& layout, const Parameters&) {
         schedule.block({}).copy({0}).finish();
         return schedule.finish();
     }
-    // This rank's sums for the owners 0, d, 2d .. behind it, in that order: every second one goes, the others stay and
-    // get theirs from d ahead. First they are the input, then they lie side by side in scratch, the ones that go before
-    // those that stay: in turn from the beginning of it and up to its end. Of 7 ranks: goes 1 3 5, stays 0 2 4 6, in
-    // places 0 to 6; then goes 2 6, stays 0 4, in places 0 to 3: the last in that of the first, which has left it then.
+    // This rank's sums for the owners 0, d, 2d .. behind it, in that order: every second one is sent. The others stay
+    // and are reduced with those from d ahead.
+    // The sums are first the input. Then they lie packed in scratch, outgoing before staying ones, alternately at its
+    // beginning and at its end. With 7 ranks: sends 1 3 5, keeps 0 2 4 6, in places 0 to 6; then sends 2 6, keeps 0 4,
+    // in places 0 to 3. The last one there takes the place of the first, which has been sent by then.
     const auto starts_at = [&](int round, int held) { return round % 2 == 0 ? ranks - held : 0; };
-    // Counted so that the last sum, the rank's own, lies where the rank's part does.
+    // Chosen so that the last sum, the rank's own, lies at the position of the rank's part.
     int last = 0;
     for (int held = ranks, round = 0; held > 2; held -= held / 2, ++round) last = starts_at(round, held) + held / 2;
     const auto place = [&](int number) { return Chunk{0, rank - last + number, ranks}; };
     const auto behind = [&](int owner) { return Chunk{0, rank - owner, ranks}; };
-    int begin = 0;  // of the sums, from the second round on
+    int begin = 0;  // position of the sums, from the second round on
     int held = ranks;
     std::optional<StepBuilder> first, sum;
     for (int distance = 1, round = 0; distance < ranks; distance *= 2, ++round) {
@@ -120,7 +122,7 @@ Schedule pat_reduce_scatter(const Layout& layout, const Parameters&) {
         sum = block.span(count).recv_reduce_copy(place(begin)).from(Buffer::scratch).to(Buffer::scratch);
         held -= count;
     }
-    // The next tile's first round begins where this one's last has ended.
+    // The next tile's first round begins when this tile's last one has ended.
     if (first) first->after(*sum, 1);
     return schedule.finish();
 }
@@ -134,7 +136,7 @@ static double rounds_us(const Layout& layout, const LinkCosts& costs, size_t byt
         const int count = count_over(distance, ranks);
         const double sent = double(bytes) * count / ranks;
         network.add_round(rounds, distance, sent, coming);
-        // Side by side, and back into place.
+        // Packing and unpacking.
         if (count > 1) rounds.handling_us += 2 * costs.stream_us(size_t(sent), 3 * bytes);
     }
     return Network::in_turn_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));

@@ -1,5 +1,4 @@
-// patterns.hpp: who sends to whom in patterns that several algorithms share: the binomial tree, the circulant's skips,
-// turns.
+// patterns.hpp: communication patterns that several algorithms share: the binomial tree, the circulant's skips, turns.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -8,12 +7,12 @@
 
 namespace weft::internal {
 
-// The binomial tree as one rank sees it. Places count from the root; the parent of v is v without its lowest bit, so
-// the subtree of v is v .. v + 2^k - 1, as far as there are so many.
+// The binomial tree as one rank sees it. Positions count from the root. The parent of v is v without its lowest bit, so
+// the subtree of v is v .. v + 2^k - 1, cut at the number of ranks.
 struct BinomialPosition {
     int ranks, here;
 
-    int reach() const {  // of the subtree, were there ranks enough
+    int reach() const {  // size of the subtree if there were enough ranks
         int bit = 1;
         while (bit < ranks && (here == 0 || !(here & bit))) bit *= 2;
         return bit;
@@ -31,8 +30,8 @@ struct BinomialPosition {
 // Ranks host by host, counted from the root.
 struct FromRoot {
     RankOrder order;
-    int first;  // of the root in it
-    int here;   // of this rank
+    int first;  // position of the root
+    int here;   // position of this rank
 
     FromRoot(const Layout& layout, int root)
         : order(layout.host_major()),
@@ -42,7 +41,7 @@ struct FromRoot {
     int rank(int place) const { return order[size_t((first + place) % ranks())]; }
 };
 
-// Of the circulant: 1, .., N: each half of the next, rounded up.
+// The skips of the circulant: 1, .., N; each is half of the next, rounded up.
 inline std::vector<int> circulant_skips(int ranks) {
     std::vector<int> skips = {ranks};
     while (skips.back() > 1) skips.push_back((skips.back() + 1) / 2);
@@ -50,8 +49,8 @@ inline std::vector<int> circulant_skips(int ranks) {
     return skips;
 }
 
-// All but one of so many, in turns: two have each other in the same one. So what comes in a turn waits for no later turn
-// of its sender's, and tiles follow each other from turn to turn.
+// All peers of a rank, in turns: two ranks have each other in the same turn. So a message never waits for a later turn
+// of its sender, and tiles are pipelined from turn to turn.
 inline std::vector<int> others_in_turns(int place, int count) {
     std::vector<int> others;
     for (int turn = 0; turn < count; ++turn)

@@ -1,10 +1,11 @@
-// Sums in rank order over connections: as all pairs, everybody sends each other rank the chunk that this one sums up,
-// but what comes is kept until all of it is there, and then added in rank order and rounded once, so that the result
-// has the same bits as on a flag block, whatever the hosts. A tile's worth of scratch more than all pairs; of a reduce the
-// root takes everybody's whole tile. For calls that want that order: where it does not matter others are no slower.
+// Sums in rank order over connections, for calls that want this order. As in all pairs, each rank sends every other
+// rank the chunk that the other one sums. The receiver keeps all contributions, adds them in rank order and rounds
+// once. So the result has the same bits as on a flag block, for any placement of the ranks. It needs a tile's worth of
+// scratch more than all pairs; the root of a reduce receives every rank's whole tile.
 // Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005, for the
-// exchange (its pairwise reduce-scatter); Balaji and Kimpe, "On the reproducibility of MPI reduction operations", 2013,
-// for gathering first as what makes results the same everywhere.
+// exchange (its pairwise reduce-scatter).
+// Balaji and Kimpe, "On the reproducibility of MPI reduction operations", 2013. They gather first, so that results are
+// the same everywhere.
 #include <optional>
 
 #include "algorithms/algorithms.hpp"
@@ -15,10 +16,10 @@ namespace weft::internal {
 
 namespace {
 
-// One would do; with two the next tile is on its way while this one is summed up.
+// One slot is enough. With two, the next tile travels while the rank sums this one.
 constexpr int rank_order_fifo_depth = 2;
 
-// A rank's exchange with each other one, a block each, and the block that sums up: cell r of scratch is rank r's.
+// A block for the exchange with each peer, and the block that sums: cell r of scratch holds rank r's contribution.
 class OrderedExchange {
   public:
     OrderedExchange(Collective collective, const Layout& layout, int chunks, int root = -1)
@@ -32,7 +33,7 @@ class OrderedExchange {
                      .scratch = layout.ranks > 1 ? layout.ranks : 0}),
           sum_(schedule_.block({})) {}
 
-    // With each peer by distance, so that not all send to one: calls emit(block, peer).
+    // With each peer, by distance, so that not all ranks send to one rank first: calls emit(block, peer).
     template <class Emit>
     void each(Emit&& emit) {
         for (int distance = 1; distance < layout_.ranks; ++distance)
@@ -43,14 +44,14 @@ class OrderedExchange {
         return blocks_.back();
     }
     BlockBuilder& block_of(int distance) { return blocks_[size_t(distance - 1)]; }
-    // Into the peer's cell, which the sum of the tile before has left free: this block has sent that.
+    // Into the peer's cell. The previous tile's sum has been read from it, as this block has sent that sum.
     void take(BlockBuilder& block, int peer, Chunk chunk) { arrivals_.push_back(block.recv(chunk).to_cell(peer)); }
-    // The same where the block does not send it: once that sum, the last step of sum_, is made.
+    // The same if the block does not send the sum: waits for that sum, the last step of sum_.
     void take_after_sum(BlockBuilder& block, int peer, Chunk chunk) {
         take(block, peer, chunk);
         arrivals_.back().after(Dependency{0, layout_.ranks - 2, 1});
     }
-    // All have come: one step waits for one of them, so the last is the sum itself.
+    // A step waits for at most one other step, so the last of the waits is the sum itself.
     StepBuilder sum_up(Chunk chunk) {
         if (layout_.ranks == 1) return sum_.copy(chunk).finish();
         for (size_t i = 0; i + 1 < arrivals_.size(); ++i) sum_.nop().after(arrivals_[i]);
@@ -108,7 +109,7 @@ Schedule rank_order_reduce(const Layout& layout, const Parameters& parameters) {
     return exchange.finish();
 }
 
-// The sums wait for what comes last: nothing of them hides in the latencies.
+// The sums wait for the last arrival, so they do not overlap with latencies.
 static double summed_us(const LinkCosts& costs, double bytes) {
     return 2 * costs.stream_us(size_t(bytes), size_t(2 * bytes));
 }
@@ -118,7 +119,7 @@ double rank_order_all_reduce_us(const Layout& layout, const LinkCosts& costs, si
 double rank_order_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     return all_pairs_reduce_scatter_us(layout, costs, bytes) + summed_us(costs, double(bytes));
 }
-// The root takes N - 1 times the buffer.
+// The root receives N - 1 times the buffer.
 double rank_order_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     return linear_gather_us(layout, costs, bytes * size_t(layout.ranks)) +
            summed_us(costs, double(bytes) * layout.ranks);

@@ -1,6 +1,6 @@
-// Recursive doubling all-reduce: in round d everybody exchanges all it has with the rank whose number differs in bit d.
-// log2 N rounds of the whole buffer: for tiny messages. Where N is no power of two, the first ranks pair up, one of
-// each pair takes part for both and hands the result back: two rounds more.
+// Recursive doubling all-reduce, for tiny messages. In round d each rank exchanges its whole sum with the rank whose
+// number differs in bit d: log2 N rounds of the whole buffer. If N is no power of two, the first ranks form pairs. One
+// rank of each pair takes part for both and returns the result: two more rounds.
 // Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005.
 #include <algorithm>
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace weft::internal {
 
-// One would do; with two the next tile is on its way while this one is taken in.
+// One slot is enough. With two, the next tile travels while the receiver processes this one.
 static constexpr int recursive_doubling_fifo_depth = 2;
 
 static int largest_power_within(int ranks) {
@@ -37,10 +37,10 @@ Schedule recursive_doubling_all_reduce(const Layout& layout, const Parameters&) 
         schedule.block({.source = partner}).recv({0}).after(given);
         return schedule.finish();
     }
-    // Who takes part is numbered without the others.
+    // The participants are numbered without the other ranks.
     const int number = paired ? here / 2 : here - pairs;
     const auto rank_numbered = [&](int n) { return order[size_t(n < pairs ? 2 * n : n + pairs)]; };
-    std::optional<StepBuilder> have;  // what the output holds so far; nothing: the input is all we have
+    std::optional<StepBuilder> have;  // the step that completed the output so far; empty: the sum is the input
     const auto held = [&] { return have ? Buffer::output : Buffer::input; };
     if (paired) have = schedule.block({.source = order[size_t(here + 1)]}).recv_reduce_copy({0}).left();
     for (int distance = 1; distance < exchanging; distance *= 2) {
@@ -48,7 +48,7 @@ Schedule recursive_doubling_all_reduce(const Layout& layout, const Parameters&) 
         BlockBuilder block = schedule.block({.source = rank_numbered(peer), .target = rank_numbered(peer)});
         StepBuilder sent = block.send({0}).from(held());
         if (have) sent.after(*have);
-        // Both must sum alike: the lower part is the left operand.
+        // Both ranks must sum in the same order: the lower part is the left operand.
         StepBuilder sum = block.recv_reduce_copy({0}).from(held());
         if (number < peer) sum.left();
         if (2 * distance == exchanging) sum.finish();
@@ -58,7 +58,7 @@ Schedule recursive_doubling_all_reduce(const Layout& layout, const Parameters&) 
     return schedule.finish();
 }
 
-// So many ranks in a row, of every such row, are on one machine: they exchange without its network.
+// The length of aligned groups of ranks that are on one machine: they exchange without the network.
 static int ranks_together(const Network& network, const Layout& layout) {
     if (!network.machines() || largest_power_within(layout.ranks) != layout.ranks) return 1;
     int together = layout.ranks;

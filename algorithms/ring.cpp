@@ -1,6 +1,6 @@
-// Ring all-reduce: every chunk goes round the ring once to be summed (reduce-scatter) and once more to be handed out
-// (all-gather). Each half sends (N-1)/N of the buffer, the least possible, in N-1 steps, many: for large messages.
-// Broadcast and reduce open the ring at the root: a chain, tile behind tile.
+// Ring all-reduce, for large messages: reduce-scatter once round the ring, then all-gather once round the ring. Each
+// half sends (N-1)/N of the buffer, the least possible, in N-1 steps. Broadcast and reduce open the ring at the root: a
+// pipelined chain.
 // Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009.
 #include <algorithm>
 #include <cmath>
@@ -11,10 +11,10 @@
 
 namespace weft::internal {
 
-// Two slots a connection are needed and enough. A rank has sent at most one chunk more than it has received, so at most
-// N chunks are in flight on the ring's N connections. With one slot each, all may be full while every rank holds a
-// chunk to pass on, and nobody can. With two, N chunks fill at most half of the slots, so some connection that holds a
-// chunk leads to a rank with room ahead of it.
+// Two slots per connection are necessary and sufficient. A rank has sent at most one chunk more than it has received,
+// so at most N chunks are in flight on the ring's N connections. With one slot each, all slots may be full while every
+// rank holds a chunk to forward: a deadlock. With two, N chunks fill at most half of the slots, so some connection that
+// holds a chunk leads to a rank that can forward it.
 static constexpr int ring_fifo_depth = 2;
 
 Schedule ring_all_reduce(const Layout& layout, const Parameters& parameters) {
@@ -30,13 +30,13 @@ Schedule ring_all_reduce(const Layout& layout, const Parameters& parameters) {
         }
         const Ring ring = layout.ring(channel);
         BlockBuilder block = schedule.block({.channel = channel, .source = ring.previous, .target = ring.next});
-        // The chunk that belongs to the rank `distance` places ahead of us on this channel's ring.
+        // The chunk owned by the rank `distance` places ahead on this channel's ring.
         auto chunk = [&](int distance) { return Chunk{channel * ranks, ring.position + distance, ranks}; };
-        // Reduce-scatter: partial sums walk the ring and end, complete, on the rank that owns the chunk.
+        // Reduce-scatter: partial sums travel round the ring and end, complete, on the chunk's owner.
         block.send(chunk(-1));
         block.loop(ranks - 2).recv_reduce_send(chunk(-2).then(-1));
         block.recv_reduce_copy_send(chunk(0)).finish();
-        // All-gather: the finished chunks walk the same way and stay where they pass.
+        // All-gather: the finished chunks travel the same way, and each rank keeps a copy.
         block.loop(ranks - 2).recv_copy_send(chunk(-1).then(-1));
         block.recv(chunk(+1));
     }
@@ -45,9 +45,9 @@ Schedule ring_all_reduce(const Layout& layout, const Parameters& parameters) {
 
 namespace {
 
-// On a collective with parts: chunk of the rank `distance` places ahead, of this channel. Ranks of a host are
-// neighbours on the ring, so where ranks are dealt out to hosts, or the ring's order is given, the chunks' numbers jump,
-// and loops over them are unrolled.
+// For a collective with parts: the chunk of the rank `distance` places ahead on this channel. The ring visits ranks
+// host by host. If ranks are distributed over hosts cyclically, or the order is given, chunk numbers jump and loops are
+// unrolled.
 class PartsOnRing {
   public:
     PartsOnRing(const Layout& layout, int channels, int channel)
@@ -61,7 +61,8 @@ class PartsOnRing {
         const int ranks = int(order_.size()), place = ((position_ + distance) % ranks + ranks) % ranks;
         return {0, order_[size_t(place)] * channels_ + channel_, ranks * channels_};
     }
-    // Calls emit(times, chunk) for `count` chunks, the first that of `distance`, each one place further behind.
+    // Calls emit(times, chunk) for `count` chunks: the first is that of `distance`, each next one is one place further
+    // behind.
     template <class Emit>
     void backwards(int distance, int count, Emit&& emit) const {
         if (even_)
@@ -181,7 +182,7 @@ static double half_ring_us(const Layout& layout, const LinkCosts& costs, size_t 
     const Network network(layout, costs, bytes);
     if (network.hosts() > 1) return ring_all_reduce_us(layout, costs, bytes) / 2;
     const double hops = (ranks - 1) * (costs.meeting_us() * double(costs.tiles(bytes)) + costs.skew_us);
-    // The user's buffer is walked once; the rest are slots, which stay in the caches.
+    // The user's buffer is read from memory once; the other streams are slots, which stay in the caches.
     return hops + costs.stream_us(bytes, 2 * bytes) + (streams - 1) * costs.stream_us(bytes, 0);
 }
 
@@ -192,7 +193,7 @@ double ring_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size
     return half_ring_us(layout, costs, bytes, (2.0 * layout.ranks - 1) / layout.ranks);
 }
 
-// With B tiles of a chain of N the last byte is there after B + N - 2 hops of a tile each.
+// With B tiles on a chain of N ranks, the last byte arrives after B + N - 2 hops of a tile each.
 static double hop_us(const Network& network, double tile) {
     const bool crosses = network.hosts() > 1;
     return network.one_way_us(crosses) + (crosses ? network.link_us(tile) : 0) + network.handling_us(tile) * 2 / 3;
@@ -214,15 +215,15 @@ double ring_chain_us(const Layout& layout, const LinkCosts& costs, size_t bytes)
     const double tiles = bytes == 0 ? 1 : std::ceil(double(bytes) / tile);
     const Network network(layout, costs, bytes);
     if (!network.machines()) return network.slot_back_us() + (tiles + layout.ranks - 2) * hop_us(network, tile);
-    // A tile goes from host to host as often as there are others; behind it links and processors are never idle.
+    // A tile makes one hop per further host. After that, links and processors are never idle.
     const double handling = network.handling_us(tile) * 2 / 3, link = network.link_us(tile);
     const double first = (network.hosts() - 1) * (network.one_way_us(true) + link) +
                          (layout.ranks - network.hosts()) * network.message_us(false) + (layout.ranks - 1) * handling;
     return first + (tiles - 1) * std::max(link, network.end_us() * costs.ranks_per_core + handling);
 }
 
-// A rank passes on what comes and turns to the next tile or call. Where all ranks are hosts of one machine, whose
-// processors carry: measured with 3, 4 and 8 on 2 cores, in batches of calls.
+// A rank forwards a tile and turns to the next tile or call. The case of one machine, whose processors are the links,
+// is fitted to batches of calls.
 double ring_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     const Network network(layout, costs, bytes);
     if (layout.ranks <= 2 || network.hosts() < layout.ranks || network.machines())
@@ -233,10 +234,10 @@ double ring_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t by
     const double tile = double(std::min(bytes, ring_chain_tile_bytes(layout, costs, bytes)));
     const double tiles = bytes == 0 ? 1 : std::ceil(double(bytes) / tile);
     const double hops = layout.ranks - 1, work = at_work.link_us(tile) + at_work.handling_us(tile) * 2 / 3;
-    // While the first tile goes from hand to hand two ranks have something to do, and none waits for its core.
-    constexpr double awaited = 0.8;  // who has nothing else to do is there when it comes
+    // While the first tile travels down the chain, two ranks have work, and neither waits for its core.
+    constexpr double awaited = 0.8;  // an idle rank is already polling when the tile arrives
     const double first = hops * (awaited * at_work.message_us(true) + work);
-    // Behind it all hops go at once, on as many processors as there are.
+    // After that all hops work in parallel, on as many processors as there are.
     const double processors = double(layout.ranks) / costs.ranks_per_core;
     return first + (tiles - 1) * hops * (costs.net_message_us / 2 + work) / processors;
 }
@@ -246,9 +247,9 @@ double ring_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t b
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     const Network network(layout, costs, bytes);
     if (network.hosts() > 1) {
-        // Tile by tile, every chunk goes round twice, over the hops between hosts and the others, and each host's link
-        // carries each chunk once a round. Links that are no processors work meanwhile: what goes round waits for its
-        // own chunks' bytes alone, or the links are never idle.
+        // Per tile, every chunk goes round twice, over hops between hosts and hops within. Each host's link carries
+        // each chunk once a round. Links that are not processors work in parallel: either a round waits for its own
+        // chunks' bytes alone, or the links are never idle.
         const double round =
             network.hosts() * network.message_us(true) + (ranks - network.hosts()) * network.message_us(false);
         const double tile_bytes = double(costs.net_slot_bytes) * ranks;
@@ -260,8 +261,8 @@ double ring_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t b
     }
     // Reads and writes of an N-th: send 1, recv_reduce_send and recv_copy_send 2 each, the complete sum 3, recv 1.
     const double streams = (4 * ranks - 3) / ranks;
-    // A step cannot begin before the rank behind has ended its own: 2(N-1) hops a tile, and each waits its turn on its
-    // core.
+    // A step cannot begin before the previous rank has ended its own: 2(N-1) hops per tile, each of which waits for its
+    // turn on its core.
     const double hops = 2 * (ranks - 1) * (costs.meeting_us() * double(costs.tiles(bytes)) + costs.sums_skew_us());
     return hops + streams * costs.stream_us(bytes, 2 * bytes);
 }

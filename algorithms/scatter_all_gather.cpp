@@ -1,9 +1,10 @@
-// Scatter and all-gather: a broadcast in two halves. A binomial tree hands each rank a chunk (inner ranks those of
-// their subtree), then everybody hands out what it has, doubling: about 2(N-1)/N of the buffer through each rank in 2
-// log2 N rounds, where a tree alone sends all of it log2 N times: for middle-sized messages. Nobody is sent what it has
-// from the first half. Source: Barnett, Gupta, Payne, Shuler, van de Geijn and Watts, "Interprocessor collective
-// communication library (InterCom)", 1994; the second half as in Traeff, "Optimal, Non-pipelined Reduce-scatter and
-// Allreduce Algorithms", 2024.
+// Scatter and all-gather: a broadcast in two halves, for medium messages. A binomial tree sends each rank a chunk, and
+// each inner rank those of its subtree. Then all ranks exchange what they have, doubling. About 2(N-1)/N of the buffer
+// passes through each rank in 2 log2 N rounds; a tree alone sends the buffer log2 N times. No rank receives a chunk
+// twice.
+// Source: Barnett, Gupta, Payne, Shuler, van de Geijn and Watts, "Interprocessor collective communication library
+// (InterCom)", 1994; the second half as in Traeff, "Optimal, Non-pipelined Reduce-scatter and Allreduce Algorithms",
+// 2024.
 #include "algorithms/algorithms.hpp"
 #include "algorithms/network.hpp"
 #include "algorithms/patterns.hpp"
@@ -11,18 +12,19 @@
 
 namespace weft::internal {
 
-// One would do; with two the next tile is on its way while this one is taken in.
+// One slot is enough. With two, the next tile travels while the receiver processes this one.
 static constexpr int scatter_all_gather_fifo_depth = 2;
 
 namespace {
 
-// What a rank has received, by distance of the chunks' owners ahead of it, and which of it a send must wait for.
+// The chunks that a rank has received, by distance of their owners ahead of it, and the arrivals that a send must wait
+// for.
 class Arrivals {
   public:
-    // In the block that was begun.
+    // In the current block.
     void add(StepBuilder step, int first, int end) { all_.push_back({step, first, end, known_}); }
     void begin_block() { known_ = 0; }
-    // Emits what sends chunks of these distances; what comes behind it in its block comes after them, too.
+    // Emits the sends of chunks of these distances. Later steps of the block follow the same arrivals, too.
     template <class Emit>
     void send(BlockBuilder& block, int first, int end, Emit&& emit) {
         unsigned needed = 0;
@@ -43,10 +45,10 @@ class Arrivals {
     struct ReceivedChunk {
         StepBuilder step;
         int first, end;
-        unsigned known;  // bits of those that come before it
+        unsigned known;  // bits of the arrivals that precede it
     };
     std::vector<ReceivedChunk> all_;
-    unsigned known_ = 0;  // the same of what the block receives next
+    unsigned known_ = 0;  // the same for the block's next receive
 };
 
 }  // namespace
@@ -55,14 +57,14 @@ Schedule scatter_all_gather_broadcast(const Layout& layout, const Parameters& pa
     const FromRoot order(layout, parameters.root);
     const int ranks = layout.ranks, here = order.here;
     const BinomialPosition tree{ranks, here};
-    // The halves may join the same two ranks in the same direction: a channel each.
+    // The halves may join the same two ranks in the same direction: one channel each.
     Builder schedule("scatter_all_gather", Collective::broadcast, layout,
                      {.channels = ranks > 1 ? 2 : 1,
                       .chunks = ranks,
                       .fifo_depth = ranks > 1 ? scatter_all_gather_fifo_depth : 0,
                       .span = std::max(1, ranks / 2),
                       .root = parameters.root});
-    // Chunk c is that of the rank in place c. The root sends from its input, others what they have in the output.
+    // Chunk c belongs to the rank at position c. The root sends from its input, other ranks from their output.
     const bool top = here == 0;
     const Buffer held = top ? Buffer::input : Buffer::output;
     const int own = tree.size_of(here);
@@ -81,7 +83,7 @@ Schedule scatter_all_gather_broadcast(const Layout& layout, const Parameters& pa
     for (size_t round = 0; round + 1 < skips.size(); ++round) {
         const int skip = skips[round], end = skips[round + 1];
         const int target = (here - skip + ranks) % ranks, source = (here + skip) % ranks;
-        // From the first distance on that the receiver lacks.
+        // From the first distance that the receiver lacks.
         const int sent_from = std::max(skip, tree.size_of(target)), taken_from = std::max(skip, own);
         const bool sends = sent_from < end, takes = taken_from < end;
         if (!sends && !takes) continue;
@@ -111,7 +113,7 @@ double scatter_all_gather_us(const Layout& layout, const LinkCosts& costs, size_
     return network.overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
 }
 
-// With more ranks two trees are faster whatever the message: their depth grows as the rounds of one half do.
+// With more ranks two trees are faster at any size: their depth grows as the rounds of one half do.
 const char* too_many_to_scatter(const Layout& layout) {
     return layout.ranks > 32 ? "is slower than two trees: at most 32 ranks" : nullptr;
 }

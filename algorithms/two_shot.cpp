@@ -1,8 +1,8 @@
-// Two-shot all-reduce: chunk c is summed by rank c, which reads it from all others' slots in rank order, and copied
-// from there by all. Two waits, 2(N-1)/N of the buffer moved by each rank: for all but small messages in shared memory.
-// A reduce is the same but that the root alone copies.
+// Two-shot all-reduce, for all but small messages in shared memory: rank c sums chunk c from all ranks' slots in rank
+// order, and all ranks copy the sum from there. Two waits; each rank moves 2(N-1)/N of the buffer. In a reduce only the
+// root copies.
 // Source: reduce-scatter and all-gather by direct exchange, as in Rabenseifner, "Optimization of collective reduction
-// operations", 2004, each of the two in one round because every rank reaches every other's memory.
+// operations", 2004. Each is one round, because every rank reads every other rank's memory.
 #include "algorithms/algorithms.hpp"
 #include "src/schedule/builder.hpp"
 
@@ -55,9 +55,9 @@ double two_shot_reduce_us(const Layout& layout, const LinkCosts& costs, size_t b
 double two_shot_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     const double ranks = layout.ranks;
-    // The others' chunks staged and copied out, N sources of an N-th summed and the sum stored twice.
+    // The others' chunks are staged and copied out, N sources of an N-th are summed, and the sum is stored twice.
     const double streams = 2 * (ranks - 1) / ranks + 1 + 1 / ranks;
-    // Two waits a tile; that ranks arrive apart costs once, for the tiles that follow overlap.
+    // Two waits per tile. Skew between ranks costs once, because later tiles overlap.
     const double waits = 2 * costs.meeting_us() * double(costs.tiles(bytes)) + costs.sums_skew_us();
     return waits + streams * costs.stream_us(bytes, 2 * bytes);
 }

@@ -1,5 +1,5 @@
-/* check.h: what the examples in C share: a call that fails ends the program with the library's sentence, a wrong result
- * with a line of its own. */
+/* check.h: shared by the examples in C.
+ * A failed call ends the program with the library's message, a wrong result with its own line. */
 #ifndef WEFT_EXAMPLES_CHECK_H
 #define WEFT_EXAMPLES_CHECK_H
 

@@ -1,6 +1,6 @@
-/* errors_and_deadlines.c: what a failed call says, a rank that does not come, and life after it.
+/* errors_and_deadlines.c: the error of a failed call, a late rank, and a new communicator after it.
  *
- *     weft run -n 4 ./errors_and_deadlines */
+ * weft run -n 4 ./errors_and_deadlines */
 #define _POSIX_C_SOURCE 200809L
 #include <string.h>
 #include <time.h>
@@ -10,7 +10,7 @@
 static void join(weftComm_t* comm, int64_t deadline_ms) {
     weftConfig_t config = WEFT_CONFIG_INITIALIZER;
     config.timeoutMs = deadline_ms; /* for calls of this communicator; otherwise WEFT_TIMEOUT_MS, ten minutes */
-    /* Every call makes the job's next communicator. */
+    /* Every call makes the next communicator of the job. */
     CHECK(weftCommInitFromEnvironment(comm, &config));
 }
 
@@ -26,11 +26,12 @@ int main(void) {
     CHECK(weftCommUserRank(comm, &rank));
     EXPECT(ranks > 1);
 
-    /* A wrong argument: the sentence says what to change, nobody else notices, the communicator lives. */
+    /* A wrong argument: the message says what to change. The other ranks do not notice, and the communicator stays
+     * usable. */
     result = weftAllReduce(NULL, &sum, 1, weftFloat32, weftSum, comm, NULL);
     EXPECT(result == weftInvalidArgument && strstr(weftGetLastError(comm), "sendbuff is NULL"));
 
-    /* Lateness: the last rank computes and computes. The others' deadline passes; that is an error on every rank. */
+    /* The last rank is late. When the others' deadline passes, every rank returns an error. */
     if (rank == ranks - 1) {
         do {
             nanosleep(&moment, NULL);
@@ -42,7 +43,7 @@ int main(void) {
     EXPECT(rank == ranks - 1 || (result == weftTimeout && strstr(weftGetLastError(comm), "rank")));
     printf("rank %d: %s: %s\n", rank, weftGetErrorString(result), weftGetLastError(comm));
 
-    /* After that the communicator is dead: every call says what it died of. The process may make a new one. */
+    /* The communicator is dead now: every call returns its first error. The process may make a new communicator. */
     EXPECT(weftBarrier(comm, NULL) == result);
     CHECK(weftCommDestroy(comm));
     join(&comm, 60 * 1000);

@@ -1,13 +1,13 @@
-/* from_environment.c: one program for every launcher: rank 0 decides, all compute, rank 0 collects.
+/* from_environment.c: one program for every launcher: rank 0 decides, all ranks compute, rank 0 collects.
  *
- *     weft run -n 4 ./from_environment
- *     mpirun -n 4 ./from_environment                                     Open MPI, MPICH, Intel MPI
- *     srun -n 4 ./from_environment
- *     torchrun --nproc-per-node 4 --no-python ./from_environment
- *     ./from_environment                                                 a job of one rank */
+ * weft run -n 4 ./from_environment
+ * mpirun -n 4 ./from_environment                                     Open MPI, MPICH, Intel MPI
+ * srun -n 4 ./from_environment
+ * torchrun --nproc-per-node 4 --no-python ./from_environment
+ * ./from_environment                                                 a job of one rank */
 #include "check.h"
 
-/* How many points of a grid of steps x steps, in the columns first..last-1, lie in a quarter of a circle. */
+/* The number of grid points (steps x steps, columns first..last-1) inside a quarter of a circle. */
 static int64_t points_inside(int64_t steps, int64_t first, int64_t last) {
     int64_t inside = 0, x, y;
     for (x = first; x < last; ++x)
@@ -27,14 +27,14 @@ int main(void) {
     CHECK(weftCommCount(comm, &ranks));
     CHECK(weftCommUserRank(comm, &rank));
 
-    /* What only one rank knows, a command line or a file, the others get by broadcast. */
+    /* Rank 0 broadcasts data that only it has, such as a command line or a file. */
     if (rank == 0) steps = 2000;
     CHECK(weftBcast(&steps, 1, weftInt64, 0, comm, NULL));
     EXPECT(steps == 2000);
 
     inside = points_inside(steps, steps * rank / ranks, steps * (rank + 1) / ranks);
     if (rank == 0) of_each = malloc(sizeof *of_each * (size_t)ranks);
-    /* A rank that receives nothing needs no buffer for it. */
+    /* A rank that receives nothing needs no receive buffer. */
     CHECK(weftGather(&inside, of_each, 1, weftInt64, 0, comm, NULL));
     if (rank == 0) {
         for (i = 0; i < ranks; ++i) total += of_each[i];

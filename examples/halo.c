@@ -1,15 +1,16 @@
-/* halo.c: one-sided calls. A ring of cells is cut into a slab for each rank; in every step each cell becomes the mean of its
- * neighbours, so ranks need the outermost cells of the next slabs. Each puts its own there, with a signal: nobody receives.
+/* halo.c: one-sided calls. A ring of cells is split into a slab for each rank.
+ * In every step each cell becomes the mean of its neighbours, so ranks need the outermost cells of the next slabs.
+ * Each rank puts its outermost cells into its neighbours' slabs with a signal; no rank calls receive.
  *
- *     weft run -n 4 ./halo */
+ * weft run -n 4 ./halo */
 #include "check.h"
 
-enum { cells = 1000, steps = 100, slab = cells + 2 }; /* a cell more on either side, which the neighbours write */
+enum { cells = 1000, steps = 100, slab = cells + 2 }; /* one more cell on either side, written by the neighbours */
 enum { from_left = 0, from_right = 1 };               /* signals */
 
 static double first_value(int cell) { return (double)(cell % 97 * 13 % 31); }
 
-/* The same without ranks. */
+/* The same computation without ranks. */
 static void whole_ring(double* ring, double* next, int size) {
     int step, i;
     for (i = 0; i < size; ++i) ring[i] = first_value(i);
@@ -29,8 +30,8 @@ int main(void) {
     CHECK(weftCommInitFromEnvironment(&comm, NULL));
     CHECK(weftCommCount(comm, &ranks));
     CHECK(weftCommUserRank(comm, &rank));
-    /* Two slabs in turn, so that a neighbour that is a step ahead writes beside what is being read. Memory that other
-     * processes can map: there a put is a copy. */
+    /* Two slabs alternate: a neighbour that is a step ahead must not overwrite cells in use.
+     * Other processes can map weftHostAlloc's memory: a put is then a plain copy. */
     CHECK(weftHostAlloc(&memory, 2 * slab * sizeof(double)));
     slabs = memory;
     CHECK(weftCommWindowRegister(comm, slabs, 2 * slab * sizeof(double), &window, WEFT_WIN_DEFAULT));
@@ -42,7 +43,8 @@ int main(void) {
         const double* old = slabs + begin;
         double* next = slabs + slab - begin;
         const weftWaitSignalDesc_t both[2] = {{1, left, from_left, 0}, {1, right, from_right, 0}};
-        /* Offsets are bytes. Our first cell lies behind the left neighbour's last one, and so on. */
+        /* Offsets are bytes. This rank's first cell goes behind the left neighbour's last cell, and the other way
+         * round. */
         CHECK(weftPutSignal(old + 1, 1, weftFloat64, left, window, (begin + slab - 1) * sizeof(double), from_right, 0,
                             0, comm, NULL));
         CHECK(weftPutSignal(old + cells, 1, weftFloat64, right, window, begin * sizeof(double), from_left, 0, 0, comm,
@@ -57,7 +59,7 @@ int main(void) {
     for (i = 0; i < cells; ++i) EXPECT(slabs[(steps % 2) * slab + 1 + i] == ring[rank * cells + i]);
     printf("rank %d of %d: %d cells are right after %d steps\n", rank, ranks, (int)cells, (int)steps);
 
-    /* All ranks: from here on nobody writes into the slabs. */
+    /* Collective: when it returns, no rank writes into the slabs any more. */
     CHECK(weftCommWindowDeregister(comm, window));
     CHECK(weftCommDestroy(comm));
     CHECK(weftMemFree(memory));

@@ -1,6 +1,6 @@
-/* hello_all_reduce.c: the shortest useful program: every process adds its numbers to everybody's.
+/* hello_all_reduce.c: the shortest useful program: an all-reduce over all processes.
  *
- *     weft run -n 4 ./hello_all_reduce */
+ * weft run -n 4 ./hello_all_reduce */
 #include "check.h"
 
 enum { count = 1024 };
@@ -10,13 +10,13 @@ int main(void) {
     static float mine[count], sum[count];
     int ranks, rank, i;
 
-    /* Who the others are, the launcher's environment says. */
+    /* The launcher's environment names the other ranks. */
     CHECK(weftCommInitFromEnvironment(&comm, NULL));
     CHECK(weftCommCount(comm, &ranks));
     CHECK(weftCommUserRank(comm, &rank));
 
     for (i = 0; i < count; ++i) mine[i] = (float)(rank + i);
-    /* Host memory and no stream: the sum is there when the call returns, on every rank and the same to the bit. */
+    /* Host memory and no stream: when the call returns, every rank has the sum, with equal bits. */
     CHECK(weftAllReduce(mine, sum, count, weftFloat32, weftSum, comm, NULL));
     for (i = 0; i < count; ++i) EXPECT(sum[i] == (float)(ranks * (ranks - 1) / 2 + ranks * i));
 

@@ -1,7 +1,8 @@
-/* mesh.c: communicators from a communicator. The ranks are a mesh of two columns: each row sums by itself, as tensor
- * parallel layers do, then each column, as data parallel ones do; neighbours in a row tell each other a number directly.
+/* mesh.c: communicators split from a communicator. The ranks form a mesh of two columns.
+ * Each row sums (as tensor-parallel layers do), then each column (as data-parallel ranks do).
+ * Neighbours in a row exchange a number by send and receive.
  *
- *     weft run -n 4 ./mesh */
+ * weft run -n 4 ./mesh */
 #include "check.h"
 
 enum { columns = 2 };
@@ -22,10 +23,10 @@ int main(void) {
     mine = rank + 1;
     CHECK(weftAllReduce(&mine, &in_row, 1, weftFloat64, weftSum, row, NULL));
     CHECK(weftAllReduce(&in_row, &in_mesh, 1, weftFloat64, weftSum, column, NULL));
-    /* Full rows: the mesh's sum is that of all ranks. */
+    /* If all rows are full, the mesh's sum is the sum over all ranks. */
     if (ranks % columns == 0) EXPECT(in_mesh == ranks * (ranks + 1) / 2.0);
 
-    /* In a group messages go in any order; a rank that is alone in its row sends to itself. */
+    /* In a group, the order of messages does not matter. A rank that is alone in its row sends to itself. */
     CHECK(weftCommUserRank(row, &place));
     CHECK(weftCommCount(row, &neighbour));
     neighbour = neighbour - 1 - place;
@@ -36,7 +37,7 @@ int main(void) {
     EXPECT(theirs == rank - place + neighbour + 1);
 
     printf("rank %d of %d: its row has %g, the mesh %g, its neighbour %g\n", rank, ranks, in_row, in_mesh, theirs);
-    /* In any order: each lives by itself. */
+    /* The order does not matter: the communicators are independent. */
     CHECK(weftCommDestroy(all));
     CHECK(weftCommDestroy(column));
     CHECK(weftCommDestroy(row));

@@ -1,7 +1,8 @@
-/* one_thread_group.c: one thread is all ranks. A call would wait for ranks that the same thread has yet to be: so the
- * calls of all ranks stand in a group, whose end drives them together.
+/* one_thread_group.c: one thread drives all ranks.
+ * A blocking call would wait for ranks of the same thread. So the calls of all ranks are in a group, whose end runs
+ * them.
  *
- *     ./one_thread_group */
+ * ./one_thread_group */
 #include "check.h"
 
 enum { ranks = 4, count = 1000 };
@@ -17,7 +18,7 @@ int main(void) {
         for (i = 0; i < ranks; ++i) parts[rank][i] = 10 * rank + i;
     }
 
-    /* Several calls for each rank: they run in the order in which they are made. */
+    /* Several calls for each rank run in the order in which they are made. */
     CHECK(weftGroupStart());
     for (rank = 0; rank < ranks; ++rank) {
         CHECK(weftAllReduce(values[rank], values[rank], count, weftInt32, weftMax, comms[rank], NULL));

@@ -1,12 +1,12 @@
-/* premultiplied_sum.c: a mean over ranks that have unequally many samples: each rank's mean counts by its share of
- * them, multiplied while it is summed, without a pass of its own.
+/* premultiplied_sum.c: a mean over ranks that have different numbers of samples.
+ * Each rank's mean is multiplied by its share of the samples while it is summed, without a separate pass.
  *
- *     weft run -n 4 ./premultiplied_sum */
+ * weft run -n 4 ./premultiplied_sum */
 #include "check.h"
 
 enum { features = 5 };
 
-/* Feature f of the job's sample number i. */
+/* Feature f of sample i of the job. */
 static double sample(int i, int f) { return (double)((7 * i + 3 * f) % 11); }
 
 static void mean_of(int first, int samples, double* mean) {
@@ -27,12 +27,12 @@ int main(void) {
     CHECK(weftCommInitFromEnvironment(&comm, NULL));
     CHECK(weftCommUserRank(comm, &rank));
 
-    /* Rank r has r + 1 samples, those behind the samples of the ranks before it. */
+    /* Rank r has r + 1 samples, numbered after those of the lower ranks. */
     samples = rank + 1;
     mean_of(rank * (rank + 1) / 2, samples, mine);
     CHECK(weftAllReduce(&samples, &total, 1, weftInt32, weftSum, comm, NULL));
 
-    /* The scalar is this rank's own; it is read now, from host memory, and has the type of the buffers. */
+    /* Each rank has its own scalar, of the buffers' type. The call reads it at once, from host memory. */
     share = (double)samples / total;
     CHECK(weftRedOpCreatePreMulSum(&weighted, &share, weftFloat64, weftScalarHostImmediate, comm));
     CHECK(weftAllReduce(mine, mean, features, weftFloat64, weighted, comm, NULL));

@@ -1,25 +1,26 @@
-/* sharded_training.c: training with sharded parameters, as FSDP and ZeRO do it, of a linear model: each rank keeps one
- * part of the parameters. A step gathers all of them, computes the gradient of the rank's own samples, and scatters the
- * mean gradient, each rank its part. Every step makes the same two calls, so they are prepared once.
+/* sharded_training.c: training of a linear model with sharded parameters, as FSDP and ZeRO do it.
+ * Each rank keeps one part of the parameters. A step gathers all parts and computes the gradient of the rank's
+ * samples.
+ * Then it scatters the mean gradient. Every step makes the same two calls, so they are prepared once.
  *
- *     weft run -n 4 ./sharded_training */
+ * weft run -n 4 ./sharded_training */
 #include <math.h>
 
 #include "check.h"
 
 enum { shard = 8, samples = 64, steps = 400 };
 
-/* What is to be learnt. */
+/* The parameters to learn. */
 static float truth(int parameter) { return 0.5f + (float)(parameter % 5); }
 
-/* Feature `parameter` of a rank's sample: +1 or -1, by a mixed number. */
+/* Feature `parameter` of a rank's sample: +1 or -1, from a mixed number. */
 static float feature(int rank, int number, int parameter) {
     uint32_t mixed = ((uint32_t)(rank * samples + number) * 2654435761u) ^ ((uint32_t)parameter * 2246822519u);
     mixed = (mixed ^ mixed >> 15) * 2654435761u;
     return mixed >> 31 ? 1.0f : -1.0f;
 }
 
-/* The gradient of the mean squared error of the rank's samples; returns that error. */
+/* Computes the gradient of the mean squared error of the rank's samples; returns that error. */
 static float gradient_of(const float* weights, float* gradient, int parameters, int rank) {
     float loss = 0;
     int number, i;
@@ -45,13 +46,13 @@ int main(void) {
     CHECK(weftCommUserRank(comm, &rank));
     parameters = ranks * shard;
 
-    /* Memory that the other processes of the host can read where it lies; zeroed. */
+    /* Zeroed memory that the other processes of the host can read in place. */
     CHECK(weftHostAlloc(&memory, 2 * sizeof(float) * (size_t)parameters));
     weights = memory;
     gradient = weights + parameters;
     own = weights + rank * shard;
 
-    /* In place: this rank's part lies where the result has it. Nothing is carried out yet. */
+    /* In place: this rank's part is at its place in the result. Nothing runs yet. */
     CHECK(weftGroupStart());
     CHECK(weftAllGather(own, weights, shard, weftFloat32, comm, NULL));
     CHECK(weftGroupPrepare(&gather));

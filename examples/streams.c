@@ -1,8 +1,8 @@
-/* streams.c: computing while ranks communicate. Gradients are summed layer by layer, the last layer's first, on a
- * stream, while this thread computes the next layer's; then all wait. Each step makes the same calls, so they are
- * prepared once.
+/* streams.c: overlap of computation and communication.
+ * A stream sums gradients layer by layer, the last layer first, while this thread computes the next layer.
+ * Then all ranks wait. Each step makes the same calls, so they are prepared once.
  *
- *     weft run -n 4 ./streams */
+ * weft run -n 4 ./streams */
 #include "check.h"
 
 enum { layers = 4, weights = 10000, steps = 3 };
@@ -38,7 +38,7 @@ int main(void) {
             CHECK(weftPreparedStart(sum[layer])); /* returns at once */
             CHECK(weftStreamMark(stream, &ready[layer]));
         }
-        /* The optimizer takes what is ready while the rest is on its way. */
+        /* The optimizer uses each finished sum while the stream still works on the others. */
         for (layer = layers - 1; layer >= 0; --layer) {
             CHECK(weftStreamWait(stream, ready[layer], -1));
             for (i = 0; i < weights; ++i) weight[layer][i] += gradients[layer][i];

@@ -1,5 +1,6 @@
-// threads_as_ranks.cpp: the ranks are threads of one process: weft.hpp, a communicator for each, an exception where a
-// call fails. Buffers need no care: ranks of one process read each other's where they lie.
+// threads_as_ranks.cpp: the ranks are threads of one process, with weft.hpp: a communicator for each, exceptions on
+// errors.
+// Any buffers are fast: ranks of one process read each other's buffers in place.
 //
 //     ./threads_as_ranks
 #include <cstdio>
@@ -8,7 +9,7 @@
 #include <vector>
 #include <weft/weft.hpp>
 
-// Each rank's share of the numbers below `end`, its sum of squares, then everybody's. True if that is right.
+// Sums the squares of this rank's share of the numbers below `end`, then over all ranks. True if the sum is right.
 static bool sum_squares(weft::Communicator& communicator, long long end) {
     long long mine = 0;
     for (long long i = communicator.rank(); i < end; i += communicator.ranks()) mine += i * i;

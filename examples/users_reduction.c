@@ -1,7 +1,7 @@
-/* users_reduction.c: the product of complex numbers over the ranks, by a function of one's own. An element is never cut
- * in two, so what fits into 8 bytes can travel as one element of type weftUint64.
+/* users_reduction.c: the product of complex numbers over the ranks, by a user-defined function.
+ * An element is never split, so a struct of 8 bytes can be sent as one element of type weftUint64.
  *
- *     weft run -n 4 ./users_reduction */
+ * weft run -n 4 ./users_reduction */
 #include <string.h>
 
 #include "check.h"
@@ -12,7 +12,7 @@ typedef struct {
     float real, imaginary;
 } Complex;
 
-/* Combines `count` elements at once, as they come: which ones, and in which pieces, is the library's choice. */
+/* Combines `count` elements. The library chooses the elements and the pieces of each call. */
 static void multiply(const void* left, const void* right, void* result, size_t count, weftDataType_t datatype,
                      void* context) {
     const Complex *a = left, *b = right;
@@ -21,7 +21,7 @@ static void multiply(const void* left, const void* right, void* result, size_t c
     for (i = 0; i < count; ++i) {
         const Complex product = {a[i].real * b[i].real - a[i].imaginary * b[i].imaginary,
                                  a[i].real * b[i].imaginary + a[i].imaginary * b[i].real};
-        ((Complex*)result)[i] = product; /* result may be left or right: both have been read */
+        ((Complex*)result)[i] = product; /* result may alias left or right: both have been read */
     }
     *(size_t*)context += count;
 }
@@ -43,8 +43,8 @@ int main(void) {
         mine[i] = turns[(i + rank) % 4];
     }
 
-    /* The function is given the context at each call. 1: products of numbers commute; of matrices they would not, and
-     * with 0 the ranks' contributions would stay in rank order. */
+    /* The function receives the context at each call. 1: products of numbers commute.
+     * Products of matrices do not: with 0, the ranks' contributions keep rank order. */
     CHECK(weftRedOpCreate(&product, multiply, &combined, weftUint64, 1, comm));
     CHECK(weftAllReduce(mine, all, numbers, weftUint64, product, comm, NULL));
     CHECK(weftRedOpDestroy(product, comm));

@@ -1,4 +1,4 @@
-// all_gather_perf.cpp: how fast every rank gets what each has.
+// all_gather_perf.cpp: the row of all-gather.
 #include "collective.hpp"
 
 namespace {
@@ -13,7 +13,7 @@ const perf::Collective all_gather = {
     .sends = perf::Holds::own_part,
     .receives = perf::Holds::all_parts,
     .weft_name = "all_gather",
-    // Each rank must receive all parts but its own.
+    // Each rank must receive all parts except its own.
     .bus_factor = [](int ranks) { return (ranks - 1.0) / ranks; },
     .run =
         [](const perf::Call& call) {

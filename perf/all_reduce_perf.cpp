@@ -1,4 +1,4 @@
-// all_reduce_perf.cpp: how fast ranks sum, or otherwise combine, their buffers.
+// all_reduce_perf.cpp: the row of all-reduce.
 #include "collective.hpp"
 
 namespace {
@@ -17,7 +17,7 @@ const perf::Collective all_reduce = {
     .sends = perf::Holds::all_parts,
     .receives = perf::Holds::all_parts,
     .weft_name = "all_reduce",
-    // Each rank must send what it has of the others' sums and receive its own: 2(n-1)/n of the buffer.
+    // Each rank sends its inputs to the other ranks' sums and receives its own sum: 2(n-1)/n of the buffer.
     .bus_factor = [](int ranks) { return 2.0 * (ranks - 1) / ranks; },
     .run =
         [](const perf::Call& call) {

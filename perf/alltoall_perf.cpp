@@ -1,4 +1,4 @@
-// alltoall_perf.cpp: how fast every rank sends a part to each.
+// alltoall_perf.cpp: the row of all-to-all.
 #include "collective.hpp"
 
 namespace {
@@ -14,7 +14,7 @@ const perf::Collective all_to_all = {
     .receives = perf::Holds::all_parts,
     .in_place = false,
     .weft_name = "all_to_all",
-    // Each rank must send all parts but the one for itself.
+    // Each rank must send all parts except the one for itself.
     .bus_factor = [](int ranks) { return (ranks - 1.0) / ranks; },
     .run =
         [](const perf::Call& call) {

@@ -1,5 +1,5 @@
-// alltoallv_perf.cpp: how fast every rank sends a part to each, where parts differ: between ranks of which one is even
-// and the other odd only half of one goes.
+// alltoallv_perf.cpp: the row of all-to-all with uneven parts.
+// If exactly one of the two ranks is odd, half a part goes between them.
 #include <vector>
 
 #include "collective.hpp"
@@ -19,7 +19,7 @@ const perf::Collective all_to_all_v = {
     .receives = perf::Holds::all_parts,
     .in_place = false,
     .share = share,
-    // What a rank must send: of n parts its own stays, and every other one of the rest is half.
+    // A rank keeps one of its n parts, and every other one of the remaining parts is a half.
     .bus_factor =
         [](int ranks) {
             double halves = 0;

@@ -1,4 +1,4 @@
-// arguments.cpp: parsing by CLI11, and a sentence for each flag that cannot work.
+// arguments.cpp: parses the command line with CLI11; each impossible combination of flags has a sentence.
 #include "arguments.hpp"
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 namespace perf {
 namespace {
 
-// What to tell the user when a combination of flags makes no sense.
+// The message for a combination of flags that cannot be run.
 struct Objection {
     std::string text;
 };
@@ -30,7 +30,7 @@ size_t parse_size(const std::string& flag, const std::string& text) {
     return size_t(bytes);
 }
 
-// Every word of a comma- or blank-separated list.
+// Splits a list at commas and blanks.
 std::vector<std::string> words_of(const std::string& list) {
     std::vector<std::string> words(1);
     for (char c : list)
@@ -62,7 +62,7 @@ std::vector<const Row*> choose(const std::string& flag, const std::string& name,
     return chosen;
 }
 
-// nccl-tests' walk from -b to -e.
+// The sizes from -b to -e, as nccl-tests steps through them.
 std::vector<size_t> walk(const Arguments& arguments) {
     const size_t least = arguments.min_bytes, most = arguments.max_bytes, factor = size_t(arguments.step_factor);
     if (least > most) throw Objection{fmt::format("-b {} is above -e {}", least, most)};
@@ -77,10 +77,10 @@ std::vector<size_t> walk(const Arguments& arguments) {
     }
 }
 
-// Flags of nccl-tests that speak of GPUs and have no meaning here.
+// Flags of nccl-tests that concern GPUs and have no effect here.
 struct GpuFlag {
     const char* flags;
-    int only;  // the value that means what happens anyway
+    int only;  // the only value that asks for no change
     const char* reason;
 };
 constexpr GpuFlag gpu_flags[] = {
@@ -181,7 +181,7 @@ std::variant<Arguments, Refusal> parse_arguments(const std::string& program, int
         ->check(CLI::IsMember({"mean", "median-max"}))
         ->group(report_group);
     app.add_option("--seconds", a.seconds, "Seconds measured a size by median-max (0.3)")
-        ->check([](const std::string& text) {  // CLI::Range lets what is no number pass
+        ->check([](const std::string& text) {  // CLI::Range accepts text that is not a number
             double value = 0;
             return CLI::detail::lexical_cast(text, value) && value >= 1e-6 && value <= 1e6
                        ? std::string()

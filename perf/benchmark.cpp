@@ -1,5 +1,6 @@
-// benchmark.cpp: the run on one rank: for every type, reduction and size, time and check out of place and in place, and
-// let rank 0 report.
+// benchmark.cpp: the run of one rank.
+// For every type, reduction and size, the rank times and checks the call, out of place and in place, and rank 0
+// reports.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,13 +30,14 @@ std::string version_text(const char* library) {
     return fmt::format("{} {}.{}.{}", library, version / 10000, version / 100 % 100, version % 100);
 }
 
-// Where results are checked. It is rank 0's GPU that is spoken of: others may differ, which costs them time alone.
+// The place where results are checked, from rank 0's GPU. Other ranks' GPUs may be checked elsewhere, with no effect on
+// results.
 std::string checking_text(const Gpu& gpu) {
     if (gpu.no_kernels().empty()) return "# Results are checked on the GPUs\n";
     return fmt::format("# Results are copied to the host to be checked: {}\n", gpu.no_kernels());
 }
 
-// Owns the reduction's handle where it is one that must be made. Thread-bound to the rank's thread.
+// Owns the handle of a reduction that must be created. Thread-bound to the rank's thread.
 class ReductionHandle {
   public:
     ReductionHandle(Rank& rank, const Element& element, const Reduction& reduction) : rank_(rank), op_(reduction.op) {
@@ -58,7 +60,7 @@ class ReductionHandle {
     bool made_ = false;
 };
 
-// What a line of the table is about, beside its size.
+// The properties of a table line other than its size.
 struct Setting {
     const Element& element;
     const Reduction& reduction;
@@ -66,7 +68,7 @@ struct Setting {
     int root;
 };
 
-// The run of one rank. Thread-bound to its thread.
+// The run of one rank. Thread-bound to the rank's thread.
 class Benchmark {
   public:
     Benchmark(const Collective& collective, const Arguments& arguments, Rank& rank)
@@ -80,16 +82,16 @@ class Benchmark {
         if (!rank_.is_first()) return;
         progress_.wipe();
         weft::internal::print_text(text);
-        // Fails now if the output is lost: a long benchmark without results is a waste.
+        // If the output is lost, the benchmark fails at once instead of running for long without results.
         if (const weft::internal::Status output = weft::internal::output_status(); !output)
             throw Failure(output.sentence());
     }
-    // False on all ranks, after one has said why, if a host lacks memory.
+    // False on all ranks if a host lacks memory; one rank has then printed the reason.
     bool memory_suffices(const std::vector<RankPlace>& places);
     Buffers::Layout buffer_layout(const Element& element, size_t bytes) const;
     size_t parts() const { return size_t(parts_of(collective_, rank_.count())); }
     std::vector<int> roots() const;
-    // Elements of a part, where the whole has at most `bytes`. bench.h's method measures one at least.
+    // The elements of a part if the whole has at most `bytes`. bench.h's method measures at least one element.
     size_t count_of(const Element& element, size_t bytes) const {
         return std::max<size_t>(bytes / element.bytes / parts(), arguments_.statistic == Statistic::mean ? 0 : 1);
     }
@@ -109,11 +111,11 @@ class Benchmark {
     Rank& rank_;
     Progress progress_;
     std::unique_ptr<JsonReport> json_;  // rank 0's, with -J
-    uint64_t seed_ = 1;                 // of the next check; 0 is that of the timed data
+    uint64_t seed_ = 1;                 // of the next check; 0 is the seed of the timed data
     int64_t wrong_ = 0;                 // elements, over all ranks
-    int64_t own_wrong_ = 0;             // on this rank: known even if the sum over ranks is what fails
+    int64_t own_wrong_ = 0;             // on this rank: known even if the sum over ranks is the call that fails
     std::vector<RegretRow> regrets_;
-    std::string checked_algorithm_;  // by which check() makes its call; empty: the one that is chosen
+    std::string checked_algorithm_;  // the algorithm that check() asks for; empty: the selector chooses
     double bus_bandwidth_sum_ = 0;
     int bus_bandwidths_ = 0;
 };
@@ -128,12 +130,12 @@ bool Benchmark::memory_suffices(const std::vector<RankPlace>& places) {
     size_t each = 0;
     for (const Element* element : arguments_.elements)
         each = std::max(each, Buffers::total_bytes(buffer_layout(*element, largest)));
-    // A GPU's buffer is copied to the host to be checked there, or not at all.
+    // A GPU's buffer is checked on the device, or in a copy on the host.
     if (rank_.gpu()) each = rank_.gpu()->no_kernels().empty() ? 0 : each / 2;
     std::vector<std::string> hosts;
     for (const RankPlace& place : places) hosts.push_back(place.host);
     const std::string lack = memory_lack(weft::internal::memory_headroom(), each, rank_, hosts);
-    // The least rank that lacks memory speaks.
+    // The lowest rank that lacks memory prints the message.
     const double speaker = rank_.combine(lack.empty() ? rank_.count() : rank_.index(), weftMin);
     if (speaker == rank_.index())
         weft::internal::print_error("{}: rank {}: {}\n", collective_.program, rank_.index(), lack);
@@ -152,7 +154,7 @@ int64_t Benchmark::check(const Case& measured, const Setting& setting, bool in_p
     const Placement placement = placement_of(collective_, seat, in_place);
     const Data data(collective_, setting.element, setting.reduction, seat, seed_);
     seed_ += parts();
-    // What results must replace, and what nobody may write: behind the buffers, and where a rank has no use for them.
+    // Results must overwrite this data. Bytes behind the buffers and in unused buffers must keep it.
     const Period untouched(4096, std::byte(0xa5));
     const auto period = [&](const Data::Contents& contents, size_t part) -> const Period& {
         return contents[part].empty() ? untouched : contents[part];
@@ -171,14 +173,14 @@ int64_t Benchmark::check(const Case& measured, const Setting& setting, bool in_p
         rank_.expect(weftCommSetCallConfig(rank_.comm(), &config), "weftCommSetCallConfig");
     }
     call_once(rank_, measured);
-    // What else is exchanged for the check goes as it always goes.
+    // The other exchanges of the check use the selector's choice.
     if (!checked_algorithm_.empty())
         rank_.expect(weftCommSetCallConfig(rank_.comm(), nullptr), "weftCommSetCallConfig");
     size_t wrong = 0;
     for (Side side : sides) {
         const Data::Contents before = data.before(placement, side), after = data.after(placement, side);
         for (size_t part = 0; part < parts(); ++part) {
-            // Of an uneven part the rest is as it was.
+            // Behind the elements of an uneven part, the buffer must be unchanged.
             const size_t written = side == receiving && collective_.share
                                        ? setting.element.bytes *
                                              collective_.share(measured.call.count, int(part), rank_.index())
@@ -198,7 +200,8 @@ Case Benchmark::prepare(const Setting& setting, size_t bytes, bool in_place, con
     const Element& element = setting.element;
     const size_t count = count_of(element, bytes);
     const Placement placement = placement_of(collective_, {rank_.index(), rank_.count(), setting.root}, in_place);
-    // A buffer that a rank has no use for is there out of place, for the check looks at it, and null in place.
+    // Out of place, a rank gets the address of an unused buffer because the check looks at the buffer. In place, it is
+    // null.
     const auto address = [&](const Extent& extent) -> std::byte* {
         if (extent.parts == 0 && in_place) return nullptr;
         return buffers.address(extent.side) + size_t(extent.first) * count * element.bytes;
@@ -217,7 +220,7 @@ Case Benchmark::prepare(const Setting& setting, size_t bytes, bool in_place, con
     const size_t largest = *std::max_element(arguments_.sizes.begin(), arguments_.sizes.end());
     measured.places = mean && measured.bytes > 0 ? largest / measured.bytes : 1;
 
-    // Real data for the timing: zeros and poison can be faster or slower than numbers.
+    // The timing uses real data: calls on zeros or poison can be faster or slower than calls on numbers.
     const Period input = Pattern(element, setting.reduction, rank_.count(), 0).input(rank_.index());
     for (Side side : {sending, receiving}) buffers.write(side, 0, measured.bytes * measured.places, input);
     return measured;
@@ -301,7 +304,7 @@ void Benchmark::report(const Row& row) {
 void Benchmark::run_cycle(const Setting& setting, const Buffers* shared) {
     const Element& element = setting.element;
     for (size_t bytes : arguments_.sizes) {
-        // bench.h's method has fresh buffers for every size.
+        // bench.h's method allocates new buffers for every size.
         std::unique_ptr<Buffers> fresh;
         if (!shared) fresh = std::make_unique<Buffers>(rank_, buffer_layout(element, bytes));
         const Buffers& buffers = shared ? *shared : *fresh;
@@ -395,7 +398,7 @@ int Benchmark::run() {
     return !written || wrong_ > 0 || own_wrong_ > 0;
 }
 
-// Flags that this collective has no use for; nccl-tests takes them in silence.
+// Reports flags that this collective ignores; nccl-tests ignores them silently.
 void tell_idle_flags(const Collective& collective, const Arguments& arguments) {
     if (!collective.rooted && arguments.root != 0)
         weft::internal::print_error("{}: this collective has no root: -r {} changes nothing\n", collective.program,

@@ -1,4 +1,4 @@
-// broadcast_perf.cpp: how fast the root's buffer gets to every rank.
+// broadcast_perf.cpp: the row of broadcast.
 #include "collective.hpp"
 
 namespace {
@@ -14,7 +14,7 @@ const perf::Collective broadcast = {
     .receives = perf::Holds::all_parts,
     .peers_in_place = true,
     .weft_name = "broadcast",
-    // Each rank must receive the whole once.
+    // Each rank must receive the whole buffer once.
     .bus_factor = [](int) { return 1.0; },
     .run =
         [](const perf::Call& call) {

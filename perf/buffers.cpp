@@ -1,4 +1,4 @@
-// buffers.cpp: allocation on which all ranks agree.
+// buffers.cpp: allocates buffers; either all ranks succeed or none does.
 #include "buffers.hpp"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@ namespace perf {
 
 namespace {
 
-// Null, and why, if the GPU has none left.
+// If the GPU has no memory left, the result is null and `shortage` holds the reason.
 void* device_memory(Gpu& gpu, size_t bytes, std::string& shortage) {
     try {
         return gpu.allocate(bytes);
@@ -42,7 +42,7 @@ Buffers::Buffers(Rank& rank, const Layout& layout) : rank_(rank), layout_(layout
                            ? ""
                            : fmt::format("rank {}: no memory for its buffers: {}; lower -e", rank.index(), shortage)};
     }
-    // First touch here, not in a timed call.
+    // The first touch must not happen in a timed call.
     for (void* memory : memory_)
         if (!rank.gpu()) std::memset(memory, 0xa5, bytes);
     for (int i = 0; i < 2 && layout.registered; ++i)
@@ -50,7 +50,7 @@ Buffers::Buffers(Rank& rank, const Layout& layout) : rank_(rank), layout_(layout
     if (layout.window_of)
         rank.expect(layout.window_of->open_window(rank.comm(), memory_[receiving], bytes, &window_),
                     "lending the buffer");
-    // Other processes map a GPU's memory within 0.1 s; until then messages are staged.
+    // Other processes map a GPU's memory within 0.1 s. Until then, messages go through staging buffers.
     if (layout.registered && rank.gpu()) std::this_thread::sleep_for(std::chrono::milliseconds(200));
 }
 

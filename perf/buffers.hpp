@@ -1,4 +1,5 @@
-// buffers.hpp: a rank's send and receive buffer: private memory, Weft's, which the ranks of a host can map, or a GPU's.
+// buffers.hpp: the send and receive buffer of a rank.
+// The memory is private, from Weft's allocator (so that the ranks of a host can map it), or a GPU's.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -10,7 +11,7 @@
 
 namespace perf {
 
-// Behind each buffer lie this many bytes that a collective must leave alone.
+// The guard bytes behind each buffer, which a collective must not change.
 inline constexpr size_t guard_bytes = 64;
 
 // Owns the memory and its registration. Thread-bound to the rank's thread.
@@ -18,33 +19,34 @@ class Buffers {
   public:
     struct Layout {
         size_t bytes = 0;   // of each buffer
-        size_t offset = 0;  // of the first element behind the start of the memory, in bytes
+        size_t offset = 0;  // bytes from the start of the memory to the first element
         bool registered = false;
-        bool plain = false;                     // not of Weft's own, though registered
+        bool plain = false;                     // registered, but not from Weft's allocator
         const Collective* window_of = nullptr;  // null: no one-sided calls
     };
-    // Every rank or none gets its buffers: throws Shortage on all if one has no memory for them.
+    // Thrown on all ranks if one rank has no memory for its buffers.
     struct Shortage {
-        std::string sentence;  // empty on the ranks that had enough
+        std::string sentence;  // empty on the ranks that had enough memory
     };
     Buffers(Rank& rank, const Layout& layout);
     ~Buffers();
     Buffers(const Buffers&) = delete;
     Buffers& operator=(const Buffers&) = delete;
 
-    // The receiving buffer's, which begins where its memory does; null: not lent.
+    // The window over the receive memory, from its start; null without one-sided calls.
     weftWindow_t window() const { return window_; }
     size_t window_offset(const void* in_receiving) const {
         return size_t(static_cast<const std::byte*>(in_receiving) - static_cast<std::byte*>(memory_[receiving]));
     }
 
     std::byte* address(Side side) const { return static_cast<std::byte*>(memory_[side]) + layout_.offset; }
-    // Writes the period over and over (pattern.hpp) from `offset` on, in bytes.
+    // Writes the repeated period (pattern.hpp) from byte `offset` on.
     void write(Side side, size_t offset, size_t bytes, const Period& period) const;
-    // Elements that differ from it; of a GPU's memory they are counted there, or on the host (Gpu::no_kernels()).
+    // The number of elements that differ from the period. A GPU's memory is compared there, or on the host if
+    // no_kernels().
     size_t wrong(Side side, size_t offset, size_t bytes, const Period& period, size_t element_bytes) const;
 
-    // Of host memory, what one rank's buffers take, both together; saturates.
+    // The host memory that both buffers of one rank take; saturates.
     static size_t total_bytes(const Layout& layout);
 
   private:
@@ -55,7 +57,7 @@ class Buffers {
     void* memory_[2] = {};
     void* handles_[2] = {};
     weftWindow_t window_ = nullptr;
-    mutable std::vector<std::byte> mirror_;  // on the host, of one of a GPU's that runs no kernels
+    mutable std::vector<std::byte> mirror_;  // host copy of a buffer of a GPU that runs no kernels
 };
 
 }  // namespace perf

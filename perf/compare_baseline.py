@@ -4,11 +4,11 @@ import statistics
 import subprocess
 import sys
 
-# As the JSON lines name the builds. The old build runs twice in each round: its two times show the spread.
+# The builds' names in the JSON lines. Each round runs the old build twice: its two times show the noise.
 OLD, NEW, AGAIN = "old", "new", "old-again"
 BUILDS = (OLD, NEW, AGAIN)
-MOST = 1.03  # that new/old may be where the old build's own spread is less
-# The options of a build that change its speed.
+MOST = 1.03  # the largest new/old ratio that passes if the old build's own ratio is smaller
+# The build options that change its speed.
 OPTIONS = ("optimization", "working_optimization", "debug", "b_lto", "b_ndebug", "b_sanitize", "cpp_args", "c_args")
 
 

@@ -5,7 +5,7 @@ import sys
 
 import checked_output
 
-# Told apart by those, too, who see red and green alike (Okabe and Ito); Weft's own line is thick.
+# The colours of Okabe and Ito, which colour-blind readers can tell apart. Weft's own line is thick.
 LOOKS = {"weft": ("#d55e00", "o", "Weft"), "weft-hostalloc": ("#e69f00", "s", "Weft, weftHostAlloc"),
          "weft-bf16": ("#cc79a7", "D", "Weft, bfloat16"), "limit": ("#888888", None, "limit")}
 OTHERS = (("#0072b2", "^"), ("#009e73", "v"), ("#56b4e9", "<"), ("#7a3e9d", ">"), ("#555555", "p"), ("#000000", "*"))
@@ -16,7 +16,7 @@ def pyplot():
         import matplotlib
     except ImportError:
         sys.exit(f"compare: --svg draws with matplotlib, which {sys.executable} lacks: apt-get install python3-matplotlib")
-    # Words as text and names by their place: small files, the same each time.
+    # Text stays text, and ids do not depend on chance: the files are small and reproducible.
     matplotlib.use("svg")
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "weft", "font.family": "sans-serif", "font.size": 9})
     from matplotlib import pyplot as plots
@@ -54,7 +54,7 @@ def draw(path, cells, title, size_text):
     counts = sorted({ranks for ranks, _ in cells})
     sizes = sorted({size for _, size in cells})
     looks = looks_of({name for row in cells.values() for name in row})
-    step = -(-len(sizes) // 10)  # labels that do not touch each other
+    step = -(-len(sizes) // 10)  # so that labels do not touch each other
     ticks = {size: size_text(size) for size in sizes[::step]}
     figure, panels = plots.subplots(1, len(counts), sharey=True, squeeze=False,
                                     figsize=(max(6, 3.4 * len(counts)), 4.4))

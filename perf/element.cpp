@@ -1,4 +1,4 @@
-// element.cpp: the table of types and reductions, and exact values as bits.
+// element.cpp: the table of types and reductions, and the encoding of exact values.
 #include "element.hpp"
 
 #include <algorithm>
@@ -55,7 +55,7 @@ const Reduction* find_reduction(const std::string& name) {
 }
 
 int64_t Element::exact_limit() const {
-    // Enough variety for any check, and far from the ends of 64-bit arithmetic.
+    // A range with enough variety for any check that is far from the limits of 64-bit arithmetic.
     const int64_t enough = int64_t(1) << 40;
     if (kind == Kind::floating) return std::min(enough, int64_t(1) << (mantissa_bits + 1));
     int value_bits = int(bytes) * 8 - (kind == Kind::signed_integer);

@@ -1,4 +1,4 @@
-// gather_perf.cpp: how fast the root gets what each rank has.
+// gather_perf.cpp: the row of gather.
 #include "collective.hpp"
 
 namespace {
@@ -13,7 +13,7 @@ const perf::Collective gather = {
     .sends = perf::Holds::own_part,
     .receives = perf::Holds::all_parts_on_root,
     .weft_name = "gather",
-    // The root must receive all parts but its own.
+    // The root must receive all parts except its own.
     .bus_factor = [](int ranks) { return (ranks - 1.0) / ranks; },
     .run =
         [](const perf::Call& call) {

@@ -1,4 +1,4 @@
-// gpu.cpp: over the library's owners of CUDA objects, which are not what is measured.
+// gpu.cpp: a GPU through the library's owners of CUDA objects, which the benchmarks do not measure.
 #include "gpu.hpp"
 
 #include <fmt/format.h>
@@ -35,13 +35,13 @@ T need(weft::internal::Result<T> result) {
 struct Gpu::Parts {
     const Driver& driver;
     Context context;
-    Stream own;  // none where the legacy stream is used
+    Stream own;  // none if the legacy stream is used
     CUstream stream;
     Event begin, end;
     Graph graph;
     std::map<void*, DeviceMemory> memory;
     std::optional<GpuPattern> pattern;
-    std::string no_kernels;  // empty: there is a pattern
+    std::string no_kernels;  // empty: the pattern kernels are loaded
 };
 
 Gpu::Gpu(int device, std::unique_ptr<Parts> parts) : device_(device), parts_(std::move(parts)) {}
@@ -63,7 +63,8 @@ std::unique_ptr<Gpu> Gpu::use(int device, bool legacy) {
     const CUstream stream = own.handle();
     Event begin = need(Event::create(context, Event::EventUse::timing)),
           end = need(Event::create(context, Event::EventUse::timing));
-    // Loaded before the ranks join: it may wait for the device, and so for kernels that wait for this rank.
+    // The module is loaded before the ranks join: the load may wait for the device, and thus for kernels that wait for
+    // this rank.
     auto pattern = GpuPattern::load(context);
     std::unique_ptr<Gpu> gpu(new Gpu(
         device,

@@ -1,4 +1,4 @@
-// gpu.hpp: the GPU of a rank, as a program that uses Weft would drive it: a context, a stream, memory, time by events.
+// gpu.hpp: the GPU of a rank, driven as a user's program drives it: a context, a stream, memory, and event times.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -9,13 +9,13 @@
 
 namespace perf {
 
-// Thread-bound to the rank's thread, in which its context is current. Whatever CUDA refuses is thrown as Failure.
+// Thread-bound to the rank's thread, in which its context is current. A CUDA error is thrown as Failure.
 class Gpu {
   public:
-    // Makes the device the thread's current one, as a rank does before it joins. `legacy`: everything goes to the legacy
-    // stream, which calls get as NULL.
+    // Makes the device current in the thread, as a rank does before it joins.
+    // With `legacy`, all work goes to the legacy stream, which calls receive as NULL.
     static std::unique_ptr<Gpu> use(int device, bool legacy = false);
-    // How many there are; a Failure that says why there are none.
+    // The number of GPUs. If there is none, throws Failure with the reason.
     static int count();
     ~Gpu();
 
@@ -26,22 +26,25 @@ class Gpu {
 
     void* allocate(size_t bytes);
     void free(void* memory);
-    void to_device(void* to, const void* from, size_t bytes);  // done when it returns, after all work of the stream
-    void to_host(void* to, const void* from, size_t bytes);    // likewise
+    // returns when the copy is done, after all earlier work of the stream
+    void to_device(void* to, const void* from, size_t bytes);
+    // returns when the copy is done, after all earlier work of the stream
+    void to_host(void* to, const void* from, size_t bytes);
     void synchronize();
 
-    // Why it does not run the benchmarks' own kernels; empty: it does, and fill() and count_wrong() of pattern.hpp are
-    // served in its memory. Done when they return, after all work of the stream.
+    // The reason why this GPU does not run the benchmarks' own kernels; empty: it runs them.
+    // With kernels, fill() and count_wrong() of pattern.hpp work in its memory. They return after all work of the
+    // stream.
     const std::string& no_kernels() const;
     void fill(void* buffer, size_t bytes, const Period& period);
     size_t count_wrong(const void* buffer, size_t bytes, const Period& period, size_t element_bytes);
 
-    // Microseconds of what `enqueue` puts into the stream, by events around it; waits for its end.
+    // The microseconds between events around the work that `enqueue` adds to the stream; waits for its end.
     double time_us(const std::function<void()>& enqueue);
 
-    // Captures what `enqueue` puts into the stream.
+    // Captures the work that `enqueue` adds to the stream.
     void capture(const std::function<void()>& enqueue);
-    void replay();  // enqueues what was captured last
+    void replay();  // enqueues the last captured graph
 
   private:
     struct Parts;

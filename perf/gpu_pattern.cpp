@@ -1,4 +1,4 @@
-// gpu_pattern.cpp: the kernels' device code, loaded once a process, and their launches.
+// gpu_pattern.cpp: loads the kernels' device code once for each process and launches the kernels.
 #include "gpu_pattern.hpp"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 #include "pattern_kernels.hpp"
 
 #if PERF_DEVICE_CODE
-// Of pattern_kernels.S.
+// From pattern_kernels.S.
 extern "C" [[gnu::visibility("hidden")]] const std::byte perf_pattern_kernels[];
 #endif
 
@@ -18,7 +18,7 @@ namespace {
 
 using namespace weft::internal::cuda;
 
-constexpr size_t period_place = 256;  // behind the count; as aligned as memory of cuMemAlloc
+constexpr size_t period_place = 256;  // behind the count, with the alignment of cuMemAlloc
 constexpr size_t pattern_blocks_max = 256;
 
 weft::internal::Result<Library> pattern_library([[maybe_unused]] const Driver& driver) {
@@ -37,7 +37,7 @@ weft::internal::Result<Library> pattern_library([[maybe_unused]] const Driver& d
 #endif
 }
 
-// The largest element that the buffer and its length, and those of the period, are whole numbers of.
+// The largest element size that divides the buffer's address and length and the period's length.
 size_t common_element(const void* buffer, size_t bytes, size_t period_bytes) {
     const uintptr_t all = reinterpret_cast<uintptr_t>(buffer) | bytes | period_bytes | sizeof(uint64_t);
     return all & -all;

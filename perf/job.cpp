@@ -1,4 +1,4 @@
-// job.cpp: communicators for launcher's processes and for threads.
+// job.cpp: communicators for a launcher's processes and for threads.
 #include "job.hpp"
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ int complain(const std::string& program, const char* call, weftResult_t result) 
     return complain(program, fmt::format("{}: {}", call, *sentence ? sentence : weftGetErrorString(result)));
 }
 
-// Which of its host's processes the launcher says this is. Variables half set are the communicator's to refuse.
+// The rank within the host, from the launcher. The communicator rejects variables of which only some are set.
 int local_rank() {
     const auto family = weft::internal::find_family();
     if (!family || *family == nullptr) return 0;
@@ -40,12 +40,12 @@ int local_rank() {
     return place ? std::max(place->local_rank, 0) : 0;
 }
 
-// The GPU of a rank, current in this thread from here on; null if none is asked for.
+// The GPU of a rank, current in this thread; null if the user asks for none.
 std::unique_ptr<Gpu> gpu_for(const Arguments& arguments, int index) {
     return arguments.gpus > 0 ? Gpu::use(index / arguments.ranks_per_gpu, arguments.null_stream) : nullptr;
 }
 
-// Takes the communicator: destroys it after the body, aborts it after a failure.
+// Takes over the communicator: destroys it after the body, aborts it after a failure.
 int run_rank(const std::string& program, weftComm_t comm, Gpu* gpu, const std::function<int(Rank&)>& body) {
     int index = -1;
     (void)weftCommUserRank(comm, &index);
@@ -64,7 +64,7 @@ int run_rank(const std::string& program, weftComm_t comm, Gpu* gpu, const std::f
     return 1;
 }
 
-// Each thread's rank joins in one group on this thread, or, with -p 1, by itself on its own.
+// Without -p 1, all ranks join in one group on this thread. With it, each rank joins on its own thread.
 int run_threads(const std::string& program, const Arguments& arguments, const std::function<int(Rank&)>& body) {
     const weftConfig_t config = config_of(arguments);
     const size_t count = size_t(arguments.ranks());
@@ -111,12 +111,13 @@ int run_threads(const std::string& program, const Arguments& arguments, const st
 
 int run_ranks(const std::string& program, const Arguments& arguments, const std::function<int(Rank&)>& body) try {
     const std::unique_ptr<Gpu> gpu = gpu_for(arguments, local_rank());
-    // Weft knows the launchers' variables: a communicator of one rank means that there is none.
+    // Weft reads the launchers' variables. A communicator of one rank means that there is no launcher.
     const weftConfig_t config = config_of(arguments);
     weftComm_t comm = nullptr;
     weftResult_t result = weftCommInitFromEnvironment(&comm, &config);
     if (result != weftSuccess) return complain(program, "weftCommInitFromEnvironment", result);
-    const bool alone = arguments.threads == 1 && arguments.gpus <= 1;  // processes are ranks, if there are several
+    // the processes are the ranks, if there are several
+    const bool alone = arguments.threads == 1 && arguments.gpus <= 1;
     if (arguments.ranks() == 1) return run_rank(program, comm, gpu.get(), body);
     int launched = 0, index = 0;
     if (result = weftCommCount(comm, &launched); result == weftSuccess) result = weftCommUserRank(comm, &index);

@@ -1,4 +1,4 @@
-// job.hpp: makes this process's ranks, one that a launcher placed or several threads, and runs the same body on each.
+// job.hpp: makes the ranks of this process, which are one process of a launcher or several threads.
 #pragma once
 #include <functional>
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace perf {
 
-// Runs `body` on every rank of this process, which returns the rank's exit status. Returns the largest. A rank whose
-// body throws Failure says so on standard error and aborts the communicator, so that the others end as well; its status
-// is 1.
+// Runs `body`, which returns an exit status, on every rank of this process, and returns the largest status.
+// If a body throws Failure, its rank prints the message, aborts its communicator and has status 1.
+// The abort ends the other ranks as well.
 int run_ranks(const std::string& program, const Arguments& arguments, const std::function<int(Rank&)>& body);
 
 }  // namespace perf

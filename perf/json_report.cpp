@@ -1,5 +1,5 @@
-// json_report.cpp: nccl-tests' keys, its "true" and "false" as text included, so that scripts read both alike. Its copy
-// of the environment is left out: a launcher's environment holds the job's secret.
+// json_report.cpp: nccl-tests' keys, with its "true" and "false" as text, so that scripts read both formats.
+// The environment is left out because a launcher's environment holds the job's secret.
 #include "json_report.hpp"
 
 #include <cerrno>

@@ -7,7 +7,7 @@
 namespace perf {
 namespace {
 
-// Weft itself takes less for a rank and its process. The limit of a control group counts that, too.
+// The memory of Weft itself for a rank and its process is below this. A control group's limit counts it, too.
 constexpr double own_bytes = 4 << 20;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// memory.hpp: whether the buffers of all ranks of a host fit. If they do not, the kernel kills processes instead of
-// refusing memory, so a benchmark checks this first.
+// memory.hpp: whether the buffers of all ranks of a host fit.
+// A benchmark checks this first because the kernel kills processes instead of refusing memory.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -10,15 +10,16 @@
 
 namespace perf {
 
-// `bytes` is what each rank needs. Each rank brings its own rooms, and must call it. Empty: this rank's buffers fit.
-// Else a sentence with the numbers: ranks of one host share its memory, those of one control group the group's.
+// `bytes` is the need of each rank. Collective: each rank passes the headroom of its own host and groups.
+// The ranks of a host share its memory, and the ranks of a control group share its limit.
+// Returns empty text if this rank's buffers fit, else a sentence with the numbers.
 std::string memory_lack(const std::vector<weft::internal::MemoryHeadroom>& rooms, size_t bytes, Rank& rank,
                         const std::vector<std::string>& hosts);
 
-// Of rank `index`. `groups` are all ranks' control groups that have a limit, in text form.
+// The answer for rank `index`. `groups` are the control groups with a limit of all ranks, as text.
 std::string memory_lack(const std::vector<weft::internal::MemoryHeadroom>& rooms, size_t bytes, int index,
                         const std::vector<std::string>& hosts, const std::vector<std::string>& groups);
-// The groups of the rooms, as gathered.
+// The control groups in `rooms`, as the text that ranks gather.
 std::string groups_text(const std::vector<weft::internal::MemoryHeadroom>& rooms);
 
 }  // namespace perf

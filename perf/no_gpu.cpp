@@ -1,4 +1,4 @@
-// no_gpu.cpp: of a build without CUDA's headers: there is no GPU.
+// no_gpu.cpp: gpu.hpp in a build without CUDA's headers: there is no GPU.
 #include "gpu.hpp"
 #include "rank.hpp"
 
@@ -12,7 +12,7 @@ Gpu::~Gpu() = default;
 int Gpu::count() { throw Failure("this build of Weft has no CUDA: -g needs one that has (docs/guide/gpu.md)"); }
 std::unique_ptr<Gpu> Gpu::use(int, bool) { return count(), nullptr; }
 
-// None of these is reached: nobody has a Gpu.
+// No caller reaches these functions: nobody can make a Gpu.
 std::string Gpu::name() const { return ""; }
 void Gpu::make_current() const {}
 void* Gpu::stream() const { return nullptr; }

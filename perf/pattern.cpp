@@ -1,4 +1,4 @@
-// pattern.cpp: how inputs are chosen, and the arithmetic of their exact results.
+// pattern.cpp: chooses inputs and computes their exact results.
 #include "pattern.hpp"
 
 #include <algorithm>
@@ -7,14 +7,14 @@
 namespace perf {
 namespace {
 
-// Factors of a pre-multiplied sum: powers of two, so that the product is exact; they differ by rank, so that mixing
-// them up shows.
+// Factors of a pre-multiplied sum. Powers of two keep the product exact.
+// They differ by rank, so that a check notices exchanged factors.
 int scalar_of(int rank) { return 1 + rank % 2; }
 constexpr int scalar_largest = 2;
 
 int odd_part(int value) { return value / (value & -value); }
 
-// The low bytes of `bits` as the integer they are in the type.
+// The low bytes of `bits` as a signed integer of the type.
 int64_t sign_extended(const Element& element, uint64_t bits) {
     if (element.kind != Kind::signed_integer) return int64_t(bits);
     const int unused = 64 - int(element.bytes) * 8;
@@ -40,7 +40,7 @@ uint64_t Pattern::random(uint64_t rank, uint64_t index) const {
 int64_t Pattern::share_of(int64_t limit, int rank, size_t index) const {
     if (limit < 1) return 0;
     const int64_t givers = std::min<int64_t>(limit, ranks_);
-    // Who gives differs from element to element.
+    // The contributing rank differs from element to element.
     const uint64_t place = (uint64_t(rank) + random(uint64_t(ranks_), index)) % uint64_t(ranks_);
     if (int64_t(place) >= givers) return 0;
     const int64_t largest = limit / givers;
@@ -49,13 +49,14 @@ int64_t Pattern::share_of(int64_t limit, int rank, size_t index) const {
     return int64_t(draw % uint64_t(2 * largest + 1)) - largest;
 }
 
-// Integers wrap, which is exact: all bits are random, except where wrapping would make the result ambiguous (avg) or
-// dull (an even factor of a product drives it to zero).
+// Integer arithmetic wraps, so any bits are exact inputs, with two exceptions.
+// The average would become ambiguous, and an even factor would drive a product to zero.
 int64_t Pattern::integer_input(int rank, size_t index) const {
     switch (int(reduction_.op)) {
         case weftAvg: return share_of(element_.exact_limit(), rank, index);
         case weftProd: return int64_t(random(uint64_t(rank), index) | 1);
-        // Of many random words every bit of `and` is 0 and of `or` 1: two ranks give, which ones differs.
+        // With many random words, every bit of `and` is 0 and of `or` is 1. So only two ranks contribute, and they
+        // vary.
         case weftBand:
         case weftBor: {
             const bool gives = (uint64_t(rank) + random(uint64_t(ranks_), index)) % uint64_t(ranks_) < 2;
@@ -69,7 +70,7 @@ double Pattern::floating_input(int rank, size_t index) const {
     const int64_t limit = element_.exact_limit();
     switch (int(reduction_.op)) {
         case weftProd: {
-            // One of 1, 2, -1, -2, with at most as many twos as the exponent bears.
+            // One of 1, 2, -1, -2. The exponent limits the number of twos.
             const int twos = element_.exponent_bits > 5 ? 100 : element_.exponent_bits == 5 ? 14 : 7;
             const uint64_t draw = random(uint64_t(rank), index);
             const uint64_t place = (uint64_t(rank) + random(uint64_t(ranks_), index)) % uint64_t(ranks_);
@@ -79,11 +80,11 @@ double Pattern::floating_input(int rank, size_t index) const {
         case weftMax: return double(int64_t(random(uint64_t(rank), index) % uint64_t(2 * limit + 1)) - limit);
         case weftNumOps: return double(share_of(limit / scalar_largest, rank, index));
         case weftAvg: {
-            // Multiples of the rank count, so that the quotient is a whole number. Only its odd part costs precision.
+            // Multiples of the rank count keep the quotient whole. Only the odd part of the count costs precision.
             const int64_t multiples =
                 std::min(limit / odd_part(ranks_), int64_t(std::min(element_.largest / ranks_, 0x1p40)));
             if (multiples > 0) return double(ranks_) * double(share_of(multiples, rank, index));
-            // More ranks than the type has precision for: two of them cancel.
+            // The rank count exceeds the type's precision: two of the ranks cancel.
             const double value = double(1 + random(uint64_t(ranks_) + 1, index) % uint64_t(limit));
             const uint64_t place = (uint64_t(rank) + random(uint64_t(ranks_), index)) % uint64_t(ranks_);
             return place == 0 ? value : place == 1 ? -value : 0;

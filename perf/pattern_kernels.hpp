@@ -1,5 +1,5 @@
-// pattern_kernels.hpp: what kernels of the benchmarks' own do with periods (pattern.hpp) in a GPU's memory: bodies that
-// compile for the host too, where tests and the fake driver run them. Nothing here is the library's, which they check.
+// pattern_kernels.hpp: the bodies of the benchmarks' own kernels, which write and compare periods (pattern.hpp).
+// They compile for the host too, where tests and the fake driver run them. They use no code of the library under test.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,26 +13,27 @@
 
 namespace perf {
 
-// Of pattern_kernels.cu.
+// Names of the entry points in pattern_kernels.cu.
 inline constexpr char fill_entry_point[] = "perf_fill", wrong_entry_point[] = "perf_count_wrong";
-inline constexpr unsigned pattern_threads = 512;  // of a block
+inline constexpr unsigned pattern_threads = 512;  // of each block
 
 struct PatternArguments {
-    std::byte* buffer;        // at a multiple of the element's size, as is the period
-    uint64_t bytes;           // whole elements
-    const std::byte* period;  // what it holds over and over, the last one cut off
-    uint64_t period_bytes;    // whole elements
+    std::byte* buffer;        // aligned to the element's size, as is the period
+    uint64_t bytes;           // a multiple of the element's size
+    const std::byte* period;  // repeated in the buffer; the last copy is cut off
+    uint64_t period_bytes;    // a multiple of the element's size
     uint32_t element_bytes;   // 1, 2, 4 or 8
-    uint64_t* wrong;          // elements that differ in any bit are added to this word
+    uint64_t* wrong;          // the count of elements that differ in any bit is added here
 };
 
-// Whose thread it is.
+// The position of a thread in the grid.
 struct Worker {
-    uint32_t thread, threads;  // of the block
+    uint32_t thread, threads;  // within the block
     uint32_t block, blocks;
 };
 
-// The thread's elements: a block has every so manieth period of the buffer, so that nobody divides by the length of one.
+// Visits the thread's elements. A block takes whole periods at a fixed stride, so that no thread divides by their
+// length.
 template <class Element, class Visit>
 PERF_DEVICE void for_each_element(const Worker& worker, const PatternArguments& a, Visit visit) {
     auto* const buffer = reinterpret_cast<Element*>(a.buffer);

@@ -1,5 +1,5 @@
-// pingpong_perf.cpp: how fast a message goes from a rank to another that waits for it: two and two send one there and
-// one back. The last of an odd number of ranks has nobody.
+// pingpong_perf.cpp: the row of the ping-pong: pairs of ranks send one message there and one back.
+// If the number of ranks is odd, the last rank has no partner.
 #include "collective.hpp"
 
 namespace {

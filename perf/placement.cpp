@@ -1,4 +1,4 @@
-// placement.cpp: buffers and their contents, from a row's words about who holds what.
+// placement.cpp: derives buffers and their contents from a collective's row.
 #include "placement.hpp"
 
 namespace perf {

@@ -1,4 +1,4 @@
-// placement.hpp: where a rank's buffers lie, out of place and in place, and what must be there before and after a call.
+// placement.hpp: the places of a rank's buffers, out of place and in place, and their contents before and after a call.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace perf {
 
 enum Side : uint8_t { sending, receiving };
 
-// Parts in a row, in the memory of a side. None: the rank has no use for the buffer.
+// Consecutive parts in the memory of a side. No parts: the rank does not use the buffer.
 struct Extent {
     Side side = sending;
     int first = 0;
@@ -23,20 +23,20 @@ struct Placement {
     Extent send, receive;
 };
 
-// Parts of the whole.
+// The number of parts of the whole.
 int parts_of(const Collective& collective, int ranks);
 
-// In place both lie in the receiving memory: the whole at its start, an own part where the whole has it.
+// In place, both buffers lie in the receive memory: the whole at its start, an own part at its place in the whole.
 Placement placement_of(const Collective& collective, const Seat& seat, bool in_place);
 
-// The data of one check: every part has a pattern of its own, so that parts in each other's place show. A value.
+// The data of one check. Every part has its own pattern, so that a check notices exchanged parts. A value.
 class Data {
   public:
-    // Seeds of another check lie `parts_of` further.
+    // Seeds of different checks must differ by at least parts_of().
     Data(const Collective& collective, const Element& element, const Reduction& reduction, const Seat& seat,
          uint64_t seed);
 
-    // What each part of a side's memory holds; an empty period: what was there before, which nobody may write.
+    // The contents of each part of a side's memory. An empty period: the part must keep its old contents.
     using Contents = std::vector<Period>;
     Contents before(const Placement& placement, Side side) const;
     Contents after(const Placement& placement, Side side) const;

@@ -1,4 +1,5 @@
-// put_perf.cpp: how fast every rank puts into the next one's memory and signals it, and waits for the one before.
+// put_perf.cpp: the row of one-sided puts: every rank puts to the next rank, signals it, and waits for the previous
+// one.
 #include "collective.hpp"
 
 namespace {

@@ -9,36 +9,36 @@ namespace perf {
 
 namespace {
 
-// A round of the fastest one's calls takes about this long, so that the clock and the barrier before them do not count.
+// A round of the fastest algorithm lasts about this long, so that the clock and the barrier do not matter.
 constexpr double round_us = 100;
-// And, as long as that takes no longer, these few: where nobody waits for the root each next call of a few takes a tenth
-// of what one takes alone, and one warming up by itself is not to decide which of the two is measured.
+// If it takes no longer, a round has at least this many calls. Without waits for the root, consecutive calls overlap.
+// Then a call in a series takes a tenth of a single call's time, and both kinds must not be mixed.
 constexpr int few = 8;
 constexpr double some_us = 1000;
-// Who is slower than the best by this factor runs in one round of four only.
+// An algorithm that is slower than the best by this factor runs in one round of four only.
 constexpr double far_behind = 2;
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// One algorithm's calls. Thread-bound to the rank's thread.
+// The calls of one algorithm. Thread-bound to the rank's thread.
 class Runner {
   public:
     Runner(Rank& rank, const Case& measured, const std::string& algorithm)
         : rank_(rank), measured_(measured), algorithm_(algorithm) {}
 
-    // The first call connects, the second says how long one takes; of short ones it takes more to know it.
+    // The first call connects. The second tells the time of a call; short calls need more samples.
     void warm_up() {
         time(1);
         double call_us = rank_.combine(time(1), weftMax);
         if (call_us < round_us) call_us = rank_.combine(time(8), weftMax);
         times_.push_back(call_us);
     }
-    // As many for all: where nobody waits for the root, calls that follow each other overlap.
+    // All algorithms make the same number of calls: where no rank waits for the root, consecutive calls overlap.
     void set_calls(int calls) { calls_ = calls; }
     double least_us() const { return *std::min_element(times_.begin(), times_.end()); }
     void run_round() { times_.push_back(time(calls_)); }
-    // All ranks' slowest. Of small messages the first call was one of a kind: it counts only where there is no other.
+    // The slowest rank's times. For small messages the first call is an outlier: it counts only if it is the only one.
     std::vector<double> finish() {
         rank_.combine(times_, weftMax);
         if (calls_ > 1 && times_.size() > 1) times_.erase(times_.begin());
@@ -53,7 +53,7 @@ class Runner {
         config.algo = algorithm_.c_str();
         rank_.expect(weftCommSetCallConfig(rank_.comm(), &config), "weftCommSetCallConfig");
         const double took = time_calls(rank_, measured_, calls);
-        // The next barrier is nobody's.
+        // The next barrier must use the selector's choice again.
         rank_.expect(weftCommSetCallConfig(rank_.comm(), nullptr), "weftCommSetCallConfig");
         return took / calls;
     }
@@ -61,7 +61,7 @@ class Runner {
     Rank& rank_;
     const Case& measured_;
     const std::string& algorithm_;
-    int calls_ = 1;  // in a round
+    int calls_ = 1;  // in each round
     std::vector<double> times_;
 };
 
@@ -107,7 +107,8 @@ std::vector<std::vector<double>> race(Rank& rank, const Case& measured, const st
     std::vector<Runner> runners;
     for (const std::string& algorithm : algorithms) runners.emplace_back(rank, measured, algorithm);
     for (Runner& runner : runners) runner.warm_up();
-    // What all ranks know alike: the time that is spent, by the clock, for others may want the cores; and each one's least.
+    // Values that all ranks agree on: the elapsed time and the least time of each algorithm.
+    // The clock counts, and not the calls' sum, because other processes may use the cores.
     std::vector<double> known(runners.size() + 1);
     for (int round = 0;; ++round) {
         known[0] = seconds_since(start);

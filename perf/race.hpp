@@ -1,5 +1,5 @@
-// race.hpp: one call made by several algorithms in turns, so that whatever the machine does meanwhile is done to all of
-// them alike.
+// race.hpp: times one call with several algorithms in turn, so that disturbances of the machine affect all of them
+// alike.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,26 +8,27 @@
 
 namespace perf {
 
-// What weftCommExplainCollective says: the algorithms that can serve, and which of them would.
+// The answer of weftCommExplainCollective: the algorithms that can run the call, and the selected one.
 struct Candidates {
     std::vector<std::string> names;
     std::string chosen = "?";
     std::string transport = "?";
 };
 Candidates candidates_of(const std::string& explanation);
-// What it says, all of it.
+// The full text of the explanation.
 std::string explanation(Rank& rank, const char* collective, size_t count, weftDataType_t type, weftRedOp_t op,
                         int root);
 
-// Of each algorithm, in the order given, the microseconds that a call took in each round, ascending: the mean of the
-// round's calls on the slowest rank, alike on all ranks. About `seconds` long, but at least three calls of each; who is
-// twice as slow as the best is asked less often. Calls ask for nothing of their own (weftCommSetCallConfig) when it is
-// over.
+// For each algorithm, in the given order: the microseconds of a call in each round, ascending, equal on all ranks.
+// A round's time is the mean of its calls on the slowest rank.
+// The race takes about `seconds`, but at least three calls of each. An algorithm twice as slow as the best runs less
+// often.
+// When the race is over, the communicator's call configuration is reset (weftCommSetCallConfig).
 std::vector<std::vector<double>> race(Rank& rank, const Case& measured, const std::vector<std::string>& algorithms,
                                       double seconds);
 
-// What a tenth of the times do not exceed: the least one is luck where ranks share cores, and half of them or a quarter
-// hold what others do on the machine. `times`: ascending, at least one.
+// The lower decile. The least time is luck where ranks share cores, and the median includes other processes' load.
+// `times`: ascending, at least one.
 inline double lower_decile(const std::vector<double>& times) { return times[(times.size() - 1) / 10]; }
 
 }  // namespace perf

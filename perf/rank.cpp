@@ -1,4 +1,4 @@
-// rank.cpp: barriers and exchanges made of all-reduce.
+// rank.cpp: barriers and exchanges, built on all-reduce.
 #include "rank.hpp"
 
 #include <fmt/format.h>
@@ -41,7 +41,7 @@ double Rank::combine(double value, weftRedOp_t op) {
 }
 
 std::vector<std::string> Rank::gather(const std::string& text) {
-    // A sum to which every rank adds zeros but in its own place.
+    // A sum to which every rank adds zeros except at its own place.
     std::vector<char> all(text_bytes * size_t(count_));
     std::memcpy(&all[text_bytes * size_t(index_)], text.data(), std::min(text.size(), text_bytes - 1));
     expect(weftAllReduce(all.data(), all.data(), all.size(), weftUint8, weftSum, comm_, nullptr),

@@ -1,4 +1,4 @@
-// reduce_perf.cpp: how fast the ranks' buffers are summed, or otherwise combined, on the root.
+// reduce_perf.cpp: the row of reduce.
 #include "collective.hpp"
 
 namespace {
@@ -13,7 +13,7 @@ const perf::Collective reduce = {
     .sends = perf::Holds::all_parts,
     .receives = perf::Holds::all_parts_on_root,
     .weft_name = "reduce",
-    // Each rank must send the whole once.
+    // Each rank must send the whole buffer once.
     .bus_factor = [](int) { return 1.0; },
     .run =
         [](const perf::Call& call) {

@@ -1,4 +1,4 @@
-// reduce_scatter_perf.cpp: how fast ranks sum, or otherwise combine, their buffers, each of them a part.
+// reduce_scatter_perf.cpp: the row of reduce-scatter.
 #include "collective.hpp"
 
 namespace {
@@ -13,7 +13,7 @@ const perf::Collective reduce_scatter = {
     .sends = perf::Holds::all_parts,
     .receives = perf::Holds::own_part,
     .weft_name = "reduce_scatter",
-    // Each rank must send what it has of the others' sums.
+    // Each rank must send its inputs to the other ranks' sums.
     .bus_factor = [](int ranks) { return (ranks - 1.0) / ranks; },
     .run =
         [](const perf::Call& call) {

@@ -1,4 +1,4 @@
-// regret.hpp: --regret: what was chosen against the best of all that could have been.
+// regret.hpp: --regret: compares the selected algorithm with the fastest one.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,15 +10,15 @@ namespace perf {
 
 struct Timed {
     std::string algorithm;
-    double us = 0;  // of a call
+    double us = 0;  // of each call
 };
 
-// A line: a size.
+// A line of the table: one size.
 struct RegretRow {
     Row setting;  // without results
     Timed chosen, best;
-    std::vector<Timed> all;  // those that can serve, in Weft's order
-    int64_t wrong = 0;       // elements, with all of them
+    std::vector<Timed> all;  // the algorithms that can run the call, in Weft's order
+    int64_t wrong = 0;       // elements, over all algorithms
     double ratio() const { return best.us > 0 ? chosen.us / best.us : 1; }
 };
 
@@ -26,10 +26,10 @@ struct RegretRow {
 RegretRow regret_of(Row setting, const Candidates& candidates, const std::vector<std::vector<double>>& times,
                     double calls);
 
-// Of all lines: the geometric mean of the ratios and the largest, both less 1, in per cent.
+// Over all lines: the geometric mean and the maximum of the ratios, both less 1, in per cent.
 struct Regret {
     double mean_percent = 0, worst_percent = 0;
-    std::string worst;  // which
+    std::string worst;  // the line with the maximum
 };
 Regret summarize(const std::vector<RegretRow>& rows);
 

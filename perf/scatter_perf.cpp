@@ -1,4 +1,4 @@
-// scatter_perf.cpp: how fast the root sends a part to each rank.
+// scatter_perf.cpp: the row of scatter.
 #include "collective.hpp"
 
 namespace {
@@ -13,7 +13,7 @@ const perf::Collective scatter = {
     .sends = perf::Holds::all_parts_on_root,
     .receives = perf::Holds::own_part,
     .weft_name = "scatter",
-    // The root must send all parts but its own.
+    // The root must send all parts except its own.
     .bus_factor = [](int ranks) { return (ranks - 1.0) / ranks; },
     .run =
         [](const perf::Call& call) {

@@ -1,4 +1,4 @@
-// sendrecv_perf.cpp: how fast every rank sends to the next and receives from the one before.
+// sendrecv_perf.cpp: the row of send and receive round a ring: every rank sends to the next rank.
 #include "collective.hpp"
 
 namespace {

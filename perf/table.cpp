@@ -1,4 +1,4 @@
-// table.cpp: text in nccl-tests' columns.
+// table.cpp: the text in nccl-tests' columns.
 #include "table.hpp"
 
 #include <fmt/format.h>
@@ -15,14 +15,14 @@
 namespace perf {
 namespace {
 
-// Seven, or six, characters whatever the size of the number.
+// Six or seven characters for a number of any size.
 std::string number(double value, size_t width) {
     for (int digits = 2; digits >= 0; --digits)
         if (std::string text = fmt::format("{:{}.{}f}", value, width, digits); text.size() <= width) return text;
     return fmt::format("{:{}.{}e}", value, width, width >= 7 ? 1 : 0);
 }
 
-// Empty columns where there is no such way to call.
+// Empty columns for a collective without this placement.
 std::string no_result_text(const Arguments& arguments) {
     std::string text = fmt::format("  {0:>7}  {0:>6}  {0:>6}  {0:>6}", "N/A");
     for (int i = 0; arguments.per_iteration && i < 4; ++i) text += fmt::format("  {:>7}", "N/A");
@@ -42,7 +42,7 @@ std::string result_text(const Arguments& arguments, const Result& result) {
     return text;
 }
 
-// "0-3,8" of the CPUs that this thread may run on.
+// The CPUs on which this thread may run, as "0-3,8".
 std::string allowed_cpus() {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) != 0) return "?";

@@ -1,4 +1,5 @@
-// table.hpp: what rank 0 prints: nccl-tests' header, lines and footer, character for character where they say the same.
+// table.hpp: the output of rank 0: nccl-tests' header, lines and footer, with the same characters where both have a
+// field.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -14,11 +15,11 @@ namespace perf {
 struct RankPlace {
     int pid = 0;
     std::string host;
-    int device = -1;    // of the GPU; -1: there is none
-    std::string cpus;   // those it may run on, as in "0-3,8"
+    int device = -1;    // index of the GPU; -1: there is none
+    std::string cpus;   // the CPUs on which the rank may run, as "0-3,8"
     std::string model;  // of the GPU or the processor
 };
-// This process and thread, and its GPU if there is one; text_of() and place_from() carry it between ranks.
+// The place of this process and thread, and its GPU if there is one. text_of() and place_from() exchange it.
 RankPlace this_place(const Gpu* gpu);
 std::string text_of(const RankPlace& place);
 RankPlace place_from(const std::string& text);
@@ -36,15 +37,15 @@ struct Row {
     const Reduction* reduction = nullptr;
     int root = -1;  // -1: the collective has none
     Result out_of_place;
-    std::optional<Result> in_place;    // empty: the collective has none, or it was not asked for
+    std::optional<Result> in_place;    // empty: the collective has no in-place form, or the user excluded it
     std::string algorithm, transport;  // with --show algo
 };
-// Bytes that Weft holds, of the rank that holds most.
+// The bytes that Weft holds on the rank that holds most.
 struct Memory {
     uint64_t board = 0, connection = 0, heap = 0, total = 0;
 };
 
-// About the run and its ranks; then the heads of row_text()'s columns.
+// The run and its ranks, then the heads of row_text()'s columns.
 std::string preamble_text(const Collective& collective, const Arguments& arguments,
                           const std::vector<RankPlace>& places);
 std::string header_text(const Collective& collective, const Arguments& arguments, const std::vector<RankPlace>& places);
@@ -54,8 +55,8 @@ std::string footer_text(const Collective& collective, int64_t wrong, std::option
 // Date and time as in -S and in JSON.
 std::string timestamp();
 
-// "64 MiB in place ..." on standard error while it is a terminal: long runs show that they live. The line is wiped
-// before anything else is printed. Thread-bound to rank 0's thread.
+// Shows "64 MiB in place ..." on standard error, if it is a terminal, so that the user sees progress.
+// The line is erased before other output. Thread-bound to rank 0's thread.
 class Progress {
   public:
     explicit Progress(bool wanted);

@@ -1,4 +1,4 @@
-// timing.cpp: the timed loops. Nothing in them but the calls, the barriers asked for, and the clock.
+// timing.cpp: the timed loops, which contain only the calls, the requested barriers and the clock.
 #include "timing.hpp"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ void call_at(const Rank& rank, const Case& measured, size_t place) {
     rank.expect(measured.collective->run(call), "the measured call");
 }
 
-// Microseconds of what `calls` does: by the clock, or, on a GPU, by events in its stream.
+// The microseconds of `calls`: by the clock or, on a GPU, by events in its stream.
 template <class Calls>
 double time_us(const Rank& rank, Calls calls) {
     if (rank.gpu()) {
@@ -33,7 +33,7 @@ double time_us(const Rank& rank, Calls calls) {
     return now_us() - start;
 }
 
-// -m calls in one group.
+// One iteration: with -m, that many calls in one group.
 void iterate(Rank& rank, const Case& measured, const Arguments& arguments, int iteration) {
     const int calls = arguments.calls_per_group;
     if (calls > 1) rank.expect(weftGroupStart(), "weftGroupStart");
@@ -66,7 +66,7 @@ double time_calls(Rank& rank, const Case& measured, int calls) {
     });
 }
 
-// So many iterations; a call each is the plainest loop.
+// Times `batch` iterations; one call in each is the plainest loop.
 static double time_batch(Rank& rank, const Case& measured, const Arguments& arguments, int batch) {
     rank.barrier();
     if (arguments.calls_per_group == 1) return time_calls(rank, measured, batch);
@@ -92,8 +92,8 @@ Measurement measure_mean(Rank& rank, const Case& measured, const Arguments& argu
     };
     double total = 0;
     if (arguments.graph_launches > 0) {
-        // All iterations are one graph. Once untimed, for a graph is made ready at its first launch.
-        // Nobody's kernels run, and wait for others, while a graph is being made: that may wait for the device.
+        // All iterations are one graph. The first launch is untimed because the driver prepares a graph then.
+        // No rank's kernels may run and wait for other ranks during a capture: the capture may wait for the device.
         rank.gpu()->capture(iterations);
         rank.barrier();
         rank.gpu()->replay();
@@ -105,7 +105,7 @@ Measurement measure_mean(Rank& rank, const Case& measured, const Arguments& argu
     } else if (!each && !barriers) {
         total = time_us(rank, iterations);
     } else {
-        // Two more readings of the clock an iteration; the barriers between them are not counted.
+        // Each iteration reads the clock twice more, so the barriers between iterations do not count.
         for (int i = 0; i < arguments.iterations; ++i) {
             const double took = time_us(rank, [&] { iterate(rank, measured, arguments, i); });
             total += took;
@@ -125,8 +125,8 @@ Measurement measure_mean(Rank& rank, const Case& measured, const Arguments& argu
 
 Measurement measure_median_max(Rank& rank, const Case& measured, const Arguments& arguments) {
     const double budget_us = arguments.seconds * 1e6;
-    // Doubling batches until one fills a tenth of the time, which also says how long an iteration takes. The first batch
-    // never ends it: it may hold set-up costs.
+    // Batches double until one fills a tenth of the time; this also yields the time of an iteration.
+    // The first batch never ends the loop because it may hold set-up costs.
     double iteration_us = 0;
     for (int batch = 1; batch <= 4096; batch *= 2) {
         const double took = rank.combine(time_batch(rank, measured, arguments, batch), weftMax);
@@ -153,7 +153,7 @@ Spread spread_of(std::vector<double> times) {
     double mean = 0, squares = 0;
     for (double time : times) mean += time / count;
     for (double time : times) squares += (time - mean) * (time - mean) / count;
-    // The nearest rank: the least time that 99 % of the iterations do not exceed.
+    // Nearest rank: the least time that 99 % of the iterations do not exceed.
     const size_t p99 = size_t(std::ceil(count * 0.99)) - 1;
     return {times.front(), times.back(), times[p99], mean > 0 ? std::sqrt(squares) / mean * 100 : 0};
 }

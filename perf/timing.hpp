@@ -1,4 +1,4 @@
-// timing.hpp: the two meanings of "time of a call".
+// timing.hpp: the two methods of timing a call.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -11,8 +11,9 @@
 
 namespace perf {
 
-// One case of the table: what is called, and where its buffers lie. With `places` above 1, calls walk through that many
-// messages in the buffers, as nccl-tests does, so that small messages are not always the same warm lines.
+// One case of the table: the call and its buffers.
+// With several `places`, consecutive calls use different messages of the buffers, as in nccl-tests.
+// Thus small messages are not always in the same warm cache lines.
 struct Case {
     const Collective* collective;
     Call call;
@@ -21,23 +22,24 @@ struct Case {
 };
 
 struct Measurement {
-    double time_us = 0;  // of a call
+    double time_us = 0;  // of each call
     double least_us = 0;
     int64_t calls = 0;
-    std::vector<double> iterations_us;  // of a call, the slowest rank's, in order; what -I shows
+    std::vector<double> iterations_us;  // of a call on the slowest rank, in order; shown by -I
 };
 
-// What so many calls take on this rank, one after the other at place 0.
+// The time of this many consecutive calls at place 0 on this rank.
 double time_calls(Rank& rank, const Case& measured, int calls);
 
-// Calls once, at place 0.
+// Makes one call, at place 0.
 void call_once(const Rank& rank, const Case& measured);
 
-// nccl-tests': warm-ups, a barrier, then all iterations between two readings of the clock; over ranks as -a says.
+// nccl-tests' method: warm-up, a barrier, then all iterations between two clock readings. -a combines the ranks.
 Measurement measure_mean(Rank& rank, const Case& measured, const Arguments& arguments);
 
-// That of perf/peers/bench.h, with an 8-byte all-reduce for MPI's barrier: an iteration is a barrier and a batch of
-// calls that fills some 100 us; it takes what the slowest rank takes; the result is the median over iterations.
+// The method of perf/peers/bench.h, with an 8-byte all-reduce as barrier.
+// An iteration is a barrier and a batch of calls that fills some 100 us. The slowest rank's time counts.
+// The result is the median over iterations.
 Measurement measure_median_max(Rank& rank, const Case& measured, const Arguments& arguments);
 
 // The columns of -I, in us and per cent.

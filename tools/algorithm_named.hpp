@@ -1,4 +1,4 @@
-// algorithm_named.hpp: the collective, and the registry's row, that a command line names.
+// algorithm_named.hpp: finds the collective and the registry's row that a command line names.
 #pragma once
 #include <string>
 
@@ -7,10 +7,10 @@
 
 namespace weft::internal::tools {
 
-// As it is called in Weft, or as people write it: `allreduce`, `AllReduce`, `all-reduce`. weftInvalidArgument lists what
-// there is.
+// Accepts Weft's name and common spellings: `allreduce`, `AllReduce`, `all-reduce`.
+// The text of weftInvalidArgument lists all names.
 Result<Collective> collective_meant(const std::string& name);
-// Likewise, for a collective so named.
+// Finds the algorithm of a collective; errors as above.
 Result<const Algorithm*> algorithm_named(const std::string& algorithm, const std::string& collective);
 
 }  // namespace weft::internal::tools

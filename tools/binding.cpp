@@ -12,7 +12,7 @@
 namespace weft::internal::tools {
 namespace {
 
-// A processor mask of any size: cpu_set_t itself ends at 1,024.
+// A processor mask of any size: cpu_set_t ends at 1,024 processors.
 class ProcessorMask {
   public:
     explicit ProcessorMask(int processors) : bytes_(CPU_ALLOC_SIZE(processors)), mask_(CPU_ALLOC(processors)) {
@@ -46,8 +46,8 @@ Result<std::vector<int>> allowed_processors() {
     return fail(weftSystemError, "cannot read which processors may be used: {}", errno_text(errno));
 }
 
-// How many allowed hardware threads of the same core have a lower number; "0-1,8" is what the kernel writes. On a
-// machine that does not tell, every thread counts as a core.
+// The number of allowed hardware threads of the same core that have a lower index. The kernel's format is "0-1,8".
+// If a machine does not report cores, every thread counts as a core.
 int place_within_core(int processor, const std::vector<int>& allowed) {
     std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(processor) + "/topology/thread_siblings_list");
     std::string list;

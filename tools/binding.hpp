@@ -1,4 +1,4 @@
-// binding.hpp: which processor each rank of this machine gets.
+// binding.hpp: chooses a processor for each rank of this machine.
 #pragma once
 #include <vector>
 
@@ -6,11 +6,11 @@
 
 namespace weft::internal::tools {
 
-// The processors this process may run on, one hardware thread of every core first, then the cores' other threads: rank
-// r takes entry r modulo the size, so that ranks share a core only when there are more of them than cores.
+// The processors of this process: first one hardware thread of every core, then the cores' other threads.
+// Rank r takes entry r modulo the size, so ranks share a core only if there are more ranks than cores.
 Result<std::vector<int>> binding_order();
 
-// Binds the calling process to one processor. Returns 0 or errno. For a child between fork and exec.
+// Binds the calling process to one processor; returns 0 or errno. For a child between fork and exec.
 int bind_to(int processor);
 
 }  // namespace weft::internal::tools

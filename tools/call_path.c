@@ -1,6 +1,6 @@
-// call_path.c: two ranks all-reduce 1 MiB, and a recorder keeps the functions that the warm calls enter. tools/call_path
-// builds it. Arguments: calls recorded, then the file that each rank writes. A line of such a file: the function's offset
-// in the library, the offset of the function that entered it first, and the number of calls that entered it.
+// call_path.c: two ranks all-reduce 1 MiB, and a recorder keeps the functions that the warm calls enter.
+// tools/call_path builds it. Arguments: the number of recorded calls, then the output file of each rank.
+// A line holds two offsets in the library (the function, its first caller) and the number of calls that entered it.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -68,7 +68,7 @@ static void run(int rank, const weftUniqueId* id, int calls, const char* path) {
     float *send = calloc(elements, sizeof(float)), *receive = calloc(elements, sizeof(float));
     expect(send && receive, "calloc");
     for (int i = 1; i <= warm_ups + calls; ++i) {
-        // Each rank is the late one in turn, so that the other one waits.
+        // The ranks take turns at being late, so that the other one waits.
         if (i % 2 == rank) usleep(20000);
         call_number = i;
         recording = i > warm_ups;

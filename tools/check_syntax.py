@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# check_syntax.py BUILD: the compiler of a configured build folder looks at each C and C++ source by itself and makes no code.
-# So a source that lacks an include is found, and what this compiler warns of. The status is 0 if it accepts all.
+# check_syntax.py BUILD: compiles each C and C++ source of a configured build folder by itself, without code generation.
+# This finds sources that lack an include, and this compiler's warnings. The status is 0 if it accepts all sources.
 import json
 import os
 import shlex
@@ -9,7 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-WITH_VALUE = {"-o", "-MQ", "-MF"}  # of the outputs, which are not made
+WITH_VALUE = {"-o", "-MQ", "-MF"}  # options for outputs, which are not made
 
 
 def syntax_command(entry):

@@ -1,4 +1,4 @@
-# checked_output.py: what Weft's Python programs print and write is checked: a full disk is a sentence and status 1.
+# checked_output.py: checks the output of Weft's Python programs: a full disk gives a message and status 1.
 import os
 import sys
 from pathlib import Path
@@ -23,7 +23,7 @@ def run(main):
         finally:
             sys.stdout.flush()
     except OSError as error:
-        # Python would try again at the end.
+        # Python would flush again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             sys.exit(128 + 13)

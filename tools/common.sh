@@ -1,9 +1,9 @@
-# common.sh: what quickstart and test share: packages from packages.txt, and stages that show how long they took.
+# common.sh: shared by quickstart and test: packages from packages.txt, and stages with their times.
 # Sourced, not run. shellcheck shell=bash
 
 stages=()  # "seconds name", for the summary
 
-# stage NAME COMMAND...: runs it and says how long it took; returns its status.
+# stage NAME COMMAND...: runs the command and prints its time; returns its status.
 stage() {
     local name=$1 begin=$SECONDS status=0
     shift
@@ -38,7 +38,7 @@ add_architecture() {
     dpkg --print-foreign-architectures | grep -qx "$1" || as_root dpkg --add-architecture "$1"
 }
 
-# install_packages PURPOSE...: the packages of packages.txt for these purposes, those that are missing.
+# install_packages PURPOSE...: installs the missing packages of packages.txt for these purposes.
 install_packages() {
     local purpose missing=() package
     if ! command -v apt-get >/dev/null; then
@@ -59,12 +59,12 @@ install_packages() {
         as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
 }
 
-# gpus_here: the compute capabilities of this machine's GPUs as gpu_targets takes them: 80,90; nothing where there are none.
+# gpus_here: the compute capabilities of this machine's GPUs in the format of gpu_targets (80,90), or nothing.
 gpus_here() {
     nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d '. ' | grep -xE '[0-9]+' | sort -un | paste -sd, || true
 }
 
-# has_compiler TOOLKIT: whether it has an nvcc, and is as new as Weft wants it (meson.build).
+# has_compiler TOOLKIT: whether the toolkit has an nvcc that is new enough for Weft (meson.build).
 has_compiler() {
     local release
     release=$("$1/bin/nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9]*\.[0-9]*\).*/\1/p') || return 1

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-# count_tests.py [--broken=WHAT]... LOG...: counts test cases in meson's testlog.json files; the last line is
-# "N passed, N failed". Programs of Catch2 and unittest count by their cases, others as one; a build that broke is one failure.
-# The line before it adds up the retries of tests with a time limit; more than 2 % of them is a failure (tests/patience.hpp).
-# Before both come the last lines of the programs that failed, and then the reasons, which the end of a long log thus keeps.
+# count_tests.py [--broken=WHAT]... LOG...: counts test cases in meson's testlog.json files.
+# The last line is "N passed, N failed". Programs of Catch2 and unittest count by their cases, others as one test.
+# A build that broke is one failure.
+# The line before it adds up the retries of tests with a time limit. More than 2 % are a failure (tests/patience.hpp).
+# Before these lines come the last lines of failed programs, then the reasons: the end of a long log keeps them.
 import json
 import re
 import sys
@@ -29,9 +30,9 @@ def cases(test):
 
 
 RETRIES_PERCENT = 2
-RETRIES_ALWAYS = 2  # of a few tests one retry is more than 2 %
+RETRIES_ALWAYS = 2  # for a small number of tests, one retry is more than 2 %
 
-# Where Catch2, unittest and the sanitizers say what is wrong; a line of Catch2's and unittest's that ends it.
+# The lines in which Catch2, unittest and the sanitizers report an error, and the lines that end such a report.
 REASON = re.compile(r": FAILED:?$|^(FAIL|ERROR): |(Address|Thread|Leak)Sanitizer: |: runtime error: |^terminate called|libFuzzer: ")
 RULE = re.compile(r"^([-=])\1{60,}$")
 BEFORE, AFTER = 12, 30  # lines of one reason, at most
@@ -45,7 +46,7 @@ def reasons(lines):
             continue
         first = at
         rules = 0
-        while first > 0 and at - first < BEFORE and rules < 2:  # Catch2 rules off the case's name
+        while first > 0 and at - first < BEFORE and rules < 2:  # Catch2 prints a rule below the case's name
             first -= 1
             rules += bool(RULE.match(lines[first]))
         if rules < 2:

@@ -20,7 +20,7 @@ EnvironmentCheck check_environment(const Catalog& catalog) {
     add(gpu_path_asked_for().take_status());
     add(check_transports());
     if (!options().port_range.empty()) add(net::parse_port_range(options().port_range).take_status());
-    // A machine without a network is no mistake, unless one is asked for.
+    // A machine without a network is no error, unless the environment asks for an interface.
     if (!options().socket_ifname.empty() || !options().socket_family.empty()) add(net::local_addresses().take_status());
     add(tuning_of_file(options().tune_file).take_status());
     add(catalog.check("WEFT_ALGO", options().algo));

@@ -1,4 +1,4 @@
-// environment_check.hpp: what is wrong with the options that the environment sets, as communicators of a program would say it.
+// environment_check.hpp: checks the options in the environment and reports errors as a program's communicators do.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,13 +8,13 @@
 
 namespace weft::internal::tools {
 
-// Sentences.
+// Messages, one sentence each.
 struct EnvironmentCheck {
-    std::vector<std::string> warnings;  // what programs are only warned of
-    std::vector<std::string> errors;    // what makes a communicator fail
+    std::vector<std::string> warnings;  // programs only get a warning
+    std::vector<std::string> errors;    // creating a communicator fails
 };
 
-// `catalog`: as WEFT_ALGO_FILES has it.
+// `catalog`: the algorithms of WEFT_ALGO_FILES.
 EnvironmentCheck check_environment(const Catalog& catalog);
 
 }  // namespace weft::internal::tools

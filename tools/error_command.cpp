@@ -14,7 +14,7 @@ void list_all() {
     for (const ErrorRow& row : error_rows()) print_output("{:24} {}\n", row.id, row.meaning);
 }
 
-// As in a log line: `[mismatch.count]`, too.
+// Also accepts the form of log lines: `[mismatch.count]`.
 int explain_error(std::string id) {
     if (id.starts_with('[')) id.erase(0, 1);
     if (id.ends_with(']')) id.pop_back();

@@ -1,4 +1,4 @@
-// error_command.hpp: `weft explain`: what an error id means, its usual causes and what to do.
+// error_command.hpp: `weft explain`: the meaning of an error id, its usual causes and their remedies.
 #pragma once
 #include <CLI/CLI.hpp>
 

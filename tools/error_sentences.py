@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-# error_sentences.py ROOT [--check]: one sentence of each error id, tests/base/error_sentences.txt, from the sources: the
-# format string of the id's first site. Wording is reviewed as a diff of that file. --check says whether it still fits,
-# and whether an id has no site, or a site no id.
+# error_sentences.py ROOT [--check]: writes one sentence for each error id to tests/base/error_sentences.txt.
+# The sentence is the format string of the id's first site, so that changes of wording are reviewed as a diff.
+# With --check it reports whether the file is current, and ids without sites and sites without ids.
 import re
 import sys
 from pathlib import Path
@@ -10,8 +10,7 @@ sys.dont_write_bytecode = True
 import checked_output
 
 FOLDERS = ["src", "transports", "algorithms", "topology", "tools"]
-# Rooms whose sites still fail with a code, and have no ids; empty when all are converted. As long as there are any, an id
-# without a site is no fault.
+# Folders whose error sites have no ids yet; empty when all are converted. Until then, an id without a site is no error.
 UNCONVERTED = ["src/bootstrap", "src/comm", "src/drivers", "src/executor", "src/net", "transports", "topology", "tools"]
 RESULTS = "UnhandledCudaError|SystemError|InternalError|InvalidArgument|InvalidUsage|RemoteError|Timeout|Mismatch"
 LITERALS = r'(?:"(?:[^"\\]|\\.)*"\s*)+'

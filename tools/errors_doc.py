@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# errors_doc.py ERROR_DEF [--check DOCUMENT]: docs/reference/errors.md from src/base/error.def; --check says whether it still
-# fits.
+# errors_doc.py ERROR_DEF [--check DOCUMENT]: writes docs/reference/errors.md from src/base/error.def.
+# With --check it reports whether the document is current.
 import re
 import sys
 import textwrap

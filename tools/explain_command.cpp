@@ -27,18 +27,18 @@
 namespace weft::internal::tools {
 namespace {
 
-// What would be chosen for a call on ranks that need not exist.
+// The call to explain, on ranks that need not exist.
 struct Question {
     std::vector<std::string> call;  // [collective,] size
     std::string collective;
     std::optional<int> ranks;
-    int hosts = 1, cores = 0;  // 0: not said
+    int hosts = 1, cores = 0;  // 0: not given
     bool one_machine = false;
     int64_t link_mbps = 0;
-    std::string topology;  // file; empty: not said
+    std::string topology;  // file; empty: not given
 };
 
-// Ranks that lie on machines as `question` says.
+// The layout of ranks on machines as in `question`.
 struct ExplainedLayout {
     Layout layout;
     int machines = 1, cores = 1;
@@ -53,13 +53,13 @@ Result<ExplainedLayout> layout_on_equal_hosts(const Question& question) {
     if (machines == 1 && question.link_mbps > 0)
         return fail(weftInvalidArgument,
                     "--link-mbps is of the network between machines, and here is one: give --hosts, or leave it out");
-    // As ranks of programs that are started in this environment.
+    // The layout of programs that are started in this environment.
     const int hosts = ranks_share_memory() ? question.hosts : ranks;
     const int cores = question.cores > 0 ? question.cores : topology::usable_cores();
     return ExplainedLayout{layout_in_blocks(ranks, hosts), machines, cores, question.link_mbps};
 }
 
-// Prints what communicators there would tell when they are made, and all rings.
+// Prints all rings and the messages that communicators would log at their creation.
 Result<ExplainedLayout> layout_on_topology(const Question& question) {
     if (question.one_machine)
         return fail(weftInvalidArgument, "--one-machine is of this machine, --topology of others: give one of them");
@@ -127,7 +127,7 @@ int answer(const Question& question) {
     const Preferences preferences{options().algo, options().channels, options().deterministic != 0};
     const Catalog catalog =
         Catalog::load(options().algo_files, layout.ranks, registry::algorithms(), !options().algo_files_order.empty());
-    // WEFT_ALGO is checked as a communicator of this many ranks checks it.
+    // WEFT_ALGO is checked as in a communicator of this many ranks.
     if (const Status named = catalog.check("WEFT_ALGO", options().algo); !named)
         return print_error("weft info explain: {}\n", named.sentence()), 1;
     print_output("{}\n", explain(operation, layout, costs, preferences, catalog.rows()));

@@ -1,4 +1,4 @@
-// explain_command.hpp: `weft info explain`: which algorithm a call would take on ranks that need not exist, and why.
+// explain_command.hpp: `weft info explain`: the algorithm of a call on ranks that need not exist, and the reasons.
 #pragma once
 #include <CLI/CLI.hpp>
 

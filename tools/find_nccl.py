@@ -25,7 +25,7 @@ def candidates():
         root = os.environ.get(variable)
         if root:
             folders += sorted(glob.glob(glob.escape(root) + "/lib*/python3*/site-packages"))
-    # The loader's is first: once another libnccl.so.2 is loaded, the bare name would mean that one.
+    # The loader's NCCL comes first: after another libnccl.so.2 is loaded, the bare name would mean that one.
     paths = ["libnccl.so.2"] + [os.path.join(folder, "nvidia/nccl/lib/libnccl.so.2") for folder in folders]
     paths += [os.path.join(os.environ["CONDA_PREFIX"], "lib/libnccl.so.2")] if os.environ.get("CONDA_PREFIX") else []
     return [path for path in dict.fromkeys(paths) if "/" not in path or os.path.exists(path)]

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# gpu-check.sh: builds Weft for this machine's GPUs and runs everything that needs one, the most telling first. Each
-# result is printed when it is known. The stages are the table below: two parts, each made to end within 480 s on 16
-# cores with one GPU, part 1 with the build (docs/design/gpu-testing.md). A stage that has passed is not run again, as long as programs
-# and GPUs are the same. Needs a CUDA toolkit, a compiler, Meson and Ninja; and Weft's packages, or build-bundle/
-# (tools/gpu-bundle). Without a GPU it builds and says so. Options: --help.
+# gpu-check.sh: builds Weft for this machine's GPUs and runs all tests that need one, the most informative first.
+# Each result is printed at once. The table below lists the stages in two parts; part 1 includes the build.
+# Each part ends within 480 s on 16 cores with one GPU (docs/design/gpu-testing.md).
+# A stage that has passed is not run again as long as programs and GPUs are the same.
+# Needs a CUDA toolkit, a compiler, Meson and Ninja, and either Weft's packages or build-bundle/ (tools/gpu-bundle).
+# Without a GPU it builds and reports that none was found. Options: --help.
 set -uo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd)
 
@@ -45,7 +46,7 @@ if [ -z "$part" ]; then
     [ -z "$only" ] && [ "$list" = 0 ] || part=all
 fi
 case $part in 1 | 2 | all) ;; *) usage ;; esac
-[[ '' =~ $only ]] || [ $? = 1 ] || usage  # no regular expression
+[[ '' =~ $only ]] || [ $? = 1 ] || usage  # not a regular expression
 if [ -n "$output" ]; then
     mkdir -p "$output" && output=$(cd "$output" && pwd) || exit 1
 fi
@@ -58,8 +59,8 @@ small=${WEFT_TEST_SMALL:-}
 export -n WEFT_GPU_BUILD WEFT_GPU_BUDGET_S  # Weft would warn of unknown options
 toolkit=${CUDA_HOME:-${CUDA_PATH:-/usr/local/cuda}}
 
-# The stages: name, part, seconds at most, seconds about, function and arguments # what it tells.
-# Sizes: 8,64K are these; 8..256M are from 8 in steps of a factor of 8. The least has an element for each rank.
+# The stages: name, part, maximum seconds, usual seconds, function and arguments # the subject of the result.
+# Sizes: 8,64K is a list; 8..256M goes up in steps of a factor of 8. The smallest size has an element for each rank.
 plan() {
     cat <<'TABLE'
 copy                         1  30  2  gpu_test [copy]                                # the speed of a device copy
@@ -144,7 +145,7 @@ TABLE
 }
 perf_programs=(perf/{all_reduce,all_gather,reduce_scatter,broadcast,reduce,alltoall,gather,scatter,sendrecv,pingpong,alltoallv,put}_perf)
 
-# selected: the rows of the plan that --part and --only ask for.
+# selected: the rows of the plan that --part and --only select.
 selected() {
     local name of rest
     while read -r name of rest; do
@@ -166,26 +167,26 @@ if [ "$list" = 1 ]; then
     exit 0
 fi
 
-# If there is no other toolkit, the one that quickstart has fetched serves.
+# If there is no other toolkit, the one that quickstart has installed serves.
 has_compiler "$toolkit" || ! [ -e build-toolkit/complete ] || toolkit=$(tools/cuda-toolkit)
 [ -x build-bundle/pkg-config ] && export PKG_CONFIG=$top/build-bundle/pkg-config
-# Ranks that are threads of one process need a hardware queue each.
+# Each rank that is a thread of the process needs its own hardware queue.
 export CUDA_DEVICE_MAX_CONNECTIONS=32
 folder=$(mktemp -d) || exit 1
 logs=${output:-$folder}
 table=$folder/results  # of this run
 : >"$table"
 failed=() left_out=()
-child='' current=''  # the command and the stage that are running
+child='' current=''  # the running command and the running stage
 gpus=0
 
-# say LINES: a part of the table.
+# say LINES: prints lines of the table.
 say() {
     printf '%s\n' "$1" | tee -a "$table"
     [ -z "$output" ] || printf '%s\n' "$1" >>"$output/results.txt"
 }
 
-# The table, and what is missing. The last line says how it went.
+# Prints the table and the missing stages. The last line is the verdict.
 finish() {
     printf '\nresults, in the order of the stages:\n'
     cat "$table"
@@ -215,7 +216,7 @@ passed=$build/gpu-check.passed
 passed_key() {
     local file
     {
-        # Which GPUs, without their serial numbers.
+        # The GPUs, without their serial numbers.
         grep -oE '^  (CUDA driver|device [0-9]+) +[^,]*' "$logs/machine.log"
         nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null
         echo "$(nproc) cores, small: $small"
@@ -224,7 +225,7 @@ passed_key() {
         done
     } | sha256sum | cut -d ' ' -f 1
 }
-# block NAME [not]: its lines; or all others.
+# block NAME [not]: prints the lines of the block, or of all others.
 block() {
     [ ! -f "$passed" ] || awk -v name="$1:" -v others="${2:+1}" '/^[^ ]/ { mine = $1 == name } mine != (others == 1)' "$passed"
 }
@@ -234,25 +235,26 @@ remember() {
 }
 
 # ---- Functions of stages.
-# result WHAT VALUE [GOAL MET]: a row below the stage's.
+# result WHAT VALUE [GOAL MET]: adds a row below that of the stage.
 result() { rows+=$'\n'$(printf '  %-62s %-32s %s' "$1" "$2" "${3:+goal: $3, }${4:-}" | sed 's/ *$//'); }
-# not_here REASON: what the stage needs is not on this machine.
+# not_here REASON: this machine lacks something that the stage needs.
 not_here() {
     reason=$1
     return 77
 }
-# run COMMAND...: in what is left of the stage's time.
+# run COMMAND...: runs it within the rest of the stage's time.
 run() {
     local left=$((deadline - SECONDS)) status=0
     [ "$left" -gt 0 ] || return 124
-    # In the background, so that a signal is served at once. To a file, so that no orphan that holds a pipe is waited for.
+    # In the background, so that the shell handles signals at once.
+    # Output goes to a file, so that the shell does not wait for an orphan that holds a pipe.
     timeout -k 3 "$left" "$@" >>"$log" 2>&1 &
     child=$!
     wait "$child" || status=$?
     child=
     return "$status"
 }
-# run_cases COMMAND...: of Catch2's, for which a filter that matches no test is no failure.
+# run_cases COMMAND...: for Catch2, which succeeds if a filter matches no test.
 run_cases() {
     run "$@" || return
     ! grep -qE '^No test' "$log"
@@ -265,7 +267,7 @@ with() {
     done
     "$@"
 }
-# arguments_of SIZES OPTIONS...: into `arguments`.
+# arguments_of SIZES OPTIONS...: fills `arguments`.
 arguments_of() {
     local sizes=$1 option previous=''
     shift
@@ -280,10 +282,10 @@ arguments_of() {
         previous=$option
     done
 }
-# A rank that hangs fails its call before the stage's limit, and says which peer is missing.
+# A hanging rank fails its call before the stage's limit, and the message names the missing peer.
 patience() { [ -n "$small" ] || arguments+=(-T 20); }
 perf_of() { echo "$build/perf/$1_perf"; }
-# threads PROGRAM SIZES OPTIONS...: 4 ranks of one process on one GPU. Likewise below.
+# threads PROGRAM SIZES OPTIONS...: 4 ranks of one process on one GPU. The functions below have the same form.
 threads() {
     local arguments
     arguments_of "${@:2}"
@@ -309,14 +311,15 @@ gpus_processes() {
     patience
     run "$build/tools/weft" run -n "$gpus" "$(perf_of "$1")" -g 1 "${arguments[@]}" && result_of_perf "$title, $gpus GPUs as processes"
 }
-# result_of_perf WHAT [RANKS PROGRAM]: out of place, of the first and the last size. RANKS: those that share a GPU. Each
-# of an all-reduce reads and writes the message once, which is compared with a copy.
+# result_of_perf WHAT [RANKS PROGRAM]: the results out of place, of the first and the last size.
+# RANKS is the number of ranks that share a GPU.
+# Each rank of an all-reduce reads and writes the message once, as a copy does: the row compares both.
 result_of_perf() {
     local value copy=0
     [ "${3:-}" != all_reduce ] || copy=$(sed -n 's/^  device copy, read and written *\([0-9]*\) GB.*/\1/p' "$table" | tail -n 1)
     value=$(awk -v ranks="${2:-0}" -v copy="${copy:-0}" '
         function size(bytes) { return bytes >= 2^20 ? bytes / 2^20 " MiB" : bytes >= 1024 ? bytes / 1024 " KiB" : bytes " B" }
-        # Of each run of the program the last.
+        # If the program runs several times, the last run counts.
         /Collective test starting/ { first = "" }
         $1 ~ /^[0-9]+$/ && NF > 8 { last = size($1) " " $6 " us"; bytes = $1; us = $6; if (!first) first = last }
         END {
@@ -329,20 +332,20 @@ result_of_perf() {
 # gpu_test [TAG]
 gpu_test() {
     local status=0 what value goal met
-    # All of it on the fake driver is another test.
+    # Another test runs all of it on the fake driver.
     [ -z "$small" ] || [ $# -gt 0 ] || set -- "ranks that call different things both say so"
     run_cases "$build/tests/gpu/gpu_test" "$@" || status=$?
     while IFS='|' read -r what value goal met; do result "$what" "$value" "$goal" "$met"; done < <(sed -n 's/^result: //p' "$log")
     return "$status"
 }
-# The driver's library is linked with: without it Meson makes no such programs.
+# Meson makes these programs only if the driver's library exists, because they link it.
 driver_test() {
     if [ ! -x "$build/tests/device/real_$1" ] && [ -z "$(find "$toolkit"/lib{64,}/stubs -name libcuda.so 2>/dev/null)" ]; then
         not_here "$toolkit has no stubs/libcuda.so to link with"
         return
     fi
     local filter=$2
-    # Some of each.
+    # The small form runs some cases of each program.
     [ -z "$small" ] || case $1/$2 in
         */*"~[processes]") filter="[input]~[fake],[graphs]" ;;
         */"[processes]"*) filter="threads and processes together" ;;
@@ -355,19 +358,19 @@ repeats() {
     [ -z "$small" ] || calls=200
     with "WEFT_TEST_CALLS=$calls" driver_test device_collectives_test "[repeats]"
 }
-# sanitizer TOOL PROGRAM ARGUMENTS...: it runs kernels one after the other, so one kernel must be a whole call.
+# sanitizer TOOL PROGRAM ARGUMENTS...: the sanitizer runs kernels one at a time, so a kernel must be a whole call.
 sanitizer() {
     local program=$toolkit/bin/compute-sanitizer
     [ -x "$program" ] || program=$(command -v compute-sanitizer) || { not_here "no compute-sanitizer was found"; return; }
     with WEFT_TEST_SMALL=1 run_cases "$program" --tool "$1" --error-exitcode 1 --print-limit 20 "$build/$2" "${@:3}"
 }
-# That the way was really taken is in the log. Threads reach each other by pointers whatever there is.
+# The log proves which path was used. Threads use pointers on every path.
 by_path() {
     local -A words=([descriptors]="mapped by file descriptors" [host]="goes through the host's" [copies]="copied to the host's and back")
     with "WEFT_GPU_PATH=$1" WEFT_DEBUG=INFO WEFT_DEBUG_SUBSYS=INIT processes 2 all_reduce 8,64K,16M -n 5 || return
     grep -q "${words[$1]}" "$log" || { echo "it does not say \`${words[$1]}\`" >>"$log"; return 1; }
 }
-# nccl_run PROGRAM WHAT OPTIONS...: Weft's or NCCL's.
+# nccl_run PROGRAM WHAT OPTIONS...: a run with Weft or with NCCL.
 nccl_run() {
     local status=0
     : >"$log"
@@ -376,7 +379,8 @@ nccl_run() {
     [ "$status" != 0 ] || result_of_perf "$2"
     return "$status"
 }
-# Weft and NCCL beside each other. The stage fails only if Weft fails, which comes first. From 2.30 on NCCL puts two ranks on one GPU.
+# Compares Weft with NCCL. The stage fails only if Weft fails, which runs first.
+# From 2.30 on, NCCL accepts two ranks on one GPU.
 nccl() {
     local found version library arguments one what way status=0
     found=$(tools/find_nccl.py 2>"$folder/nccl") || found=
@@ -400,7 +404,7 @@ nccl() {
     mv "$folder/nccl" "$log"
     return "$status"
 }
-# cores COUNT: one rank a core.
+# cores COUNT: one rank on each core.
 cores() {
     [ "$1" -le "$(nproc)" ] || { not_here "there are $(nproc) cores"; return; }
     local sizes=8,4K,64K,1M,16M,64M,256M
@@ -408,7 +412,7 @@ cores() {
     run "$build/tools/weft" run -n "$1" --bind core "$(perf_of all_reduce)" --stat median-max --sizes "$sizes" &&
         result_of_perf "$title, $1 cores"
 }
-# Ninja goes on behind what does not compile, so that the rest can be run.
+# Ninja continues after a compile error, so that the other programs can run.
 build_all() {
     local targets
     targets=$(gpus_here)
@@ -422,7 +426,7 @@ machine() {
     run "$build/tools/weft" info
 }
 
-# stage_of NAME SECONDS TITLE COMMAND...: says how it went, with its results; sets `status`.
+# stage_of NAME SECONDS TITLE COMMAND...: prints the stage's verdict and results; sets `status`.
 stage_of() {
     local name=$1 most=$2 title=$3 left=$((budget_s - SECONDS)) begin=$SECONDS reason='' deadline rows='' how
     shift 3
@@ -433,7 +437,7 @@ stage_of() {
         say "$name: left out, no time"
         return
     fi
-    # A loaded machine is no failure of what is tried in its small form.
+    # In the small form, a loaded machine must not cause a failure.
     [ -z "$small" ] || most=$left
     deadline=$((SECONDS + (most < left ? most : left)))
     current=$name
@@ -471,7 +475,7 @@ stage_of() {
 # ---- The run.
 [ -z "$output" ] || printf '\n%s, commit %s\n' "$(date -u '+%F %T UTC')" "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" >>"$output/results.txt"
 if [ "$make" = 1 ]; then
-    # A quarter is left for the first stages.
+    # A quarter of the time remains for the first stages.
     stage_of build $((budget_s * 3 / 4)) "for the GPUs of this machine, in $build/" build_all
     [ "$status" = 0 ] || echo "gpu-check: the build is not complete: stages without their program fail, and the next run goes on with it"
 fi
@@ -488,7 +492,7 @@ if [ "$status" != 0 ]; then
     finish
     exit
 fi
-# The log tells which machine this was.
+# The log names the machine.
 stage_of machine 30 "weft info" machine
 if [ "$status" = 0 ]; then
     gpus=$(grep -c '^  device [0-9]' "$logs/machine.log")

@@ -41,7 +41,7 @@ Json describe_build() {
             {"isa_active", active != nullptr ? Json(active->isa) : Json()}};
 }
 
-// As detected and merged with WEFT_TOPO_FILE: `weft topology show` has all of it.
+// The topology as detected and merged with WEFT_TOPO_FILE; `weft topology show` prints the whole graph.
 Json describe_topology() {
     const auto found = topology::discover_this_host(options());
     if (!found) return {{"why_not", found.status().sentence()}, {"summary", Json::array()}, {"notes", Json::array()}};

@@ -37,7 +37,7 @@ void LabelledStream::read_some() {
     for (int i = 0; i < count; ++i) read_from(*static_cast<Source*>(events[i].data.ptr));
 }
 
-// Whether there may be more.
+// Returns whether the pipe may have more data.
 bool LabelledStream::read_from(Source& source) {
     if (!source.pipe) return false;
     char buffer[64 * 1024];  // a pipe's usual capacity
@@ -66,13 +66,13 @@ void LabelledStream::end_line(Source& source) {
 }
 
 void LabelledStream::close_pipe(Source& source) {
-    // Closing alone does not take it out of the set: a rank between fork and exec has the descriptor, too.
+    // close() alone does not remove the pipe from the epoll set: a rank between fork and exec has the descriptor, too.
     if (source.pipe) epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, source.pipe.number(), nullptr);
     source.pipe.reset();
 }
 
 void LabelledStream::write_some() {
-    // What poll calls writable takes PIPE_BUF bytes without blocking.
+    // A descriptor that poll reports writable takes PIPE_BUF bytes without blocking.
     pollfd wanted = {target_, POLLOUT, 0};
     while (has_queued() && poll(&wanted, 1, 0) > 0) write_up_to(PIPE_BUF);
 }
@@ -104,7 +104,7 @@ void LabelledStream::finish() {
     }
     while (has_queued()) {
         pollfd wanted = {target_, POLLOUT, 0};
-        poll(&wanted, 1, -1);  // for a target that its other users made non-blocking
+        poll(&wanted, 1, -1);  // another process may have made the shared target non-blocking
         write_up_to(SIZE_MAX);
     }
 }

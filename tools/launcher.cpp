@@ -43,10 +43,10 @@ int exit_status_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) 
 
 struct RankProcess {
     pid_t pid = -1;  // until reaped
-    Fd pidfd;        // none: its end is learned from SIGCHLD
+    Fd pidfd;        // empty: SIGCHLD reports the rank's end
 };
 
-// Events of the epoll set: a rank's number is the end of its process.
+// Data of the epoll events: a rank's number means the end of its process.
 enum : uint64_t { signal_event = UINT64_MAX, report_event = UINT64_MAX - 1 };
 
 class Launcher {
@@ -81,9 +81,9 @@ class Launcher {
     int running_ = 0;
     Fd events_, signals_, report_source_, report_target_;
     std::optional<int> exit_status_;  // of the first failure
-    int64_t stop_at_us_ = INT64_MAX;  // the time limit
-    int64_t term_at_us_ = INT64_MAX;  // when ranks that still run get SIGTERM
-    int64_t kill_at_us_ = INT64_MAX;  // when they get SIGKILL
+    int64_t stop_at_us_ = INT64_MAX;  // from the time limit
+    int64_t term_at_us_ = INT64_MAX;  // time of SIGTERM for ranks that still run
+    int64_t kill_at_us_ = INT64_MAX;  // time of SIGKILL
 };
 
 Status Launcher::prepare() {
@@ -95,9 +95,9 @@ Status Launcher::prepare() {
     struct sigaction ignore = {};
     ignore.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &ignore, &original_.pipe_action);
-    // A parent may have left SIGCHLD ignored, and then nobody could be waited for.
+    // A parent may have left SIGCHLD ignored; then waitpid() would find no child.
     signal(SIGCHLD, SIG_DFL);
-    // Whatever a rank leaves behind becomes our child, to be ended with the job.
+    // Orphans of the ranks become children of the launcher, which ends them with the job.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     WEFT_TRY(raise_descriptor_limit());
 
@@ -115,8 +115,9 @@ Status Launcher::prepare() {
 }
 
 Status Launcher::raise_descriptor_limit() {
-    if (getrlimit(RLIMIT_NOFILE, &original_.open_files) != 0) return ok();  // a limit that is met later says so
-    rlim_t needed = rlim_t(job_.ranks) * (job_.label ? 3 : 1) + 32;         // and a few of our own
+    // a limit that is too low causes an error later
+    if (getrlimit(RLIMIT_NOFILE, &original_.open_files) != 0) return ok();
+    rlim_t needed = rlim_t(job_.ranks) * (job_.label ? 3 : 1) + 32;  // and some for the launcher
     if (original_.open_files.rlim_cur >= needed) return ok();
     rlimit raised = {std::min(needed, original_.open_files.rlim_max), original_.open_files.rlim_max};
     if (raised.rlim_cur < needed || setrlimit(RLIMIT_NOFILE, &raised) != 0) {
@@ -152,7 +153,7 @@ Status Launcher::start(int rank, int processor) {
     RankProcess& process = ranks_[size_t(rank)];
     process.pid = *pid;
     ++running_;
-    // Refused by kernels before 5.3 and by container profiles of that time: then SIGCHLD tells that some rank ended.
+    // Kernels before 5.3 and container profiles of that time refuse it. Then SIGCHLD reports that some rank ended.
     process.pidfd = Fd(int(syscall(SYS_pidfd_open, *pid, 0)));
     if (process.pidfd && !watch(process.pidfd.number(), uint64_t(rank)).ok()) process.pidfd.reset();
     return ok();
@@ -185,7 +186,7 @@ int Launcher::run() {
         escalate();
     }
     if (job_.end_others) end_strangers();
-    // From here on a signal may end us: nothing but the last output is left to write.
+    // From here on a signal may end the launcher: only the last output is left to write.
     sigprocmask(SIG_SETMASK, &original_.signal_mask, nullptr);
     output_.finish();
     error_.finish();
@@ -194,7 +195,7 @@ int Launcher::run() {
     return exit_status_.value_or(0);
 }
 
-// Lost output fails the job. On a full disk this is the first failure. Without a reader it is the ranks' SIGPIPE.
+// Lost output fails the job. With a full disk this is the first failure; without a reader it is the ranks' SIGPIPE.
 void Launcher::look_at_output() {
     const int error = output_.error() != 0 ? output_.error() : error_.error();
     if (error == 0 || exit_status_) return;
@@ -207,7 +208,7 @@ void Launcher::look_at_output() {
     if (job_.end_others) term_at_us_ = now_us() + grace_us();
 }
 
-// Moves output and handles what has happened; returns at the latest when the time has come.
+// Moves output and handles events; returns at `until_us` at the latest.
 void Launcher::wait_for_events(int64_t until_us) {
     LabelledStream* streams[] = {&output_, &error_};
     std::vector<pollfd> wanted = {{events_.number(), POLLIN, 0}};
@@ -217,7 +218,7 @@ void Launcher::wait_for_events(int64_t until_us) {
     }
     int timeout_ms = -1;
     if (until_us != INT64_MAX) {
-        // Rounded up, else we would come back too early and turn in circles; at most an hour, for int's sake.
+        // Rounded up, because an early return would cause a busy loop. At most an hour, so that it fits an int.
         timeout_ms = int(std::clamp<int64_t>((until_us - now_us() + 999) / 1000, 0, 3'600'000));
     }
     poll(wanted.data(), wanted.size(), timeout_ms);
@@ -225,7 +226,7 @@ void Launcher::wait_for_events(int64_t until_us) {
         if (stream->has_room()) stream->read_some();
         if (stream->has_queued()) stream->write_some();
     }
-    // The kernel lists events as they happened, so that the first failure comes first.
+    // The kernel lists events in order, so the first failure comes first.
     epoll_event events[64];
     int count = epoll_wait(events_.number(), events, 64, 0);
     for (int i = 0; i < count; ++i) handle_event(events[i].data.u64);
@@ -248,10 +249,9 @@ void Launcher::handle_signal() {
                 if (!ranks_[rank].pidfd) handle_end(int(rank));
             continue;
         }
-        // What the terminal sends it sends to the ranks as well, for they are of our process group.
+        // The terminal signals the ranks as well because they are in the launcher's process group.
         bool from_terminal = received.ssi_code == SI_KERNEL;
-        // SIGTSTP would not stop ranks whose process group is orphaned, as under a batch system: they get what always
-        // stops.
+        // SIGTSTP does not stop ranks in an orphaned process group, as under a batch system; SIGSTOP always does.
         if (!from_terminal) signal_ranks(signal == SIGTSTP ? SIGSTOP : signal);
         if (signal == SIGTSTP) raise(SIGSTOP);
     }
@@ -261,23 +261,23 @@ void Launcher::read_reports() {
     StartFailure failure;
     ssize_t count = 0;
     while ((count = read(report_source_.number(), &failure, sizeof failure)) == sizeof failure) {
-        if (exit_status_) continue;  // the others cannot start either
+        if (exit_status_) continue;  // the other ranks cannot start either
         say(failure.sentence(job_.command[0]));
         exit_status_ = failure.exit_status();
         term_at_us_ = 0;
     }
-    // All ranks have become the program, or ended.
+    // All ranks have called exec or ended.
     if (count == 0) epoll_ctl(events_.number(), EPOLL_CTL_DEL, report_source_.number(), nullptr);
 }
 
 void Launcher::handle_end(int rank) {
     RankProcess& process = ranks_[size_t(rank)];
     if (process.pid < 0) return;
-    read_reports();  // why it ended, if it never became the program
+    read_reports();  // the reason, if the rank never called exec
     int status = 0;
     if (waitpid(process.pid, &status, WNOHANG) != process.pid) return;
     pid_t pid = std::exchange(process.pid, -1);
-    // Closing alone does not: a rank between fork and exec has the descriptor, too.
+    // close() alone does not remove it: a rank between fork and exec has the descriptor, too.
     if (process.pidfd) epoll_ctl(events_.number(), EPOLL_CTL_DEL, process.pidfd.number(), nullptr);
     process.pidfd.reset();
     --running_;
@@ -288,7 +288,7 @@ void Launcher::handle_end(int rank) {
     if (job_.end_others) term_at_us_ = now_us() + grace_us();
 }
 
-// Ranks' orphans that have ended. Ranks are left to handle_end, which knows them.
+// Reaps ended orphans of the ranks. handle_end() reaps the ranks themselves.
 void Launcher::reap_strangers() {
     for (;;) {
         siginfo_t ended = {};
@@ -313,7 +313,7 @@ void Launcher::escalate() {
     }
     if (now >= term_at_us_) {
         signal_ranks(SIGTERM);
-        signal_ranks(SIGCONT);  // a stopped process takes SIGTERM only when it goes on
+        signal_ranks(SIGCONT);  // a stopped process handles SIGTERM only after SIGCONT
         term_at_us_ = INT64_MAX;
         kill_at_us_ = now + grace_us();
     } else if (now >= kill_at_us_) {
@@ -329,7 +329,7 @@ void Launcher::signal_ranks(int signal) {
     }
 }
 
-// "rank 3" or "ranks 0, 1, 2 and 61 more".
+// Text as "rank 3" or "ranks 0, 1, 2 and 61 more".
 std::string Launcher::running_text() const {
     std::string text = running_ == 1 ? "rank" : "ranks";
     int told = 0;
@@ -340,11 +340,12 @@ std::string Launcher::running_text() const {
     return text;
 }
 
-// What the ranks started and left: ours since they ended. SIGTERM to each as it shows, SIGKILL after the grace.
+// Ends processes that the ranks started and left, children of the launcher since the ranks ended.
+// Each gets SIGTERM when it is found, and SIGKILL after the grace time.
 void Launcher::end_strangers() {
-    std::map<pid_t, int> told;  // the last signal sent
+    std::map<pid_t, int> told;  // the last signal sent to each process
     int64_t kill_at_us = now_us() + grace_us();
-    int64_t leave_at_us = kill_at_us + 1'000'000;  // SIGKILL needs no second, unless the kernel itself is stuck
+    int64_t leave_at_us = kill_at_us + 1'000'000;  // SIGKILL takes less than a second, unless the kernel is stuck
     const std::string list = fmt::format("/proc/self/task/{}/children", getpid());
     while (now_us() < leave_at_us) {
         reap_strangers();

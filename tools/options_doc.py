@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-# options_doc.py OPTIONS_DEF [--log] [--check DOCUMENT]: docs/reference/options.md from src/base/options.def, with --log
-# docs/reference/log.md from log_category.def beside it; --check says whether the document still fits.
+# options_doc.py OPTIONS_DEF [--log] [--check DOCUMENT]: writes docs/reference/options.md from src/base/options.def.
+# With --log it writes docs/reference/log.md from log_category.def in the same folder.
+# With --check it reports whether the document is current.
 import re
 import sys
 import textwrap
@@ -107,7 +108,7 @@ def document(source):
     token = re.compile(r'^//\s*(?P<title>[^\n]+)\n(?=WEFT_)|^WEFT_(?P<kind>TEXT_|SECRET_)?OPTION\((?P<row>(?:"(?:[^"\\]|\\.)*"|[^")])*)\)', re.M)
     for match in token.finditer(source):
         if match.group("title"):
-            # Only the last line of a comment block stands directly before a row; a block that explains is no title.
+            # Only the last line of a comment block is directly before a row. A block of several lines is no title.
             if not source[: match.start()].rstrip(" ").endswith("\n\n"):
                 continue
             lines += ["", f"## {match.group('title')}", ""]

@@ -16,7 +16,7 @@ namespace {
 const char* const benchmark_names[] = {WEFT_PERF_NAMES};
 constexpr const char* suffix = "_perf";
 
-// Beside the command, where both are installed, or where the build has them.
+// The folders of the benchmarks: that of the command, if both are installed, or that of the build.
 std::vector<std::filesystem::path> folders() {
     std::error_code unseen;
     const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", unseen);
@@ -25,7 +25,7 @@ std::vector<std::filesystem::path> folders() {
     return {own, own.parent_path() / "perf"};
 }
 
-// Empty: it is nowhere.
+// Empty: the program was not found.
 std::string program_of(const std::string& name) {
     for (const std::filesystem::path& folder : folders())
         if (const std::string program = folder / (name + suffix); access(program.c_str(), F_OK) == 0) return program;

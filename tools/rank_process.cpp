@@ -14,20 +14,20 @@ namespace {
 
 [[noreturn]] void give_up(const RankStart& start, int report, StartStep step, int error) {
     StartFailure failure = {start.rank, step, error};
-    // Less than PIPE_BUF: it arrives whole. Nobody listens only if the launcher is gone.
+    // The write is atomic because it is less than PIPE_BUF. The pipe has no reader only if the launcher has ended.
     ssize_t written = write(report, &failure, sizeof failure);
     _exit(written == sizeof failure ? failure.exit_status() : 127);
 }
 
 void set_variable(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
 
-// The child's life until exec. One thread, so that allocating is allowed.
+// Runs in the child until exec. The process has one thread, so the child may allocate.
 [[noreturn]] void become_rank(const RankStart& start, int report, pid_t launcher) {
-    // The signal comes when the launcher ends, however it ends; it may have ended before we asked.
+    // The signal comes when the launcher ends in any way. The launcher may have ended before this call.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher) _exit(128 + SIGKILL);
 
-    // One terminal, one reader: rank 0 has it.
+    // Only one process can read the terminal: rank 0.
     if (start.rank != 0) {
         int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
         if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0) give_up(start, report, StartStep::input, errno);

@@ -1,4 +1,4 @@
-// rank_process.hpp: starting one rank: fork, its place in the environment, its processor, exec.
+// rank_process.hpp: starts one rank: fork, environment, processor, exec.
 #pragma once
 #include <signal.h>
 #include <sys/resource.h>
@@ -12,7 +12,7 @@
 
 namespace weft::internal::tools {
 
-// What the launcher changed for itself and a rank must find as it was.
+// Process state that the launcher changed for itself and that a rank must get unchanged.
 struct ProcessState {
     sigset_t signal_mask;
     struct sigaction pipe_action;
@@ -24,18 +24,18 @@ struct RankStart {
     int ranks;
     const std::vector<std::string>& command;
     const std::string& unique_id;
-    int processor;      // to be bound to; -1: none
+    int processor;      // the processor to bind to; -1: none
     int output, error;  // descriptors for its stdout and stderr; -1: the launcher's
     const ProcessState& original;
 };
 
-// A rank that could not become the program says so through a pipe, in one write, before it ends.
+// A rank that cannot call exec writes this struct to a pipe, in one write, before it ends.
 enum class StartStep : int { input, output, bind, execute };
 struct StartFailure {
     int rank;
     StartStep step;
     int error;  // errno
-    // A sentence, and the status a shell would return: 127 not found, 126 not executable.
+    // A message, and the status that a shell would return: 127 not found, 126 not executable.
     std::string sentence(const std::string& program) const;
     int exit_status() const;
 };

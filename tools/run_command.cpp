@@ -23,15 +23,16 @@
 namespace weft::internal::tools {
 namespace {
 
-// CLI11 ends a subcommand at `--`, and its parent would take the program's options for its own. Not an option's form.
+// CLI11 ends a subcommand at `--`, and the parent would then parse the program's options. This word is no option.
 constexpr const char* separator = "--";
 constexpr const char* shielded_separator = " --";
 
-constexpr double seconds_most = 1e9;  // 30 years; in microseconds it fits where times are counted
-constexpr int ranks_limit = 65'536;   // as many processes as Linux gives a small machine
+constexpr double seconds_most = 1e9;  // 30 years; in microseconds it fits an int64_t
+constexpr int ranks_limit = 65'536;   // the default process limit of Linux on a small machine
 
-// All ranks are on this machine: if they need a network at all (WEFT_HOSTID, WEFT_TRANSPORTS), the loopback interface
-// is enough, and nothing is opened to others.
+// All ranks are on this machine. If they need a network (WEFT_HOSTID, WEFT_TRANSPORTS), the loopback interface
+// suffices.
+// Thus no port is open to other hosts.
 void stay_on_loopback() {
     if (environment("WEFT_SOCKET_IFNAME") || environment("NCCL_SOCKET_IFNAME")) return;
     sockaddr_in address{};
@@ -49,14 +50,14 @@ Result<std::string> make_unique_id() {
     weftUniqueId id;
     if (weftGetUniqueId(&id) != weftSuccess)
         return fail(weftSystemError, "no unique id: {}", weftGetLastError(nullptr));
-    // With WEFT_HOSTID the job's further communicators have several hosts too.
+    // With WEFT_HOSTID, the job's later communicators have several hosts too.
     if (auto made = UniqueId::read(id)) WEFT_TRY(made->meet_descendants(options().secret));
     std::string text;
     for (unsigned char byte : id.internal) text += fmt::format("{:02x}", byte);
     return text;
 }
 
-// What each rank would refuse: said once, and not by all of them. Names of the user's files they look for themselves.
+// Errors that each rank would report are reported once here. Each rank looks up names in the user's files itself.
 Status check_names_of_algorithms() {
     if (!options_status() || !options().algo_files.empty()) return ok();
     return Catalog::load("", 0, registry::algorithms()).check("WEFT_ALGO", options().algo);
@@ -93,7 +94,7 @@ void add_run_command(CLI::App& app, int& exit_status) {
     auto job = std::make_shared<Job>();
     auto no_kill = std::make_shared<bool>(false);
     auto bind = std::make_shared<std::string>("core");
-    // CLI::Range lets what is no number pass.
+    // CLI::Range accepts text that is not a number.
     const auto seconds = [](const std::string& text) {
         double value = 0;
         return CLI::detail::lexical_cast(text, value) && value >= 0 && value <= seconds_most
@@ -120,7 +121,7 @@ void add_run_command(CLI::App& app, int& exit_status) {
     command->add_flag("--no-kill", *no_kill, "Leave the other ranks alone when one fails");
     command->add_option("--timeout", job->time_limit_s, "End the job after so many seconds; 0 is never")
         ->check(seconds);
-    // For tests, which have no five seconds to spare; not shown in the help.
+    // For tests, which cannot wait five seconds; hidden from the help.
     command->add_option("--grace", job->grace_s)->check(seconds)->group("");
     command->callback([=, &exit_status] {
         job->end_others = !*no_kill;

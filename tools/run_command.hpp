@@ -7,10 +7,10 @@
 
 namespace weft::internal::tools {
 
-// Adds the subcommand; when it is called, `exit_status` receives what the process shall return.
+// Adds the subcommand. When it runs, it stores the process's exit status in `exit_status`.
 void add_run_command(CLI::App& app, int& exit_status);
 
-// To be called on the arguments before they are parsed, so that `weft run -n 4 -- program --its-option` is understood.
+// Call this on the arguments before they are parsed, so that CLI11 accepts `weft run -n 4 -- program --its-option`.
 void shield_separator(std::vector<std::string>& arguments);
 
 }  // namespace weft::internal::tools

@@ -22,7 +22,7 @@
 namespace weft::internal::tools {
 namespace {
 
-// Bounds of what one may ask to see: a screenful a rank, a few hundred megabytes at most.
+// Limits of the output: a screenful for each rank, a few hundred megabytes at most.
 constexpr int ranks_shown_most = 65'536;
 constexpr int channels_shown_most = 64;
 constexpr int tiles_shown_most = 64;
@@ -33,7 +33,7 @@ struct Request {
     FileChoice said;  // of `collective` and so on
     std::string collective = name_of(Collective::all_reduce);
     int root = 0;
-    int ranks = 0;  // 0: not said
+    int ranks = 0;  // 0: not given
     int rank = -1;  // all
     int channels = 1;
     int hosts = 1;
@@ -84,11 +84,11 @@ Result<Schedule> expanded(const Schedule& schedule, const std::string& expansion
                 "there is no expansion `{}`; there are staged, direct, readable=RANK,... and pipelined=TILES", text);
 }
 
-// The schedules that are asked for, and their row.
+// The requested schedules and their row.
 struct Made {
     std::vector<Schedule> schedules;
     const Algorithm* row = nullptr;
-    std::shared_ptr<const FileAlgorithm> file;  // that the row is in; null: the registry
+    std::shared_ptr<const FileAlgorithm> file;  // owns the row; null: the registry does
 };
 
 Status find_row(Request& request, Made& made) {
@@ -139,7 +139,7 @@ Result<Made> make(Request request) {
 
 Status draw(const Request& request, const Made& made) {
     if (request.rank >= 0) return fail(weftInvalidArgument, "a picture is of all ranks: --svg or --rank, not both");
-    // A simulation of what is wrong would tell nothing.
+    // The simulation of a wrong algorithm would mean nothing.
     if (made.file) WEFT_TRY(prove(*made.file));
     PictureRequest picture = request.picture;
     picture.hosts = request.hosts;
@@ -194,7 +194,7 @@ Status check_file(const Request& request) {
     return ok();
 }
 
-// The options of the command line that a file must fit.
+// The options of the command line that a file must match.
 void find_said(const CLI::App& command, Request& request) {
     request.said.ranks = request.ranks;
     if (command.count("--collective") > 0) request.said.collective = request.collective;
@@ -211,7 +211,7 @@ void add_schedule_command(CLI::App& app, int& exit_status) {
     command->require_subcommand(1);
     auto report = [&exit_status](const Status& status) {
         if (!status) print_error("weft schedule: {}\n", status.sentence());
-        // The command line's faults are invalid arguments; a file's are not.
+        // Errors of the command line are invalid arguments; errors of a file are not.
         exit_status = status ? 0 : status.code() == weftInvalidArgument ? 2 : 1;
     };
     auto add_algorithm = [request](CLI::App* to) {

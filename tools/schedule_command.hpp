@@ -4,8 +4,8 @@
 
 namespace weft::internal::tools {
 
-// Adds the subcommand; when it is called, `exit_status` receives what the process shall return: 1 if a schedule is not
-// proved or a file cannot be read or written, 2 if the command line is wrong.
+// Adds the subcommand. When it runs, it stores the process's exit status in `exit_status`.
+// Status 1: a schedule is not proved, or a file cannot be read or written. Status 2: the command line is wrong.
 void add_schedule_command(CLI::App& app, int& exit_status);
 
 }  // namespace weft::internal::tools

@@ -45,7 +45,7 @@ Result<std::string> picture_of(const std::vector<Schedule>& schedules, const Alg
     const auto kind = kind_of(request, row, ranks);
     if (!kind) return kind.status().copy();
     const HostsFabric fabric(*kind, request.hosts, ranks / request.hosts);
-    const bool data = row.collective != Collective::barrier;  // which has none, but words to exchange
+    const bool data = row.collective != Collective::barrier;  // a barrier has no data, only words to exchange
     const uint64_t bytes = data ? request.bytes : uint64_t(ranks);
     SimulatedCall call = simulated_call(row, *kind, {ranks, 0, fabric.hosts()}, bytes, 0);
     DrawnRun run;

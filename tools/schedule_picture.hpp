@@ -1,4 +1,4 @@
-// schedule_picture.hpp: schedules of all ranks run by the simulator on hosts of one kind, and drawn as tracks over time.
+// schedule_picture.hpp: simulates the schedules of all ranks on equal hosts and draws them as a timeline.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,13 +11,13 @@
 namespace weft::internal::tools {
 
 struct PictureRequest {
-    std::string file;  // empty: none is wanted
+    std::string file;  // empty: no picture
     std::string host = "cpu-100g";
     uint64_t bytes = 256 << 10;  // of the whole
     int hosts = 1;
 };
 
-// As an SVG file's text. weftInvalidArgument: hosts that cannot be; weftInvalidUsage: more than can be drawn.
+// Returns the text of an SVG file. weftInvalidArgument: impossible hosts; weftInvalidUsage: too much to draw.
 Result<std::string> picture_of(const std::vector<Schedule>& schedules, const Algorithm& row,
                                const PictureRequest& request);
 

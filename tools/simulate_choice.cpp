@@ -10,13 +10,13 @@ namespace weft::internal::tools {
 
 namespace {
 
-// As GpuEngine::meet() has it, where devices have room for as many blocks as kernels take.
+// As GpuEngine::meet() chooses if the devices have room for all blocks of the kernels.
 Result<WeftChoice> choice_on_devices(const Operation& operation, const Scene& scene, int64_t link_mbps) {
     if (scene.layout.ranks > cuda::domain_ranks_max)
         return fail(weftInvalidUsage, "it serves device memory of up to {} ranks", cuda::domain_ranks_max);
     DeviceLayout layout{scene.layout.ranks, cuda::blocks_max, ""};
     layout.hosts = scene.layout.host_count();
-    // Also what WEFT_ALGO alone would have serve, where fused kernels do.
+    // An algorithm that WEFT_ALGO alone would select also counts where fused kernels serve.
     const auto is_asked = [&](Collective collective) { return collective == operation.collective; };
     StepAlgorithms steps = step_algorithms({.rows = registry::algorithms(),
                                             .own = is_asked,
@@ -57,7 +57,7 @@ Result<WeftChoice> weft_choice(const SimulateRequest& request, const Scene& scen
                       uint64_t(parts_of(operation.collective, scene.layout.ranks));
     const auto link_mbps = int64_t(std::min(8 * scene.net_bytes_per_us, 1e15));
     if (scene.kind.devices) return choice_on_devices(operation, scene, link_mbps);
-    // A core for each rank, which stage what they send, as they do in the simulation.
+    // As in the simulation, each rank has a core and stages the data that it sends.
     LinkCosts costs = scene.layout.host_count() == 1 ? host_link_costs(scene.layout.ranks, scene.layout.ranks, false)
                                                      : network_link_costs(1, link_mbps, false);
     costs.net_links = scene.net_links;

@@ -18,8 +18,8 @@
 namespace weft::internal::tools {
 namespace {
 
-// A row of the scene as it is now, on its machines. `before`: the scene without what is wrong, `after`: with it, where
-// that is another.
+// A row of the scene on its current machines. `before`: the scene without faults; `after`: the scene with them, if they
+// differ.
 struct Shown {
     SimulatedRow row;
     std::unique_ptr<Fabric> whole, damaged;
@@ -75,7 +75,7 @@ Status trace(const SimulateRequest& request, const Fabric& fabric, const Simulat
     return ok();
 }
 
-// Of those of a request that asks for all.
+// The rows of a request for all algorithms.
 Result<SimulatedRows> simulated_rows(const SimulateRequest& request) {
     auto before = scene_of(request);
     if (!before) return before.take_status();
@@ -94,7 +94,7 @@ Status tune(SimulateRequest request, bool all_collectives) {
     if (request.algorithm != "all" || !request.trace.empty() || request.as_json)
         return fail(weftInvalidArgument, "--tune is of `all` algorithms, without --trace and --json");
     if (all_collectives) request.collective.clear();
-    request.anyway = true;  // a curve without its largest sizes would be believed there, too
+    request.anyway = true;  // a curve without its largest sizes would mislead in this case too
     return write_simulated_tuning(std::move(request), simulated_rows);
 }
 
@@ -213,7 +213,7 @@ void add_simulate_command(CLI::App& schedule_command, std::function<void(const S
                         "File for times of `all`, of every collective unless one is said, at sizes up to --bytes: "
                         "WEFT_TUNE_FILE for such hosts");
     command->callback([=] {
-        // The options that a file must fit.
+        // The options that a file must match.
         request->said.ranks = request->ranks;
         if (!collective->empty()) request->said.collective = request->collective;
         if (!root->empty()) request->said.root = request->root;

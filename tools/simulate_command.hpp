@@ -1,4 +1,4 @@
-// simulate_command.hpp: `weft schedule simulate`: how long a collective would take on hosts that one describes.
+// simulate_command.hpp: `weft schedule simulate`: predicts the time of a collective on described hosts.
 #pragma once
 #include <CLI/CLI.hpp>
 
@@ -8,7 +8,7 @@
 
 namespace weft::internal::tools {
 
-// Adds the subcommand to `weft schedule`; `report` says what went wrong.
+// Adds the subcommand to `weft schedule`; `report` receives errors.
 void add_simulate_command(CLI::App& schedule_command, std::function<void(const Status&)> report);
 
 }  // namespace weft::internal::tools

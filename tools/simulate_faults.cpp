@@ -25,7 +25,7 @@ Result<std::optional<Scene>> without_hosts(const SimulateRequest& request, const
     if (int(failed.size()) == scene.hosts)
         return fail(weftInvalidArgument, "--fail-host: no host is left of {}", scene.hosts);
     const auto is_left = [&](int rank) { return failed.count(scene.layout.host_of(rank)) == 0; };
-    int root = 0;  // of a rooted collective, as its rank is numbered now
+    int root = 0;  // of a rooted collective, in the current numbering
     if (scene.parameters.root >= 0) {
         if (!is_left(request.root))
             return fail(weftInvalidArgument, "--root {} is on host {}, which has failed: name another one",

@@ -1,4 +1,4 @@
-// simulate_faults.hpp: what is wrong with the machines of a scene, and the job as it goes on with that.
+// simulate_faults.hpp: the faults of a scene's machines, and the job that continues with them.
 #pragma once
 #include <optional>
 
@@ -7,11 +7,11 @@
 
 namespace weft::internal::tools {
 
-// What is slow and which links are gone; names of links are the fabric's.
+// Slow parts and failed links. The fabric defines the names of links.
 Result<Faults> damage_of(const SimulateRequest& request, const Scene& scene, const Fabric& fabric);
 
-// The job that is made anew: without the hosts that failed, its ranks numbered again; or with rings that keep to the links
-// that are left. None: it would be the same. `scene` must outlive it.
+// The job after the faults: without failed hosts and with new rank numbers, or with rings that avoid failed links.
+// None: the job would not change. `scene` must outlive the result.
 Result<std::optional<Scene>> scene_after(const SimulateRequest& request, const Scene& scene);
 
 }  // namespace weft::internal::tools

@@ -1,5 +1,5 @@
-// simulate_numbers.hpp: numbers as the options of `weft schedule simulate` have them. weftInvalidArgument: what the option
-// takes.
+// simulate_numbers.hpp: the numbers in options of `weft schedule simulate`.
+// The text of weftInvalidArgument names the accepted values.
 #pragma once
 #include <string>
 
@@ -12,11 +12,11 @@ struct NamedNumber {
     double value = 0;
 };
 
-// Of NAME=VALUE; names may have that sign in them.
+// Parses NAME=VALUE; names may contain `=`.
 Result<NamedNumber> named_number(const std::string& option, const std::string& text);
-// The same, so many times as slow.
+// Parses NAME=FACTOR, a slowdown.
 Result<NamedNumber> slowed(const std::string& option, const std::string& text);
-// Of 0 to count - 1.
+// Parses a number from 0 to count - 1.
 Result<int> number_of(const std::string& option, const std::string& text, int count);
 
 }  // namespace weft::internal::tools

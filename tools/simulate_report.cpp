@@ -121,7 +121,7 @@ void print_simulation(const SimulateRequest& request, const Scene& scene, const 
 
 namespace {
 
-// How far what Weft would choose is behind the first.
+// The distance of Weft's choice from the fastest algorithm.
 std::string text_of_choice(const std::vector<SimulatedRow>& rows, const Result<WeftChoice>& choice) {
     if (!choice) return fmt::format("Weft would choose none: {}", choice.status().sentence());
     const auto chosen = std::find_if(rows.begin(), rows.end(),

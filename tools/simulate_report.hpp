@@ -1,4 +1,4 @@
-// simulate_report.hpp: what was simulated, as tables for people and JSON for machines.
+// simulate_report.hpp: prints results of simulations as tables or JSON.
 #pragma once
 #include <optional>
 #include <string>
@@ -10,17 +10,17 @@ namespace weft::internal::tools {
 
 struct SimulatedRow {
     const Algorithm* row = nullptr;
-    std::optional<Simulation> found;   // on the machines as they are, damage and all; empty: `objection` says why not
-    std::optional<double> healthy_us;  // where there is damage: without it
-    // Where links that failed change rings: with those of before.
+    std::optional<Simulation> found;   // on the machines with their faults; empty: `objection` has the reason
+    std::optional<double> healthy_us;  // with faults only: the time without them
+    // If failed links change the rings: the time with the old rings.
     std::optional<double> old_rings_us;
     std::string objection;
 };
 
-// One algorithm in detail. The names of links are the fabric's.
+// Prints one algorithm in detail. The fabric defines the names of links.
 void print_simulation(const SimulateRequest& request, const Scene& scene, const Fabric& fabric,
                       const SimulatedRow& row);
-// Several, the fastest first, and which of them Weft would choose, or why none.
+// Prints several algorithms, the fastest first, and Weft's choice or the reason why there is none.
 void print_comparison(const SimulateRequest& request, const Scene& scene, std::vector<SimulatedRow> rows,
                       const Result<WeftChoice>& choice);
 

@@ -21,13 +21,13 @@ namespace weft::internal::tools {
 
 namespace {
 
-// Blocks that fill a device's links to the others, or, between hosts, its adapter.
+// The number of blocks that fill a device's links to the others or, between hosts, its network adapter.
 int channels_that_fill(const HostKind& kind, int hosts) {
     if (hosts == 1) return kind.channels;
     return std::clamp(int(std::ceil(kind.net_bytes_per_us / kind.block_bytes_per_us)), 1, kind.channels);
 }
 
-// Either number may be missing: then hosts are as full as they get.
+// If one of the numbers is missing, the hosts are filled.
 Status place_on_equal(const SimulateRequest& request, Scene& scene) {
     const HostKind& kind = scene.kind;
     int ranks_a_host = request.ranks;
@@ -63,7 +63,7 @@ Status read_graph(const SimulateRequest& request, Scene& scene) {
     return ok();
 }
 
-// Ranks on a graph's machines, and the rings that fit them, as a communicator there would have them.
+// Places ranks on a graph's machines, with the rings that a communicator there would have.
 Status place_on_graph(const SimulateRequest& request, Scene& scene) {
     const int copies = std::max(1, request.hosts);
     if (request.ranks % copies != 0)
@@ -231,10 +231,10 @@ Result<std::unique_ptr<Fabric>> fabric_of(const Scene& scene, const Algorithm& r
     return fabric;
 }
 
-// Says before a long simulation that it is one, and refuses one that nobody would wait for.
+// Announces a long simulation before it starts, and refuses one that takes too long.
 static Status weigh(const char* name, bool anyway, int ranks, const SimulatedEffort& effort) {
     constexpr uint64_t told_from = 20'000'000, steps_most = 200'000'000;
-    // Of ranks that have left the caches, and messages none of which is empty (docs/guide/simulation.md).
+    // For ranks beyond the caches and non-empty messages (docs/guide/simulation.md).
     constexpr double us_a_step = 1.5;
     const auto text = [&](uint64_t steps) {
         const double minutes = double(steps) * us_a_step / 60e6;

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// One event a line, so that a trace of any length needs no memory.
+// One event on each line, so that a trace of any length needs constant memory.
 class TraceFile {
   public:
     explicit TraceFile(const std::string& name) : file_(name) {
@@ -22,7 +22,7 @@ class TraceFile {
         file_.add(std::exchange(first_, false) ? "\n" : ",\n");
         file_.add(event.dump(-1, ' ', false, Json::error_handler_t::replace));
     }
-    // Before anything is simulated for it.
+    // Starts the file before any simulation, so that an error comes early.
     Status begin() const { return file_.status(); }
     Status end(const Json& other) {
         file_.add("\n], \"otherData\": " + other.dump() + "}\n");
@@ -91,7 +91,7 @@ Result<TracedCall> write_trace(const Fabric& fabric, SimulatedCall call, const S
     traced.ranks = std::min(bounds.ranks, found.ranks_simulated);
     traced.ranks_left_out = found.ranks_simulated - traced.ranks;
     name_ranks(file, found, traced.ranks);
-    // Counters belong to a process; theirs is one behind the ranks.
+    // Counters belong to a process; their process id follows the ranks.
     const int counters = fabric.ranks();
     file.add({{"ph", "M"}, {"pid", counters}, {"name", "process_name"}, {"args", {{"name", "links"}}}});
     std::set<int> links;

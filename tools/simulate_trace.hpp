@@ -1,5 +1,6 @@
-// simulate_trace.hpp: a simulated call as a trace that Chrome and Perfetto show: a process a rank, a thread a block, a
-// slice a step and a slice for what it waited for; counters for the links that carry most.
+// simulate_trace.hpp: writes a simulated call as a trace for Chrome and Perfetto.
+// Ranks are processes, blocks are threads, and each step has a slice and its wait another. The busiest links have
+// counters.
 #pragma once
 #include <string>
 
@@ -9,19 +10,19 @@
 namespace weft::internal::tools {
 
 struct TraceBounds {
-    int ranks = 64;              // the lowest
-    uint64_t steps = 1'000'000;  // the first
-    size_t links = 16;           // the busiest
-    uint64_t loads = 1'000'000;  // the first changes of what they carry
+    int ranks = 64;              // the lowest ranks
+    uint64_t steps = 1'000'000;  // the first steps
+    size_t links = 16;           // the busiest links
+    uint64_t loads = 1'000'000;  // the first changes of the links' loads
 };
 
 struct TracedCall {
     uint64_t steps = 0, steps_left_out = 0;
     uint64_t loads_left_out = 0;
-    int ranks = 0, ranks_left_out = 0;  // of those that are simulated
+    int ranks = 0, ranks_left_out = 0;  // of the simulated ranks
 };
 
-// Simulates the call once more and writes what happens to the file as it happens. `found`: what it was the first time.
+// Simulates the call again and writes events as they happen. `found`: the result of the first simulation.
 Result<TracedCall> write_trace(const Fabric& fabric, SimulatedCall call, const Simulation& found,
                                const TraceBounds& bounds, const std::string& file);
 

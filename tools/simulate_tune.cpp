@@ -37,7 +37,7 @@ Status check_ranks(const Scene& scene) {
     return ok();
 }
 
-// Ranks with a core each.
+// Each rank has a core.
 Tuning tuning_of(const Scene& scene) {
     Tuning tuning;
     tuning.version = tuning_of_here().version;

@@ -1,4 +1,4 @@
-// simulate_tune.hpp: a tuning file for a cluster that was never measured: times that the simulator makes up.
+// simulate_tune.hpp: a tuning file for a cluster without measurements, from simulated times.
 #pragma once
 #include <functional>
 
@@ -6,15 +6,15 @@
 
 namespace weft::internal::tools {
 
-// Every algorithm that can serve a request, simulated, and the scene that it is simulated in.
+// All algorithms that can serve a request, simulated, and the scene of the simulation.
 struct SimulatedRows {
     Scene scene;
     std::vector<SimulatedRow> rows;
 };
 using SimulateRows = std::function<Result<SimulatedRows>(const SimulateRequest& request)>;
 
-// Writes the file that the request names, of one collective or, if it says none, all, at sizes up to its bytes.
-// weftInvalidArgument: no tuning can be of such ranks, and why.
+// Writes the tuning file of the request, for one collective or for all, at sizes up to its bytes.
+// weftInvalidArgument: no tuning fits such ranks; the message has the reason.
 Status write_simulated_tuning(SimulateRequest request, const SimulateRows& rows_of);
 
 }  // namespace weft::internal::tools

@@ -14,7 +14,7 @@ SimulatedCall simulated_call(const Algorithm& row, const HostKind& kind, const L
         costs.net_slot_bytes = kind.slot_bytes;
         call.wanted_tile_bytes = row.tile_bytes(layout, costs, parts * call.bytes);
     }
-    // Devices of a host reach each other's memory; threads of different processes stage, and so do packets.
+    // Devices of a host access each other's memory. Threads of different processes stage, and so do packets.
     const bool packets = row.collective == Collective::all_reduce && is_one_shot(row.schedule(layout, {}));
     if (kind.devices && !packets) call.mode = {std::vector<bool>(size_t(layout.ranks), true), true};
     return call;

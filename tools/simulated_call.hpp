@@ -1,4 +1,4 @@
-// simulated_call.hpp: what `weft schedule` asks the simulator, for a prediction and for a picture alike.
+// simulated_call.hpp: the call that `weft schedule` simulates, for predictions and pictures.
 #pragma once
 #include <cstdint>
 
@@ -8,7 +8,8 @@
 
 namespace weft::internal::tools {
 
-// All of a call but who makes schedules. `bytes`: of the whole; `tile_bytes`: of the whole, 0: as the algorithm wants.
+// The call, without the maker of schedules. `bytes`: of the whole. `tile_bytes`: of the whole; 0: the algorithm's
+// choice.
 SimulatedCall simulated_call(const Algorithm& row, const HostKind& kind, const Layout& layout, uint64_t bytes,
                              uint64_t tile_bytes);
 

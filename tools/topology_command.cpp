@@ -78,7 +78,7 @@ void print_notes(const Machine& machine) {
     for (const std::string& note : machine.notes) print_error("{}: {}\n", machine.source, note);
 }
 
-// The machine, and below it what was found for it, if anything was.
+// Draws the machine and, below it, the channels that were found.
 Status draw(const Request& request, const Machine& machine, const topology::Channels* channels) {
     constexpr double left = 16, top = 16, width_least = 900;
     Svg svg;
@@ -93,14 +93,14 @@ Status show(const Request& request) {
     if (!machine) return machine.status().copy();
     print_output("{}", topology::write_text(machine->graph, {.pxn = request.pxn}));
     print_notes(*machine);
-    // As a search there ends.
+    // The error of a search without nodes.
     if (machine->graph.nodes().empty())
         return fail(weftInvalidArgument, "{}: a machine without a cpu; there is nothing to show", machine->source);
     if (!request.xml.empty()) WEFT_TRY(topology::write_topology_file(machine->graph, request.xml));
     return request.svg.empty() ? ok() : draw(request, *machine, nullptr);
 }
 
-// Whether the channels of a graph file fit the machines: a sentence for each that does not.
+// Checks whether the channels of a graph file fit the machines: a message for each that does not.
 Status check(const Request& request, const Machine& machine, const topology::Job& job) {
     const auto text = topology_text(request.graph);
     if (!text) return text.status().copy();
@@ -119,7 +119,7 @@ Status check(const Request& request, const Machine& machine, const topology::Job
     return ok();
 }
 
-// Empty: all.
+// Empty: all GPUs.
 Result<std::vector<int>> gpus_of(const Request& request) {
     std::vector<int> gpus;
     if (request.gpus.empty()) return gpus;
@@ -167,10 +167,10 @@ int exit_status_of(const Status& status) {
     return status ? 0 : status.code() == weftInvalidArgument ? 2 : 1;
 }
 
-// Empty words would stand for what is not said, as in `--hwloc "$unset"`.
+// An empty argument, as from `--hwloc "$unset"`, would look like a missing option.
 std::string not_empty(const std::string& text) { return text.empty() ? "it is given, but empty" : ""; }
 
-// Where the machine comes from.
+// The options for the source of the machine.
 void add_sources(CLI::App& command, Request& request) {
     CLI::Option* file =
         command.add_option("file", request.file, "NCCL's topology file, or hwloc's; without it, this machine");

@@ -4,10 +4,10 @@
 
 namespace weft::internal::tools {
 
-// Adds the subcommand; when it is called, `exit_status` receives what the process shall return: 1 if a file cannot be
-// read or written, 2 if the command line is wrong.
+// Adds the subcommand. When it runs, it stores the process's exit status in `exit_status`.
+// Status 1: a file cannot be read or written. Status 2: the command line is wrong.
 void add_topology_command(CLI::App& app, int& exit_status);
-// `weft topology show`, for `command` to be called by another name, too.
+// `weft topology show`, for a `command` with another name, too.
 void make_topology_show(CLI::App& command, int& exit_status);
 
 }  // namespace weft::internal::tools

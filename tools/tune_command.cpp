@@ -25,12 +25,12 @@
 namespace weft::internal::tools {
 namespace {
 
-// As the command line has it.
+// The options of the command line.
 struct TuneRequest {
     std::string file = "weft-tune.json";
     double seconds = 60;
     std::string ranks = "2 4 8", transports = "shm tcp", collectives, least = "8", most = "64M";
-    bool is_rank = false;  // started by ourselves
+    bool is_rank = false;  // started by `weft tune` itself
 };
 
 std::vector<std::string> words_of(const std::string& list) {
@@ -45,7 +45,7 @@ std::vector<std::string> words_of(const std::string& list) {
     return words;
 }
 
-// What is measured, checked.
+// The checked plan of the measurements.
 struct Plan {
     TuneWork work;
     std::vector<Arrangement> arrangements;
@@ -101,8 +101,8 @@ Result<Plan> plan_of(const TuneRequest& request) {
     return plan;
 }
 
-// Ranks see no tuning and nothing else that would choose for them; they are one host, or a host each that speak over the
-// loopback interface.
+// The ranks' environment has no tuning and no other setting that would choose algorithms.
+// The ranks are one host, or each is its own host and uses the loopback interface.
 std::vector<std::string> environment_of(const Arrangement& arrangement) {
     const std::vector<std::string> ours = {
         "WEFT_TUNE_FILE=none", std::string("WEFT_TRANSPORTS=") + arrangement.transport(), "WEFT_SOCKET_IFNAME==lo"};
@@ -125,7 +125,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
     return all;
 }
 
-// `weft run` with ourselves as the ranks.
+// `weft run` with this program as the ranks.
 std::vector<std::string> command_of(const std::string& self, const Arrangement& arrangement, const TuneWork& work) {
     std::string collectives;
     for (const Collective collective : work.collectives) collectives += fmt::format("{} ", name_of(collective));
@@ -146,7 +146,7 @@ std::vector<std::string> command_of(const std::string& self, const Arrangement& 
             std::to_string(work.most_bytes)};
 }
 
-// Starts them, with `output` as their standard output.
+// Starts the ranks, with `output` as their standard output.
 Result<pid_t> start(const Arrangement& arrangement, const TuneWork& work, int output) {
     char path[4096] = {};
     if (readlink("/proc/self/exe", path, sizeof path - 1) <= 0)
@@ -162,7 +162,7 @@ Result<pid_t> start(const Arrangement& arrangement, const TuneWork& work, int ou
     return pid;
 }
 
-// Until the other end is closed.
+// Reads until the other end is closed.
 void take_times(int source, Arrangement& arrangement) {
     std::string line;
     char buffer[65536];
@@ -195,7 +195,7 @@ Status measure(Arrangement& arrangement, const TuneWork& work) {
     return ok();
 }
 
-// Before a minute is spent. What the file holds stays until then.
+// Checks the file before the measurement of a minute. The file keeps its content until the end.
 Status check_file(const std::string& name) {
     const bool there = access(name.c_str(), F_OK) == 0;
     std::FILE* file = std::fopen(name.c_str(), "a");
@@ -205,7 +205,8 @@ Status check_file(const std::string& name) {
     return ok();
 }
 
-// Likewise: rank 0 tells all others of it, who take no more than so much. Of every time that could be measured.
+// Checks before the measurement that the tuning fits: rank 0 sends it to all others, which accept a limited size.
+// The check counts every time that could be measured.
 Status check_length(const Plan& plan) {
     Tuning longest = tuning_of_here();
     for (const Arrangement& arrangement : plan.arrangements)
@@ -242,7 +243,7 @@ Status tune(const TuneRequest& request) {
     here.cores = topology::usable_cores();
     const Tuning tuning = tuning_of_times(std::move(here), plan->arrangements);
     if (Status written = write_file(request.file, tuning.text()); !written) {
-        print_output("{}", tuning.text());  // a minute's work
+        print_output("{}", tuning.text());  // it took a minute to measure
         return written;
     }
     print_output(

@@ -12,7 +12,7 @@
 namespace weft::internal::tools {
 namespace {
 
-// By algorithm: the better of the passes.
+// By algorithm: the best time of the passes.
 using Cell = std::map<std::string, double>;
 using Cells = std::map<std::pair<Collective, size_t>, Cell>;
 
@@ -36,14 +36,14 @@ void add_curves(const Arrangement& arrangement, std::vector<Tuning::Curve>& curv
             curve.ranks = arrangement.ranks;
             curve.hosts = arrangement.hosts;
             if (arrangement.hosts < arrangement.ranks) curve.apart = arrangement.apart;
-            curve.points.push_back({what.second, us});  // cells come by bytes
+            curve.points.push_back({what.second, us});  // cells are in the order of bytes
         }
     }
     for (auto& [key, curve] : by_algorithm) curves.push_back(std::move(curve));
 }
 
-// How far the model is from what was measured: the mean over all points of the logarithms' distance, of which no single
-// one counts for more than a factor of eight.
+// The error of the model: the mean distance of the logarithms over all points.
+// A single point counts for at most a factor of eight.
 double misfit(const Tuning& tuning) {
     double sum = 0;
     size_t points = 0;
@@ -61,7 +61,7 @@ double misfit(const Tuning& tuning) {
     return points > 0 ? sum / double(points) : 0;
 }
 
-// One constant after the other, larger or smaller as long as that fits better, by ever smaller factors.
+// Changes one constant after the other as long as the fit improves, by ever smaller factors.
 void fit(Tuning& tuning) {
     constexpr double farthest = 16;
     double best = misfit(tuning);
@@ -95,14 +95,14 @@ Operation operation_of(Collective collective, size_t bytes, int ranks) {
     return operation;
 }
 
-// Sums up sizes.
+// Accumulates the score over sizes.
 class Score {
   public:
     void add(size_t bytes, const Cell& cell, const Choice& choice) {
         const auto best = std::min_element(
             cell.begin(), cell.end(), [](const auto& one, const auto& other) { return one.second < other.second; });
         const auto chosen = cell.find(choice.algorithm->name);
-        // Who was too slow to be asked is as far behind as that means at least.
+        // An algorithm that was too slow to be measured counts as slow as that limit.
         const double us =
             chosen == cell.end() ? std::max(choice.predicted.us, tune_far_behind * best->second) : chosen->second;
         const double ratio = std::max(1.0, us / best->second);
@@ -147,7 +147,7 @@ Judgement judge(const Tuning& tuning, const Arrangement& arrangement, Collective
         const auto new_choice = select(operation, layout, tuned, {}, registry::algorithms());
         if (!old_choice || !new_choice) continue;
         ++judgement.sizes;
-        // What the built-in costs say of a time is no measure: the tuning says it.
+        // The built-in costs' prediction of a time is no measurement; the tuning has the time.
         Choice old = *old_choice;
         old.predicted = predict(*old.algorithm, layout, tuned, what.second);
         before.add(what.second, cell, old);

@@ -1,4 +1,4 @@
-// tune_judgement.hpp: what is made of the times that `weft tune` has taken: the tuning, and how well it chooses.
+// tune_judgement.hpp: derives a tuning from the times of `weft tune`, and judges how well it chooses.
 #pragma once
 #include <optional>
 #include <string>
@@ -17,7 +17,7 @@ struct Arrangement {
     const char* transport() const { return hosts == 1 ? "shm" : "tcp"; }
 };
 
-// Curves of the times that are not held out, and the constants that fit them best. `here`: as tuning_of_here().
+// Curves of the times that are not held out, and the constants that fit them best. `here`: from tuning_of_here().
 Tuning tuning_of_times(Tuning here, const std::vector<Arrangement>& arrangements);
 
 // Chosen time over best time, less 1, in per cent: the geometric mean over sizes, and the worst.
@@ -30,10 +30,10 @@ struct Judgement {
     int sizes = 0;
     Judged before, after;  // by the built-in costs, by the tuning
 };
-// At the sizes held out of one collective, or of all (Collective::none).
+// Judges the held-out sizes of one collective, or of all (Collective::none).
 Judgement judge(const Tuning& tuning, const Arrangement& arrangement, Collective collective);
 
-// All of it as a table.
+// All judgements as a table.
 std::string judgement_text(const Tuning& tuning, const std::vector<Arrangement>& arrangements,
                            const std::vector<Collective>& collectives);
 

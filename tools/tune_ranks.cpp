@@ -51,14 +51,14 @@ const Call calls[] = {
 
 }  // namespace
 
-// Those held out lie halfway.
+// The held-out sizes are halfway between the others.
 std::vector<TunedSize> tuned_sizes(const TuneWork& work) {
     std::vector<TunedSize> sizes;
     int gap = 0;
     for (size_t bytes = 8; bytes <= size_t(1) << 40; bytes = next_tuned_size(bytes)) {
         const size_t between = 2 * bytes;
         if (bytes >= work.least_bytes && bytes <= work.most_bytes) sizes.push_back({bytes, false});
-        // Every other gap: they cost as much time as the others.
+        // Every other gap only, because held-out sizes cost as much time as the others.
         if (++gap % 2 == 1 && between >= work.least_bytes && between <= work.most_bytes)
             sizes.push_back({between, true});
     }
@@ -68,11 +68,10 @@ std::vector<TunedSize> tuned_sizes(const TuneWork& work) {
 
 namespace {
 
-// Times of several passes over everything, some seconds apart: the machine's cores may be near each other in one and far
-// in the other, or others at work, and each algorithm is known by its best one.
+// Passes are some seconds apart because the machine's load and the cores' places can change. The best pass counts.
 constexpr int passes = 3;
 
-// One rank's work. Thread-bound.
+// The work of one rank. Thread-bound.
 class Tuner {
   public:
     Tuner(perf::Rank& rank, const TuneWork& work)
@@ -91,9 +90,9 @@ class Tuner {
     }
 
   private:
-    // What the size before took.
+    // The times of the previous size.
     struct Past {
-        double cell_us = 0;                // a call of each algorithm, in this pass
+        double cell_us = 0;                // of one call of each algorithm, in this pass
         std::map<std::string, double> us;  // the best of all passes
     };
 
@@ -120,13 +119,12 @@ class Tuner {
             measured = {&wrapped, call_of(collective, count), bytes};
             run_cell(last, measured, race_share * share_s, past);
         }
-        // Nothing lies beyond the largest, and beside a barrier: a second measurement judges there.
+        // The largest size and the barrier have no larger size: a second measurement judges there.
         if (std::exchange(last.held_out, true)) return;
         run_cell(last, measured, race_share * share_s, past);
     }
 
-    // Whether a size so much larger than the one before would take too much of the time: what is larger follows from what
-    // is known.
+    // Whether a larger size would take too much of the time; the growth from the previous size predicts it.
     bool too_long(const Past& past, double growth, double share_s) {
         if (calls_least * past.cell_us * growth > long_shares * share_s * 1e6) return true;
         const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin_;
@@ -160,7 +158,7 @@ class Tuner {
         if (rank_.is_first()) flush_output();
     }
 
-    // Those that can serve, but for who is far behind where bytes alone count.
+    // The candidates, except slow ones at sizes where only bandwidth counts.
     std::vector<std::string> candidates(Collective collective, size_t count, size_t bytes, const Past& past) {
         const weftDataType_t type = collective == Collective::barrier ? weftInt8 : weftFloat32;
         const std::string text =
@@ -177,8 +175,8 @@ class Tuner {
     }
 
     static constexpr size_t long_message_bytes = 1 << 20;
-    // A race makes so many calls of each algorithm at least, and may take so many times a size's share of the time; where
-    // calls are short it takes less, to make up for it.
+    // A race makes at least this many calls of each algorithm and may take this multiple of a size's share of the time.
+    // Races of short calls take less, which compensates for it.
     static constexpr double calls_least = 3, long_shares = 3, race_share = 0.8;
 
     perf::Rank& rank_;
@@ -216,7 +214,7 @@ std::optional<bool> read_apart(const std::string& line) {
 
 namespace {
 
-// The NUMA domain that this process runs on, as communicators have it (planning/machines.hpp); -1: unknown.
+// The NUMA domain of this process, as communicators determine it (planning/machines.hpp); -1: unknown.
 int domain_of_this_process() {
     const int thread = allowed_cpus().first();
     const auto found = topology::discover_this_host(options(), {.nvml = false, .verbs = false});

@@ -1,5 +1,5 @@
-// tune_ranks.hpp: what each rank does that `weft tune` starts: it runs every algorithm of every collective at every size,
-// and rank 0 prints what they took, a line for each.
+// tune_ranks.hpp: the work of a rank that `weft tune` starts.
+// It runs every algorithm of every collective at every size, and rank 0 prints a line for each time.
 #pragma once
 #include <optional>
 #include <string>
@@ -16,7 +16,7 @@ struct TuneWork {
     double seconds = 10;  // about
 };
 
-// The size after this one, from 8 bytes on: eightfold while it is the ranks' meeting that takes the time, then fourfold.
+// The next size, from 8 bytes on: eightfold while latency dominates, then fourfold.
 constexpr size_t next_tuned_size(size_t bytes) { return bytes * (bytes < 4096 ? 8 : 4); }
 struct TunedSize {
     size_t bytes;
@@ -24,9 +24,9 @@ struct TunedSize {
 };
 std::vector<TunedSize> tuned_sizes(const TuneWork& work);
 
-// Lines of the output. A cell of the table is what all algorithms took for one size. Those that are held out lie between
-// the others, or are the largest once more, and make no predictions: they tell how good these are.
-// Who took so many times the best at a size is left out where sizes are large.
+// Lines of the output. A cell of the table has the times of all algorithms for one size.
+// Held-out sizes are between the others, or repeat the largest. They test predictions and make none.
+// At large sizes, an algorithm that is slower than the best by this factor is left out.
 inline constexpr double tune_far_behind = 3;
 
 struct TunedTime {
@@ -40,11 +40,11 @@ struct TunedTime {
     static bool read(const std::string& line, TunedTime& time);
 };
 
-// A line of its own: whether ranks of one machine sat on different NUMA domains.
+// The line that says whether ranks of one machine were on different NUMA domains.
 std::string apart_text(bool apart);
 std::optional<bool> read_apart(const std::string& line);
 
-// The ranks find each other by the environment. The process's exit status.
+// Runs a rank, which finds the others by the environment. Returns the process's exit status.
 int run_tune_rank(const TuneWork& work);
 
 }  // namespace weft::internal::tools

@@ -1,6 +1,7 @@
-// weft: the one command: `weft run` starts ranks, `weft info` tells what there is, `weft schedule` shows and proves,
-// `weft topology` shows machines and searches them for channels, `weft tune` measures this one, `weft perf` starts
-// benchmarks, `weft explain` explains error ids.
+// weft: the command with all subcommands.
+// `weft run` starts ranks, `weft info` shows build and machine, `weft schedule` shows and proves schedules.
+// `weft topology` shows machines and searches channels, `weft tune` measures this machine.
+// `weft perf` starts benchmarks, `weft explain` explains error ids.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -23,7 +24,7 @@
 #include "tools/tune_command.hpp"
 
 int main(int argc, char** argv) {
-    // A standard descriptor that is closed would be the next pipe's number.
+    // If a standard descriptor is closed, the next pipe would get its number.
     int lowest = open("/dev/null", O_RDWR);
     while (lowest >= 0 && lowest <= 2) lowest = dup(lowest);
     if (lowest > 2) close(lowest);
@@ -46,11 +47,11 @@ int main(int argc, char** argv) {
         weft::internal::print_error("weft: {} is not a command; `weft --help` lists them\n", arguments[0]);
         return 2;
     }
-    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 expects them in reverse
     try {
         app.parse(arguments);
     } catch (const CLI::ParseError& misuse) {
-        // --help and --version come here, too, and are no failure.
+        // --help and --version also come here and are no failure.
         std::ostringstream answer, objection;
         exit_status = app.exit(misuse, answer, objection) == 0 ? 0 : 2;
         weft::internal::print_text(answer.str());

@@ -1,8 +1,9 @@
-// Two-level all-to-all by leaders: one rank of each host carries what all its ranks have for those of others. The flag block
-// gathers that, the leader has one message for each other leader, and what comes goes over the flag block to its ranks. So a
-// host sends H-1 messages, each as long as all L of two_level_all_pairs, one of each of its ranks: for short parts,
-// where messages are dear, or many ranks share a core; and hosts may differ in size. What is all ranks' at once takes a
-// wide slot of the flag block, and as wide scratch.
+// Two-level all-to-all by leaders: one rank of each host carries the parts of all its ranks for other hosts. The flag
+// block gathers these parts, the leader sends one message to each other leader, and the flag block distributes what
+// arrives.
+// A host sends H-1 messages. Each is as long as L messages of two_level_all_pairs, one of each of its ranks. This suits
+// short parts, where messages are expensive or many ranks share a core; hosts may differ in size. The gathered parts
+// need a wide slot of the flag block, and equally wide scratch.
 // Source: Traeff and Rougier, "MPI collectives and datatypes for hierarchical all-to-all communication", 2014.
 #include <algorithm>
 #include <cmath>
@@ -15,10 +16,10 @@ namespace weft::internal {
 
 namespace {
 
-// One would do; with two the next tile is on its way while this one is taken in.
+// One slot is enough. With two, the next tile travels while the receiver processes this one.
 constexpr int leader_exchange_fifo_depth = 2;
 
-// A leader, its host's first rank, and the others, who are numbered from the end of that host on and round.
+// A leader, its host's first rank, and the ranks of other hosts, numbered cyclically from the end of that host on.
 struct LeaderExchange {
     explicit LeaderExchange(const Layout& layout)
         : hosts(layout),
@@ -30,7 +31,7 @@ struct LeaderExchange {
 
     Hosts hosts;
     int rank, ranks;
-    std::vector<int32_t> own;  // this host's
+    std::vector<int32_t> own;  // this host's ranks
     int local, leader;
     bool leads() const { return rank == leader; }
     int remote_ranks() const { return ranks - local; }
@@ -43,10 +44,10 @@ struct LeaderExchange {
             emit(int(others[0]), int(others.size()));
         }
     }
-    // A leader's message to another has a chunk for each two of their ranks: those of one sender side by side, in the
-    // order of the takers. Where it lies among the messages to all, or from all.
+    // A leader's message to another leader has a chunk for each pair of their ranks, sender by sender, in the order of
+    // the receivers. The position of that message among all those sent or received.
     int message_of(int other) const { return local * ((other - leader - local + ranks) % ranks); }
-    // What comes lies in the leader's slot, behind what it gives the ranks of its own host.
+    // Arrivals lie in the leader's slot, behind the parts for the ranks of its own host.
     int arrival_of(int other) const { return ranks + message_of(other); }
 };
 
@@ -73,10 +74,10 @@ void exchange_alone(const LeaderExchange& exchange, Builder& schedule) {
     });
 }
 
-// Of leaders, in the order in which messages are gathered. The steps behind which all has come.
+// The leaders' part, in the order in which messages are gathered. Returns the steps after which everything has arrived.
 std::vector<Dependency> exchange_messages(const LeaderExchange& exchange, Builder& schedule,
                                           BlockBuilder& local_phase) {
-    // Scratch is filled when all that the tile before has left there is on its way.
+    // Scratch is written when all of the previous tile's scratch has been sent.
     Gate gate(size_t(exchange.hosts.count() - 1));
     std::vector<Dependency> sent, come;
     exchange.each_other([&](int other, int ranks) {
@@ -102,7 +103,7 @@ std::vector<Dependency> exchange_messages(const LeaderExchange& exchange, Builde
 
 constexpr TwoLevel exchange_by_leaders = {"leader_all_pairs", nullptr, all_pairs_gathered_us, 1};
 
-// Chunks that a slot of a connection holds at a line each.
+// The chunks that a slot of a connection holds at one line each.
 constexpr int message_most = 4096;
 
 }  // namespace
@@ -119,7 +120,7 @@ Schedule leader_all_pairs_all_to_all(const Layout& layout, const Parameters&) {
                       .wide = sizes.width});
     if (local == 1) return exchange_alone(exchange, schedule), schedule.finish();
     BlockBuilder entries = schedule.block({}), results = schedule.block({});
-    // The leader takes its own from its input.
+    // The leader reads its own parts from its input.
     StepBuilder staged =
         exchange.leads() ? entries.span(local - 1).copy({rank + 1}).to(Buffer::slot)
                          : entries.span(exchange.ranks - 1).copy(Chunk{0, rank + 1, exchange.ranks}).to(Buffer::slot);
@@ -161,15 +162,14 @@ double leader_all_pairs_all_to_all_us(const Layout& layout, const LinkCosts& cos
     const double messages_in_a_slot =
         double(bytes) / layout.ranks * sizes.longest_message / double(costs.net_slot_bytes);
     const double tiles = std::max(double(costs.tiles(bytes)), std::ceil(messages_in_a_slot));
-    // Staged and copied out by all, gathered by the leader, for whom the others wait, chunk by chunk: lines that another
-    // core has written. Between what one of them takes and the simulator's step.
+    // All ranks stage and copy out. The leader gathers chunk by chunk, lines that another core has written, and the
+    // others wait. The constant is between the cost of one chunk and a step of the simulator.
     constexpr double chunk_us = 0.2;
     const double chunks = local * (layout.ranks - local);
     const double local_phase_us = chunks * chunk_us + 2 * costs.meeting_us() * tiles + 2 * costs.skew_us +
                                   2 * costs.stream_us(bytes, 2 * bytes) +
                                   local * alone.stream_us(bytes, size_t(2 * local) * bytes);
-    // What the leader's processor carries it carries while those who wait have their turns there. Measured for 8 ranks on 2
-    // cores.
+    // The leader's processor transmits while the waiting ranks take their turns on it.
     LinkCosts in_turns = costs;
     if (costs.one_machine) in_turns.net_us_per_byte *= costs.ranks_per_core;
     const double between = between_hosts_us(exchange_by_leaders, layout, in_turns, size_t(local) * bytes, 1);

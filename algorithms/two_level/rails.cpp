@@ -1,9 +1,9 @@
-// Two-level all-reduce of connections alone, for ranks that have no flag block: devices of several hosts. Inside a host all
-// pairs, between hosts any algorithm, along rails: a rail is the ranks in one place of each host, places by NICs where
-// these are known. The buffer is cut into as many shards as the smallest host has ranks. Everybody sends each owner of a
-// shard on its host that shard; the owner adds its own and theirs, all-reduces the sum along its rail, in place in its
-// output, and sends the result to the others of its host. Each byte leaves a host as often as the algorithm between hosts
-// has it, over all its links at once.
+// Two-level all-reduce over connections only, for ranks without a flag block: GPUs of several hosts. It uses all pairs
+// inside a host, and any algorithm between hosts along rails. A rail is the ranks at one position of each host;
+// positions follow the NICs if these are known.
+// The buffer is cut into as many shards as the smallest host has ranks. Each rank sends each shard to its owner on the
+// host. The owner reduces them, all-reduces the sum along its rail, in place in its output, and sends the result to the
+// others. Each byte leaves a host as often as in the algorithm between hosts, over all links at once.
 // Source: Cho et al., "BlueConnect: decomposing all-reduce for deep learning on heterogeneous network hierarchy", 2019.
 #include <algorithm>
 #include <climits>
@@ -18,13 +18,13 @@ namespace weft::internal {
 
 namespace {
 
-// What a ring needs; others would do with one, but then who sends waits for who adds.
+// A ring needs two slots. Other algorithms need one, but with one the sender waits for the receiver's reduction.
 constexpr int rails_fifo_depth = 2;
-// A connection for what is to be added and one for what is finished, a block each: tiles that are added up do not wait
-// for those that travel between hosts.
+// One connection for unreduced parts and one for finished shards, in separate blocks: reductions do not wait for tiles
+// that travel between hosts.
 constexpr int parts_channel = 0, finished_channel = 1, channels_inside = 2;
 
-// Slots of connections within a host take half a megabyte each, and a rank has two to and from each other one.
+// Slots of connections within a host take half a megabyte each, and a rank has two to and two from each other rank.
 constexpr size_t rails_most = 32;
 
 class RailSchedule {
@@ -63,8 +63,8 @@ class RailSchedule {
                  .input = input}};
     }
 
-    // With each other rank of the host, in turns, a block that receives from owners or sends to them: calls
-    // emit(block, place).
+    // For each other rank of the host, in turns, a block that receives from owners or sends to them: calls emit(block,
+    // place).
     template <class Emit>
     void each(int channel, bool receives_from_owners, Emit&& emit) {
         for (const int place : others_in_turns(hosts_.place, int(own_.size()))) {
@@ -75,7 +75,7 @@ class RailSchedule {
             emit(schedule_.block({channel, receives ? peer : -1, sends ? peer : -1}), place);
         }
     }
-    // The host's sum of the own shard, if it has one.
+    // The host's sum of the own shard, if this rank owns one.
     std::optional<StepBuilder> add_up() {
         std::optional<StepBuilder> sum;
         given_.resize(own_.size());
@@ -97,17 +97,18 @@ class RailSchedule {
             }
             if (!owns(place)) return;
             StepBuilder taken = block.span(inner_.chunks).recv(shard(place));
-            // In place it comes where the own part of it was sent from; an owner has sent that before its sum was made.
+            // In place, the shard overwrites the input that this rank sent to the owner. An owner has sent its input
+            // before its sum was complete.
             if (!owns(hosts_.place)) taken.after(given_[size_t(place)]);
         });
     }
 
     Hosts hosts_;
     std::vector<int32_t> own_;  // this host's ranks
-    int owners_;                // the first so many of each host own a shard
+    int owners_;                // the number of ranks of each host, from the first, that own a shard
     Schedule inner_;
     Builder schedule_;
-    std::vector<Dependency> given_;  // by place: when its part of the shard there is sent
+    std::vector<Dependency> given_;  // by position: the step that sent the part of that rank's shard
 };
 
 // A ring, with its many steps, was never the fastest along rails in the simulator.
@@ -117,17 +118,17 @@ constexpr TwoLevel rail_halving_doubling = {"rail_halving_doubling", halving_dou
 constexpr TwoLevel rail_doubling = {"rail_doubling", recursive_doubling_all_reduce, recursive_doubling_all_reduce_us,
                                     INT_MAX};
 
-// Inside a host one message of everybody's to each other rank, and one back: sent, and added, one after the other, or
-// taken out. `exchanges`: between hosts the same block sends and receives, so that each tile waits for the one before to
-// arrive.
+// Inside a host each rank sends one message to each other rank, and receives one back. Sends and reductions follow each
+// other. `exchanges`: between hosts one block sends and receives, so each tile waits until the previous one has
+// arrived.
 double rails_us(const TwoLevel& levels, bool exchanges, const Layout& layout, const LinkCosts& costs, size_t bytes) {
     const Network network(layout, costs, bytes);
     const double owners = double(owners_of(levels, layout)), others = network.ranks_a_host() - 1;
-    // What comes is added to what has come before, and ranks that share a core take turns for each message.
+    // A received part is reduced with the earlier ones, and ranks that share a core take turns for each message.
     const double latency = 2 * network.message_us(false) + others * (costs.signal_us / 2 + 2 * network.turns_us());
     const double passes = 2 + (1 + 2) * costs.side_by_side;
     const double handling = passes * costs.stream_us(size_t(double(bytes) * others / owners), 2 * bytes);
-    // A short message is one shard's.
+    // A short message fits in one shard.
     const double shards = std::clamp(double(bytes) / 64, 1.0, owners);
     double between = between_hosts_us(levels, layout, costs, size_t(double(bytes) / shards), shards);
     if (exchanges) between += double(costs.tiles(bytes) - 1) * network.message_us(true);
@@ -136,7 +137,7 @@ double rails_us(const TwoLevel& levels, bool exchanges, const Layout& layout, co
 
 }  // namespace
 
-// Connections inside a host are twice those of all pairs.
+// Twice as many connections inside a host as all pairs needs.
 const char* no_rails(const Layout& layout) {
     if (const char* refusal = not_two_levels(layout)) return refusal;
     for (const auto ranks : layout.ranks_by_host())

@@ -1,9 +1,9 @@
-// Two-level forms, of connections alone, of the collectives whose whole has a part for each rank (rails.cpp has
-// all-reduce and says what a rail is). Hosts have as many ranks each. For all-gather each rail carries its own parts
-// between hosts, and inside a host each rank hands what has come to all others; for reduce-scatter it goes the other way
-// round, with sums. In an all-to-all a rank first gives each other one of its host what is for that one's rail, so that
-// what goes to another host is one message. Each byte crosses a host's border once, in H-1 messages of each rank in
-// place of the N-L of all pairs.
+// Two-level collectives with a part per rank, over connections only (rails.cpp has all-reduce and defines a rail). All
+// hosts have the same number of ranks.
+// All-gather: each rail carries its own parts between hosts, and each rank sends what arrives to the others of its
+// host. Reduce-scatter reverses this, with sums. All-to-all: a rank first sends each other rank of its host the parts
+// for that rank's rail, so that the parts for another host form one message.
+// Each byte crosses a host's border once. A rank sends H-1 messages to other hosts, where all pairs needs N-L.
 // Source: Cho et al., "BlueConnect: decomposing all-reduce for deep learning on heterogeneous network hierarchy", 2019;
 // Traeff and Rougier, "MPI collectives and datatypes for hierarchical all-to-all communication", 2014.
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace weft::internal {
 
 namespace {
 
-// One would do; with two the next tile is on its way while this one is taken in.
+// One slot is enough. With two, the next tile travels while the receiver processes this one.
 constexpr int rails_parts_fifo_depth = 2;
 
 constexpr Parameters one_rail_channel = {.channels = 1};
@@ -45,9 +45,9 @@ Schedule gather_along_rails(const TwoLevel& levels, const Layout& layout) {
     const Schedule inner = levels.between_hosts(layout_of_hosts(layout), one_rail_channel);
     Builder schedule = of_rails(levels.name, Collective::all_gather, layout, inner.channels);
     std::vector<Dependency> ends = grid.of_column(inner, Buffer::input, Buffer::scratch).emit(schedule);
-    // The own part is sent from where it is given.
+    // The own part is sent directly from the input.
     std::erase_if(ends, [&](const Dependency& end) { return !schedule.receives(end.block); });
-    // Who sends takes in, too, for else both would wait for a slot.
+    // A block both sends and receives; otherwise both ranks would wait for a slot.
     const auto exchange = [&](BlockBuilder& block, int row, int place, Buffer from) {
         StepBuilder sent = block.send({grid.rank_at(row, grid.hosts.place)}).from(from);
         block.recv({grid.rank_at(row, place)});
@@ -69,7 +69,7 @@ Schedule scatter_along_rails(const TwoLevel& levels, const Layout& layout) {
     const Grid grid(layout);
     const Schedule inner = levels.between_hosts(layout_of_hosts(layout), one_rail_channel);
     Builder schedule = of_rails(levels.name, Collective::reduce_scatter, layout, inner.channels);
-    // The host's sums lie in scratch, which is written again when all of the tile before is on its way.
+    // The host's sums lie in scratch, which is overwritten when all of the previous tile has been sent.
     const Embedding embedding = grid.of_column(inner, Buffer::scratch, Buffer::scratch);
     Gate gate(embedding.ends());
     std::vector<StepBuilder> sums;  // by row
@@ -99,14 +99,15 @@ constexpr TwoLevel exchange_by_rails = {"rail_all_pairs", nullptr, all_pairs_gat
 
 double share_of_rail(const Layout& layout) { return double(layout.host_count()) / layout.ranks; }
 
-// What is for the others of a host, or comes from them.
+// The cost of the parts for, or from, the other ranks of the host.
 struct Beside {
     double latency_us, handling_us;
     Beside(const Network& network, const LinkCosts& costs, size_t bytes, double passes) {
         const double ranks = network.ranks_a_host(), others = ranks - 1;
-        // Of each two ranks a message each way for each host, one behind the other; tiles or sums go from turn to turn.
+        // Each pair of ranks exchanges a message per host in each direction, one after the other; tiles or sums are
+        // pipelined from turn to turn.
         const double messages = others * network.hosts();
-        // A thread turns to both ends of a message, of a kernel's blocks one sends while another takes in.
+        // A thread handles both ends of a message; of a kernel's blocks one sends while another receives.
         const double ends = costs.net_by_kernels ? 1 : 2;
         latency_us = network.message_us(false) + others * costs.signal_us / 2 +
                      messages * (ends * costs.signal_us * costs.side_by_side + network.turns_us());
@@ -114,7 +115,7 @@ struct Beside {
     }
 };
 
-// `in_a_rail`: of the whole.
+// `in_a_rail`: the share of the buffer.
 double rail_us(const TwoLevel& levels, const Layout& layout, const LinkCosts& costs, size_t bytes, double in_a_rail) {
     return between_hosts_us(levels, layout, costs, size_t(double(bytes) * in_a_rail),
                             Network(layout, costs, bytes).ranks_a_host());
@@ -125,7 +126,7 @@ double gathered_us(const TwoLevel& levels, const Layout& layout, const LinkCosts
                                              rail_us(levels, layout, costs, bytes, share_of_rail(layout)), costs,
                                              bytes);
 }
-// Through scratch, which each tile has to itself until it is sent, in so many rounds.
+// Through scratch, which belongs to one tile until it is sent, in this many rounds.
 double through_scratch_us(const TwoLevel& levels, const Layout& layout, const LinkCosts& costs, size_t bytes,
                           double passes, double in_a_rail, int rounds) {
     const Network network(layout, costs, bytes);
@@ -135,7 +136,7 @@ double through_scratch_us(const TwoLevel& levels, const Layout& layout, const Li
            (tiles - 1) * rounds * network.message_us(true);
 }
 double scattered_us(const TwoLevel& levels, const Layout& layout, const LinkCosts& costs, size_t bytes, int rounds) {
-    // Sums follow each other, one for each host, from block to block.
+    // Sums are pipelined from block to block, one for each host.
     const double summing = std::max(costs.side_by_side, 1.0 / layout.host_count());
     return through_scratch_us(levels, layout, costs, bytes, 2 * summing + costs.side_by_side, share_of_rail(layout),
                               rounds);
@@ -160,8 +161,8 @@ Schedule rail_all_pairs_all_to_all(const Layout& layout, const Parameters&) {
     const Grid grid(layout);
     Builder schedule = of_rails("rail_all_pairs", Collective::all_to_all, layout, 1, grid.columns);
     const int row = grid.hosts.host, column = grid.hosts.place;
-    // What those in our place on other hosts get: of all ranks here, side by side in scratch. The block behind those with
-    // the others waits at its end until all of a tile is sent, and nobody writes of the next tile before.
+    // The parts for the ranks at our position on other hosts: from all ranks here, packed in scratch. The last block
+    // waits at its end until a whole tile is sent. No block writes scratch for the next tile before that.
     const int own_block = grid.columns - 1;
     const Dependency sent_before{own_block, 2 * (grid.rows - 1), 1};
     const auto there = [&](int distance) { return (row + distance) % grid.rows; };

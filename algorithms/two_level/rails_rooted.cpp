@@ -1,10 +1,11 @@
-// Two-level broadcast of connections alone (rails.cpp has all-reduce and says what a rail is). The root, the first of
-// its host, gives each owner of a shard there that shard; each shard goes along its rail to the other hosts, and inside
-// every host its owner hands it to all others. So each byte comes to a host once, over all its links at once, and the
-// root sends each of its host's other ranks two shards.
+// Two-level broadcast over connections only (rails.cpp has all-reduce and defines a rail). The root, the first of its
+// host, sends each owner there its shard. Each shard travels along its rail to the other hosts, and its owner sends it
+// to all other ranks of the host. Each byte reaches a host once, over all links at once. The root sends each other rank
+// of its host two shards.
 // Source: Barnett et al., "Interprocessor collective communication library (InterCom)", 1994, for scatter and gather
-// inside; Cho et al., "BlueConnect: decomposing all-reduce for deep learning on heterogeneous network hierarchy", 2019,
-// for rails.
+// inside.
+// Cho et al., "BlueConnect: decomposing all-reduce for deep learning on heterogeneous network hierarchy", 2019, for
+// rails.
 #include <algorithm>
 
 #include "algorithms/algorithms.hpp"
@@ -16,7 +17,7 @@ namespace weft::internal {
 
 namespace {
 
-// One would do; with two the next tile is on its way while this one is handed out.
+// One slot is enough. With two, the next tile travels while the receiver distributes this one.
 constexpr int rails_rooted_fifo_depth = 2;
 
 class RailsFromRoot {
@@ -46,7 +47,7 @@ class RailsFromRoot {
             }
             if (owners_ > 1) schedule_.block({}).span(inner_.chunks * (owners_ - 1)).copy(shard(1));
         } else {
-            // Its own shard first, then the root's.
+            // First its own shard, then the root's.
             BlockBuilder block = schedule_.block({.source = own_[0]});
             std::vector<Dependency> have;
             if (owns(place())) have = {recv(block, place()).dependency()};
@@ -72,7 +73,7 @@ class RailsFromRoot {
                                   .input = input})
             .emit(schedule_, begin);
     }
-    // To each other rank of the host but the root, and from it what it owns.
+    // Sends its shards to each other rank of the host except the root, and receives that rank's shard.
     void hand_out(const std::vector<Dependency>& have) {
         JoinedSteps all(have);
         for (const int other : others_in_turns(place(), int(own_.size()))) {
@@ -89,14 +90,14 @@ class RailsFromRoot {
     }
 
     Hosts hosts_;
-    std::vector<int32_t> own_;  // this host's ranks; at the root's it is the first
-    int owners_;                // the first so many of each host own a shard
+    std::vector<int32_t> own_;  // this host's ranks; the root is the first on its host
+    int owners_;                // the number of ranks of each host, from the first, that own a shard
     bool at_root_;              // on the root's host
     Schedule inner_;
     Builder schedule_;
 };
 
-// More than so many only make each one's messages smaller.
+// More owners only make each one's messages smaller.
 constexpr int rails_enough = 8;
 
 constexpr TwoLevel broadcast_along_trees = {"rail_tree", double_binary_tree_broadcast, double_binary_tree_broadcast_us,
@@ -104,12 +105,12 @@ constexpr TwoLevel broadcast_along_trees = {"rail_tree", double_binary_tree_broa
 constexpr TwoLevel broadcast_along_binomial = {"rail_binomial_tree", binomial_tree_broadcast,
                                                binomial_tree_broadcast_us, rails_enough};
 
-// Inside the root's host a message before the way between hosts, at all others one behind it.
+// On the root's host a message precedes the transfer between hosts; on the others a message follows it.
 double rails_broadcast_us(const TwoLevel& levels, const Layout& layout, const LinkCosts& costs, size_t bytes) {
     const Network network(layout, costs, bytes);
     const double owners = double(owners_of(levels, layout)), others = network.ranks_a_host() - 1;
     const double latency = 2 * network.message_us(false) + 2 * others * network.turns_us();
-    // The root sends two shards to each of its host.
+    // The root sends two shards to each other rank of its host.
     const double handling =
         2 * costs.side_by_side * costs.stream_us(size_t(double(bytes) * 2 * others / owners), 2 * bytes);
     return latency + overlapped_us(handling,

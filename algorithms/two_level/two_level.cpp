@@ -1,11 +1,12 @@
-// Two-level all-reduce: inside a host over the flag block, between hosts by any algorithm of connections. The buffer is cut
-// into as many shards as the smallest host has ranks. Everybody stages; the owner of a shard sums its host's
-// contributions in rank order, then all-reduces the shard with its like on the other hosts, in place in its output, and
-// puts the result on the flag block, from where the rest of the host copies it. Each byte leaves a host as often as the
-// algorithm between hosts has it, whatever the number of ranks there.
+// Two-level all-reduce: over the flag block inside a host, and by any algorithm over connections between hosts. The
+// buffer is cut into as many shards as the smallest host has ranks.
+// Each rank stages its input. The owner of a shard sums its host's contributions in rank order. It all-reduces the
+// shard with its counterparts on other hosts, in place in its output, and puts the result on the flag block. The rest
+// of the host copies it from there. Each byte leaves a host as often as in the algorithm between hosts, for any number
+// of ranks per host.
 // Source: Traeff and Rougier, "MPI collectives and datatypes for hierarchical all-to-all communication", 2014, for the
-// decomposition; Jocksch et al., "An optimisation of allreduce communication in message-passing systems", 2021, for its
-// use here.
+// decomposition.
+// Jocksch et al., "An optimisation of allreduce communication in message-passing systems", 2021, for its use here.
 #include "algorithms/two_level/two_level.hpp"
 
 #include <climits>
@@ -43,7 +44,7 @@ class Composition {
             embedding(Buffer::input).emit(schedule_);
             return schedule_.finish();
         }
-        // The first block fills the flag block while the second hands out what earlier tiles became.
+        // The first block fills the flag block while the second distributes the results of earlier tiles.
         BlockBuilder entries = schedule_.block({}), results = schedule_.block({});
         const std::optional<StepBuilder> staged = stage(entries);
         entries.post(entry);
@@ -60,7 +61,7 @@ class Composition {
         for (int owner = 0; owner < owners_; ++owner)
             if (owner != hosts_.place)
                 results.span(inner_.chunks).copy(shard(owner)).from(Buffer::slot).of({hosts_.local()[size_t(owner)]});
-        // What others stage is read before they meet again; what an owner puts there besides, is read later.
+        // Staged inputs are read before the ranks synchronize again; the results that an owner adds are read later.
         if (staged && owns()) StepBuilder(*staged).after(waited, runs_ahead);
         return schedule_.finish();
     }
@@ -68,7 +69,7 @@ class Composition {
   private:
     bool owns() const { return hosts_.place < owners_; }
     Chunk shard(int owner) const { return {owner * inner_.chunks}; }
-    // Among the ranks of our place on each host, on our shard.
+    // Among the ranks at our position on each host, for our shard.
     Embedding embedding(Buffer input) const {
         return {inner_,
                 {.ranks = hosts_.column(hosts_.place),
@@ -77,7 +78,7 @@ class Composition {
                  .input = input}};
     }
 
-    // All that others sum. The first step of it; nothing, if this rank sums all.
+    // Stages the shards that other ranks sum. Returns the first step; nothing if this rank sums all.
     std::optional<StepBuilder> stage(BlockBuilder& block) {
         const int own = owns() ? hosts_.place : owners_;
         std::optional<StepBuilder> first;
@@ -90,7 +91,7 @@ class Composition {
     }
 
     Hosts hosts_;
-    int owners_;  // the first so many of each host own a shard
+    int owners_;  // the number of ranks of each host, from the first, that own a shard
     Schedule inner_;
     Builder schedule_;
 };
@@ -119,12 +120,12 @@ static double two_level_all_reduce_us(const TwoLevel& levels, const Layout& layo
                                       size_t bytes) {
     const Network network(layout, costs, bytes);
     const double ranks = network.ranks_a_host(), owners = double(owners_of(levels, layout));
-    // Staged and copied out; an owner sums its shard of every rank and stores it twice.
+    // Staged and copied out; an owner sums its shard over all ranks and stores it twice.
     const double streams = 2 + (ranks + 2) / owners;
     const double tiles = double(costs.tiles(bytes));
     const double local_phase_us =
         2 * costs.meeting_us() * tiles + costs.skew_us + streams * costs.stream_us(bytes, 2 * bytes);
-    // A short message is one shard's.
+    // A short message fits in one shard.
     const double shards = std::clamp(double(bytes) / 64, 1.0, owners);
     return overlapped_us(local_phase_us,
                          between_hosts_us(levels, layout, costs, size_t(double(bytes) / shards), shards), costs, bytes);
@@ -137,7 +138,7 @@ static constexpr TwoLevel with_halving_doubling = {"two_level_halving_doubling",
                                                    halving_doubling_all_reduce_us, INT_MAX};
 static constexpr TwoLevel with_doubling = {"two_level_doubling", recursive_doubling_all_reduce,
                                            recursive_doubling_all_reduce_us, INT_MAX};
-// Fewer messages where a host's processors or its link make each one dear.
+// Fewer messages, for hosts whose processors or links make each message expensive.
 static constexpr TwoLevel leader_with_doubling = {"leader_doubling", recursive_doubling_all_reduce,
                                                   recursive_doubling_all_reduce_us, 1};
 

@@ -1,5 +1,5 @@
-// two_level.hpp: collectives over hosts made of two: one among the hosts, embedded in one inside each host, over its flag block
-// or (rails.cpp) its connections.
+// two_level.hpp: two-level collectives: a schedule among hosts, embedded in one inside each host over its flag block or
+// (rails.cpp) its connections.
 #pragma once
 #include "algorithms/algorithm.hpp"
 #include "algorithms/embedding.hpp"
@@ -8,20 +8,20 @@ namespace weft::internal {
 
 struct TwoLevel {
     const char* name;
-    Schedule (*between_hosts)(const Layout& layout, const Parameters& parameters);  // of connections alone
+    Schedule (*between_hosts)(const Layout& layout, const Parameters& parameters);  // over connections only
     double (*between_hosts_us)(const Layout& layout, const LinkCosts& costs, size_t bytes);
-    int owners_most;  // ranks of a host that talk to other hosts, each for its share; at most as many as any host has
+    int owners_most;  // ranks of a host that exchange with other hosts, each its share; capped by the host's ranks
 };
 
-// The phases of a tile of the flag block.
+// The phases of a tile on the flag block.
 inline constexpr int entry = 0, done = 1;
 
-// A slot is written again so many tiles later. Who has waited for the dones of the tile behind that one knows that
-// everybody has read all of it (docs/design/shared-memory-protocol.md, rule 10).
+// A slot is reused after this many tiles. A rank that has waited for the departure flags of the tile after it knows
+// that all ranks have read the slot (docs/design/shared-memory-protocol.md, rule 10).
 inline constexpr int slots_of_flag_block = 4, runs_ahead = slots_of_flag_block - 1;
 
-// Holds back the first of the steps that go through it until several others are done, which may be emitted later: nops
-// in front of it carry all but the last.
+// Delays the first step that passes through it until several other steps, possibly emitted later, are done. Nops before
+// it carry all dependencies but the last.
 class Gate {
   public:
     explicit Gate(size_t others) : others_(others) {}
@@ -51,13 +51,13 @@ StepBuilder after_all(BlockBuilder& block, const std::vector<Dependency>& others
     return step;
 }
 
-// Where blocks go on when several steps are done: the first that asks waits for all of these, the others for it.
+// The join of several steps: the first block that asks waits for all of them, the other blocks wait for that block.
 class JoinedSteps {
   public:
     explicit JoinedSteps(std::vector<Dependency> ends) : ends_(std::move(ends)) {
         if (ends_.size() == 1) all_ = ends_[0];
     }
-    // What the block's next step comes after; nothing, if the block itself waits.
+    // The dependency of the block's next step; nothing, if the block itself waits.
     Dependency in(BlockBuilder& block) {
         if (all_ != Dependency()) return all_;
         all_ = after_all(block, ends_, [&] { return block.nop(); }).dependency();
@@ -69,14 +69,14 @@ class JoinedSteps {
     Dependency all_;
 };
 
-// Of the part between hosts, where `at_once` ranks of each host have a whole of `bytes` each, and share its link and
-// its processors.
+// Cost between hosts, if `at_once` ranks of each host have a buffer of `bytes` each and share its link and processors.
 double between_hosts_us(const TwoLevel& levels, const Layout& layout, const LinkCosts& costs, size_t bytes,
                         double at_once);
-// Tiles overlap: the flag block works on one while another travels.
+// Tiles overlap: the flag block processes one while another travels.
 double overlapped_us(double flag_block_us, double between_us, const LinkCosts& costs, size_t bytes);
 
-// Ranks are numbered host by host, as many on each: row h has host h's, column l who is in place l.
+// Ranks are numbered host by host, with the same number on each: row h is host h, column l holds the ranks at position
+// l.
 struct Grid {
     explicit Grid(const Layout& layout)
         : hosts(layout), rank(layout.rank), ranks(layout.ranks), rows(hosts.count()), columns(ranks / rows) {}

@@ -1,13 +1,16 @@
-// Two-level forms of the collectives whose whole has a part for each rank. Between hosts two ways. By columns: hosts
-// have as many ranks each, and who is in the same place on every host makes a column, which carries its own parts
-// beside the other columns: for all-gather it goes first and the flag block hands out what has come; for reduce-scatter the
-// flag block sums first, each rank its column's parts. Each byte crosses a host's border once, cut into as many messages as
-// a host has ranks. By leaders: one rank of each host carries what is all its ranks' in one message: the fewest
-// messages, for short ones, and hosts may differ in size. In an all-to-all the flag block turns what a host's ranks have for
-// one rank elsewhere into one message: H-1 messages for (N-L) of them.
+// Two-level collectives with a part per rank. There are two ways between hosts.
+// By columns: all hosts have the same number of ranks, and the ranks at one position of every host form a column.
+// Columns work in parallel, each on its own parts. In all-gather the columns come first, and the flag block distributes
+// what arrives. In reduce-scatter the flag block sums first, each rank its column's parts. Each byte crosses a host's
+// border once, in as many messages as a host has ranks.
+// By leaders: one rank of each host carries the parts of all its ranks in one message: the fewest messages, for short
+// ones. Hosts may differ in size.
+// In an all-to-all the flag block packs the parts of a host's ranks for one remote rank into one message: H-1 messages
+// in place of N-L.
 // Source: Traeff and Rougier, "MPI collectives and datatypes for hierarchical all-to-all communication", 2014, for the
-// decomposition; Karonis et al., "Exploiting hierarchy in parallel computer networks to optimize collective operation
-// performance", 2000, for leaders.
+// decomposition.
+// Karonis et al., "Exploiting hierarchy in parallel computer networks to optimize collective operation performance",
+// 2000, for leaders.
 #include <climits>
 
 #include "algorithms/algorithms.hpp"
@@ -18,12 +21,12 @@ namespace weft::internal {
 
 namespace {
 
-// One would do; with two the next tile is on its way while this one is taken in.
+// One slot is enough. With two, the next tile travels while the receiver processes this one.
 constexpr int two_level_parts_fifo_depth = 2;
 
 constexpr Parameters one_channel = {.channels = 1};
 
-// All that others of this host sum, or carry on.
+// Stages all parts that other ranks of this host sum or forward.
 StepBuilder stage_others(const Grid& grid, BlockBuilder& block) {
     return block.loop(grid.rows).span(grid.columns - 1).copy(grid.down(grid.hosts.place + 1)).to(Buffer::slot);
 }
@@ -35,7 +38,7 @@ struct Led {
 
     Hosts hosts;
     int rank, ranks;
-    std::vector<int32_t> own;  // this host's
+    std::vector<int32_t> own;  // this host's ranks
     int leader;
     bool leads() const { return rank == leader; }
     Embedding of_leaders(const Schedule& inner, Buffer input, Buffer output, Buffer scratch) const {
@@ -106,7 +109,7 @@ Schedule gather_by_leaders(const TwoLevel& levels, const Layout& layout) {
     entries.wait(entry);
     for (const int32_t other : led.own)
         if (other != led.rank) gathered = entries.copy({other}).from(Buffer::slot).of({other});
-    // What is other hosts', from the end of ours on and round.
+    // The parts of other hosts, cyclically from the end of ours on.
     const int local = int(led.own.size());
     const Chunk remote{0, led.leader + local, led.ranks};
     if (led.leads()) {
@@ -128,8 +131,8 @@ Schedule scatter_columns(const TwoLevel& levels, const Layout& layout) {
     const Grid grid(layout);
     const Schedule inner = levels.between_hosts(layout_of_hosts(layout), one_channel);
     Builder schedule = of_columns(levels, Collective::reduce_scatter, layout, inner);
-    // Sums of the host, and then of hosts, lie where nobody else looks: in the own column of the own slot, which is
-    // written again when all of the tile four before is done.
+    // Sums of the host, then of all hosts, lie in the own column of the own slot, which no other rank reads. The slot
+    // is reused when all of the tile four before is done.
     const Embedding embedding = grid.of_column(inner, Buffer::slot, Buffer::slot);
     BlockBuilder block = schedule.block({});
     Gate gate(embedding.ends());
@@ -204,8 +207,8 @@ Schedule two_level_all_pairs_all_to_all(const Layout& layout, const Parameters&)
     local_phase.post(entry);
     local_phase.copy({grid.rank});
     local_phase.wait(entry);
-    // What this host's ranks have for those of our column, in the order in which they take it; the first of it when all
-    // that the tile before has left in scratch is on its way.
+    // The parts of this host's ranks for our column, in the order of the receivers. The first one is written when all
+    // of the previous tile's scratch has been sent.
     Gate gate(size_t(grid.rows - 1));
     std::vector<Dependency> sent;
     for (int distance = 1; distance < grid.rows; ++distance) {
@@ -232,7 +235,7 @@ Schedule two_level_all_pairs_all_to_all(const Layout& layout, const Parameters&)
     return schedule.finish();
 }
 
-// By columns: staged and copied out, or staged and summed, by all ranks alike.
+// By columns: all ranks alike stage and copy out, or stage and sum.
 static double columns_us(const TwoLevel& levels, const Layout& layout, const LinkCosts& costs, size_t bytes,
                          double streams, double in_a_column) {
     const double local_phase_us =

@@ -1,7 +1,9 @@
-// Two-level broadcast and reduce: inside a host over the flag block, between hosts by any algorithm of connections. The
-// buffer is cut into shards, each carried by one rank of each host; the root is the first of them on its host. A
-// broadcast's owners put what comes on the flag block, from where the rest of the host copies it; a reduce's sum what their
-// host has staged, in rank order, before they reduce it among them. With one owner a host the fewest messages.
+// Two-level broadcast and reduce: over the flag block inside a host, and by any algorithm over connections between
+// hosts. The buffer is cut into shards, and one rank of each host carries each; the root is the first of them on its
+// host.
+// In a broadcast the owners put arrivals on the flag block, and the rest of the host copies them. In a reduce the
+// owners sum what their host has staged, in rank order, before they reduce it among hosts. One owner per host needs the
+// fewest messages.
 // Source: Karonis et al., "Exploiting hierarchy in parallel computer networks to optimize collective operation
 // performance", 2000.
 #include <cmath>
@@ -35,7 +37,7 @@ class Rooted {
             BlockBuilder local_phase = schedule_.block({});
             if (is_root()) local_phase.span(chunks()).copy({0}).to(Buffer::slot);
             local_phase.post(entry);
-            // Its own shard's way begins with that copy.
+            // The transfer of its own shard begins with that copy.
             if (is_root()) local_phase.span(chunks() - inner_.chunks).copy(shard(1));
             local_phase.wait(entry);
             if (is_root()) {
@@ -63,7 +65,7 @@ class Rooted {
         const bool hands_over = at_root_ && owners_ > 1;
         BlockBuilder entries = schedule_.block({}), results = entries;
         if (hands_over) results = schedule_.block({});
-        // Sums lie in the own slot, where nobody else looks before they are complete.
+        // Sums lie in the own slot, which no other rank reads before they are complete.
         const Embedding embedding = among_owners(Buffer::slot, is_root() ? Buffer::output : Buffer::slot, Buffer::slot);
         if (!owns()) {
             entries.span(chunks()).copy({0}).to(Buffer::slot);
@@ -72,8 +74,8 @@ class Rooted {
             if (hands_over) results.post(done), results.wait(done);
             return schedule_.finish();
         }
-        // What the own slot held four tiles ago is used no more: all of that tile is done, or read where others read
-        // it.
+        // The own slot's contents of four tiles ago are no longer needed: that tile is done, or has been read by the
+        // rank that reads the slot.
         const bool read_by_root = hands_over && !is_root();
         Gate gate(read_by_root ? 1 : embedding.ends());
         const int before = hosts_.place, behind = owners_ - before - 1;
@@ -118,11 +120,11 @@ class Rooted {
     std::vector<Dependency> embed(Buffer input, Buffer output, Buffer scratch, Dependency begin = {}) {
         return among_owners(input, output, scratch).emit(schedule_, begin);
     }
-    // What others sum.
+    // Stages the shards that other ranks sum.
     StepBuilder stage(BlockBuilder& block, int owner, int owners) const {
         return block.span(owners * inner_.chunks).copy(shard(owner)).to(Buffer::slot);
     }
-    // Those of others, from that owner on.
+    // The shards of other owners, from that owner on.
     void copy_shards(BlockBuilder& block, int first) const {
         for (int owner = first; owner < owners_; ++owner)
             if (owner != hosts_.place)
@@ -136,7 +138,7 @@ class Rooted {
     Builder schedule_;
 };
 
-// So many processors keep any host's network busy; more only make each one's messages smaller.
+// This many processors saturate any host's network; more only make each one's messages smaller.
 constexpr int owners_enough = 8;
 
 constexpr TwoLevel broadcast_by_leaders = {"leader_binomial_tree", binomial_tree_broadcast, binomial_tree_broadcast_us,
@@ -147,7 +149,7 @@ constexpr TwoLevel reduce_by_leaders = {"leader_binomial_tree", binomial_tree_re
 constexpr TwoLevel reduce_by_tree = {"two_level_tree", double_binary_tree_reduce, double_binary_tree_reduce_us,
                                      owners_enough};
 
-// Two meetings behind one another, at the root's host and at the others; what a rank does besides, in streams.
+// Two synchronizations one after the other, on the root's host and on the others, and a rank's other work in streams.
 double rooted_us(const TwoLevel& levels, const Layout& layout, const LinkCosts& costs, size_t bytes, double streams,
                  double of_owner) {
     LinkCosts alone = costs;

@@ -1,8 +1,9 @@
-// nccl.cpp: weft.h as NCCL serves it, as far as the benchmarks call it: all_reduce_perf over this in place of Weft
-// gives NCCL's times in the same table, by the same checks. NCCL is opened at run time: PERF_NCCL_LIBRARY, or
-// libnccl.so.2. Ranks are threads of one process (-g, -t, --ranks-per-gpu, for which NCCL wants
-// NCCL_MULTI_RANK_GPU_ENABLE=1). Calls on device memory go to NCCL as they are. What ranks tell each other outside the
-// timed region lies in host memory, which NCCL does not take: it goes through memory of the rank's GPU.
+// nccl.cpp: the functions of weft.h that the benchmarks call, implemented over NCCL.
+// all_reduce_perf with this file gives NCCL's times in the same table, by the same checks.
+// The library is opened at run time: PERF_NCCL_LIBRARY, or libnccl.so.2.
+// Ranks are threads of one process (-g, -t, --ranks-per-gpu, for which NCCL needs NCCL_MULTI_RANK_GPU_ENABLE=1).
+// Calls on device memory go to NCCL unchanged.
+// Exchanges outside the timed region use host memory, which NCCL rejects: they go through memory of the rank's GPU.
 #include <weft/weft.h>
 
 #include <algorithm>
@@ -31,7 +32,7 @@ struct weftComm {
 
 namespace {
 
-// By its numbers, which are Weft's too (weft/types.h).
+// NCCL's numbers are equal to Weft's (weft/types.h).
 struct Nccl {
     weftResult_t (*GetVersion)(int*);
     weftResult_t (*GetUniqueId)(weftUniqueId*);
@@ -84,7 +85,7 @@ Result<Nccl> open_nccl() {
     return nccl;
 }
 
-// Null, and the sentence kept, if there is none.
+// Null if there is no NCCL; the message is kept.
 const Nccl* nccl() {
     static const Result<Nccl> opened = open_nccl();
     if (opened) return &*opened;
@@ -94,7 +95,7 @@ const Nccl* nccl() {
 
 weftResult_t check(const Status& status) { return status ? weftSuccess : refuse(status.code(), status.sentence()); }
 
-// On the device that is current, as NCCL's own communicator.
+// On the current device, as for NCCL's own communicators.
 Result<weftComm_t> make_comm() {
     auto driver = Driver::get();
     if (!driver) return driver.take_status();
@@ -114,7 +115,7 @@ Result<weftComm_t> make_comm() {
 weftResult_t join(weftComm_t* comm, int ranks, const weftUniqueId& id, int rank) {
     const Nccl* const library = nccl();
     if (library == nullptr) return weftSystemError;
-    last_error.clear();  // what NCCL says counts from here on
+    last_error.clear();  // NCCL's errors count from here on
     auto made = make_comm();
     if (!made) return refuse(made.status().code(), made.status().sentence());
     *comm = *made;
@@ -187,7 +188,7 @@ weftResult_t weftGroupEnd(void) { return nccl()->GroupEnd(); }
 
 weftResult_t weftAllReduce(const void* send, void* receive, size_t count, weftDataType_t datatype, weftRedOp_t op,
                            weftComm_t comm, weftStream_t stream) {
-    // Without a stream it may be either; whoever measures names one.
+    // Without a stream the memory may be of either kind; measured calls always name a stream.
     if (stream == nullptr) {
         const auto facts = describe_pointer(comm->context.driver(), send);
         if (!facts || !facts->on_device()) return check(reduce_host(send, receive, count, datatype, op, comm));
@@ -220,7 +221,7 @@ weftResult_t weftCommExplainCollective(weftComm_t, const char*, size_t, weftData
 }
 weftResult_t weftCommSetCallConfig(weftComm_t, const weftCallConfig_t*) { return weftInvalidUsage; }
 weftResult_t weftCommMemStats(weftComm_t, weftMemStat_t, uint64_t* bytes) {
-    *bytes = 0;  // it does not say
+    *bytes = 0;  // NCCL does not report it
     return weftSuccess;
 }
 }

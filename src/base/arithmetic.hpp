@@ -1,11 +1,12 @@
-// arithmetic.hpp: what each reduction means for each data type, one element at a time: the truth that the vector loops
-// of the executor, the CPU's and the GPU's, are held against bit for bit.
+// arithmetic.hpp: the meaning of each reduction for each data type, one element at a time. This is the reference: the
+// vector loops of the CPU and GPU kernels must match it bit for bit.
 //
 // Integers wrap. averaging() below has the rule of weftAvg for each type.
 // 16- and 8-bit floats are combined in fp32 and rounded once at the end, to the nearest, ties to even.
-// min and max follow IEEE 754-2019: NaN if either operand is, and -0 below +0. Which NaN comes out is left open.
+// min and max follow IEEE 754-2019: NaN if either operand is NaN, and -0 below +0. The payload of the NaN is
+// unspecified.
 // fp16 and bf16 overflow to infinity. fp8 saturates: e4m3, which has no infinity, gives 448 for everything above it,
-// infinity included; e5m2 gives 57344 for finite values above it, while an infinity stays one, as it does in fp16.
+// infinity included. e5m2 gives 57344 for finite values above it and keeps an infinity, as fp16 does.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -14,26 +15,26 @@
 
 #include "src/base/datatype.hpp"
 
-// Never emitted out of line: cpu_kernels_avx512.cpp includes this too, and its copy must not be the one the linker keeps.
+// Never emitted out of line: cpu_kernels_avx512.cpp includes this file, and the linker must not keep its AVX-512 copy.
 #define WEFT_INLINE __attribute__((always_inline)) inline
 
 namespace weft::internal {
 
 // A binary floating-point format below 32 bits with subnormals. `infinite`: the highest exponent means infinity or NaN,
-// as in IEEE 754; otherwise only the pattern of all ones is a NaN and the rest are numbers ("fn").
+// as in IEEE 754. Otherwise only the pattern of all ones is a NaN, and the rest are numbers ("fn").
 template <int exponent_bits, int mantissa_bits, bool infinite>
 struct SmallFloat {
-    static constexpr int shift = 23 - mantissa_bits;                       // from fp32's mantissa to ours
-    static constexpr int sign_shift = 31 - exponent_bits - mantissa_bits;  // from fp32's sign bit to ours
+    static constexpr int shift = 23 - mantissa_bits;                       // from fp32's mantissa to this one
+    static constexpr int sign_shift = 31 - exponent_bits - mantissa_bits;  // from fp32's sign bit to this one
     static constexpr int32_t bias = (1 << (exponent_bits - 1)) - 1;
-    static constexpr int32_t rebias = (127 - bias) << 23;  // between the exponents, in fp32's place
+    static constexpr int32_t rebias = (127 - bias) << 23;  // between the exponents, at fp32's bit position
     static constexpr int32_t magnitude = (1 << (exponent_bits + mantissa_bits)) - 1;
-    static constexpr int32_t infinity = ((1 << exponent_bits) - 1) << mantissa_bits;  // only where `infinite`
+    static constexpr int32_t infinity = ((1 << exponent_bits) - 1) << mantissa_bits;  // only if `infinite`
     static constexpr int32_t nan = infinite ? infinity | 1 << (mantissa_bits - 1) : magnitude;
     static constexpr int32_t largest = (infinite ? infinity : nan) - 1;
-    static constexpr bool saturates = exponent_bits + mantissa_bits == 7;  // the 8-bit ones
-    // fp32 bits of our smallest normal number, and of the number whose last bit weighs as much as our smallest one:
-    // adding it rounds a subnormal right, for the processor does it.
+    static constexpr bool saturates = exponent_bits + mantissa_bits == 7;  // the 8-bit formats
+    // fp32 bits of this format's smallest normal number, and of the number whose last bit weighs as much as the
+    // smallest subnormal. Adding the latter makes the processor round a subnormal correctly.
     static constexpr int32_t smallest_normal = rebias + (1 << 23);
     static constexpr int32_t subnormal_magic = (127 + 24 - bias - mantissa_bits) << 23;
 
@@ -72,7 +73,8 @@ using Float16Format = SmallFloat<5, 10, true>;
 using Float8e4m3Format = SmallFloat<4, 3, false>;
 using Float8e5m2Format = SmallFloat<5, 2, true>;
 
-// Element: how memory holds it (small floats by their bits). Accumulator: what is combined. widen: exact; round: once.
+// Element: the representation in memory (small floats by their bits). Accumulator: the type that is combined. widen is
+// exact; round rounds once.
 template <weftDataType_t type>
 struct Arithmetic;
 
@@ -125,7 +127,8 @@ struct Arithmetic<weftBfloat16> {
     }
     static WEFT_INLINE constexpr uint16_t round(float value) {
         const uint32_t bits = __builtin_bit_cast(uint32_t, value);
-        if ((bits & 0x7fffffffu) > 0x7f800000u) return uint16_t(bits >> 16 | 0x40);  // rounding could make it infinity
+        if ((bits & 0x7fffffffu) > 0x7f800000u)
+            return uint16_t(bits >> 16 | 0x40);  // rounding could turn a NaN into infinity
         return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
     }
 };
@@ -135,8 +138,8 @@ struct Arithmetic<weftBfloat16> {
 #include "src/base/datatype.def"
 #undef WEFT_DATATYPE
 
-// left op right, on accumulators; avg adds, and averaging() says what is divided. Bitwise
-// operations on floats do not come here: the API refuses them.
+// left op right, on accumulators. avg adds, and averaging() has the divisor. The API rejects bitwise operations on
+// floats before they reach this function.
 template <weftRedOp_t op, class T>
 WEFT_INLINE constexpr T combine(T left, T right) {
     if constexpr (std::is_integral_v<T>) {
@@ -159,15 +162,15 @@ WEFT_INLINE constexpr T combine(T left, T right) {
     }
 }
 
-// The rule of weftAvg (docs/guide/determinism.md). The complete sum of integers is divided by the number of ranks.
-// Each contribution of floats is multiplied by 1 / share_of, a power of two no less than that number: no sum overflows.
-// The complete sum is divided by average_of / share_of. A product is exact unless it is subnormal.
+// The rule of weftAvg (docs/guide/determinism.md). The complete sum of integers is divided by the number of ranks. Each
+// float contribution is multiplied by 1 / share_of, a power of two not below that number, so that no sum overflows. The
+// complete sum is divided by average_of / share_of. A product is exact unless it is subnormal.
 struct Averaging {
     uint32_t average_of = 0;     // 0: the complete sum is not divided
-    uint32_t share_of = 0;       // 0: contributions count as they are
-    bool rounds_shares = false;  // the product is rounded to the type, in which it travels
+    uint32_t share_of = 0;       // 0: contributions are not scaled
+    bool rounds_shares = false;  // the product is rounded to the element type, in which it travels
 };
-// `in_one_place`: each result is made at once of the contributions of all ranks.
+// `in_one_place`: each result is computed at once from the contributions of all ranks.
 WEFT_INLINE constexpr Averaging averaging(weftDataType_t type, uint32_t ranks, bool in_one_place) {
     if (ranks == 1) return {};
     if (is_integer(type)) return {.average_of = ranks};
@@ -190,8 +193,8 @@ WEFT_INLINE constexpr T average(T sum, uint32_t divisor) {
         return T(uint64_t(sum) / divisor);
 }
 
-// Calls visitor(std::integral_constant<weftDataType_t, type>{}), and likewise for reductions, to get from a run-time
-// number to one of the templates above.
+// Calls visitor(std::integral_constant<weftDataType_t, type>{}), and likewise for reductions, to turn a run-time value
+// into a template argument.
 template <class Visitor>
 WEFT_INLINE constexpr decltype(auto) with_datatype(weftDataType_t type, Visitor&& visitor) {
     switch (type) {

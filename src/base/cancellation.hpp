@@ -1,13 +1,13 @@
-// cancellation.hpp: pthread_cancel against a thread inside Weft. C++ cannot be unwound from a system call in a destructor
-// or a noexcept function: glibc would abort the process. So no call of Weft's is a cancellation point.
+// cancellation.hpp: protects threads inside Weft from pthread_cancel. C++ cannot unwind from a system call in a
+// destructor or a noexcept function; glibc would abort the process. So no Weft call is a cancellation point.
 #pragma once
 #include <pthread.h>
 
 namespace weft::internal {
 
-// While it lives, this thread is not cancelled. A request that comes meanwhile acts at the caller's next cancellation
-// point. It takes about 20 ns, so the path of a short call that hits the plan cache does without it: that path has no
-// cancellation point. Reentrant.
+// Disables cancellation of this thread for its lifetime. A request that arrives meanwhile acts at the caller's next
+// cancellation point. A short call that hits the plan cache has no cancellation point and skips this, because it costs
+// too much there. Reentrant.
 class CancelHeld {
   public:
     explicit CancelHeld(bool wanted = true) : wanted_(wanted) {

@@ -12,7 +12,7 @@ inline int64_t now_us() {
         .count();
 }
 
-// The same to some milliseconds, for a quarter of what reading it costs.
+// The same with a resolution of a few milliseconds, at a quarter of the cost.
 inline int64_t coarse_now_us() {
     timespec time;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &time);

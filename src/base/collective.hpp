@@ -1,7 +1,7 @@
-// collective.hpp: what each collective does with whose data: all that API, schedules, checker and executor must know of
-// it. The *whole* of a collective is the vector that its largest buffer holds: one part, or one of `count` elements for
-// each rank, in the order of ranks. In the whole every element has one place, which all ranks name alike: a buffer that
-// holds only its rank's part holds it as if it lay there.
+// collective.hpp: the semantics of each collective, for the API, schedules, checker and executor. The *whole* of a
+// collective is the vector that its largest buffer holds: one part, or a part of `count` elements for each rank, in
+// rank order. All ranks use the same positions in the whole: a buffer with only its rank's part holds that part at its
+// position.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,7 @@ enum class Collective : uint8_t {
     gather,
     scatter,
     barrier,
-    // Messages between two ranks each (p2p/exchange.hpp), without a schedule: the whole is what a rank names.
+    // Messages between two ranks (p2p/exchange.hpp), without a schedule: the whole is the buffer that a rank passes.
     send,
     receive,
     all_to_all_v,
@@ -29,28 +29,29 @@ enum class Collective : uint8_t {
     scatter_v,
     all_gather_v,
     reduce_scatter_v,
-    // Of one rank, with another one's memory (rma/one_sided.hpp).
+    // Called by one rank, on another rank's memory (rma/one_sided.hpp).
     put,
     get,
     signal,
     wait_signal,
 };
-// Those that schedules serve.
+// The collectives that schedules implement.
 inline constexpr Collective all_collectives[] = {
     Collective::all_reduce, Collective::broadcast,      Collective::reduce,
     Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all,
     Collective::gather,     Collective::scatter,        Collective::barrier,
 };
 
-// Which parts of the whole a rank's buffer holds.
+// The parts of the whole that a rank's buffer holds.
 enum class Held : uint8_t { nothing, own, all };
 
 struct CollectiveFacts {
     const char* name;
-    bool parted;      // the whole has a part for each rank, else it is one
-    bool reduces;     // what comes out combines all ranks' contributions
-    bool rooted;      // one rank is the root
-    bool transposes;  // a part's place says with its giver to whom it goes, with its taker from whom it comes
+    bool parted;   // the whole has a part for each rank; otherwise it is one part
+    bool reduces;  // the result combines all ranks' contributions
+    bool rooted;   // one rank is the root
+    bool
+        transposes;  // a part's position names its destination in the sender's buffer, and its source in the receiver's
     Held input_of_root, input_of_others;
     Held output_of_root, output_of_others;
 };
@@ -67,7 +68,7 @@ constexpr CollectiveFacts facts_of(Collective collective) {
         case Collective::all_to_all: return {"all_to_all", true, false, false, true, all, all, all, all};
         case Collective::gather: return {"gather", true, false, true, false, own, own, all, nothing};
         case Collective::scatter: return {"scatter", true, false, true, false, all, nothing, own, own};
-        // Everybody hears of everybody: an all-gather of tokens.
+        // Every rank waits for every rank: an all-gather of tokens.
         case Collective::barrier: return {"barrier", true, false, false, false, own, own, all, all};
         case Collective::send: return {"send", false, false, false, false, all, all, nothing, nothing};
         case Collective::receive: return {"receive", false, false, false, false, nothing, nothing, all, all};
@@ -88,7 +89,7 @@ constexpr CollectiveFacts facts_of(Collective collective) {
 constexpr const char* name_of(Collective collective) { return facts_of(collective).name; }
 std::optional<Collective> collective_named(std::string_view name);
 
-// Every rank names counts of its own, so that an Operation has none.
+// Every rank passes its own counts, so an Operation has none.
 constexpr bool uneven(Collective collective) {
     return collective == Collective::all_to_all_v || collective == Collective::gather_v ||
            collective == Collective::scatter_v || collective == Collective::all_gather_v ||
@@ -107,7 +108,7 @@ constexpr Held output_of(Collective collective, int rank, int root) {
     return rank == root ? facts.output_of_root : facts.output_of_others;
 }
 constexpr bool holds(Held held, int part, int rank) { return held == Held::all || (held == Held::own && part == rank); }
-// Of a buffer that holds so much: how many parts it is long, and at which place of the whole it begins.
+// For a buffer that holds these parts: its length in parts, and the position in the whole where it begins.
 constexpr int parts_held(Held held, int parts) { return held == Held::all ? parts : held == Held::own ? 1 : 0; }
 constexpr size_t first_held(Held held, int rank, size_t part_bytes) {
     return held == Held::own ? size_t(rank) * part_bytes : 0;

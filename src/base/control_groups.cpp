@@ -14,7 +14,7 @@ bool controls(const std::string& controllers, const std::string& wanted) {
     return ("," + controllers + ",").find("," + wanted + ",") != std::string::npos;
 }
 
-// Version 1 writes the largest multiple of a page for no limit; version 2 writes "max", which is no number.
+// Version 1 writes the largest multiple of a page for no limit; version 2 writes "max", which is not a number.
 constexpr uint64_t no_limit = uint64_t(1) << 62;
 
 uint64_t number_in(const std::string& file) {
@@ -22,7 +22,7 @@ uint64_t number_in(const std::string& file) {
     return std::istringstream(system_file(file)) >> value ? value : no_limit;
 }
 
-// The sum of the values that stand behind these names.
+// The sum of the values that follow these names.
 uint64_t sum_in(const std::string& file, std::initializer_list<const char*> names) {
     std::istringstream lines(system_file(file));
     uint64_t sum = 0;
@@ -40,7 +40,7 @@ uint64_t left_in(const std::string& folder, int version) {
     if (most >= no_limit) return no_limit;
     const uint64_t used = number_in(folder + (version == 2 ? "/memory.current" : "/memory.usage_in_bytes"));
     if (used >= no_limit) return no_limit;
-    // Files that are cached are dropped before anybody is killed.
+    // The kernel drops cached files before it kills a process.
     const uint64_t cached = version == 2
                                 ? sum_in(folder + "/memory.stat", {"inactive_file", "active_file"})
                                 : sum_in(folder + "/memory.stat", {"total_inactive_file", "total_active_file"});
@@ -58,7 +58,7 @@ std::vector<ControlGroup> control_groups(const std::string& self_cgroup, const s
         const size_t one = line.find(':'), other = line.find(':', one + 1);
         if (one == std::string::npos || other == std::string::npos) continue;
         const std::string controllers = line.substr(one + 1, other - one - 1), path = line.substr(other + 1);
-        if (path.find("..") != std::string::npos) continue;  // outside of what is mounted here
+        if (path.find("..") != std::string::npos) continue;  // outside the mounted hierarchy
         std::vector<std::string> mounts;
         if (controllers.empty())
             mounts = {"fs/cgroup", "fs/cgroup/unified"};
@@ -85,7 +85,7 @@ std::vector<MemoryHeadroom> memory_headroom(const std::string& root) {
         const std::string folder = root + "/sys/" + group.folder;
         struct stat status;
         const uint64_t left = left_in(folder, group.version);
-        // A folder's inode is its group's number, also in a container.
+        // A folder's inode identifies its group, also in a container.
         if (left < no_limit && stat(folder.c_str(), &status) == 0) rooms.push_back({status.st_ino, left});
     }
     return rooms;

@@ -1,4 +1,4 @@
-// control_groups.hpp: the control groups that this process is in, and the memory that they and the host still have.
+// control_groups.hpp: the control groups of this process, and the memory that they and the host still have.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,14 +11,14 @@ struct ControlGroup {
     std::string folder;
     int version;
 };
-// Those of a controller, "cpu" or "memory": from the process's own up to the root's. `self_cgroup` is the content of
-// /proc/self/cgroup. In a container its path may be one of the host's, which is not there: the container's own group
-// is mounted as the root's then. Reentrant.
+// The groups of a controller, "cpu" or "memory", from the process's own up to the root. `self_cgroup` is the content of
+// /proc/self/cgroup. In a container its path may be one of the host's and not exist here; then the container's own
+// group is mounted as the root. Reentrant.
 std::vector<ControlGroup> control_groups(const std::string& self_cgroup, const std::string& controller);
 
 struct MemoryHeadroom {
-    uint64_t group = 0;  // of this machine; 0: the machine itself
-    uint64_t bytes = 0;  // that all who are in it can still take together, before the kernel kills one of them
+    uint64_t group = 0;  // unique on this machine; 0: the machine itself
+    uint64_t bytes = 0;  // that all members together can still allocate before the kernel kills one of them
 };
 // Of the host and of each control group with a limit; empty if nothing is known. `root` is for tests. Reentrant.
 std::vector<MemoryHeadroom> memory_headroom(const std::string& root = "");

@@ -11,8 +11,8 @@
 namespace weft::internal {
 
 CpuSet allowed_cpus() {
-    // A kernel with more than 1,024 processors refuses the small mask; those online, counted from 0, are near enough
-    // there.
+    // A kernel with more than 1,024 processors rejects the small mask; then the online processors, from 0 on, are a
+    // good enough estimate.
     CpuSet set;
     cpu_set_t mask;
     const bool known = sched_getaffinity(0, sizeof mask, &mask) == 0;
@@ -71,7 +71,7 @@ size_t cache_bytes(int level, CpuSet cpus, const std::string& sys) {
         }
     }
     if (bytes > 0) return bytes;
-    // Of some virtual machines' processors this is what the whole socket has.
+    // On some virtual machines this is the size of the whole socket's cache.
     const long known = sysconf(level == 2 ? _SC_LEVEL2_CACHE_SIZE : _SC_LEVEL3_CACHE_SIZE);
     return known > 0 ? size_t(known) : 0;
 }

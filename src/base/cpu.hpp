@@ -1,4 +1,4 @@
-// cpu.hpp: the processor this thread runs on, a word to it, and what the machine has: cores, caches.
+// cpu.hpp: the processor that this thread runs on, a prefetch, and the machine's cores and caches.
 #pragma once
 #include <compare>
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace weft::internal {
 
-// A thread-local load where glibc has registered restartable sequences, else a call of the vDSO.
+// A thread-local load if glibc has registered restartable sequences, otherwise a vDSO call.
 inline int current_cpu() {
 #if defined(WEFT_HAS_RSEQ) && defined(__x86_64__)
     if (__rseq_size > 0) {
@@ -27,8 +27,8 @@ inline int current_cpu() {
     return sched_getcpu();
 }
 
-// Has the line of memory brought here to be written soon; others lose it. The compiler's own word for it only reads where
-// it does not know the processor; all of x86-64 has this one, or takes it for nothing.
+// Fetches a cache line for writing soon, which invalidates other copies. The compiler's builtin falls back to a read
+// prefetch for unknown processors. Every x86-64 processor has this instruction or ignores it.
 inline void prefetch_to_write(const void* line) {
 #if defined(__x86_64__)
     asm volatile("prefetchw %0" ::"m"(*static_cast<const char*>(line)));
@@ -37,7 +37,7 @@ inline void prefetch_to_write(const void* line) {
 #endif
 }
 
-// Processors that this thread may run on: a set that fits shared memory, and how many there are in it, at least 1.
+// Processors that this thread may run on, as a set that fits in shared memory. There is at least one.
 struct CpuSet {
     static constexpr int cpus_most = 1024;
     unsigned long long words[cpus_most / 64] = {};
@@ -62,20 +62,20 @@ struct CpuSet {
 CpuSet allowed_cpus();
 inline int allowed_cores() { return allowed_cpus().count(); }
 
-// Of all caches of a level, 2 or 3, that these processors have, each counted once; 0 if unknown. `sys` is for tests.
+// The size of all caches of a level, 2 or 3, of these processors, each counted once; 0 if unknown. `sys` is for tests.
 size_t cache_bytes(int level, CpuSet cpus, const std::string& sys = "/sys");
 
-// Cores' worth of time that a control group leaves all who are in it together.
+// Processor time, in cores, that a control group allows all of its members together.
 struct CpuQuota {
-    uint64_t group = 0;  // that limits; no other one of this machine has the number
+    uint64_t group = 0;  // the group with the limit; unique on this machine
     double cores = 0;    // 0: no limit is known
 };
 
-// What several ranks of a machine may use together: processors, and time where all of them are limited.
+// Resources that several ranks of a machine may use together: processors, and time if all of them are limited.
 struct CpuShare {
     CpuSet cpus;
     std::map<uint64_t, double> quotas;  // by group
-    bool unlimited = false;             // some rank is
+    bool unlimited = false;             // some rank has no limit
 
     void add(const CpuSet& set, const CpuQuota& quota) {
         cpus |= set;
@@ -85,17 +85,16 @@ struct CpuShare {
             unlimited = true;
     }
     CpuShare& operator|=(const CpuShare& other);
-    // Whole ones, at least 1.
+    // Whole cores, at least 1.
     int cores() const;
 };
 
-// The last-level and second-level cache of a core, 0 if unknown.
+// Sizes of a core's last-level and second-level cache, 0 if unknown.
 size_t last_level_cache_bytes();
 size_t second_level_cache_bytes();
 std::string cpu_model();
-// Whether the kernel shall copy messages between processes: as `asked` by WEFT_CROSS_MEMORY, or, if that is negative,
-// unless two cores pass data through slots faster. Measured: perf/results: the kernel copies 12 GB/s on AMD's EPYC, two
-// cores pass on 30; on Intel's Xeon it copies 20.
+// Whether messages between processes use CMA copies: as `asked` by WEFT_CROSS_MEMORY. If that is negative, they do
+// unless two cores pass data through slots faster, which depends on the processor (perf/results).
 bool cma_messages_wanted(int asked);
 
 }  // namespace weft::internal

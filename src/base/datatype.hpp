@@ -29,7 +29,7 @@ inline size_t size_of(weftDataType_t type) { return datatype_bytes[type]; }
 inline const char* name_of(weftDataType_t type) { return is_datatype(type) ? datatype_names[type] : "unknown type"; }
 constexpr bool is_integer(weftDataType_t type) { return type >= weftInt8 && type <= weftUint64; }
 constexpr bool is_bitwise(weftRedOp_t op) { return op >= weftBand && op <= weftBxor; }
-// Whether a reduction has a meaning for elements of the type.
+// Whether the reduction is defined for the type.
 constexpr bool serves(weftRedOp_t op, weftDataType_t type) { return !is_bitwise(op) || is_integer(type); }
 inline const char* name_of(weftRedOp_t op) {
     return op >= 0 && op < weftNumOps ? reduction_names[op] : "made reduction";

@@ -1,14 +1,15 @@
-// error.hpp: the ids of errors. Each kind of error is a row of error.def: an id that never changes, its result code, and
-// what a user can do. Three examples of a failing function:
+// error.hpp: the ids of errors. Each kind of error is a row of error.def: a stable id, its result code, and the remedy
+// for the user. Three examples of a failing function:
 //
-//     return fail(error::argument_rank, "root is {}; it is a rank, 0 to {}", root, ranks - 1);
-//     return fail(error::rank_died, "{} died", name).about({.rank = other, .peer = rank_, .sequence = sequence});
-//     if (!read) return fail(read.status(), "{}: {}", file, read.status().sentence());  // another sentence, the same id
+//   return fail(error::argument_rank, "root is {}; it is a rank, 0 to {}", root, ranks - 1);
+//   return fail(error::rank_died, "{} died", name).about({.rank = other, .peer = rank_, .sequence = sequence});
+//   if (!read) return fail(read.status(), "{}: {}", file, read.status().sentence());  // another sentence, the same id
 //
-// The id decides the code. A sentence never contains its id: Status::text() puts it at the end, in brackets, for
-// weftGetLastError and for log lines. Facts (rank, peer, call) are given where they are known.
-// To convert a room: replace the code of each fail() by an id, `Status(x.status().code(), x.status().sentence())` by
-// `x.status().copy()`, take the room off tools/error_sentences.py, run that script, and let tests assert ids (tests/error.hpp).
+// The id determines the code. A sentence never contains its id: Status::text() appends it in brackets, for
+// weftGetLastError and for log lines. A failing function passes the facts (rank, peer, call) that it knows.
+// To convert a folder: replace the code of each fail() by an id, and `Status(x.status().code(), x.status().sentence())`
+// by `x.status().copy()`. Then remove the folder from tools/error_sentences.py, run that script, and let tests assert
+// ids (tests/error.hpp).
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -38,25 +39,25 @@ struct ErrorRow {
     weftResult_t code;
     const char *meaning, *causes, *remedy;
 };
-// Of ErrorId::none: an empty id, and weftSuccess.
+// For ErrorId::none: an empty id, and weftSuccess.
 const ErrorRow& row_of(ErrorId error);
 // In the order of error.def.
 std::span<const ErrorRow> error_rows();
 std::optional<ErrorId> error_named(std::string_view id);
 // Ids that a misspelt or shortened one may mean, the nearest first; never empty.
 std::vector<std::string> ids_near(std::string_view id);
-// Of sites that have no id yet; goes with them.
+// For call sites that have no id yet; goes with them.
 ErrorId other_error(weftResult_t code);
 
-// The longest id has fewer characters than this: what a record in shared memory has room for.
+// Every id is shorter than this: the room in a record in shared memory.
 inline constexpr size_t error_id_bytes = 32;
 
-// The facts of a failure beside its id. A value: it travels between the ranks as it is.
+// The facts of a failure beside its id. A value: ranks pass its bytes unchanged.
 struct FailureFacts {
-    int32_t rank = -1;  // that failed, or made the call that does not fit; -1: unknown
-    int32_t peer = -1;  // the other rank concerned, as the one that waited; -1: none
+    int32_t rank = -1;  // the rank that failed, or made the mismatched call; -1: unknown
+    int32_t peer = -1;  // the other rank concerned, such as the one that waited; -1: none
     Collective operation = Collective::none;
-    uint8_t unused[7] = {};  // no padding, which would travel as it is
+    uint8_t unused[7] = {};  // instead of padding, which would be sent uninitialized
     uint64_t sequence = 0;   // of the operation on its communicator, from 1 on; 0: none
     bool operator==(const FailureFacts&) const = default;
 };

@@ -23,7 +23,8 @@ namespace weft::internal {
 
 namespace {
 
-// Doubled rather than set to the hard limit, which may be a billion: programs close "all" descriptors in a loop.
+// The limit is doubled, not set to the hard limit: that may be a billion, and some programs close "all" descriptors in
+// a loop.
 bool raise_limit(Fd::Say say) {
     if (!options().raise_nofile) return false;
     static std::mutex raising;
@@ -47,7 +48,7 @@ bool raise_limit(Fd::Say say) {
 int move_above_standard(int number) {
     if (number < 0 || number > STDERR_FILENO) return number;
     const int above = fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    const int error = errno == EINVAL ? EMFILE : errno;  // where the limit is 3 or less
+    const int error = errno == EINVAL ? EMFILE : errno;  // if the limit is 3 or less
     close(number);
     errno = error;
     return above;
@@ -94,7 +95,8 @@ Fd Fd::socket(int family, int type) {
 Fd Fd::accept(int listener, sockaddr* peer, socklen_t* bytes) {
     return make([&] {
         const int number = accept4(listener, peer, bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        // accept4 takes a descriptor before it looks for a connection: without one, EMFILE is no failure.
+        // accept4 allocates a descriptor before it looks for a connection: if there is no connection, EMFILE is no
+        // failure.
         if (number < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
             const int error = errno;
             pollfd waiting{listener, POLLIN, 0};
@@ -148,7 +150,7 @@ void Fd::make_room(int count) {
     errno = error;
 }
 
-// A socket that is not connected: its inode is its own, and reading and writing fail.
+// An unconnected socket has its own inode, and reading and writing fail.
 StandardNumbers::StandardNumbers() {
     const int error = errno;
     for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {

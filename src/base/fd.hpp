@@ -1,5 +1,5 @@
-// fd.hpp: owner of one file descriptor, and the only place where Weft makes descriptors. Each is closed on exec and lies
-// above 2: if the program has closed its standard streams, what it prints must not go into a socket of Weft's.
+// fd.hpp: owner of one file descriptor, and the only place where Weft opens descriptors. Each is close-on-exec and
+// above 2: if the program has closed its standard streams, its output must not go into a socket of Weft's.
 #pragma once
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -10,38 +10,39 @@
 
 namespace weft::internal {
 
-// The file that a number stands for. Anonymous files of the kernel's (eventfd, epoll, timerfd) share one inode: they are told from
-// files, sockets and pipes, but not from each other.
+// The file that a number stands for. The kernel's anonymous files (eventfd, epoll, timerfd) share one inode. They
+// differ from files, sockets and pipes, but not from each other.
 struct FileIdentity {
     dev_t device = 0;
     ino_t inode = 0;
     static FileIdentity of(int number);
-    // Whether the number still stands for it. The program may have closed it, and opened a file of its own. Reentrant.
+    // Whether the number still stands for this file. The program may have closed it, and opened a file of its own.
+    // Reentrant.
     bool holds(int number) const;
 };
 
 class Fd {
   public:
     Fd() = default;
-    // Takes over a descriptor as it is.
+    // Takes ownership of a descriptor without a change.
     explicit Fd(int number);
 
     // Whether a raised limit is logged: not while the log itself is opened.
     enum class Say { yes, no };
-    // Each fails with an empty Fd, and errno says why. If the process has no descriptor left, the soft limit is raised,
-    // unless WEFT_RAISE_NOFILE is 0, and the call made once more. Thread-safe.
+    // On failure each returns an empty Fd and sets errno. If the process has no descriptor left, the call raises the
+    // soft limit, unless WEFT_RAISE_NOFILE is 0, and retries once. Thread-safe.
     static Fd open(const std::string& name, int flags, mode_t mode = 0644, Say say = Say::yes);
     static Fd socket(int family, int type);
-    // The next connection, without blocking. EAGAIN: nobody waits, also if no descriptor is left.
+    // The next connection, without blocking. EAGAIN: none is pending, also if no descriptor is left.
     static Fd accept(int listener, sockaddr* peer = nullptr, socklen_t* bytes = nullptr);
     static Fd memory(const char* name, unsigned flags);
     static Fd event();
     static Fd epoll();
     static Fd timer();
     static Fd duplicate(int number);
-    // Takes over what came in a message or from a library.
+    // Takes ownership of a descriptor from a message or a library.
     static Fd adopt(int number);
-    // Makes room for as many descriptors as a message may bring, which the kernel drops if they find none.
+    // Makes room for the descriptors of a message: the kernel drops those for which there is none.
     static void make_room(int count);
 
     Fd(Fd&& other) noexcept : number_(std::exchange(other.number_, -1)), identity_(other.identity_) {}
@@ -51,7 +52,7 @@ class Fd {
         identity_ = other.identity_;
         return *this;
     }
-    // Does not touch a file that has the number after the program closed ours.
+    // Does not close a file that reuses the number after the program closed ours.
     ~Fd() {
         if (number_ >= 0 && intact()) close(number_);
     }
@@ -61,7 +62,7 @@ class Fd {
     bool intact() const { return number_ >= 0 && identity_.holds(number_); }
     FileIdentity identity() const { return identity_; }
     void reset() { *this = Fd(); }
-    // Somebody else's from here on.
+    // Gives up ownership.
     int release() { return std::exchange(number_, -1); }
 
   private:
@@ -69,8 +70,8 @@ class Fd {
     FileIdentity identity_;
 };
 
-// Occupies the free ones of the numbers 0, 1 and 2 while a driver or a resolver opens descriptors that stay open.
-// Reads and writes of the held numbers fail, as if these were closed. Thread-safe.
+// Occupies the free ones of the numbers 0, 1 and 2 while a driver or a resolver opens descriptors that stay open. Reads
+// and writes on the occupied numbers fail, as if these were closed. Thread-safe.
 class StandardNumbers {
   public:
     StandardNumbers();
@@ -79,14 +80,14 @@ class StandardNumbers {
     Fd held_[3];
 };
 
-// Of an event descriptor; false if it is no longer ours. Reentrant.
+// Signals an event descriptor; false if it is no longer ours. Reentrant.
 bool ring_event(const Fd& event);
-// Whether it was rung since.
+// Whether it was signalled since the last call.
 bool drain_event(const Fd& event);
 
-// For the end of a sentence: why there was no descriptor, and what to do. `error` is an errno value.
+// For the end of a sentence: the reason why there was no descriptor, and the remedy. `error` is an errno value.
 std::string no_descriptor_text(int error);
-// Whether an errno value says that the number is none of Weft's descriptors any more.
+// Whether an errno value means that the number is no longer a descriptor of Weft's.
 bool is_lost_descriptor(int error);
 // The sentence about it, for weftInvalidUsage.
 inline constexpr char lost_descriptor_text[] =

@@ -46,7 +46,7 @@ FileWriter::FileWriter(const std::string& name) : name_(name) {
     static std::atomic<int> drafts{0};
     struct stat old;
     const bool exists = lstat(name.c_str(), &old) == 0;
-    // A draft would not have the owner or the other names of such a file, or could be written where the file may not.
+    // A draft would lose such a file's owner or its other names, or its folder may not be writable.
     const bool in_place = exists && (!S_ISREG(old.st_mode) || old.st_uid != geteuid() || old.st_nlink > 1 ||
                                      access(name.c_str(), W_OK) != 0);
     Fd made;
@@ -54,7 +54,7 @@ FileWriter::FileWriter(const std::string& name) : name_(name) {
         draft_ = fmt::format("{}.{}.{}", name, getpid(), ++drafts);
         made = Fd::open(draft_, O_WRONLY | O_CREAT | O_EXCL, 0666);
         if (made && exists) (void)!fchmod(made.number(), old.st_mode & 07777);
-        if (!made) draft_.clear();  // the folder may not be written, but the file may
+        if (!made) draft_.clear();  // the folder is not writable, but the file may be
     }
     if (!made) made = Fd::open(name, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     if (made) file_ = fdopen(made.number(), "wb");
@@ -79,7 +79,7 @@ Status FileWriter::status() const {
 }
 
 Status FileWriter::finish() {
-    // Some file systems tell only here that they are full.
+    // Some file systems report only here that they are full.
     if (file_ && std::fclose(std::exchange(file_, nullptr)) != 0 && error_ == 0) error_ = errno;
     if (error_ == 0 && !draft_.empty() && std::rename(draft_.c_str(), name_.c_str()) != 0) error_ = errno;
     if (error_ == 0) draft_.clear();

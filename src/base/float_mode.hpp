@@ -1,5 +1,5 @@
-// float_mode.hpp: the processor's floating-point mode in which Weft computes: round to nearest, subnormal numbers kept,
-// no exception traps. Sums, and costs by which ranks choose alike, must not depend on the mode of the caller's thread.
+// float_mode.hpp: the floating-point mode in which Weft computes: round to nearest, subnormals kept, no exception
+// traps. Sums, and costs by which all ranks make the same choice, must not depend on the mode of the caller's thread.
 #pragma once
 #include <cstdint>
 
@@ -9,7 +9,7 @@
 
 namespace weft::internal {
 
-// Sets the mode for its lifetime, where the thread has another one. Reentrant.
+// Sets the mode for its lifetime if the thread has another one. Reentrant.
 class FloatMode {
   public:
     FloatMode() : set_(!is_ours()) {
@@ -31,9 +31,9 @@ class FloatMode {
 #if defined(__x86_64__)
     using Word = uint32_t;
     static constexpr Word ours = 0x1f80;
-    static constexpr Word flags = 0x3f;  // of exceptions that have occurred: not a mode
-    // Reading takes a few nanoseconds more than a sum that tells the modes apart. But such a sum raises exceptions, which
-    // the program may trap: it would get SIGFPE.
+    static constexpr Word flags = 0x3f;  // of exceptions that have occurred: not part of the mode
+    // A trial sum that tells the modes apart would be a little cheaper. But it raises exceptions, which the program may
+    // trap: it would get SIGFPE.
     static bool is_ours() { return (read() & ~flags) == ours; }
     static Word read() { return _mm_getcsr(); }
     static void write(Word word) { _mm_setcsr(word); }

@@ -1,4 +1,4 @@
-// formatting.cpp: fmt's out-of-line half, compiled here once instead of in every file (five seconds each at -O3). The
+// formatting.cpp: fmt's out-of-line half, compiled once here instead of in every file, which saves compile time. The
 // instantiations are those that fmt 9 leaves to its own library; meson.build falls back to header-only for other
 // versions.
 #include <fmt/format-inl.h>

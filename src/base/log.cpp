@@ -33,7 +33,7 @@ std::string upper(std::string text) {
     return text;
 }
 
-// As NCCL shows it: the name up to its first dot.
+// As NCCL prints it: the name up to its first dot.
 std::string host_name() {
     char name[256] = "";
     if (gethostname(name, sizeof name - 1) != 0) return "localhost";
@@ -84,7 +84,7 @@ uint32_t parse_categories(const Options& options, std::vector<std::string>& warn
         for (const CategoryRow& row : category_rows) mask |= row.shown ? uint32_t(row.category) : 0;
         return mask;
     }
-    // A list that begins by taking away takes from all.
+    // A list that begins with an exclusion starts from all categories.
     if (list[0] == '^') mask = uint32_t(LogCategory::all);
     for (size_t begin = 0; begin <= list.size();) {
         size_t end = std::min(list.find(',', begin), list.size());
@@ -113,7 +113,7 @@ void write_all(int fd, const std::string& text) {
     for (size_t written = 0; written < text.size();) {
         ssize_t count = write(fd, text.data() + written, text.size() - written);
         if (count < 0 && errno == EINTR) continue;
-        if (count <= 0) return;  // there is nobody left to tell
+        if (count <= 0) return;  // the failure cannot be reported anywhere
         written += size_t(count);
     }
 }
@@ -136,7 +136,7 @@ struct Log {
     LogSettings settings;
     Fd file;  // none: stderr
 
-    // Takes complete lines. The program may have closed the file and reused its number for a file of its own.
+    // Writes complete lines. The program may have closed the file and reused its number for a file of its own.
     void write(const std::string& lines) const {
         if (!file || file.intact()) return write_all(file ? file.number() : STDERR_FILENO, lines);
         if (const Fd again = open_again()) write_all(again.number(), lines);
@@ -150,7 +150,7 @@ struct Log {
     }
 
   private:
-    // Appended, for several ranks may name one file. A raised limit cannot be logged before the log is open.
+    // Appends, because several ranks may name one file. A raised limit cannot be logged before the log is open.
     Fd open_again() const { return Fd::open(settings.file, O_WRONLY | O_CREAT | O_APPEND, 0644, Fd::Say::no); }
     void open_file() {
         file = open_again();
@@ -183,7 +183,7 @@ LogSettings make_log_settings(const Options& options) {
     LogSettings settings;
     settings.file = expand_file_name(options.debug_file);
     uint32_t categories = parse_categories(options, settings.warnings);
-    // Unasked, only warnings are shown; asked for warnings, the version as well, as NCCL does.
+    // By default only warnings are shown; at level WARN also the version, as in NCCL.
     bool asked = !options.debug.empty();
     LogLevel level = asked ? parse_level(options, settings.warnings) : LogLevel::warn;
     auto up_to = [&](LogLevel line) { return line <= level; };

@@ -1,4 +1,4 @@
-// name_list.hpp: a user's list of names: allowed ones, and with ^ before them excluded ones. A value.
+// name_list.hpp: a user's list of names: allowed ones, or after ^ excluded ones. A value.
 #pragma once
 #include <algorithm>
 #include <string_view>
@@ -11,7 +11,7 @@ namespace weft::internal {
 struct NameList {
     std::vector<std::string_view> allowed, excluded;
 
-    // Of the text, which must outlive it.
+    // A view of the text, which must outlive it.
     explicit NameList(std::string_view text) {
         while (!text.empty()) {
             const size_t comma = std::min(text.find(','), text.size());
@@ -32,10 +32,10 @@ struct NameList {
     }
 };
 
-// What is wrong with the list in `variable`, if these are all the names there are. weftInvalidArgument.
+// Checks the list in `variable` against all names that exist. weftInvalidArgument.
 Status check_names(const char* variable, std::string_view text, const std::vector<std::string_view>& existing);
 
-// Letters to insert, delete or replace to make one word of the other.
+// The number of letters to insert, delete or replace to turn one word into the other.
 size_t edit_distance(std::string_view one, std::string_view other);
 
 }  // namespace weft::internal

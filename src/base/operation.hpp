@@ -1,4 +1,4 @@
-// operation.hpp: a call as a value: what every rank must have called alike. Buffers are bound later, per run.
+// operation.hpp: a call as a value: the arguments that must match on all ranks. Buffers are bound later, per run.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,49 +9,48 @@
 
 namespace weft::internal {
 
-// Where a call's buffers lie: all ranks must agree on that too.
+// Memory space of a call's buffers: all ranks must agree on that, too.
 enum class Space : uint8_t { host, device };
 
-// Wide enough for every collective to come; 32 bytes, so that it fits a cache line of shared memory beside its
-// sequence.
+// Fields are wide enough for future collectives; 32 bytes fit in a cache line of shared memory beside the sequence.
 struct Operation {
     Collective collective = Collective::none;
     uint8_t type = 0;  // weftDataType_t
-    uint8_t op = 0;    // weftRedOp_t, or what stands for all that are made of a kind: see below
+    uint8_t op = 0;    // weftRedOp_t, or one of the constants below for all created reductions of a kind
     Space space = Space::host;
     int32_t root = 0;     // a rank, or 0 where there is none
-    uint64_t count = 0;   // elements, of one part
+    uint64_t count = 0;   // elements of one part
     uint64_t choice = 0;  // hash of the selector's choice: ranks that agree on the call must agree on the algorithm
-    // Of one that stands for several calls of a group: how many, and below that a hash of their counts; else 0.
+    // For coalesced calls of a group: their number, and in the bits below a hash of their counts; otherwise 0.
     uint64_t coalesced = 0;
     static constexpr int coalesced_shift = 40;
     uint64_t coalesced_count() const { return coalesced >> coalesced_shift; }
 
-    // All-gathers of Weft's own, in which the ranks tell each other what communicators to make of this one, or where
-    // their parts of a window lie, or that they are done with one; no caller's has an op.
+    // Internal all-gathers: for the split of this communicator, for the addresses of a window, and for the end of a
+    // window. Callers' all-gathers have no op.
     static constexpr uint8_t op_of_split = weftProd, op_of_window = weftMax, op_of_windows_end = weftMin;
     bool is_wefts_own() const { return collective == Collective::all_gather && op != 0; }
 
-    // Reductions that were made: what of is each rank's own.
+    // Created reductions: the scalar or function is each rank's own.
     static constexpr uint8_t op_of_scaled_sum = weftNumOps, op_of_function = weftNumOps + 1,
                              op_of_ordered_function = weftNumOps + 2;
     bool scales() const { return op == op_of_scaled_sum; }
     bool calls_function() const { return op == op_of_function || op == op_of_ordered_function; }
-    // The contributions stay in rank order whatever is chosen.
+    // The contributions are combined in rank order with any algorithm.
     bool keeps_order() const { return op == op_of_ordered_function; }
 
     bool operator==(const Operation&) const = default;
     size_t bytes() const { return count * datatype_bytes[type]; }  // of one part
     size_t whole_bytes(int ranks) const { return size_t(parts_of(collective, ranks)) * bytes(); }
-    // "all_reduce of 1024 float, sum": as errors and logs name it.
+    // "all_reduce of 1024 float, sum": the form in errors and logs.
     std::string text() const;
     const char* name_of_reduction() const;
 };
 
-// The first thing in which two calls differ, as the id of an error; mismatch_algorithm if only their choices do.
+// The first difference of two calls, as the id of an error; mismatch_algorithm if only their choices differ.
 ErrorId mismatch_between(const Operation& one, const Operation& other);
 
-// What travels in flag words and headers: equal operations have equal fingerprints, different ones almost surely not.
+// The value in flag words and headers: equal operations have equal fingerprints, different ones almost surely not.
 inline uint32_t fingerprint(const Operation& operation) {
     uint64_t head = uint64_t(uint8_t(operation.collective)) | uint64_t(operation.type) << 8 |
                     uint64_t(operation.op) << 16 | uint64_t(uint8_t(operation.space)) << 24 |

@@ -23,7 +23,7 @@ struct Reading {
     Status status;
 };
 
-// WEFT_TIMEOUT_MS of timeout_ms; leaked, so that it outlives every user.
+// WEFT_TIMEOUT_MS for timeout_ms; leaked, so that it outlives every user.
 const char* variable_of(const char* name) {
     std::string variable = std::string("WEFT_") + name;
     for (char& letter : variable) letter = char(std::toupper(static_cast<unsigned char>(letter)));
@@ -59,7 +59,7 @@ bool ends_with(std::string_view text, std::string_view end) {
     return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
 
-// What the user gave for an option: where, and the text.
+// The user's setting of an option: its origin, and the text.
 struct Setting {
     Origin origin = Origin::standard;
     const char* variable = nullptr;
@@ -70,7 +70,7 @@ Setting find_setting(const OptionRow& row) {
     const auto text = environment(row.variable);
     const bool of_service = text && is_service_variable(row.variable, *text);
     if (text && !of_service) return {Origin::environment, row.variable, *text};
-    // Empty: the option has its default, whatever its aliases say.
+    // Set but empty: the option has its default, and its aliases are ignored.
     if (std::getenv(row.variable) != nullptr && !of_service) return {};
     for (const char* alias : row.aliases) {
         if (auto text = environment(alias)) return {Origin::alias, alias, *text};
@@ -84,21 +84,21 @@ Result<int64_t> parse_setting(const OptionRow& row, const Setting& setting) {
     if (!value) return fail(error::option_value, "{}: {}", setting.variable, value.status().sentence());
     if (*value >= row.least && *value <= row.most) return value;
     std::string range = fmt::format("from {} to {}", row.least, row.most);
-    // A limit that only the type sets is nobody's business, unless it is the one that was passed.
+    // A limit of the type alone is not shown, unless it is the one that was exceeded.
     bool open_ended = row.most == INT64_MAX || row.most == INT_MAX;
     if (open_ended && *value < row.least) range = fmt::format("at least {}", row.least);
     if (open_ended && *value > row.most) range = fmt::format("at most {}", row.most);
     return fail(error::option_value, "{} is {}; it must be {}", setting.variable, *value, range);
 }
 
-// Words that an alias of a text option may have. Those of Weft's own variable are checked where they are used.
+// Words that an alias of a text option may have. Values of Weft's own variable are checked where they are used.
 struct AliasValues {
     OptionIndex option;
     std::initializer_list<std::string_view> words;
 };
 const AliasValues alias_values[] = {{OptionIndex::socket_family, {"AF_INET", "AF_INET6"}}};
 
-// Empty: nothing.
+// Empty: no objection.
 std::string objection_to_alias(OptionIndex option, const Setting& setting) {
     for (const AliasValues& row : alias_values) {
         if (row.option != option || std::count(row.words.begin(), row.words.end(), setting.text) > 0) continue;
@@ -115,7 +115,7 @@ std::string unknown_name_sentence(const std::string& variable) {
     auto nearest = std::min_element(rows.begin(), rows.end(), [&](const OptionRow& one, const OptionRow& other) {
         return edit_distance(variable, one.variable) < edit_distance(variable, other.variable);
     });
-    // A third of the word wrong is no slip of the finger any more; WEFT_ itself is always right.
+    // If more than a third of the name is wrong, it is not a misspelling; WEFT_ itself is always right.
     size_t tolerated = std::max<size_t>(2, (variable.size() - strlen("WEFT_")) / 3);
     if (edit_distance(variable, nearest->variable) <= tolerated) {
         return fmt::format("{} is not an option; did you mean {}?", variable, nearest->variable);
@@ -126,7 +126,7 @@ std::string unknown_name_sentence(const std::string& variable) {
 std::vector<std::string> find_unknown_names() {
     std::vector<std::string> sentences;
     for (const std::string& text : whole_environment()) {
-        if (!text.starts_with("WEFT_") || text.starts_with("WEFT_TEST_")) continue;  // the latter are the tests' own
+        if (!text.starts_with("WEFT_") || text.starts_with("WEFT_TEST_")) continue;  // the latter belong to the tests
         const std::string variable = text.substr(0, text.find('='));
         if (is_service_variable(variable, std::string_view(text).substr(std::min(text.size(), variable.size() + 1))))
             continue;

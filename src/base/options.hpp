@@ -1,4 +1,5 @@
-// options.hpp: what the user set in the environment, from options.def. The only place of Weft that reads it.
+// options.hpp: the user's settings from the environment, by the rows of options.def. Only this file reads the
+// environment.
 #pragma once
 #include <climits>
 #include <cstdint>
@@ -10,14 +11,14 @@
 
 namespace weft::internal {
 
-// The variable's value; none if it is unset or empty. Thread-safe as long as nobody calls setenv.
+// The variable's value; none if it is unset or empty. Thread-safe as long as no thread calls setenv.
 std::optional<std::string> environment(const char* variable);
-// Every variable as NAME=VALUE, for what is passed on. Likewise.
+// Every variable as NAME=VALUE, to pass to a child process. Likewise.
 std::vector<std::string> whole_environment();
 
 enum class Origin : uint8_t { standard, environment, alias };
 
-// The options' places in option_rows() and Options::origins.
+// The index of each option in option_rows() and Options::origins.
 enum class OptionIndex : int {
 #define WEFT_OPTION(name, type, standard, least, most, help) name,
 #define WEFT_TEXT_OPTION(name, standard, help) name,
@@ -43,14 +44,14 @@ struct Options {
 #undef WEFT_OPTION_ALIAS
 
     Origin origins[int(OptionIndex::count)] = {};
-    std::vector<std::string> warnings;                    // sentences on variables that look like Weft's and are not
-    const char* variables[int(OptionIndex::count)] = {};  // that they were read from; null: from none
+    std::vector<std::string> warnings;  // sentences about variables that look like Weft's but do not exist
+    const char* variables[int(OptionIndex::count)] = {};  // the variable that each option was read from; null: none
     Origin origin(OptionIndex option) const { return origins[int(option)]; }
     // The variable that the user has set, for sentences: an alias's name, or Weft's own.
     const char* variable(OptionIndex option) const;
 };
 
-// A row as `weft info` and the documentation need it.
+// A row for `weft info` and the documentation.
 struct OptionRow {
     const char* name;
     const char* variable;  // WEFT_TIMEOUT_MS
@@ -64,20 +65,22 @@ struct OptionRow {
 };
 // In the order of options.def. Thread-safe.
 const std::vector<OptionRow>& option_rows();
-// The option's value as text, secrets too.
+// The option's value as text, secrets included.
 std::string option_text(const Options& options, OptionIndex option);
 
-// Reads the environment anew. A value that is no number or out of range is weftInvalidArgument with a sentence for
-// each. A misspelt name is only a warning, for it may belong to another version of Weft; so is such a value of an alias,
-// which may be meant for NCCL alone: it is left aside. A variable of Weft's that is set but empty hides its aliases.
+// Reads the environment again. If a value is not a number or out of range, the result is weftInvalidArgument with a
+// sentence for each.
+// A misspelt name is only a warning, because it may belong to another version of Weft. A bad value of an alias is
+// ignored with a warning, because it may be meant for NCCL alone. A Weft variable that is set but empty hides its
+// aliases.
 Result<Options> read_options();
 
-// The process's options, read once at first use; a variable with a bad value keeps its default, and options_status()
-// says so: whoever makes a communicator returns it. Thread-safe.
+// The process's options, read once at first use. A variable with a bad value keeps its default, and options_status() is
+// a failure, which the creation of a communicator returns. Thread-safe.
 const Options& options();
 const Status& options_status();
 
-// A whole decimal number; with_unit accepts a binary K, M, G or T behind it (64K is 65536). Reentrant.
+// A whole decimal number; with_unit accepts a binary suffix K, M, G or T (64K is 65536). Reentrant.
 Result<int64_t> parse_integer(const std::string& text, bool with_unit = false);
 
 }  // namespace weft::internal

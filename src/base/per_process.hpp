@@ -1,5 +1,5 @@
-// per_process.hpp: a value that each process has for itself. A child after fork gets a fresh one, in whatever state its
-// parent's was at that moment, a lock held by another thread above all; the parent's stays reachable and untouched.
+// per_process.hpp: a value per process. A child after fork gets a fresh one, because the parent's may be in any state,
+// for instance locked by another thread. The parent's stays reachable and untouched.
 #pragma once
 #include <atomic>
 #include <map>
@@ -35,15 +35,15 @@ class PerProcess {
     std::atomic<Node*> current_{nullptr};
 };
 
-// The T of a key that the process's users share: made by `make` when first asked for, one at a time, gone with its last
-// owner. Thread-safe.
+// The T of a key, shared by all users in the process. `make` creates it at first use, one at a time; it is destroyed
+// with its last owner. Thread-safe.
 template <class T, class Key, class Make>
 Result<std::shared_ptr<T>> shared_by_process(const Key& key, Make&& make) {
     struct Known {
         std::mutex mutex;
         std::map<Key, std::weak_ptr<T>> all;
     };
-    static PerProcess<Known> processes;  // one for each Make, so one for each place that asks
+    static PerProcess<Known> processes;  // one for each Make, so one for each call site
     Known& known = processes.get();
     std::lock_guard lock(known.mutex);
     std::erase_if(known.all, [](const auto& entry) { return entry.second.expired(); });

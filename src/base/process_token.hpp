@@ -5,7 +5,7 @@
 namespace weft::internal {
 
 uint64_t process_token();
-// Where the number lies in this process's memory. A peer reads it there to check that it reads this process.
+// The number's address in this process. A peer reads it there to check that it reads the right process.
 uint64_t process_token_address();
 
 }  // namespace weft::internal

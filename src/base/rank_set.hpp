@@ -9,7 +9,7 @@ inline constexpr int max_ranks = 4096;  // of a communicator
 
 class RankSet {
   public:
-    // All of 0..ranks-1 but `without`.
+    // All of 0..ranks-1 except `without`.
     void fill(int ranks, int without) {
         words_ = (ranks + 63) / 64;
         for (int w = 0; w < words_; ++w) bits_[w] = ~uint64_t(0);
@@ -31,7 +31,7 @@ class RankSet {
             if (bits_[w]) return false;
         return true;
     }
-    // Calls visit(rank) in rank order; it may erase the rank it is given.
+    // Calls visit(rank) in rank order; it may erase the rank that it is given.
     template <class Visit>
     void for_each(Visit&& visit) const {
         for (int w = 0; w < words_; ++w)

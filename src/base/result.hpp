@@ -1,5 +1,5 @@
-// result.hpp: how Weft's functions fail: an id, a code and a sentence (error.hpp says how to give them). Success costs one
-// null pointer, no allocation.
+// result.hpp: how Weft's functions fail: an id, a code and a sentence (see error.hpp for the use). Success costs one
+// null pointer and no allocation.
 #pragma once
 #include <fmt/core.h>
 
@@ -16,16 +16,16 @@ namespace weft::internal {
 
 struct Failure {
     ErrorId id = ErrorId::none;
-    weftResult_t code = weftSuccess;  // the id's
-    std::string sentence;             // what happened, to which rank and peer, and what to do about it
+    weftResult_t code = weftSuccess;  // the id's code
+    std::string sentence;             // the event, the rank and peer concerned, and the remedy
     FailureFacts facts = {};
 
     Failure() = default;
     Failure(ErrorId error, std::string text, const FailureFacts& known = {})
         : id(error), code(row_of(error).code), sentence(std::move(text)), facts(known) {}
-    // Of sites that have no id yet; goes when all rooms are converted.
+    // For call sites that have no id yet; goes when all folders are converted.
     Failure(weftResult_t result, std::string text) : Failure(other_error(result), std::move(text)) {}
-    // As weftGetLastError and log lines show it: `the sentence [mismatch.count]`. Empty without a failure.
+    // As in weftGetLastError and log lines: `the sentence [mismatch.count]`. Empty without a failure.
     std::string text() const;
 };
 
@@ -33,7 +33,7 @@ class [[nodiscard]] Status {
   public:
     Status() = default;
     Status(ErrorId error, std::string sentence) : Status(Failure{error, std::move(sentence)}) {}
-    // Of sites that have no id yet; goes when all rooms are converted.
+    // For call sites that have no id yet; goes when all folders are converted.
     Status(weftResult_t code, std::string sentence) : Status(Failure{code, std::move(sentence)}) {}
     explicit Status(Failure failure) : failure_(new Failure(std::move(failure))) {}
     bool ok() const { return failure_ == nullptr; }
@@ -43,13 +43,13 @@ class [[nodiscard]] Status {
     const std::string& sentence() const { return failure().sentence; }
     const FailureFacts& facts() const { return failure().facts; }
     std::string text() const { return failure().text(); }
-    // Without one: no id, weftSuccess and an empty sentence.
+    // On success: no id, weftSuccess and an empty sentence.
     const Failure& failure() const {
         static const Failure none;
         return ok() ? none : *failure_;
     }
     Status copy() const { return ok() ? Status() : Status(*failure_); }
-    // Adds what is known of a failure.
+    // Adds the known facts to a failure.
     Status about(const FailureFacts& facts) && {
         if (!ok()) failure_->facts = facts;
         return std::move(*this);
@@ -70,7 +70,7 @@ template <class... Arguments>
 Status fail(const Status& cause, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
     return Status(Failure{cause.id(), fmt::format(format, std::forward<Arguments>(arguments)...), cause.facts()});
 }
-// Of sites that have no id yet; goes when all rooms are converted.
+// For call sites that have no id yet; goes when all folders are converted.
 template <class... Arguments>
 Status fail(weftResult_t code, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
     return {code, fmt::format(format, std::forward<Arguments>(arguments)...)};

@@ -8,7 +8,7 @@ namespace weft::internal {
 
 namespace {
 
-// Takes `end` off the end of `text`.
+// Removes the suffix `end` from `text`.
 bool take_end(std::string_view& text, std::string_view end) {
     if (!text.ends_with(end)) return false;
     text.remove_suffix(end.size());
@@ -38,7 +38,7 @@ bool is_service_variable(std::string_view name, std::string_view value) {
     if (name.ends_with("_SERVICE_HOST") || name.ends_with("_SERVICE_PORT")) return true;
     if (name.find("_SERVICE_PORT_") != std::string_view::npos) return true;  // and the port's name
     if (is_url(value) && name.ends_with("_PORT")) return true;
-    // NAME_PORT_80_TCP, also followed by _PROTO, _PORT or _ADDR
+    // NAME_PORT_80_TCP, optionally followed by _PROTO, _PORT or _ADDR
     const bool part = take_end(name, "_PROTO") || take_end(name, "_PORT") || take_end(name, "_ADDR");
     return (part || is_url(value)) && take_protocol(name) && take_number(name) && name.ends_with("_PORT");
 }

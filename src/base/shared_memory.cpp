@@ -15,8 +15,8 @@ namespace {
 
 constexpr int populate_for_writing = 23;  // MADV_POPULATE_WRITE, which older headers lack
 
-// Past RLIMIT_FSIZE the kernel also sends SIGXFSZ, which ends the process by default: held back here, and taken away if
-// it came while held back.
+// Beyond RLIMIT_FSIZE the kernel also sends SIGXFSZ, which by default ends the process. The signal is blocked here, and
+// consumed if it arrived meanwhile.
 class FileSizeSignalHeld {
   public:
     FileSizeSignalHeld() {
@@ -133,19 +133,20 @@ Status SharedMemory::back(size_t offset, size_t length) {
         do result = fallocate(fd(), FALLOC_FL_KEEP_SIZE, off_t(offset_ + first), off_t(last - first));
         while (result != 0 && errno == EINTR);
     } else {
-        // The program has closed it: the mapping is left. A kernel before 5.14 cannot say by it that memory is short.
+        // The program has closed the descriptor: only the mapping is left. A kernel before 5.14 cannot report this way
+        // that memory is short.
         do result = madvise(data_ + first, last - first, populate_for_writing);
         while (result != 0 && errno == EINTR);
         if (result != 0 && errno == EINVAL) return fail(error::usage_closed_descriptor, "{}", lost_descriptor_text);
         if (result != 0) errno = ENOSPC;
     }
     if (result != 0)
-        // All ranks of a communicator are told this sentence.
+        // All ranks of a communicator get this sentence.
         return fail(error::shm_memory,
                     "process {}: {} of shared memory could not be allocated: {}; free memory, or "
                     "raise the memory limit of the container",
                     getpid(), amount(last - first), errno_text(errno));
-    // Faults now instead of inside the first collective. Kernels before 5.14 refuse: then the first use pays.
+    // Page faults occur now, not in the first collective. Kernels before 5.14 refuse: then the first use pays.
     (void)madvise(data_ + first, last - first, populate_for_writing);
     return ok();
 }
@@ -154,7 +155,7 @@ void SharedMemory::release(size_t offset, size_t length) {
     const size_t page = page_bytes();
     const size_t first = (offset + page - 1) / page * page, last = (offset + length) / page * page;
     if (first >= last) return;
-    // By the mapping, which nobody else can close. Memory that the program has locked is not released so.
+    // Through the mapping, which the program cannot close. Memory that the program has locked is not released this way.
     if (madvise(data_ + first, last - first, MADV_REMOVE) != 0 && descriptor().intact())
         (void)fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(offset_ + first), off_t(last - first));
 }

@@ -1,5 +1,5 @@
-// shared_memory.hpp: a nameless segment of memory that several processes map: sparse, sealed to its size, backed with
-// pages on request, so that running out of memory is an error at the request and never a signal at a store.
+// shared_memory.hpp: an anonymous segment of memory that several processes map: sparse, sealed to its size, and backed
+// with pages on request. So memory exhaustion is an error of the request and never a signal at a store.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,14 +13,14 @@ namespace weft::internal {
 class SharedMemory {
   public:
     SharedMemory() = default;
-    // A new segment of `bytes`, no page of it backed. `name` shows in /proc/PID/maps only. `mapped`: how much of it is
-    // mapped here, from its beginning; 0: all.
+    // A new segment of `bytes` without pages. `name` is visible in /proc/PID/maps only. `mapped`: the length of the
+    // prefix that is mapped here; 0: all.
     static Result<SharedMemory> create(const char* name, size_t bytes, size_t mapped = 0);
-    // Maps a segment made by create() in any process; refuses a descriptor that is not sealed to its size.
+    // Maps a segment made by create() in any process; rejects a descriptor that is not sealed to its size.
     static Result<SharedMemory> map(Fd fd, size_t mapped = 0);
-    // Whether nobody can change the segment's size under those who have mapped it.
+    // Whether no process can change the segment's size while others map it.
     static Status check_sealed(int fd);
-    // A further part of a segment, page-aligned. `whole`, whose descriptor it uses, must outlive it and stay where it is.
+    // A further range of a segment, page-aligned. `whole`, whose descriptor it uses, must outlive it and must not move.
     static Result<SharedMemory> window(const SharedMemory& whole, size_t offset, size_t length);
     SharedMemory(SharedMemory&& other) noexcept { *this = std::move(other); }
     SharedMemory& operator=(SharedMemory&& other) noexcept;
@@ -37,20 +37,21 @@ class SharedMemory {
         const auto* first = static_cast<const std::byte*>(address);
         return first >= data_ && size_t(first - data_) <= bytes_ && length <= bytes_ - size_t(first - data_);
     }
-    // Backs [offset, offset + length) with zeroed pages where it has none, and maps them for this process. Thread-safe.
+    // Backs [offset, offset + length) with zeroed pages where there are none, and maps them for this process.
+    // Thread-safe.
     Status back(size_t offset, size_t length);
-    // For who neither backs nor releases: the mapping stays.
+    // For a user that neither backs nor releases pages: the mapping stays.
     void close_descriptor() { fd_.reset(); }
-    // Gives the pages that lie wholly inside back; they read as zero if backed again.
+    // Frees the pages that lie wholly inside; they read as zero if backed again.
     void release(size_t offset, size_t length);
 
   private:
     Status map_range(int fd, size_t offset, size_t length);
     const Fd& descriptor() const { return whole_ ? whole_->fd_ : fd_; }
     Fd fd_;
-    const SharedMemory* whole_ = nullptr;  // a window's
+    const SharedMemory* whole_ = nullptr;  // for a window
     std::byte* data_ = nullptr;
-    size_t offset_ = 0;  // of data_ in the segment
+    size_t offset_ = 0;  // position of data_ in the segment
     size_t bytes_ = 0;
     size_t segment_ = 0;
     uint64_t inode_ = 0;

@@ -1,12 +1,12 @@
-// small_copy.hpp: copies of at most 64 bytes, inline: a payload in a flag's line costs less than a call of memcpy.
+// small_copy.hpp: inline copies of at most 64 bytes: for a payload beside a flag this is cheaper than a call of memcpy.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
 namespace weft::internal {
 
-// Two copies that may overlap each other in the middle cover every size between one and two times `half`. Both loads
-// come before both stores, so destination and source may be equal. Never emitted out of line, see arithmetic.hpp.
+// Two copies that may overlap in the middle cover every size between one and two times `half`. Both loads precede both
+// stores, so destination and source may be equal. Never emitted out of line, see arithmetic.hpp.
 template <size_t half>
 [[gnu::always_inline]] inline void copy_halves(void* destination, const void* source, size_t bytes) {
     char first[half], last[half];

@@ -20,7 +20,7 @@ static Result<std::thread> start(const char* name, std::function<void()> functio
     std::thread thread;
     std::string why;
     try {
-        // A thread begins in the floating-point mode of the thread that starts it.
+        // A thread inherits the floating-point mode of the thread that starts it.
         thread = std::thread([function = std::move(function)] {
             const CancelHeld held;
             FloatMode::keep();

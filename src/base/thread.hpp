@@ -1,4 +1,4 @@
-// thread.hpp: threads of the library's own. They take no signals, which are for the program's own threads.
+// thread.hpp: the library's own threads. They block all signals, which belong to the program's threads.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -9,14 +9,14 @@
 
 namespace weft::internal {
 
-// Runs `function` on a thread that nobody joins. Fails if there can be none. `name`: at most 15 letters. Thread-safe.
+// Runs `function` on a detached thread. Fails if none can be created. `name`: at most 15 characters. Thread-safe.
 Status run_detached(const char* name, std::function<void()> function);
 
-// How long the calling thread has been ready to run and had to wait for a processor, in all; 0 where the kernel does not
-// say.
+// The total time that the calling thread has been ready to run but waited for a processor; 0 if the kernel does not
+// report it.
 int64_t processor_wait_us();
 
-// A thread that whoever started it ends. In a child after fork, where it does not run, there is nothing to end.
+// A thread that its owner ends. In a child after fork, where it does not run, there is nothing to end.
 class OwnedThread {
   public:
     OwnedThread() = default;
@@ -25,11 +25,11 @@ class OwnedThread {
     // False in a child after fork.
     bool runs_here() const;
     bool is_current() const { return thread_ && thread_->get_id() == std::this_thread::get_id(); }
-    // Waits for its end, or, called by the thread itself, lets it end alone. Only where it runs.
+    // Waits for its end; if the thread itself calls this, it detaches. Only in the process where it runs.
     void end();
 
   private:
-    // For a child, which can neither join nor detach what another process runs.
+    // For a child, which can neither join nor detach a thread of another process.
     struct Leak {
         void operator()(std::thread*) const {}
     };

@@ -1,5 +1,5 @@
-// tombstones.hpp: what users hold pointers to is never freed, so that using it when it has ended is a sentence and not
-// a crash. Such a handle begins with a `magic` that says what it is and whether it lives. Thread-safe.
+// tombstones.hpp: memory of user-visible handles is never freed, so that use after destruction is an error and not a
+// crash. Such a handle begins with a `magic` that tells its type and whether it is alive. Thread-safe.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace weft::internal {
 
-// Owned by a list that lives for ever, so that it does not count as leaked.
+// Kept in an immortal list, so that leak checkers do not report it.
 template <class Handle>
 Handle* keep_tombstone(std::unique_ptr<Handle> handle) {
     static std::mutex mutex;
@@ -18,7 +18,7 @@ Handle* keep_tombstone(std::unique_ptr<Handle> handle) {
     return all->back().get();
 }
 
-// 0: null, or does not even lie as a handle does, and is not looked into.
+// 0: null, or misaligned for a handle; then the pointer is not dereferenced.
 template <class Handle>
 uint64_t magic_of(const Handle* handle) {
     const bool misplaced = !handle || reinterpret_cast<uintptr_t>(handle) % alignof(Handle) != 0;

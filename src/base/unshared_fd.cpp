@@ -10,9 +10,9 @@ namespace weft::internal {
 
 namespace {
 
-// Without a lock, which another thread might hold when a child is forked.
+// Lock-free, because another thread might hold a lock when a child is forked.
 struct PlacesToClose {
-    std::atomic<int> numbers[64]{};  // one more than a descriptor's; 0: free, -1: being taken
+    std::atomic<int> numbers[64]{};  // a descriptor's number plus one; 0: free, -1: being taken
     FileIdentity identities[64];     // written while the number is -1
     std::atomic<PlacesToClose*> next{nullptr};
 };
@@ -25,7 +25,8 @@ void close_in_child() {
                 close(taken - 1);
 }
 
-// Before there are threads: of two, one of which forks meanwhile, a child would wait for the other for ever.
+// Registered before there are threads: if one of two threads forked meanwhile, a child would wait for the other for
+// ever.
 [[maybe_unused]] const int close_in_child_registered = pthread_atfork(nullptr, nullptr, close_in_child);
 
 std::atomic<int>* take_place(const Fd& fd) {
@@ -38,7 +39,7 @@ std::atomic<int>* take_place(const Fd& fd) {
             return &places->numbers[i];
         }
         if (places->next.load() != nullptr) continue;
-        auto* const fresh = new PlacesToClose;  // never given back: as many are wanted again
+        auto* const fresh = new PlacesToClose;  // never freed: the same number is needed again
         PlacesToClose* none = nullptr;
         if (!places->next.compare_exchange_strong(none, fresh)) delete fresh;
     }
@@ -46,7 +47,7 @@ std::atomic<int>* take_place(const Fd& fd) {
 
 }  // namespace
 
-// A child that is forked before it has a place, or when it has none any more, keeps its copy.
+// A child that is forked before the entry exists, or after it is gone, keeps its copy.
 UnsharedFd::UnsharedFd(Fd fd) : process_(process_token()) {
     if (!fd) return;
     place_ = take_place(fd);
@@ -60,7 +61,7 @@ UnsharedFd& UnsharedFd::operator=(UnsharedFd&& other) noexcept {
     return *this;
 }
 
-// The place first: a child must not close what has the number next.
+// The entry is cleared first: a child must not close the next file with that number.
 UnsharedFd::~UnsharedFd() {
     if (fd_ && process_ == process_token())
         place_->store(0);

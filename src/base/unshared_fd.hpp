@@ -1,5 +1,5 @@
-// unshared_fd.hpp: owner of a descriptor that a child after fork does not keep. There what it stands for would live as
-// long as the child: a socket at which nobody answers, a device's memory.
+// unshared_fd.hpp: owner of a descriptor that a child after fork does not keep. Otherwise its file would live as long
+// as the child: a listening socket without a server, or a device's memory.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace weft::internal {
 
-// In the child it is closed as soon as that is forked, and its owner gives nothing back.
+// The child closes the descriptor right after fork, and the owner there releases nothing.
 class UnsharedFd {
   public:
     UnsharedFd() = default;

@@ -1,4 +1,5 @@
-// wire_version.hpp: whether two processes lay out alike what they say to each other, and what is said if they do not.
+// wire_version.hpp: whether two processes use the same layout of shared data and messages, and the error if they do
+// not.
 #pragma once
 #include <fmt/core.h>
 
@@ -9,17 +10,18 @@
 
 namespace weft::internal {
 
-// Of builds of one version. Raise it with whatever changes in what one process writes for another, in a segment or on a
-// socket: DeviceFacts, AgreedOptions, a row of Segment, the rank table, agreed texts, headers of messages, what the flag block's
-// payloads and slots hold, what a message may lend. The handshakes are the same in all of them.
+// The revision among builds of one version. Raise it with every change of data that one process writes for another, in
+// a segment or on a socket. That is: DeviceFacts, AgreedOptions, a row of Segment, the rank table, agreed texts,
+// message headers, the contents of flag lines and slots, and zero-copy messages. The handshakes stay the same in all
+// revisions.
 inline constexpr uint32_t wire_revision = 11;
 
-// As handshakes and segments carry it: the version, and above it the revision.
+// The form in handshakes and segments: the version, and in the bits above it the revision.
 inline constexpr int wire_version_bits = 20;
 inline constexpr uint32_t wire_version = wire_revision << wire_version_bits | WEFT_VERSION_CODE;
 static_assert(WEFT_VERSION_CODE < 1u << wire_version_bits && wire_revision < 1u << (32 - wire_version_bits));
 
-// What to do about two that differ. `here` and `there`: who has which, as in "process 7 has".
+// The remedy if two differ. `here` and `there` name the process with each, as in "process 7 has".
 inline std::string wire_mismatch(const std::string& here, uint32_t own, const std::string& there, uint32_t other) {
     constexpr uint32_t mask = (1u << wire_version_bits) - 1;
     if ((own & mask) != (other & mask))

@@ -14,10 +14,10 @@ namespace weft::internal::xml {
 namespace {
 
 constexpr size_t bytes_most = size_t(256) << 20;
-// No format that is read here, and no tree of PCI bridges, nests half as deep.
+// More than twice the depth of any format that is read here, and of any tree of PCI bridges.
 constexpr size_t depth_most = 64;
 
-// Expat's events; no exception goes through it, which is C.
+// Handlers of Expat's events. No exception may pass through Expat, which is C.
 class Parser {
   public:
     Parser(Handler& handler) : handler_(handler) {}
@@ -69,7 +69,7 @@ class Parser {
             parser.handler_.end();
         });
     }
-    // One that names a file alone, as hwloc writes it, declares nothing: the file is not read.
+    // A doctype that only names a file, as hwloc writes it, declares nothing: that file is not read.
     static void XMLCALL doctype(void* self, const char*, const char*, const char*, int declares) {
         auto& parser = *static_cast<Parser*>(self);
         parser.guarded([&] {
@@ -110,7 +110,7 @@ void append_escaped(std::string& text, char letter) {
         case '\n':
         case '\r':
         case '\t': text += fmt::format("&#{};", int(letter)); break;
-        default: text += static_cast<unsigned char>(letter) < ' ' ? '?' : letter;  // XML has no such letters
+        default: text += static_cast<unsigned char>(letter) < ' ' ? '?' : letter;  // XML has no such characters
     }
 }
 

@@ -1,6 +1,6 @@
-// xml.hpp: XML for those who read files of users: elements as they begin and end, attributes as numbers in range, the
-// first fault with its place. A file costs no more than its length: document types that declare something, and with
-// them entities, are refused, and so is what nests deeper than any file that is meant.
+// xml.hpp: XML for readers of users' files: elements as they begin and end, attributes as numbers in range, the first
+// fault with its position. The cost of a file is bounded by its length. Document types with declarations, and so
+// entities, are rejected, and so is nesting deeper than any valid file has.
 #pragma once
 #include <charconv>
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace weft::internal::xml {
 
-// Where something stands in the file, from 1.
+// A position in the file, from 1.
 struct Mark {
     int line = 1, column = 1;
 };
@@ -23,13 +23,13 @@ Status fail_at(ErrorId error, const Mark& mark, fmt::format_string<Arguments...>
                 fmt::format(format, std::forward<Arguments>(arguments)...));
 }
 
-// Short and printable, between backquotes, for a sentence.
+// Short and printable, in backquotes, for a sentence.
 std::string shown(std::string_view text);
 
-// As it stands in an attribute or between tags.
+// Escaped for an attribute or for text between tags.
 void append_escaped(std::string& text, char letter);
 
-// An element as it begins, with its attributes; of its faults the first one stays, and ends the reading.
+// An element as it begins, with its attributes. Its first fault is kept, and ends the reading.
 class Element {
   public:
     Element(const char* name, const char** pairs, Mark mark, Status& fault)
@@ -37,7 +37,7 @@ class Element {
     std::string_view name() const { return name_; }
     const Mark& mark() const { return mark_; }
     bool ok() const { return fault_.ok(); }
-    // Null: it has no such attribute.
+    // Null: there is no such attribute.
     const char* find(const char* name) const;
     std::string_view text(const char* name);
     template <class Visit>
@@ -66,7 +66,7 @@ class Element {
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
         const bool whole = end == text.data() + text.size();
         if (whole && error == std::errc() && value >= least && value <= most) return value;
-        // Of a number below 0 the reader of unsigned ones takes nothing.
+        // from_chars of unsigned types takes nothing of a number below 0.
         const bool below = text.size() > 1 && text[0] == '-' && text.find_first_not_of("0123456789", 1) == text.npos;
         if (below || (whole && error != std::errc::invalid_argument))
             wrong("{} of <{}> is {}; it must lie in {}..{}", name, name_, shown(text), least, most);
@@ -85,15 +85,14 @@ class Handler {
   public:
     virtual ~Handler() = default;
     virtual void start(Element& element) = 0;
-    virtual void end() {}  // of the element that began last and has not ended
+    virtual void end() {}  // of the innermost open element
 };
 
-// Gives `handler` the elements of `text` until there is a fault, which is returned. weftInvalidArgument: the file, with
-// the place; weftSystemError: no memory for a parser.
+// Passes the elements of `text` to `handler` until there is a fault, which is returned. weftInvalidArgument: the file
+// is faulty, with the position; weftSystemError: no memory for a parser.
 Status read(std::string_view text, Handler& handler);
 
-// The name of the first element, after comments, declarations and all else that may stand before it. Empty: the text is
-// not XML up to there.
+// The name of the first element, after comments, declarations and the like. Empty: the text is not XML up to there.
 std::string root_name(std::string_view text);
 
 }  // namespace weft::internal::xml

@@ -1,5 +1,6 @@
-// async_operation.hpp: what is asked of a communicator and takes more than one call on it, driven as calls are: begun,
-// advanced until done, never blocking, so that one thread can be several ranks. Thread-bound.
+// async_operation.hpp: an operation on a communicator that takes several calls, such as a split.
+// It is driven as a call is: begun, then advanced until done. It never blocks, so one thread can drive several ranks.
+// Thread-bound.
 #pragma once
 #include "src/executor/run.hpp"
 
@@ -16,13 +17,14 @@ class AsyncOperation {
 
     // Where it is asked for, before it waits for calls in progress to end: what these shall know. Thread-safe.
     virtual void announce() {}
+    // Called before the operation waits for calls in progress, which may need to see its effect. Thread-safe.
     virtual Status begin() = 0;
     virtual Progress advance() = 0;
     virtual Status pause(bool may_sleep) = 0;
     // After advance() said failed.
     virtual Status take_failure() = 0;
-    // The communicator that it is to make, if that has been handed out.
+    // After advance() returned failed.
     virtual const weftComm* child() const { return nullptr; }
-};
+};  // The communicator that the operation makes, if its handle has been given to the user.
 
 }  // namespace weft::internal

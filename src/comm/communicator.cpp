@@ -61,15 +61,15 @@ Communicator::Communicator(std::shared_ptr<Segment> group, std::shared_ptr<Membe
 
 Communicator::~Communicator() {
     returned_errors_.reset();
-    // A goodbye: from here on nobody waits for us in vain, and what peers still read of ours stays in the segment.
+    // From here on no rank waits for us, and the segment keeps the data that peers still read.
     segment_->row(rank_).state.store(RankState::left, std::memory_order_release);
     segment_->wake();
     segment_->ring();
     await_untouched();
     RootRendezvous::close_finished();
-    // Returns when its kernels have ended. Peers that call once more learn meanwhile that we have left.
+    // Returns when our kernels have ended. Peers that call again meanwhile learn that we have left.
     device_.reset();
-    // Whoever enqueued its calls and left was told by none of them.
+    // A rank that enqueued calls and left got no error from them.
     if (!dead_ && !aborted_here() && segment_->aborted())
         WEFT_LOG_RANK(rank_, warn, coll, "leaves a communicator that has failed, with what it had enqueued: {}",
                       segment_->abort_status().text());
@@ -79,11 +79,11 @@ Communicator::~Communicator() {
 Status Communicator::die(Status failure) {
     const CancelHeld held;
     dead_ = true;
-    // Who saw the cause may be about to tell.
+    // The rank that saw the cause may be about to report it.
     if (failure.code() == weftRemoteError && !segment_->one_host())
         if (Status known = watchdog_.await_cause([this] { return cause(); }); !known) failure = std::move(known);
     failure = first_cause(*segment_, std::move(failure));
-    // The first error is what all ranks report, word for word.
+    // All ranks report the first error, word for word.
     if (!segment_->raise(failure, rank_)) failure = segment_->abort_status();
     leave_buffers();
     if (one_sided_) one_sided_->abandon();
@@ -93,16 +93,15 @@ Status Communicator::die(Status failure) {
     return failure;
 }
 
-// From here on this rank touches nobody's buffers.
+// From here on this rank accesses no peer's buffers.
 void Communicator::leave_buffers() {
     // Pairs with the ones in Run::decide() and Cma::remote_memory_valid().
     std::atomic_thread_fence(std::memory_order_seq_cst);
     segment_->row(rank_).gave_up.store(std::max<uint64_t>(1, sequence_), std::memory_order_release);
 }
 
-// Peers may still be reading or writing this call's buffers in place: they get them back from their user when we
-// return. The abort word is set, so every peer that runs leaves soon; one that is stopped is not waited for without
-// end.
+// Peers may still access this call's buffers in place, and the user may free them when we return.
+// The abort flag is set, so every running peer leaves soon. The wait for a stopped peer is bounded.
 void Communicator::await_borrowers() {
     if (!dead_) return;
     const CancelHeld held;
@@ -128,7 +127,7 @@ bool Communicator::may_be_using(int peer) const {
                          (parts_ && parts_->exchange().may_be_read_by(peer))))
         return true;
     if (gave_up == 0 && in_call_ && prepared_ && prepared_->run.may_be_reading(peer)) {
-        // Who enters the call later sees the abort word before it reads.
+        // A peer that enters the call later sees the abort flag before it reads.
         const auto position = segment_->row(peer).position.read();
         return !position || position->entered >= sequence_;
     }
@@ -264,7 +263,7 @@ Status Communicator::begin_on_device() {
     if (one_sided(call_.operation.collective)) return begin_access_on_device();
     const DeviceCall call = weft::internal::on_device(call_);
     if (Status prepared = device_->prepare(call); !prepared) return refuse_or_die(std::move(prepared));
-    // Before the launch: a kernel may fail at once, and whoever tells of it looks here for what was called.
+    // Before the launch: a kernel may fail at once, and its report names the call in our row.
     segment_->row(rank_).position.enter(++sequence_, device_->prepared());
     prepared_ = nullptr;
     on_device_ = true;
@@ -297,8 +296,8 @@ Status Communicator::begin_coalesced_on_device(std::span<const Call> calls) {
     return ok();
 }
 
-// What CUDA itself fails in before a launch is an error of the context, which stays: this rank will not call again, and
-// the others shall not wait for it.
+// If CUDA fails before a launch, the error of the context is permanent. This rank will not call again, so the others
+// must not wait.
 Status Communicator::refuse_or_die(Status failure) {
     return failure.code() == weftUnhandledCudaError ? die(std::move(failure)) : std::move(failure);
 }
@@ -324,14 +323,14 @@ Status Communicator::deregister_buffer(const void* handle) {
     return ok();
 }
 
-// A new key: choose, build, bind. Comes back from advance() until the peers of new connections have listened.
+// For a new key: choose, build, bind. advance() calls this again until the peers of new connections listen.
 Status Communicator::prepare() {
     const CancelHeld held;
     if (!binding_) {
         auto choice = planner_.choose(call_.operation, call_.settings.preference);
         if (!choice) {
             in_call_ = false;
-            --sequence_;  // nothing was posted: the call did not happen, and since the reasons are agreed, on no rank
+            --sequence_;  // no rank posted anything, and all ranks refuse alike, because the reasons are agreed
             return choice.take_status();
         }
         choice_ = *choice;
@@ -376,13 +375,13 @@ Progress Communicator::advance() {
 
 Status Communicator::pause(bool may_sleep) {
     if (has_windows()) {
-        // What comes is progress, and there may be more.
+        // Served requests are progress, and more may follow.
         if (one_sided_->serve()) return waiting_.stir(), ok();
         if (in_access_) return pause_for_access(may_sleep);
     }
     if (uneven_ || has_messages()) return pause_for_messages(may_sleep);
     const RankSet& missing = prepared_ ? prepared_->run.missing() : missing_binding_;
-    // Connections are made after an exchange through the store, which is through shared memory; then some are sockets.
+    // Connection set-up exchanges addresses through shared memory. Later, some connections are sockets.
     const bool sockets = prepared_ && prepared_->plan.networked;
     if (!(sockets ? waiting_.pause_on_sockets(missing, may_sleep, add_descriptors_)
                   : waiting_.pause(missing, may_sleep))) [[likely]]
@@ -399,7 +398,7 @@ Status Communicator::pause(bool may_sleep) {
 }
 
 bool Communicator::is_beside(const Communicator& other) const {
-    // Without shared memory two ranks of a process are hosts of their own.
+    // Without shared memory, two ranks of a process are on two hosts.
     const bool same = membership_ && other.membership_
                           ? membership_->identity().name == other.membership_->identity().name
                           : segment_ == other.segment_;
@@ -418,7 +417,7 @@ std::string Communicator::text_of_wait() const {
 
 void Communicator::break_off() noexcept {
     dead_ = true;
-    char sentence[128];  // memory may be what is missing
+    char sentence[128];  // no allocation: memory may be exhausted
     const auto end =
         fmt::format_to_n(sentence, sizeof sentence,
                          "rank {} broke off in operation {}: out of memory, or an internal error", rank_, sequence_);

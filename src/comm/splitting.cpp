@@ -15,11 +15,11 @@ namespace weft::internal {
 namespace {
 
 constexpr int64_t split_look_apart_us = 20'000;
-constexpr useconds_t split_nap_us = 50;  // this thread drives other ranks too
+constexpr useconds_t split_nap_us = 50;  // short: this thread may drive other ranks, too
 
 Status check_result(const char* function, weftComm** child) {
     if (!child) return fail(weftInvalidArgument, "{}: newcomm is NULL: pass the address of a weftComm_t", function);
-    *child = nullptr;  // whatever comes: the caller may pass it to weftCommDestroy
+    *child = nullptr;  // the caller may pass it to weftCommDestroy after an error
     return ok();
 }
 
@@ -104,7 +104,7 @@ Status Splitting::tell() {
     return ok();
 }
 
-// All have told their words: who belongs to us?
+// All ranks have exchanged their entries: find the ranks of our colour.
 Status Splitting::choose_child() {
     Child child;
     child.number = parent().next_split(color_);
@@ -124,7 +124,7 @@ std::string Splitting::why_aborted() const {
     return fmt::format("rank {} shrinks the communicator (weftCommShrink with WEFT_SHRINK_ABORT)", parent().rank());
 }
 
-// What is in progress in streams may wait for ranks that never come.
+// Calls in progress in streams may wait for ranks that never come.
 void Splitting::announce() {
     if (kind_ == SplitKind::shrink_and_abort)
         (void)parent().segment()->raise(error::abort_remote, parent().rank(), why_aborted(), {.rank = parent().rank()});
@@ -144,7 +144,7 @@ Status Splitting::begin_shrinking() {
         if (!std::binary_search(excluded_.begin(), excluded_.end(), rank)) child.ranks.push_back(rank);
     child.number = parent().next_shrink(excluded_);
     child.again = true;
-    // Of the leaders that are left the first one's process is where they meet, if they are on several hosts.
+    // If the remaining ranks are on several hosts, they meet at the process of the first leader that is left.
     const HostInfo* rendezvous_host = nullptr;
     int root_rank = -1;
     for (size_t rank = 0; rank < child.ranks.size() && !group.one_host() && root_rank < 0; ++rank) {
@@ -182,7 +182,7 @@ Status Splitting::make_rendezvous(const net::PackedAddresses& root, int root_ran
     auto catalog = catalog_for(int(family_.ranks.size()));
     if (!catalog) return catalog.take_status();
     joining_.options.catalog = std::move(*catalog);
-    // The files may have changed since the parent's ranks met.
+    // The files may have changed since the parent was made.
     settings_.rendezvous.proposal.user_algorithms = joining_.options.catalog->digest();
     joining_.timeout_ms = settings_.rendezvous.timeout_ms;
     RendezvousOptions& rendezvous = settings_.rendezvous;
@@ -213,7 +213,7 @@ Status Splitting::make_rendezvous(const net::PackedAddresses& root, int root_ran
     return ok();
 }
 
-// The others, as far as they are on this host or have joined: they do not wait for this rank any more.
+// Informs the other ranks of this host, and those that have joined: they stop waiting for this rank.
 void Splitting::tell_failure(const Status& failure) {
     if (family_.number == 0) return;
     if (joining_.rendezvous)
@@ -226,7 +226,7 @@ Splitting::~Splitting() {
     try {
         tell_failure(
             Status(weftRemoteError, "a rank left while the ranks were making a communicator: its error says why"));
-    } catch (...) {  // out of memory: they wait until their deadline
+    } catch (...) {  // out of memory: the other ranks wait until their deadline
     }
 }
 
@@ -243,7 +243,7 @@ Progress Splitting::advance() {
     auto made = weft::internal::advance(joining_);
     if (made && !*made && !joining_.met)
         if (Status obstacle = look_at_parent(); !obstacle) {
-            // The last may have come meanwhile, gone on, and met the parent's end.
+            // The last rank may have come meanwhile and gone on, before we saw the parent's end.
             made = weft::internal::advance(joining_);
             if (made && !*made && !joining_.met) {
                 tell_failure(obstacle);
@@ -254,7 +254,7 @@ Progress Splitting::advance() {
     if (!made) {
         failure_ = made.take_status();
         tell_failure(failure_);
-        // What comes from a meeting by an id counts ranks as the child does.
+        // A rendezvous by id reports the child's rank numbers.
         if (by_id_) {
             std::vector<int> ascending = family_.ranks;
             std::sort(ascending.begin(), ascending.end());
@@ -267,7 +267,7 @@ Progress Splitting::advance() {
     return !made ? Progress::failed : *made ? Progress::done : Progress::blocked;
 }
 
-// Whether those who are joining can still come. What becomes of the parent otherwise is nothing to its child.
+// Whether the ranks that are joining can still come. Other failures of the parent do not concern the child.
 Status Splitting::look_at_parent() {
     const Segment& group = *parent().segment();
     if (parent().aborted_here())
@@ -280,7 +280,7 @@ Status Splitting::look_at_parent() {
     for (const int rank : family_.ranks) {
         if (!group.local(rank)) continue;
         if (by_id_ && is_gone(rank)) return has_gone(rank);
-        // It failed where this rank was through, in the telling.
+        // That rank failed in the exchange, which this rank has completed.
         const RankRow& row = group.row(rank);
         if (kind_ == SplitKind::split && row.gave_up.load(std::memory_order_acquire) != 0 &&
             row.split.wanted.load(std::memory_order_acquire) != family_.number)
@@ -288,11 +288,11 @@ Status Splitting::look_at_parent() {
                         "{} failed before it could make a communicator from this one: its error says why",
                         group.name_of(rank));
     }
-    // Rows of ranks elsewhere take memory when they are read, so only who waits reads them.
+    // Reading rows of ranks on other hosts allocates memory, so a rank reads them only after a wait.
     return by_id_ && now - begun_us_ > RemoteHealth::ask_apart_us ? look_at_remote_ranks(now) : ok();
 }
 
-// Of ranks on other hosts, as their leaders tell of them.
+// Of ranks on other hosts, as their leaders report them.
 Status Splitting::look_at_remote_ranks(int64_t now) {
     const Segment& group = *parent().segment();
     health_->ask();
@@ -302,18 +302,18 @@ Status Splitting::look_at_remote_ranks(int64_t now) {
         const RankRow& row = group.row(rank);
         const bool left = row.state.load(std::memory_order_acquire) == RankState::left;
         if (!left && row.out_of_sight.load(std::memory_order_acquire)) continue;
-        // Who gave up and left has a reason, perhaps another's end.
+        // A rank that gave up and left had a reason, perhaps another rank's end.
         const bool gave_up = left && row.split.failed.load(std::memory_order_acquire) == family_.number;
         (gave_up ? resigned : missed) = rank;
     }
     if (missed < 0 && resigned < 0) return missed_us_ = 0, ok();
-    // It may have made this one and others before it left; then the rank table is on its way.
+    // The rank may have completed this and later splits before it left; then the rank table is on its way.
     if (missed_us_ == 0) missed_us_ = now;
     if (now - missed_us_ <= RemoteHealth::departed_us) return ok();
     return missed >= 0 ? has_gone(missed) : has_given_up(resigned);
 }
 
-// Left without coming for this child, or died.
+// Whether the rank left without taking part in this child, or died.
 bool Splitting::is_gone(int rank) const {
     const Segment& group = *parent().segment();
     const RankRow& row = group.row(rank);
@@ -337,7 +337,7 @@ Status Splitting::has_given_up(int rank) const {
 
 Status Splitting::pause(bool may_sleep) {
     if (telling_) return parent().pause(may_sleep);
-    // Others may want something of the parent's windows before they come.
+    // Other ranks may need our windows of the parent before they come.
     if (!parent().dead() && parent().has_windows() && parent().serve()) return ok();
     if (may_sleep && !joining_.met)
         joining_.rendezvous->wait();

@@ -1,5 +1,6 @@
-// splitting.hpp: a communicator made from another one, as a call on that: the ranks tell each other their colours over
-// the parent's own connections (or, where it shrinks, know already who takes part), then those of one colour join.
+// splitting.hpp: makes a communicator from another one, driven as a call on that one.
+// In a split the ranks exchange their colours over the parent's connections; in a shrink all know the members.
+// Then the ranks of one colour join.
 #pragma once
 #include "src/comm/async_operation.hpp"
 #include "src/comm/joining.hpp"
@@ -10,11 +11,11 @@ namespace weft::internal {
 
 class Splitting final : public AsyncOperation {
   public:
-    // Check the arguments; *child becomes null. A negative colour: this rank gets none.
+    // Checks the arguments and sets *child to null. With a negative colour, this rank gets no child.
     static Result<std::shared_ptr<Splitting>> split(weftComm* parent, int color, int key, weftComm** child,
                                                     const weftConfig_t* config);
-    // `excluded`: ranks of the parent that do not take part, alike on all that do. `abort`: the parent may have failed,
-    // and what is in progress on it ends.
+    // `excluded`: ranks of the parent that do not take part, equal on all that do.
+    // `abort`: the parent may have failed, and calls in progress on it end.
     static Result<std::shared_ptr<Splitting>> shrink(weftComm* parent, std::vector<int> excluded, weftComm** child,
                                                      const weftConfig_t* config, bool abort);
 
@@ -30,17 +31,17 @@ class Splitting final : public AsyncOperation {
     }
 
     Splitting(weftComm* parent, weftComm** child, Settings settings);
-    // The child's handle is there at once: a stream will make it, or it shall not block.
+    // Creates the child's handle at once: a stream makes the communicator, or it is not blocking.
     void hand_out();
-    // Thrown away on the way, as when the parent has died: nobody waits for this rank in vain.
+    // A rank may destroy this before it is done, for example if the parent died. Then no rank waits for this one.
     ~Splitting() override;
 
   private:
     enum class SplitKind { split, shrink, shrink_and_abort };
-    // What a rank tells all others of the parent.
+    // The entry that a rank sends to all others of the parent.
     struct SplitWord {
         int32_t color, key;
-        net::PackedAddresses root;  // where it could be the root; of a parent on several hosts
+        net::PackedAddresses root;  // where this rank listens as a possible root; for a parent on several hosts
     };
     Communicator& parent() const { return *parent_->communicator; }
     size_t word_bytes() const;
@@ -65,15 +66,15 @@ class Splitting final : public AsyncOperation {
     int color_ = 0, key_ = 0;
     std::vector<int> excluded_;  // ascending
 
-    Child family_;  // those who are to be in the child; number 0: not known yet
+    Child family_;  // the members of the child; number 0: not known yet
     std::optional<GivenUp> given_up_;
     std::optional<RemoteHealth> health_;  // of the parent's ranks
     std::vector<std::byte> words_;
     bool telling_ = false;
     Joining joining_;
-    bool by_id_ = false;  // they meet by an id
+    bool by_id_ = false;  // the ranks meet by an id
     int64_t begun_us_ = 0, next_look_us_ = 0;
-    int64_t missed_us_ = 0;  // since when one on another host is found to be gone; 0: none is
+    int64_t missed_us_ = 0;  // since when a rank on another host is gone; 0: none is
     Status failure_;
 };
 

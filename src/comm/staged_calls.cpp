@@ -1,6 +1,6 @@
-// staged_calls.cpp: a communicator's calls on device memory that no kernel of Weft's works on: their buffers are copied to the
-// host, they are calls on host memory, and what these have written is copied back. docs/design/gpu-domain.md, "A call
-// memory".
+// staged_calls.cpp: calls on device memory that no kernel of Weft serves.
+// The buffers are copied to the host, the call runs on host memory, and the results are copied back.
+// docs/design/gpu-domain.md, "A call memory".
 #include <cstring>
 
 #include "src/comm/communicator.hpp"
@@ -18,12 +18,12 @@ CopiedSpans spans_of(const std::vector<PeerBuffer>& peer_buffers, size_t element
     return spans;
 }
 
-// Only what was refused beforehand leaves the communicator as it was.
+// Only a refusal before the call leaves the communicator as it was.
 bool refused(const Status& status) { return status.code() == weftInvalidArgument || status.code() == weftInvalidUsage; }
 
 }  // namespace
 
-// Counts in device memory, which kernels would read.
+// Counts in device memory, which normally kernels read.
 Status Communicator::read_counts(const Call& call, PeerBuffers& peer_buffers) {
     const CountsOnDevice& counts = call.peer_buffers->counts;
     const size_t n = size_t(ranks()), element = datatype_bytes[call.operation.type];
@@ -50,12 +50,12 @@ Status Communicator::read_counts(const Call& call, PeerBuffers& peer_buffers) {
                                    .remote_sends = {}};
     const cuda::CountFaults faults(read, rank_, ranks());
     cuda::CountFault fault{};
-    // The others are in the call.
+    // The other ranks are already in the call.
     for (int pair = 0; pair < faults.pairs(); ++pair)
         if (faults.find(pair, fault)) return die(explain_counts(rank_, fault));
     const auto add = [&](std::vector<PeerBuffer>& to, std::byte* buffer, const std::vector<uint64_t>& count,
                          const std::vector<uint64_t>& place) {
-        // Of what is empty nobody reads the place.
+        // The displacement of an empty part is not used.
         for (size_t peer = 0; peer < n; ++peer)
             to.push_back({int(peer), count[peer] == 0 ? buffer : buffer + place[peer] * element, count[peer]});
     };
@@ -64,7 +64,7 @@ Status Communicator::read_counts(const Call& call, PeerBuffers& peer_buffers) {
     return ok();
 }
 
-// What the call reads and writes; `on_host`: the call, with what it names as it lies on the device.
+// Copies the call's buffers to the host and points `on_host` at the copies.
 Status Communicator::copy_in(Call& on_host) {
     const Operation& operation = on_host.operation;
     const size_t element = datatype_bytes[operation.type];
@@ -78,7 +78,7 @@ Status Communicator::copy_in(Call& on_host) {
         reads = spans_of(copied_peer_buffers_.sends, element);
         writes = spans_of(copied_peer_buffers_.receives, element);
         on_host.peer_buffers = &copied_peer_buffers_;
-    } else if (operation.collective != Collective::barrier) {  // its tokens are the host's
+    } else if (operation.collective != Collective::barrier) {  // a barrier's tokens are in host memory
         const int parts = parts_of(operation.collective, ranks());
         const auto held = [&](const void* buffer, Held held) {
             return DeviceSpan{buffer, operation.bytes() * size_t(parts_held(held, parts))};

@@ -19,7 +19,7 @@ struct Holder {
 };
 PerProcess<Holder> processes;
 
-// Under a limit of address space a reservation of all the machine's memory would leave nothing for the program.
+// Under an address-space limit, a reservation as large as the machine's memory would leave nothing for the program.
 bool fits_address_space(size_t bytes) {
     rlimit limit{};
     return getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur / 4;
@@ -46,7 +46,7 @@ Result<Arena*> Arena::get() {
     if (Arena* made = holder.arena.load(std::memory_order_acquire)) return made;
     std::lock_guard lock(holder.making);
     if (Arena* made = holder.arena.load(std::memory_order_acquire)) return made;
-    // As large as the machine has memory: more could not be backed anyway.
+    // As large as the machine's memory: more could not be backed.
     struct sysinfo machine {};
     sysinfo(&machine);
     const size_t bytes =
@@ -65,7 +65,7 @@ const Arena::Piece* Arena::piece_of(const void* address, size_t bytes) const {
     return nullptr;
 }
 
-// Doubles what is mapped, or maps as much as is wanted if that is more, or if there is no room for more.
+// Doubles the mapped bytes; maps `length` bytes if that is more, or if the doubled size cannot be mapped.
 Status Arena::grow(size_t length) {
     const size_t count = piece_count_.load(std::memory_order_relaxed), left = memory_.segment_bytes() - mapped_;
     if (length > left || count == pieces_.size())
@@ -122,7 +122,7 @@ Status Arena::free(void* address) {
     used_.erase(place);
     Piece& piece = piece_at(offset);
     piece.memory(memory_).release(offset - piece.offset, length);
-    // Only within the piece: the next one is mapped elsewhere.
+    // Ranges are merged within a piece only: the next piece is mapped elsewhere.
     auto next = free_.emplace(offset, length).first;
     if (auto after = std::next(next);
         after != free_.end() && next->first + next->second == after->first && &piece_at(after->first) == &piece) {

@@ -1,7 +1,7 @@
 // arena.hpp: this process's memory that peers may map: one sparse shared segment from which weftHostAlloc takes pages.
-// One a process, made at first use, never freed; a forked child makes its own, for its parent's pages are neither to be
-// given out again nor freed there. It is mapped in one piece; where address space is limited (ulimit -v), in pieces, the
-// first of which is small, as memory is asked for. Thread-safe.
+// A process has one arena, made at first use and never freed. A forked child makes its own and never touches its
+// parent's pages. The arena is mapped as one piece. Under an address-space limit (ulimit -v) it is mapped piece by
+// piece as memory is requested. Thread-safe.
 #pragma once
 #include <array>
 #include <atomic>
@@ -17,18 +17,18 @@ namespace weft::internal {
 
 class Arena {
   public:
-    // Null if none has been made in this process.
+    // Null if this process has no arena yet.
     static Arena* existing();
     static Result<Arena*> get();
-    // One more than the offset at which it lies in this process's; 0: it does not.
+    // One more than the offset of `address` in this process's arena; 0: the address is not in the arena.
     static uint64_t place_of(const void* address, size_t bytes);
 
     Result<void*> allocate(size_t bytes);
-    // Fails if `address` was not given out here.
+    // Fails if allocate() did not return `address`.
     Status free(void* address);
     bool contains(const void* address, size_t bytes) const { return piece_of(address, bytes) != nullptr; }
     const SharedMemory& memory() const { return memory_; }
-    // Where offset 0 lies if everything lies behind it in order; null: it is mapped in pieces.
+    // The address of offset 0 if the arena is mapped as one piece; null otherwise.
     std::byte* base() const { return memory_.bytes() == memory_.segment_bytes() ? memory_.data() : nullptr; }
 
     explicit Arena(SharedMemory memory);
@@ -38,7 +38,7 @@ class Arena {
         std::byte* data = nullptr;
         size_t bytes = 0;
         size_t offset = 0;         // in the segment
-        SharedMemory window = {};  // of the first: none, it is the arena's own
+        SharedMemory window = {};  // none in the first piece: that is memory_
         bool contains(const void* address, size_t length) const {
             const auto* first = static_cast<const std::byte*>(address);
             return first >= data && size_t(first - data) <= bytes && length <= bytes - size_t(first - data);
@@ -50,15 +50,15 @@ class Arena {
     Status grow(size_t length);
 
     SharedMemory memory_;
-    std::array<Piece, 64> pieces_;  // each but the last ones as large as all before it: enough for any machine
+    std::array<Piece, 64> pieces_;  // each but the last ones is as large as all before it: 64 suffice for any machine
     std::atomic<size_t> piece_count_{0};
     std::mutex mutex_;
     size_t mapped_;
-    std::map<size_t, size_t> free_;  // offset -> bytes; neighbours merged
+    std::map<size_t, size_t> free_;  // offset -> bytes; adjacent ranges are merged
     std::map<size_t, size_t> used_;
 };
 
-// Some of the process's arena, given back with this; not by a child after fork, whose it is not.
+// Owns an allocation of the process's arena and frees it. A forked child does not free it: the arena is its parent's.
 class ArenaMemory {
   public:
     ArenaMemory() = default;

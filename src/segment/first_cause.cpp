@@ -5,8 +5,8 @@ namespace weft::internal {
 namespace {
 
 struct Ended {
-    int victim = -1;   // a rank that ended after it was told of a failure
-    int culprit = -1;  // a rank that died and was told nothing
+    int victim = -1;   // a rank that ended after a failure was returned to it
+    int culprit = -1;  // a rank that died without a returned failure
 };
 
 Ended ended_of(const Segment& segment) {
@@ -45,7 +45,7 @@ Status known_cause(const Segment& segment) {
 Status first_cause(const Segment& segment, Status seen, int blamed) {
     if (seen.code() != weftRemoteError || segment.aborted()) return seen;
     WEFT_TRY(known_cause(segment));
-    // That rank left by its own choice. Others may have ended because of that.
+    // That rank left by its own choice. The other ranks may have ended because of that.
     if (blamed >= 0 && segment.row(blamed).state.load(std::memory_order_acquire) == RankState::left &&
         segment.returned_error(blamed))
         return seen;

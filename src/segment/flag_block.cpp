@@ -1,4 +1,4 @@
-// flag_block.cpp: a flag_block on the shared segment of a host group.
+// flag_block.cpp: a flag block in the shared segment of a host.
 #include <algorithm>
 #include <bit>
 
@@ -28,7 +28,7 @@ FlagBlock::Rotation FlagBlock::rotation(size_t tile_bytes, int ranks, bool in_or
     if (tile_bytes >= rotated_least) room = std::max(room, room_of_all / size_t(ranks));
     if (tile_bytes > 0 && 2 * tile_bytes <= room)
         return {uint32_t(std::bit_floor(room / tile_bytes) - 1), uint32_t(tile_bytes)};
-    // Large ones take as little room as may be: what all ranks' slots fill is lost to the last-level cache.
+    // Large tiles use as little memory as possible: the slots of all ranks displace data in the last-level cache.
     return {0, uint32_t(tile_bytes), in_order ? 2u : flag_slots};
 }
 

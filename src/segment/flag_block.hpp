@@ -1,4 +1,5 @@
-// flag_block.hpp: a *flag_block* is memory of a host's ranks: each writes its own part, all read it (docs/design/shared-memory-protocol.md).
+// flag_block.hpp: a *flag block* is memory of a host's ranks: each rank writes its own part, all ranks read all parts.
+// The protocol: docs/design/shared-memory-protocol.md.
 #pragma once
 #include <array>
 #include <memory>
@@ -10,37 +11,37 @@
 
 namespace weft::internal {
 
-// This rank's view of the flag_block of its host's ranks. Plain memory: the executor reads and writes it without a
-// call. Thread-bound. The protocol is in docs/design/shared-memory-protocol.md.
+// This rank's view of its host's flag block. The kernels read and write this memory directly. Thread-bound.
 class FlagBlock {
   public:
     static constexpr size_t slot_bytes_max = size_t(1) << 20;
-    static constexpr size_t slot_bytes_first = 8192;  // backed from the start, as a rule
-    // Bytes of the rank's heap that a flag_block takes, from its beginning. Slots are not a power of two apart (cache sets).
+    static constexpr size_t slot_bytes_first = 8192;  // usually backed from the start
+    // Bytes that a flag block takes at the beginning of the rank's heap. The slot stride is not a power of two, so that
+    // slots fall in different cache sets.
     static constexpr size_t slot_stride = slot_bytes_max + 4096 + 320;
     static constexpr size_t heap_bytes = slot_stride * flag_slots;
 
-    // `slots_later`: none is backed before reserve() is asked for it.
+    // `slots_later`: no slot is backed before the first reserve().
     static Result<std::unique_ptr<FlagBlock>> open(Segment& host, int rank, bool slots_later = false);
 
     int rank() const { return rank_; }
-    // `rank` is any rank of this host; which of them take part in an operation is the schedule's to say.
+    // `rank`: any rank of this host. The schedule says which of them take part in an operation.
     FlagLine& line(int rank, uint32_t tile) const {
         return *reinterpret_cast<FlagLine*>(lines_ + (size_t(tile % flag_slots) * size_t(locals_) + place(rank)) *
                                                          SegmentLayout::flag_line_stride);
     }
-    // Where tiles' data lie: in one slot after the other, and there in one place after the other. Lines that a reader still
-    // has in its second-level cache take several times as long to write as others. The same on all ranks.
+    // Where the data of tiles lie: in the slots in turn, and within a slot at its places in turn. Lines that are still
+    // in a reader's second-level cache take several times as long to write. Equal on all ranks.
     struct Rotation {
-        uint32_t mask = 0;            // one less than how many places of a slot there are, a power of two
-        uint32_t pitch = 0;           // bytes from one to the next
-        uint32_t slots = flag_slots;  // that the data go round in, a power of two
+        uint32_t mask = 0;            // number of places in a slot, a power of two, minus one
+        uint32_t pitch = 0;           // bytes from one place to the next
+        uint32_t slots = flag_slots;  // slots that the data rotate through, a power of two
         size_t bytes() const { return size_t(mask + 1) * pitch; }
         size_t begin(uint32_t tile) const { return size_t(tile / slots & mask) * pitch; }
     };
-    // Of tiles of so many bytes, a multiple of a line. What all ranks' slots hold together, and a rank reads, is more than
-    // a second-level cache and less than a last-level one. `in_order`: a rank posts no tile before it has read all of the
-    // last one, so that two slots do (rule 3). Measured: perf/results.
+    // The rotation for tiles of `tile_bytes`, a multiple of a line. The slots of all ranks together shall exceed a
+    // second-level cache and fit the last-level cache.
+    // `in_order`: a rank posts a tile only after it has read all of the previous tile, so two slots suffice (rule 3).
     static Rotation rotation(size_t tile_bytes, int ranks, bool in_order);
     std::byte* slot(int rank, uint32_t tile) const {
         return heaps_ + heap_stride_ * place(rank) + slot_stride * (tile % flag_slots);
@@ -50,11 +51,11 @@ class FlagBlock {
     }
     void wake() { host_->wake(); }
     bool aborted() const { return host_->aborted(); }
-    // Makes this rank's first `slots` hold `bytes` each. Local: nobody is told (rule 4).
+    // Backs `bytes` in each of this rank's first `slots` slots. Local: no other rank needs to know (rule 4).
     Status reserve(size_t bytes, uint32_t slots = flag_slots);
     size_t reserved() const { return std::accumulate(reserved_.begin(), reserved_.end(), size_t(0)); }
 
-    uint32_t tile = 0;  // of the next tile; rises alike on all ranks
+    uint32_t tile = 0;  // number of the next tile; advances equally on all ranks
 
     FlagBlock(Segment& host, int rank);
 
@@ -64,7 +65,7 @@ class FlagBlock {
     std::byte* lines_;
     std::byte* heaps_;
     size_t heap_stride_;
-    const int* places_;  // by rank; null where all ranks are on this host, each at its own place
+    const int* places_;  // by rank; null if all ranks are on this host, each at the place of its rank
     int locals_;
     int rank_;
     std::array<size_t, flag_slots> reserved_{};  // by slot

@@ -1,4 +1,4 @@
-// partner_wait.hpp: whom a rank waits for outside of collectives, as its row tells those who wait for it in one.
+// partner_wait.hpp: the peer that a rank waits for outside of collectives, for reports of ranks that wait for this one.
 #pragma once
 #include <cstdint>
 

@@ -1,6 +1,6 @@
-// position.hpp: where a rank is: the last call it entered and the last it finished, in shared memory for all to read.
-// Written by the rank's own thread at each call, a few plain stores to a line that stays in its cache; read by others
-// only when they have waited long or a call does not match.
+// position.hpp: the last call that a rank entered and the last that it finished, in shared memory.
+// The rank's thread writes it at each call, into a line that stays in its cache. Other ranks read it only after a long
+// wait or when a call does not match.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace weft::internal {
 
 struct alignas(64) Position {
     std::atomic<uint64_t> entered;   // sequence number of the last call entered; release, pairs with read()
-    std::atomic<uint64_t> finished;  // of the last call finished
+    std::atomic<uint64_t> finished;  // sequence number of the last call finished
     std::atomic<uint64_t> words[4];  // the Operation of `entered`
 
     struct Report {
@@ -25,7 +25,7 @@ struct alignas(64) Position {
         uint64_t raw[4];
         static_assert(sizeof raw >= sizeof operation);
         __builtin_memcpy(raw, &operation, sizeof operation);
-        entered.store(0, std::memory_order_relaxed);  // torn until the store below: readers look again
+        entered.store(0, std::memory_order_relaxed);  // not valid until the store below: readers retry
         std::atomic_thread_fence(std::memory_order_release);
         for (int i = 0; i < 4; ++i)
             words[i].store(i * 8 < int(sizeof operation) ? raw[i] : 0, std::memory_order_relaxed);
@@ -33,7 +33,7 @@ struct alignas(64) Position {
     }
     void finish(uint64_t sequence) { finished.store(sequence, std::memory_order_release); }
 
-    // Nothing while the rank is just writing it. Before the first call: all zero.
+    // Empty while the rank is writing it. All zero before the first call.
     std::optional<Report> read() const {
         Report report;
         report.finished = finished.load(std::memory_order_acquire);

@@ -1,5 +1,5 @@
-// returned_error.hpp: the failure that was last returned to a rank's process, in shared memory. If that process ends without another
-// call of the rank, other ranks report this failure as the cause, and not the end of the process.
+// returned_error.hpp: the failure that was last returned to a rank's process, in shared memory. If the process ends
+// without another call of the rank, other ranks report this failure as the cause, not the end of the process.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -12,15 +12,15 @@
 
 namespace weft::internal {
 
-// One writer at a time; readers may be anywhere.
+// One writer at a time; any number of readers.
 struct alignas(64) ReturnedError {
     static constexpr size_t bytes_max = 8 * 39;
-    // One more than the number of calls that the rank had entered when it was told; 0: it was told nothing. A rank that
-    // has called again since did not end because of that.
+    // One more than the number of calls that the rank had entered when the failure was returned; 0: no failure. A rank
+    // that has entered another call since did not end because of the failure.
     std::atomic<uint64_t> calls;  // release, pairs with read()
     std::atomic<uint64_t> words[bytes_max / 8];
 
-    // If the rank is told of two failures between two calls, the first one stays. False: nothing has changed.
+    // Of two failures between two calls, the first one stays: the second write() returns false.
     bool write(uint64_t entered, const Failure& failure) {
         if (calls.load(std::memory_order_relaxed) == entered + 1) return false;
         Content content{};
@@ -37,7 +37,7 @@ struct alignas(64) ReturnedError {
         calls.store(entered + 1, std::memory_order_release);
         return true;
     }
-    // The failure, for a rank that has entered this many calls by now. Nothing: it was told nothing, or called again.
+    // The failure, for a rank that has entered `entered` calls. Empty: no failure, or the rank has called again.
     std::optional<Failure> read(uint64_t entered) const {
         if (calls.load(std::memory_order_acquire) != entered + 1) return {};
         Content content;

@@ -27,7 +27,7 @@ namespace {
 constexpr uint64_t segment_magic = 0x3174666577000001u;
 constexpr uint32_t segment_version = wire_version;
 
-// A rank's entries lie at the end of its heap, backed in steps.
+// A rank's entries lie at the end of its heap and are backed in steps.
 constexpr size_t oob_entries_step = 32;
 
 }  // namespace
@@ -38,7 +38,7 @@ uint64_t pid_namespace() {
 }
 
 bool process_stopped(int pid) {
-    // The character behind the name, which may hold anything but ends with the last parenthesis.
+    // The state follows the process name, which may contain any character and ends at the last parenthesis.
     const std::string line = system_file(fmt::format("/proc/{}/stat", pid));
     const size_t end = line.rfind(')');
     return end != std::string::npos && end + 2 < line.size() && (line[end + 2] == 'T' || line[end + 2] == 't');
@@ -154,8 +154,8 @@ bool Segment::alive(int rank) const {
     if (row(rank).process == process_token()) return true;
     if (settled_.load(std::memory_order_acquire) && !local(rank))
         return row(rank).state.load(std::memory_order_acquire) != RankState::dead;
-    // A lost lock does not prove death: a program that closes Weft's descriptors loses it, too. But such a process still
-    // maps the segment, and a process that ends unmaps its memory before its locks are released.
+    // A lost lock does not prove death: a program that closes Weft's descriptors loses its locks, too. But that process
+    // still maps the segment, and an ending process unmaps its memory before it loses its locks.
     const bool ours = memory_.descriptor_intact();
     if (ours && locked_elsewhere(rank)) return true;
     const RankRow& other = row(rank);
@@ -174,7 +174,7 @@ static struct flock lock_of(int rank, short type) {
 
 bool Segment::locked_elsewhere(int rank) const {
     struct flock lock = lock_of(rank, F_WRLCK);
-    // Cannot tell: do not accuse.
+    // Unknown: report no death.
     if (!memory_.descriptor_intact() || fcntl(memory_.fd(), F_GETLK, &lock) != 0) return true;
     return lock.l_type != F_UNLCK;
 }
@@ -194,12 +194,12 @@ Status Segment::returned_error(int rank) const {
 
 bool Segment::stopped(int rank) const {
     if (!local(rank)) return row(rank).stopped.load(std::memory_order_acquire) != 0;
-    if (row(rank).process == process_token()) return false;  // who asks runs
+    if (row(rank).process == process_token()) return false;  // the calling process runs
     return process_stopped(row(rank).pid);
 }
 
 Status Segment::claim(int rank) {
-    // Locked first: who is seen to have claimed a rank and holds no lock is dead.
+    // Lock first: a rank that is claimed but not locked counts as dead.
     struct flock lock = lock_of(rank, F_WRLCK);
     auto& told = rank_info(rank).claimant_pid;
     if (fcntl(memory_.fd(), F_SETLK, &lock) == 0) {
@@ -208,7 +208,7 @@ Status Segment::claim(int rank) {
             told.store(getpid(), std::memory_order_release);
             return ok();
         }
-        // The lock belongs to the process: another thread of ours has it too.
+        // The lock belongs to the process, so another thread of this process may have claimed the rank.
         if (other != process_token()) {
             lock.l_type = F_UNLCK;
             fcntl(memory_.fd(), F_SETLK, &lock);
@@ -217,7 +217,8 @@ Status Segment::claim(int rank) {
         return fail(error::system_call, "rank {} could not lock its row in the shared segment: {}", rank,
                     errno_text(errno));
     }
-    for (int i = 0; i < 1000 && told.load(std::memory_order_acquire) == 0; ++i) usleep(1000);  // until it has said so
+    // until the claimant has stored its pid
+    for (int i = 0; i < 1000 && told.load(std::memory_order_acquire) == 0; ++i) usleep(1000);
     if (rank_info(rank).claimant.load(std::memory_order_acquire) == process_token())
         return fail(error::mismatch_rank_twice, "process {} joined twice as rank {} of {}", getpid(), rank, ranks());
     return fail(error::mismatch_rank_twice, "two processes are rank {} of {}: pid {} and pid {}", rank, ranks(),
@@ -227,13 +228,13 @@ Status Segment::claim(int rank) {
 bool Segment::died_joining(int rank) const {
     const uint64_t claimant = rank_info(rank).claimant.load(std::memory_order_acquire);
     if (claimant == 0 || claimant == process_token() || locked_elsewhere(rank)) return false;
-    // Looked at after the lock: a rank may have joined, left and ended since.
+    // Read after the lock: the rank may have joined, left and ended since.
     return rank_info(rank).pid.load(std::memory_order_acquire) == 0;
 }
 
 void Segment::mark_dead(int rank) {
     if (!back_rows(rank, 1)) return;
-    // Rows of ranks elsewhere say nothing as long as nothing was told.
+    // Rows of remote ranks stay zero until their leader reports.
     RankState living = local(rank) ? RankState::joined : row(rank).state.load();
     if (living != RankState::joined && living != RankState::absent) return;
     if (row(rank).state.compare_exchange_strong(living, RankState::dead)) wake_sleepers();
@@ -263,8 +264,7 @@ bool Segment::raise(ErrorId error, int rank, std::string_view sentence, const Fa
     record.sentence[length] = 0;
     record.state.store(2, std::memory_order_release);
     wake_sleepers();
-    syscall(SYS_futex, &header().joined, FUTEX_WAKE, INT_MAX, nullptr, nullptr,
-            0);  // those who still wait for others to join
+    syscall(SYS_futex, &header().joined, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
     ring();
     return true;
 }
@@ -283,7 +283,7 @@ Status Segment::abort_status() const {
 }
 
 void Segment::wake_sleepers() {
-    if (!settled_.load(std::memory_order_acquire)) return;  // nobody is in a call
+    if (!settled_.load(std::memory_order_acquire)) return;  // no rank is in a call
     for (const int rank : locals_) {
         auto& sleeping = row(rank).sleeping;
         if (sleeping.load(std::memory_order_relaxed) && sleeping.exchange(0))
@@ -316,7 +316,7 @@ Status Segment::oob_put(int rank, int to, uint64_t key, const void* data, size_t
     return ok();
 }
 
-// About as many as entries come to a host whose ranks have some dozens of connections each.
+// About the number of entries that a host receives whose ranks have dozens of connections each.
 size_t Segment::oob_bucket_count() const {
     size_t heads = 1024;
     while (heads < 64 * locals_.size() && 2 * heads * sizeof(uint32_t) <= oob_received_offset) heads *= 2;

@@ -1,4 +1,4 @@
-// shm_layout.hpp: what both ends of a transport lay out alike in shared memory: entry words, flag block lines, slot headers.
+// shm_layout.hpp: layouts in shared memory that both ends of a transport share: flag words, flag lines, slot headers.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -10,17 +10,17 @@ namespace weft::internal {
 
 inline constexpr size_t line_bytes = 64;
 constexpr size_t round_to_line(size_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
-inline constexpr int flag_slots =
-    SegmentLayout::flag_lines;              // docs/design/shared-memory-protocol.md, rule 3; a power of two
-inline constexpr size_t inline_bytes = 48;  // payload of a flag block line
+// Rule 3 of docs/design/shared-memory-protocol.md; a power of two.
+inline constexpr int flag_slots = SegmentLayout::flag_lines;
+inline constexpr size_t inline_bytes = 48;  // payload of a flag line
 
-// tile + 1, so that the zeroed word of a fresh flag block is never that of tile 0.
+// tile + 1, so that the zeroed word of a new flag block is never the word of tile 0.
 inline constexpr uint64_t flag_word(uint32_t tile, uint32_t fingerprint) {
     return uint64_t(tile + 1) << 32 | fingerprint;
 }
 
-// One rank's line for one tile. Written by its owner only; readers acquire `arrival` or `departure`, pairs with the owner's
-// release.
+// One rank's line for one tile. Only its owner writes it. Readers acquire `arrival` or `departure`, which pairs with
+// the owner's release store.
 struct alignas(line_bytes) FlagLine {
     std::atomic<uint64_t> arrival;
     std::atomic<uint64_t> departure;
@@ -28,35 +28,34 @@ struct alignas(line_bytes) FlagLine {
 };
 static_assert(sizeof(FlagLine) == line_bytes);
 
-// What an agreement round settles for good.
+// What an agreement round decides for good.
 enum Agreement : uint32_t { arenas_mapped = 1, cma_probed = 2 };
 
-// What the first entry of a two-shot, or of a one-shot that is long enough, offers: where peers may read and write this
-// rank's buffers; 0: not offered.
+// The payload of a two-shot's first arrival, and of a one-shot's if the one-shot is long enough: the addresses at which
+// peers may access this rank's buffers. 0: not shared.
 struct BufferAddresses {
     uint64_t send_address;
     uint64_t receive_address;
-    uint64_t own_send_address;  // in its own process, for copies by the kernel
+    uint64_t own_send_address;  // in this rank's own process, for CMA copies
     uint64_t own_receive_address;
     uint32_t answer;  // in an agreement round: bits of Agreement that this rank can do
     uint32_t unused;
 };
 static_assert(sizeof(BufferAddresses) <= inline_bytes);
 
-// Of every message on a connection: what it is and where it lies. Written before it is published. Two to a line: where the
-// sender is ahead, a line goes from core to core for two messages.
+// Type and location of one message. The sender writes it before it publishes the message. Two headers fit a cache line:
+// if the sender is ahead, one line transfer carries two messages.
 struct alignas(line_bytes / 2) SlotHeader {
     enum Where : uint8_t { among_data = 0xfe, zero_copy = 0xff };
-    // The message's number on this connection, from 1, of which 32 bits count, and the operation's fingerprint; release by
-    // the sender, acquire by the receiver.
+    // Message number on this connection, from 1 (32 bits), and the operation's fingerprint. Release by the sender,
+    // acquire by the receiver.
     std::atomic<uint64_t> published;
-    uint64_t told;  // the sequence number of the call << 8 | a Where, or so many bytes in `inline_data`
+    uint64_t told;  // sequence number of the call << 8 | a Where, or the number of bytes in `inline_data`
     union {
-        std::byte
-            inline_data[16];  // a message that finds room here is read here: one line goes from core to core, not two
+        std::byte inline_data[16];  // short messages are read here: one line moves between the cores, not two
         struct {
             uint64_t bytes;
-            uint64_t address;  // of lent bytes, in the sender's process
+            uint64_t address;  // of zero-copy bytes, in the sender's process
         } longer;
     };
 };

@@ -18,23 +18,24 @@ namespace weft::internal {
 
 namespace {
 
-// Some 0.7 us of spinning, about what a yield to nobody costs twice over.
+// About as long as two yields with no other runnable thread.
 constexpr uint32_t polls_between_yields = 128;
-// Likewise where other ranks have last been seen on this core: they may have work while we wait for one elsewhere. Who is
-// where is looked at in one of so many waits.
+// Ranks last seen on this core may have work while this rank waits for another core. One wait in waits_between_surveys
+// checks which ranks are on which core.
 constexpr uint32_t polls_between_yields_shared = 16;
 constexpr int waits_between_surveys = 256;
-constexpr uint32_t polls_between_clocks = 64;  // of those that yield; a clock costs 26 ns, a switch a microsecond
-// Of polls of sockets, each with a yield: from how long a poll on average others must have run on this core, ranks as a
-// rule; from how long a single one it was a time slice, of a stranger; and how many waits that is remembered for.
-// Asleep in the kernel's poll a rank is woken tens of microseconds late, so it goes there soon only if it must.
+constexpr uint32_t polls_between_clocks = 64;  // of polls that yield: a clock read costs much less than a thread switch
+// For polls of sockets, each with a yield. Above crowded_poll_us on average, other threads, usually ranks, run on this
+// core. Above crowded_yield_us in one poll, another process used a time slice here. crowded_memory: the number of waits
+// that remember this.
+// A rank that sleeps in the kernel's poll wakes late, so it sleeps early only on a crowded core.
 constexpr uint64_t polls_between_averages = 16;
 constexpr int64_t crowded_poll_us = 4, crowded_yield_us = 1'000;
 constexpr int crowded_memory = 64;
-constexpr int64_t first_look_us = 20'000;     // silence that is worth asking who is alive
-constexpr int64_t slowest_look_us = 250'000;  // a death is noticed within a second, however long it was quiet before
+constexpr int64_t first_look_us = 20'000;     // silence after which the rank checks for dead peers
+constexpr int64_t slowest_look_us = 250'000;  // bounds the detection of a death to a second after any silence
 constexpr int64_t doze_us = 200;
-constexpr int64_t sleep_slice_us = 20'000;  // a sleeper looks around this often whatever happens
+constexpr int64_t sleep_slice_us = 20'000;  // a sleeping rank polls for failures this often in any case
 
 inline void spin_once() {
 #if defined(__x86_64__)
@@ -44,14 +45,14 @@ inline void spin_once() {
 #endif
 }
 
-// Publishing is a store followed by a load of `sleepers`; going to sleep is the mirror image. Without a fence on both
-// sides each may miss the other. The publisher's fence would cost 10-20 ns a call, so the sleeper pays for both: a
-// global expedited membarrier makes every registered process's processors pass a full fence.
+// A publisher stores and then loads `sleepers`; a rank that goes to sleep does the reverse. Without a fence on both
+// sides each may miss the other. The sleeper pays for both, since the publisher is on the hot path: a global expedited
+// membarrier makes the processors of every registered process execute a full fence.
 struct Membarrier {
     bool works = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
     void everywhere() const {
         if (works) syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
-        // Where the kernel has none, a wake-up can be missed: then the slice of sleep_slice_us ends the sleep.
+        // Without kernel support a wake-up can be missed; then sleep_slice_us bounds the sleep.
     }
 };
 const Membarrier& membarrier() {
@@ -62,7 +63,7 @@ const Membarrier& membarrier() {
 }  // namespace
 
 Waiting::Waiting(Segment& segment, int rank, int64_t sleep_us) : segment_(&segment), rank_(rank), sleep_us_(sleep_us) {
-    (void)membarrier();  // registers this process as one that publishes
+    (void)membarrier();  // registers this process as a publisher
 }
 
 int Waiting::current_cpu() { return weft::internal::current_cpu(); }
@@ -82,7 +83,7 @@ bool Waiting::pause(const RankSet& missing, bool may_sleep) {
         return look(may_sleep);
     }
     if (polls_ == polls_between_yields_shared && --waits_to_survey_ < 0) survey();
-    // Who drives other ranks, too, sees them on its core, and moves them itself.
+    // A thread that drives several ranks sees them all on its core, and advances them itself.
     const bool shared = shares_core_ && may_sleep;
     if (same_core || polls_ % (shared ? polls_between_yields_shared : polls_between_yields) == 0) {
         sched_yield();
@@ -110,7 +111,7 @@ bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const Add
         crowded_ = crowded_waits_ > 0;
         if (crowded_) --crowded_waits_;
     }
-    if (polls_ == 0 || since_us_ == 0) {  // pause() leaves the clock alone at first
+    if (polls_ == 0 || since_us_ == 0) {  // pause() does not read the clock at first
         since_us_ = now_us();
         silence_us_ = 0;
         next_look_us_ = since_us_ + first_look_us;
@@ -124,14 +125,15 @@ bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const Add
     } else {
         descriptors_.clear();
         add_descriptors(descriptors_);
-        // Words in shared memory wake nobody here, and neither do the other ranks that this thread drives.
+        // Neither flags in shared memory nor the other ranks of this thread wake this poll.
         const timespec slice{0, (here || !may_sleep ? doze_us : sleep_slice_us) * 1000};
         ppoll(descriptors_.data(), nfds_t(descriptors_.size()), &slice, nullptr);
     }
     const int64_t now = now_us();
     silence_us_ = now - since_us_;
     if (yields) {
-        // Others ran when we yielded: they need this core more than we do, and who wakes is let in before who yields.
+        // Other threads ran during the yield and need this core. The scheduler prefers a thread that wakes to one that
+        // yields.
         const bool slice = now - before_us > crowded_yield_us;
         if (slice) crowded_waits_ = crowded_memory;
         crowded_ = slice || (polls_ % polls_between_averages == 0 && silence_us_ > int64_t(polls_) * crowded_poll_us);
@@ -142,7 +144,7 @@ bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const Add
     return true;
 }
 
-// Reads the clock; decides on sleeping; says whether to look for trouble.
+// Reads the clock and decides on sleeping. True: the caller must check for failures.
 bool Waiting::look(bool may_sleep) {
     const int64_t now = now_us();
     if (since_us_ == 0) {
@@ -155,7 +157,7 @@ bool Waiting::look(bool may_sleep) {
         const CancelHeld held;
         nanosleep(&doze, nullptr);
     } else if (silence_us_ >= sleep_us_ && !armed_) {
-        // Announce, then let the caller look once more, then sleep: in this order nothing is missed.
+        // Announce the sleep, let the caller poll once more, then sleep: in this order no wake-up is missed.
         segment_->row(rank_).sleeping.store(1, std::memory_order_relaxed);
         segment_->header().sleepers.fetch_add(1);
         membarrier().everywhere();
@@ -171,7 +173,7 @@ void Waiting::sleep() {
     auto& word = segment_->row(rank_).sleeping;
     const timespec slice{0, sleep_slice_us * 1000};
     syscall(SYS_futex, &word, FUTEX_WAIT, 1, &slice, nullptr, 0);
-    word.store(1, std::memory_order_relaxed);  // again, in case we sleep again
+    word.store(1, std::memory_order_relaxed);  // the next pause() may sleep again
     membarrier().everywhere();
 }
 

@@ -1,7 +1,7 @@
-// waiting.hpp: what a rank does while others have not come: the rule that decides between spinning, yielding and
-// sleeping. It knows which processor each missing rank was last seen on: one that shares ours can only run if we yield,
-// so we do at once; for others we spin, less long where some rank shares our core. After long silence the rank sleeps;
-// whoever publishes something wakes those that say they do.
+// waiting.hpp: decides whether a waiting rank spins, yields or sleeps.
+// A missing rank that was last seen on this core can only run if this rank yields, so it yields at once. For other
+// ranks it spins, for a shorter time if another rank shares its core. After a long silence it sleeps, and a rank that
+// publishes wakes the announced sleepers.
 #pragma once
 #include <poll.h>
 
@@ -14,14 +14,14 @@
 
 namespace weft::internal {
 
-// Thread-bound to the rank's driving thread. One for each rank, kept across calls.
+// One per rank, kept across calls. Thread-bound to the thread that drives the rank.
 class Waiting {
   public:
-    // sleep_us: silence after which the rank sleeps.
+    // sleep_us: the silence after which the rank sleeps.
     Waiting(Segment& segment, int rank, int64_t sleep_us);
     ~Waiting() { stir(); }
 
-    // Publishes the processor we run on; a comparison if it has not changed.
+    // Publishes the processor of this thread; only a comparison if it has not changed.
     void seen_here() {
         const int cpu = current_cpu();
         if (cpu != last_cpu_) [[unlikely]] {
@@ -30,24 +30,25 @@ class Waiting {
         }
     }
 
-    // One step of waiting: nothing has moved since the last call. Returns true when it is time to look for what is
-    // wrong: the abort word is set, or the silence has lasted another while. may_sleep: false when the thread drives
-    // other ranks too, which nobody would wake it for; it then only dozes.
+    // One step of a wait without progress since the last call. True: the caller must check for failures, because the
+    // abort flag is set or the silence has lasted long enough.
+    // may_sleep: false if the thread drives other ranks too, whose progress would not wake it; it then only sleeps for
+    // short times.
     bool pause(const RankSet& missing, bool may_sleep = true);
-    // The same where what is missing comes, or comes too, over sockets: `add_descriptors` says which. Every look at a
-    // socket is a system call, so where others want this core there is little spinning before the kernel's poll.
+    // The same if sockets (`add_descriptors`) deliver some or all of the missing data. Each poll of a socket is a
+    // system call, so on a crowded core the rank soon sleeps in the kernel's poll.
     using AddDescriptors = std::function<void(std::vector<pollfd>&)>;
     bool pause_on_sockets(const RankSet& missing, bool may_sleep, const AddDescriptors& add_descriptors);
 
-    // After pause() has returned true: others shall know what this wait is for, until something moves.
+    // After pause() has returned true: publishes what this wait is for, until there is progress.
     void tell(const PartnerWait& wait);
-    // Something moved: the next silence begins anew.
+    // There was progress: the next silence begins.
     void stir() {
         polls_ = 0;
         if (announced_) [[unlikely]]
             withdraw();
     }
-    // How long nothing has moved, as of the last pause() that looked at the clock.
+    // Time without progress, as of the last pause() that read the clock.
     int64_t silence_us() const { return silence_us_; }
 
   private:
@@ -64,12 +65,12 @@ class Waiting {
     int last_cpu_ = -1;
     bool shares_core_ = false;  // as of the last survey()
     int waits_to_survey_ = 0;
-    uint64_t polls_ = 0;      // since something moved
-    bool armed_ = false;      // our row says that we sleep
-    bool told_ = false;       // or what we wait for
-    bool announced_ = false;  // one of them, perhaps
-    bool crowded_ = false;    // others run on our core
-    int crowded_waits_ = 0;   // for so many more waits that is taken for granted
+    uint64_t polls_ = 0;      // since the last progress
+    bool armed_ = false;      // our row announces that we sleep
+    bool told_ = false;       // our row says what we wait for
+    bool announced_ = false;  // armed_ or told_ may be set
+    bool crowded_ = false;    // other threads run on our core
+    int crowded_waits_ = 0;   // waits that assume crowded_ from the start
     std::vector<pollfd> descriptors_;
     int64_t since_us_ = 0;
     int64_t silence_us_ = 0;

@@ -19,7 +19,7 @@ namespace {
 
 using namespace topology;
 
-// Told apart by those, too, who see red and green alike; the ninth looks like the first, and is named.
+// Colours that colour-blind readers can tell apart. The ninth equals the first; rings also have names.
 constexpr std::string_view colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                         "#b8860b", "#56b4e9", "#7a3e9d", "#555555"};
 std::string_view colour_of(size_t number) { return colours[number % std::size(colours)]; }
@@ -41,7 +41,7 @@ std::vector<Alike> alike_rings(const std::vector<PackedRing>& rings) {
     return all;
 }
 
-// "ring 3", "rings 0-2, 4"
+// Text as "ring 3" or "rings 0-2, 4".
 std::string title_of(const Alike& alike) {
     const std::vector<int>& numbers = alike.numbers;
     std::string text = fmt::format("{}{} ", alike.ring->entry >= 0 ? "chain" : "ring", numbers.size() == 1 ? "" : "s");
@@ -55,7 +55,7 @@ std::string title_of(const Alike& alike) {
     return text;
 }
 
-// Circles of one kind of machine, in rows. Where they end.
+// Draws the circles of one kind of machine in rows; returns the lower end.
 double draw_rings(Svg& svg, const Channels& channels, const KindChannels& kind, Point at, double width) {
     const std::vector<Alike> rings = alike_rings(kind.packing.rings);
     if (rings.empty()) return at.y;
@@ -92,7 +92,7 @@ double draw_rings(Svg& svg, const Channels& channels, const KindChannels& kind, 
     return bottom + 18;
 }
 
-// Of each machine the one above it in the tree; -1: none is.
+// The parent of each machine in the tree; -1: the root.
 std::vector<int> machines_above(const Channels& channels, const RankTree& tree) {
     std::vector<int> machine_of(size_t(channels.ranks)), above(channels.machines.size(), -1);
     for (size_t machine = 0; machine < channels.machines.size(); ++machine)
@@ -106,7 +106,7 @@ std::vector<int> machines_above(const Channels& channels, const RankTree& tree) 
     return above;
 }
 
-// Machines side by side, each as high as it is in the tree.
+// Draws machines side by side, each at its level of the tree.
 double draw_tree(Svg& svg, const std::vector<int>& above, const std::string& title, std::string_view colour, Point at) {
     const double step = 36, rise = 34;
     const auto height_of = [&](size_t machine) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# design.py [--check] FOLDER: the pictures of docs/design as SVG files in FOLDER (docs/pictures). With --check it writes
-# nothing, and fails if a file is not what it would write.
+# design.py [--check] FOLDER: writes the pictures of docs/design as SVG files to FOLDER (docs/pictures).
+# With --check it writes nothing and fails if a file is stale.
 import argparse
 import sys
 from pathlib import Path

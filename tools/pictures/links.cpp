@@ -12,7 +12,7 @@ namespace {
 
 using topology::LinkKind;
 
-// Colours that people tell apart who see red and green alike. Source: Okabe and Ito, "Color universal design", 2008.
+// Colours that colour-blind readers can tell apart. Source: Okabe and Ito, "Color universal design", 2008.
 std::string_view colour_of(LinkKind kind) {
     switch (kind) {
         case LinkKind::nvlink: return "#009e73";
@@ -37,14 +37,14 @@ const char* caption_of(LinkKind kind) {
     return "within a device";
 }
 
-constexpr size_t looks_most = 4;  // of a kind; of more the least, the middle one and the most are told
+constexpr size_t looks_most = 4;  // for each kind; of more, the legend has the least, the middle and the largest
 
 }  // namespace
 
 double line_width(double gbs) { return std::clamp(0.42 * std::pow(gbs, 0.55), 0.8, 18.0); }
 
 Stroke LinkLegend::stroke(LinkKind kind, double gbs, bool assumed) {
-    if (kind == LinkKind::local) gbs = 0;  // nobody knows its bandwidth
+    if (kind == LinkKind::local) gbs = 0;  // its bandwidth is unknown
     drawn_[kind].insert({gbs, assumed});
     return {colour_of(kind), kind == LinkKind::local ? 2 : line_width(gbs), assumed};
 }

@@ -1,4 +1,4 @@
-// links.hpp: how links look in pictures: a colour for each kind, width by what they carry, and the legend of those drawn.
+// links.hpp: the style of links in pictures: a colour for each kind, a width for the bandwidth, and the legend.
 #pragma once
 #include <map>
 #include <set>
@@ -8,14 +8,14 @@
 
 namespace weft::internal::tools {
 
-// Pixels: less than in proportion, for links of one machine differ by factors of a hundred.
+// Pixels. The width grows less than the bandwidth because the links of a machine differ by factors of a hundred.
 double line_width(double gbs);
 
 class LinkLegend {
   public:
-    // How such a link is drawn; the legend has it from then on.
+    // The style of such a link, which is added to the legend.
     Stroke stroke(topology::LinkKind kind, double gbs, bool assumed);
-    // In rows of at most so many pixels.
+    // Draws the legend in rows of at most `width` pixels.
     void draw(Svg& svg, Point at, double width) const;
 
   private:

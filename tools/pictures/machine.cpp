@@ -37,7 +37,7 @@ class MachineDrawing {
     MachineDrawing(Svg& svg, const Graph& graph, int copies, Point at)
         : svg_(svg), graph_(graph), copies_(copies), at_(at), layout_(graph, at) {}
 
-    // Frames first, then links, then the devices, so that a link passes behind what it does not end at.
+    // Frames first, then links, then devices, so that a link passes behind devices at which it does not end.
     void draw() {
         for (const DrawnHost& host : layout_.hosts) draw_frame(host);
         for (size_t node = 0; node < layout_.boxes.size(); ++node)
@@ -78,7 +78,7 @@ class MachineDrawing {
         }
     }
 
-    // Of more than two cpus, which are all joined with each other.
+    // The bar that joins more than two CPUs, which are all linked with each other.
     void draw_bar(const DrawnHost& host) {
         std::map<int, Bundle> widest;
         double least = 1e9, most = 0;
@@ -120,7 +120,7 @@ class MachineDrawing {
                         link_kind == LinkKind::sys ? fmt::format("{:.4g} GB/s", bundle.gbs) : "");
         }
     }
-    // Beside the GPU's PCI link.
+    // Draws it beside the GPU's PCI link.
     void draw_to_cpu(const Box& gpu, const Box& cpu, const Stroke& stroke) {
         const double x = gpu.middle() - 16;
         svg_.line({x, gpu.y}, {x, cpu.bottom()}, stroke);
@@ -133,7 +133,7 @@ class MachineDrawing {
                       {fact_size, Anchor::middle});
     }
 
-    // Where arcs leave a GPU: side by side, near ones outside, so that those of one GPU do not cross.
+    // The points where arcs leave a GPU: near ones outside, so that the arcs of one GPU do not cross.
     std::map<std::pair<int, int>, double> arc_ends() const {
         std::map<int, std::vector<int>> others;
         for (const auto& [joint, bundle] : layout_.bundles)
@@ -156,7 +156,7 @@ class MachineDrawing {
     void draw_arc(const Joint& joint, const Bundle& bundle, const std::map<std::pair<int, int>, double>& ends) {
         const Point from{ends.at({joint.source, joint.target}), head(joint.source).bottom()};
         const Point to{ends.at({joint.target, joint.source}), head(joint.target).bottom()};
-        // Half way it is at three quarters of its controls' depth and one of its ends'.
+        // The middle of the curve is at three quarters of its control points' depth and a quarter of its ends'.
         const double lowest = layout_.host_of(joint.source).floor + layout_.depth_of(joint) - 8;
         const double control = (4 * lowest - (from.y + to.y) / 2) / 3;
         svg_.curve(from, {from.x, control}, {to.x, control}, to,

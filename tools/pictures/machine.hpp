@@ -1,5 +1,5 @@
-// machine.hpp: machines as pictures: hosts with boxes in boxes for cpus, PCI switches, GPUs and NICs, and links whose width
-// follows what they carry. Hosts that are alike are drawn once.
+// machine.hpp: pictures of machines: hosts with nested boxes for CPUs, PCI switches, GPUs and NICs.
+// The width of a link follows its bandwidth. Equal hosts are drawn once.
 #pragma once
 #include "src/base/result.hpp"
 #include "tools/pictures/svg.hpp"
@@ -9,11 +9,11 @@ namespace weft::internal::tools {
 
 constexpr int nodes_drawn_most = 400;
 
-// Pixels of a device's lettering.
+// Sizes of a device's text in pixels.
 constexpr double name_size = 11, fact_size = 9, line_height = 13;
 
-// Of a connected graph, with a legend below; `copies`: so many of each host are there. weftInvalidUsage: more than one
-// could read.
+// Draws a connected graph with a legend below; `copies` is the number of equal hosts.
+// weftInvalidUsage: the picture would be too large to read.
 Status draw_machine(Svg& svg, const topology::Graph& graph, int copies, Point at);
 
 }  // namespace weft::internal::tools

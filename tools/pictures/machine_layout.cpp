@@ -14,14 +14,14 @@ namespace {
 using namespace topology;
 
 constexpr double gap = 10, padding = 9;
-constexpr double drop = 20;          // from a head to what hangs from it
-constexpr double title_height = 28;  // of a host
-constexpr double bar_height = 18;    // that joins cpus
-constexpr double between_cpus = 64;  // of two, for the link and what it carries
+constexpr double drop = 20;          // from a node's text to its children
+constexpr double title_height = 28;  // of each host
+constexpr double bar_height = 18;    // of the bar that joins CPUs
+constexpr double between_cpus = 64;  // room for the link and its bandwidth
 constexpr double switch_height = 22;
 constexpr double label_width_least = 54, label_width_most = 180;
 
-// All that is drawn of a host but names: equal for hosts that are alike.
+// All drawn properties of a host except names: equal for equal hosts.
 std::string signature(const Graph& graph, const std::vector<int>& nodes, const std::vector<std::string>& links) {
     std::string all;
     for (const int index : nodes) {
@@ -94,7 +94,7 @@ void MachineLayout::bundle_links(const std::vector<bool>& hosts_drawn) {
     for (const Link& link : graph.links()) {
         if (!in_picture(link.source) || !in_picture(link.target)) continue;
         Joint joint{link.source, link.target, link.kind};
-        // The tree's links keep their ends, the child first.
+        // Links of the tree keep their ends, the child first.
         if (graph.node(link.source).parent != link.target && link.source > link.target)
             std::swap(joint.source, joint.target);
         Bundle& bundle = bundles[joint];
@@ -103,7 +103,7 @@ void MachineLayout::bundle_links(const std::vector<bool>& hosts_drawn) {
     }
 }
 
-// From the leaves up.
+// Sizes nodes from the leaves up.
 void MachineLayout::size(int node) {
     const std::vector<std::string> label = label_of(graph, node);
     Box& box = boxes[size_t(node)];
@@ -123,7 +123,7 @@ void MachineLayout::size(int node) {
     box.height += drop + deepest + padding;
 }
 
-// From the top down.
+// Places nodes from the top down.
 void MachineLayout::place(int node, Point at) {
     Box &box = boxes[size_t(node)], &head = heads[size_t(node)];
     box.x = at.x;
@@ -160,7 +160,7 @@ void MachineLayout::place_host(const Segment& group, Point at) {
     hosts.push_back(std::move(drawn));
 }
 
-// Below what ends at `floor`, each as wide as the GPUs that it joins. The last one's lower end.
+// Places switches below `floor`, each as wide as the GPUs that it joins. Returns the lower end of the last one.
 double MachineLayout::place_switches(int host, double floor) {
     for (const int node : graph.of_kind(NodeKind::nvswitch)) {
         if (graph.node(node).host != host) continue;

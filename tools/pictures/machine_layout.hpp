@@ -1,4 +1,4 @@
-// machine_layout.hpp: where the devices of machines lie in a picture, and which of them are in it.
+// machine_layout.hpp: chooses the devices that a picture shows, and their places.
 #pragma once
 #include <map>
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace weft::internal::tools {
 
-// Hosts that are alike but for names, bus ids and ranks. The first of them is drawn.
+// Hosts that differ only in names, bus ids and ranks. The first of them is drawn.
 struct Segment {
     int host = 0;
     int count = 0;
-    size_t nodes = 0;  // of each
+    size_t nodes = 0;  // of each host
 };
 std::vector<Segment> alike_hosts(const topology::Graph& graph);
 
-// Links between the same two nodes, as one.
+// All links between two nodes, drawn as one line.
 struct Joint {
     int source, target;
     topology::LinkKind kind;
@@ -31,22 +31,22 @@ struct Bundle {
 struct DrawnHost {
     int host = 0, count = 0;
     Box box;
-    Box bar;           // that joins its cpus, where there are more than two; empty: none
-    double floor = 0;  // below it are arcs between GPUs
+    Box bar;           // joins more than two CPUs; empty: no bar
+    double floor = 0;  // arcs between GPUs are below it
     std::vector<int> cpus;
 };
 
 struct MachineLayout {
     MachineLayout(const topology::Graph& graph, Point at);
     bool is_arc(const Joint& joint) const;  // from GPU to GPU
-    // How far down it reaches.
+    // The depth of an arc below the floor.
     double depth_of(const Joint& arc) const;
     const DrawnHost& host_of(int node) const;
     bool drawn(int node) const { return boxes[size_t(node)].width > 0; }
 
     const topology::Graph& graph;
     std::vector<std::vector<int>> children;
-    std::vector<Box> boxes, heads;  // of each node, all of it and what names it; empty: it is not drawn
+    std::vector<Box> boxes, heads;  // of each node: the whole and its text; empty: not drawn
     std::map<Joint, Bundle> bundles;
     std::vector<DrawnHost> hosts;
     double bottom = 0;

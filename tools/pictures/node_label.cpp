@@ -9,7 +9,7 @@ namespace {
 
 using namespace topology;
 
-// The last level's, of which there may be several.
+// The size of the last level of cache, and the number of such caches.
 std::string last_cache(const std::vector<Cache>& caches) {
     const auto last = std::max_element(caches.begin(), caches.end(),
                                        [](const Cache& one, const Cache& other) { return one.level < other.level; });

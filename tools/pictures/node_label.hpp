@@ -1,4 +1,4 @@
-// node_label.hpp: what a picture writes on a device: its name, then what one wants to know of it at a glance.
+// node_label.hpp: the text on a device in a picture: its name, then its most important properties.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,10 +7,10 @@
 
 namespace weft::internal::tools {
 
-// A line or more, the first one its name.
+// One line or more; the first line is the name.
 std::vector<std::string> label_of(const topology::Graph& graph, int node);
 
-// A NIC that stands for networks of the operating system's that no device has: what links it to its cpu is no link.
+// Whether a NIC stands for the system's networks without a device. Such a NIC's link to its CPU is not drawn.
 bool is_no_device(const topology::Graph& graph, int node);
 
 }  // namespace weft::internal::tools

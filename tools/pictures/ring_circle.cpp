@@ -14,7 +14,7 @@ using namespace topology;
 
 constexpr double ring_letters = 9, name_width_most = 110, stop_height = 16;
 constexpr double between_stops = 30, between_many = 8;  // many: more than 16
-constexpr double port_distance = 38;                    // of a port's name from its stop
+constexpr double port_distance = 38;                    // from a stop to its port's name
 
 std::string name_of(const Graph& graph, int node) {
     return fitted(short_name(graph, node), name_width_most, ring_letters);
@@ -24,7 +24,7 @@ double stop_width(const Graph& graph, int node) { return width_of(name_of(graph,
 
 double radius_of(const KindChannels& kind) {
     if (kind.sites.size() == 1) return 1;
-    double round = 0;  // that the stops take, side by side
+    double round = 0;  // length of all stops side by side
     for (const int site : kind.sites)
         round += stop_width(*kind.machine_graph.graph, site) + (kind.sites.size() > 16 ? between_many : between_stops);
     return std::max(34.0, round / 2 / std::numbers::pi);
@@ -72,8 +72,8 @@ void RingCircle::draw_stop(int node, const Stop& stop) {
     svg_.text({at.x, at.y + 3}, name_of(*kind_.machine_graph.graph, node), {ring_letters, Anchor::middle});
 }
 
-// Bent towards the centre, away from stops that it passes by; through the centre to its right, so that there and back
-// are two lines. It ends at the border of the stop.
+// The line bends towards the centre, away from stops on its way. A line through the centre bends to its right.
+// Thus lines there and back are separate. The line ends at the border of the stop.
 void RingCircle::draw_hop(Point from, const Stop& to, Point centre) {
     const double length = std::hypot(to.at.x - from.x, to.at.y - from.y);
     const Point along{(to.at.x - from.x) / length, (to.at.y - from.y) / length};
@@ -85,14 +85,14 @@ void RingCircle::draw_hop(Point from, const Stop& to, Point centre) {
     };
     const double border = 2 + std::min(to.width / 2 / std::max(1e-9, std::abs(along.x)),
                                        stop_height / 2 / std::max(1e-9, std::abs(along.y)));
-    // Near its end a curve leaves the straight line by three times its bend, by the share of the way.
+    // Near its end, a curve leaves the straight line by three times its bend, multiplied by the share of the way.
     const auto near_end = [&](double distance) { return on_way(1 - distance / length, bend * 3 * distance / length); };
     const Point neck = near_end(border + head());
     svg_.curve(from, on_way(1.0 / 3, bend), on_way(2.0 / 3, bend), neck, {colour_, width_});
     svg_.arrow_head(neck, near_end(border), head(), colour_);
 }
 
-// Outside the circle, `aside` of the line from its centre through the stop.
+// Places the port outside the circle, `aside` of the line from the centre through the stop.
 void RingCircle::draw_port(int node, bool entry, const Stop& stop, Point centre, double aside) {
     const double length = std::hypot(stop.at.x - centre.x, stop.at.y - centre.y);
     const Point out{(stop.at.x - centre.x) / length, (stop.at.y - centre.y) / length};

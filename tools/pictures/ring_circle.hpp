@@ -1,5 +1,5 @@
-// ring_circle.hpp: one ring of a search as a circle of its stops with an arrow for each hop, and, of a chain between
-// machines, the ports by which it enters and leaves.
+// ring_circle.hpp: draws one ring of a search as a circle of stops with an arrow for each hop.
+// A chain between machines also shows the ports where it enters and leaves.
 #pragma once
 #include <string_view>
 #include <vector>
@@ -12,9 +12,9 @@ namespace weft::internal::tools {
 class RingCircle {
   public:
     RingCircle(Svg& svg, const topology::KindChannels& kind, std::string_view colour, double width);
-    // Width and height, with what stands around it.
+    // Width and height, including the text around the circle.
     static Point size_of(const topology::KindChannels& kind, const topology::PackedRing& ring);
-    // Stops stand clockwise by their numbers, so that rings are compared by their lines.
+    // Stops are placed clockwise by number, so that readers can compare rings by their lines.
     void draw(const topology::PackedRing& ring, Point centre);
 
   private:

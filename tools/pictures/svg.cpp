@@ -13,13 +13,13 @@ namespace weft::internal::tools {
 namespace {
 
 constexpr double margin = 16;
-// Of the letters' height: wide fonts' mean.
+// Mean width of wide fonts, relative to the height.
 constexpr double letter_width = 0.62;
 
-// A tenth of a pixel is seen by nobody.
+// A tenth of a pixel is invisible.
 std::string number(double value) { return fmt::format("{}", std::round(value * 10) / 10 + 0.0); }
 
-// Bytes of the letter of UTF-8 that begins here; 0: none does.
+// The number of bytes of the UTF-8 character that begins here; 0: invalid.
 size_t letter_bytes(std::string_view text) {
     const auto byte = [&](size_t index) { return index < text.size() ? (unsigned char)text[index] : 0u; };
     const unsigned first = byte(0);
@@ -28,7 +28,7 @@ size_t letter_bytes(std::string_view text) {
     for (size_t each = 1; each < bytes; ++each)
         if ((byte(each) & 0xc0) != 0x80) return 0;
     const unsigned second = byte(1);
-    // Longer than needed, surrogates, beyond the last letter; and the two that XML has not.
+    // Overlong forms, surrogates, code points beyond the last one, and the two that XML excludes.
     if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second >= 0xa0)) return 0;
     if ((first == 0xf0 && second < 0x90) || (first == 0xf4 && second >= 0x90)) return 0;
     if (first == 0xef && second == 0xbf && byte(2) >= 0xbe) return 0;
@@ -91,7 +91,7 @@ void Svg::curve(Point from, Point first, Point second, Point to, const Stroke& s
                          number(first.x), number(first.y), number(second.x), number(second.y), number(to.x),
                          number(to.y), attributes_of(stroke));
     body_ += '\n';
-    // It stays within three quarters of the way to its controls.
+    // The curve stays within three quarters of the way to its control points.
     const auto middle = [](double a, double b, double c, double d) { return (a + 3 * b + 3 * c + d) / 8; };
     reach(from);
     reach({middle(from.x, first.x, second.x, to.x), middle(from.y, first.y, second.y, to.y)});

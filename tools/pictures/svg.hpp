@@ -1,5 +1,5 @@
-// svg.hpp: a picture as the text of an SVG file that grows, and its size with it. The same calls make the same bytes; no
-// scripts, no styles, no fonts but the reader's, and a ground of its own, so that it is seen on light pages and dark ones.
+// svg.hpp: builds the text of an SVG file. Its size grows with its content, and equal calls give equal bytes.
+// It has no scripts, styles or fonts. It has its own background, so that it is readable on light and dark pages.
 #pragma once
 #include <string>
 #include <string_view>
@@ -32,29 +32,29 @@ struct Box {
     double middle() const { return x + width / 2; }
 };
 
-// Pixels that letters take at most, as a rule: fonts are the reader's.
+// The usual maximum width in pixels; the exact width depends on the reader's font.
 double width_of(std::string_view text, double size);
-// Cut, with three points at its end, where it would be wider.
+// The text, shortened with an ellipsis if it would be wider.
 std::string fitted(std::string_view text, double width, double size);
 
 class Svg {
   public:
     void rectangle(const Box& box, std::string_view fill, const Stroke& stroke = {}, double radius = 3);
     void line(Point from, Point to, const Stroke& stroke);
-    // From, control, control, to.
+    // Start, two control points, end.
     void curve(Point from, Point first, Point second, Point to, const Stroke& stroke);
-    // A triangle whose point is `to`, as what comes from `from` would have it.
+    // A triangle with its tip at `to`, for a line from `from`.
     void arrow_head(Point from, Point to, double size, std::string_view colour);
-    // `at`: on its base line. Bytes that are no UTF-8, and letters that XML has not, become question marks.
+    // `at` is on the base line. Invalid UTF-8 and characters that XML excludes become question marks.
     void text(Point at, std::string_view text, const Lettering& lettering = {});
-    // What is drawn until the next call of `end` shows this where a reader points.
+    // A tooltip for everything drawn until the next call of `end`.
     void begin_group(std::string_view tip);
     void end_group();
-    // Nothing is drawn beyond this; whatever is drawn reaches by itself.
+    // Extends the picture to this point, as drawing there does.
     void reach(Point point);
     double right() const { return right_; }
     double bottom() const { return bottom_; }
-    // The whole file; `title` is for who cannot see.
+    // The whole file; `title` is for screen readers.
     std::string finish(std::string_view title) const;
 
   private:

@@ -15,7 +15,7 @@ namespace weft::internal::tools {
 namespace {
 
 constexpr double track_height = 24, box_height = 16, between_ranks = 8;
-constexpr double track_names = 150, width = 1000;  // of all time
+constexpr double track_names = 150, width = 1000;  // of the time axis
 constexpr double letters = 9;
 
 enum class Kind { send, receive, forward, add, add_forward, copy, reduce, wait };
@@ -49,7 +49,7 @@ Kind kind_of_step(Opcode opcode) {
     }
 }
 
-// 1, 2 or 5 times a power of ten: some eight of them make `span`.
+// 1, 2 or 5 times a power of ten: about eight ticks make `span`.
 double tick_of(double span) {
     const double rough = span / 8, power = std::pow(10, std::floor(std::log10(rough)));
     for (const double factor : {1.0, 2.0, 5.0})
@@ -129,7 +129,7 @@ class TimelineDrawing {
         }
     }
 
-    // From the end of a track's step, or from the start, to the next one's begin.
+    // Waits: from the end of a track's step, or from the start, to the begin of the next step.
     void draw_waits() {
         std::map<Track, double> free_us;
         for (const SimulatedStep& step : run_.steps) {
@@ -141,7 +141,7 @@ class TimelineDrawing {
         }
     }
 
-    // "3", "3-5", and the tile before it if there are several.
+    // Text as "3" or "3-5", with the tile before it if there are several.
     std::string chunks_of(const SimulatedStep& step) const {
         const Instruction& it = instruction_of(step);
         std::string name = fmt::format("{}", it.chunk.at(step.iteration));
@@ -163,7 +163,7 @@ class TimelineDrawing {
         svg_.end_group();
     }
 
-    // Connections keep their order, and each has one block at either end.
+    // A connection keeps its order and has one block at either end, so sends and receives match in order.
     void draw_messages() {
         using Connection = std::tuple<int, int, int>;  // channel, from, to
         std::map<Connection, std::vector<const SimulatedStep*>> sent, received;
@@ -207,7 +207,7 @@ class TimelineDrawing {
     const DrawnRun& run_;
     Point at_;
     std::map<Track, double> tracks_;                  // their upper edges
-    std::map<int, std::pair<double, double>> bands_;  // of ranks
+    std::map<int, std::pair<double, double>> bands_;  // of each rank
     double bottom_ = 0, end_us_ = 0;
     std::set<Kind> drawn_;
 };

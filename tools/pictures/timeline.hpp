@@ -1,5 +1,5 @@
-// timeline.hpp: a run of schedules as a picture: a track for each block of each rank, a box for each step that moves bytes, an
-// arrow for each message, over time.
+// timeline.hpp: draws a run of schedules over time.
+// Each block of each rank has a track, each step that moves bytes a box, each message an arrow.
 #pragma once
 #include <string>
 #include <vector>
@@ -21,7 +21,7 @@ struct DrawnRun {
     std::string title, subtitle;
 };
 
-// weftInvalidUsage: nothing to draw, or more than one could read.
+// weftInvalidUsage: there is nothing to draw, or the picture would be too large to read.
 Status draw_timeline(Svg& svg, const DrawnRun& run, Point at);
 
 }  // namespace weft::internal::tools

@@ -1,6 +1,6 @@
-# completeness.py: what a public function's comment must say: what it does, each parameter, the unit of a size, the memory
-# of a buffer, errors, threads. A comment that starts with "The same" leaves the rest to the one above it; headings and
-# comments that speak for several pages count for each.
+# completeness.py: checks that a public function's comment is complete: the effect, each parameter, the unit of a size,
+# the memory space of a buffer, errors, threads. A comment that starts with "The same" adds to the one above it.
+# Headings and comments that cover several pages count for each page.
 import re
 
 UNITS = {"elements", "bytes"}

@@ -1,6 +1,6 @@
-# document.py: the pages of a reference as titled blocks, before they become roff or Markdown. A page is a name, the names
-# it explains, a line of summary, and sections of blocks: ("text", sentences), ("item", term, sentences), ("code", lines),
-# ("title", words).
+# document.py: the pages of a reference as titled blocks, before they become roff or Markdown.
+# A page is a name, the names that it explains, a line of summary, and sections of blocks.
+# Blocks: ("text", sentences), ("item", term, sentences), ("code", lines), ("title", words).
 import re
 from dataclasses import dataclass
 
@@ -39,7 +39,7 @@ def with_referred(blocks, which, docs, own):
     others = dict.fromkeys(re.findall(r"\b(?:as|of) (weft[A-Z]\w*)", said))
     others = [name for name in others if name in docs and name not in own]
     found = [("item", f"As {name}", getattr(docs[name], which)) for name in others if getattr(docs[name], which)]
-    # A text that says no more than the item's name does.
+    # A text that only repeats the item's name is dropped.
     kept = [block for block in blocks if block[0] == "item" or not re.fullmatch(r"as weft\w+\.", block[1], re.I)]
     return kept + found if found else blocks
 

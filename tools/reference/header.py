@@ -1,7 +1,8 @@
-# header.py: a public header as data: which comment speaks for which declarations.
-# A comment serves the declarations directly under it; those, and more comments, up to an empty line are one page. A comment
-# with an empty line under it speaks for all pages up to the next heading, `---- Title. What holds for all of it. ----`; the
-# first of a file for all of the file.
+# header.py: parses a public header and assigns comments to declarations.
+# A comment describes the declarations directly under it. Declarations and comments up to an empty line form one page.
+# A comment with an empty line under it covers all pages up to the next heading. The first one of a file covers the
+# file.
+# A heading is `---- Title. What holds for all of it. ----`.
 import re
 import textwrap
 from dataclasses import dataclass, field
@@ -38,7 +39,7 @@ class Served:
 class Page:
     section: str
     served: list
-    shared: list  # Docs that speak for this page and others
+    shared: list  # Docs that cover this page and others
     code: str     # its declarations and macros
 
     def declarations(self):
@@ -108,7 +109,7 @@ def understood(lines, is_head=False):
             block = ("text", text) if text else None
         if block:
             doc.blocks.append(block)
-    # Comments behind a declaration begin small.
+    # Comments behind a declaration begin in lower case.
     if doc.blocks and doc.blocks[0][0] == "text":
         doc.blocks[0] = ("text", doc.blocks[0][1][:1].upper() + doc.blocks[0][1][1:])
     return doc

@@ -24,7 +24,7 @@ def read(paths):
     texts = [Path(path).read_text() for path in paths]
     macros = dict(re.findall(r"^#define WEFT_(MAJOR|MINOR|PATCH) (\d+)$", "\n".join(texts), re.M))
     version = ".".join(macros.get(part, "0") for part in ("MAJOR", "MINOR", "PATCH"))
-    # Declarations under no heading are types.
+    # Declarations without a heading are types.
     return [header.parse(text, "Types") for text in texts], version
 
 

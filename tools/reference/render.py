@@ -1,5 +1,5 @@
-# render.py: an Entry as a manual page of section 3 (roff, the macros of man(7)), or as a page of Markdown. Words between
-# backticks and names of Weft's are set apart; names that have a page become references to it.
+# render.py: renders an Entry as a manual page of section 3 (roff, the macros of man(7)) or as Markdown.
+# Words in backticks and Weft's names are highlighted; names that have a page become links.
 import re
 
 ROFF = str.maketrans({"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti"})

@@ -1,8 +1,7 @@
-// access.hpp: a one-sided call as a kernel: bytes to or from memory of another rank, then a signal to it; or the wait
-// for signals. What rma/one_sided.hpp does on the host.
-//
-// All that a kernel has written, and what kernels of its rank before it have, is seen by who has acquired a counter that
-// it raises: the blocks count themselves, and the last one raises.
+// access.hpp: the kernel of a one-sided call: a put or get with a signal to the peer, or the wait for signals. The
+// host's counterpart is rma/one_sided.hpp.
+// A rank that acquires a counter sees all writes of the kernel that raised it, and of the earlier kernels of that rank.
+// The last block to finish raises the counter.
 #pragma once
 #include "src/gpu/kernels/access_arguments.hpp"
 #include "src/gpu/kernels/kernel_barrier.hpp"
@@ -23,23 +22,23 @@ class AccessKernel {
     }
 
   private:
-    static constexpr uint64_t patience_ns = 100'000;  // a wait that long will not end in the next microsecond
+    static constexpr uint64_t patience_ns = 100'000;  // a wait this long does not end in the next microsecond
     static constexpr uint64_t line = 128;
 
     WEFT_DEVICE bool first() const { return team_.thread == 0; }
 
-    // Nothing is written behind a kernel that has failed, nor where somebody has said that he leaves.
+    // False: an earlier kernel of this rank failed, or the communicator is aborted. Then the kernel writes nothing.
     WEFT_DEVICE bool begin() const {
         bool leaves = false;
         if (first()) {
-            const bool aborted = load_relaxed(a_.abort) != 0;  // on its way while the other is looked at
+            const bool aborted = load_relaxed(a_.abort) != 0;  // this load overlaps with the next one
             leaves = load_relaxed(&own_.failed) != 0;
             if (!leaves && aborted) leaves = true, fail(KernelFailure::aborted, a_.peer, {});
         }
         return !team_.any(leaves);
     }
 
-    // Each block has a share of whole lines.
+    // Each block copies whole lines.
     WEFT_DEVICE void copy() const {
         const uint64_t blocks = uint64_t(team_.blocks);
         const uint64_t share = ((a_.bytes + blocks - 1) / blocks + line - 1) / line * line;
@@ -86,7 +85,7 @@ class AccessKernel {
             a_.signals[a_.rank][a_.waits[i].peer].consumed[a_.waits[i].signal] += a_.waits[i].wanted;
     }
 
-    // As MessageKernel's; the first thread's. False: leave.
+    // As MessageKernel::poll(); only the first thread calls it. False: the block leaves.
     WEFT_DEVICE_COLD bool poll(uint32_t turns, uint64_t& begin, uint64_t& polls) const {
         if ((turns & (turns_to_clock - 1)) != 0) return true;
         const uint64_t now = clock_ns();

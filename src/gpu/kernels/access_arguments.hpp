@@ -1,5 +1,5 @@
-// access_arguments.hpp: what the host hands to the kernel of a one-sided call, and the counters by which one rank's
-// kernels tell another's that something is done. Plain data, laid out alike by the host's compiler and the device's.
+// access_arguments.hpp: the arguments of the kernel of a one-sided call, and the signal counters between ranks. Plain
+// data with the same layout in the host's compiler and the device's.
 #pragma once
 #include "src/gpu/kernels/kernel_arguments.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
@@ -8,15 +8,16 @@ namespace weft::internal::cuda {
 
 inline constexpr int signal_count = WEFT_SIGNALS * WEFT_SIGNAL_CONTEXTS;  // from one rank to another
 
-// What a rank has of its signals from and to one other, itself included. Zero when the communicator begins.
+// A rank's signal counters from and to one peer (or itself). Zero when the communicator begins.
 struct SignalCounters {
-    alignas(128) uint64_t received[signal_count];  // so many ever, from that rank; written by it, released
-    alignas(128) uint64_t sent[signal_count];      // for that rank; this and the next by this rank's kernels alone
-    uint64_t consumed[signal_count];               // of `received`, what has been waited for
+    alignas(128) uint64_t received[signal_count];  // signals received from the peer; the peer writes it with release
+    alignas(128) uint64_t sent[signal_count];      // signals sent to the peer; only this rank's kernels write this and
+                                                   // the next
+    uint64_t consumed[signal_count];               // signals of `received` that waits have consumed
 };
 constexpr size_t signals_bytes(int ranks) { return sizeof(SignalCounters) * size_t(ranks); }
 
-// Beside the FailureReport of a kernel that waited for signals, before its `failure`.
+// Stored beside the FailureReport of a kernel that waits for signals, before its `failure`.
 struct SignalReport {
     int32_t signal;  // as in AccessArguments
     uint64_t received, wanted;
@@ -35,15 +36,15 @@ struct AccessArguments {
     const uint32_t* abort;
     FailureReport* report;
     SignalReport* signal_report;
-    BlockWait* block_waits;  // by block: of a kernel that waits
+    BlockWait* block_waits;  // by block, for a kernel that waits
     RankFlags* own;
-    SignalCounters* signals[ranks_max];  // by rank, what each has, by rank
-    // Bytes that are copied, if any; then a signal that is sent for `peer`; -1: none.
+    SignalCounters* signals[ranks_max];  // by rank: that rank's counters, indexed by rank
+    // The bytes to copy, if any, and then a signal for `peer`; -1: no signal.
     const std::byte* from;
     std::byte* to;
     uint64_t bytes;
     int32_t peer, signal;
-    // Or what is waited for, by one block: each signal once.
+    // Or the signals that one block waits for; each signal occurs once.
     int32_t wait_count;
     AccessWait waits[signal_waits_max];
 };

@@ -1,4 +1,4 @@
-// access_kernels.cu: the entry point of one-sided calls; one, for bytes are bytes.
+// access_kernels.cu: the entry point of one-sided calls. One serves all data types, because it only moves bytes.
 #include "src/gpu/kernels/access.hpp"
 #include "src/gpu/kernels/kernels.hpp"
 

@@ -1,5 +1,5 @@
-// count_faults.hpp: what of an all-to-all's counts in device memory a rank cannot carry out. Looked for by who reads them:
-// a kernel, or the host where it works on copies.
+// count_faults.hpp: finds invalid counts of an all-to-all with counts in device memory. The reader of the counts runs
+// it: a kernel, or the host if it works on copies.
 #pragma once
 #include "src/gpu/kernels/device.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
@@ -12,14 +12,14 @@ struct CountFault {
     CountReport report;
 };
 
-// Every pair of ranks is looked at by itself, in any order, by as many threads as there are.
+// Each pair of ranks is checked separately, in any order, by any number of threads.
 class CountFaults {
   public:
     WEFT_DEVICE CountFaults(const MessageCounts& counts, int rank, int ranks)
         : c_(counts), rank_(rank), ranks_(ranks) {}
 
     WEFT_DEVICE int pairs() const { return ranks_ * ranks_; }
-    // Whether there is one in the pair of that number.
+    // Whether the pair with this number has a fault.
     WEFT_DEVICE bool find(int pair, CountFault& fault) const {
         const int one = pair / ranks_, other = pair % ranks_;
         const Part sent = sent_to(one), received = received_from(other);
@@ -29,7 +29,7 @@ class CountFaults {
             if (one == rank_ && sent.count != received.count)
                 return fault = {one, true, {CountReport::own, one, sent.count, received.count, 0}}, true;
         }
-        // What lies outside is told of by the pair that it is in with itself.
+        // A part outside the buffer is reported by its rank's pair with itself.
         if (!received.inside() || received.count == 0) return false;
         if (one < other) {
             const Part before = received_from(one);

@@ -1,5 +1,5 @@
-// device.hpp: what kernel bodies need of the machine, in two forms: for the device, as CUDA and PTX, and for the host,
-// so that the same bodies run under test as ordinary threads. A block is one of them on the host, or a few.
+// device.hpp: the device primitives of kernel bodies, in two forms: CUDA and PTX for the device, and ordinary threads
+// for tests on the host. On the host a block is one thread or a few.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,7 +7,7 @@
 #if defined(__CUDACC__)
 #define WEFT_DEVICE __device__ __forceinline__
 #define WEFT_DEVICE_COLD __device__ __noinline__
-#define WEFT_UNROLL _Pragma("unroll")  // of the loop that follows
+#define WEFT_UNROLL _Pragma("unroll")  // applies to the next loop
 #define WEFT_NO_UNROLL _Pragma("unroll 1")
 #else
 #include <atomic>
@@ -23,7 +23,7 @@
 namespace weft::internal::cuda {
 
 #if !defined(__CUDACC__)
-// Where the threads of a block meet on the host.
+// The barrier of a block's threads on the host.
 class TeamBarrier {
   public:
     explicit TeamBarrier(int threads) : meets_(threads, Conclude{this}) {}
@@ -32,7 +32,7 @@ class TeamBarrier {
     bool any(bool mine) {
         if (mine) said_.store(true, std::memory_order_relaxed);
         wait();
-        return any_;  // until all have come again
+        return any_;  // valid until all threads arrive again
     }
 
   private:
@@ -53,10 +53,10 @@ struct Team {
 
 #if defined(__CUDACC__)
     __device__ __forceinline__ void barrier() const { __syncthreads(); }
-    // A barrier that tells all threads whether any of them says so.
+    // A barrier that returns true in all threads if any thread passes true.
     __device__ __forceinline__ bool any(bool mine) const { return __syncthreads_or(mine) != 0; }
 #else
-    TeamBarrier* meets = nullptr;  // null: it has one thread
+    TeamBarrier* meets = nullptr;  // null: the block has one thread
     void barrier() const {
         if (meets) meets->wait();
     }
@@ -64,8 +64,8 @@ struct Team {
 #endif
 };
 
-// Words that other ranks read and write, at system scope. On the host `relaxed` is as strong as acquire and release:
-// what on the device is ordered by the barrier of a block or by the end of a kernel is ordered by nothing else there.
+// Flags that other ranks read and write, at system scope. On the host `relaxed` is as strong as acquire and release:
+// host threads have no block barrier or kernel end that would order them.
 #if defined(__CUDACC__)
 WEFT_DEVICE uint32_t load_relaxed(const uint32_t* word) {
     uint32_t value;
@@ -99,9 +99,9 @@ WEFT_DEVICE void store_release(uint64_t* word, uint64_t value) {
 WEFT_DEVICE void store_release(uint32_t* word, uint32_t value) {
     asm volatile("st.release.sys.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
-// Among the blocks of one rank. True: the word was 0 and is `value` now.
+// Among the blocks of one rank. True: the word was 0 and is now `value`.
 WEFT_DEVICE bool claim(uint32_t* word, uint32_t value) { return atomicCAS(word, 0u, value) == 0; }
-// The value before; orders what the blocks did before against what the last of them does afterwards.
+// Returns the value before. Orders the earlier work of all blocks before the later work of the last block.
 WEFT_DEVICE uint32_t count_up(uint32_t* word) {
     uint32_t before;
     asm volatile("atom.acq_rel.gpu.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(word) : "memory");
@@ -112,7 +112,7 @@ WEFT_DEVICE uint64_t clock_ns() {
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
     return now;
 }
-inline constexpr uint32_t turns_to_poll = 64, turns_to_clock = 1024;  // fruitless ones; powers of two
+inline constexpr uint32_t turns_to_poll = 64, turns_to_clock = 1024;  // fruitless turns of a wait; powers of two
 WEFT_DEVICE void pause() {}
 WEFT_DEVICE void sleep_a_little() { __nanosleep(500); }
 #else
@@ -142,13 +142,13 @@ inline uint64_t clock_ns() {
         std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
             .count());
 }
-// There are more virtual ranks than cores: a turn may take a time slice.
+// Tests run more virtual ranks than cores, so one turn may take a time slice.
 inline constexpr uint32_t turns_to_poll = 4, turns_to_clock = 8;
 inline void pause() { std::this_thread::yield(); }
 inline void sleep_a_little() { std::this_thread::yield(); }
 #endif
 
-// `bytes` bytes at an address that is a multiple of it: one load or store of the device.
+// `bytes` bytes at an address that is a multiple of `bytes`: one load or store of the device.
 template <int bytes>
 struct alignas(bytes) [[gnu::may_alias]] Pack {
     uint32_t words[bytes / 4];

@@ -1,6 +1,6 @@
 #include "src/gpu/kernels/device_code.hpp"
 
-// Of fatbins.S.
+// The symbols come from fatbins.S.
 #define WEFT_FATBIN(name)                                                                  \
     extern "C" [[gnu::visibility("hidden")]] const std::byte weft_##name##_fatbin_begin[]; \
     extern "C" [[gnu::visibility("hidden")]] const std::byte weft_##name##_fatbin_end[]

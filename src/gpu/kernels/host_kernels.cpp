@@ -11,7 +11,7 @@ namespace weft::internal::cuda {
 namespace {
 
 struct Bodies {
-    HostKernel of[weftNumTypes][2];  // by type; sums second
+    HostKernel of[weftNumTypes][2];  // by type; index 1: sums
 };
 
 #define WEFT_DATATYPE(type, name, bytes) {WEFT_BODY<type, false>, WEFT_BODY<type, true>},

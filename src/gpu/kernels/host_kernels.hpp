@@ -1,5 +1,5 @@
-// host_kernels.hpp: the kernels' bodies compiled for the host, found by the names of their entry points: what tests and
-// the fake driver launch. Not part of the library.
+// host_kernels.hpp: the kernel bodies compiled for the host, found by entry point name. Tests and the fake driver
+// launch them. Not part of the library.
 #pragma once
 #include <string_view>
 #include <thread>
@@ -10,11 +10,11 @@
 
 namespace weft::internal::cuda {
 
-// Runs one thread of a block. Blocks of a rank wait for the same blocks of other ranks, those of `steps` for each other
-// too, and the threads of a block for each other: all have to run at the same time.
+// Runs one thread of a block. All threads of all blocks of all ranks must run at the same time, because they wait for
+// each other.
 using HostKernel = void (*)(const Team& team, const KernelArguments& arguments);
 
-// Runs a block: `body(team)` in so many threads, of which this is one.
+// Runs `body(team)` in `threads` threads; the caller is one of them.
 template <class Body>
 void run_block(int threads, int block, int blocks, Body&& body) {
     if (threads == 1) return body(Team{0, 1, block, blocks});
@@ -26,7 +26,7 @@ void run_block(int threads, int block, int blocks, Body&& body) {
 }
 
 HostKernel host_kernel(Body body, weftDataType_t type, bool adds);
-// By the name of its entry point. Null if there is no such entry point.
+// Null if there is no entry point with this name.
 HostKernel find_host_kernel(std::string_view entry_point);
 
 }  // namespace weft::internal::cuda

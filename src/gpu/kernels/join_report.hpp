@@ -1,4 +1,5 @@
-// join_report.hpp: what a rank, or a host, has found out while a domain is made, in the parts that carry it. Values.
+// join_report.hpp: the report that a rank or a host sends while a domain is made, split into out-of-band entries.
+// Values.
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -9,24 +10,24 @@
 
 namespace weft::internal::cuda {
 
-// What a rank has found out; `text` says what is wrong. An entry lies at any address.
+// A rank's report; `text` says what is wrong. An entry may lie at any address.
 struct JoinReport {
     std::byte unreached_bytes[sizeof(uint64_t)];
     bool good;
-    bool root;  // it is this rank that could not offer anything: what the others say follows from that
+    bool root;  // this rank is the root cause: it could not export memory, and other ranks' reports follow from that
     char text[86];
     static constexpr size_t piece = sizeof text - 1;
-    // By bit: ranks whose memory somebody does not reach; 0: something else is wrong, or nothing.
+    // By bit: the ranks whose memory some rank cannot reach. 0: none, or the fault is a different one.
     uint64_t unreached() const {
         uint64_t ranks;
         memcpy(&ranks, unreached_bytes, sizeof ranks);
         return ranks;
     }
 };
-inline constexpr int join_report_letters = 5;  // parts that a long text may take
+inline constexpr int join_report_letters = 5;  // the most parts of a long text
 static_assert(sizeof(JoinReport) <= Segment::oob_value_bytes && alignof(JoinReport) == 1);
 
-// The parts of a join_report, in which order they are to be posted: the first part comes last, who sees it sees all.
+// Posts the parts of a report, the first part last: a reader that sees the first part sees all parts.
 template <class Post>
 Status put_in_parts(const Status& status, bool root, uint64_t unreached, Post&& post) {
     const std::string& text = status.sentence();
@@ -40,7 +41,7 @@ Status put_in_parts(const Status& status, bool root, uint64_t unreached, Post&& 
     return ok();
 }
 
-// find: the part of that number, or null.
+// find(number): the part with this number, or null.
 template <class Find>
 std::string text_of(Find&& find) {
     std::string text;

@@ -1,17 +1,16 @@
-// kernel_barrier.hpp: how one block of a rank's kernel meets the same block of its peers: epochs, barriers, and waits that end
-// when all is there, when the communicator is aborted, when another block has failed, when a peer turns out to have
-// called something else, or at the deadline; then a report says who waited for whom.
-//
-// A block's epoch rises same_operation on all ranks, for what moves it follows from the operation. So a peer's word of an epoch
-// of this operation holds this operation's fingerprint, or the ranks have called different things. A peer that is ahead
-// of us has met us before, and thereby compared.
+// kernel_barrier.hpp: epochs, barriers and waits between one block of a rank's kernel and the same block of its peers.
+// A wait ends on success, abort, failure of another block, a mismatched call of a peer, or at the deadline. Then a
+// report names the waiting rank and the late peer.
+// A block's epoch rises by the same amount on all ranks, because the operation determines the data that moves. So if a
+// peer's barrier word has an epoch of this operation, it has this operation's fingerprint, or the call is mismatched. A
+// peer that is ahead has passed a barrier with this rank, and has compared there.
 #pragma once
 #include "src/gpu/kernels/device.hpp"
 #include "src/gpu/kernels/kernel_arguments.hpp"
 
 namespace weft::internal::cuda {
 
-// Of the source or the destination of a fused body.
+// `only`: the only source or destination of a fused body; -1: all ranks.
 constexpr bool is_one_of(int only, int rank) { return only < 0 || only == rank; }
 
 class KernelBarrier {
@@ -21,7 +20,7 @@ class KernelBarrier {
         epoch_ = own_.epoch[team.block];
         begin_operation(arguments.fingerprint);
     }
-    // The next one of a kernel that carries out several.
+    // Starts the next operation of a kernel that carries out several.
     WEFT_DEVICE void begin_operation(uint32_t fingerprint) {
         fingerprint_ = fingerprint;
         first_epoch_ = epoch_ + 1;
@@ -30,34 +29,36 @@ class KernelBarrier {
     WEFT_DEVICE uint32_t epoch() const { return epoch_; }
     WEFT_DEVICE void at_tile(uint64_t tile) { tile_ = tile; }
 
-    // All return false if this rank's kernel has failed; the block then leaves. The whole team calls them.
+    // The whole team calls the functions below. All return false if this rank's kernel has failed; the block then
+    // leaves.
 
-    // Before anything else. After a failure a kernel that was enqueued behind it finds its epochs used in part: what it
-    // told or sent would be taken for the failed one's. A graph's next replay has the failed one's number. A block of a
-    // kernel that met another call goes on, as does the next replay then: peers shall hear what this rank called, and
-    // compare it.
+    // Called first. A kernel enqueued behind a failed one must not run: peers would take its epochs for the failed
+    // kernel's. A graph's next replay has the same launch number as the failed one.
+    // After a mismatch, the blocks of that kernel and its next replay go on: peers must receive this rank's fingerprint
+    // and compare it.
     WEFT_DEVICE bool begin() {
         const uint32_t failed = load_relaxed(&own_.failed);
         const bool heard = arguments_.domain && KernelFailure(failed & 0xff) == KernelFailure::mismatch &&
                            failed >> 8 == (arguments_.launch & 0xffffff) && load_relaxed(arguments_.abort) == 0;
         return !team_.any(failed != 0 && !heard);
     }
-    // The next epoch, told to all peers. Nobody is waited for, but every 2^32 times. The team has met since the epoch
-    // before. Of a barrier what stood before the kernel in its stream is seen by peers that have awaited the epoch.
+    // Starts the next epoch and announces it to all peers, without a wait (except every 2^32 epochs). The team has
+    // passed a barrier since the last epoch. Peers that await a barrier's epoch see all earlier work of this rank's
+    // stream.
     WEFT_DEVICE bool announce() {
         ++epoch_;
         if (epoch_ == 0 && !restart_epochs()) return false;
         if (arguments_.domain) publish(arguments_.bytes == 0);
         return true;
     }
-    // Until all peers have announced this epoch. What they did before is seen afterwards.
+    // Waits until all peers have announced this epoch. Their earlier writes are visible afterwards.
     WEFT_DEVICE bool await(KernelWait waiting) {
         bool failed = false;
         for (int peer = team_.thread; arguments_.domain && peer < arguments_.ranks; peer += team_.threads)
             if (peer != arguments_.rank) failed |= !await_peer(peer, waiting);
         return !team_.any(failed);
     }
-    // All that this team has written, wherever it is, is seen by the peers that come out.
+    // The peers that leave this barrier see all writes of this team, in any memory.
     WEFT_DEVICE bool sync(KernelWait waiting) {
         team_.barrier();
         ++epoch_;
@@ -70,7 +71,7 @@ class KernelBarrier {
         if (team_.thread == 0) own_.epoch[team_.block] = epoch_;
     }
 
-    // For a single thread: asks `ready` until it says yes. `peer` says who is missing. False: leave.
+    // For a single thread: polls `ready` until it returns true. `peer` returns the missing rank. False: leave.
     template <class Peer, class Ready>
     WEFT_DEVICE bool spin(KernelWait waiting, Peer&& peer, Ready&& ready) {
         uint32_t turns = 0;
@@ -82,7 +83,7 @@ class KernelBarrier {
         return true;
     }
 
-    // The first failure of the rank is reported; all its blocks leave.
+    // Only the first failure of the rank is reported; all its blocks leave.
     WEFT_DEVICE_COLD void fail(KernelFailure failure, KernelWait waiting, int peer, uint32_t other_fingerprint) {
         if (!claim(&own_.failed, uint32_t(failure) | (arguments_.launch & 0xffffff) << 8)) return;
         FailureReport& report = *arguments_.report;
@@ -99,11 +100,11 @@ class KernelBarrier {
     }
 
   private:
-    static constexpr uint64_t patience_ns = 100'000;  // a wait that long will not end in the next microsecond
-    // A third rank that is late may keep block 0 from what differs.
+    static constexpr uint64_t patience_ns = 100'000;  // a wait this long does not end in the next microsecond
+    // A late third rank may keep block 0 from reaching the mismatched call for this long.
     static constexpr uint64_t first_block_patience_ns = 1'000'000'000;
 
-    // Not every turn: the words lie in memory beyond the multiprocessor, the abort word beyond the device.
+    // Not every turn: the flags lie outside the multiprocessor, and the abort flag outside the device.
     WEFT_DEVICE_COLD bool poll(KernelWait waiting, int peer, uint32_t turns, uint64_t& begin) {
         if (load_relaxed(&own_.failed) != 0) return false;
         if ((turns & (turns_to_clock - 1)) != 0) return true;
@@ -116,7 +117,7 @@ class KernelBarrier {
         if (now - begin > patience_ns) sleep_a_little();
         return true;
     }
-    // Whether no peer has come into an epoch of this operation with another one.
+    // Whether no peer has entered an epoch of this operation with a different operation.
     WEFT_DEVICE bool same_operation() {
         for (int peer = 0; peer < arguments_.ranks; ++peer)
             if (peer != arguments_.rank && !same_operation(peer, load_relaxed(&own_.barrier[team_.block][peer])))
@@ -129,8 +130,8 @@ class KernelBarrier {
         if (team_.block != 0) await_first_block();
         return fail(KernelFailure::mismatch, KernelWait::nothing, peer, uint32_t(word)), false;
     }
-    // Blocks of a kernel that carries out several calls do not wait for each other, and of calls that differ one may
-    // have fewer: this block may have met a call behind. Block 0 has part in all, and comes to the first that differs.
+    // Blocks of a kernel with several calls do not wait for each other, and mismatched calls may have fewer blocks. So
+    // this block may have seen a later call. Block 0 takes part in all calls and reaches the first mismatch.
     WEFT_DEVICE_COLD void await_first_block() {
         for (const uint64_t begin = clock_ns(); load_relaxed(&own_.failed) == 0 &&
                                                 load_relaxed(arguments_.abort) == 0 &&
@@ -148,7 +149,7 @@ class KernelBarrier {
             });
         return came && same_operation(peer, seen);
     }
-    // Relaxed suffices where what is sent proves itself (packets), or is told by words of its own.
+    // Relaxed is enough for packets, which prove their own arrival, and for data with flags of its own.
     WEFT_DEVICE void publish(bool release) {
         for (int peer = team_.thread; peer < arguments_.ranks; peer += team_.threads) {
             if (peer == arguments_.rank) continue;
@@ -160,8 +161,8 @@ class KernelBarrier {
                 store_relaxed(word, value);
         }
     }
-    // The epochs are used up: packets of long ago must not look like new ones. Epoch 0 is no packet's, and nobody sends
-    // into the memory that is cleared between epochs 0 and 1.
+    // The epochs wrap round: old packets must not look like new ones. No packet has epoch 0, and no rank sends into the
+    // memory that is cleared between epochs 0 and 1.
     WEFT_DEVICE_COLD bool restart_epochs() {
         const KernelArguments& a = arguments_;
         if (a.domain) publish(false);

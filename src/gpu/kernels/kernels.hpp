@@ -1,4 +1,4 @@
-// kernels.hpp: the kernels by number and name, and what a launch of each may look like.
+// kernels.hpp: the kernels' numbers, names and launch limits.
 #pragma once
 #include <string_view>
 
@@ -19,7 +19,7 @@ inline constexpr int body_count = 0
 #undef WEFT_KERNEL
     ;
 
-inline constexpr int threads_max = 512;  // of a block; a multiple of 32 that is no less than the ranks
+inline constexpr int threads_max = 512;  // of a block; a multiple of 32 and at least the number of ranks
 
 constexpr uint32_t needs(Body body) {
     constexpr uint32_t bits[] = {
@@ -29,25 +29,25 @@ constexpr uint32_t needs(Body body) {
     };
     return bits[int(body)];
 }
-// Of those that every rank needs: messages, one-sided calls, steps where nothing else serves.
+// Needs of the kernels that every rank uses: messages, one-sided calls, steps as the fallback.
 inline constexpr uint32_t needs_of_all = host_words;
-// "a switch that adds up and hands out": the first of them; empty: there are none.
+// The text of the first lacking capability, as in "a switch that adds up and hands out"; empty: none is lacking.
 std::string_view name_of_lacking(uint32_t capabilities);
 constexpr int blocks_of(Body body) {
     return body == Body::packet_one_shot || body == Body::packet_two_shot ? packet_blocks : blocks_max;
 }
 const char* name_of(Body body);
 
-// As KernelArguments want it: sums and averages have code of their own.
+// As KernelArguments wants it: sums and averages have their own code.
 constexpr bool adds(weftRedOp_t op) { return op == weftSum || op == weftAvg || op >= weftNumOps; }
-// What a kernel of an operation is told of it: who gives what to whom, and what becomes of it; all but buffers, tiles
-// and scalars. `in_one_place`: as averaging() in base/arithmetic.hpp has it.
+// Sets a kernel's arguments from the operation: sources, destinations, reduction. Buffers, tiles and scalars are set
+// elsewhere. `in_one_place`: see averaging() in base/arithmetic.hpp.
 void bind_operation(KernelArguments& arguments, const Operation& operation, int ranks, bool in_one_place);
-// What the kernel takes for the elements. Bytes that only move go in the largest words that the message is made of, so
-// that nothing is widened.
+// The kernel's element type. If bytes only move, it is the largest word that divides the message, so that nothing is
+// widened.
 weftDataType_t element_of(const Operation& operation);
 
-// "weft_steps_float_sum": the entry point in the device code. `sums`: see adds().
+// The entry point in the device code, as in "weft_steps_float_sum". `sums`: see adds().
 const char* entry_point(Body body, weftDataType_t type, bool sums);
 
 }  // namespace weft::internal::cuda

@@ -1,5 +1,5 @@
-// message_counts.hpp: an all-to-all whose counts are device memory. Before its messages move, one block reads them and
-// writes the messages down; counts that cannot be carried out end it here, and nothing moves.
+// message_counts.hpp: the kernel that reads an all-to-all's counts from device memory. One block writes the messages to
+// the table before they move. If the counts are invalid, the call ends here and nothing moves.
 #pragma once
 #include "src/gpu/kernels/count_faults.hpp"
 #include "src/gpu/kernels/kernel_barrier.hpp"
@@ -12,7 +12,7 @@ class CountReader {
     WEFT_DEVICE CountReader(const Team& team, const MessageArguments& arguments)
         : team_(team), a_(arguments), c_(arguments.counts) {}
 
-    // The kernel that moves leaves when this one, or one before it, has failed.
+    // If this kernel or an earlier one has failed, the next kernel moves nothing.
     WEFT_DEVICE void run() const {
         if (load_relaxed(&a_.own->failed) != 0) return;
         for (int i = team_.thread; i < a_.queue_count; i += team_.threads) write(a_.queues[i]);
@@ -27,7 +27,7 @@ class CountReader {
         const bool sends = queue.kind == MessageQueue::outgoing;
         const uint64_t bytes = (sends ? c_.sent : c_.received)[queue.peer] * c_.element;
         MessageItem item{nullptr, nullptr, bytes, c_.mark};
-        // Of what is empty nobody reads the place.
+        // The displacement of an empty part is ignored.
         const uint64_t from = bytes == 0 ? 0 : c_.send_places[queue.peer] * c_.element;
         const uint64_t to = bytes == 0 ? 0 : c_.receive_places[queue.peer] * c_.element;
         if (sends) {

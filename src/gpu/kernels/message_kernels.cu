@@ -1,4 +1,4 @@
-// message_kernels.cu: the entry point of messages; one, for bytes are bytes.
+// message_kernels.cu: the entry point of messages. One serves all data types, because it only moves bytes.
 #include "src/gpu/kernels/kernels.hpp"
 #include "src/gpu/kernels/messages.hpp"
 

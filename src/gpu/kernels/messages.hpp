@@ -1,13 +1,12 @@
-// messages.hpp: any number of messages between ranks, all side by side, in one kernel: what p2p/exchange.hpp does
-// on the host. Each block has some p2p channels, one of them as a rule, and moves a slot's worth of whichever can move, so any
-// number of blocks comes to an end whatever the order in which peers send and receive. The first thread polls and
-// keeps the books; all threads copy.
-//
-// Sending: a slot is free while `sent` is less than message_slots ahead of `consumed`; the piece goes in, then its
-// header, released. Or the header says where the peer finds the piece, which then is the peer's to read until it has
-// consumed the slot. Receiving: the header of the next number is there; its mark and length are compared with what is
-// wanted before a byte is copied. With a peer on another host both go by memory of this rank's, on one channel, and the
-// proxy does the peer's part (proxy_connections.hpp).
+// messages.hpp: any number of concurrent messages between ranks in one kernel; the host's counterpart is
+// p2p/exchange.hpp. Each block serves some p2p channels, usually one. It moves one slot of any channel that is ready,
+// so no order of sends and receives can deadlock. The first thread polls; all threads copy.
+// Sending: a slot is free while `sent` is less than message_slots ahead of `consumed`. The sender writes the piece,
+// then the header with release. In a zero-copy message the header holds the piece's address instead, and the peer reads
+// it until it consumes the slot.
+// Receiving: the receiver waits for the header with the next number. It compares the mark and length with its own
+// before it copies. For a peer on another host, both directions use this rank's memory on one channel, and the proxy
+// acts for the peer (proxy_connections.hpp).
 #pragma once
 #include "src/gpu/kernels/kernel_barrier.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
@@ -17,19 +16,19 @@
 
 namespace weft::internal::cuda {
 
-// A block's own, in its shared memory.
+// A block's state, in its shared memory.
 struct MessageBlock {
     struct P2pChannel {
-        uint64_t done;            // bytes of the piece
-        const std::byte* pulled;  // where the sender has the piece that is being received; null: in slots
-        uint32_t moved;           // slots, ever
+        uint64_t done;            // bytes of the piece that have moved
+        const std::byte* pulled;  // where the sender has the piece being received; null: in the slots
+        uint32_t moved;           // slots in total
         uint16_t message;         // of the queue
         uint8_t queue, channel;
-        bool zero_copy;   // the peer may be reading our memory
-        uint32_t wanted;  // number of the last slot that the proxy knows we wait for
+        bool zero_copy;   // the peer may be reading this rank's memory
+        uint32_t wanted;  // number of the last slot that the proxy has been asked for
     };
     P2pChannel p2p_channels[message_p2p_max];
-    // What is to be copied next, and for which p2p.
+    // The next copy and its p2p channel.
     enum : int { all_done = -1, failed = -2 };
     int p2p;
     const std::byte* from;
@@ -64,16 +63,17 @@ class MessageKernel {
   private:
     using P2pChannel = MessageBlock::P2pChannel;
     enum class LaneState { ready, waits, ended, wrong };
-    static constexpr size_t pull_bytes = size_t(1) << 20;  // at a time: then other p2p channels have their turn
-    static constexpr uint64_t patience_ns = 100'000;       // a wait that long will not end in the next microsecond
+    static constexpr size_t pull_bytes = size_t(1) << 20;  // per turn, so that other p2p channels get their turn
+    static constexpr uint64_t patience_ns = 100'000;       // a wait this long does not end in the next microsecond
 
     WEFT_DEVICE bool first() const { return team_.thread == 0; }
 
-    // As KernelBarrier::begin(): nothing moves behind a kernel that has failed, or in the blocks of that one which have not
-    // begun: a replay has the same number.
+    // As KernelBarrier::begin(): nothing moves after a failed kernel. In the failed kernel, blocks that have not begun
+    // also leave, because a replay has the same launch number.
     WEFT_DEVICE bool begin() const { return !team_.any(load_relaxed(&own_.failed) != 0); }
 
-    // SimdVector go round the blocks, channel after channel, so that short messages have one each.
+    // Channels are dealt to the blocks in turn, channel 0 of all queues first, so that short messages have a block
+    // each.
     WEFT_DEVICE void open() {
         for (int number = team_.block;; number += team_.blocks) {
             const int channel = number / a_.queue_count, queue = number % a_.queue_count;
@@ -93,11 +93,11 @@ class MessageKernel {
             const MessageQueue::Direction kind = a_.queues[p2p.queue].kind;
             if (kind != MessageQueue::own) moved_before(p2p) = p2p.moved;
             if (RemoteMessageArea* const far = remote(p2p); far && kind == MessageQueue::incoming)
-                store_relaxed(&far->incoming.wanted, p2p.moved);  // no more
+                store_relaxed(&far->incoming.wanted, p2p.moved);  // no further slot is awaited
         }
     }
 
-    // The next p2p that can move, or what has become of all.
+    // The next p2p channel that can move, or all_done or failed.
     WEFT_DEVICE int find() {
         uint32_t turns = 0;
         uint64_t begin = 0, polls = 0;
@@ -122,12 +122,12 @@ class MessageKernel {
 
     struct Piece {
         uint64_t offset, bytes;
-        bool there;  // of this channel
+        bool there;  // this channel has a piece
     };
     WEFT_DEVICE Piece piece_of(const MessageItem& item, const P2pChannel& p2p) const {
         const uint64_t pieces = remote(p2p) ? 1 : geometry_.pieces(item.bytes);
         if (p2p.channel >= pieces) return {0, 0, false};
-        // Whole lines, so that all begin as the message does.
+        // Multiples of a line, so that all pieces have the message's alignment.
         const uint64_t each = ((item.bytes + pieces - 1) / pieces + 127) / 128 * 128, offset = each * p2p.channel;
         const uint64_t left = offset < item.bytes ? item.bytes - offset : 0;
         return {offset, left < each ? left : each, p2p.channel == 0 || left != 0};
@@ -164,7 +164,7 @@ class MessageKernel {
         if (!p2p.pulled) {
             const MessageChannelState::MessageSlotHeader* const header =
                 far ? nullptr : &state(p2p).headers[slot_of(p2p)];
-            // Pairs with conclude() or ProxyConnections::give().
+            // pairs with conclude() or the proxy's give()
             const uint64_t word = load_acquire(far ? &far->incoming.filled[slot_of(p2p)] : &header->filled);
             if (epoch_of(word) != p2p.moved + 1) return far ? want(p2p, *far) : LaneState::waits;
             const uint64_t bytes = far ? far->incoming.wholes[slot_of(p2p)] : header->bytes;
@@ -180,7 +180,7 @@ class MessageKernel {
     }
     WEFT_DEVICE LaneState want(P2pChannel& p2p, RemoteMessageArea& far) const {
         if (p2p.wanted != p2p.moved + 1) store_relaxed(&far.incoming.wanted, p2p.wanted = p2p.moved + 1);
-        return LaneState::waits;  // pairs with P2pChannel::needed()
+        return LaneState::waits;  // pairs with ProxyChannel::needed()
     }
     WEFT_DEVICE LaneState copies(const std::byte* from, std::byte* to, uint64_t bytes) {
         block_.from = from;
@@ -189,7 +189,7 @@ class MessageKernel {
         return LaneState::ready;
     }
 
-    // What was to be copied has been, by all threads.
+    // Called after all threads have copied.
     WEFT_DEVICE void conclude(P2pChannel& p2p) {
         const MessageItem& item = item_of(p2p);
         const Piece piece = piece_of(item, p2p);
@@ -220,7 +220,7 @@ class MessageKernel {
         ++p2p.message;
     }
 
-    // Not every turn; as KernelBarrier does. False: leave.
+    // Not every turn, as in KernelBarrier. False: leave.
     WEFT_DEVICE_COLD bool poll(uint32_t turns, uint64_t& begin, uint64_t& polls) {
         if (load_relaxed(&own_.failed) != 0) return false;
         if ((turns & (turns_to_clock - 1)) != 0) return true;
@@ -231,7 +231,7 @@ class MessageKernel {
         for (int i = p2p_count_ - 1; i >= 0; --i) {
             const P2pChannel& p2p = block_.p2p_channels[i];
             const MessageQueue& queue = a_.queues[p2p.queue];
-            // What was lent is waited for until it has been read.
+            // A zero-copy message ends when the peer has read it.
             if (p2p.message == queue.count && (!p2p.zero_copy || p2p.moved == load_relaxed(&consumed(p2p)))) continue;
             ranks |= uint64_t(1) << unsigned(queue.peer);
             missing = i;
@@ -243,7 +243,7 @@ class MessageKernel {
         if (a_.timeout_ns != 0 && now - begin > a_.timeout_ns)
             return fail(KernelFailure::timeout, waiting, p2p, 0, 0), false;
         if (now - begin > patience_ns) {
-            // A rank that has left by the look before last, and is still missing, has left without its part.
+            // If a rank is still missing two polls after it left, it left without its part of the message.
             BlockWait& block_waits = a_.block_waits[team_.block];
             store_relaxed(&block_waits.ranks, ranks);
             store_release(&block_waits.polls, ++polls);
@@ -256,7 +256,7 @@ class MessageKernel {
                                uint64_t other_bytes) const {
         if (!claim(&own_.failed, uint32_t(failure) | (a_.launch & 0xffffff) << 8)) return;
         const MessageQueue& queue = a_.queues[p2p.queue];
-        // What the peer may still be reading is the last one's.
+        // Behind the last message, the peer may still be reading that one.
         const MessageItem& item = items_[queue.first + (p2p.message < queue.count ? p2p.message : queue.count - 1)];
         *a_.message_report = {true, queue.kind == MessageQueue::outgoing, p2p.done != 0, item.bytes, other_bytes, {}};
         FailureReport& report = *a_.report;
@@ -276,23 +276,23 @@ class MessageKernel {
     }
     WEFT_DEVICE int peer(const P2pChannel& p2p) const { return a_.queues[p2p.queue].peer; }
     WEFT_DEVICE std::byte* peer_area(const P2pChannel& p2p) const { return a_.areas[peer(p2p)]; }
-    // Null: on this host.
+    // Null: the peer is on this host.
     WEFT_DEVICE RemoteMessageArea* remote(const P2pChannel& p2p) const {
         const int other = peer(p2p);
         return (a_.remote >> unsigned(other) & 1) != 0 ? reinterpret_cast<RemoteMessageArea*>(a_.areas[other])
                                                        : nullptr;
     }
-    // By the kernels before.
+    // Slots moved by earlier kernels.
     WEFT_DEVICE uint32_t& moved_before(const P2pChannel& p2p) const {
         return a_.queues[p2p.queue].kind == MessageQueue::outgoing ? state(p2p).sent : state(p2p).received;
     }
-    // Of what goes, by the peer.
+    // Outgoing slots that the peer has consumed.
     WEFT_DEVICE const uint32_t& consumed(const P2pChannel& p2p) const {
         const RemoteMessageArea* const far = remote(p2p);
         return far ? far->outgoing.consumed : state(p2p).consumed;
     }
     static WEFT_DEVICE uint32_t slot_of(const P2pChannel& p2p) { return p2p.moved % message_slots; }
-    // In the area of a rank, what it shares with `with` on the p2p channel's channel.
+    // In a rank's area: its state with rank `with` on the p2p channel's channel.
     WEFT_DEVICE MessageChannelState& state_of(std::byte* area, int with, const P2pChannel& p2p) const {
         return reinterpret_cast<MessageChannelState*>(area)[geometry_.p2p(with, p2p.channel)];
     }
@@ -310,14 +310,14 @@ class MessageKernel {
     const MessageGeometry geometry_;
     MessageBlock& block_;
     const MessageItem* items_;
-    int p2p_count_ = 0, next_ = 0;  // the first thread's
+    int p2p_count_ = 0, next_ = 0;  // used by the first thread
 };
 
-// More items than fit into the arguments come in kernels that only write them down, before the one that moves.
+// Items that do not fit into the arguments are written to the table by earlier kernels.
 WEFT_DEVICE void messages(const Team& team, const MessageArguments& a, MessageBlock& block) {
     if (a.does == MessageArguments::move) {
         MessageKernel(team, a, block).run();
-        // As steps().
+        // as in steps()
         if (a.ended && team.thread == 0) store_release(&a.ended[team.block], a.launch);
         return;
     }

@@ -1,5 +1,4 @@
-// no_device_code.cpp: in the place of device_code.cpp where there is no nvcc: device buffers are then reduced by the
-// CPU.
+// no_device_code.cpp: replaces device_code.cpp in a build without nvcc. The CPU then reduces device buffers.
 #include "src/gpu/kernels/device_code.hpp"
 
 namespace weft::internal::cuda {

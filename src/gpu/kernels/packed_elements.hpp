@@ -1,6 +1,6 @@
-// packed_elements.hpp: elements as memory holds them, in words of 4 bytes (8 for 8-byte elements), to and from what is combined,
-// with the bits of base/arithmetic.hpp. Where the processor converts small floats itself, it does; only which NaN comes
-// out is left open, as it is there.
+// packed_elements.hpp: elements in memory words of 4 bytes (8 for 8-byte elements), and their conversion for
+// arithmetic. Results have the bits of base/arithmetic.hpp. Conversions of small floats use device instructions where
+// they exist; only the NaN's bits are unspecified, as on the host.
 #pragma once
 #include <type_traits>
 
@@ -60,7 +60,7 @@ template <weftDataType_t type>
 WEFT_DEVICE WidenedWord<type> widen(WordOf<type> word) {
     if constexpr (type == weftFloat16) {
         return {widen_half(word), widen_half(word >> 16)};
-    } else if constexpr (type == weftFloat8e5m2) {  // the upper byte of an fp16
+    } else if constexpr (type == weftFloat8e5m2) {  // e5m2 is the upper byte of an fp16
         return {widen_half(word << 8 & 0xff00), widen_half(word & 0xff00), widen_half(word >> 8 & 0xff00),
                 widen_half(word >> 16 & 0xff00)};
 #if __CUDA_ARCH__ >= 890
@@ -76,7 +76,7 @@ WEFT_DEVICE WidenedWord<type> widen(WordOf<type> word) {
 }
 
 #if __CUDA_ARCH__ >= 890
-// Satisfies e4m3 as it is. e5m2 keeps infinities, which the instruction would make finite.
+// Correct for e4m3 as it is. e5m2 keeps infinities, which the instruction would make finite.
 template <weftDataType_t type>
 WEFT_DEVICE uint32_t round_pair(float low, float high) {
     uint16_t pair;
@@ -146,8 +146,8 @@ WEFT_DEVICE void put_word(Pack<bytes>& pack, int i, WordOf<type> word) {
     }
 }
 
-// What one operation does to elements. `adds`: sums and averages, which are worth code of their own; else the reduction
-// is looked up for each word.
+// The reduction of one operation. `adds`: sums and averages, which have their own code; otherwise each word selects the
+// reduction.
 template <weftDataType_t type, bool adds>
 class Reducer {
   public:
@@ -169,7 +169,7 @@ class Reducer {
         scalar_ = Arithmetic<type>::widen(element);
     }
 
-    // Whether this rank's input counts multiplied: by its own factor, or by its share of an average.
+    // Whether this rank's input is scaled: by its own factor or by its share of an average.
     WEFT_DEVICE bool scaled() const { return scaled_; }
 
     WEFT_DEVICE WidenedWord<type> combine(const WidenedWord<type>& left, const WidenedWord<type>& right) const {
@@ -180,7 +180,7 @@ class Reducer {
         }
         return op_ == weftMax ? each<weftMax>(left, right) : each<weftMin>(left, right);
     }
-    // A contribution as it is added where one place adds those of all ranks.
+    // A contribution in the form in which one rank sums those of all ranks.
     WEFT_DEVICE WidenedWord<type> contribution(WidenedWord<type> value) const {
         if constexpr (adds && std::is_floating_point_v<A>) {
             if (shares_)
@@ -209,8 +209,8 @@ class Reducer {
             result.at[i] = weft::internal::combine<op>(left.at[i], right.at[i]);
         return result;
     }
-    // All three in one way: little code. The bits that both have, then those that one alone has: `or` is both,
-    // `and` the first, `exclusive or` the second.
+    // One formula for and, or and xor keeps the code small. It joins the bits that both operands have with the bits
+    // that only one has: `or` takes both, `and` the first, `xor` the second.
     WEFT_DEVICE WidenedWord<type> combine_bits(const WidenedWord<type>& left, const WidenedWord<type>& right) const {
         const A shared = A(op_ == weftBxor ? 0 : -1), differing = A(op_ == weftBand ? 0 : -1);
         WidenedWord<type> result;
@@ -218,14 +218,14 @@ class Reducer {
             result.at[i] = A((left.at[i] & right.at[i] & shared) | ((left.at[i] ^ right.at[i]) & differing));
         return result;
     }
-    // Divisions are long, and this is not often needed.
+    // Not inlined: divisions are long and rarely needed.
     WEFT_DEVICE_COLD WidenedWord<type> divide(WidenedWord<type> sum) const {
         WEFT_UNROLL
         for (int i = 0; i < elements_of_word<type>; ++i) {
             if constexpr (std::is_floating_point_v<A>)
                 sum.at[i] /= divisor_;
             else if constexpr (std::is_signed_v<A> && sizeof(A) <= 4)
-                sum.at[i] = A(int32_t(sum.at[i]) / int32_t(average_of_));  // 64-bit division would take much longer
+                sum.at[i] = A(int32_t(sum.at[i]) / int32_t(average_of_));  // 64-bit division is much slower
             else if constexpr (sizeof(A) <= 4)
                 sum.at[i] = A(uint32_t(sum.at[i]) / average_of_);
             else

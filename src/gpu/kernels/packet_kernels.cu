@@ -1,4 +1,4 @@
-// packet_kernels.cu: entry points of what goes by packets.
+// packet_kernels.cu: entry points of the packet kernels.
 #include "src/gpu/kernels/kernels.hpp"
 #include "src/gpu/kernels/packets.hpp"
 

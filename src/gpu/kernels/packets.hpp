@@ -1,8 +1,8 @@
-// packets.hpp: collectives by packets: a line of 16 bytes carries 8 bytes of data and the epoch twice, stored straight
-// into the peer's memory, and whoever sees the epoch has the data: no barrier, one way through the link. Twice the
-// bytes, so for small messages. Two memories in turn: who sends in epoch e + 2 has met all peers in e + 1, and they had
-// read e by then. Source: NCCL's LL protocol; Shah et al., "MSCCL++: Rethinking GPU Communication Abstractions for AI
-// Inference", 2025.
+// packets.hpp: collectives by packets. A line of 16 bytes carries 8 bytes of data and the epoch twice, stored straight
+// into the peer's memory. A reader that sees the epoch has the data, so no barrier is needed. It sends twice the bytes,
+// so it is for small messages.
+// Two memories alternate: a sender in epoch e + 2 has met all peers in e + 1, and they had read epoch e by then.
+// Source: NCCL's LL protocol; Shah et al., "MSCCL++: Rethinking GPU Communication Abstractions for AI Inference", 2025.
 #pragma once
 #include "src/gpu/kernels/kernel_barrier.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
@@ -27,7 +27,7 @@ WEFT_DEVICE void store_line(PacketLine* line, const PacketLine& value) {
                  : "memory");
 }
 #else
-// Each half lands whole; which first is open.
+// Each half arrives whole, in either order.
 inline PacketLine load_line(const PacketLine* line) {
     auto* halves = reinterpret_cast<const uint64_t*>(line);
     const uint64_t half0 = load_relaxed(halves), half1 = load_relaxed(halves + 1);
@@ -40,7 +40,7 @@ inline void store_line(PacketLine* line, const PacketLine& value) {
 }
 #endif
 
-// The first `bytes` bytes at any address, at most 8, and zeros.
+// The first `bytes` bytes (at most 8) at any address, padded with zeros.
 WEFT_DEVICE uint64_t load_unit(const std::byte* address, size_t bytes) {
     if (bytes >= unit_bytes && misalignment(address, 8) == 0) {
         const Pack<8> pack = load_pack<8>(address);
@@ -64,7 +64,7 @@ WEFT_DEVICE void store_unit(std::byte* address, size_t bytes, uint64_t unit) {
     }
 }
 
-// What one line's worth of elements goes through.
+// The elements of one line.
 template <weftDataType_t type, bool adds>
 struct Unit {
     static constexpr int words = int(unit_bytes / sizeof(WordOf<type>));
@@ -86,7 +86,7 @@ struct Unit {
         for (int w = 0; w < words; ++w) left.at[w] = reducer.combine(left.at[w], right.at[w]);
         return left;
     }
-    // Reductions that are seldom asked for take less code.
+    // Rarely used reductions take less code.
     static WEFT_DEVICE_COLD Unit combine_cold(const Reducer<type, adds>& reducer, Unit left, Unit right) {
         return combine(reducer, left, right);
     }
@@ -95,7 +95,7 @@ struct Unit {
     }
 };
 
-// The packets of one block of one rank, of either body.
+// The packets of one block of one rank, for both bodies.
 template <weftDataType_t type, bool adds>
 class PacketExchange {
   public:
@@ -109,8 +109,8 @@ class PacketExchange {
           bytes_(arguments.bytes),
           blocks_(team.blocks) {}
 
-    // Who gives sends each destination what is for it; who takes combines what has come, or puts each source's in its place.
-    // A thread has sent its lines of a round before it writes any of them, so the buffers may be one.
+    // Each source sends each destination its data; each destination combines the data or puts each source's data in its
+    // place. A thread sends its lines of a round before it writes any of them, so the two buffers may be equal.
     WEFT_DEVICE void one_shot() {
         if (!barrier_.begin()) return;
         for (int next = 0;; ++next) {
@@ -126,8 +126,8 @@ class PacketExchange {
         barrier_.leave();
     }
 
-    // Each rank reduces its share of what the others send it, and sends the result to all. The lines of a round belong
-    // to the ranks in turn; the lower half of a sender's memory holds contributions, the upper half results.
+    // Each rank reduces its share of the others' data and sends the result to all. Ranks own the lines of a round in
+    // turn. The lower half of a sender's memory holds contributions, the upper half results.
     WEFT_DEVICE void two_shot() {
         constexpr int half = lines_per_sender / 2;
         if (!barrier_.begin()) return;
@@ -168,9 +168,9 @@ class PacketExchange {
     }
 
   private:
-    static constexpr int batch = 8;  // lines that are looked at together
+    static constexpr int batch = 8;  // lines that are loaded together
 
-    // As the host reckons them for a kernel of its own; the grid has those of the longest.
+    // As the host computes them for a kernel of its own; the grid has the blocks of the longest call.
     WEFT_DEVICE int blocks_of(uint64_t bytes) const {
         const uint64_t wanted = (bytes + packet_bytes_a_block - 1) / packet_bytes_a_block;
         return wanted < 1 ? 1 : wanted < uint64_t(team_.blocks) ? int(wanted) : team_.blocks;
@@ -225,14 +225,14 @@ class PacketExchange {
         return true;
     }
 
-    // The message in rounds of `lines` units a block; equal on all ranks.
+    // The message in rounds of `lines` units per block; equal on all ranks.
     struct Round {
         uint64_t units, rounds;
         int lines;
     };
     WEFT_DEVICE Round rounds_of(int most_lines) const {
         const uint64_t units = (bytes_ + unit_bytes - 1) / unit_bytes, blocks = uint64_t(blocks_);
-        // So few that all blocks have some; sixteen fill a line of the cache.
+        // As few as give every block some; sixteen lines are a multiple of a cache line.
         uint64_t lines = (units + blocks - 1) / blocks;
         lines = (lines + 15) / 16 * 16;
         if (lines > uint64_t(most_lines)) lines = uint64_t(most_lines);
@@ -257,7 +257,7 @@ class PacketExchange {
         const uint64_t left = bytes_ - unit * unit_bytes;
         return left < unit_bytes ? size_t(left) : unit_bytes;
     }
-    // Of what is for `destination`.
+    // A unit of the data for `destination`.
     WEFT_DEVICE uint64_t own_unit(uint64_t unit, int destination = 0) const {
         const uint64_t raw =
             load_unit(send_ + uint64_t(destination) * a_.send_stride + unit * unit_bytes, bytes_of(unit));
@@ -308,8 +308,8 @@ class PacketExchange {
     WEFT_DEVICE_COLD bool reduce_line_cold(int line, uint64_t own, uint64_t& result) {
         return reduce_line_here(line, own, result);
     }
-    // The contributions of all ranks to a line in rank order. All lines of a batch are asked for before one is looked
-    // at.
+    // Combines the contributions of all ranks to a line in rank order. All loads of a batch are issued before the first
+    // is used.
     WEFT_DEVICE bool reduce_line_here(int line, uint64_t own, uint64_t& result) {
         Unit<type, adds> value = {};
         WEFT_NO_UNROLL
@@ -356,7 +356,7 @@ class PacketExchange {
     const KernelArguments& a_;
     const Reducer<type, adds> reducer_;
     KernelBarrier barrier_;
-    // Of the call.
+    // The current call's.
     const std::byte* send_;
     std::byte* receive_;
     uint64_t bytes_;

@@ -1,4 +1,4 @@
-// peer_kernels.cu: entry points of what reduces whole messages in memory within reach.
+// peer_kernels.cu: entry points of the kernels that reduce in peers' mapped memory.
 #include "src/gpu/kernels/kernels.hpp"
 #include "src/gpu/kernels/peer_one_shot.hpp"
 #include "src/gpu/kernels/peer_two_shot.hpp"

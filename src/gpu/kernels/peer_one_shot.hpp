@@ -1,6 +1,6 @@
-// peer_one_shot.hpp: collectives whose whole has parts, in one step through peers' memory: who takes reads what is for
-// it from each source, puts it in that one's place, or combines it in rank order. (n-1)/n of the whole through each
-// link, the least possible. For messages from some hundred kilobytes on.
+// peer_one_shot.hpp: collectives whose full buffer has parts, in one step through peers' memory. Each destination reads
+// its data from each source and places or combines it in rank order. (n-1)/n of the full buffer crosses each link, the
+// minimum. For messages from some hundred kilobytes on.
 #pragma once
 #include "src/gpu/kernels/peer_tiles.hpp"
 
@@ -9,7 +9,7 @@ namespace weft::internal::cuda {
 template <weftDataType_t type, bool adds>
 WEFT_DEVICE void peer_one_shot(const Team& team, const KernelArguments& a) {
     const Reducer<type, adds> reducer(a);
-    // In staging memory a piece for each destination, a tile apart; one for all where they get the same.
+    // Staging memory holds one piece per destination, a tile apart; one piece in total if all get the same.
     const int different = a.send_stride != 0 ? a.ranks : 1;
     PeerTiles memory(team, a, different);
     const auto stage = [&](const PeerTile& tile) {
@@ -26,12 +26,12 @@ WEFT_DEVICE void peer_one_shot(const Team& team, const KernelArguments& a) {
                      from = tile.place + mine * (memory.staged() ? tile.bytes : a.send_stride) + piece.tile_offset;
         std::byte* const to = a.receive + tile.offset + piece.tile_offset;
         if (a.reduces) {
-            std::byte* const target = to - from;  // the streams' offsets are one
+            std::byte* const target = to - from;  // all streams use the same offsets
             const Streams<ranks_max, 1> streams{memory.inputs(), a.ranks, &target, 1, 0, true};
             reduce_range<type, adds>(team, reducer, streams, from, from + piece.bytes);
             return;
         }
-        // Round, so that not all read from one.
+        // Each rank starts at a different source, so that not all read from one.
         for (int distance = 0; distance < a.ranks; ++distance) {
             const int source = a.rank + distance < a.ranks ? a.rank + distance : a.rank + distance - a.ranks;
             if (is_one_of(a.source_rank, source))

@@ -1,16 +1,17 @@
-// peer_tiles.hpp: how the blocks of a kernel use peers' memory: in place where all ranks export_addresses their buffers, else
-// through staging memory, a tile at a time; with a barrier of the block and its peers before the first tile, and one
-// behind each. Of several tiles two share that memory: before the barrier behind one the next is put into the other half,
-// so that blocks wait for each other once a tile. The kernels tell each other where, so that a captured graph and a call
-// with other buffers need no agreement of the hosts.
+// peer_tiles.hpp: access to peers' memory from a kernel's blocks. If all ranks export their buffers, the blocks use
+// them in place. Otherwise they use staging memory, one tile at a time. The block and its peers pass a barrier before
+// the first tile and after each tile.
+// Tiles alternate between two halves of the staging memory. The next tile is staged before the barrier that ends the
+// current one, so there is one barrier per tile.
+// The kernels exchange the addresses, so a captured graph or a call with other buffers needs no agreement of the hosts.
 #pragma once
 #include "src/gpu/kernels/kernel_barrier.hpp"
 #include "src/gpu/kernels/reduce.hpp"
 
 namespace weft::internal::cuda {
 
-// Block b of rank r works on piece b of share r, and nobody but block b of the other ranks on the same memory; for that
-// the bounds are those of a full tile, also in a shorter one, where blocks of the tile before may still be at work.
+// Block b of rank r works on piece b of share r, and only block b of other ranks uses that memory. So a shorter tile
+// keeps a full tile's bounds: blocks may still work on the tile before.
 WEFT_DEVICE ChunkRange piece_of(size_t tile_bytes, size_t length, int shares, int share_index, const Team& team) {
     const ChunkRange share = chunk_range(tile_bytes, shares, share_index, 1);
     const ChunkRange piece = chunk_range(share.bytes, team.blocks, team.block, 1);
@@ -20,15 +21,15 @@ WEFT_DEVICE ChunkRange piece_of(size_t tile_bytes, size_t length, int shares, in
 }
 
 struct PeerTile {
-    size_t bytes;   // of a full one
+    size_t bytes;   // of a full tile
     size_t offset;  // in the message
     size_t length;
-    size_t place;  // in staging memory, or, where buffers are used in place, 0
+    size_t place;  // offset in staging memory; 0 if buffers are used in place
 };
 
 class PeerTiles {
   public:
-    // pieces: of a tile's size that a rank stages of each tile.
+    // pieces: how many pieces of a tile's size a rank stages per tile.
     WEFT_DEVICE PeerTiles(const Team& team, const KernelArguments& arguments, int pieces = 1)
         : team_(team),
           a_(arguments),
@@ -37,20 +38,20 @@ class PeerTiles {
           outputs_(arguments.outputs),
           staged_(arguments.tile_bytes != 0) {
         tiles_ = staged_ && a_.bytes != 0 ? (a_.bytes + a_.tile_bytes - 1) / a_.tile_bytes : 1;
-        tile_bytes_ = staged_ ? ((a_.bytes + tiles_ - 1) / tiles_ + 63) / 64 * 64 : a_.bytes;  // alike
+        tile_bytes_ = staged_ ? ((a_.bytes + tiles_ - 1) / tiles_ + 63) / 64 * 64 : a_.bytes;  // of equal size
         half_bytes_ = tile_bytes_ * size_t(pieces);
     }
 
-    // Calls stage(tile) for what peers shall find in this rank's staging memory, work(tile) when they do, and
-    // unstage(tile) for what they have put there.
+    // Calls stage(tile) to fill this rank's staging memory, work(tile) when all peers have staged, and unstage(tile) to
+    // take out the peers' results.
     template <class Stage, class Work, class Unstage>
     WEFT_DEVICE void run(Stage&& stage, Work&& work, Unstage&& unstage) {
         if (!barrier_.begin()) return;
-        // Of the first tile.
+        // State of the first tile.
         bool there = false, met = false;
         if (a_.exports_buffers) {
             export_addresses();
-            // If nobody offers anything, no barrier was in vain.
+            // If no rank exports a buffer, this barrier already serves the staged tile.
             there = a_.exported_receive[a_.rank] == nullptr;
             if (there) stage(tile_of(0));
             if (!barrier_.sync(KernelWait::entry)) return;
@@ -74,19 +75,19 @@ class PeerTiles {
             barrier_.at_tile(tile);
             work(tile_of(tile));
             if (staged_ && tile + 1 < tiles_) {
-                // What threads of ours take out of that half since the last barrier others of ours write now: where
-                // buffers lie apart otherwise, not the same ones.
+                // Other threads of this block now write the half that its threads have unstaged since the last barrier.
+                // If a buffer is laid out differently from staging memory, these threads differ.
                 team_.barrier();
                 stage(tile_of(tile + 1));
             }
-            // Whoever is behind it has read what this half held before, and not begun with what comes there next.
+            // A peer behind this barrier has read the old content of this half and has not started on the next.
             if (!barrier_.sync(KernelWait::exit)) return;
             if (staged_) unstage(tile_of(tile));
         }
         barrier_.leave();
     }
 
-    // By rank, of this tile: the buffers themselves, or staging memory.
+    // By rank, for this tile: the buffers themselves or staging memory.
     WEFT_DEVICE const std::byte* const* inputs() const { return inputs_; }
     WEFT_DEVICE std::byte* const* outputs() const { return outputs_; }
     WEFT_DEVICE bool staged() const { return staged_; }
@@ -96,9 +97,8 @@ class PeerTiles {
         return {tile_bytes_, size_t(tile * tile_bytes_), size_t(tile_length(a_.bytes, tile_bytes_, tile)),
                 (tile & 1) != 0 ? half_bytes_ : 0};
     }
-    // Tells this block's peers where our buffers are, if they may use them; the barrier of entry comes next and makes
-    // it visible. A peer's block has read what we told before when we are here again: that was before its barrier of
-    // exit.
+    // Writes this rank's buffer addresses to peers that may use them; the entry barrier makes them visible. The peer's
+    // block has read the previous addresses before its last exit barrier, so they can be overwritten.
     WEFT_DEVICE void export_addresses() const {
         for (int peer = team_.thread; peer < a_.ranks; peer += team_.threads) {
             RankFlags& theirs = *a_.flags[peer];

@@ -1,6 +1,5 @@
-// peer_two_shot.hpp: all-reduce, reduce and broadcast in two steps through peers' memory: each rank takes its share of
-// all messages that are given, combines it in rank order, and puts the result where it is wanted. 2(n-1)/n of the
-// message through each link, every element added once. For messages from some hundred kilobytes on.
+// peer_two_shot.hpp: all-reduce, reduce and broadcast in two steps through peers' memory. Each rank reduces its share
+// of all sources' messages in rank order and writes the result to the destinations. Each link carries 2(n-1)/n of the message, and every element is added once. For messages from some hundred kilobytes on.
 #pragma once
 #include "src/gpu/kernels/peer_tiles.hpp"
 
@@ -10,7 +9,7 @@ template <weftDataType_t type, bool adds>
 WEFT_DEVICE void peer_two_shot(const Team& team, const KernelArguments& a) {
     const Reducer<type, adds> reducer(a);
     PeerTiles memory(team, a);
-    // The others' pieces of a tile, and ours.
+    // All ranks' pieces of a tile, this rank's included.
     const auto stage = [&](const PeerTile& tile) {
         for (int rank = 0; rank < a.ranks && is_one_of(a.source_rank, a.rank); ++rank) {
             const ChunkRange piece = piece_of(tile.bytes, tile.length, a.ranks, rank, team);
@@ -40,7 +39,7 @@ WEFT_DEVICE void peer_two_shot(const Team& team, const KernelArguments& a) {
     memory.run(stage, work, unstage);
 }
 
-// This rank alone: inputs[0] to inputs[ranks - 1], as they are, are combined into `receive`.
+// Local to this rank: combines inputs[0] to inputs[ranks - 1], unscaled, into `receive`.
 template <weftDataType_t type, bool adds>
 WEFT_DEVICE void local_reduce(const Team& team, const KernelArguments& a) {
     const Reducer<type, adds> reducer(a);

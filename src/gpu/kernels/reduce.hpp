@@ -1,17 +1,17 @@
-// reduce.hpp: the loops over bytes: n sources are combined in their order and put into m targets, in packs of 16 bytes
-// where all addresses allow it, else of 4 (8 for 8-byte elements), else byte by byte; what lies before and behind whole
-// packs goes by elements. A target may be one of the sources.
+// reduce.hpp: the loops over bytes. They combine n sources in order and write m targets. They use packs of 16 bytes if all
+// addresses allow it, else of 4 (8 for 8-byte elements), else byte by byte. Elements before and after whole packs are
+// handled singly. A target may equal a source.
 #pragma once
 #include "src/gpu/kernels/packed_elements.hpp"
 
 namespace weft::internal::cuda {
 
-// Where whole packs lie.
+// The range of whole packs.
 struct PackRange {
     size_t begin, end;
 };
 
-// Pointers in arrays of at most `most_sources` and `most_targets`: few are kept in registers.
+// Pointers in arrays of at most `most_sources` and `most_targets`; small arrays stay in registers.
 template <int most_sources_, int most_targets_>
 struct Streams {
     static constexpr int most_sources = most_sources_, most_targets = most_targets_;
@@ -19,16 +19,16 @@ struct Streams {
     int source_count;
     std::byte* const* targets;
     int target_count;
-    int first_target;  // the others follow, round
-    bool finish;       // averages divide
-    int own = -1;      // the source that is this rank's input, not scaled yet; of two sources alone
+    int first_target;  // the others follow cyclically
+    bool finish;       // averages divide at the end
+    int own = -1;      // the source that is this rank's unscaled input; only with two sources
 
     WEFT_DEVICE bool scales(int source) const { return most_sources == 2 && source == own; }
     WEFT_DEVICE std::byte* target(int i) const {
         const int at = first_target + i;
         return targets[at < target_count ? at : at - target_count];
     }
-    // The bits in which addresses differ.
+    // The bits in which the addresses differ.
     WEFT_DEVICE uint32_t differences() const {
         const auto bits = [](const void* address) { return uint32_t(reinterpret_cast<uintptr_t>(address)); };
         uint32_t all = 0;
@@ -38,8 +38,7 @@ struct Streams {
     }
 };
 
-// How many packs of a thread are on their way before the first is used. Reductions that are seldom asked for take less
-// code.
+// How many packs a thread loads before it uses the first. Rarely used reductions take less code.
 template <weftDataType_t type, bool adds, class Streams_, int bytes>
 struct LoadBatch {
     static constexpr int batch = !adds || bytes < 16 || Streams_::most_sources < 4 ? 2 : 4;  // sources
@@ -49,7 +48,7 @@ struct LoadBatch {
                                                     : 2;
 };
 
-// This rank's input as it counts, in memory's form: apart from the loops, which need all registers.
+// This rank's input, scaled, in memory's form. Not inlined, because the loops need all registers.
 template <weftDataType_t type, bool adds, int bytes>
 WEFT_DEVICE_COLD Pack<bytes> scaled(const Reducer<type, adds>& reducer, Pack<bytes> pack) {
     WEFT_UNROLL
@@ -114,7 +113,7 @@ WEFT_DEVICE WordOf<type> load_element(const std::byte* address) {
     __builtin_memcpy(&word, address, sizeof(ElementOf<type>));
     return word;
 }
-// Elements of begin to end but those within `range`.
+// The elements from begin to end, except those within `range`.
 template <weftDataType_t type, bool adds, class Streams_>
 WEFT_DEVICE void reduce_elements(const Team& team, const Reducer<type, adds>& reducer, const Streams_& streams,
                                  size_t begin, PackRange range, size_t end) {
@@ -138,7 +137,7 @@ WEFT_DEVICE void reduce_elements(const Team& team, const Reducer<type, adds>& re
     }
 }
 
-// Where whole packs of `bytes` begin and end between begin and end.
+// The bounds of the whole packs of `bytes` between begin and end.
 template <int bytes>
 WEFT_DEVICE PackRange packs_within(const std::byte* base, size_t begin, size_t end) {
     const size_t head = (bytes - misalignment(base + begin, bytes)) & (bytes - 1);
@@ -166,7 +165,7 @@ WEFT_DEVICE void reduce_range(const Team& team, const Reducer<type, adds>& reduc
     reduce_elements(team, reducer, streams, begin, packs, end);
 }
 
-// The same bits, whatever they mean.
+// Copies bits without regard to the type.
 WEFT_DEVICE_COLD void copy_range(const Team& team, std::byte* target, const std::byte* source, size_t bytes) {
     const uint32_t differences = uint32_t(reinterpret_cast<uintptr_t>(target) ^ reinterpret_cast<uintptr_t>(source));
     if (bytes == 0 || target == source) return;
@@ -192,7 +191,7 @@ WEFT_DEVICE_COLD void copy_range(const Team& team, std::byte* target, const std:
     for (size_t i = packs.end + size_t(team.thread); i < bytes; i += size_t(team.threads)) target[i] = source[i];
 }
 
-// Each element multiplied by this rank's scalar. Seldom asked for, and so by elements.
+// Multiplies each element by this rank's scalar. Rarely used, so it works by single elements.
 template <weftDataType_t type, bool adds>
 WEFT_DEVICE_COLD void scale_range(const Team& team, const Reducer<type, adds>& reducer, std::byte* target,
                                   const std::byte* source, size_t bytes) {
@@ -203,7 +202,7 @@ WEFT_DEVICE_COLD void scale_range(const Team& team, const Reducer<type, adds>& r
         __builtin_memcpy(target + i, &word, size);
     }
 }
-// This rank's contribution, scaled if the operation wants it.
+// This rank's contribution, scaled if the operation requires it.
 template <weftDataType_t type, bool adds>
 WEFT_DEVICE void copy_input(const Team& team, const Reducer<type, adds>& reducer, std::byte* target,
                             const std::byte* source, size_t bytes) {

@@ -1,7 +1,6 @@
-// steps.hpp: the step machine on the device: each block of the grid walks one block of a schedule, tile after tile,
-// over connections whose slots lie in the receiver's memory or, between hosts, in the host's. What src/executor/run.cpp
-// does by looking again, it does by spinning. Rings, trees, halving and doubling: all instructions but the flag block's
-// (program.hpp refuses those).
+// steps.hpp: the step machine on the device. Each block of the grid runs one block of a schedule, tile after tile. Its
+// connections' slots lie in the receiver's memory or, between hosts, in host memory. It spins where
+// src/executor/run.cpp polls again. It runs all instructions except the flag block's (program.hpp refuses those).
 #pragma once
 #include "src/gpu/kernels/kernel_barrier.hpp"
 #include "src/gpu/kernels/reduce.hpp"
@@ -41,14 +40,14 @@ class StepMachine {
                 if (team_.thread == 0) store_release(&own_.steps[team_.block], steps);  // pairs with reached()
             }
         }
-        // Fused bodies count on it that nobody is an operation ahead: who only sends would be.
+        // Fused bodies require that no rank is an operation ahead; a rank that only sends would be.
         if (!barrier_.await(KernelWait::entry)) return;
         if (team_.thread == 0) finish();
         barrier_.leave();
     }
 
   private:
-    // Until the other block has the step behind it.
+    // Waits until the other block has completed the step.
     WEFT_DEVICE_COLD bool reached(const Dependency& dependency, uint64_t tile) {
         const uint64_t distance = uint64_t(dependency.ago) * uint64_t(a_.tiles);
         if (tile < distance) return true;
@@ -77,7 +76,7 @@ class StepMachine {
         const std::byte* in = receives ? slot(block_.source, received_) : nullptr;
         std::byte* out = sends ? slot(block_.target, sent_) : nullptr;
         const Tiling tiling{a_.bytes, a_.tile_bytes};
-        // Another chunk's place that a copy goes to: one chunk lies in one part, so both are one piece.
+        // A copy to another chunk: each chunk lies in one part, so both sides are one piece.
         const size_t into = it.moves ? chunk_bound(length, a_.chunks, a_.parts, it.into.at(iteration)) : 0;
         for (int range = 0; range < span.count; ++range) {
             const size_t end = span.pieces[range].tile_offset + span.pieces[range].bytes;
@@ -89,7 +88,7 @@ class StepMachine {
                 if (sends) out += piece.bytes;
             }
         }
-        // All have written and read: one thread says so for them.
+        // All threads have written and read; then one thread signals for all.
         team_.barrier();
         if (sends) {
             ++sent_;
@@ -108,8 +107,8 @@ class StepMachine {
         return true;
     }
 
-    // A piece of the message: in is where it comes from, out where it goes, or null. from, to: where it lies in this
-    // rank's memory.
+    // A piece of the message. in: its source; out: its destination, or null. from, to: its places in this rank's
+    // memory.
     WEFT_DEVICE void move(const Instruction& it, const std::byte* in, std::byte* out, const Piece& from,
                           const Piece& to) {
         const bool from_input = it.source == Buffer::input, adds_own = it.opcode == Opcode::add;
@@ -148,7 +147,7 @@ class StepMachine {
         const ConnectionEnd& from = block_.source;
         const uint32_t wanted = received_ + 1;
         uint64_t word = 0;
-        if (from.wanted) store_relaxed(from.wanted, wanted);  // pairs with P2pChannel::needed()
+        if (from.wanted) store_relaxed(from.wanted, wanted);  // pairs with ProxyChannel::needed()
         if (!barrier_.spin(
                 KernelWait::message, [&] { return from.peer; },
                 [&] {
@@ -168,7 +167,7 @@ class StepMachine {
         return end.slots + size_t(number % end.depth) * end.slot_bytes;
     }
 
-    // One thread, when the block has ended. The last block of all clears the steps for the next operation.
+    // One thread calls it when the block has ended. The last block clears the steps for the next operation.
     WEFT_DEVICE void finish() {
         if (block_.source.peer >= 0) *block_.source.count = received_;
         if (block_.target.peer >= 0) *block_.target.count = sent_;
@@ -187,8 +186,8 @@ class StepMachine {
     size_t cell_bytes_ = 0;     // of scratch
 };
 
-// A block of the grid for each of the schedule. Grids are of the same size on all ranks, schedules are not: a block
-// that has nothing to do says that it was here, for else its epoch would fall behind that of its peers.
+// One grid block per schedule block. Grids have equal size on all ranks, but schedules do not. A block without work
+// announces its epoch too, so that it does not fall behind its peers.
 template <weftDataType_t type, bool adds>
 WEFT_DEVICE void steps(const Team& team, const KernelArguments& arguments) {
     if (team.block < arguments.step_block_count) {
@@ -197,7 +196,7 @@ WEFT_DEVICE void steps(const Team& team, const KernelArguments& arguments) {
         KernelBarrier barrier(team, arguments);
         if (barrier.begin() && barrier.announce() && barrier.await(KernelWait::entry)) barrier.leave();
     }
-    // Behind the messages: who sees it has seen them. Pairs with ProxyConnections::working().
+    // After the messages: a reader that sees this has seen them. Pairs with ProxyConnections::working().
     if (arguments.ended && team.thread == 0) store_release(&arguments.ended[team.block], arguments.launch);
 }
 
