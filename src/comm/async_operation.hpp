@@ -15,16 +15,15 @@ class AsyncOperation {
     AsyncOperation& operator=(const AsyncOperation&) = delete;
     virtual ~AsyncOperation() = default;
 
-    // Where it is asked for, before it waits for calls in progress to end: what these shall know. Thread-safe.
-    virtual void announce() {}
     // Called before the operation waits for calls in progress, which may need to see its effect. Thread-safe.
+    virtual void announce() {}
     virtual Status begin() = 0;
     virtual Progress advance() = 0;
     virtual Status pause(bool may_sleep) = 0;
-    // After advance() said failed.
-    virtual Status take_failure() = 0;
     // After advance() returned failed.
+    virtual Status take_failure() = 0;
+    // The communicator that the operation makes, if its handle has been given to the user.
     virtual const weftComm* child() const { return nullptr; }
-};  // The communicator that the operation makes, if its handle has been given to the user.
+};
 
 }  // namespace weft::internal

@@ -1,6 +1,7 @@
-// communicator.hpp: one rank's membership in a group: its memory, plans and calls. A call is begun, advanced until it
-// is done and ended; advance() never blocks, so one thread can drive several ranks. Thread-bound, but for abort() and
-// the observers.
+// communicator.hpp: one rank's membership in a group of ranks: its memory, plans and calls.
+// The caller begins a call, advances it until it is done and ends it. advance() never blocks, so one thread can drive
+// several ranks.
+// Thread-bound, except abort() and the observers.
 #pragma once
 #include <atomic>
 #include <list>
@@ -27,7 +28,7 @@ namespace weft::internal {
 struct CommunicatorOptions {
     std::string name;
     bool blocking = true;
-    bool slots_later = false;  // its slots take no memory before a call wants it: it may have none, or short ones
+    bool slots_later = false;  // no slot memory before a call needs it: there may be none, or short ones
     int64_t timeout_ms = 0;    // 0: never
     int64_t init_timeout_ms = 0;
     int64_t warn_ms = 0;
@@ -35,14 +36,15 @@ struct CommunicatorOptions {
     int64_t streaming_bytes = -1;
     const CpuKernels* cpu_kernels = nullptr;
     std::shared_ptr<const Catalog> catalog;
-    std::shared_ptr<const Machines> machines;  // of its ranks
-    std::shared_ptr<const Tuning> tuning;      // rank 0's; null: the built-in costs alone
+    std::shared_ptr<const Machines> machines;  // of the communicator's ranks
+    std::shared_ptr<const Tuning> tuning;      // rank 0's; null: only the built-in costs
 };
 
 class Communicator {
   public:
-    // All ranks have coalesced `group`, and their devices each other. `membership`: null if they are on one host.
-    // `device`: null if the process uses no CUDA.
+    // All ranks have joined `group`, and their devices have connected. `membership` is null if all ranks are on one
+    // host.
+    // `device` is null if the process uses no CUDA.
     static Result<std::unique_ptr<Communicator>> make(std::shared_ptr<Segment> group,
                                                       std::shared_ptr<Membership> membership,
                                                       std::unique_ptr<GpuEngine> device, int rank,
@@ -54,59 +56,62 @@ class Communicator {
     const CommunicatorOptions& options() const { return options_; }
     const std::shared_ptr<Segment>& segment() const { return segment_; }
     const Membership* membership() const { return membership_.get(); }  // null: one host
-    const GpuEngine* device() const { return device_.get(); }           // null: the process used no CUDA
+    const GpuEngine* device() const { return device_.get(); }           // null: the process uses no CUDA
 
-    // ---- What calls that are made from now on ask for beside their arguments. As weftCommSetCallConfig.
+    // ---- Settings of later calls, beside their arguments. As weftCommSetCallConfig.
     Status set_call_settings(int64_t timeout_ms, const char* algo, int channels, int priority);
-    // Whether that is known already, so that it may be set while streams drive the communicator.
+    // Whether the planner knows these settings already. If so, they may be set while streams drive the communicator.
     bool knows_settings(const char* algo, int channels) const {
         return (!algo && channels < 0) || planner_.knows(algo_or_agreed(algo), channels_or_agreed(channels));
     }
     const CallSettings& call_settings() const { return call_settings_; }
-    // Which of two deadlines, as CallSettings has them, comes first.
+    // Which of two deadlines comes first. The values are as in CallSettings.
     int64_t earlier(int64_t one, int64_t other) const;
 
-    // ---- A call. Arguments have been checked by the API.
+    // ---- A call. The API has checked the arguments.
     struct Call {
         Operation operation;  // without choice
         const void* send;
         void* receive;
-        const void* operand;  // of a reduction that was made: see Run::start()
-        int made;             // its number
+        const void* operand;  // of a user's reduction: see Run::start()
+        int made;             // the reduction's number
         bool operand_on_device;
         void* stream;
-        const char* only_buffer;          // what the user calls it, if there is one; null: sendbuff and recvbuff
+        const char* only_buffer;          // the user's name of the only buffer; null: sendbuff and recvbuff
         bool queued;                      // the stream is a weftHostStream_t
         bool mapped;                      // see BufferPlacement
-        bool copied;                      // in device memory, of which the host works on copies (staged_calls.cpp)
-        const PeerBuffers* peer_buffers;  // of one that has them; the caller's until the call is done
-        const Access* access;             // likewise, of one that is one-sided, with memory of rank operation.root
-        Exchange::Caller by;              // of a message by itself, to or from rank operation.root
+        bool copied;                      // device memory, and the host works on copies of it (staged_calls.cpp)
+        const PeerBuffers* peer_buffers;  // null: the call has none; the caller keeps them until the call is done
+        const Access* access;             // likewise, of a one-sided call to memory of rank operation.root
+        Exchange::Caller by;              // of a point-to-point message to or from rank operation.root
         CallSettings settings;
 
         bool is_message() const {
             return operation.collective == Collective::send || operation.collective == Collective::receive;
         }
     };
-    // Where the buffers of a call are that has been checked otherwise, or why it cannot be served; Operation::space,
-    // `mapped` and `queued`. While streams drive the communicator too; after weftUnhandledCudaError die_of().
+    // Finds where the buffers of a checked call are, and sets Operation::space, `mapped` and `queued`; fails if the
+    // call cannot be served.
+    // Also while streams drive the communicator. After weftUnhandledCudaError the caller calls die_of().
     Status place(Call& call);
-    // The same of counts that a kernel will read, and how much room the buffers have.
+    // The same for counts that a kernel will read. Also finds how many elements the buffers can hold.
     Status place_counts(const Call& call, CountsOnDevice& counts);
     Status die_of(Status failure) { return die(std::move(failure)); }
-    // Whether the other is another rank of the same communicator; and whether this one waits, in a call, for what the
-    // other has not called.
+    // Whether `other` is another rank of the same communicator. Whether this rank's call waits for a call that `other`
+    // has not made.
     bool is_beside(const Communicator& other) const;
     bool waits_for_call_of(const Communicator& other) const;
-    // "rank 0 waits in operation 1, all_reduce of 1 int32, sum": while it is in one.
+    // "rank 0 waits in operation 1, all_reduce of 1 int32, sum". Only during a call.
     std::string text_of_wait() const;
     Status begin(const Call& call);
-    // Of calls on device memory that CoalescedCalls has found fit, in one kernel; a refusal leaves nothing begun.
+    // Begins calls on device memory, which CoalescedCalls has accepted, in one kernel. If this is refused, no call has
+    // begun.
     bool joins_on_device() const { return device_ && device_->joins(); }
     Status begin_coalesced_on_device(std::span<const Call> calls);
-    // done, moved or blocked; a failure has been told to all ranks, and the communicator is dead.
+    // Returns done, moved, blocked or failed. After a failure the abort flag is set for all ranks, and the communicator
+    // is dead.
     Progress advance();
-    // While blocked: spins, yields or sleeps, and now and then looks for trouble. A failure as above.
+    // While blocked: spins, yields or sleeps, and sometimes polls for failures. A failure as above.
     Status pause(bool may_sleep);
     Status end() {
         on_device_ = uneven_ = in_call_ = in_access_ = false;
@@ -116,49 +121,49 @@ class Communicator {
         return ok();
     }
     // ---- Communicators made of this one (splitting.hpp).
-    // Why no call can begin any more; ok if one can.
+    // Ok if a call can begin, otherwise the reason.
     Status usable();
-    // A call that gathers `bytes`, a multiple of 8, of each rank in the order of ranks; `all`: all of them, with ours
-    // in place. Then advance() and so on; it fails after `timeout_ms` without progress (0: never). end_split() instead
-    // of end().
+    // Begins a call that gathers `bytes` (a multiple of 8) of each rank in rank order, in place in `all`.
+    // Then advance() as usual, and end_split() instead of end(). The call fails after `timeout_ms` without progress (0:
+    // never).
     Status begin_split(void* all, size_t bytes, int64_t timeout_ms);
     Status end_split();
-    // Tells a child from others, alike on all ranks that take part: of a split, and of a communicator without
-    // `excluded`, which only those know of that are in it. Of shrinks those that came to something count: a rank may
-    // have tried once more than another.
+    // Numbers that identify a child; all ranks that take part compute the same number.
+    // A rank knows a shrink only if it is in the child, so shrinks are counted per list of `excluded` ranks.
+    // Only successful shrinks count: one rank may have tried more often than another.
     uint64_t next_split(int color) { return ++splits_ << 32 | uint32_t(color); }
     uint64_t next_shrink(const std::vector<int>& excluded) const;
     void count_shrink(const std::vector<int>& excluded) { ++shrinks_[excluded]; }
-    // Ends what is in progress on all ranks; the communicator is dead.
+    // Aborts the calls in progress on all ranks. The communicator is dead.
     void stop(const std::string& why);
-    // Waits for calls on device memory.
+    // Waits for this communicator's calls on device memory.
     void flush() const;
-    // The same, and none may follow.
+    // The same, and no call may follow.
     Status finalize();
     // begin, advance and pause until done, end.
     Status run(const Call& call);
 
-    // ---- Messages by themselves (point_to_point.cpp), any number at a time, beside a call. They are not numbered:
-    // only two ranks take part in each. pause() waits for them too.
-    // Those on device memory are done here when they are enqueued, in one kernel.
+    // ---- Point-to-point messages (point_to_point.cpp), any number at a time, beside a collective call.
+    // They have no sequence number, because only two ranks take part in each. pause() waits for them, too.
+    // Messages on device memory are done for this class when one kernel for them has been enqueued.
     Status begin_messages(std::span<const Call> messages);
     Progress advance_messages();
     bool has_messages() const { return messages_ && !messages_->exchange().idle(); }
     Status run_messages(std::span<const Call> messages);
-    // After a failure: which of those in host memory were not done, see Exchange; and whether it was they for which
-    // pause() failed, not the call.
+    // After a failure: the messages in host memory that were not done (see Exchange).
+    // And whether pause() failed because of the messages, not because of the call.
     std::vector<size_t> unfinished_messages() const {
         return messages_ ? messages_->exchange().unfinished() : std::vector<size_t>();
     }
     bool messages_in_trouble() const { return messages_in_trouble_; }
-    // An exception leaves the call: nobody shall wait for a rank that does not go on.
+    // For an exception that leaves the call: sets the abort flag, so that no rank waits for this one.
     void break_off() noexcept;
-    // After a failure, before the caller gets its buffers back: until no peer uses them any more.
+    // After a failure, before the caller gets its buffers back: waits until no peer uses them.
     void await_borrowers();
-    // After advance() said failed.
+    // After advance() returned failed.
     Status take_failure() { return std::move(failure_); }
 
-    // ---- Calls that an open group collects, as whoever waits for this rank is told.
+    // ---- Calls that an open group collects. Ranks that wait for this rank report them.
     void hold_call() {
         RankRow& row = segment_->row(rank_);
         if (held_calls_ == 0) row.held_us.store(coarse_now_us(), std::memory_order_relaxed);
@@ -168,20 +173,20 @@ class Communicator {
         if (std::exchange(held_calls_, 0) != 0) segment_->row(rank_).held_calls.store(0, std::memory_order_relaxed);
     }
 
-    // ---- Reductions that the user has made.
+    // ---- The user's reductions.
     struct MadeReduction {
         weftDataType_t type;
         uint8_t op;  // as Operation has it
         alignas(8) std::byte scalar[8] = {};
         UserReduction by = {};
-        const void* on_device = nullptr;  // where the scalar lies that calls read when they run
+        const void* on_device = nullptr;  // the scalar's device address; calls read it when they run
         const void* operand() const {
             if (on_device) return on_device;
             return by.function ? static_cast<const void*>(&by) : scalar;
         }
     };
     int make_reduction(const MadeReduction& reduction);
-    // Whether this thread is in the function of one, and so inside.
+    // Whether this thread runs a user's reduction function, and so is inside a call.
     bool in_function_here() const { return in_function_of(&segment_->row(rank_).in_function_us); }
     Status check_device_scalar(const void* scalar, size_t bytes);
     bool drop_reduction(int op) { return reductions_.erase(op) > 0; }
@@ -189,47 +194,49 @@ class Communicator {
         const auto place = reductions_.find(op);
         return place == reductions_.end() ? nullptr : place->second.get();
     }
-    // For calls that may run when it was dropped.
+    // For calls that may run after the reduction was dropped.
     std::shared_ptr<const MadeReduction> share_reduction(int op) const { return reductions_.at(op); }
 
-    // ---- Buffers that the user has declared. Those in host memory are only remembered: what peers can reach is known
-    // by address.
+    // ---- Buffers that the user has registered. Buffers in host memory are only recorded: an address tells whether
+    // peers can map it.
     void* register_buffer(void* address, size_t bytes);
     Status deregister_buffer(const void* handle);
 
-    // ---- Windows (windows.cpp): registered and ended as calls that all ranks take part in (window_registration.hpp).
-    // Ours has `number` from now on, which is the next one on all ranks; what the others are to be told, also if it is
-    // unfit.
+    // ---- Windows (windows.cpp). All ranks take part in registering and closing one (window_registration.hpp).
+    // Gives our window `number`, the next number on all ranks. Returns our entry for the other ranks, also if the
+    // window is unfit.
     Result<WindowPart> open_window(uint32_t number, weftWindow& window);
-    // When all have told, in host memory complete. Of device memory: ours may be mapped by others, who are to be told
-    // where; then, whether it is known where our kernels find theirs; a failure of these is this rank's own.
+    // When all ranks have exchanged their entries; a window in host memory is then complete.
+    // In device memory: exports our part, then finds the peers' parts for our kernels. A failure of these is this
+    // rank's own.
     void complete_window(uint32_t number, std::span<const WindowPart> parts);
     Status open_device_window(uint32_t number, const weftWindow& window, WindowPart& part);
     Result<bool> reach_window(uint32_t number, std::span<const WindowPart> parts) {
         return device_->reach_window(number, parts);
     }
     void complete_device_window(uint32_t number);
-    // True when nobody maps our part any more.
+    // After this, window_closed() returns true when no peer maps our part any more.
     void begin_to_close_window(uint32_t number);
     bool window_closed(uint32_t number) { return !device_ || device_->window_closed(number); }
     bool device_idle() const { return device_->idle(); }
-    // While a stage of a window's waits for the device or for others' devices: since `since_us`; 0: as long as it takes.
+    // While a stage of a window waits for this or other devices. `since_us`: the begin of the wait; 0: no deadline.
     Status pause_for_device(uint32_t number, int64_t since_us);
-    // Of a communicator that is dead, or a window that was not to be made: closes it, and waits two seconds at most.
+    // Closes a window of a dead communicator, or one whose registration failed. Waits two seconds at most.
     void give_up_window(uint32_t number);
-    // Whether a blocking collective on host memory has cancellation points only where it takes CancelHeld itself.
+    // Whether a blocking collective on host memory has cancellation points only where the code takes CancelHeld itself.
     bool quick() const { return !device_ && !has_windows() && segment_->one_host(); }
     bool has_windows() const { return host_windows_.load(std::memory_order_relaxed) > 0; }
-    // What others ask of this rank's windows, between its calls. True: something moved.
+    // Serves requests of other ranks to this rank's windows, between its calls. True: something moved.
     bool serve() { return one_sided_->serve(); }
     uint32_t next_window() const { return windows_ + 1; }
     void count_window() { ++windows_; }
-    // A call that gathers what each rank tells, as begin_split() does; until done, then end().
+    // Begins a call that gathers one entry from each rank, as begin_split() does. Advance until done, then end().
     Status begin_telling(uint8_t op, void* all, size_t bytes);
-    // Likewise one that ends when all that others were asked for is done.
+    // Begins a call that ends when all requests of this rank to other ranks are done.
     Status begin_flush();
-    // Until no rank of this host is reading or writing our windows in place; they have seen that they must not, by the
-    // abort word or our state. Two seconds at most.
+    // Waits until no rank of this host reads or writes our windows in place. The ranks see the abort flag or our state
+    // and stop.
+    // Two seconds at most.
     void await_untouched();
 
     // ---- Observers and abort, thread-safe.
@@ -242,9 +249,9 @@ class Communicator {
     bool finalized() const { return finalized_; }  // likewise
     void abort();
     bool aborted_here() const { return aborted_here_.load(std::memory_order_acquire); }
-    // Up to which small calls of a group are coalesced.
+    // The largest call of a group that is coalesced with others.
     size_t join_bytes() const { return size_t(planner_.agreed().join_bytes); }
-    // Which lies where peers read it in place, if there is room; none is in use.
+    // A buffer for coalesced calls: memory that peers can map, if there is room. It must not be in use.
     std::span<std::byte> coalescing_buffer(size_t bytes);
     uint64_t flag_block_bytes() const;
     uint64_t connection_bytes() const { return planner_.connection_bytes(); }
@@ -269,7 +276,7 @@ class Communicator {
     Status begin_copied_messages(std::vector<Call>& messages);
     Progress end_copied_messages();
     Status refuse_or_die(Status failure);
-    // `begin`, `advance` and waits until it is done, `end`. Whatever ends it, buffers are the user's again.
+    // Begins, advances and waits until done, ends. On every exit the buffers belong to the user again.
     template <class Begin, class Advance, class End>
     Status see_through(Begin&& begin, Advance&& advance, End&& end);
     struct Limit {
@@ -281,7 +288,7 @@ class Communicator {
     void leave_buffers();
     Status die(Status failure);
     Status prepare();
-    // True: it is done. Most small messages between ranks that run need nothing of what waiting needs.
+    // True: the message is done. Most small messages between running ranks need none of the waiting machinery.
     bool moved_at_once(const Call& call);
     Status begin_message(const Call& call);
     Status begin_device_messages(std::span<const Call> messages);
@@ -302,12 +309,12 @@ class Communicator {
     const RankSet& missing() const;
     Status cause();
     bool may_be_using(int peer) const;
-    Position::Report position() const { return *segment_->row(rank_).position.read(); }  // our own line is never torn
+    Position::Report position() const { return *segment_->row(rank_).position.read(); }  // never torn: our own row
 
     std::shared_ptr<Segment> segment_;
     std::shared_ptr<Membership> membership_;
     int rank_;
-    std::unique_ptr<ReturnedErrorScope> returned_errors_;  // until it leaves
+    std::unique_ptr<ReturnedErrorScope> returned_errors_;  // until the rank leaves
     std::unique_ptr<GpuEngine> device_;
     std::unique_ptr<FlagBlock> flag_block_;
     Planner planner_;
@@ -317,24 +324,24 @@ class Communicator {
     Watchdog watchdog_;
     CommunicatorOptions options_;
     CallSettings call_settings_;
-    Limit call_limit_, message_limit_;  // of the call, and of the messages beside it, the earliest
+    Limit call_limit_, message_limit_;  // of the call; of the messages beside it: the earliest
     bool finalized_ = false;
-    uint64_t splits_ = 0;                           // so far; below 2^31
-    std::map<std::vector<int>, uint64_t> shrinks_;  // likewise, by whom they excluded
+    uint64_t splits_ = 0;                           // number so far; below 2^31
+    std::map<std::vector<int>, uint64_t> shrinks_;  // likewise, by the excluded ranks
 
     uint64_t sequence_ = 0;
     Call call_{};
     bool in_call_ = false;
-    bool on_device_ = false;                           // the call has been given to the device: it is done here
-    bool uneven_ = false;                              // the call is made of messages
-    bool copying_ = false, copying_messages_ = false;  // it works on copies of device memory; the messages beside it do
+    bool on_device_ = false;                           // the call was enqueued on the device: it is done here
+    bool uneven_ = false;                              // the call consists of messages
+    bool copying_ = false, copying_messages_ = false;  // works on copies of device memory; so do messages
     PeerBuffers copied_peer_buffers_;                  // of the call, on the host
-    PreparedPlan* prepared_ = nullptr;                 // of the call; null while connections are being made
+    PreparedPlan* prepared_ = nullptr;                 // of the call; null while connections are made
     Choice choice_;
-    Binding* binding_ = nullptr;  // of choice_, being connected
+    Binding* binding_ = nullptr;  // of choice_, while it connects
     RankSet missing_binding_;
-    std::unique_ptr<Messages> messages_;          // those by themselves; null until there are some
-    std::unique_ptr<Messages> parts_;             // those of collectives, whose order is that of the calls; likewise
+    std::unique_ptr<Messages> messages_;          // point-to-point messages; null until the first
+    std::unique_ptr<Messages> parts_;             // messages of collectives, in the order of the calls; likewise
     std::vector<DeviceMessage> device_messages_;  // while they are being enqueued
     PartialResults partial_results_;
     bool messages_in_trouble_ = false;
@@ -342,19 +349,19 @@ class Communicator {
     std::unique_ptr<PeerLinks> window_links_;               // null until there is a window
     std::unique_ptr<OneSided> one_sided_;                   // likewise
     uint32_t windows_ = 0;                                  // so far
-    std::atomic<int> host_windows_{0}, device_windows_{0};  // of these, by the memory that they are
+    std::atomic<int> host_windows_{0}, device_windows_{0};  // number of windows, by memory space
     RankSet waited_for_;
     Status failure_;
     bool dead_ = false;
     std::atomic<bool> aborted_here_{false};
 
-    std::vector<std::byte> tokens_;          // what a barrier gathers
-    ArenaMemory coalesced_;                  // what is coalesced of a group's calls
+    std::vector<std::byte> tokens_;          // the data that a barrier gathers
+    ArenaMemory coalesced_;                  // buffer for coalesced calls of a group
     std::vector<std::byte> coalesced_heap_;  // the same where the arena has no room
     std::map<int, std::shared_ptr<const MadeReduction>> reductions_;
     int next_reduction_ = weftNumOps;
     uint32_t held_calls_ = 0;
-    std::list<int> registered_;  // of device memory the entry, else GpuEngine::no_entry
+    std::list<int> registered_;  // the entry of a buffer in device memory, else GpuEngine::no_entry
 };
 
 template <class Begin, class Advance, class End>

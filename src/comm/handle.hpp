@@ -1,5 +1,5 @@
-// handle.hpp: what a weftComm_t points to: a communicator, who is inside it, what streams do for it, and its last
-// error. Never freed: a destroyed handle stays a tombstone, so that using it is a sentence and not a crash.
+// handle.hpp: the struct that a weftComm_t points to: a communicator, its users, its streams and its last error.
+// Never freed: a destroyed handle stays a tombstone, so that its use is an error message and not a crash.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -11,20 +11,20 @@
 #include "src/streams/turns.hpp"
 
 struct weftComm {
-    // making: by a stream, as config.blocking = 0 has it; unmade: nothing came of that.
+    // making: a stream makes it (config.blocking = 0). unmade: that failed.
     static constexpr uint64_t living = 0x7466657763006d6du, destroyed = 0x7466657764656164u,
                               making = 0x746665776d616b65u, unmade = 0x74666577756e6d64u;
 
     std::atomic<uint64_t> magic{making};
-    std::atomic<uint32_t> inside{0};                         // 1 while a thread is inside, which alone may take turns
-    std::atomic<bool> cancelled{false};                      // it was aborted while it was made
-    weft::internal::Turns turns;                             // of streams: who has one drives it
-    std::shared_ptr<weft::internal::HostStream> own_stream;  // of what is called without a stream; null: that blocks
-    std::atomic<bool> has_own_stream{false};                 // or had; for who is not inside
-    uint64_t process = 0;                                    // that made it
-    std::shared_ptr<weft::internal::Communicator> communicator;  // used by who is inside; others take share()
-    std::mutex mutex;                                            // of what follows, and of giving up `communicator`
-    weft::internal::Failure error;                               // the newest
+    std::atomic<uint32_t> inside{0};     // 1 while a thread is inside; only that thread may take turns
+    std::atomic<bool> cancelled{false};  // it was aborted while it was being made
+    weft::internal::Turns turns;         // of streams; the stream with the turn drives the communicator
+    std::shared_ptr<weft::internal::HostStream> own_stream;      // for calls without a stream; null: those block
+    std::atomic<bool> has_own_stream{false};                     // true also after it has ended; for threads outside
+    uint64_t process = 0;                                        // the process that made it
+    std::shared_ptr<weft::internal::Communicator> communicator;  // used by the thread inside; others take share()
+    std::mutex mutex;               // guards the fields below and the release of `communicator`
+    weft::internal::Failure error;  // the newest
     weftResult_t unmade_by = weftSuccess;
 
     void keep_error(const weft::internal::Status& failure) {
@@ -35,20 +35,20 @@ struct weftComm {
         own_stream = std::move(stream);
         has_own_stream.store(true, std::memory_order_relaxed);
     }
-    // Its communicator is there, with a stream of its own if it has none yet; or will never be.
+    // Delivers the communicator, with a stream of its own if it has none yet; or the reason why there will be none.
     void deliver(std::unique_ptr<weft::internal::Communicator> made,
                  std::shared_ptr<weft::internal::HostStream> stream);
     void deliver(const weft::internal::Status& failure);
-    void give_up() noexcept;  // if neither has been delivered
-    // For calls that may come while another thread is inside or ends the communicator: null once it has ended.
+    void give_up() noexcept;  // if neither was delivered
+    // For calls that may come while another thread is inside or ends the communicator. Null after its end.
     std::shared_ptr<weft::internal::Communicator> share() {
         std::lock_guard lock(mutex);
         return communicator;
     }
-    // By who is inside: no call finds the communicator from here on.
+    // Called by the thread inside: after this, no call finds the communicator.
     void retire() {
         magic.store(destroyed, std::memory_order_release);
-        std::shared_ptr<weft::internal::Communicator> last;  // these end outside the lock, the stream first
+        std::shared_ptr<weft::internal::Communicator> last;  // destroyed outside the lock, the stream first
         std::shared_ptr<weft::internal::HostStream> stream;
         std::lock_guard lock(mutex);
         last.swap(communicator);
@@ -62,15 +62,15 @@ struct weftComm {
 
 namespace weft::internal {
 
-// Why the handle cannot be used here; ok if it can. Thread-safe.
+// Why the handle cannot be used; ok if it can. Thread-safe.
 Status check_handle(const weftComm* handle);
-// Of config.blocking = 0: it is not there yet, or nothing came of it. Thread-safe.
+// Whether a communicator with config.blocking = 0 is not ready yet, or its making failed. Thread-safe.
 bool is_being_made(const weftComm* handle);
-// Of a communicator that is still to be made.
+// The handle of a communicator that is still to be made.
 weftComm* make_handle();
 
-// One thread at a time: the second is refused, and so is one that comes when the communicator has just ended. Streams
-// may be driving it meanwhile.
+// Admits one thread at a time: a second thread is refused, and so is one that comes after the communicator has ended.
+// Streams may drive the communicator meanwhile.
 class Entered {
   public:
     explicit Entered(weftComm* handle)
@@ -94,7 +94,7 @@ class Entered {
                     "one communicator a thread");
     }
 
-    // Until no stream drives the communicator, nor will.
+    // Waits until no stream drives the communicator or will.
     void settle() { handle_->turns.settle(); }
 
   private:

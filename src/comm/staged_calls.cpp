@@ -1,6 +1,6 @@
 // staged_calls.cpp: calls on device memory that no kernel of Weft serves.
 // The buffers are copied to the host, the call runs on host memory, and the results are copied back.
-// docs/design/gpu-domain.md, "A call memory".
+// docs/design/gpu-domain.md.
 #include <cstring>
 
 #include "src/comm/communicator.hpp"

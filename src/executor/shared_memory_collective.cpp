@@ -146,8 +146,8 @@ Progress Run::decide(BlockState& state) {
     last_tile_ = shares_buffers_ ? 0 : plan_->tiles - 1;
     for (int rank = 0; rank < ranks_; ++rank) shares_buffers_ |= inputs_[size_t(rank)] != nullptr;
     if (shares_buffers_) {
-        // A rank that left before it saw our entry has taken its buffers back: after the entry, look (rule 9b). The
-        // fence orders our entry before the look; it pairs with the one in Communicator::die().
+        // Rule 9b: a rank that left before it saw our arrival flag has taken its buffers back, so check after the flag.
+        // The fence orders our flag before the check; it pairs with the fence in Communicator::leave_buffers().
         std::atomic_thread_fence(std::memory_order_seq_cst);
         if (plan_->flag_block->aborted()) return abandon();
     }

@@ -1,5 +1,6 @@
 // peer_two_shot.hpp: all-reduce, reduce and broadcast in two steps through peers' memory. Each rank reduces its share
-// of all sources' messages in rank order and writes the result to the destinations. Each link carries 2(n-1)/n of the message, and every element is added once. For messages from some hundred kilobytes on.
+// of all sources' messages in rank order and writes the result to the destinations. Each link carries 2(n-1)/n of the
+// message, and every element is added once. For messages from some hundred kilobytes on.
 #pragma once
 #include "src/gpu/kernels/peer_tiles.hpp"
 

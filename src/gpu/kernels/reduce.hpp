@@ -1,6 +1,6 @@
-// reduce.hpp: the loops over bytes. They combine n sources in order and write m targets. They use packs of 16 bytes if all
-// addresses allow it, else of 4 (8 for 8-byte elements), else byte by byte. Elements before and after whole packs are
-// handled singly. A target may equal a source.
+// reduce.hpp: the loops over bytes. They combine n sources in order and write m targets. They use packs of 16 bytes if
+// all addresses allow it, else of 4 (8 for 8-byte elements), else byte by byte. Elements before and after whole packs
+// are handled singly. A target may equal a source.
 #pragma once
 #include "src/gpu/kernels/packed_elements.hpp"
 
