@@ -101,7 +101,9 @@ TEST_CASE("a rank killed between its claim and its joining is dead to the others
                   job.finish();
                   const std::string told = "6 rank " + std::to_string(victim) + " (pid " +
                                            std::to_string(job[1].pid()) + ") died while the ranks were meeting";
-                  return job.answer(0, "init").rfind(told, 0) == 0 && job.answer(2, "init").rfind(told, 0) == 0 ? "" : job.everything();
+                  return job.answer(0, "init").rfind(told, 0) == 0 && job.answer(2, "init").rfind(told, 0) == 0
+                             ? ""
+                             : job.everything();
               }) == "");
     }
 }
