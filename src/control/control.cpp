@@ -293,7 +293,7 @@ void Control::tell_unreachable() {
         const int target = segment_->rank_info(rank).host;
         segment_->raise(
             weftRemoteError, -1,
-            fmt::format("{} cannot be reached for the first time: status reports of {} pass {}, whose leader has ended",
+            fmt::format("{} cannot be reached for the first time: status of {} goes by {}, whose leader has ended",
                         segment_->name_of(rank), rank_table_.hosts[size_t(target)].name,
                         rank_table_.hosts[size_t(HostTree::next(host_, target))].name));
         tell_abort(-1);
