@@ -23,7 +23,7 @@ struct Part {
     size_t count;
 };
 
-// Adds the peer_buffers of all ranks, our own last, beginning behind it, so that not all ranks send to the same one at
+// Adds the per-peer buffers of all ranks, our own last, beginning behind it, so that not all ranks send to the same one at
 // first.
 Status add_parts(std::vector<PeerBuffer>& peer_buffers, const Parts& parts, size_t element, int rank, int ranks) {
     if (!parts.counts || !parts.displacements)

@@ -84,7 +84,7 @@ Status Proof::load() {
     return ok();
 }
 
-// Who shares a flag_block with whom, and which of the flag_block's tiles the operation's are. A rank has one flag_block for all
+// Who shares a flag block with whom, and which of the flag block's tiles the operation's are. A rank has one flag block for all
 // operations, so its slots and words are those that the operation before has used.
 Status Proof::load_flag_blocks(OperationState& operation) {
     operation.first_flag_tile.assign(size_t(ranks_), 0);

@@ -63,7 +63,7 @@ class Proof {
         std::deque<SentChunks> slots;
         int blocked_sender = -1, blocked_receiver = -1;  // threads
     };
-    // A slot of a rank on the flag_block, or its scratch: the cells of the newest tile in it, and who touched it in the
+    // A slot of a rank on the flag block, or its scratch: the cells of the newest tile in it, and who touched it in the
     // tiles before.
     struct SlotCells {
         int64_t tile = -1;
@@ -71,15 +71,15 @@ class Proof {
         std::vector<ChunkAccess> earlier;  // by column, the newest; empty: nobody
         int checked_thread = -1;           // that is known to come after all of them
     };
-    // One phase of one tile of a flag_block.
+    // One phase of one tile of a flag block.
     struct PhaseState {
         int posted = 0;
-        std::vector<bool> has_posted;     // by place on the flag_block
+        std::vector<bool> has_posted;     // by place on the flag block
         std::vector<uint32_t> join;       // of the clocks of all that have posted
         std::vector<ChunkAccess> waited;  // by place
         std::vector<int> waiting;         // threads
     };
-    // The ranks that share a flag_block, the same in all operations that use one.
+    // The ranks that share a flag block, the same in all operations that use one.
     struct CheckedFlagBlock {
         std::vector<int32_t> ranks;
         uint32_t tiles = 0;
@@ -145,7 +145,7 @@ class Proof {
     bool execute_copy(const StepContext& here);
     bool execute_add(const StepContext& here);
     bool execute_reduce(const StepContext& here);
-    // Everybody whose memory this rank reaches: the flag_block's ranks.
+    // Everybody whose memory this rank reaches: the flag block's ranks.
     const std::vector<int32_t>& members(const StepContext& here) const {
         return flag_blocks_[size_t(flag_block_of_[here.rank])].ranks;
     }
@@ -194,10 +194,10 @@ class Proof {
     size_t under_way_ = 0;                  // chunks in their slots
     std::vector<SlotCells> slots_;          // by rank and slot
     std::vector<SlotCells> scratches_;      // by rank; empty: nobody has one
-    std::vector<PhaseState> phase_states_;  // by flag_block, its tile and phase
+    std::vector<PhaseState> phase_states_;  // by flag block, its tile and phase
     std::vector<CheckedFlagBlock> flag_blocks_;
     std::vector<int> flag_block_of_;  // by rank; -1: it has none
-    std::vector<int> place_of_;       // by rank, among its flag_block's ranks
+    std::vector<int> place_of_;       // by rank, among its flag block's ranks
     std::vector<int> queue_;
     uint64_t steps_ = 0;
     Status failure_;

@@ -118,7 +118,7 @@ bool Proof::execute_add(const StepContext& here) {
 bool Proof::execute_reduce(const StepContext& here) {
     Value sum;
     sum.tile = here.operation->first_tile + here.tile;
-    // Of scratch everybody's, else those of the flag_block.
+    // Of scratch everybody's, else those of the flag block.
     const bool from_scratch = here.it->source == Buffer::scratch;
     const int count = from_scratch ? ranks_ : int(members(here).size());
     for (int i = 0; i < count; ++i) {

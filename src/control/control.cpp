@@ -323,7 +323,7 @@ void Control::tick() {
     go_if_done();
 }
 
-// The order in which changed is sent: the first error, then the failures that our ranks were told of, then their deaths.
+// The order of sending: the first error, then the failures returned to our ranks, then their deaths.
 void Control::look_first() {
     carry();
     if (!segment_->aborted()) look_for_the_dead();

@@ -13,7 +13,7 @@ struct RankHealth {
     int32_t rank;
     uint32_t state;  // RankState
     uint32_t stopped;
-    uint32_t has_returned_error;  // 1: the failure that it was error of follows
+    uint32_t has_returned_error;  // 1: the failure that was returned to the rank follows
     uint64_t entered, finished;
     // For how long, 0: not; see RankRow.
     int64_t in_function_us, partner_wait_us, held_us;
@@ -86,7 +86,7 @@ void HealthTable::put(int rank, ByteWriter& to) const {
     const RankRow& row = segment_->row(rank);
     RankHealth entry{};
     entry.rank = rank;
-    // Before the rest: who has left has called nothing since, so of it nobody is error an older call.
+    // Read before the other words: a rank that has left makes no call, so its newest call is final.
     entry.state = uint32_t(row.state.load(std::memory_order_acquire));
     const auto position = row.position.read();
     entry.stopped = segment_->stopped(rank);
@@ -192,7 +192,7 @@ void HealthTable::read_table(ByteReader& content, int64_t known_us) {
         const auto known = row.position.read();
         if (known && entry.entered > known->entered) row.position.enter(entry.entered, entry.operation);
         if (known && entry.finished > known->finished) row.position.finish(entry.finished);
-        // Before the end that it explains. An answer may be older than what the leader has error since.
+        // Sent before the end that it explains. An answer may be older than the failures that the leader has returned since.
         if (entry.has_returned_error && known && entry.entered >= known->entered)
             row.returned_error.write(entry.entered, error);
         const bool left = entry.state == uint32_t(RankState::left);

@@ -20,7 +20,7 @@ class HealthTable {
 
     // Somebody wants to know: a few times a second at most it is found out.
     void request();
-    // What tree_links sent.
+    // What neighbouring leaders sent.
     void on_query(uint32_t number) { query(number); }
     void on_report(int host, ByteReader& content);
     void on_end(int host);

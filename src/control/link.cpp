@@ -108,7 +108,7 @@ void ControlConnection::step(uint32_t) {
     for (;;) {
         auto frame = stream_.receive();
         if (!frame) return end(finishing_ ? ok() : frame.take_status());
-        // A goodbye may lie before the break that our writing met.
+        // A shutdown frame may lie before the break that our write met.
         if (!*frame) return flushed ? void() : end(flushed.take_status());
         heard_us = now_us();
         if (finishing_) continue;

@@ -1,4 +1,4 @@
-// flag_block.cpp: posting and awaiting the words of the flag_block (docs/design/shared-memory-protocol.md).
+// flag_block.cpp: posting and awaiting the words of the flag block (docs/design/shared-memory-protocol.md).
 #include "src/base/cpu.hpp"
 #include "src/executor/run.hpp"
 

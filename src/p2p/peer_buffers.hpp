@@ -12,7 +12,7 @@ struct PeerBuffer {
     void* data;
     uint64_t count;
 };
-// Counts and displacements in device memory: elements, by rank. Kernels read them, so the host knows no peer_buffers.
+// Counts and displacements in device memory: elements, by rank. Kernels read them, so the host knows no per-peer buffers.
 struct CountsOnDevice {
     const uint64_t *sent, *send_places, *received, *receive_places;
     uint64_t send_room, receive_room;  // elements from a buffer's begin to its allocation's end, at most

@@ -77,7 +77,7 @@ class Planner {
     const CpuKernels* cpu_kernels_;
     int64_t streaming_bytes_;
     std::shared_ptr<const Catalog> catalog_;
-    // Whether two slots do for tiles that are read in order: not beside a user's algorithm over a flag_block, whose blocks may
+    // Whether two slots do for tiles that are read in order: not beside a user's algorithm over a flag block, whose blocks may
     // be further apart than Weft's own.
     bool two_slots_;
     AgreedOptions agreed_;

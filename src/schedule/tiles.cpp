@@ -14,7 +14,7 @@ constexpr size_t long_bytes = 8 << 20;
 
 // How much of a message a flag block algorithm handles at once: small enough that what a rank reads and writes of a tile stays
 // in its second-level cache, large enough that two waits a tile do not count: 64 KiB of it for each rank to reduce, and
-// more where memory is the limit anyway and a wait costs more than a second-level miss. On one host default_depth ranks take more:
+// more where memory is the limit anyway and a wait costs more than a second-level miss. On one host few ranks take more:
 // the slots of all, which go round, fit the caches. Many take less: they shall leave the last-level cache to the buffers,
 // and of messages whose results are stored past it take twice as much. Where all give and take, and a message is not long,
 // tiles are as large as that cache allows, the whole message if it can be: phase by phase, in two slots. One rank's data

@@ -42,7 +42,7 @@ class SimulatedRanks {
         message,     // waits for one
         credit,      // waits for a free slot
         dependency,  // waits for a step of its rank's
-        meeting,     // waits for the others of its flag_block
+        meeting,     // waits for the others of its flag block
         thread,      // waits for its rank's only one
         working,
         ended,
@@ -96,7 +96,7 @@ class SimulatedRanks {
         int32_t posted = 0;
         double last_us = 0;
     };
-    static constexpr int phases_kept = 64;  // tiles that ranks of a flag_block may be apart, in any phase
+    static constexpr int phases_kept = 64;  // tiles that ranks of a flag block may be apart, in any phase
     struct SimulatedFlagBlock {
         int32_t members = 0;  // that are simulated
         PhaseArrivals phases[2][phases_kept];

@@ -1,4 +1,4 @@
-// flag_block_test.cpp: the flag_block as plain memory: lines that all see, slots that do not touch each other, growth that is
+// flag_block_test.cpp: the flag block as plain memory: lines that all see, slots that do not touch each other, growth that is
 // nobody else's business.
 #include <sys/mman.h>
 
@@ -75,7 +75,7 @@ TEST_CASE("slots of the largest size do not touch each other", "[flag_block]") {
                                                   std::byte(rank * flag_slots + int(tile) + 1));
             CHECK(memcmp(slot, expected.data(), expected.size()) == 0);
         }
-    // Nor do they touch what lies behind the flag_block in the heap.
+    // Nor do they touch what lies behind the flag block in the heap.
     CHECK(memcmp(flag_blocks.group->heap(0) + FlagBlock::heap_bytes, zeros.data(), 4096) == 0);
 }
 

@@ -81,7 +81,7 @@ TEST_CASE("processes agree in the first operation that offers, and no sooner", "
         const DirectMode mode = ranks.mode(call);
         if (const auto wrong = difference(call, ranks.run(call, random), expected(call, mode))) FAIL_CHECK(*wrong);
     };
-    run();  // nobody has a buffer to export_buffer
+    run();  // nobody has a buffer to export
     CHECK(ranks.direct_access_state(0) == DirectAccess::State::unknown);
     call.from_arena = {false, true, false};
     run();

@@ -1,4 +1,4 @@
-// hosts_test.cpp: what runs over connections, and over the flag_blocks of several hosts, against the sequential interpreter,
+// hosts_test.cpp: what runs over connections, and over the flag blocks of several hosts, against the sequential interpreter,
 // bit for bit. The hosts are made up: all ranks share one group's memory, but only those of a host meet on its flag block.
 #include "tests/executor/checked_runs.hpp"
 #include "tests/executor/wild_inputs.hpp"

@@ -40,7 +40,7 @@ struct Call {
     const std::vector<Schedule>* written = nullptr;  // by rank: these instead of an algorithm's
     int channels = 1;
     int root = -1;                    // of a rooted collective
-    std::vector<int32_t> hosts = {};  // by rank; empty: one host. Hosts share the group's memory, but no flag_block
+    std::vector<int32_t> hosts = {};  // by rank; empty: one host. Hosts share the group's memory, but no flag block
     Form form = Form::as_written;
     weftDataType_t type = weftFloat32;
     int op = weftSum;          // or premul
@@ -120,7 +120,7 @@ class LocalRanks {
         return run(std::vector{call}, Driver::turns, random)[0];
     }
 
-    // How many tiles the first of `running` has entered on its flag_block when these ranks can do no more without the
+    // How many tiles the first of `running` has entered on its flag block when these ranks can do no more without the
     // others. The ranks are of no use afterwards.
     int tiles_entered(const Call& call, const std::vector<int>& running);
 

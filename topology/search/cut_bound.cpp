@@ -17,7 +17,7 @@ namespace {
 constexpr double least_gbs = 1e-9;  // GB/s that count as none: rounding
 constexpr size_t told_most = 6;     // links and sites that a sentence lists
 
-// Dinic's max-flow. A node more than the machine_graph has stands for what is outside.
+// Dinic's max-flow. A node more than the machine graph has stands for what is outside.
 class MaxFlow {
   public:
     MaxFlow(const MachineGraph& machine_graph, double unit_gbs)

@@ -25,7 +25,7 @@ struct PricedRoute {
 
 enum class RouteScope : uint8_t { within = 1, leaving = 2, arriving = 4 };
 
-// Reentrant. The machine_graph's reach binds routes within the machine; those out of it may go by any link.
+// Reentrant. The machine graph's reach binds routes within the machine; those out of it may go by any link.
 class RoutingGraph {
   public:
     explicit RoutingGraph(const MachineGraph& machine_graph);
@@ -61,7 +61,7 @@ class RoutingGraph {
 
     MachineGraph machine_graph_;
     std::vector<int> sites_, ports_;
-    std::vector<int> place_;  // of each node among the machine_graph's, -1: not here
+    std::vector<int> place_;  // of each node among the machine graph's, -1: not here
     std::vector<Arc> arcs_;
     std::vector<std::vector<RouteEdge>> edges_;  // of the vertices: nodes, the outside, then relays
     bool symmetric_ = true;

@@ -49,7 +49,7 @@ Result<bool> TcpReceiver::read_header(int index) {
             stripe.begin = 0;
         }
         // Messages are mostly as large as the last one: of a large one only the header, so that the rest is read to its
-        // listen_address.
+        // listen address.
         const size_t most = header_.bytes + sizeof(MessageHeader) <= Stripe::stash_bytes
                                 ? Stripe::stash_bytes - stripe.end
                                 : sizeof(MessageHeader) - (stripe.end - stripe.begin);

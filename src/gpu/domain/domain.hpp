@@ -105,7 +105,7 @@ class Domain {
   private:
     // agreeing: the host's ranks have come to an end, and hear those of other hosts.
     enum class Stage { exporting, reaching, verifying, agreeing, known };
-    // Entries of the stages; a join_report's are several.
+    // Entries of the stages; a join report's are several.
     enum OobKey : int { exports, reached = 16, verified = 32, agreed = 48, of_each_way = 64 };
     // How ranks of different processes reach each other's memory, in the order in which it is tried; then host memory in
     // the place of that of the ranks which not all reach, and of all.
@@ -146,7 +146,7 @@ class Domain {
     // What the first rank in order has met in a stage; all ranks read the same entries.
     struct Obstacle {
         std::string text;   // empty: nothing is in the way
-        bool root = false;  // a rank could not export_memory anything
+        bool root = false;  // a rank could not export anything
     };
     Obstacle first_obstacle(int stage) const;
     // Of the ranks, by bit, whose memory not all reach, as a stage has shown; all, where something else is in the way.
@@ -180,7 +180,7 @@ class Domain {
     ExportableMemory unused_;              // of a way that did not serve: peers may map it until they leave
     std::shared_ptr<FdServer> fd_server_;  // while the memory's entry is posted
     uint64_t fds_id_ = 0;
-    SharedMemory host_memory_;                           // the first rank's: of all ranks that are host_backed
+    SharedMemory host_memory_;                           // the first rank's: of all ranks that are host-backed
     std::shared_ptr<HostFallbackMemory> host_fallback_;  // the same, for this process's devices
     uint64_t host_backed_ = 0;                           // by bit: ranks for whose devices' memory it stands in
     std::vector<IpcMapping> mappings_;                   // of other processes' memory; or
@@ -193,7 +193,7 @@ class Domain {
     ShareMethod method_ = ShareMethod::ipc;
     std::string obstacle_, fallback_reason_;
     std::string tried_;         // why the ways before did not serve
-    std::string not_exported_;  // why this rank has nothing to export_memory on this way
+    std::string not_exported_;  // why this rank has nothing to export on this way
     int late_ = -1;             // whose process has not handed out its descriptor yet; -1: nobody's
     bool told_ = false;         // other hosts
 

@@ -1,5 +1,5 @@
 // domain_exports.cpp: what a rank exports the others of its host of its memory, way by way (domain.hpp), and how it maps
-// what they export_memory.
+// what they export.
 #include <unistd.h>
 
 #include <cstring>
@@ -18,7 +18,7 @@ namespace {
 // turn, until the ranks' time to join is over.
 constexpr int64_t fetching_patience_us = 200'000;
 
-// Where other processes find a rank's memory; the address is for ranks of its own, 0: it could not export_memory any.
+// Where other processes find a rank's memory; the address is for ranks of its own, 0: it could not export any.
 struct DomainExport {
     uint64_t address;
     IpcExport exported;
@@ -95,7 +95,7 @@ Status Domain::export_by_descriptor() {
     return post(exports, &offer, sizeof offer);
 }
 
-// The last ways: one segment for all ranks that are host_backed, the host's first rank's, who exports it first. Whoever exports
+// The last ways: one segment for all ranks that are host-backed, the host's first rank's, who exports it first. Whoever exports
 // has written its own part; the others' memory stays as it was offered before.
 Status Domain::export_host_memory() {
     PeerMemory offer{};
@@ -110,8 +110,7 @@ Status Domain::export_host_memory() {
             offer = {getpid(), host_memory_.fd(), process_token(), host_memory_.inode()};
         } else {
             memcpy(&offer, find(members_[0], exports), sizeof offer);
-            if (offer.process == 0)
-                return fail(weftSystemError, "rank {} has no host memory to export", members_[0]);
+            if (offer.process == 0) return fail(weftSystemError, "rank {} has no host memory to export", members_[0]);
         }
         auto places = HostFallbackMemory::of(offer, kernels_->context());
         if (!places) return places.take_status();

@@ -259,7 +259,7 @@ Status Domain::probe(int peer) {
                           own + offsetof(ReachProbe, given) + word * size_t(peer));
 }
 
-// Maps what the others export_memory, reads it, and writes into it. False: somebody's process does not hand out its descriptor yet.
+// Maps what the others export, reads it, and writes into it. False: somebody's process does not hand out its descriptor yet.
 Result<bool> Domain::reach() {
     late_ = -1;
     uint64_t unreached = 0;

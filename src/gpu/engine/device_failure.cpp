@@ -192,7 +192,7 @@ Status DeviceDiagnosis::check_peers(const std::function<bool(int other, bool die
 Status DepartedPeers::look(const Segment& group, int rank, const cuda::BlockWait* block_waits, int64_t still_us) {
     const auto read = [](const uint64_t& word) {
         return std::atomic_ref(const_cast<uint64_t&>(word))
-            .load(std::memory_order_acquire);  // pairs with look_around()
+            .load(std::memory_order_acquire);  // pairs with the release store of `polls` in MessageKernel::poll
     };
     const auto waits = [&](int block, int other) {
         return (read(block_waits[block].ranks) >> unsigned(other) & 1) != 0;

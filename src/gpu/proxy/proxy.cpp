@@ -31,7 +31,7 @@ struct Proxy::Loop {
     Fd bell;
     std::atomic<bool> ending{false}, asleep{false};
     std::atomic<int> visitors{0};  // who want the lock; the thread, which takes it all the time, lets them go first
-    std::mutex mutex;              // of what follows, and of every connections
+    std::mutex mutex;              // guards the fields below, and every ProxyConnections
     std::list<std::shared_ptr<ProxyConnections>> all;
     int64_t acquainted_us = 0;
     bool halted = false;  // for good: the process ends

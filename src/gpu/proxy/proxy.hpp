@@ -20,7 +20,7 @@ class Proxy {
     ~Proxy();
 
     void attach(std::shared_ptr<ProxyConnections> connections);
-    // Returns when what kernels have handed over is on its way and the connections is no longer touched. False: some of it
+    // Returns when what kernels have handed over is on its way and the connections are no longer touched. False: some of it
     // was not at the deadline (us, 0: none), or had not moved for so long when those who should take it had left.
     bool detach(const ProxyConnections& connections, int64_t deadline_us, int64_t patience_us);
     // After ProxyConnections::launching() and captured(): a load if it is awake.
