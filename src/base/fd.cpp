@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "src/base/log.hpp"
@@ -54,9 +55,22 @@ int move_above_standard(int number) {
     return above;
 }
 
+bool is_standard_number_free() {
+    for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number)
+        if (fcntl(number, F_GETFD) < 0) return true;
+    return false;
+}
+
 template <class Create>
 Fd make(Create&& create, Fd::Say say = Fd::Say::yes) {
+    // Otherwise a new socket has a standard number for a moment, in which the program's output may go into it.
+    std::optional<StandardNumbers> held;
+    if (is_standard_number_free()) held.emplace();
     int number = move_above_standard(create());
+    if (number < 0 && errno == EMFILE && held) {
+        held.reset();
+        number = move_above_standard(create());
+    }
     if (number < 0 && errno == EMFILE) {
         if (raise_limit(say))
             number = move_above_standard(create());

@@ -70,7 +70,7 @@ class Fd {
     FileIdentity identity_;
 };
 
-// Occupies the free ones of the numbers 0, 1 and 2 while a driver or a resolver opens descriptors that stay open. Reads
+// Occupies the free ones of the numbers 0, 1 and 2 while a descriptor is made: by Fd, a driver or a resolver. Reads
 // and writes on the occupied numbers fail, as if these were closed. Thread-safe.
 class StandardNumbers {
   public:
