@@ -1,6 +1,8 @@
 // patience_test.cpp: a test with a time limit runs again only if the machine withheld the processor, and not for ever.
 #include "tests/patience.hpp"
 
+#include <sched.h>
+
 #include <vector>
 
 #include "tests/catch.hpp"
@@ -58,12 +60,22 @@ TEST_CASE("an attempt that always fails ends after three retries, or at the long
 TEST_CASE("the run-queue delay of an ended process is read", "[patience]") {
     LoadWatch watch;
     most_queued_us = 0;
-    Subprocess process({"true"});
+    // Two busy processes on one core: each waits for the other.
+    cpu_set_t allowed, one;
+    REQUIRE(sched_getaffinity(0, sizeof allowed, &allowed) == 0);
+    CPU_ZERO(&one);
+    for (int core = 0; CPU_COUNT(&one) == 0; ++core)
+        if (CPU_ISSET(core, &allowed)) CPU_SET(core, &one);
+    REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+    const std::vector<std::string> busy{"sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done"};
+    Subprocess process(busy), other(busy);
+    REQUIRE(sched_setaffinity(0, sizeof allowed, &allowed) == 0);
     note_queued(process.pid());
     process.wait();
+    other.wait();
     const Withheld withheld = watch.end();
     CHECK(withheld.wakeup_ms >= 0);
-    if (std::ifstream("/proc/self/schedstat")) CHECK(most_queued_us > 0);  // some microseconds at least
+    if (std::ifstream("/proc/self/schedstat")) CHECK(most_queued_us > 0);
     CHECK(withheld.text().find("run-queue delay") != std::string::npos);
 }
 
