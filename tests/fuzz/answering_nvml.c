@@ -15,7 +15,7 @@ void answering_nvml_feed(const uint8_t* data, size_t count) {
 static int answer(void* to, size_t count) {
     if (left < 1 + count) return 999;
     const int result = *bytes < 0xf0 ? 0 : *bytes - 0xf0;
-    memcpy(to, bytes + 1, count);
+    if (count > 0) memcpy(to, bytes + 1, count); /* a call without an answer has no place for one */
     bytes += 1 + count;
     left -= 1 + count;
     return result;
