@@ -82,9 +82,11 @@ void in_child_before_use() {
 }
 
 void leak() {
-    auto* context = new Context(need(Context::retain(driver(), 0)));
-    (void)new DeviceMemory(need(DeviceMemory::allocate(*context, 4096)));
-    (void)new Stream(need(Stream::create(*context)));
+    // Static pointers: LeakSanitizer must not end the process before the fake driver reports.
+    static auto* const context = new Context(need(Context::retain(driver(), 0)));
+    static auto* const memory = new DeviceMemory(need(DeviceMemory::allocate(*context, 4096)));
+    static auto* const stream = new Stream(need(Stream::create(*context)));
+    (void)memory, (void)stream;
 }
 
 void use_after_free() {
