@@ -1,4 +1,4 @@
-// cpu_test.cpp: what caches the ranks' processors have.
+// cpu_test.cpp: the caches of the processors that ranks run on.
 #include "src/base/cpu.hpp"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// file_test.cpp: what is read as a whole file, and what is refused.
+// file_test.cpp: files that are read whole, and files that are refused.
 #include "src/base/file.hpp"
 
 #include <fcntl.h>

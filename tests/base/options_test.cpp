@@ -1,4 +1,4 @@
-// options_test.cpp: what the environment may say, and the sentence for each way to get it wrong.
+// options_test.cpp: the values that the environment may have, and an error for each wrong one.
 #include "src/base/options.hpp"
 
 #include <algorithm>

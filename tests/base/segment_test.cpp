@@ -161,7 +161,7 @@ TEST_CASE("a rank that ended after it was told of a failure is not the cause, un
     CHECK(segment->returned_error(1).sentence() == "rank 2 died");
     CHECK_ERROR(reported(), "rank.died", 2);
     CHECK_ERROR(known_cause(*segment), "rank.died", 2);
-    // Rank 2 lives: what rank 1 was told is the cause.
+    // Rank 2 lives: the error that rank 1 returned is the cause.
     segment->row(2).process = process_token();
     CHECK(known_cause(*segment));
     CHECK_ERROR(reported(), "rank.failed", 1, 0);

@@ -1,5 +1,5 @@
-// shared_memory_test.cpp: nameless segments: what is written through one mapping is read through another; what cannot
-// be had or trusted is a sentence.
+// shared_memory_test.cpp: nameless segments. A write through one mapping is read through another; a segment that cannot
+// be made or trusted is an error.
 #include "src/base/shared_memory.hpp"
 
 #include <fcntl.h>

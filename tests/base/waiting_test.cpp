@@ -1,4 +1,5 @@
-// waiting_test.cpp: the waiting rule: who sleeps has said so before, and whoever publishes afterwards wakes it.
+// waiting_test.cpp: the waiting rule. A rank publishes that it sleeps before it sleeps, and a rank that publishes
+// afterwards wakes it.
 #include "src/segment/waiting.hpp"
 
 #include <sched.h>
