@@ -1,5 +1,5 @@
-// control_test.cpp: leaders of several hosts, each with a segment of its own but all in this process: what they carry
-// for others, when they leave, and what becomes of failures.
+// control_test.cpp: leaders of several hosts, each with its own segment, in this process. Tested: forwarding for other
+// ranks, the end of a leader, and failures.
 #include "src/control/control.hpp"
 
 #include <sys/eventfd.h>
@@ -174,7 +174,7 @@ TEST_CASE("ranks that would meet by way of a leader that has ended are told so",
                Catch::Contains("rank 2 (pid 1002 on node2) cannot be reached for the first time") &&
                    Catch::Contains("by node0, whose leader has ended"));
     CHECK(!hosts[2].aborted());
-    // What is for a rank that has left needs no way.
+    // An entry for a rank that has left needs no route.
     hosts.leave(1);
     CHECK(!hosts[2].aborted());
 }

@@ -1,5 +1,5 @@
-// launcher_test.cpp: whole jobs of processes that find each other as under their launcher: who carried the id, what was
-// derived where nobody did, and every rank's sentence where it cannot be.
+// launcher_test.cpp: jobs of processes that find each other as under their launcher. Tested: the way the id travels,
+// the derived id without one, and every rank's error.
 #include "src/launchers/launcher.hpp"
 
 #include <filesystem>
@@ -19,7 +19,7 @@ using namespace weft::internal::test;
 
 namespace {
 
-// What job_reader.cpp says.
+// The fields that job_reader.cpp prints.
 struct Found {
     std::vector<std::string> words;
     std::string log;

@@ -1,4 +1,4 @@
-// node_list_test.cpp: Slurm's short forms of nodes and tasks, and what is none.
+// node_list_test.cpp: Slurm's short forms of nodes and tasks, and texts that are none.
 #include "src/launchers/node_list.hpp"
 
 #include "tests/catch.hpp"

@@ -1,5 +1,5 @@
-// pmi_test.cpp: an id through PMI 1 and 2, servers that do not answer, and an MPI that has the socket.
-// tools/test --launchers runs the real ones of MPICH and Intel MPI.
+// pmi_test.cpp: an id through PMI 1 and 2, servers that do not answer, and an MPI that has the socket. `tools/test
+// --launchers` runs the servers of MPICH and Intel MPI.
 #include "src/launchers/pmi.hpp"
 
 #include <dlfcn.h>
@@ -18,7 +18,7 @@ using namespace weft::internal::test;
 
 namespace {
 
-// What rank 0 of 2 is told by a server that does this.
+// The error that rank 0 of 2 gets from a server with this handler.
 Status failure_of(const Handler& handler, int64_t deadline_ms = patient_ms) {
     Handlers handlers(handler);
     int ends[2];

@@ -1,4 +1,4 @@
-// rank_table_test.cpp: what hosts that have met are together.
+// rank_table_test.cpp: the facts that follow from all hosts' entries.
 #include "src/control/rank_table.hpp"
 
 #include "tests/catch.hpp"
@@ -31,7 +31,7 @@ TEST_CASE("hosts that are one machine talk through its memory, whatever its netw
     CHECK(two.hosts == 3);
     CHECK(two.machines == 2);
     CHECK(two.link_mbps == 10'000);
-    // Who does not know when its machine was started is one of its own.
+    // A host that does not know its machine's boot time counts as a machine.
     CHECK(facts_of({host_of(0, 1, 0, 1, 0), host_of(0, 1, 1, 1, 0)}).machines == 2);
 }
 

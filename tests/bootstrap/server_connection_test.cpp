@@ -9,7 +9,7 @@ using namespace weft::internal::test;
 
 namespace {
 
-// Who is slow may meet the deadline here.
+// A slow machine may reach the deadline here.
 Result<std::optional<ServerConnection>> connect_within(const TcpServer& server, int64_t limit_ms) {
     auto connection = ServerConnection::connect("the server", "127.0.0.1", server.port(), Deadline::in_ms(limit_ms));
     if (connection) REQUIRE(*connection);

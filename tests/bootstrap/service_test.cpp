@@ -125,7 +125,7 @@ TEST_CASE("a link that ends in order loses nothing behind a full socket", "[serv
         link->finish();
     });
     net::FrameStream other(std::move(ends.second));
-    // What comes now is of no interest, and does not break what is under way.
+    // A later frame is ignored, and does not break the transfer in progress.
     REQUIRE(other.queue(1, "late", 4));
     uint32_t next = 0;
     REQUIRE(eventually([&] {

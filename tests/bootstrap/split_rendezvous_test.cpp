@@ -17,7 +17,7 @@ RendezvousOptions options() {
     return options;
 }
 
-// What became of a rank that went until it was there; the segment that it is in then.
+// Drives a rank's rendezvous to its end; the result is the rank's segment.
 Result<std::shared_ptr<Segment>> enter(Rendezvous& rendezvous) {
     for (;;) {
         auto met = rendezvous.advance();
