@@ -1,5 +1,5 @@
-/* arguments_test.c: every function of weft.h with right arguments and with each wrong one; the sentences; whose last
- * error it is. One rank, so that nothing waits. */
+/* arguments_test.c: every function of weft.h with right arguments and with each wrong one: its error, and the
+ * communicator whose last error it becomes. One rank, so that nothing waits. */
 #include "check.h"
 
 #include <pthread.h>

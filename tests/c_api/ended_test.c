@@ -1,5 +1,5 @@
-/* ended_test.c: every function of weft.h that takes a communicator, on one that is finalized, one that is dead and one
- * that is destroyed. weft.h itself, the program's argument, says which functions these are. */
+/* ended_test.c: every function of weft.h that takes a communicator, on one that is finalized, dead or destroyed. The
+ * program reads weft.h, its argument, for the list of these functions. */
 #include "check.h"
 
 enum { ranks = 2, elements = 8, window_bytes = 64 };
@@ -7,7 +7,7 @@ enum { ranks = 2, elements = 8, window_bytes = 64 };
 static int values[elements * ranks], others[elements * ranks];
 static const size_t counts[ranks] = {elements, elements}, places[ranks] = {0, elements};
 
-/* What stands when the communicator comes to its state. */
+/* The objects that exist when the communicator comes to its state. */
 static weftComm_t comms[ranks];
 static weftWindow_t windows[ranks];
 static weftStream_t stream; /* of the calls that take one; NULL: none */

@@ -1,5 +1,5 @@
-/* group_errors_test.c: what became of each call of a group: refused ones, failed ones, those that were never begun, in
- * streams, prepared, joined, nested, messages and communicators that were to be made. One thread drives all ranks. */
+/* group_errors_test.c: the status of each call of a group: refused, failed or never begun. Tested in streams,
+ * prepared, coalesced and nested, with messages and new communicators. One thread drives all ranks. */
 #include "streams.h"
 
 static uint64_t call_count(void) {
@@ -125,7 +125,7 @@ static void one_failing_call_of_many(void) {
     end_pair(bad);
 }
 
-/* Small all-reduces are carried out as one: what befalls that befalls each. */
+/* Small all-reduces are coalesced: an error of the one call is an error of each. */
 static void coalesced_calls(void) {
     static int values[ranks][3];
     int rank;

@@ -145,7 +145,7 @@ static void wrong_call_among_right_ones(void) {
     end_all(comms, 2);
 }
 
-/* Nobody else makes the call that was refused: whoever waits for it is told, and not only at the deadline. */
+/* No other rank makes the call that was refused: a rank that waits for it gets an error before its deadline. */
 static void refused_on_another_rank(void) {
     weftComm_t comms[3];
     static int values[3][100000];

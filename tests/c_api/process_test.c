@@ -1,5 +1,5 @@
-/* process_test.c: what a program does with its process: closes standard streams, or all descriptors, cancels threads, and
- * limits its address space. */
+/* process_test.c: a program that closes standard streams or all descriptors, cancels threads, or limits its address
+ * space. */
 #include "check.h"
 
 #include <errno.h>

@@ -292,7 +292,7 @@ static void shrink_failed(void) {
     for (rank = 1; rank < 4; ++rank) CHECK_OK(weftCommDestroy(children[rank]));
 }
 
-/* What waits in streams for the rank that is left out ends. */
+/* Calls in streams that wait for the excluded rank end with an error. */
 static void shrink_in_progress(void) {
     static int exclude[1] = {2};
     weftComm_t parents[3], children[3] = {NULL, NULL, NULL};
