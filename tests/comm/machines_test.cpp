@@ -1,5 +1,5 @@
-// machines_test.cpp: what ranks find out from the machines that their hosts told of: orders of rings, the same on every
-// rank, whatever machine it is on itself.
+// machines_test.cpp: ring orders that ranks derive from their hosts' machine descriptions. All ranks derive the same
+// orders, also if their own machines differ.
 #include "src/planning/machines.hpp"
 
 #include <algorithm>
@@ -397,7 +397,7 @@ TEST_CASE("equal machines have equal texts, whatever host and process they are o
     CHECK(again->graph.links().size() == graph.links().size());
     for (const int gpu : graph.of_kind(topology::NodeKind::gpu))
         CHECK(again->graph.find(0, graph.node(gpu).busid) == gpu);
-    // Whoever did not ask for their links.
+    // A machine without the links between GPUs.
     const auto without = topology::read_topology(topology::describe(graph, false));
     REQUIRE(without.ok());
     CHECK(without->graph.of_kind(topology::NodeKind::gpu).empty());

@@ -1,5 +1,5 @@
-// random_windows_test.cpp: random one-sided calls of ranks that are threads, processes, or all driven by one thread,
-// over memory that is mapped, that the kernel copies, and that only its owner reaches.
+// random_windows_test.cpp: random one-sided calls of ranks that are threads, processes, or all driven by one thread.
+// The memory is mapped, copied by CMA, or reached by its owner only.
 #include <iostream>
 #include <thread>
 

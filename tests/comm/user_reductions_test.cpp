@@ -188,7 +188,7 @@ TEST_CASE("a function that throws ends the call on all ranks, who are told which
             // Others may still be in it when rank 1 has gone on and thrown.
             if (call() != weftSuccess) return weftGetLastError(comm);
             if (rank == 1) what = way.what;
-            // Who had all it needed may return; the next call, at the latest, says it.
+            // A rank that needed nothing more may return success; its next call, at the latest, returns the error.
             if (call() == weftSuccess && weftBarrier(comm, nullptr) == weftSuccess) return "nobody was told";
             return weftGetLastError(comm);
         });
