@@ -1,4 +1,4 @@
-// listen_address_test.cpp: what a receiver's address says, and the shares that several sockets have of a message.
+// listen_address_test.cpp: the text of a receiver's address, and how several sockets share a message.
 #include <algorithm>
 
 #include "tests/catch.hpp"

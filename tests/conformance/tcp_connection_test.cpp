@@ -1,5 +1,5 @@
-// tcp_connection_test.cpp: a connection each way between two ranks shares its sockets: what flows one way neither disturbs
-// nor stops the other way, and ends apart from it.
+// tcp_connection_test.cpp: two connections between two ranks, one each way, share sockets. Traffic of one direction
+// neither disturbs nor stops the other, and each ends by itself.
 #include <random>
 
 #include "src/net/secret.hpp"

@@ -1,5 +1,5 @@
-// tcp_test.cpp: what TCP promises beyond transport_test.cpp: peers that break, lie, vanish or stop reading, strangers
-// at the listener, streams cut anywhere, several sockets for one message.
+// tcp_test.cpp: promises of TCP beyond transport_test.cpp. Peers break, lie, vanish or stop reading, strangers connect
+// to the listener, streams are cut anywhere, and several sockets share a message.
 #include "transports/tcp/tcp.hpp"
 
 #include <linux/tcp.h>
@@ -37,7 +37,7 @@ std::unique_ptr<TcpSender> sender_to(const ConnectionOptions& options, const Lis
     return std::make_unique<TcpSender>(options, std::move(connection));
 }
 
-// A receiver of rank 0 at a listener of its own, and what a rank 1 made by hand needs.
+// A receiver of rank 0 with its own listener, and the parts of a hand-made rank 1.
 struct Bench {
     net::Identity identity = fresh_identity();
     std::shared_ptr<net::Listener> listener;
@@ -68,7 +68,7 @@ struct Bench {
         if (!socket) FAIL(socket.status().sentence());
         return std::move(*socket);
     }
-    // What the receiver says when it fails, after the messages before.
+    // The receiver's error, after the messages before it.
     Status failure() {
         Status seen;
         const bool failed = eventually([&] {

@@ -1,5 +1,5 @@
-// transport_test.cpp: what every transport promises (transports/transport.hpp). Walks the registry: a new row runs here
-// without a line more.
+// transport_test.cpp: the promises of every transport (transports/transport.hpp). It walks the registry, so that a new
+// row is tested without a change here.
 #include <sched.h>
 
 #include <atomic>
