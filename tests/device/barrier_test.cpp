@@ -1,5 +1,5 @@
-// barrier_test.cpp: barriers in CUDA streams, and calls of no elements, which all ranks meet in as in any other: by
-// fused kernels, by steps among ranks that know each other's words, and over connections alone.
+// barrier_test.cpp: barriers in CUDA streams, and calls of no elements, in which all ranks synchronise as in any other.
+// Tested with fused kernels, with steps among ranks that map each other's flags, and over connections alone.
 #include <unistd.h>
 
 #include <algorithm>

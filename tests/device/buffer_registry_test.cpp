@@ -1,5 +1,5 @@
-// buffer_registry_test.cpp: what a rank keeps open of memory that it has registered, where another process cannot map the
-// tables that the ranks reply in.
+// buffer_registry_test.cpp: the mappings that a rank keeps of registered memory, if another process cannot map the
+// tables in which ranks reply.
 #include "src/gpu/domain/buffer_registry.hpp"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-// failures_test.cpp: what becomes of calls on device memory when ranks call different things, are late, abort, or lack
-// what it takes: a sentence on every rank, and the process lives.
+// failures_test.cpp: calls on device memory of ranks that call different things, are late, abort, or lack a resource.
+// Every rank gets an error, and the process lives.
 #include <cstring>
 #include <future>
 #include <thread>

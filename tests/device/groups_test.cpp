@@ -1,5 +1,5 @@
-// groups_test.cpp: small all-reduces of a group on device memory, which go in one kernel: as each by itself would, whatever
-// other ranks do, in their order where one uses what another one writes, and each with its own name in errors.
+// groups_test.cpp: small all-reduces of a group on device memory, coalesced into one kernel. Each has the result that
+// it would have alone, whatever other ranks do. Dependent calls keep their order, and errors name each call.
 #include <algorithm>
 #include <cstring>
 #include <thread>

@@ -1,5 +1,5 @@
-// hosts_test.cpp: ranks of several made-up hosts (WEFT_HOSTID) on the fake driver's devices: what goes between the
-// hosts goes over TCP, by each process's proxy.
+// hosts_test.cpp: ranks of several simulated hosts (WEFT_HOSTID) on the fake driver's devices. Each process's proxy
+// carries the traffic between hosts over TCP.
 #include "tests/device/job.hpp"
 
 namespace weft::internal::test {

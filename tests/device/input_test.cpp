@@ -14,7 +14,7 @@ weftResult_t reduce(weftComm_t comm, const void* send, void* receive, size_t cou
     return weftAllReduce(send, receive, count, weftUint32, weftSum, comm, reinterpret_cast<weftStream_t>(stream));
 }
 
-// Whatever was refused before: the ranks can go on.
+// The ranks can go on after any refused call.
 void check_lives(const Ranks& ranks) {
     std::mt19937 random(9);
     CHECK(compare(ranks, {weftInt32, weftSum, 300, true, 0}, random) == "");

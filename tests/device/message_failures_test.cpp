@@ -1,5 +1,5 @@
-// message_failures_test.cpp: what becomes of messages on device memory that have no counterpart, or another one, or
-// whose ranks are gone.
+// message_failures_test.cpp: messages on device memory without a counterpart, with a wrong one, or whose ranks have
+// ended.
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -107,7 +107,7 @@ TEST_CASE("a rank that left is named by those who wait for its messages, and oth
     Pair pair;
     const uint32_t value = 41;
     pair.buffers[1]->write(&value, 4);
-    // What it sent before it left arrives; rank 1 has nothing more to give then.
+    // A message that rank 1 sent before it left arrives; then rank 1 has no more.
     CHECK(pair.send(1, 0, 1) == weftSuccess);
     demand(weftCommDestroy(pair.ranks->comms[1]));
     CHECK(pair.receive(0, 1, 1) == weftSuccess);

@@ -86,7 +86,7 @@ struct Ends {
     std::byte* receive(const Graph::Message& message) const {
         return static_cast<std::byte*>(receives[size_t(message.to)]->data()) + message.received_at;
     }
-    // What arrived where, and nothing else anywhere.
+    // Every message arrived at its place, and no other byte changed.
     void check() const {
         for (size_t rank = 0; rank < receives.size(); ++rank) {
             Bytes expected(graph.received[rank], untouched);

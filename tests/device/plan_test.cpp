@@ -244,7 +244,7 @@ TEST_CASE("every collective has a kernel of its own kind, short and long, on one
                 CHECK((steps.program(3) - steps.program(0)) == (facts.rooted ? 3 : 0));
             }
     }
-    // What one kernel cannot hold is refused with the reason.
+    // A call that one kernel cannot hold is refused with the reason.
     Operation call = operation_of(8);
     call.collective = Collective::all_to_all;
     const auto none = plan_on_device(call, layout_of(20, 8, "all_pairs"));

@@ -16,7 +16,7 @@ TEST_CASE("processes reduce over mapped device memory", "[processes]") {
         Steps steps{"init"};
         for (const char* count : {"0", "1", "1000", "30000", "300000", "2500000"})
             for (const char* kind : {"reduce ", "host ", "reduce "}) steps.push_back(kind + std::string(count));
-        // What is not registered is staged, in several tiles.
+        // Memory that is not registered is staged, in several tiles.
         for (const char* count : {"0", "1", "1000", "50000", small() ? "300001" : "1100001"})
             steps.push_back("all " + std::string(count));
         steps.push_back("destroy");
@@ -215,7 +215,7 @@ TEST_CASE("a process that dies while the devices join is named", "[processes][fa
     job[1].kill(SIGKILL);
     job[1].wait();
     job.finish(0);
-    // Who looks late sees one that died before: "were meeting".
+    // A rank that polls late sees one that died before: "were meeting".
     CHECK(contains(job[0].output(), "init 6 call 0 of the group, weftCommInitRank: rank 1 (pid " +
                                         std::to_string(job[1].pid()) + ") died while the ranks were"));
 }
@@ -384,7 +384,7 @@ TEST_CASE("memory that some device does not reach is the host's, and the log say
         {"gpus 3; p2p 0 1 0; leaks fatal", "rank 0: cannot reach rank 1's memory: ", " of rank 1"},
         {"gpus 3; p2p 0 1 0; p2p 1 0 0; p2p 1 2 0; p2p 2 1 0; leaks fatal", "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED (217)",
          ""},
-        // What is found when the others' memory has moved.
+        // Found only after the other ranks' memory has moved.
         {"gpus 3; p2p 0 1 0; p2p 1 2 lies; p2p 2 1 lies; leaks fatal", "did not arrive", ""},
         {"gpus 3; fault cuIpcOpenMemHandle 0 201; fault cuMemImportFromShareableHandle 0 101; leaks fatal",
          "CUDA_ERROR_INVALID_CONTEXT (201)", ""},
@@ -394,7 +394,7 @@ TEST_CASE("memory that some device does not reach is the host's, and the log say
     for (const auto& each : cases)
         for (const int together : {1, 3}) {
             if (small() && !algo.empty() && (together == 3 || &each != cases)) continue;
-            // What only processes meet.
+            // Only separate processes see these faults.
             if (together == 3 && (!contains(each.machine, "p2p 0 1 0") || contains(each.machine, "lies"))) continue;
             Job job(3, each.machine, 3, together);
             job.variables = {"WEFT_DEBUG=INFO"};

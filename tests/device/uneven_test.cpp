@@ -53,7 +53,7 @@ struct Uneven {
 
 enum class Kind { all_to_all, device_counts, gather, scatter, all_gather, reduce_scatter };
 
-// What a rank has of an all-to-all's.
+// A rank's counts of an all-to-all.
 struct Counts {
     Counts(int device, const Uneven& parts, size_t rank)
         : sent(device, parts.counts[rank]),
@@ -164,7 +164,7 @@ TEST_CASE("uneven parts of more ranks than know each other's words", "[messages]
 
 namespace {
 
-// All-to-all among three ranks whose counts are device memory: whose numbers and buffers a test may spoil.
+// All-to-all among three ranks whose counts are in device memory. A test may spoil its numbers and buffers.
 struct Routing {
     static constexpr size_t n = 3;
     explicit Routing(const Uneven& first, size_t elements = 2000) : room(elements) {

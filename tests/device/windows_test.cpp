@@ -1,5 +1,5 @@
-// windows_test.cpp: windows of device memory: puts, gets and signals of ranks as threads of one process against a model,
-// in graphs, beside other calls and windows of host memory; what is refused, and what becomes of signals that are missing.
+// windows_test.cpp: windows of device memory: puts, gets and signals of ranks as threads of one process, against a
+// model. Tested in graphs, beside other calls and windows of host memory; with refused calls and missing signals.
 #include <algorithm>
 #include <cstring>
 #include <thread>
@@ -79,8 +79,8 @@ TEST_CASE("what is put into a window of device memory is there when its signal h
             targets.push_back(std::make_unique<DeviceBuffer>(ranks.placing[size_t(rank)], place));
         }
         for (int round = 0; round < (small() ? 6 : 20); ++round) {
-            // Each rank puts into some parts, with signals of a number of its own; who is told waits for all of them,
-            // then gets from another part what was put there by itself.
+            // Each rank puts into some parts, with signals of some index. The target waits for all of them, then gets
+            // its own earlier put from another part.
             struct Put {
                 int from, to, index, context;
                 size_t offset, bytes, at;
@@ -174,7 +174,7 @@ TEST_CASE("ranks in threads of their own pass a token around by puts, on changin
             const weftStream_t stream = round % 3 == 0 ? other.weft() : stream_of(ranks, rank);
             const weftWaitSignalDesc_t before{1, (rank + n - 1) % n, 0, 0};
             if (rank > 0 || round > 0) demand(weftWaitSignal(1, &before, ranks.comms[r], stream));
-            // What came goes on, with one added by the host each time around.
+            // The token goes on, and the host adds one in each round.
             if (rank == 0) {
                 (round % 3 == 0 ? other : *ranks.streams[r]).finish();
                 const auto token = uint32_t(round);
@@ -409,7 +409,7 @@ TEST_CASE("a signal that is not sent ends the wait at the deadline, and says who
 TEST_CASE("a rank that left without its signal is named", "[windows]") {
     const Ranks ranks(spread(3));
     Window window(ranks, 4);
-    // What it signalled before it left has come.
+    // A signal that the rank sent before it left has arrived.
     CHECK(weftSignal(0, 0, 0, 0, ranks.comms[1], stream_of(ranks, 1)) == weftSuccess);
     ranks.streams[1]->finish();
     auto& comms = const_cast<std::vector<weftComm_t>&>(ranks.comms);
