@@ -1,4 +1,4 @@
-// device_test.cpp: devices, contexts, and what NVML and the inventory tell of them.
+// device_test.cpp: devices, contexts, and the answers of NVML and of the inventory.
 #include "src/drivers/cuda/device.hpp"
 
 #include <thread>

@@ -18,7 +18,7 @@ std::string why_not(const std::string& library) {
     return driver.status().sentence();
 }
 
-// What `peer get` says with these variables.
+// The output of `peer get` with these variables.
 std::string told(std::vector<std::string> variables, const std::string& what = "get") {
     const ProcessResult outcome = run({DRIVER_PEER, what}, std::move(variables));
     INFO(outcome.error);

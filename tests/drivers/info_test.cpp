@@ -1,4 +1,4 @@
-// info_test.cpp: what `weft info` tells of GPUs, with and without a driver.
+// info_test.cpp: the GPU lines of `weft info`, with and without a driver.
 #include <nlohmann/json.hpp>
 #include <string>
 

@@ -1,4 +1,4 @@
-// kernel_test.cpp: device code is loaded and launched; which blocks run at once, and what happens when they do not fit.
+// kernel_test.cpp: device code is loaded and launched. Tested: which blocks run at once, and launches that do not fit.
 #include "src/drivers/cuda/kernel.hpp"
 
 #include <atomic>

@@ -33,7 +33,7 @@ Function fake_function(const char* name) {
     return reinterpret_cast<Function>(dlsym(library, name));
 }
 
-// What the other process says; its fake driver has this setting.
+// The output of the other process, whose fake driver has this setting.
 std::string peer(std::vector<std::string> arguments, const std::string& setting = "") {
     arguments.insert(arguments.begin(), DRIVER_PEER);
     const ProcessResult outcome = run(arguments, {"WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY, "FAKE_CUDA=" + setting});
@@ -74,7 +74,7 @@ TEST_CASE("memory that a device has not is a sentence with bytes and device", "[
     const Status failure = DeviceMemory::allocate(context, size_t(2) << 20).take_status();
     CHECK(failure.code() == weftSystemError);
     CHECK(contains(failure.sentence(), "allocate 2097152 bytes on device 1: CUDA_ERROR_OUT_OF_MEMORY (2)"));
-    // What was freed can be had again.
+    // Freed memory can be allocated again.
     for (int i = 0; i < 3; ++i) (void)take(DeviceMemory::allocate(context, 700'000));
 }
 

@@ -1,4 +1,4 @@
-// without_cuda_test.cpp: what a build without GPU support says to a program that uses CUDA.
+// without_cuda_test.cpp: the errors of a build without GPU support in a program that uses CUDA.
 #include <dlfcn.h>
 #include <weft/weft.h>
 
