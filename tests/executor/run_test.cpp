@@ -1,5 +1,5 @@
 // run_test.cpp: the executor against the sequential interpreter, bit for bit: every algorithm, type, reduction and
-// small number of ranks, lengths from nothing to many odd tiles, in and out of place, aligned and not.
+// small number of ranks. Lengths from nothing to many odd tiles, in and out of place, aligned and not.
 #include "tests/executor/wild_inputs.hpp"
 
 namespace weft::internal::test {

@@ -1,6 +1,6 @@
-// zero_copy_test.cpp: messages that say where their bytes lie instead of carrying them: every algorithm of every
-// collective, read as memory of the process, in the sender's arena and by the kernel, in place and not, by ranks that come at any time. What
-// changes while it is lent shows as other bits than the interpreter's, for readers come late.
+// zero_copy_test.cpp: messages that carry the address of their bytes, in every algorithm of every collective. Receivers
+// read memory of the process, the sender's arena, or by CMA; in place and not; ranks come at any time. Readers come
+// late, so a send buffer that changes too early shows as other bits than the interpreter's.
 #include "src/schedule/stable_sends.hpp"
 #include "tests/executor/checked_runs.hpp"
 #include "tests/executor/wild_inputs.hpp"

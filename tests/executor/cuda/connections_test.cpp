@@ -37,7 +37,7 @@ std::vector<std::vector<Schedule>> all_schedules(const Layout& layout, int chann
     return all;
 }
 
-// What must not overlap, and each place only once.
+// Ranges that must not overlap, each taken once.
 struct UniqueNumbers {
     void take(const std::byte* begin, size_t bytes) {
         const auto next = taken.lower_bound(begin);

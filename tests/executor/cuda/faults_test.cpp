@@ -38,7 +38,7 @@ TEST_CASE("a kernel behind one that failed does nothing: nobody takes its data f
             (*parts)[0]->join();
         }
         CHECK(ranks.report(0).failure == KernelFailure::aborted);
-        // What the failed one had sent before may be all that the late rank waits for.
+        // The late rank may need only data that the failed rank had sent before.
         ranks.set_timeout_ms(50);
         auto late = ranks.prepare(call, launch);
         late[1]->start();
@@ -110,8 +110,8 @@ TEST_CASE("at the deadline a kernel leaves and names the rank that is missing", 
                       CHECK(ranks.report(rank).failure == KernelFailure::timeout);
                       CHECK(ranks.report(rank).rank == rank);
                       CHECK(ranks.report(rank).waiting != KernelWait::nothing);
-                      // Who began when the other had given up misses that one. On a ring blocks wait for the neighbour,
-                      // one that has nothing to do for all; whichever's deadline is first tells.
+                      // A rank that begins after the other gave up misses that rank. On a ring, blocks wait for their
+                      // neighbour, and idle blocks wait for all; the first deadline is reported.
                       const int peer = ranks.report(rank).peer;
                       if (peer != 2 && !(launch.body == Body::steps && peer == (rank + 2) % 3))
                           objection += fmt::format("{} on rank {} misses rank {} after {} ms; ", name_of(launch.body),

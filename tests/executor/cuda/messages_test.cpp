@@ -1,5 +1,5 @@
-// messages_test.cpp: the body of the kernel of messages on the host, a thread for each block: ranks with grids of any size
-// and any order of posting, over slots and where the messages lie, one kernel behind the other.
+// messages_test.cpp: the body of the message kernel on the host, a thread for each block. Ranks have grids of any size
+// and any order of posting, over slots and in place, one kernel after the other.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -83,7 +83,7 @@ struct MessageRanks {
     std::vector<uint32_t> aborts;
 };
 
-// Messages among all ranks, and what each of them is of.
+// Messages among all ranks, and the content of each.
 struct Mesh {
     struct End {
         Bytes data;
@@ -126,7 +126,7 @@ TEST_CASE("messages arrive whatever the grids of their ranks", "[cuda]") {
     std::mt19937 random(seed());
     for (const int n : small() ? std::vector{1, 3} : std::vector{1, 2, 3, 5, 9}) {
         MessageRanks ranks(n);
-        // Kernels of a rank run one behind the other; who is done goes on.
+        // Kernels of a rank run one after the other; a rank that is done goes on.
         std::vector<std::unique_ptr<Mesh>> meshes;
         for (int round = 0; round < (small() ? 3 : 8); ++round)
             meshes.push_back(

@@ -1,5 +1,5 @@
-// proxy_test.cpp: what the proxy moves between kernels' words and transports, over a transport that is a queue in
-// memory: in order, no further than credits go, and what becomes of it when connections break or ranks leave.
+// proxy_test.cpp: the proxy between the kernels' flags and transports, over a transport that is a queue in memory.
+// Order, credits, broken connections, and ranks that leave.
 #include "src/gpu/proxy/proxy.hpp"
 
 #include <deque>
@@ -218,7 +218,7 @@ TEST_CASE("what a rank that has left does not take holds nobody back for long", 
     ends.group->row(1).state = RankState::left;
     ends.proxy->attach(ends.traffic);
     CHECK_FALSE(ends.proxy->detach(*ends.traffic, 0, 20'000));
-    // Its kernels may still run: what can go goes.
+    // Its kernels may still run: the proxy goes on with all other traffic.
     ends.proxy->attach(ends.traffic);
     check_sends_once_there_is_room(ends);
 }
