@@ -1,4 +1,4 @@
-// limits_test.cpp: what can't be had, and fork: a sentence each, never a signal.
+// limits_test.cpp: resources that are refused, and fork: an error for each, never a signal.
 #include <sys/socket.h>
 
 #include "src/net/socket.hpp"

@@ -1,5 +1,5 @@
-// memory_test.cpp: shared memory that cannot be had, at each request for it: every rank is told, nobody is ended by a
-// signal, and the processes go on when there is memory again.
+// memory_test.cpp: shared memory that is refused, at each request for it. Every rank gets an error, no signal ends a
+// process, and the processes go on when there is memory again.
 #include "tests/faults/job.hpp"
 
 using namespace weft::internal::test;

@@ -138,7 +138,7 @@ TEST_CASE("an abort ends messages on every rank", "[messages]") {
         for (const int rank : {0, 1}) CHECK(job[rank].says("init 0"));
         job[2].kill(SIGUSR1);
         job.finish();
-        // Who had not begun when it came is told all the same.
+        // A rank that had not begun when the error came gets it all the same.
         for (const std::string& answer : {job.answer(0, "receive"), job.answer(1, "send")}) {
             CHECK(answer.rfind("6 ", 0) == 0);
             CHECK(contains(answer, "rank 2 aborted the communicator"));

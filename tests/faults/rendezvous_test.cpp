@@ -60,8 +60,8 @@ TEST_CASE("ranks that never come are named when the deadline passes", "[rendezvo
               std::string objection;
               for (int process = 0; process < 2; ++process) {
                   const std::string first = job.first_answer(process, "init");
-                  // The other that came is not among them, unless it came late itself; who comes when it gives up may
-                  // see it go.
+                  // The other rank that came is not named, unless it came late. A rank that comes while the other gives
+                  // up may see it leave.
                   const bool named = contains(first, "for ranks 0, 2, 4: are all 5 ranks started") ||
                                      contains(first, "for ranks 0, 2, 3, 4:") ||
                                      contains(first, "for ranks 0, 1, 2, 4:");
@@ -190,7 +190,7 @@ TEST_CASE("a process says once what runs in it, from WEFT_DEBUG's level VERSION 
     CHECK(lines_of_version(1).size() == 1);
     CHECK(lines_of(job[1].error()).size() > 1);
     CHECK(lines_of_version(2).empty());
-    // What is wrong with the environment is said by something.
+    // Some line reports the error in the environment.
     CHECK(lines_of_version(3).size() == 1);
 }
 

@@ -63,7 +63,7 @@ std::string stopped_in(const StopScene& scene, int victim, int delay_us, int64_t
         const std::string told = job.first_answer(rank, "loop");
         as_expected &= job.first_answer(rank, "reduce") == "0";
         as_expected &= told.rfind("8 ", 0) == 0 && contains(told, named) && job.first_answer(rank, "async") == "8";
-        // What comes later has no such deadline but the calls' own, which is met by ranks that are slow.
+        // Later calls have only their own deadlines, which slow ranks meet.
         as_expected &= job.answer(rank, "init") == "0" && job.answer(rank, "reduce") == "0";
     }
     return as_expected ? "" : job.everything();

@@ -1,5 +1,5 @@
-// strangers_test.cpp: who else may be at the rendezvous's socket: noise, silence, recordings, another library version, a
-// false leader. None of them hurts ranks that know the secret, and none becomes one.
+// strangers_test.cpp: strangers at the rendezvous's socket: noise, silence, recordings, another library version, a
+// false leader. None of them hurts ranks that know the secret, and none becomes a rank.
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -57,7 +57,7 @@ void send(const Fd& socket, const HandshakeMessage& message, int descriptor = -1
     CHECK(try_to_send(socket, message, descriptor));
 }
 
-// Who connects and is slow to speak is turned away: then once more.
+// A client that is slow to speak is refused: then once more.
 template <class Speak>
 Fd connect_and(const std::string& id, Speak speak) {
     Fd socket;
