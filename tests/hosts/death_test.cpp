@@ -31,8 +31,8 @@ void go_on(Steps& steps, const std::string& id, int rank, int ranks) {
                   "reduce=100000", "destroy"});
 }
 
-// One rank of a new job is killed so late in the scene. What the survivors say that they should not, if they may wait
-// so long for each other to come.
+// Kills one rank of a new job after this delay. Returns the survivors' wrong output; `limit_ms` is how long they wait
+// for each other.
 std::string kill_in(const Scene& scene, int hosts, int per_host, int victim, int delay_us, int64_t limit_ms) {
     SpreadJob job(hosts, per_host);
     const int ranks = job.ranks();

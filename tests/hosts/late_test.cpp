@@ -1,5 +1,6 @@
-// late_test.cpp: ranks of other hosts that are alive and do not come, stopped or busy: warned of with where they are,
-// waited for, named at the deadline; a stopped leader takes its host with it when the heartbeat is missed.
+// late_test.cpp: ranks of other hosts that are alive and do not come, stopped or busy. They are named with their hosts,
+// in a warning first and in an error at the deadline. A stopped leader takes its host with it when it misses the
+// heartbeat.
 #include "tests/hosts/spread_job.hpp"
 
 using namespace weft::internal::test;
@@ -120,7 +121,7 @@ TEST_CASE("a stopped leader is missed by the heartbeat, and told so when it goes
               job[1].kill(SIGUSR1);
               job[1].kill(SIGCONT);
               job.finish();
-              // What the others found, not that they were silent while it was stopped itself.
+              // It reports the others' verdict, not their silence while it was stopped itself.
               as_expected &= contains(job[1].output(), "6 ") && !contains(job[1].output(), "host node0") &&
                              contains(job[1].error(), "this process, which leads its host, was stopped (SIGSTOP");
               for (int rank = 0; rank < 3; ++rank) as_expected &= job.answer(rank, "reduce") == "0";

@@ -1,5 +1,5 @@
-// leave_test.cpp: ranks that leave in order while others are still in a call that does not need their data: what the
-// leaders of their hosts carry for others goes on, and what happens there is told.
+// leave_test.cpp: ranks that leave in order while others are in a call that does not need their data. Leaders go on
+// forwarding for other hosts, and report what happens there.
 #include "tests/hosts/spread_job.hpp"
 
 using namespace weft::internal::test;

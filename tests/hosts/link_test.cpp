@@ -1,5 +1,5 @@
-// link_test.cpp: what happens to the network between hosts: a cable out for a moment or for good, packets that vanish,
-// connections reset, tiny packets and tiny buffers. In network namespaces.
+// link_test.cpp: faults of the network between hosts: a link down for a moment or for good, lost packets, reset
+// connections, tiny packets and tiny buffers. In network namespaces.
 #include "tests/hosts/network.hpp"
 
 using namespace weft::internal::test;
@@ -82,7 +82,7 @@ TEST_CASE("a host that is cut off for good, in the middle of messages, is missed
                       network.swallow(cut);
                       bool as_expected = all_failed(job, {" s: it is down, or the network to it is cut"});
                       for (int rank = 0; rank < job.ranks(); ++rank) {
-                          // Who is left sees that one host is missing; who is alone, that some other is.
+                          // The remaining ranks name the missing host; a rank that is alone names some other host.
                           const std::string told = job.answer(rank, "loop");
                           if (job.host_of(rank) != cut && cut != 0)
                               as_expected &= contains(told, "host node" + std::to_string(cut));

@@ -132,7 +132,7 @@ TEST_CASE("a topology file of a host's leader that is none is told to all ranks"
     }
 }
 
-// What rank 1 said of its root, process 0, which was stopped and now goes on and ends.
+// Rank 1's output about its root, process 0, which was stopped and now goes on and ends.
 static std::string told_of_stopped_root(SpreadJob& job, int64_t limit_ms) {
     const std::string told = job.answer(1, "init");
     job[0].kill(SIGUSR1);
