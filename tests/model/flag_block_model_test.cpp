@@ -1,4 +1,5 @@
-// The flag block's protocol under every interleaving: what must hold, which slots suffice, and that the explorer can fail.
+// The flag block's protocol under every interleaving: its invariants, the number of slots that it needs, and a proof
+// that the explorer can fail.
 #include <fmt/core.h>
 
 #include <chrono>
