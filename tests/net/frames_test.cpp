@@ -1,4 +1,4 @@
-// frames_test.cpp: frames arrive whole and in order however the stream is cut; what is no frame is an error.
+// frames_test.cpp: frames arrive whole and in order however the stream is cut; anything else is an error.
 #include "src/net/frames.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ using net::FrameStream;
 
 namespace {
 
-// What a stream of frames looks like on the wire.
+// The bytes of a stream of frames on the wire.
 std::string bytes_of(const std::vector<std::string>& bodies) {
     auto [near, far] = socket_pair();
     FrameStream stream(std::move(near));

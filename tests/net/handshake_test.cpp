@@ -1,5 +1,5 @@
-// handshake_test.cpp: what the two ends prove to each other, message by message; recordings, wrong secrets, other
-// versions, and streams cut anywhere.
+// handshake_test.cpp: the proofs of the two ends, message by message; recordings, wrong secrets, other versions, and
+// streams cut anywhere.
 #include "src/net/handshake.hpp"
 
 #include <cstring>
