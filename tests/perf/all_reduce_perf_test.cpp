@@ -288,7 +288,7 @@ TEST_CASE("JSON holds the arguments, the ranks and the rows, and an old file is 
     }
     std::filesystem::remove(path);
     std::filesystem::remove(path + ".0");
-    // A limit of a file's size stands for a full disk: what is written in part is removed.
+    // A limit of a file's size stands for a full disk: a partly written file is removed.
     const Run full =
         run_command("trap '' XFSZ; ulimit -f 0; FAKE_WEFT=right " FOLDER "/all_reduce_perf_fake -t 2 -b 8 -e 8 -J " +
                     path + " 2>&1 >/dev/null #");

@@ -1,4 +1,4 @@
-// placement_test.cpp: buffers lie where NCCL says, and what must arrive follows from who sends what.
+// placement_test.cpp: buffers lie where NCCL puts them, and expected results follow from the senders.
 #include "perf/placement.hpp"
 
 #include "tests/catch.hpp"

@@ -1,4 +1,4 @@
-// regret_test.cpp: what is read from an explanation, and how far a choice is from the best.
+// regret_test.cpp: the fields read from an explanation, and the distance of a choice from the best.
 #include "perf/regret.hpp"
 
 #include "tests/catch.hpp"
