@@ -106,7 +106,7 @@ TEST_CASE("between hosts predictions grow with the message, and say what each al
     CHECK(best(8, 8, 32 << 10) == "all_pairs");
     CHECK(best(16, 16, 32 << 10) == "halving_doubling");
     CHECK(best(8, 8, 1 << 20) == "ring");
-    // One rank's link is its host's: what leaves a host once must not leave it with every rank.
+    // One rank's link is its host's: data that leaves a host once must not leave it with every rank.
     for (const int bytes : {8, 4 << 10, 256 << 10, 64 << 20}) {
         CHECK(made_of_two(best(8, 2, size_t(bytes))));
     }
@@ -177,7 +177,7 @@ TEST_CASE("every message of the largest tile fits a slot, and tiles are the same
                 }
                 INFO(one.text() << ", " << ranks << " ranks");
                 CHECK(longest <= slot_bytes);
-                // Nothing is wasted: what is called the largest message is sent, of whole lines a chunk.
+                // The longest message is really sent: whole lines of each chunk, without waste.
                 const Schedule first = schedule_of(one, ranks, 0);
                 if (first.fifo_depth > 0) CHECK(longest > slot_bytes - 64 * size_t(std::max(8, first.span)));
             }

@@ -1,5 +1,5 @@
-// choice_test.cpp: what Weft chooses between hosts, of GPUs and of processors, held against the simulator: it takes what is
-// hardly slower than the best of those that can serve.
+// choice_test.cpp: Weft's choices between hosts, of GPUs and of processors, held against the simulator. A choice is
+// hardly slower than the best algorithm that can serve.
 #include <cmath>
 #include <vector>
 
@@ -66,7 +66,8 @@ constexpr const char* collectives[] = {"all_reduce",     "broadcast",  "reduce",
 
 }  // namespace
 
-// Of hosts whose devices share an adapter, as the selector takes it: what goes to another host goes through the host's sockets.
+// Hosts whose devices share an adapter, as the selector takes it: data for another host goes through the host's
+// sockets.
 TEST_CASE("between hosts of GPUs what is chosen is hardly slower than the best of what kernels run", "[schedule]") {
     std::vector<SimulateRequest> machines;
     for (const char* machine : {"a100_bridge", "pcie_4_gpus"})

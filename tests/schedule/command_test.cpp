@@ -1,4 +1,4 @@
-// `weft schedule`: what it prints, writes and returns.
+// `weft schedule`: its output, its files and its exit status.
 #include "tests/schedule/command.hpp"
 
 #include <fstream>

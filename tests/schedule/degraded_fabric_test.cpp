@@ -1,4 +1,4 @@
-// What is slow or gone in a fabric costs what it should, and what a simulation tells while it runs adds up.
+// Slow and missing parts of a fabric have the right cost, and the events of a running simulation add up.
 #include "src/simulator/degraded_fabric.hpp"
 
 #include <map>

@@ -1,5 +1,5 @@
-// MSCCL files of tests/schedules/msccl/: right ones are proved in every way they can run; wrong ones are refused, by
-// the reader or by the checker, with the sentence that their first line expects.
+// MSCCL files of tests/schedules/msccl/. Right ones are proved in every way they can run; the reader or the checker
+// refuses wrong ones, with the error that their first line expects.
 #include "src/msccl/msccl.hpp"
 
 #include <filesystem>

@@ -22,7 +22,7 @@ static std::string text_of(const std::vector<Case>& cases) {
     return text;
 }
 
-// What may be called on these hosts. `few`: of the others than all-reduce each algorithm once.
+// The calls that these hosts allow. `few`: each algorithm once, except for all-reduce.
 static std::vector<Case> all_cases(std::initializer_list<int> tile_counts, Hosts hosts, int ranks, bool few) {
     std::vector<Case> all;
     for (const Algorithm& row : registry::algorithms())

@@ -1,4 +1,4 @@
-// `weft schedule simulate`: what it prints, what it refuses, and the traces that it writes.
+// `weft schedule simulate`: its output, its errors, and its traces.
 #include <nlohmann/json.hpp>
 
 #include <map>
@@ -223,7 +223,7 @@ TEST_CASE("weft schedule simulate takes constants that were measured", "[schedul
     };
     CHECK(us("64M", {"--set", "step_us=0.8"}) > us("64M", {}));
     CHECK(us("64M", {"--set", "block_bytes_per_us=1000"}) > 10 * us("64M", {}));
-    // What fits the caches never goes to memory.
+    // Data that fits the caches never goes to memory.
     const std::vector<std::string> slow = {"--set", "memory_bytes_per_us=100"};
     CHECK(us("64M", slow) > 50 * us("64M", {}));
     CHECK(us("1M", slow) == us("1M", {}));

@@ -1,4 +1,4 @@
-// The text form: what is written is read back equal, and whatever is read ends in a schedule or a sentence.
+// The text form: a written schedule is read back equal, and any text ends in a schedule or an error.
 #include "src/schedule/text.hpp"
 
 #include <random>
@@ -123,7 +123,7 @@ TEST_CASE("any valid schedule is read back equal, however strange", "[schedule]"
         const std::string text = write_text(schedule);
         const auto read = read_text(text);
         INFO("seed " << seed() << "\n" << text << read.status().sentence());
-        // What is not valid may hold more than a text can say.
+        // An invalid schedule may hold more than a text can say.
         if (!validate(schedule)) continue;
         ++valid;
         REQUIRE(read.ok());

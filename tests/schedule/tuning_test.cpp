@@ -1,5 +1,5 @@
-// tuning_test.cpp: what `weft tune` has measured: read and written, refused where it is broken, and what it makes of
-// predictions and choices. The times are made up.
+// tuning_test.cpp: files of `weft tune`: reading, writing, errors in broken ones, and their effect on predictions and
+// choices. The times are made up.
 #include "src/selector/tuning.hpp"
 
 #include <cmath>
