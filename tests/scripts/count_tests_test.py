@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# What tools/test counts: cases, not programs; and nothing that failed is counted as passed.
+# tools/test counts cases, not programs, and counts no failed case as passed.
 import json
 import subprocess
 import sys

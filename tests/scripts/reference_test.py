@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-# The reference is made from the comments of a header: which comment speaks for which functions, and what a comment must say.
+# The reference is made from a header's comments. Tested: the functions that a comment describes, and the parts that it
+# must have.
 import subprocess
 import sys
 import tempfile
