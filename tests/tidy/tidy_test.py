@@ -196,7 +196,7 @@ class TidyTest(unittest.TestCase):
                 with mock.patch.object(sys, "argv", ["tidy", folder]), contextlib.redirect_stdout(io.StringIO()):
                     self.assertEqual(tidy.main(), status)
 
-    # Structure and language: what known.txt does not list.
+    # Structure and language: offenders that known.txt does not list.
 
     def assert_rule(self, rule, changes, *words):
         found = self.objections(changes)
