@@ -1,4 +1,4 @@
-// info_test.cpp: `weft info` tells everything the tables hold, in both forms, and what is wrong with the environment.
+// info_test.cpp: `weft info` shows everything that the tables hold, in both forms, and errors in the environment.
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -232,7 +232,7 @@ TEST_CASE("hosts that are one machine are explained as a program there chooses",
                         machine = explained({"--hosts", "4", "--cores", "2", "--one-machine"});
     CHECK(contains(hosts.output, "on 8 ranks of 4 hosts, 1 a core"));
     CHECK(contains(machine.output, "on 8 ranks of 4 hosts, 4 a core"));
-    // Whoever is not allowed to share memory is a host of its own.
+    // A rank that may not share memory counts as a host.
     const std::vector<std::string> no_shm = {"WEFT_TRANSPORTS=tcp"};
     CHECK(explained({"--cores", "2"}, no_shm).output ==
           explained({"--hosts", "8", "--cores", "2", "--one-machine"}).output);
@@ -266,12 +266,12 @@ TEST_CASE("rings, rails and NVLink domains of machines that a file describes are
     CHECK(contains(rack.output, "on 8 ranks of 2 hosts"));
     CHECK(contains(explained("gb200_nvl72_slice.xml", {"--hosts", "2", "-n", "16"}).output,
                    "GPUs: 2 NVLink domains of several hosts, by host 0 0 1 1; 2 of those ways lie in one\n"));
-    // One host has no rails; what its network carries counts where several have one.
+    // One host has no rails; the speed of the network counts if there are several hosts.
     CHECK(!contains(explained("dgx_h100.xml", {}).output, "rails"));
     CHECK(explained("dgx_h100.xml", {"--hosts", "2", "--link-mbps", "400000"}).output == two.output);
     CHECK(explained("dgx_h100.xml", {"--hosts", "2", "--link-mbps", "1000"}).output != two.output);
     CHECK(contains(explained("cpu_two_sockets.xml", {"-n", "4"}).output, "processors: 1 kind of machines; "));
-    // What cannot be.
+    // Impossible arguments.
     CHECK(contains(explained("dgx_h100.xml", {"-n", "9"}).error, "9 ranks have no room"));
     CHECK(explained("dgx_h100.xml", {"-n", "9"}).status == 2);
     CHECK(explained("dgx_h100.xml", {"-n", "0"}).status == 2);

@@ -1,4 +1,5 @@
-// run_test.cpp: `weft run` from start to end: what ranks find, what their failures do, and that nothing stays behind.
+// run_test.cpp: `weft run` from start to end: the ranks' environment, the effects of their failures, and that nothing
+// stays behind.
 #include <sched.h>
 
 #include <algorithm>

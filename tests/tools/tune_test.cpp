@@ -1,5 +1,5 @@
-// tune_test.cpp: `weft tune` from start to end, with little time; what it makes of times; what it refuses. What is
-// fastest is nowhere asked.
+// tune_test.cpp: `weft tune` from start to end, with little time: its use of times, and its errors. No test asks which
+// algorithm is fastest.
 #include <fstream>
 #include <sstream>
 #include <string>
