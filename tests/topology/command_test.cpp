@@ -1,4 +1,4 @@
-// `weft topology show` and `search`: what they print, write and return.
+// `weft topology show` and `search`: their output, their files and their exit status.
 #include <filesystem>
 #include <fstream>
 

@@ -32,7 +32,7 @@ double by_hand(const MachineGraph& machine_graph) {
                 out += inside(link.source) || link.both_ways ? link.bandwidth_gbs : 0;
                 in += inside(link.target) || link.both_ways ? link.bandwidth_gbs : 0;
             }
-        // What is outside stands outside: a port inside leads there without bound.
+        // The outside stays outside: a port inside leads there without bound.
         bool leaks = false;
         for (const int port : graph.of_kind(NodeKind::port)) leaks |= machine_graph.outside && inside(port);
         if (!leaks) least = std::min({least, out, in});

@@ -308,7 +308,7 @@ TEST_CASE("control groups of both versions limit the time, the least of all abov
     CHECK(quota(two) == 2.5);
     const Discovered found = discovered(two.sources());
     CHECK(found.notes == std::vector<std::string>{"control groups give this process the time of 2.5 hardware threads"});
-    // Whoever is below the group that limits shares its time.
+    // A process below the limiting group shares its time.
     const auto group = [&](const char* path) {
         two.file("proc/self/cgroup", path);
         SystemFiles sys(two.path() / "sys"), proc(two.path() / "proc");

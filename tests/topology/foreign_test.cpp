@@ -1,4 +1,4 @@
-// Files of others: NCCL's, RCCL's and hwloc's as people have them, which are read, and what follows from them.
+// Files of others: NCCL's, RCCL's and hwloc's as people have them, which are read, and the graphs that follow.
 #include "src/drivers/hwloc/hwloc.hpp"
 #include "tests/catch.hpp"
 #include "tests/topology/machines.hpp"

@@ -1,5 +1,5 @@
-// GPUs as NVML tells them, with the fake library: links to each other, to switches, to the cpu, down, hidden; GPUs
-// that are lost, a library that is old or refuses.
+// GPUs of a fake NVML: links to each other, to switches, to the cpu, down, hidden. Lost GPUs, and a library that is old
+// or refuses.
 #include <memory>
 
 #include "tests/catch.hpp"

@@ -73,7 +73,7 @@ TEST_CASE("narrow links, and links that messages share, cost what they should", 
     const Machine machine("pcie_4_gpus");
     const GraphFabric fabric = machine.fabric();
     constexpr size_t bytes = 6'400'000;
-    // What NCCL reckons: 12 GB/s of sixteen lanes of generation 3, half of it of eight.
+    // NCCL's speeds: 12 GB/s for sixteen lanes of generation 3, half of it for eight.
     const auto us = [&](const std::vector<std::pair<int, int>>& some) {
         const double start_us = fabric.costs().start_us,
                      latency_us = fabric.route(some[0].first, some[0].second).latency_us;

@@ -120,7 +120,7 @@ TEST_CASE("a file of processors that the machine does not have is of another mac
           "the file is of another machine: arch of cpu 0 is arm64, and here it is x86_64");
     CHECK(merged(machine("arch=\"x86_64\" vendor=\"GenuineIntel\""), here).foreign ==
           "the file is of another machine: vendor of cpu 0 is GenuineIntel, and here it is AuthenticAMD");
-    // What is not stated, or not detected, contradicts nobody.
+    // A fact that is not stated, or not detected, contradicts none.
     for (const char* facts : {"", "arch=\"x86_64\"", "vendor=\"AuthenticAMD\" familyid=\"6\""})
         CHECK(merged(machine(facts), here).foreign == "");
     CHECK(merged(machine("arch=\"arm64\" vendor=\"ARM\""), machine("")).foreign == "");

@@ -1,4 +1,4 @@
-// Ring orders and trees of a job's ranks: what algorithms do with them is proved.
+// Ring orders and trees of a job's ranks: the schedules that algorithms make of them are proved.
 #include "topology/search/rank_orders.hpp"
 
 #include <algorithm>

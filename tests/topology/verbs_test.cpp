@@ -1,5 +1,5 @@
-// RDMA devices as libibverbs tells them, with a fake one: what /sys hides, what cannot be opened, is down, or does not
-// take device memory; an old library, one that is none, and none.
+// RDMA devices of a fake libibverbs: devices that /sys hides, that cannot be opened, are down, or do not take device
+// memory. Also an old library, one that is none, and none.
 #include "src/drivers/verbs/verbs.hpp"
 
 #include <cerrno>
@@ -237,7 +237,7 @@ TEST_CASE("without libibverbs, or devices, RDMA devices are what /sys tells", "[
     CHECK(says(host.discover().notes, "libibverbs lists no devices: the kernel has no RDMA: RDMA devices are what "));
 }
 
-// Whatever machine this is: the real library, if it is there, is asked and leaves nothing open.
+// On any machine: the real library, if it is there, is asked and leaves nothing open.
 TEST_CASE("this machine's own libibverbs answers or is missing", "[topology][verbs]") {
     const auto devices = verbs::devices("");
     if (!devices) CHECK(!devices.status().sentence().empty());

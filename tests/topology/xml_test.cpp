@@ -1,5 +1,5 @@
-// NCCL's topology files: what is read is written as it was; wrong files are refused with a sentence that says where
-// and why; what is strange is said and survived.
+// NCCL's topology files: a file that is read is written as it was. Wrong files are refused with the place and the
+// reason; strange content is reported and survived.
 #include <random>
 
 #include "src/base/file.hpp"
