@@ -124,7 +124,7 @@ std::string objection(const Variables& variables) {
 
 }  // namespace
 
-TEST_CASE("every launcher's variables say who the process is", "[launcher_family]") {
+TEST_CASE("every launcher's variables identify the process", "[launcher_family]") {
     for (const Case& each : cases()) {
         INFO(each.launcher);
         FakeEnvironment environment(each.variables);
@@ -249,7 +249,7 @@ TEST_CASE("without a launcher there is none", "[launcher_family]") {
     }
 }
 
-TEST_CASE("a half-set family names what is set and what is missing", "[launcher_family]") {
+TEST_CASE("a half-set family names the set and the missing variables", "[launcher_family]") {
     CHECK(objection({{"WEFT_RANK", "0"}}) ==
           "WEFT_RANK is set but WEFT_SIZE, WEFT_UNIQUE_ID is not: either all of weft run's variables or none");
     CHECK(objection({{"RANK", "0"}}) ==
@@ -335,7 +335,7 @@ TEST_CASE("local numbers that cannot be are refused", "[launcher_family]") {
     CHECK(place->local_size == -1);
 }
 
-TEST_CASE("a job's identity is what its launcher's row lists, and nothing of a rank", "[launcher_family]") {
+TEST_CASE("a job's identity has the variables of its launcher's row, and nothing of a rank", "[launcher_family]") {
     const auto identity = [](Variables variables, const std::string& name, const std::string& value) {
         variables[name] = value;
         FakeEnvironment environment(variables);

@@ -21,7 +21,7 @@ HostEntry host_of(uint64_t boot, int ranks, int first_cpu, int cpus, int64_t lin
 
 }  // namespace
 
-TEST_CASE("hosts that are one machine talk through its memory, whatever its network is", "[rank_table]") {
+TEST_CASE("hosts that are one machine use its memory speed, with any network", "[rank_table]") {
     const AgreedFacts one = facts_of({host_of(7, 2, 0, 4, 10'000), host_of(7, 2, 0, 4, 10'000)});
     CHECK(one.hosts == 2);
     CHECK(one.machines == 1);
@@ -54,7 +54,7 @@ TEST_CASE("ranks of a control group share its time, as far as all are limited", 
     CHECK(ranks_per_core({1, 300}, {2, 300}) == 1);
 }
 
-TEST_CASE("what a host's ranks may use survives its message", "[rank_table]") {
+TEST_CASE("the limits of a host's ranks survive their message", "[rank_table]") {
     CpuShare share;
     share.add(allowed_cpus(), {77, 2.5});
     share.add({}, {78, 1});
