@@ -55,7 +55,7 @@ void check_processes(int ranks, int hosts, const std::vector<std::string>& varia
 
 }  // namespace
 
-TEST_CASE("random one-sided calls of processes are right whatever reaches the memory", "[windows]") {
+TEST_CASE("random one-sided calls of processes are right on any path to the memory", "[windows]") {
     std::cout << "seed " << seed() << std::endl;
     // Mapped or copied by the kernel; the kernel alone; one's own process alone; asleep as soon as possible.
     for (const std::vector<std::string>& variables : {std::vector<std::string>{},
