@@ -171,7 +171,7 @@ TEST_CASE("an address outside the peer's heap is refused", "[shm]") {
     }
 }
 
-TEST_CASE("a rank whose heap is full says so and what to do, and takes nothing", "[shm]") {
+TEST_CASE("a rank whose heap is full gets an error with the remedy, and takes nothing", "[shm]") {
     const Transport& transport = shm();
     Connection connection(transport, 2, 128);
     size_t used = heap_end - (size_t(1) << 20);

@@ -80,7 +80,7 @@ void check_uneven(Kind kind, std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("of a table's lines every two values of two columns meet in some", "[table]") {
+TEST_CASE("every two values of two columns of a table meet in some line", "[table]") {
     std::mt19937 random(seed());
     const std::vector<int> sizes{3, 1, 7, 4};
     const std::vector<Line> lines = all_pairs_of(sizes, random);
@@ -128,7 +128,7 @@ TEST_CASE("every algorithm that kernels serve agrees with the reference on devic
     }
 }
 
-TEST_CASE("collectives of uneven parts leave what the model says", "[table][uneven]") {
+TEST_CASE("collectives of uneven parts agree with the model", "[table][uneven]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     check_uneven(GENERATE(Kind::host, Kind::host_shared, Kind::plain), random);
