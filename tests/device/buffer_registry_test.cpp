@@ -33,7 +33,7 @@ using namespace cuda;
 
 }  // namespace
 
-TEST_CASE("descriptors of registered memory are closed when whoever has not mapped it says that it never will",
+TEST_CASE("descriptors of registered memory are closed when the last process reports that it never maps it",
           "[registrations]") {
     auto group = take(Segment::create(2));
     for (int rank = 0; rank < 2; ++rank) {

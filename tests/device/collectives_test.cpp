@@ -178,7 +178,8 @@ TEST_CASE("collectives of all kinds are enqueued one behind the other without wa
 
 // WEFT_TEST_CALLS: how many. Two inputs in turns, so that what an earlier call has left is wrong for the next; before the
 // last of each nothing is left of results.
-TEST_CASE("calls of random kinds, twenty of each in a row, leave what the last ones should", "[collectives][repeats]") {
+TEST_CASE("calls of random kinds, twenty of each in a row, leave the results of the last ones",
+          "[collectives][repeats]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     constexpr int in_a_row = 20;
@@ -254,7 +255,7 @@ TEST_CASE("captured collectives of every kind replay, their first call captured"
     for (CUgraphExec graph : graphs) demand(cuGraphExecDestroy(graph));
 }
 
-TEST_CASE("ranks that call different collectives, or roots, are told both", "[collectives]") {
+TEST_CASE("different collectives or roots are an error that names both", "[collectives]") {
     const char* const algo = GENERATE(as<const char*>(), nullptr, "^one_shot,^two_shot");
     const bool roots = GENERATE(true, false);
     // Between hosts two roots that send to each other are done, and hear of it in their next call.

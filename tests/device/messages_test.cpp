@@ -140,7 +140,7 @@ std::vector<int> rank_counts() { return small() ? std::vector{1, 2, 3} : std::ve
 
 }  // namespace
 
-TEST_CASE("random graphs of messages arrive whatever the order in which they are posted", "[messages][copies]") {
+TEST_CASE("random graphs of messages arrive in any order of posting", "[messages][copies]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     for (const int n : rank_counts()) {

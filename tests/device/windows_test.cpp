@@ -65,7 +65,7 @@ size_t draw_bytes(std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("what is put into a window of device memory is there when its signal has come", "[windows]") {
+TEST_CASE("data put into a window of device memory is there when its signal has come", "[windows]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     for (const int n : small() ? std::vector{1, 2, 3} : std::vector{1, 2, 3, 5, 8}) {
@@ -276,7 +276,8 @@ TEST_CASE("windows of both kinds of memory stand side by side, and their signals
     ranks.check_healthy();
 }
 
-TEST_CASE("in one thread's group one rank puts more often than the other waits, before what both do", "[windows]") {
+TEST_CASE("in one thread's group one rank puts more often than the other waits, before their common call",
+          "[windows]") {
     for (const bool closing : {false, true}) {
         INFO(closing);
         weftConfig_t config = WEFT_CONFIG_INITIALIZER;
@@ -303,7 +304,7 @@ TEST_CASE("in one thread's group one rank puts more often than the other waits, 
     }
 }
 
-TEST_CASE("a rank may lend nothing, and what cannot be a window's is told to all", "[windows]") {
+TEST_CASE("a rank may pass no memory, and memory that fits no window is an error of all", "[windows]") {
     const int n = 3;
     const Ranks ranks(spread(n));
     {
@@ -354,7 +355,7 @@ TEST_CASE("a rank may lend nothing, and what cannot be a window's is told to all
     ranks.check_healthy();
 }
 
-TEST_CASE("ranks that end different windows are told", "[windows]") {
+TEST_CASE("ranks that deregister different windows mismatch", "[windows]") {
     const Ranks ranks(spread(2));
     Window first(ranks, 4), second(ranks, 4);
     demand(weftGroupStart());
@@ -388,7 +389,7 @@ TEST_CASE("signals want a window of the memory that they are of", "[windows]") {
     ranks.check_healthy();
 }
 
-TEST_CASE("a signal that is not sent ends the wait at the deadline, and says whose is missing", "[windows]") {
+TEST_CASE("a missing signal fails the wait at the deadline and names its rank", "[windows]") {
     weftConfig_t config = WEFT_CONFIG_INITIALIZER;
     config.timeoutMs = 1000;
     const Ranks ranks(spread(3), &config);
@@ -425,7 +426,7 @@ TEST_CASE("a rank that left without its signal is named", "[windows]") {
     window.windows.clear();
 }
 
-TEST_CASE("nobody puts into the part of a rank that has left", "[windows]") {
+TEST_CASE("a put into the part of a rank that has left is an error", "[windows]") {
     const Ranks ranks(spread(2));
     Window window(ranks, 4);
     auto& comms = const_cast<std::vector<weftComm_t>&>(ranks.comms);
