@@ -11,8 +11,9 @@
 
 namespace weft::internal::test {
 
-TEST_CASE("a build without GPU support warns a program that uses CUDA, once, and refuses what it can tell",
-          "[without_cuda]") {
+TEST_CASE(
+    "a build without GPU support warns a program that uses CUDA once, and refuses device memory that it recognises",
+    "[without_cuda]") {
     const Folder folder;
     const std::string log = folder.path / "log";
     setenv("WEFT_CUDA_LIBRARY", CUDA_ELSEWHERE, 1);
