@@ -38,7 +38,7 @@ TEST_CASE("a fused instruction leaves the bits of its expansion, run by the step
     }
 }
 
-TEST_CASE("forms may alternate on one board from call to call", "[executor]") {
+TEST_CASE("forms may alternate on one flag block from call to call", "[executor]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());
     const WildInputs wild(random);

@@ -103,7 +103,7 @@ TEST_CASE("random sequences of calls on several hosts, a thread a rank, leave th
     }
 }
 
-TEST_CASE("tiles overlap: the board of a host works on later tiles while an earlier one is still under way",
+TEST_CASE("tiles overlap: the flag block of a host works on later tiles while an earlier one is still in flight",
           "[executor]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());

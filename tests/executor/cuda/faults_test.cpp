@@ -25,7 +25,7 @@ Call call_of(int n, const Launch& launch, size_t count, std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("a kernel behind one that failed does nothing: nobody takes its data for the other's", "[cuda]") {
+TEST_CASE("a kernel after one that failed does nothing, so its data is not taken for the other's", "[cuda]") {
     std::mt19937 random(1);
     for (const Launch& launch : launches) {
         INFO(name_of(launch.body));
@@ -139,7 +139,7 @@ TEST_CASE("without a deadline a kernel waits until it is aborted", "[cuda]") {
     }
 }
 
-TEST_CASE("ranks that call different things both say so, whatever kernels they run", "[cuda]") {
+TEST_CASE("ranks that call different things both report it, with any kernels", "[cuda]") {
     std::mt19937 random(1);
     for (const Launch& first : launches)
         for (const Launch& second : launches) {

@@ -121,7 +121,7 @@ struct Mesh {
 
 }  // namespace
 
-TEST_CASE("messages arrive whatever the grids of their ranks", "[cuda]") {
+TEST_CASE("messages arrive with any grids of their ranks", "[cuda]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     for (const int n : small() ? std::vector{1, 3} : std::vector{1, 2, 3, 5, 9}) {
@@ -145,7 +145,7 @@ TEST_CASE("messages arrive whatever the grids of their ranks", "[cuda]") {
     }
 }
 
-TEST_CASE("two ranks that each send more than the slots hold, one block each, wait for nobody in particular",
+TEST_CASE("two ranks that each send more than the slots hold, one block each, report no single missing rank",
           "[cuda]") {
     MessageRanks ranks(3);
     std::vector<Bytes> data(18, Bytes(2'000'000, std::byte(7)));
@@ -164,7 +164,7 @@ TEST_CASE("two ranks that each send more than the slots hold, one block each, wa
     for (const FailureReport& report : ranks.reports) CHECK(report.failure == cuda::KernelFailure::none);
 }
 
-TEST_CASE("a message that differs, or that nobody sends, ends the kernel with a report", "[cuda]") {
+TEST_CASE("a mismatched or missing message ends the kernel with a report", "[cuda]") {
     const auto one = [](int peer, bool outgoing, Bytes& data, weftDataType_t type) {
         return std::vector<DeviceMessage>{
             {peer, outgoing, data.data(), data.size() / size_of(type), type, MessageCaller::send, false}};

@@ -192,7 +192,7 @@ TEST_CASE("a launch or a captured call wakes the proxy from its sleep", "[proxy]
     CHECK(ends.proxy->detach(*ends.traffic, 0, patience_us));
 }
 
-TEST_CASE("who leaves waits until what was handed over is on its way, or gives up at the deadline", "[proxy]") {
+TEST_CASE("a leaving rank waits until handed-over data is on its way, or gives up at the deadline", "[proxy]") {
     Ends ends;
     ends.wire.room = 0;
     ends.proxy->attach(ends.traffic);
@@ -209,7 +209,7 @@ TEST_CASE("who leaves waits until what was handed over is on its way, or gives u
     CHECK(load_acquire(&ends.out.consumed) == 1);
 }
 
-TEST_CASE("what a rank that has left does not take holds nobody back for long", "[proxy]") {
+TEST_CASE("data for a rank that has left delays no other rank for long", "[proxy]") {
     Ends ends;
     ends.wire.room = 0;
     ends.proxy->attach(ends.traffic);
