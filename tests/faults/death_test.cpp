@@ -84,7 +84,7 @@ TEST_CASE("a rank killed at any moment is named by every survivor, which go on w
             }
 }
 
-TEST_CASE("a rank killed between its claim and its joining is dead to the others, who need no deadline", "[death]") {
+TEST_CASE("a rank killed between its claim and its joining is dead to the others without a deadline", "[death]") {
     // In its first or second request for shared memory: for its row, and rank 0 for its texts.
     for (const auto& moment : {std::pair{0, 0}, {0, 1}, {2, 0}}) {
         const int victim = moment.first, request = moment.second;
@@ -137,7 +137,7 @@ TEST_CASE("ranks that end right after their last call do not disturb those still
             }
 }
 
-TEST_CASE("a rank whose process exits without goodbye is dead to who calls afterwards", "[death]") {
+TEST_CASE("a rank whose process exits without leaving is dead to later callers", "[death]") {
     Job job(2);
     job.start(0, {"init", "reduce=10", "exit"}, {quiet});
     job.start(1, {"init", "reduce=10", "await", "reduce=10", "async"}, {quiet});

@@ -38,7 +38,7 @@ void check_goes_on(Job& job) {
 
 }  // namespace
 
-TEST_CASE("a call whose memory cannot be had is an error of every rank, which says so", "[memory]") {
+TEST_CASE("a call whose memory is refused is an error of every rank that says so", "[memory]") {
     for (const MemoryScene& scene : memory_scenes) {
         int refusals = 0;
         for (const int poor : small() ? std::vector{1} : std::vector{0, 1}) {

@@ -89,7 +89,8 @@ TEST_CASE("a signal that does not come is named at the deadline", "[windows]") {
             }) == "");
 }
 
-TEST_CASE("a peer that dies or leaves is an error of who waits for its signal, and of a get from it", "[windows]") {
+TEST_CASE("a peer that dies or leaves is an error of ranks that wait for its signal, and of a get from it",
+          "[windows]") {
     for (const Where& where : {mapped, copied, remote})
         for (const char* step : {"wait=1", "get=300000,1"})
             for (const bool dies : {true, false}) {
