@@ -56,7 +56,7 @@ TEST_CASE("a rank of another host that computes is known to be outside Weft, whi
               }) == "");
 }
 
-TEST_CASE("a stopped rank whose leader runs is said to be stopped; continued, the call succeeds", "[late]") {
+TEST_CASE("a stopped rank whose leader runs is reported as stopped; if it continues, the call succeeds", "[late]") {
     CHECK(with_growing_limit(1500, [](int64_t limit_ms) {
               SpreadJob job(2, 2);
               start_waiting(job, with(telling, {"WEFT_WARN_MS=" + std::to_string(limit_ms),
@@ -80,7 +80,7 @@ TEST_CASE("a stopped rank whose leader runs is said to be stopped; continued, th
           }) == "");
 }
 
-TEST_CASE("at the deadline ranks of every host are told who is late", "[late]") {
+TEST_CASE("at the deadline ranks of every host name the late one", "[late]") {
     CHECK(with_growing_limit(2000, [](int64_t limit_ms) {
               SpreadJob job(2, 2);
               const std::string deadline_ms = std::to_string(limit_ms);
@@ -102,7 +102,7 @@ TEST_CASE("at the deadline ranks of every host are told who is late", "[late]") 
           }) == "");
 }
 
-TEST_CASE("a stopped leader is missed by the heartbeat, and told so when it goes on", "[late]") {
+TEST_CASE("a stopped leader misses the heartbeat, and learns it when it goes on", "[late]") {
     CHECK(with_growing_limit(1000, [](int64_t heartbeat_ms) {
               SpreadJob job(3, 1);
               start_waiting(job, {"WEFT_HEARTBEAT_MS=" + std::to_string(heartbeat_ms)});

@@ -45,7 +45,7 @@ const char* const loops[] = {"loop=2", "loop=3000000"};
 
 }  // namespace
 
-TEST_CASE("a cable that is out for a moment costs time and nothing else", "[link]") {
+TEST_CASE("a link that is down for a moment costs time and nothing else", "[link]") {
     NEEDS_A_NETWORK();
     for (const char* loop : {"loop=2,2000", "loop=3000000,20"})
         for (const bool silent : {true, false}) {
@@ -160,7 +160,7 @@ TEST_CASE("large packets that vanish between hosts are a late rank, with a hint 
           }) == "");
 }
 
-TEST_CASE("large packets that vanish while ranks meet are told where the answer is missing", "[link]") {
+TEST_CASE("large packets that vanish during rendezvous are reported where the answer is missing", "[link]") {
     NEEDS_A_NETWORK();
     Network network(2);
     network.lose_large_packets();

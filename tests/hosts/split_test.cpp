@@ -49,7 +49,7 @@ TEST_CASE("leader or guest killed in an all-reduce, on any host: the others shri
         }
 }
 
-TEST_CASE("when no leader is left the others are told that they cannot shrink", "[split]") {
+TEST_CASE("when no leader is left the others get an error from shrink", "[split]") {
     SpreadJob job(2, 2);
     const auto leads = [&](int process) {
         return eventually([&] { return contains(job[process].error(), "this process leads the rendezvous"); });
@@ -68,7 +68,7 @@ TEST_CASE("when no leader is left the others are told that they cannot shrink", 
     }
 }
 
-TEST_CASE("a rank that leaves instead of shrinking with the others is named, whoever leads", "[split]") {
+TEST_CASE("a rank that leaves instead of shrinking with the others is named, with any leader", "[split]") {
     // Ranks in the order in which they start: the first of a host leads it.
     const std::array<int, 4> orders[] = {{0, 2, 1, 3}, {0, 3, 1, 2}, {1, 2, 0, 3}, {1, 3, 0, 2}};
     std::list<SpreadJob> jobs;
