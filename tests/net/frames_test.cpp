@@ -116,7 +116,7 @@ TEST_CASE("a large frame passes through a small socket piece by piece, and sendi
     CHECK(text_of(*got) == body);
 }
 
-TEST_CASE("a peer that closed is an error in sending, and what it had sent still arrives", "[frames]") {
+TEST_CASE("a peer that closed is an error in sending, and its last data still arrives", "[frames]") {
     auto [near, far] = socket_pair();
     FrameStream one(std::move(near));
     {
