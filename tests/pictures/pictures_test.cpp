@@ -190,7 +190,7 @@ TEST_CASE("every algorithm's schedules are drawn, with an arrow for each step th
         }
 }
 
-TEST_CASE("what could not be read is refused with a sentence", "[pictures]") {
+TEST_CASE("an unreadable file is refused with an error", "[pictures]") {
     const Folder made;
     const std::string file = made.path / "picture.svg";
     const auto refused = [&](std::vector<std::string> words, const std::string& sentence) {
@@ -233,7 +233,7 @@ TEST_CASE("what could not be read is refused with a sentence", "[pictures]") {
     CHECK(tools::draw_timeline(nothing, {}, {}).sentence().find("there is nothing to draw") == 0);
 }
 
-TEST_CASE("names are text in pictures, whatever is in them", "[pictures]") {
+TEST_CASE("names are text in pictures, with any characters", "[pictures]") {
     const Folder made;
     const std::string file = made.path / "hostile.xml";
     std::ofstream(file)
