@@ -82,7 +82,7 @@ TEST_CASE("predictions are positive, grow with the message, and prefer the algor
             }
 }
 
-TEST_CASE("between hosts predictions grow with the message, and say what each algorithm is for", "[schedule]") {
+TEST_CASE("between hosts predictions grow with the message, and favour each algorithm in its domain", "[schedule]") {
     const LinkCosts costs{.net_us_per_byte = 1 / 125.0};  // 1 Gbit/s
     auto best = [&](int ranks, int hosts, size_t bytes) {
         const Layout layout{ranks, 0, hosts_in_blocks(ranks, hosts)};
@@ -133,7 +133,7 @@ TEST_CASE("a ring crosses each host's border once, and its ranks are all there",
         }
 }
 
-TEST_CASE("a span that ends within its modulus stands still, one that does not goes round there", "[schedule]") {
+TEST_CASE("a span that ends within its modulus does not move, and one beyond it wraps round there", "[schedule]") {
     Builder builder("x", Collective::all_reduce, {.ranks = 4, .rank = 0}, {.chunks = 12, .fifo_depth = 1, .span = 3});
     BlockBuilder block = builder.block({.source = 1, .target = 1});
     block.span(3).send(Chunk{4, 1, 4});
@@ -212,7 +212,7 @@ TEST_CASE("messages of any tile fit a slot, also those that go round", "[schedul
     CHECK(longest == slot_bytes);
 }
 
-TEST_CASE("a message that goes round in the middle of a whole fits a slot", "[schedule]") {
+TEST_CASE("a message that wraps round in the middle of a whole fits a slot", "[schedule]") {
     // Of 8 chunks 3, 4 and 0: neither end of the two pieces is the whole's.
     Builder builder("x", Collective::broadcast, {.ranks = 2, .rank = 0},
                     {.chunks = 8, .fifo_depth = 2, .span = 3, .root = 0});

@@ -68,7 +68,7 @@ constexpr const char* collectives[] = {"all_reduce",     "broadcast",  "reduce",
 
 // Hosts whose devices share an adapter, as the selector takes it: data for another host goes through the host's
 // sockets.
-TEST_CASE("between hosts of GPUs what is chosen is hardly slower than the best of what kernels run", "[schedule]") {
+TEST_CASE("between hosts of GPUs the choice is hardly slower than the best that kernels run", "[schedule]") {
     std::vector<SimulateRequest> machines;
     for (const char* machine : {"a100_bridge", "pcie_4_gpus"})
         for (const int hosts : {2, 3, 4, 8}) {
@@ -82,7 +82,7 @@ TEST_CASE("between hosts of GPUs what is chosen is hardly slower than the best o
 }
 
 // As connections would have it that leave by each device's own adapter.
-TEST_CASE("between hosts with an adapter for each device what is chosen is hardly slower than the best", "[schedule]") {
+TEST_CASE("between hosts with an adapter for each device the choice is hardly slower than the best", "[schedule]") {
     std::vector<SimulateRequest> machines;
     for (const int hosts : {2, 4, 8}) {
         SimulateRequest& request = machines.emplace_back();
@@ -92,7 +92,7 @@ TEST_CASE("between hosts with an adapter for each device what is chosen is hardl
     for (const char* collective : collectives) check_regrets(collective, machines, 1.12, 1.7);
 }
 
-TEST_CASE("between hosts of processors what is chosen is hardly slower than the best", "[schedule]") {
+TEST_CASE("between hosts of processors the choice is hardly slower than the best", "[schedule]") {
     std::vector<SimulateRequest> machines;
     for (const int hosts : {2, 4, 8})
         for (const int ranks_a_host : {1, 8}) {

@@ -67,7 +67,7 @@ TEST_CASE("ranks share their host's links by their rails, or else by their place
     CHECK(unequal.on_a_link(4) == 2);
 }
 
-TEST_CASE("what leaves a host by several links takes a share of the time, what one rank sends does not", "[network]") {
+TEST_CASE("data on several links of a host takes a share of the time, data of one rank does not", "[network]") {
     constexpr size_t bytes = 64 << 20;
     const Layout layout = hosts_of_eight(4);
     const LinkCosts one = with_links(1), each = with_links(8);

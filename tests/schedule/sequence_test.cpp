@@ -66,7 +66,7 @@ TEST_CASE("long sequences of any operations are right", "[schedule]") {
     }
 }
 
-TEST_CASE("a board needs two slots for plain operations, three for pipelined ones", "[schedule]") {
+TEST_CASE("a flag block needs two slots for plain operations, three for pipelined ones", "[schedule]") {
     for (int ranks : {2, 3, 4, 7}) {
         for (const char* algorithm : {"one_shot", "two_shot"}) {
             for (const Way way : {Way::plain, Way::mixed}) {

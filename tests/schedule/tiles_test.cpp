@@ -39,7 +39,7 @@ TEST_CASE("tiles on one host leave room in its caches, between hosts they are no
     CHECK(tile("leader_all_pairs", 64, 2, mib, Collective::all_to_all) == mib / 17 / 64 / 64 * 64);
 }
 
-TEST_CASE("what reads in order is one block, and goes from tile to tile", "[tiles]") {
+TEST_CASE("a schedule that reads in order is one block, and goes from tile to tile", "[tiles]") {
     int found = 0;
     for (const Algorithm& algorithm : registry::algorithms())
         for (const int ranks : {2, 3, 8, 17})
