@@ -62,7 +62,7 @@ TEST_CASE("the narrowest border is found, and said", "[topology]") {
     CHECK(narrowest_cut(all_of(one.graph, true)).gbs == Approx(48));
 }
 
-TEST_CASE("random machines: max-flow finds what trying all borders finds", "[topology]") {
+TEST_CASE("on random machines max-flow finds the same as trying all borders", "[topology]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     for (int round = 0; round < 40; ++round) {

@@ -69,7 +69,7 @@ TEST_CASE("messages take the links of the graph between their ends", "[topology]
           std::vector<std::string>{"nvlink from gpu 1 (0000:41:00.0) to gpu 0 (0000:21:00.0)"});
 }
 
-TEST_CASE("narrow links, and links that messages share, cost what they should", "[topology]") {
+TEST_CASE("narrow links and shared links have the right cost", "[topology]") {
     const Machine machine("pcie_4_gpus");
     const GraphFabric fabric = machine.fabric();
     constexpr size_t bytes = 6'400'000;

@@ -42,7 +42,7 @@ TEST_CASE("a topology that is written and read again is the same", "[topology]")
     }
 }
 
-TEST_CASE("what users' texts hold is escaped", "[topology]") {
+TEST_CASE("users' texts are escaped", "[topology]") {
     Graph graph;
     REQUIRE(graph.host("a \"b\" <c> & d\n").ok());
     Node cpu;
