@@ -234,6 +234,6 @@ int main(void) {
     run_case("nothing can be moved, too", nothing);
     run_case("wrong arguments are refused with a sentence and do no harm", wrong_arguments);
     for (rank = 0; rank < ranks; ++rank) CHECK_OK(weftCommDestroy(comms[rank]));
-    run_case("a rank alone has what it gives", alone);
+    run_case("a rank alone receives its own data", alone);
     return summary();
 }

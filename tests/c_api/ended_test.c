@@ -410,9 +410,9 @@ int main(int argument_count, char** arguments) {
     if (argument_count != 2) return 2;
     header = arguments[1];
     run_case("every function of weft.h that takes a communicator is called here", all_functions_are_here);
-    run_case("a finalized communicator refuses every call, in whatever way it is made", finalized);
-    run_case("a finalized communicator that does not block tells of every call later", finalized_without_blocking);
-    run_case("a dead communicator says to every call what it died of", dead);
+    run_case("a finalized communicator refuses every call, in any form", finalized);
+    run_case("a finalized non-blocking communicator reports the error of every call later", finalized_without_blocking);
+    run_case("a dead communicator gives every call the error that it died of", dead);
     run_case("a destroyed communicator is refused by every function", destroyed);
     return summary();
 }

@@ -240,7 +240,7 @@ static void wrong_arguments(void) {
 }
 
 int main(void) {
-    run_case("messages in a group find each other whatever their order", messages_in_any_order);
+    run_case("messages in a group find each other in any order", messages_in_any_order);
     run_case("messages go on beside collectives of the same group", messages_beside_collectives);
     run_case("a rank sends to itself if it receives in the same group", messages_to_oneself);
     run_case("both ends of a message that differ are named, and the communicator is dead", counts_that_differ);

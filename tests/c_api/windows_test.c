@@ -329,7 +329,7 @@ static void a_registration_that_some_ranks_miss(void) {
 
 int main(void) {
     run_case("puts with signals in a ring", puts_in_a_ring);
-    run_case("a get sees what its rank has put, and what lies beside that", gets_see_puts);
+    run_case("a get sees its rank's puts, and the data beside them", gets_see_puts);
     run_case("signals are counters that waiting takes from", signals_are_counters);
     run_case("one-sided calls on streams keep the order of their communicator", one_sided_calls_on_streams);
     run_case("prepared puts are started many times", prepared_puts);
