@@ -175,7 +175,7 @@ class TidyTest(unittest.TestCase):
             "algorithms/ring.cpp": '#include "algorithms/ring.hpp"\n#include "algorithms/algorithm.hpp"\n'
                                    'auto x = "/proc/1/environ", y = environment("A");  // not environ\n'}), [])
 
-    def test_a_file_says_what_it_is_for(self):
+    def test_a_file_has_a_head_comment(self):
         self.assert_one({"perf/table.hpp": "#pragma once\n"}, "perf/table.hpp", "head comment")
 
     def test_a_long_file_is_a_warning_and_no_objection(self):
