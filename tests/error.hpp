@@ -1,7 +1,7 @@
 // error.hpp: tests assert the id of an error and its rank numbers, not its wording.
 //     CHECK_ERROR(status, "mismatch.count");           a Status, Result, Failure or weft::Error
 //     CHECK_ERROR(status, "rank.died", 3);             rank 3 failed
-//     CHECK_ERROR(last_error(comm), "rank.died", 3, 0);  and rank 0 waited for it; what weftGetLastErrorInfo tells
+//     CHECK_ERROR(last_error(comm), "rank.died", 3, 0);  rank 0 waited for it: weftGetLastErrorInfo's fields
 #pragma once
 #include <optional>
 #include <string>

@@ -17,7 +17,8 @@
 
 namespace weft::internal::test {
 
-// The process's state letter in /proc: 'R', 'S', 'T' stopped, 'Z' dead but not reaped; 'X' if there is no such process.
+// The process's state in /proc, one character: 'R', 'S', 'T' stopped, 'Z' dead but not reaped; 'X' if there is no such
+// process.
 inline char process_state(pid_t pid) {
     std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
     std::stringstream text;
@@ -139,7 +140,7 @@ class Subprocess {
     int error_ = -1;
 };
 
-// What a process leaves when it has ended.
+// The output and the status of a process that has ended.
 struct ProcessResult {
     int status;
     std::string output;

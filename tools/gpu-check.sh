@@ -349,7 +349,7 @@ driver_test() {
     [ -z "$small" ] || case $1/$2 in
         */*"~[processes]") filter="[input]~[fake],[graphs]" ;;
         */"[processes]"*) filter="threads and processes together" ;;
-        */"~[repeats]") filter="ranks that call different collectives*" ;;
+        */"~[repeats]") filter="different collectives or roots*" ;;
     esac
     with WEFT_TEST_SMALL=1 run_cases "$build/tests/device/real_$1" "$filter"
 }

@@ -53,7 +53,7 @@ TEST_CASE("allocations are page aligned, zero, apart, and inside the arena", "[a
     CHECK(allocate(arena, page_bytes())[0] == std::byte{0});  // zero again
 }
 
-TEST_CASE("holes join their neighbours in whatever order they are freed", "[arena]") {
+TEST_CASE("holes join their neighbours in any order of frees", "[arena]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     Arena arena(segment());
@@ -118,7 +118,7 @@ TEST_CASE("sizes beyond the arena are refused, however large", "[arena]") {
     CHECK(is_whole(arena));
 }
 
-TEST_CASE("only what was given out can be freed, and only once", "[arena]") {
+TEST_CASE("only allocated blocks can be freed, and only once", "[arena]") {
     Arena arena(segment());
     std::byte* place = allocate(arena, 3 * page_bytes());
     int elsewhere = 0;

@@ -35,7 +35,7 @@ class FakeSystem {
 
 }  // namespace
 
-TEST_CASE("what nothing is known of has no limit", "[control_groups]") {
+TEST_CASE("an unknown control group has no limit", "[control_groups]") {
     FakeSystem fake;
     CHECK(fake.rooms().empty());
     fake.file("proc/meminfo", "MemTotal: 9000 kB\nMemFree: 100 kB\nMemAvailable: 2048 kB\nBuffers: 5 kB");
@@ -43,7 +43,8 @@ TEST_CASE("what nothing is known of has no limit", "[control_groups]") {
     CHECK(fake.rooms() == std::vector<uint64_t>{2 * mib});
 }
 
-TEST_CASE("every group of version 2 with a limit counts, less what is used and cannot be dropped", "[control_groups]") {
+TEST_CASE("every group of version 2 with a limit counts, minus used memory that cannot be dropped",
+          "[control_groups]") {
     FakeSystem fake;
     fake.file("proc/self/cgroup", "0::/pods/one/");
     fake.file("sys/fs/cgroup/pods/one/memory.max", "max");

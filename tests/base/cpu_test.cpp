@@ -1,4 +1,4 @@
-// cpu_test.cpp: what caches the ranks' processors have.
+// cpu_test.cpp: the caches of the processors that ranks run on.
 #include "src/base/cpu.hpp"
 
 #include <unistd.h>
@@ -53,7 +53,7 @@ TEST_CASE("a cache that processors share counts once, and those of others do not
     CHECK(cache_bytes(3, cpus({0, 500, 1023}), sys) == size_t(32) << 20);  // those are offline
 }
 
-TEST_CASE("where the kernel tells of no caches, the C library is asked", "[cpu]") {
+TEST_CASE("if the kernel shows no caches, the C library is asked", "[cpu]") {
     const test::Folder nothing;
     CHECK(cache_bytes(3, cpus({0}), nothing.path) == size_t(std::max(0l, sysconf(_SC_LEVEL3_CACHE_SIZE))));
     CHECK(cache_bytes(2, cpus({0}), nothing.path) == size_t(std::max(0l, sysconf(_SC_LEVEL2_CACHE_SIZE))));

@@ -1,5 +1,5 @@
-// fd_passing_test.cpp: sets of file descriptors: who knows address and number gets them, whoever does not gets
-// nothing, and nobody waits longer than asked.
+// fd_passing_test.cpp: sets of passed file descriptors. A process that knows address and number gets a set, another
+// gets nothing, and nothing waits longer than asked.
 #include "src/net/fd_passing.hpp"
 
 #include <fcntl.h>
@@ -159,7 +159,7 @@ TEST_CASE("descriptors are closed when their set is withdrawn, and the rest when
     CHECK(fd_server_of_process()->address().name[0] != address.name[0]);
 }
 
-TEST_CASE("who does not know the secret gets nothing, and whoever says nothing disturbs nobody", "[descriptor_mail]") {
+TEST_CASE("a process without the secret gets nothing, and a silent one disturbs no other", "[descriptor_mail]") {
     const auto fd_server = fd_server_of_process();
     const uint64_t number = fd_server->post(fds_of(2, "text"));
     FdServerAddress wrong = fd_server->address();
@@ -182,7 +182,7 @@ TEST_CASE("who does not know the secret gets nothing, and whoever says nothing d
     CHECK(fetched.ok());
 }
 
-TEST_CASE("who does not answer is waited for until the deadline", "[descriptor_mail]") {
+TEST_CASE("a silent server is waited for until the deadline", "[descriptor_mail]") {
     const FdServerAddress address{{uint64_t(getpid()), 4711}, {1, 2}};
     const Fd listener = silent_listener(address);
     for (int round = 0; round < 4; ++round) {  // the last ones find the queue full
@@ -191,7 +191,8 @@ TEST_CASE("who does not answer is waited for until the deadline", "[descriptor_m
     }
 }
 
-TEST_CASE("who has no descriptor left is told so, and what came is closed", "[descriptor_mail][descriptors_end]") {
+TEST_CASE("a process without a free descriptor gets an error, and received descriptors are closed",
+          "[descriptor_mail][descriptors_end]") {
     const auto fd_server = fd_server_of_process();
     const uint64_t number = fd_server->post(fds_of(100, ""));
     const size_t before = open_descriptors();
@@ -225,7 +226,7 @@ TEST_CASE("a child has fd server of its own", "[descriptor_mail]") {
     CHECK(status == 0);
 }
 
-TEST_CASE("a child that lives on keeps neither its parent's socket nor what is in its sets", "[descriptor_mail]") {
+TEST_CASE("a surviving child keeps neither its parent's socket nor the descriptors of its sets", "[descriptor_mail]") {
     auto fd_server = fd_server_of_process();
     const FdServerAddress address = fd_server->address();
     // More than one table of what a child closes holds.
@@ -240,7 +241,7 @@ TEST_CASE("a child that lives on keeps neither its parent's socket nor what is i
     const uint64_t number = fd_server->post(std::move(fds));
     const pid_t child = fork();
     if (child == 0) {
-        // What it opens has the numbers of what was closed, and its parent's owners leave that alone.
+        // The child opens descriptors with the numbers of closed ones, and its parent's owners leave them alone.
         Fd own[200];
         for (Fd& fd : own) fd = Fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
         fd_server.reset();

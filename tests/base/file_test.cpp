@@ -1,4 +1,4 @@
-// file_test.cpp: what is read as a whole file, and what is refused.
+// file_test.cpp: files that are read whole, and files that are refused.
 #include "src/base/file.hpp"
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 
 namespace weft::internal::test {
 
-TEST_CASE("a pipe that nobody writes is refused at once, and read where that is asked for", "[file]") {
+TEST_CASE("a pipe without a writer is refused at once, and read if the caller asks for that", "[file]") {
     const Folder folder;
     const std::string pipe = folder.path / "pipe";
     REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
@@ -32,7 +32,7 @@ TEST_CASE("a pipe that nobody writes is refused at once, and read where that is 
     CHECK(*read == "text");
 }
 
-TEST_CASE("what never ends, is a folder or is not there is told by name", "[file]") {
+TEST_CASE("a file without end, a folder and a missing file are refused by name", "[file]") {
     CHECK_ERROR(read_file("/dev/zero", 1 << 20), "file.unsuitable");
     CHECK(read_file("/dev/null", 100)->empty());
     for (const std::string name : {"/", "/nowhere/at/all"}) {

@@ -53,7 +53,7 @@ Options with(std::string debug, std::string subsys, Origin origin = Origin::envi
 
 TEST_CASE("warnings are shown unasked, and nothing else", "[log]") { CHECK(texts({}) == warnings); }
 
-TEST_CASE("each level shows itself and what is graver", "[log]") {
+TEST_CASE("each level shows itself and graver ones", "[log]") {
     CHECK(texts({"WEFT_DEBUG=NONE"}) == Texts{});
     CHECK(texts({"WEFT_DEBUG=version"}) == Texts{"VERSION version line"});
     CHECK(texts({"WEFT_DEBUG=Warn"}) ==

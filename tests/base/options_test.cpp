@@ -1,4 +1,4 @@
-// options_test.cpp: what the environment may say, and the sentence for each way to get it wrong.
+// options_test.cpp: the values that the environment may have, and an error for each wrong one.
 #include "src/base/options.hpp"
 
 #include <algorithm>
@@ -67,7 +67,7 @@ TEST_CASE("an empty environment gives every option its default", "[options]") {
     }
 }
 
-TEST_CASE("the whole environment is told as it stands", "[options]") {
+TEST_CASE("the whole environment is returned unchanged", "[options]") {
     Environment environment{{"WEFT_ALGO", "ring=1"}, {"WEFT_TUNE_FILE", ""}};
     const std::vector<std::string> variables = whole_environment();
     for (const char* wanted : {"WEFT_ALGO=ring=1", "WEFT_TUNE_FILE="}) {
@@ -152,7 +152,7 @@ TEST_CASE("every alias sets its option, is named by it, and is hidden by an empt
     CHECK(aliases >= 8);
 }
 
-TEST_CASE("what does not fit is a warning in NCCL's variables, and left aside", "[options]") {
+TEST_CASE("a wrong value of an NCCL variable is a warning, and is ignored", "[options]") {
     Environment environment{{"NCCL_SOCKET_FAMILY", "AF_INET4"},
                             {"NCCL_GRAPH_FILE", "graph.xml"},
                             {"NCCL_BUFFSIZE", "abc"},
@@ -174,7 +174,7 @@ TEST_CASE("an empty variable is as good as none", "[options]") {
     CHECK(!environment("WEFT_NEVER_SET"));
 }
 
-TEST_CASE("what is no number is refused by name", "[options]") {
+TEST_CASE("a value that is no number is refused by name", "[options]") {
     for (const char* value : {"soon", "12x", "1.5", "0x10", " 7", "7 ", "--7", "+7", "1K"}) {
         INFO(value);
         CHECK(objection("WEFT_TIMEOUT_MS", value) ==
@@ -200,7 +200,7 @@ TEST_CASE("sizes take binary units, other numbers do not", "[options]") {
           "WEFT_TILE_BYTES: \"64KB\" is not a whole number (K, M, G or T may follow it)");
 }
 
-TEST_CASE("all bad values are told at once, and a good one beside them is kept by nobody", "[options]") {
+TEST_CASE("all bad values are reported at once, and a good one beside them is not kept", "[options]") {
     Environment environment{{"WEFT_DIRECT", "yes"}, {"WEFT_WARN_MS", "-3"}, {"WEFT_CHANNELS", "2"}};
     Result<Options> options = read_options();
     REQUIRE(!options);

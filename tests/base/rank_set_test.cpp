@@ -33,7 +33,7 @@ TEST_CASE("a full set has all ranks but the one left out, in order", "[rank_set]
         }
 }
 
-TEST_CASE("insertions and erasures in any order leave what a set of integers has", "[rank_set]") {
+TEST_CASE("insertions and erasures in any order give the same set as a set of integers", "[rank_set]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     RankSet set{};  // GCC cannot see that words beyond words_ are never read
@@ -57,7 +57,7 @@ TEST_CASE("insertions and erasures in any order leave what a set of integers has
     }
 }
 
-TEST_CASE("a set united with another has the ranks of both; a visitor may erase what it is given", "[rank_set]") {
+TEST_CASE("a union has the ranks of both sets; a visitor may erase the visited rank", "[rank_set]") {
     RankSet first{}, second{};
     first.insert(3);
     second.insert(700);

@@ -72,7 +72,7 @@ TEST_CASE("ranks count the processors that they may use, and no more than their 
     CHECK(segment->cores() == 8);
 }
 
-TEST_CASE("a second mapping of the segment is the same segment; what is none is refused", "[segment]") {
+TEST_CASE("a second mapping of the segment is the same segment; any other memory is refused", "[segment]") {
     const auto segment = group_of(3);
     {
         auto other = Segment::map(descriptor(*segment));
@@ -137,15 +137,14 @@ TEST_CASE("the first error wins, whole, and all ranks read the same", "[segment]
     }
 }
 
-TEST_CASE("an error whose reporter does not come to an end of it is one all the same", "[segment]") {
+TEST_CASE("an error counts although its reporter never finishes it", "[segment]") {
     const auto segment = group_of(2);
     segment->header().abort.state = 1;
     CHECK(segment->aborted());
     CHECK_ERROR(segment->abort_status(), "rank.failed");
 }
 
-TEST_CASE("a rank that ended after it was told of a failure is not the cause, unless it has called again",
-          "[segment]") {
+TEST_CASE("a rank that ended after it returned an error is not the cause, unless it has called again", "[segment]") {
     const auto segment = group_of(3);
     REQUIRE(segment->back_rows(0, 3));
     segment->row(0).process = process_token();
@@ -161,7 +160,7 @@ TEST_CASE("a rank that ended after it was told of a failure is not the cause, un
     CHECK(segment->returned_error(1).sentence() == "rank 2 died");
     CHECK_ERROR(reported(), "rank.died", 2);
     CHECK_ERROR(known_cause(*segment), "rank.died", 2);
-    // Rank 2 lives: what rank 1 was told is the cause.
+    // Rank 2 lives: the error that rank 1 returned is the cause.
     segment->row(2).process = process_token();
     CHECK(known_cause(*segment));
     CHECK_ERROR(reported(), "rank.failed", 1, 0);

@@ -1,5 +1,5 @@
-// shared_memory_test.cpp: nameless segments: what is written through one mapping is read through another; what cannot
-// be had or trusted is a sentence.
+// shared_memory_test.cpp: nameless segments. A write through one mapping is read through another; a segment that cannot
+// be made or trusted is an error.
 #include "src/base/shared_memory.hpp"
 
 #include <fcntl.h>
@@ -38,14 +38,14 @@ TEST_CASE("two mappings of a segment share its bytes", "[shared_memory]") {
     CHECK(second->data()[4 * page_bytes() + 17] == std::byte{42});
 }
 
-TEST_CASE("a segment cannot be made smaller or larger by whoever has its descriptor", "[shared_memory]") {
+TEST_CASE("a process with the descriptor cannot resize a segment", "[shared_memory]") {
     auto memory = SharedMemory::create("weft-test", 2 * page_bytes());
     REQUIRE(memory.ok());
     CHECK(ftruncate(memory->fd(), off_t(page_bytes())) != 0);
     CHECK(ftruncate(memory->fd(), off_t(3 * page_bytes())) != 0);
 }
 
-TEST_CASE("memory backed is zero, keeps what it has when backed again, and is zero after it was given back",
+TEST_CASE("backed memory is zero, keeps its content when backed again, and is zero after its release",
           "[shared_memory]") {
     auto memory = SharedMemory::create("weft-test", 8 * page_bytes());
     REQUIRE(memory.ok());

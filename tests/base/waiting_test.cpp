@@ -1,4 +1,5 @@
-// waiting_test.cpp: the waiting rule: who sleeps has said so before, and whoever publishes afterwards wakes it.
+// waiting_test.cpp: the waiting rule. A rank publishes that it sleeps before it sleeps, and a rank that publishes
+// afterwards wakes it.
 #include "src/segment/waiting.hpp"
 
 #include <sched.h>
@@ -100,7 +101,7 @@ TEST_CASE("silence is counted from the last movement", "[waiting]") {
     CHECK(waiting.silence_us() == 0);
 }
 
-TEST_CASE("who waits is told of an abort, and now and then to look around", "[waiting]") {
+TEST_CASE("a waiting rank sees an abort, and polls for failures now and then", "[waiting]") {
     const auto segment = waiting_group_of(2);
     Waiting waiting(*segment, 0, 1'000);
     while (!waiting.pause(only(1))) {
@@ -114,7 +115,7 @@ TEST_CASE("who waits is told of an abort, and now and then to look around", "[wa
     SUCCEED();
 }
 
-TEST_CASE("a rank that sleeps is woken by what another publishes", "[waiting]") {
+TEST_CASE("a sleeping rank is woken when another one publishes", "[waiting]") {
     const auto segment = waiting_group_of(2);
     std::atomic<bool> published{false}, seen{false};
     std::thread sleeper([&] {

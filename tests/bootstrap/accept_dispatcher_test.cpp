@@ -41,7 +41,7 @@ struct Host {
 
 }  // namespace
 
-TEST_CASE("what a rank's thread lets in reaches the service thread", "[dispatcher]") {
+TEST_CASE("a connection that a rank's thread accepts reaches the service thread", "[dispatcher]") {
     Host host;
     for (const uint64_t token : {1, 2, 3}) {  // not only the first
         std::atomic<int> arrived = 0;
@@ -60,7 +60,7 @@ TEST_CASE("what a rank's thread lets in reaches the service thread", "[dispatche
     }
 }
 
-TEST_CASE("all that came before its token was expected is handed over", "[dispatcher]") {
+TEST_CASE("all connections that came before their token was expected are handed over", "[dispatcher]") {
     Host host;
     std::atomic<int> others = 0, arrived = 0;
     host.expect(net::control, 1, others);

@@ -5,7 +5,7 @@
 
 namespace weft::internal::test {
 
-TEST_CASE("texts come back as they were left, and what there is no room for is unknown", "[texts]") {
+TEST_CASE("texts come back unchanged, and texts without room are unknown", "[texts]") {
     AgreedTexts texts;
     texts.tuning = std::string("a\0b", 3);
     texts.add_machine({"one", "rack"});

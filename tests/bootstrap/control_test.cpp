@@ -1,5 +1,5 @@
-// control_test.cpp: leaders of several hosts, each with a segment of its own but all in this process: what they carry
-// for others, when they leave, and what becomes of failures.
+// control_test.cpp: leaders of several hosts, each with its own segment, in this process. Tested: forwarding for other
+// ranks, the end of a leader, and failures.
 #include "src/control/control.hpp"
 
 #include <sys/eventfd.h>
@@ -134,7 +134,7 @@ TEST_CASE("an error goes through a leader whose ranks have left", "[control]") {
     }
 }
 
-TEST_CASE("leaders end, whatever the order in which ranks leave", "[control]") {
+TEST_CASE("leaders end, in any order in which ranks leave", "[control]") {
     const std::vector<std::vector<int>> orders{
         {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, {9, 8, 7, 6, 5, 4, 3, 2, 1, 0}, {1, 9, 0, 5, 4, 8, 2, 3, 7, 6}};
     for (const auto& order : orders) {
@@ -145,7 +145,7 @@ TEST_CASE("leaders end, whatever the order in which ranks leave", "[control]") {
     }
 }
 
-TEST_CASE("of every host that has left who asks is told, however many have", "[control]") {
+TEST_CASE("a rank that asks learns of every host that has left, at any number of them", "[control]") {
     Hosts hosts(count);
     REQUIRE(hosts.met());
     for (const int host : {3, beside, below}) hosts.leave(host);
@@ -161,7 +161,7 @@ TEST_CASE("of every host that has left who asks is told, however many have", "[c
     for (int host = 0; host < count; ++host) CHECK(!hosts[host].aborted());
 }
 
-TEST_CASE("ranks that would meet by way of a leader that has ended are told so", "[control]") {
+TEST_CASE("ranks that need a leader that has ended to connect get an error", "[control]") {
     Hosts hosts(3);
     REQUIRE(hosts.met());
     hosts.post(1, 2, 1);
@@ -174,12 +174,12 @@ TEST_CASE("ranks that would meet by way of a leader that has ended are told so",
                Catch::Contains("rank 2 (pid 1002 on node2) cannot be reached for the first time") &&
                    Catch::Contains("by node0, whose leader has ended"));
     CHECK(!hosts[2].aborted());
-    // What is for a rank that has left needs no way.
+    // An entry for a rank that has left needs no route.
     hosts.leave(1);
     CHECK(!hosts[2].aborted());
 }
 
-TEST_CASE("an entry without a way is told of, though the leader that it came to has no ranks any more", "[control]") {
+TEST_CASE("an entry without a route is reported, though the leader that got it has no ranks any more", "[control]") {
     for (const bool process_ends : {false, true}) {
         INFO(process_ends);
         Hosts hosts(count);

@@ -32,7 +32,8 @@ struct Info {
 };
 
 std::atomic<int> sessions{0};
-// Leaked: a thread that hangs in here outlives main. `fenced`: what rank 0 put, also where it is another process.
+// Leaked: a thread that hangs in here outlives main. `fenced` is the text that rank 0 put, also if rank 0 is another
+// process.
 std::string &put_value = *new std::string, &committed = *new std::string, &fenced = *new std::string(256, 'a');
 Value answer;
 

@@ -39,7 +39,7 @@ TEST_CASE("a rank that is early asks again until rank 0 has come", "[http_store]
     }));
 }
 
-TEST_CASE("where nobody serves the rendezvous nobody carries the id", "[http_store]") {
+TEST_CASE("without an HTTP server no store carries the id", "[http_store]") {
     const DesertedPort port;
     const auto result = exchange_by_http("127.0.0.1", port.number(), exchange_of(1, 2));
     REQUIRE(result);
@@ -47,7 +47,7 @@ TEST_CASE("where nobody serves the rendezvous nobody carries the id", "[http_sto
     CHECK(contains(result->reason, "nobody serves Horovod's rendezvous server"));
 }
 
-TEST_CASE("a rank whose rank 0 never puts its id is told so at the deadline", "[http_store]") {
+TEST_CASE("a rank fails at the deadline if rank 0 never puts its id", "[http_store]") {
     FakeRendezvous rendezvous;
     check_waits_for("rank 0's unique id: does rank 0 run", [&](int64_t limit_ms) {
         return exchange_by_http("127.0.0.1", rendezvous.port(), exchange_of(1, 2, limit_ms));

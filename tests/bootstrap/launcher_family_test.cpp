@@ -111,7 +111,7 @@ std::string found_name() {
     return *family ? (*family)->name : "none";
 }
 
-// What is said of these variables, by finding the family or by reading its numbers.
+// The error about these variables, from finding the family or from reading its numbers.
 std::string objection(const Variables& variables) {
     FakeEnvironment environment(variables);
     const auto family = find_family();
@@ -124,7 +124,7 @@ std::string objection(const Variables& variables) {
 
 }  // namespace
 
-TEST_CASE("every launcher's variables say who the process is", "[launcher_family]") {
+TEST_CASE("every launcher's variables identify the process", "[launcher_family]") {
     for (const Case& each : cases()) {
         INFO(each.launcher);
         FakeEnvironment environment(each.variables);
@@ -151,7 +151,7 @@ TEST_CASE("of several launchers the innermost wins, which is the first row", "[l
             FakeEnvironment environment(both);
             const std::string found = found_name();
             INFO(cases()[inner].launcher << " in " << cases()[outer].launcher);
-            // What only tells two names of one launcher apart is taken over from the outer one.
+            // A variable that only tells two names of one launcher apart comes from the outer one.
             const bool renamed = (cases()[inner].launcher == "srun --mpi=pmi2" || cases()[inner].launcher == "PMI" ||
                                   cases()[inner].launcher == "MPICH" || cases()[inner].launcher == "PMIx" ||
                                   cases()[inner].launcher == "env://") &&
@@ -249,7 +249,7 @@ TEST_CASE("without a launcher there is none", "[launcher_family]") {
     }
 }
 
-TEST_CASE("a half-set family names what is set and what is missing", "[launcher_family]") {
+TEST_CASE("a half-set family names the set and the missing variables", "[launcher_family]") {
     CHECK(objection({{"WEFT_RANK", "0"}}) ==
           "WEFT_RANK is set but WEFT_SIZE, WEFT_UNIQUE_ID is not: either all of weft run's variables or none");
     CHECK(objection({{"RANK", "0"}}) ==
@@ -327,7 +327,7 @@ TEST_CASE("local numbers that cannot be are refused", "[launcher_family]") {
     CHECK(objection(slurm) ==
           "SLURM_STEP_TASKS_PER_NODE[SLURM_NODEID] is 9 and SLURM_STEP_NUM_TASKS is 8: a host has no more ranks than "
           "the job");
-    // What is not told is not known, and no error.
+    // A variable that is not set leaves its fact unknown, and is no error.
     slurm.erase("SLURM_NODEID");
     FakeEnvironment environment(slurm);
     const auto place = read_launched_rank(**find_family());
@@ -335,7 +335,7 @@ TEST_CASE("local numbers that cannot be are refused", "[launcher_family]") {
     CHECK(place->local_size == -1);
 }
 
-TEST_CASE("a job's identity is what its launcher's row lists, and nothing of a rank", "[launcher_family]") {
+TEST_CASE("a job's identity has the variables of its launcher's row, and nothing of a rank", "[launcher_family]") {
     const auto identity = [](Variables variables, const std::string& name, const std::string& value) {
         variables[name] = value;
         FakeEnvironment environment(variables);

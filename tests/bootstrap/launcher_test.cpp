@@ -1,5 +1,5 @@
-// launcher_test.cpp: whole jobs of processes that find each other as under their launcher: who carried the id, what was
-// derived where nobody did, and every rank's sentence where it cannot be.
+// launcher_test.cpp: jobs of processes that find each other as under their launcher. Tested: the way the id travels,
+// the derived id without one, and every rank's error.
 #include "src/launchers/launcher.hpp"
 
 #include <filesystem>
@@ -19,7 +19,7 @@ using namespace weft::internal::test;
 
 namespace {
 
-// What job_reader.cpp says.
+// The fields that job_reader.cpp prints.
 struct Found {
     std::vector<std::string> words;
     std::string log;
@@ -157,7 +157,7 @@ TEST_CASE("under torchrun without a store all ranks derive one id, and those of 
 
 // As two agents do: one worker of the second fails, both restart theirs, and the second alone counts that. The store and
 // MASTER_PORT stay.
-TEST_CASE("workers of two torchrun agents meet again after a restart that one agent counts", "[launcher]") {
+TEST_CASE("workers of two torchrun agents find each other again after a restart that one agent counts", "[launcher]") {
     FakeTorchStore store;
     const auto worker = [&](int rank, int restarts) {
         return with(torchrun(rank, 4, store.port()), {{"LOCAL_RANK", std::to_string(rank % 2)},
@@ -226,7 +226,7 @@ TEST_CASE("srun: all ranks of a step derive one id, those of another step anothe
     }
 }
 
-TEST_CASE("srun without what tells rank 0's host says what to set", "[launcher]") {
+TEST_CASE("srun without variables for rank 0's host names the variable to set", "[launcher]") {
     Variables variables = srun(1);
     variables.erase("SLURM_STEP_NODELIST");
     const Found missing = read(variables);
@@ -273,7 +273,7 @@ TEST_CASE("under PMI the launcher's server hands out the id", "[launcher]") {
     }
 }
 
-TEST_CASE("where PMI cannot be had, ranks of one host still know their job, and others say what to do", "[launcher]") {
+TEST_CASE("without PMI, ranks of one host still know their job, and others get the remedy", "[launcher]") {
     const Variables closed{
         {"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"PMI_FD", "987654"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
     const Found alone = read(closed);
@@ -341,7 +341,8 @@ TEST_CASE("RANK and WORLD_SIZE that are left over make no jobs of one under mpir
     }
 }
 
-TEST_CASE("a pod of an Indexed Job finds pod 0 by its own name, or is told what to set", "[launcher]") {
+TEST_CASE("a pod of an Indexed Job finds pod 0 by its own name, or gets the name of the missing variable",
+          "[launcher]") {
     CHECK(first_pod("train-3", 3) == "train-0");
     CHECK(first_pod("train-workers-0-12.train.default.svc.cluster.local", 12) ==
           "train-workers-0-0.train.default.svc.cluster.local");
@@ -362,7 +363,7 @@ TEST_CASE("a pod of an Indexed Job finds pod 0 by its own name, or is told what 
     CHECK(contains(told.log, "WARN"));
 }
 
-TEST_CASE("ranks may be told all by hand: rank, size, rank 0's host and a secret", "[launcher]") {
+TEST_CASE("rank, size, rank 0's host and a secret may be set by hand", "[launcher]") {
     const auto by_hand = [](int rank) {
         return Variables{{"WEFT_RANK", std::to_string(rank)},
                          {"WEFT_SIZE", "2"},
@@ -379,7 +380,7 @@ TEST_CASE("ranks may be told all by hand: rank, size, rank 0's host and a secret
     CHECK(contains(refused.sentence(), "nothing tells this job from another: set WEFT_SECRET"));
 }
 
-TEST_CASE("with WEFT_SECRET who read the id in the store does not know the job's secret", "[launcher]") {
+TEST_CASE("with WEFT_SECRET a reader of the id in the store does not know the job's secret", "[launcher]") {
     FakeTorchStore store;
     const auto all = read_all(2, [&](int rank) {
         return with(torchrun(rank, 2, store.port()), {{"WEFT_SECRET", rank == 0 ? "right" : "wrong"}});
@@ -408,7 +409,7 @@ TEST_CASE("a job of one asks no server", "[launcher]") {
     }
 }
 
-TEST_CASE("what goes wrong on the way is the sentence that the user gets", "[launcher]") {
+TEST_CASE("the user gets the error of the step that failed", "[launcher]") {
     const TcpServer hanging([](const Line& line) { line.hang(); });
     CHECK(with_growing_limit(100, [&](int64_t limit_ms) {
               const std::string limit = std::to_string(limit_ms);

@@ -1,4 +1,4 @@
-// node_list_test.cpp: Slurm's short forms of nodes and tasks, and what is none.
+// node_list_test.cpp: Slurm's short forms of nodes and tasks, and texts that are none.
 #include "src/launchers/node_list.hpp"
 
 #include "tests/catch.hpp"
@@ -18,7 +18,7 @@ TEST_CASE("a node list names every node, in order", "[node_list]") {
     CHECK(parse_node_list("n[00000-99999]")->size() == 100'000);
 }
 
-TEST_CASE("what is no node list is a sentence", "[node_list]") {
+TEST_CASE("a text that is no node list is an error", "[node_list]") {
     for (const char* text : {"",
                              ",",
                              "a,",
@@ -58,7 +58,7 @@ TEST_CASE("counts of tasks are repeated as often as they say", "[node_list]") {
     CHECK(parse_task_counts("128(x10000)")->size() == 10'000);
 }
 
-TEST_CASE("what are no counts of tasks is a sentence", "[node_list]") {
+TEST_CASE("a text that is no list of task counts is an error", "[node_list]") {
     for (const char* text : {"", ",", "4,", "0", "-1", "4(x0)", "4(x-1)", "4(x)", "4(x2", "4(2)", "(x2)", "4(x2)1",
                              "four", "4(x2)(x2)", "4(x99999999)", "99999999999", "4 (x2)"}) {
         INFO(text);

@@ -1,5 +1,5 @@
-// pmi_test.cpp: an id through PMI 1 and 2, servers that do not answer, and an MPI that has the socket.
-// tools/test --launchers runs the real ones of MPICH and Intel MPI.
+// pmi_test.cpp: an id through PMI 1 and 2, servers that do not answer, and an MPI that has the socket. `tools/test
+// --launchers` runs the servers of MPICH and Intel MPI.
 #include "src/launchers/pmi.hpp"
 
 #include <dlfcn.h>
@@ -18,7 +18,7 @@ using namespace weft::internal::test;
 
 namespace {
 
-// What rank 0 of 2 is told by a server that does this.
+// The error that rank 0 of 2 gets from a server with this handler.
 Status failure_of(const Handler& handler, int64_t deadline_ms = patient_ms) {
     Handlers handlers(handler);
     int ends[2];
@@ -75,7 +75,7 @@ TEST_CASE("PMI hands rank 0's id to all ranks, in either version", "[pmi]") {
     }
 }
 
-TEST_CASE("a rank whose others never come is told so at the deadline", "[pmi]") {
+TEST_CASE("a rank whose peers never come fails at the deadline", "[pmi]") {
     for (const int version : {1, 2}) {
         check_waits_for(version == 1 ? "`barrier_out`" : "`kvs-fence-response`", [&](int64_t limit_ms) {
             FakePmi server(2, {version});
@@ -84,7 +84,7 @@ TEST_CASE("a rank whose others never come is told so at the deadline", "[pmi]") 
     }
 }
 
-TEST_CASE("a server that takes only short values is told", "[pmi]") {
+TEST_CASE("a server that takes only short values is an error", "[pmi]") {
     FakePmi server(1, {1}, 256);
     const auto result = exchange_by_pmi(server.descriptor(0), "", exchange_of(0, 1));
     REQUIRE(!result);

@@ -45,7 +45,7 @@ TEST_CASE("PMIx hands rank 0's id to all ranks, says how many there are, and its
     }
 }
 
-TEST_CASE("what fails in PMIx is told with its step and PMIx's own word, and the session ends", "[pmix]") {
+TEST_CASE("a failure in PMIx is reported with its step and PMIx's own name, and the session ends", "[pmix]") {
     CHECK(failure_of("PMIx_Init fail").sentence() == "PMIx, the beginning of a session: UNREACHABLE (-25)");
     CHECK(failure_of("PMIx_Put fail").sentence() == "PMIx, putting the unique id: UNREACHABLE (-25)");
     CHECK(failure_of("PMIx_Commit fail").sentence() == "PMIx, committing: UNREACHABLE (-25)");
@@ -66,7 +66,7 @@ TEST_CASE("a fence that not all ranks come to meets the deadline", "[pmix]") {
     CHECK(contains(failure_of("PMIx_Init hang", 100).sentence(), "waited 100 ms for its start"));
 }
 
-TEST_CASE("a library that is not there, or is another, is told by its name", "[pmix]") {
+TEST_CASE("a missing or wrong library is reported by its name", "[pmix]") {
     FakeEnvironment environment(Variables{});
     const auto missing = exchange_by_pmix("/nowhere/libpmix.so.2", exchange_of(0, 2));
     REQUIRE(!missing);
@@ -78,7 +78,7 @@ TEST_CASE("a library that is not there, or is another, is told by its name", "[p
     CHECK(contains(other.status().sentence(), "lacks functions of PMIx"));
 }
 
-TEST_CASE("after MPI_Finalize nobody carries the id by PMIx", "[pmix]") {
+TEST_CASE("after MPI_Finalize PMIx does not carry the id", "[pmix]") {
     void* mpi = dlopen(FAKE_MPI, RTLD_NOW | RTLD_LOCAL);
     REQUIRE(mpi);
     reinterpret_cast<void (*)(int, int)>(dlsym(mpi, "fake_mpi_set"))(1, 1);

@@ -1,4 +1,4 @@
-// rank_table_test.cpp: what hosts that have met are together.
+// rank_table_test.cpp: the facts that follow from all hosts' entries.
 #include "src/control/rank_table.hpp"
 
 #include "tests/catch.hpp"
@@ -21,7 +21,7 @@ HostEntry host_of(uint64_t boot, int ranks, int first_cpu, int cpus, int64_t lin
 
 }  // namespace
 
-TEST_CASE("hosts that are one machine talk through its memory, whatever its network is", "[rank_table]") {
+TEST_CASE("hosts that are one machine use its memory speed, with any network", "[rank_table]") {
     const AgreedFacts one = facts_of({host_of(7, 2, 0, 4, 10'000), host_of(7, 2, 0, 4, 10'000)});
     CHECK(one.hosts == 2);
     CHECK(one.machines == 1);
@@ -31,7 +31,7 @@ TEST_CASE("hosts that are one machine talk through its memory, whatever its netw
     CHECK(two.hosts == 3);
     CHECK(two.machines == 2);
     CHECK(two.link_mbps == 10'000);
-    // Who does not know when its machine was started is one of its own.
+    // A host that does not know its machine's boot time counts as a machine.
     CHECK(facts_of({host_of(0, 1, 0, 1, 0), host_of(0, 1, 1, 1, 0)}).machines == 2);
 }
 
@@ -54,7 +54,7 @@ TEST_CASE("ranks of a control group share its time, as far as all are limited", 
     CHECK(ranks_per_core({1, 300}, {2, 300}) == 1);
 }
 
-TEST_CASE("what a host's ranks may use survives its message", "[rank_table]") {
+TEST_CASE("the limits of a host's ranks survive their message", "[rank_table]") {
     CpuShare share;
     share.add(allowed_cpus(), {77, 2.5});
     share.add({}, {78, 1});

@@ -1,4 +1,4 @@
-// ranks.hpp: ranks as threads that share rank 0's text, and what each of them got.
+// ranks.hpp: ranks as threads that share rank 0's text, and the result of each.
 #pragma once
 #include <functional>
 #include <optional>
@@ -42,7 +42,7 @@ inline void check_waits_for(const std::string& whom,
               const auto result = share(limit_ms);
               REQUIRE(!result);
               CHECK(result.status().code() == weftTimeout);
-              // Who is slow may still wait for something before that.
+              // A slow rank may reach its deadline in an earlier wait.
               const std::string told = result.status().sentence();
               return contains(told, "waited " + std::to_string(limit_ms) + " ms for " + whom) ? "" : told;
           }) == "");

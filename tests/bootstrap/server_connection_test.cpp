@@ -9,7 +9,7 @@ using namespace weft::internal::test;
 
 namespace {
 
-// Who is slow may meet the deadline here.
+// A slow machine may reach the deadline here.
 Result<std::optional<ServerConnection>> connect_within(const TcpServer& server, int64_t limit_ms) {
     auto connection = ServerConnection::connect("the server", "127.0.0.1", server.port(), Deadline::in_ms(limit_ms));
     if (connection) REQUIRE(*connection);
@@ -39,7 +39,7 @@ TEST_CASE("lines and counts of bytes are whole, however they arrive", "[connecti
     CHECK(*connection.receive_line(10, "three") == "three");
 }
 
-TEST_CASE("what is sent arrives whole, also when it fills every buffer", "[connection]") {
+TEST_CASE("a message arrives whole, also when it fills every buffer", "[connection]") {
     const std::string large(16 << 20, 'x');
     const TcpServer server([&](const Line& line) { line.send(line.bytes(large.size()) == large ? "yes\n" : "no\n"); });
     ServerConnection connection = connected(server);
@@ -47,7 +47,7 @@ TEST_CASE("what is sent arrives whole, also when it fills every buffer", "[conne
     CHECK(*connection.receive_line(10, "the answer") == "yes");
 }
 
-TEST_CASE("a server that hangs meets the deadline, which says what was waited for", "[connection]") {
+TEST_CASE("a server that hangs is an error at the deadline that names the missing answer", "[connection]") {
     const TcpServer server([](const Line& line) { line.hang(); });
     CHECK(with_growing_limit(50, [&](int64_t limit_ms) -> std::string {
               auto connection = connect_within(server, limit_ms);
@@ -78,7 +78,7 @@ TEST_CASE("a server that takes nothing meets the deadline", "[connection]") {
     lock.unlock();
 }
 
-TEST_CASE("a server that dies is told, with what it owed", "[connection]") {
+TEST_CASE("a server that dies is reported with the missing answer", "[connection]") {
     const TcpServer server([](const Line& line) { line.send("half a li"); });
     ServerConnection connection = connected(server);
     const auto line = connection.receive_line(100, "a line");
@@ -98,7 +98,7 @@ TEST_CASE("a line without an end is not read for ever", "[connection]") {
     CHECK(contains(line.status().sentence(), "sent `" + std::string(60, '.') + "...` instead of a line"));
 }
 
-TEST_CASE("where nobody listens there is no connection, and no error", "[connection]") {
+TEST_CASE("without a listener there is no connection, and no error", "[connection]") {
     const DesertedPort port;
     const auto connection =
         ServerConnection::connect("nobody", "localhost", port.number(), Deadline::in_ms(patient_ms));
@@ -113,7 +113,7 @@ TEST_CASE("a name that never gets an address is asked for until the deadline", "
     CHECK(contains(connection.status().sentence(), "the name no-such-host.invalid had no address within 300 ms: "));
 }
 
-TEST_CASE("what a server sent is shown in one printable line", "[connection]") {
+TEST_CASE("the answer of a server is shown in one printable line", "[connection]") {
     CHECK(shown("plain text") == "plain text");
     CHECK(shown(std::string("a\0b\n\x1b[31m", 8)) == "a.b..[31");
     CHECK(shown("12345", 3) == "123...");

@@ -43,8 +43,7 @@ std::set<int> epoll_descriptors() {
 
 }  // namespace
 
-TEST_CASE("an exception that leaves a task is told to all who have something on the thread, which goes on",
-          "[service]") {
+TEST_CASE("an exception that leaves a task reaches all users of the thread, which goes on", "[service]") {
     const auto service = service_of_process();
     std::string first, second;
     service->run([&] {
@@ -88,7 +87,7 @@ TEST_CASE("an event descriptor of the program's that has the loop's number is no
     service.reset();  // with its descriptors, so that a later case gets a loop of its own
 }
 
-TEST_CASE("who waits for a task gets the exception that left it", "[service]") {
+TEST_CASE("a caller that waits for a task gets the exception that left it", "[service]") {
     const auto service = service_of_process();
     CHECK_THROWS_AS(service->run([] { throw std::bad_alloc(); }), std::bad_alloc);
     bool ran = false;
@@ -125,7 +124,7 @@ TEST_CASE("a link that ends in order loses nothing behind a full socket", "[serv
         link->finish();
     });
     net::FrameStream other(std::move(ends.second));
-    // What comes now is of no interest, and does not break what is under way.
+    // A later frame is ignored, and does not break the transfer in progress.
     REQUIRE(other.queue(1, "late", 4));
     uint32_t next = 0;
     REQUIRE(eventually([&] {
@@ -147,7 +146,7 @@ TEST_CASE("a link that ends in order loses nothing behind a full socket", "[serv
     service->run([&] { link.reset(); });
 }
 
-TEST_CASE("a link to somebody who never reads is ended, and says so", "[service]") {
+TEST_CASE("a link to a peer that never reads is ended, with an error", "[service]") {
     const auto service = service_of_process();
     auto ends = socket_pair();
     std::unique_ptr<ControlConnection> link;

@@ -17,7 +17,7 @@ RendezvousOptions options() {
     return options;
 }
 
-// What became of a rank that went until it was there; the segment that it is in then.
+// Drives a rank's rendezvous to its end; the result is the rank's segment.
 Result<std::shared_ptr<Segment>> enter(Rendezvous& rendezvous) {
     for (;;) {
         auto met = rendezvous.advance();
@@ -37,7 +37,7 @@ std::shared_ptr<Segment> parent_of(int ranks) {
 
 }  // namespace
 
-TEST_CASE("a rank that may not open the first one's segment makes all of them meet by an id", "[split_rendezvous]") {
+TEST_CASE("if a rank may not open the first one's segment, all ranks use an id", "[split_rendezvous]") {
     const auto parent = parent_of(4);
     for (const auto& refusers : {std::vector<int>{}, {1}, {2}, {1, 2}}) {
         INFO("refused by " << refusers.size());
@@ -66,7 +66,7 @@ TEST_CASE("a rank that may not open the first one's segment makes all of them me
     }
 }
 
-TEST_CASE("who comes when the first rank has given up is told at once", "[split_rendezvous]") {
+TEST_CASE("a rank that comes after the first rank has given up fails at once", "[split_rendezvous]") {
     const auto parent = parent_of(3);
     RendezvousOptions impatient = options();
     impatient.timeout_ms = 1;
@@ -83,7 +83,7 @@ TEST_CASE("who comes when the first rank has given up is told at once", "[split_
     CHECK(told.status().sentence().find("has given up") != std::string::npos);
 }
 
-TEST_CASE("who tries again before the first rank does goes where that one will be", "[split_rendezvous]") {
+TEST_CASE("a rank that tries again before the first rank enters the next segment", "[split_rendezvous]") {
     const auto parent = parent_of(3);
     RendezvousOptions impatient = options();
     impatient.timeout_ms = 100;

@@ -31,7 +31,7 @@ TEST_CASE("a TCPStore hands rank 0's id to all ranks, and keeps nothing of it", 
     }
 }
 
-TEST_CASE("where nobody serves the store nobody carries the id", "[torch_store]") {
+TEST_CASE("without a store server no store carries the id", "[torch_store]") {
     const DesertedPort port;
     const auto result = exchange_by_torch_store("127.0.0.1", port.number(), "job/0", exchange_of(1, 2));
     REQUIRE(result);
@@ -39,7 +39,8 @@ TEST_CASE("where nobody serves the store nobody carries the id", "[torch_store]"
     CHECK(contains(result->reason, "nobody serves PyTorch's store at 127.0.0.1:"));
 }
 
-TEST_CASE("a rank whose rank 0 never comes is told so at the deadline, and rank 0 whom it misses", "[torch_store]") {
+TEST_CASE("a rank whose rank 0 never comes fails at the deadline, and rank 0 names the missing ranks",
+          "[torch_store]") {
     FakeTorchStore store;
     check_waits_for("rank 0's unique id: does rank 0 run", [&](int64_t limit_ms) {
         return exchange_by_torch_store("127.0.0.1", store.port(), "job/0", exchange_of(1, 2, limit_ms));
@@ -57,7 +58,7 @@ TEST_CASE("a rank whose rank 0 never comes is told so at the deadline, and rank 
 }
 
 // Attempts of a job share its key: torchrun's agents each count their own restarts, and the store may outlive them all.
-TEST_CASE("what earlier attempts left in the store is nobody's id", "[torch_store]") {
+TEST_CASE("an id of an earlier attempt in the store is not used", "[torch_store]") {
     FakeTorchStore store;
     const auto share = [&](const IdExchange& exchange) {
         return exchange_by_torch_store("127.0.0.1", store.port(), "job", exchange);

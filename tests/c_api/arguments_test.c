@@ -1,5 +1,5 @@
-/* arguments_test.c: every function of weft.h with right arguments and with each wrong one; the sentences; whose last
- * error it is. One rank, so that nothing waits. */
+/* arguments_test.c: every function of weft.h with right arguments and with each wrong one: its error, and the
+ * communicator whose last error it becomes. One rank, so that nothing waits. */
 #include "check.h"
 
 #include <pthread.h>
@@ -428,7 +428,7 @@ int main(void) {
     setenv("WEFT_DEBUG", "NONE", 1); /* some thousand wrong calls need no warning each */
     run_case("versions and error strings are there for every code", versions_and_texts);
     run_case("unique ids differ", unique_ids);
-    run_case("weftCommInitRank refuses what cannot be and leaves NULL behind", init_rank);
+    run_case("weftCommInitRank refuses impossible arguments and leaves NULL behind", init_rank);
     run_case("an id with any bit flipped is refused with a sentence", garbled_ids);
     run_case("a config is taken, copied and checked", configs);
     run_case("a config of another version's size is read as far as both know it", configs_of_other_versions);
@@ -438,7 +438,7 @@ int main(void) {
     run_case("weftAllReduce refuses each wrong argument and lives on", all_reduce);
     run_case("pre-multiplied sums belong to their communicator and type", pre_multiplied_sums);
     run_case("users' reductions belong to their communicator and type, and are called", users_reductions);
-    run_case("a reduction's function that calls Weft on its communicator is told so", reduction_that_calls_weft);
+    run_case("a reduction's function that calls Weft on its communicator gets an error", reduction_that_calls_weft);
     run_case("bits are combined, of integers alone", bits);
     run_case("observers check their arguments", observers);
     run_case("a communicator that has ended is refused by every call", after_the_end);

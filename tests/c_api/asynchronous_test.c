@@ -2,7 +2,7 @@
  * their arguments. One thread drives all ranks. */
 #include "streams.h"
 
-/* What a communicator that does not block has come to. */
+/* The final result of a non-blocking communicator. */
 static weftResult_t outcome(weftComm_t comm) {
     weftResult_t state = weftInProgress;
     while (state == weftInProgress) {
@@ -97,7 +97,7 @@ static void calls_have_configs(void) {
     CHECK_ERROR_NAMES(weftCommSetCallConfig(comms[0], &config), "argument.config", "channels");
     config.magic = 0;
     CHECK_ERROR_NAMES(weftCommSetCallConfig(comms[0], &config), "argument.config", "WEFT_CALL_CONFIG_INITIALIZER");
-    /* What cannot serve is refused on every rank alike, and the next call is as any other. */
+    /* An algorithm that cannot serve is refused on every rank alike, and the next call works. */
     config = (weftCallConfig_t)WEFT_CALL_CONFIG_INITIALIZER;
     config.algo = "two_level_ring";
     for (rank = 0; rank < 2; ++rank) {
@@ -108,7 +108,7 @@ static void calls_have_configs(void) {
         CHECK_OK(weftAllReduce(values[rank], values[rank], 7, weftFloat32, weftSum, comms[rank], streams[rank]));
     }
     wait_all(2);
-    /* What they choose differs: told, not waited for. */
+    /* The ranks' choices differ: an error at once, not a wait. */
     config = (weftCallConfig_t)WEFT_CALL_CONFIG_INITIALIZER;
     config.algo = "recursive_doubling";
     CHECK_OK(weftCommSetCallConfig(comms[0], &config));
@@ -250,7 +250,7 @@ static void small_calls_of_a_group_are_coalesced(void) {
                 i = 100;
             }
         }
-    /* What depends on each other is carried out one after the other, though one rank alone knows. */
+    /* Calls that depend on each other run one after the other, although one rank alone knows of the dependence. */
     for (i = 0; i < (int)(sizeof reductions / sizeof *reductions); ++i) {
         for (rank = 0; rank < ranks; ++rank)
             for (k = 0; k < 8; ++k) sums[rank][0][k] = sums[rank][1][k] = sums[rank][2][k] = rank == 0 ? 5 : 1;

@@ -115,7 +115,8 @@ int main(int count, char** arguments) {
         if (!version_num || !sha256 || !digest) return 3;
         run_case("libweft, loaded by dlopen, and OpenSSL's libcrypto work beside each other", works_beside_libcrypto);
     } else {
-        run_case("libweft, loaded by dlopen, works beside other copies of what it uses", works_beside_impostors);
+        run_case("libweft, loaded by dlopen, works beside other copies of the libraries that it uses",
+                 works_beside_impostors);
     }
     return summary();
 }

@@ -1,5 +1,5 @@
-/* check.h: what the C programs here are written with: cases, checks that print where they failed and go on, and the
- * summary line that tools/count_tests.py reads. Checks may run on any thread. */
+/* check.h: cases and checks of the C programs here. A check that fails prints its place and goes on;
+ * tools/count_tests.py reads the summary line. Checks may run on any thread. */
 #ifndef WEFT_TESTS_CHECK_H
 #define WEFT_TESTS_CHECK_H
 

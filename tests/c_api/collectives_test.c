@@ -1,5 +1,5 @@
-/* collectives_test.c: every collective but all-reduce, as a C program calls it: three ranks of one thread in a group,
- * what each receives, buffers that a rank has no use for, in place; and each wrong argument with its sentence. */
+/* collectives_test.c: every collective but all-reduce, called by a C program: three ranks of one thread in a group.
+ * Tested: results, unused buffers, calls in place, and an error for each wrong argument. */
 #include "check.h"
 
 enum { ranks = 3, count = 5 };
@@ -169,7 +169,7 @@ static void wrong_arguments(void) {
     CHECK_ERROR_NAMES(weftReduce(a, b, count, weftInt32, weftSum, 3, comm, NULL), "argument.rank", "root");
     CHECK_ERROR_NAMES(weftGather(a, b, count, weftInt32, 7, comm, NULL), "argument.rank", "root");
     CHECK_ERROR_NAMES(weftScatter(a, b, count, weftInt32, 3, comm, NULL), "argument.rank", "root");
-    /* What a rank needs may not be NULL. */
+    /* A buffer that a rank needs may not be NULL. */
     CHECK_ERROR_NAMES(weftBroadcast(NULL, b, count, weftInt32, 1, comm, NULL), "argument.null", "sendbuff");
     CHECK_ERROR_NAMES(weftBroadcast(a, NULL, count, weftInt32, 0, comm, NULL), "argument.null", "recvbuff");
     CHECK_ERROR_NAMES(weftReduce(a, NULL, count, weftInt32, weftSum, 1, comm, NULL), "argument.null", "recvbuff");
@@ -234,6 +234,6 @@ int main(void) {
     run_case("nothing can be moved, too", nothing);
     run_case("wrong arguments are refused with a sentence and do no harm", wrong_arguments);
     for (rank = 0; rank < ranks; ++rank) CHECK_OK(weftCommDestroy(comms[rank]));
-    run_case("a rank alone has what it gives", alone);
+    run_case("a rank alone receives its own data", alone);
     return summary();
 }

@@ -1,5 +1,5 @@
-/* ended_test.c: every function of weft.h that takes a communicator, on one that is finalized, one that is dead and one
- * that is destroyed. weft.h itself, the program's argument, says which functions these are. */
+/* ended_test.c: every function of weft.h that takes a communicator, on one that is finalized, dead or destroyed. The
+ * program reads weft.h, its argument, for the list of these functions. */
 #include "check.h"
 
 enum { ranks = 2, elements = 8, window_bytes = 64 };
@@ -7,7 +7,7 @@ enum { ranks = 2, elements = 8, window_bytes = 64 };
 static int values[elements * ranks], others[elements * ranks];
 static const size_t counts[ranks] = {elements, elements}, places[ranks] = {0, elements};
 
-/* What stands when the communicator comes to its state. */
+/* The objects that exist when the communicator comes to its state. */
 static weftComm_t comms[ranks];
 static weftWindow_t windows[ranks];
 static weftStream_t stream; /* of the calls that take one; NULL: none */
@@ -410,9 +410,9 @@ int main(int argument_count, char** arguments) {
     if (argument_count != 2) return 2;
     header = arguments[1];
     run_case("every function of weft.h that takes a communicator is called here", all_functions_are_here);
-    run_case("a finalized communicator refuses every call, in whatever way it is made", finalized);
-    run_case("a finalized communicator that does not block tells of every call later", finalized_without_blocking);
-    run_case("a dead communicator says to every call what it died of", dead);
+    run_case("a finalized communicator refuses every call, in any form", finalized);
+    run_case("a finalized non-blocking communicator reports the error of every call later", finalized_without_blocking);
+    run_case("a dead communicator gives every call the error that it died of", dead);
     run_case("a destroyed communicator is refused by every function", destroyed);
     return summary();
 }

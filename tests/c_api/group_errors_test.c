@@ -1,5 +1,5 @@
-/* group_errors_test.c: what became of each call of a group: refused ones, failed ones, those that were never begun, in
- * streams, prepared, joined, nested, messages and communicators that were to be made. One thread drives all ranks. */
+/* group_errors_test.c: the status of each call of a group: refused, failed or never begun. Tested in streams,
+ * prepared, coalesced and nested, with messages and new communicators. One thread drives all ranks. */
 #include "streams.h"
 
 static uint64_t call_count(void) {
@@ -125,7 +125,7 @@ static void one_failing_call_of_many(void) {
     end_pair(bad);
 }
 
-/* Small all-reduces are carried out as one: what befalls that befalls each. */
+/* Small all-reduces are coalesced: an error of the one call is an error of each. */
 static void coalesced_calls(void) {
     static int values[ranks][3];
     int rank;
@@ -373,12 +373,12 @@ int main(void) {
     run_case("refused calls have numbers and sentences, inner groups' too", refused_calls);
     run_case("of many calls on several communicators the failing one is named", one_failing_call_of_many);
     run_case("calls that are carried out as one fail as one", coalesced_calls);
-    run_case("the message that differs, or that nobody meets, is named", messages);
+    run_case("the message that differs or has no counterpart is named", messages);
     run_case("communicators to be made are calls of the group", communicators_to_be_made);
-    run_case("what streams have not done is in progress, and may fail later", calls_in_streams);
-    run_case("prepared calls are told as the group was that they are of", prepared_calls);
+    run_case("outstanding calls of streams are in progress, and may fail later", calls_in_streams);
+    run_case("prepared calls have statuses like their group's", prepared_calls);
     run_case("calls of a group that cannot be prepared are refused with it", not_prepared);
-    run_case("a message that was asked for stays what it was when a stream goes on", persistent_message);
-    run_case("what a reduction's function carries out is a group before the one that it is in", groups_in_functions);
+    run_case("the error text that a caller asked for stays when a stream goes on", persistent_message);
+    run_case("calls of a reduction's function are a group before the one that it is in", groups_in_functions);
     return summary();
 }

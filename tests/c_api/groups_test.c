@@ -145,7 +145,7 @@ static void wrong_call_among_right_ones(void) {
     end_all(comms, 2);
 }
 
-/* Nobody else makes the call that was refused: whoever waits for it is told, and not only at the deadline. */
+/* No other rank makes the call that was refused: a rank that waits for it gets an error before its deadline. */
 static void refused_on_another_rank(void) {
     weftComm_t comms[3];
     static int values[3][100000];
@@ -287,15 +287,15 @@ int main(void) {
     run_case("groups nest, and an empty or unbegun one is harmless", nested);
     run_case("a group holds several calls on each of several communicators", several_calls_and_communicators);
     run_case("communicators of different ids are made in one group", inits);
-    run_case("one thread that takes a rank twice is told", same_rank_twice_in_one_group);
+    run_case("one thread that takes a rank twice gets an error", same_rank_twice_in_one_group);
     run_case("a wrong call in a group is refused and the others happen", wrong_call_among_right_ones);
-    run_case("who waits for a call that another rank of the thread was refused is told at once",
+    run_case("a rank that waits for a refused call of another rank of the thread fails at once",
              refused_on_another_rank);
-    run_case("one thread's group in which a rank's communicator was finalized: the others are told of it at once",
+    run_case("one thread's group in which a rank's communicator was finalized fails at once on the others",
              finalized_on_another_rank);
-    run_case("who waits for a message that was refused is told at the deadline", refused_message);
+    run_case("a rank that waits for a refused message fails at the deadline", refused_message);
     run_case("a communicator with calls in an open group is not destroyed", destroy_inside);
     run_case("an abort in a group ends one communicator only", abort_inside);
-    run_case("ranks of one thread that disagree are told, each of them", mismatch);
+    run_case("ranks of one thread that disagree get an error each", mismatch);
     return summary();
 }

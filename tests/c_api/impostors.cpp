@@ -1,5 +1,5 @@
 // impostors.cpp: a library that defines what others in a process may have: fmt, Expat, libsodium, OpenSSL, MPI, hwloc.
-// Each function ends the process: whoever meant its own copy must never come here.
+// Each function ends the process: a caller that has its own copy must never come here.
 #include <fmt/core.h>
 
 #include <cstdio>

@@ -160,7 +160,7 @@ int main(void) {
     run_case("memory of weftHostAlloc is zeroed, page aligned, freed once", mappable_memory);
     run_case("memory of a device is refused where there is none", memory_of_no_device);
     run_case("buffers of either kind are registered and deregistered", registration);
-    run_case("a communicator says what it holds: little until it is used", statistics);
-    run_case("an explanation is cut to the capacity and its full length told", explanations);
+    run_case("a communicator reports its memory: little until it is used", statistics);
+    run_case("an explanation is cut to the capacity and its full length returned", explanations);
     return summary();
 }

@@ -1,5 +1,5 @@
-/* messages_test.c: sends and receives, and collectives of uneven parts, as a C program calls them: ranks of one thread
- * in groups, every wrong argument, and what is told of messages that do not fit. Random ones: tests/comm. */
+/* messages_test.c: sends, receives and uneven collectives, called by a C program: ranks of one thread in groups.
+ * Tested: every wrong argument, and the error of messages that do not fit. Random ones: tests/comm. */
 #include <time.h>
 
 #include "check.h"
@@ -21,7 +21,7 @@ static void messages_in_any_order(void) {
     CHECK_OK(weftGroupStart());
     for (rank = 0; rank < ranks; ++rank) {
         const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
-        /* Two to the same rank: the first is the first. Who receives first and who sends first differs. */
+        /* Two messages to the same rank arrive in order. Some ranks send first, others receive first. */
         if (rank != 1) CHECK_OK(weftSend(&in[rank][0], 1, weftInt32, next, comms[rank], NULL));
         CHECK_OK(weftRecv(&out[rank][0], 1, weftInt32, previous, comms[rank], NULL));
         CHECK_OK(weftRecv(&out[rank][1], 1, weftInt32, previous, comms[rank], NULL));
@@ -122,7 +122,7 @@ static void uneven_parts(void) {
     for (rank = 0; rank < ranks; ++rank)
         for (peer = 0; peer < ranks; ++peer)
             for (i = 0; i < rank + peer; ++i) CHECK(out[rank][places[rank][peer] + (size_t)i] == peer * 10 + rank);
-    /* What the root has of each, to it and back, then to all; in place on the root. */
+    /* A part of each rank: to the root and back, then to all; in place on the root. */
     CHECK_OK(weftGroupStart());
     for (rank = 0; rank < ranks; ++rank)
         CHECK_OK(weftGatherv(rank == 1 ? &out[1][places[1][1]] : in[rank], counts[1][rank], out[1],
@@ -240,7 +240,7 @@ static void wrong_arguments(void) {
 }
 
 int main(void) {
-    run_case("messages in a group find each other whatever their order", messages_in_any_order);
+    run_case("messages in a group find each other in any order", messages_in_any_order);
     run_case("messages go on beside collectives of the same group", messages_beside_collectives);
     run_case("a rank sends to itself if it receives in the same group", messages_to_oneself);
     run_case("both ends of a message that differ are named, and the communicator is dead", counts_that_differ);

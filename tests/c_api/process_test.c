@@ -1,5 +1,5 @@
-/* process_test.c: what a program does with its process: closes standard streams, or all descriptors, cancels threads, and
- * limits its address space. */
+/* process_test.c: a program that closes standard streams or all descriptors, cancels threads, or limits its address
+ * space. */
 #include "check.h"
 
 #include <errno.h>
@@ -318,14 +318,14 @@ static void limited_address_space(void) { in_processes(6, within_a_gibibyte); }
 
 int main(void) {
     /* Those that fork come first: a child has none of the threads. */
-    run_case("what a program prints after it has closed its standard streams goes into no connection",
+    run_case("output of a program that has closed its standard streams goes into no connection",
              standard_streams_closed_after_init);
-    run_case("ranks meet and call without standard streams, too", standard_streams_closed_before_init);
+    run_case("ranks rendezvous and call without standard streams, too", standard_streams_closed_before_init);
     run_case("after a program has closed all descriptors its own files are left alone", everything_closed);
     run_case("weftMemFree releases memory, not a file that has the segment's number",
              memory_is_freed_though_its_segment_was_closed);
 #ifndef SANITIZED
-    run_case("ranks meet, call and allocate within 1 GiB of address space, and are told what is too much",
+    run_case("ranks rendezvous, call and allocate within 1 GiB of address space, and get an error beyond it",
              limited_address_space);
 #endif
     run_case("a thread that is cancelled in a call ends after it, and the communicator lives", cancelled_threads);

@@ -292,7 +292,7 @@ static void shrink_failed(void) {
     for (rank = 1; rank < 4; ++rank) CHECK_OK(weftCommDestroy(children[rank]));
 }
 
-/* What waits in streams for the rank that is left out ends. */
+/* Calls in streams that wait for the excluded rank end with an error. */
 static void shrink_in_progress(void) {
     static int exclude[1] = {2};
     weftComm_t parents[3], children[3] = {NULL, NULL, NULL};
@@ -346,10 +346,10 @@ int main(void) {
     run_case("a child has its parent's settings where its own say nothing", settings);
     run_case("a split by some ranks only names the others, and one against another call both", not_by_all);
     run_case("an abort ends a shrink that waits", aborted_meanwhile);
-    run_case("a finalized communicator takes no calls, and nobody waits to make it so", finalized);
+    run_case("a finalized communicator takes no calls, and finalize waits for no rank", finalized);
     run_case("a healthy communicator shrinks by ranks that do not call, and lives on", shrink_healthy);
     run_case("an aborted communicator shrinks to those that are left", shrink_failed);
-    run_case("calls in streams that wait for who is left out end where ranks shrink and abort", shrink_in_progress);
-    run_case("a wrong shrink is told what to change and harms nobody", shrink_wrong);
+    run_case("calls in streams that wait for the excluded rank end when ranks shrink and abort", shrink_in_progress);
+    run_case("a wrong shrink gets an error with the remedy and harms no rank", shrink_wrong);
     return summary();
 }

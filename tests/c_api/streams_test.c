@@ -211,7 +211,7 @@ int main(void) {
     run_case("one stream serves all ranks of a group", one_stream_serves_all_ranks_of_a_group);
     run_case("a communicator keeps its order across streams", a_communicator_keeps_its_order_across_streams);
     run_case("waiting for a stream has an end of its own", waiting_has_an_end_of_its_own);
-    run_case("an error is told once, and the stream goes on", an_error_is_told_once_and_the_stream_goes_on);
+    run_case("an error is reported once, and the stream goes on", an_error_is_told_once_and_the_stream_goes_on);
     run_case("destroying a communicator waits for streams, aborting does not",
              destroying_a_communicator_waits_and_aborting_does_not);
     run_case("wrong streams are refused", wrong_streams_are_refused);

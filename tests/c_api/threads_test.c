@@ -115,7 +115,7 @@ static void two_threads_in_one(void) {
     CHECK_OK(weftGroupStart());
     CHECK_ERROR(weftAllReduce(&value, &value, 1, weftFloat32, weftSum, comms[0], NULL), "usage.threads");
     CHECK_OK(weftGroupEnd());
-    /* What is thread-safe goes on. */
+    /* Thread-safe functions go on working. */
     CHECK_OK(weftCommCount(comms[0], &number));
     CHECK_OK(weftCommUserRank(comms[0], &number));
     CHECK_OK(weftCommGetAsyncError(comms[0], &error));
@@ -193,7 +193,7 @@ static void* abort_it(void* argument) {
     return NULL;
 }
 
-/* Whoever comes first ends it, the others find it ended; nobody crashes. */
+/* The first thread aborts the communicator, the others find it dead, and nothing crashes. */
 static void aborts_at_once(void) {
     int round, rank;
     for (round = 0; round < 50; ++round) {

@@ -1,5 +1,5 @@
-/* windows_test.c: windows and one-sided calls as a C program makes them: ranks of one thread in groups and on streams,
- * every wrong argument, and what is told of signals that do not come. Random ones: tests/comm. */
+/* windows_test.c: windows and one-sided calls, called by a C program: ranks of one thread in groups and on streams.
+ * Tested: every wrong argument, and the error of signals that do not come. Random ones: tests/comm. */
 #include "streams.h"
 
 enum { count = 5, large = 300000 };
@@ -130,7 +130,7 @@ static void one_sided_calls_on_streams(void) {
         for (i = 0; i < count; ++i) in[rank][i] = 100 * rank + i;
         sums[rank] = 1;
     }
-    /* Whoever waits does so before anybody puts; the calls of a stream stay in their order, beside an all-reduce. */
+    /* Each rank waits before any rank puts; the calls of a stream stay in their order, beside an all-reduce. */
     for (rank = 0; rank < ranks; ++rank) {
         const int previous = (rank + ranks - 1) % ranks;
         if (rank % 2) CHECK_OK(wait_for(rank, previous, 1, 0, 0, streams[rank]));
@@ -144,7 +144,7 @@ static void one_sided_calls_on_streams(void) {
         CHECK(sums[rank] == ranks);
         CHECK(parts[rank][4] == 100 * ((rank + ranks - 1) % ranks) + 4);
     }
-    /* What does not fit is the stream's error, and the communicator lives. */
+    /* A put that does not fit is the stream's error, and the communicator lives. */
     CHECK_OK(weftPut(in[0], count, weftInt32, 1, windows[0], sizeof parts[0] - 4, comms[0], streams[0]));
     CHECK_FAILS(weftStreamWait(streams[0], WEFT_STREAM_ALL, -1), weftInvalidArgument,
                 "are not all inside rank 1's part");
@@ -329,7 +329,7 @@ static void a_registration_that_some_ranks_miss(void) {
 
 int main(void) {
     run_case("puts with signals in a ring", puts_in_a_ring);
-    run_case("a get sees what its rank has put, and what lies beside that", gets_see_puts);
+    run_case("a get sees its rank's puts, and the data beside them", gets_see_puts);
     run_case("signals are counters that waiting takes from", signals_are_counters);
     run_case("one-sided calls on streams keep the order of their communicator", one_sided_calls_on_streams);
     run_case("prepared puts are started many times", prepared_puts);

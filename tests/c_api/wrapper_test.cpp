@@ -371,7 +371,7 @@ int main() {
     run_case("communicators made in a group may be moved before it ends", inits_in_a_group);
     run_case("all() works inside a group", all_in_a_group);
     run_case("a group that an exception leaves carries nothing out", exceptions_in_groups);
-    run_case("what dies inside a group ends with it", owners_that_die_in_groups);
+    run_case("objects that die inside a group end with it", owners_that_die_in_groups);
     run_case("moved and released communicators are left empty", moves);
     run_case("communicators are split, shrunk and finalized", splits_and_shrinks);
     run_case("an exception has the code and the sentence", errors);

@@ -73,7 +73,7 @@ TEST_CASE("other algorithms give other bits, and are refused in deterministic mo
     CHECK_THAT(refused.error, Catch::Contains("ring: does not combine in rank order, as WEFT_DETERMINISTIC wants"));
 }
 
-TEST_CASE("the config of rank 0 makes all ranks deterministic, and explain says who is out", "[comm]") {
+TEST_CASE("the config of rank 0 makes all ranks deterministic, and explain names the excluded algorithms", "[comm]") {
     weftUniqueId id;
     REQUIRE(weftGetUniqueId(&id) == weftSuccess);
     std::string explained[3];

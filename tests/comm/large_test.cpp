@@ -1,6 +1,6 @@
-// large_test.cpp: buffers of more elements than 31, and than 32, bits can count, and messages of 64 MiB, under every
-// algorithm. What any rank gets is compared with sums of its inputs from the first byte to the last. Long: left out where
-// tests shall be quick (WEFT_TEST_SMALL), under sanitizers, and where there is not the memory.
+// large_test.cpp: buffers of more than 2^31 and 2^32 elements, and messages of 64 MiB, under every algorithm. Each rank
+// compares its whole result with sums of its inputs. Left out with WEFT_TEST_SMALL, under sanitizers, and on machines
+// with too little memory.
 #include <algorithm>
 #include <fstream>
 #include <iostream>

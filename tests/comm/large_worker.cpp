@@ -1,14 +1,19 @@
-// large_worker.cpp: one rank of a job, a process of its own, or several as threads of one, that makes calls on very many
-// elements and looks at each element of what they give. Only the clients' interface. Arguments, each `name=value`:
-//   count=N       elements of the whole, or of each part where there are parts
-//   calls=A,B     which: all_reduce, rooted, parted, uneven, messages, windows
+// large_worker.cpp: one rank of a job, a process or several threads of one, that makes calls on very many elements. It
+// checks each element of the results, over the clients' interface only.
+// It prints `served collective/algorithm` or `called ..` for each call, `refused ..` for rows that cannot serve.
+//
+// Arguments, each `name=value`:
+//
+//   count=N       elements of the buffer, or of each part of parted calls
+//   calls=A,B     any of all_reduce, rooted, parted, uneven, messages, windows
+//
 //   type=int8     or float; sums are exact
-//   hosts=H       on how many the ranks shall think they are; 0: on this one
+//   hosts=H       number of simulated hosts; 0: this one
 //   threads=T     ranks as threads of this process; 0: a launcher's
-//   memory=shared weftHostAlloc's, else private
-//   rows=all      each algorithm that can serve a call; `chosen`: the one that Weft would take; `new`: those not in `but`
+//
+//   memory=shared weftHostAlloc memory, else private
+//   rows=all      each algorithm that can serve a call; `chosen`: Weft's choice; `new`: those not in `but`
 //   but=A,B       see above, as collective/algorithm
-// Prints a line `served collective/algorithm` or `called ..` for each call, `refused ..` for rows that cannot serve.
 #include <sys/mman.h>
 #include <unistd.h>
 #include <weft/weft.h>

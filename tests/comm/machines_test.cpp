@@ -1,5 +1,5 @@
-// machines_test.cpp: what ranks find out from the machines that their hosts told of: orders of rings, the same on every
-// rank, whatever machine it is on itself.
+// machines_test.cpp: ring orders that ranks derive from their hosts' machine descriptions. All ranks derive the same
+// orders, also if their own machines differ.
 #include "src/planning/machines.hpp"
 
 #include <algorithm>
@@ -221,7 +221,7 @@ TEST_CASE("hosts of one NVLink domain are known as such, and are alike with thos
     CHECK(machines_of(group_of(members, {text("rack-0"), text_of(mixed)})).device_layout(0).domains.empty());
 }
 
-TEST_CASE("what a file's machines are played as is what communicators there find", "[machines]") {
+TEST_CASE("communicators find the same machines as the simulation of a file", "[machines]") {
     struct Played {
         const char* machine;
         int copies, ranks, hosts, domains;
@@ -380,7 +380,7 @@ TEST_CASE("more kinds of machines than are searched, two ranks, one domain: ring
     CHECK(turned.rings() == 0);
 }
 
-TEST_CASE("equal machines have equal texts, whatever host and process they are of", "[machines]") {
+TEST_CASE("equal machines have equal texts, on any host and in any process", "[machines]") {
     topology::Graph graph = read_machine("dgx_h100").graph, other = graph;
     other.name_host(0, "0x1234");
     for (size_t i = 0; i < other.nodes().size(); ++i) {
@@ -397,7 +397,7 @@ TEST_CASE("equal machines have equal texts, whatever host and process they are o
     CHECK(again->graph.links().size() == graph.links().size());
     for (const int gpu : graph.of_kind(topology::NodeKind::gpu))
         CHECK(again->graph.find(0, graph.node(gpu).busid) == gpu);
-    // Whoever did not ask for their links.
+    // A machine without the links between GPUs.
     const auto without = topology::read_topology(topology::describe(graph, false));
     REQUIRE(without.ok());
     CHECK(without->graph.of_kind(topology::NodeKind::gpu).empty());
@@ -475,7 +475,7 @@ TEST_CASE("a machine's file that is none fails the ranks with its name and the r
         }
 }
 
-TEST_CASE("NCCL's file for GPUs stops no job on host memory, whatever is in it and whoever has it set", "[machines]") {
+TEST_CASE("NCCL's file for GPUs stops no job on host memory, with any content and any owner", "[machines]") {
     const Folder folder;
     const std::string broken = folder.path / "broken.xml", cloud = WEFT_TOPOLOGY "/foreign/link_to_itself.xml";
     std::ofstream(broken) << "<system version=\"1\"><cpu numaid=\"0\"><cpu numaid=\"0\"/></system>";

@@ -10,7 +10,7 @@
 
 namespace weft::internal::test {
 
-// What body(comm, rank) says went wrong, by rank. Under an algorithm, or any.
+// The errors that body(comm, rank) returns, by rank. Under one algorithm, or any.
 template <class Body>
 std::vector<std::string> on_threads(int ranks, const char* algo, Body&& body) {
     weftUniqueId id;

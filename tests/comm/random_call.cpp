@@ -21,7 +21,7 @@ constexpr int what_count = 9;
 constexpr const char* names[] = {"all_reduce",     "reduce",     "broadcast", "bcast",  "all_gather",
                                  "reduce_scatter", "all_to_all", "gather",    "scatter"};
 
-// What a call reduces by, where it is none of Weft's.
+// Reductions beside Weft's own.
 constexpr int premultiplied = weftNumOps, commuting = weftNumOps + 1, ordered = weftNumOps + 2;
 
 // `context` is whether it has been told of another type.
@@ -145,7 +145,7 @@ struct RandomCall::Drawn {
         return weftInternalError;
     }
 
-    // What is wrong with part `index` of what `rank` has received; empty: nothing.
+    // The error in part `index` of the result of `rank`; empty: none.
     std::string fault(int rank, int index, const std::byte* got) const {
         if (reduces()) {
             std::vector<Bytes> contributions;
@@ -220,7 +220,7 @@ RandomCall::RandomCall(const Sequence& sequence, int index, int rank, int ranks)
                                       drawn_->shared[self]);
     if (!in_place)
         second_ = std::make_unique<Memory>(part * size_t(received), drawn_->offsets[self], drawn_->shared[self]);
-    // Rooted collectives: who sends or receives nothing has no second place to begin at.
+    // Rooted collectives: a rank that sends or receives nothing has no second offset.
     send_ = first_->data() + (sent > 0 && received > 0 ? inside(sent, received) : 0);
     receive_ = (second_ ? second_->data() : first_->data()) + (sent > 0 && received > 0 ? inside(received, sent) : 0);
 }
@@ -245,7 +245,7 @@ weftResult_t RandomCall::issue(weftComm_t comm, weftStream_t stream, bool in_gro
     }
     const weftResult_t called = drawn_->call(drawn_->sent(rank_) > 0 ? send_ : nullptr,
                                              drawn_->received(rank_) > 0 ? receive_ : nullptr, op, comm, stream);
-    // What is on a stream, or prepared, keeps it; an open group does not let it go.
+    // A call on a stream or a prepared one needs the reduction later, and an open group refuses its end.
     return (rank_ + index_) % 2 == 0 && !in_group && called == weftSuccess ? end(comm) : called;
 }
 

@@ -11,7 +11,7 @@
 
 namespace weft::internal::test {
 
-// A communicator that does not block said weftInProgress: what came of it in the end.
+// The final result of a call that returned weftInProgress on a non-blocking communicator.
 weftResult_t settled(weftComm_t comm, weftResult_t code);
 
 class RandomCall {
@@ -22,7 +22,7 @@ class RandomCall {
 
     // Calls; with a stream, or in a group, the next two are for when it is done.
     weftResult_t issue(weftComm_t comm, weftStream_t stream, bool in_group = false);
-    // What is wrong with what this rank has, or nothing.
+    // The error in this rank's results; empty: none.
     std::string fault() const;
     // Destroys the reduction that the call used, unless it is destroyed already.
     weftResult_t end(weftComm_t comm);

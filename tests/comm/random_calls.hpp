@@ -17,7 +17,7 @@ struct Sequence {
     bool functions = false;  // of the user's too; one does not commute, so no algorithm may be demanded
 };
 
-// Runs this rank's part. What went wrong, or nothing.
+// Runs this rank's part. Returns the first error, or nothing.
 std::string run_random_calls(weftComm_t comm, const Sequence& sequence);
 
 }  // namespace weft::internal::test

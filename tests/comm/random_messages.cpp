@@ -49,7 +49,7 @@ struct Round {
     }
 };
 
-// What a message sends: in memory of its own, or in weftHostAlloc's, where the receiver may read it.
+// A message's send buffer: private memory, or weftHostAlloc memory that the receiver may read.
 class Sent {
   public:
     explicit Sent(const Bytes& bytes, bool shared) : own_(bytes) {

@@ -17,7 +17,7 @@ struct MessageSequence {
     size_t most_bytes = 300'000;  // of a message
 };
 
-// One rank on its communicators, all of the same ranks in the same order. What went wrong, or nothing.
+// Runs one rank on its communicators, all of the same ranks in the same order. Returns the first error, or nothing.
 std::string run_random_messages(const std::vector<weftComm_t>& comms, const MessageSequence& sequence);
 // All ranks, driven by this thread; comms[rank].
 std::string run_random_messages_of_all(const std::vector<std::vector<weftComm_t>>& comms,

@@ -64,7 +64,7 @@ TEST_CASE("random messages of threads arrive, in groups and out of them, beside 
         for (const int comms : {1, 3}) check_threads(ranks, comms, {seed(), small() ? 8 : 60, 300'000});
 }
 
-TEST_CASE("messages larger than what is copied at once arrive", "[messages]") {
+TEST_CASE("messages larger than one copy arrive", "[messages]") {
     check_threads(2, 1, {seed(), small() ? 2 : 12, 5'000'000});
 }
 

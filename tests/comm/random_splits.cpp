@@ -103,7 +103,7 @@ class Family {
                   "a rank without a colour got a communicator, or one with it none");
     }
 
-    // What a rank has begun, in a stream of its own, on a communicator that others shrink and abort.
+    // A call that a rank has begun on a stream, on a communicator that other ranks shrink and abort.
     struct Begun {
         weftStream_t stream = nullptr;
         std::vector<int> given, got;

@@ -60,7 +60,7 @@ TEST_CASE("families of communicators of processes, on one host and on several, a
 }
 #endif
 
-TEST_CASE("a call that fails beside a split in a group leaves nobody waiting for that split", "[comm]") {
+TEST_CASE("a call that fails beside a split in a group makes no rank wait for that split", "[comm]") {
     for (int round = 0; round < (small() ? 5 : 30); ++round) {
         weftUniqueId id;
         REQUIRE(weftGetUniqueId(&id) == weftSuccess);

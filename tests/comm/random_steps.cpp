@@ -74,7 +74,7 @@ class MessageStep : public RandomStep {
     std::vector<int> sent_, received_;
 };
 
-// Two and two, each by a send and a receive of its own; who has nobody beside it does nothing.
+// Pairs of ranks, each with its own send and receive; a rank without a partner does nothing.
 class PairStep : public RandomStep {
   public:
     PairStep(const RandomPlace& place, int number, size_t elements)

@@ -1,5 +1,5 @@
-// random_steps.hpp: what a round of a random program has several of: each has this rank's buffers, is called in whatever
-// way the program likes, and is looked at when that is done. Clients' interface only.
+// random_steps.hpp: the steps of a random program's round. A step has this rank's buffers, is called in any way that
+// the program draws, and is checked when it is done. Clients' interface only.
 #pragma once
 #include <weft/weft.h>
 
@@ -48,7 +48,7 @@ class RandomStep {
   public:
     virtual ~RandomStep() = default;
     virtual weftResult_t issue(weftStream_t stream, bool in_group) = 0;
-    // When it is done, on all ranks in one order: what is wrong, or nothing. May call.
+    // After the step, on all ranks in one order: the error, or nothing. It may call.
     virtual std::string fault() = 0;
 };
 

@@ -9,7 +9,7 @@
 
 namespace weft::internal::test {
 
-// What rank p has for rank q is piece p * ranks + q of the model.
+// Rank p's part for rank q is piece p * ranks + q of the model.
 class RandomUneven {
   public:
     // Number `index` of a sequence.
@@ -17,7 +17,7 @@ class RandomUneven {
 
     // Calls; with a stream, or in a group, fault() is for when it is done.
     weftResult_t issue(weftComm_t comm, weftStream_t stream);
-    // What is wrong with what this rank has, or nothing.
+    // The error in this rank's results, or nothing.
     std::string fault();
     const char* name() const;
 

@@ -16,7 +16,7 @@ namespace {
 using Bytes = RandomBytes;
 constexpr int windows = 2, rounds_of_windows = 6;
 
-// What all ranks' parts hold, by window and rank.
+// The content of all ranks' parts, by window and rank.
 struct Model {
     std::vector<Bytes> parts[windows];
 
@@ -38,8 +38,8 @@ struct Call {
     bool signals() const { return kind == Kind::put_signal || kind == Kind::signal; }
 };
 
-// A round as all ranks draw it: calls that write or read places of their own, so that their order does not matter. Of
-// two phases: what is waited for in the second may come from the first.
+// A round as all ranks draw it: calls that write or read disjoint ranges, so that their order does not matter. A wait
+// of the second phase may consume a signal of the first.
 struct Round {
     uint32_t seed;
     int ranks;
@@ -90,7 +90,7 @@ struct Round {
         const size_t size = model.parts[call.window][size_t(call.target)].size();
         size_t& from = taken[{call.window, call.target}];
         if (call.kind != Call::Kind::signal) {
-            // What this rank has just put is there for its own gets; all else is each call's own.
+            // A get may read this rank's last put; all other ranges are disjoint.
             const bool again =
                 call.kind == Call::Kind::get && !phases[phase].empty() && random() % 2 &&
                 (phases[phase].back().kind == Call::Kind::put || phases[phase].back().kind == Call::Kind::put_signal);

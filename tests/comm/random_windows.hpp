@@ -17,7 +17,7 @@ struct WindowSequence {
     size_t most_bytes = 100'000;  // of a rank's part of a window
 };
 
-// One rank. What went wrong, or nothing.
+// Runs one rank. Returns the first error, or nothing.
 std::string run_random_windows(weftComm_t comm, const WindowSequence& sequence);
 // All ranks, driven by this thread.
 std::string run_random_windows_of_all(const std::vector<weftComm_t>& comms, const WindowSequence& sequence);

@@ -1,5 +1,5 @@
-// random_windows_test.cpp: random one-sided calls of ranks that are threads, processes, or all driven by one thread,
-// over memory that is mapped, that the kernel copies, and that only its owner reaches.
+// random_windows_test.cpp: random one-sided calls of ranks that are threads, processes, or all driven by one thread.
+// The memory is mapped, copied by CMA, or reached by its owner only.
 #include <iostream>
 #include <thread>
 
@@ -55,7 +55,7 @@ void check_processes(int ranks, int hosts, const std::vector<std::string>& varia
 
 }  // namespace
 
-TEST_CASE("random one-sided calls of processes are right whatever reaches the memory", "[windows]") {
+TEST_CASE("random one-sided calls of processes are right on any path to the memory", "[windows]") {
     std::cout << "seed " << seed() << std::endl;
     // Mapped or copied by the kernel; the kernel alone; one's own process alone; asleep as soon as possible.
     for (const std::vector<std::string>& variables : {std::vector<std::string>{},

@@ -1,5 +1,5 @@
-// rank_order_calls.hpp: every collective that reduces, on numbers whose sum depends on the order and on each rounding,
-// held against the sum in rank order, rounded once: the bits that deterministic mode promises.
+// rank_order_calls.hpp: every collective that reduces, on numbers whose sum depends on order and rounding. Results
+// equal the sum in rank order, rounded once, as deterministic mode promises.
 #pragma once
 #include <weft/weft.h>
 

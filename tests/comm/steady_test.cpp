@@ -29,7 +29,7 @@ struct Buffers {
     std::vector<float> from = std::vector<float>(most * ranks, 1), to = std::vector<float>(most * ranks);
 };
 
-// Each call by itself, often: what was asked for, if anything, and by which. `count`: elements of a part.
+// Repeats each call by itself and returns the first that asked the allocator for memory. `count`: elements of a part.
 std::string check_calls(weftComm_t comm, int rank, size_t count, Buffers& buffers) {
     float *const from = buffers.from.data(), *const to = buffers.to.data();
     const int next = (rank + 1) % ranks, last = (rank + ranks - 1) % ranks;

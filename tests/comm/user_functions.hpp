@@ -1,4 +1,4 @@
-// user_functions.hpp: what users' reductions combine by in tests, one that commutes and one that does not.
+// user_functions.hpp: user-defined reductions of the tests, one that commutes and one that does not.
 #pragma once
 #include <cstdint>
 

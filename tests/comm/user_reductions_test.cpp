@@ -122,7 +122,7 @@ TEST_CASE("a function that does not commute gets its operands in rank order, or 
                    Catch::Contains("ring: does not combine in rank order, as a reduction that is not commutative"));
 }
 
-TEST_CASE("a function that throws ends the call on all ranks, who are told which rank's and why", "[comm]") {
+TEST_CASE("a function that throws ends the call on all ranks, whose errors name the rank and the reason", "[comm]") {
     const auto throws = [](const void* left, const void*, void* result, size_t count, weftDataType_t, void* context) {
         if (*static_cast<int*>(context) == 1) throw std::runtime_error("no such colour");
         if (*static_cast<int*>(context) == 2) throw 42;
@@ -188,7 +188,7 @@ TEST_CASE("a function that throws ends the call on all ranks, who are told which
             // Others may still be in it when rank 1 has gone on and thrown.
             if (call() != weftSuccess) return weftGetLastError(comm);
             if (rank == 1) what = way.what;
-            // Who had all it needed may return; the next call, at the latest, says it.
+            // A rank that needed nothing more may return success; its next call, at the latest, returns the error.
             if (call() == weftSuccess && weftBarrier(comm, nullptr) == weftSuccess) return "nobody was told";
             return weftGetLastError(comm);
         });
@@ -201,7 +201,7 @@ TEST_CASE("a function that throws ends the call on all ranks, who are told which
     }
 }
 
-TEST_CASE("ranks whose reductions are of different kinds mismatch, and are told both", "[comm]") {
+TEST_CASE("ranks whose reductions are of different kinds mismatch, and the error names both", "[comm]") {
     const auto told = on_threads(2, "", [&](weftComm_t comm, int rank) -> std::string {
         weftRedOp_t op = weftSum;
         Counter counter;

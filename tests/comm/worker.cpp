@@ -1,8 +1,10 @@
-// worker.cpp: one rank of a job, a process of its own, that runs a random sequence of calls. Arguments: seed, calls,
-// most elements, on how many hosts the ranks shall think they are (0: on this one), and perhaps `messages` or
-// `windows`, of which there are so many rounds and bytes then, `splits`, steps in a family of communicators,
-// `programs`, rounds of all ways to call, or `order`, calls whose results are compared with those of rank order, of up
-// to so many elements.
+// worker.cpp: one rank of a job, a process, that runs a random sequence of calls.
+// Arguments: seed, calls, most elements, number of simulated hosts (0: this one), and perhaps a kind of sequence.
+//
+// `messages` and `windows` have that many rounds and bytes; `splits` are steps in a family of communicators; `programs`
+// are rounds of all kinds of calls.
+//
+// `order` compares the results of calls with those of rank order, up to that many elements.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

@@ -49,7 +49,7 @@ TEST_CASE("a flag block's lines are its ranks' own, fresh, on cache lines, and a
           &flag_blocks.ranks[0]->line(3, 1 + flag_slots));  // lines return after flag_slots tiles
 }
 
-TEST_CASE("the entry word tells tiles and calls apart, and none is the word of a fresh board", "[flag_block]") {
+TEST_CASE("the arrival flag distinguishes tiles and calls, and none equals a fresh flag", "[flag_block]") {
     CHECK(flag_word(0, 0) != 0);
     CHECK(flag_word(0, 5) != flag_word(0, 6));
     CHECK(flag_word(0, 5) != flag_word(4, 5));
@@ -79,7 +79,7 @@ TEST_CASE("slots of the largest size do not touch each other", "[flag_block]") {
     CHECK(memcmp(flag_blocks.group->heap(0) + FlagBlock::heap_bytes, zeros.data(), 4096) == 0);
 }
 
-TEST_CASE("growing keeps what the slots hold and grows nobody else's", "[flag_block]") {
+TEST_CASE("growing keeps the slots' data and grows no other rank's slots", "[flag_block]") {
     FlagBlocks flag_blocks(2);
     FlagBlock& flag_block = *flag_blocks.ranks[0];
     CHECK(flag_block.reserved() == flag_slots * FlagBlock::slot_bytes_first);
@@ -124,7 +124,7 @@ TEST_CASE("data go round in their slot, one behind the other, and stay in it", "
     CHECK(FlagBlock::rotation(0, 2, true).bytes() == 0);
 }
 
-TEST_CASE("what a rank has not grown takes no memory", "[flag_block]") {
+TEST_CASE("slots that a rank has not grown take no memory", "[flag_block]") {
     FlagBlocks flag_blocks(2);
     const auto resident = [&](const std::byte* address) {
         unsigned char in_memory = 0;

@@ -1,4 +1,4 @@
-// hosts_table.hpp: what the test of several hosts and the processes that it starts both know.
+// hosts_table.hpp: facts that the test of several hosts shares with the processes that it starts.
 #pragma once
 #include <algorithm>
 
@@ -20,8 +20,8 @@ struct Spread {
     int ranks() const { return int(hosts().size()); }
 };
 
-// Each of another number of ranks, by which tables know them: hosts in turn; of processes that share memory; of ranks that
-// share a process, as many on each host and not; of both.
+// Tables know a spread by its number of ranks, so each has another. The spreads: hosts in turn; processes that share
+// memory; equal and unequal numbers of ranks in one process; both.
 inline std::vector<Spread> spreads() {
     std::vector<Spread> all{
         {{{0, 1}, {1, 1}, {0, 1}}}, {{{0, 1}, {0, 1}, {1, 1}, {1, 1}}}, {{{0, 3}, {1, 2}}}, {{{0, 2}, {1, 2}, {2, 2}}}};

@@ -1,6 +1,6 @@
-// hosts_table_test.cpp: the table's rows of two levels: algorithms that want several hosts of several ranks, and
-// collectives of uneven parts there, on made-up hosts (WEFT_HOSTID): processes of one or several ranks, which all draw the
-// same calls and look at what their own ranks have (table_worker.cpp).
+// hosts_table_test.cpp: the table's rows for several hosts of several ranks: two-level algorithms and uneven
+// collectives. Hosts are simulated (WEFT_HOSTID). Processes of one or more ranks draw the same calls and check their
+// own ranks' results (table_worker.cpp).
 #include "tests/conformance/hosts_table.hpp"
 #include "tests/subprocess.hpp"
 #include "weft/weft.hpp"
@@ -9,7 +9,7 @@ namespace weft::internal::test {
 
 namespace {
 
-// What its first process said it was served.
+// The calls that its first process reports as served.
 std::string run_job(size_t number, DeviceBuffer::Kind kind) {
     const Spread spread = spreads()[number];
     std::string ids;

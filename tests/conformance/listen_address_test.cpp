@@ -1,4 +1,4 @@
-// listen_address_test.cpp: what a receiver's address says, and the shares that several sockets have of a message.
+// listen_address_test.cpp: the text of a receiver's address, and how several sockets share a message.
 #include <algorithm>
 
 #include "tests/catch.hpp"
@@ -9,8 +9,7 @@ namespace weft::internal::test {
 
 using tcp::ListenAddress;
 
-TEST_CASE("a receiver's address names as many addresses as there is room for, and leaves the last word to who connects",
-          "[tcp]") {
+TEST_CASE("a receiver's address holds as many addresses as fit, and the sender chooses last", "[tcp]") {
     ListenAddress listen_address{.token = 7, .depth = 4, .stripes = 2, .slot_bytes = 4096, .addresses = {}};
     for (const char* text : {"10.0.0.1:1", "10.1.0.1:2", "[fd00::1]:3", "[fd00::2]:4", "[fd00::ffff:fffe]:5"})
         listen_address.addresses.push_back(*net::Address::parse(text));

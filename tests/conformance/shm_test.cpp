@@ -1,5 +1,5 @@
-// shm_test.cpp: what shared memory promises beyond transport_test.cpp: exact credits, damage noticed, a heap that is
-// full.
+// shm_test.cpp: promises of shared memory beyond transport_test.cpp: exact credits, detected damage, an error for a
+// full heap.
 #include "transports/shm/shm.hpp"
 
 #include <deque>
@@ -44,7 +44,7 @@ TEST_CASE("of many slots, messages that fit a header take none, and there are mo
     REQUIRE(!sends(100, 0));
     REQUIRE(!sends(100, 256));
     for (int i = 0; i < headers; ++i) REQUIRE(connection.receive(uint64_t(i), size_t(i % 17)));
-    // What fits none of them has the slots, behind which what does still goes.
+    // A message that fits no header takes a slot; smaller messages still go behind it.
     for (int i = 0; i < depth; ++i) REQUIRE(sends(uint64_t(i), 256));
     REQUIRE(!sends(100, 17));
     for (int i = depth; i < headers; ++i) REQUIRE(sends(uint64_t(i), 8));
@@ -171,7 +171,7 @@ TEST_CASE("an address outside the peer's heap is refused", "[shm]") {
     }
 }
 
-TEST_CASE("a rank whose heap is full says so and what to do, and takes nothing", "[shm]") {
+TEST_CASE("a rank whose heap is full gets an error with the remedy, and takes nothing", "[shm]") {
     const Transport& transport = shm();
     Connection connection(transport, 2, 128);
     size_t used = heap_end - (size_t(1) << 20);

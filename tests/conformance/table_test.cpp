@@ -1,7 +1,6 @@
-// table_test.cpp: the table of what Weft serves, by the C API: each algorithm of the registry, on host memory and on the
-// fake driver's device memory, over what the environment leaves between the ranks (shared memory, or TCP), for so many
-// ranks; and the collectives of uneven parts likewise. Two-level algorithms want several hosts of several ranks, which
-// are processes: hosts_table_test.cpp.
+// table_test.cpp: the table over the C API: each algorithm of the registry and each uneven collective. Memory is the
+// host's or the fake driver's; the environment decides between shared memory and TCP. Two-level algorithms need several
+// hosts of several ranks, which are processes: hosts_table_test.cpp.
 #include <set>
 
 #include "tests/conformance/uneven_table.hpp"
@@ -31,7 +30,7 @@ std::set<std::string> names() {
     return all;
 }
 
-// Every algorithm of a name, on communicators that admit no other. By name and collective: who served.
+// Every algorithm of a name, on communicators that admit no other. Returns the served ones, by name and collective.
 std::set<std::string> check_all(Kind kind, std::mt19937& random) {
     Checks checks(random);
     std::set<std::string> served;
@@ -81,7 +80,7 @@ void check_uneven(Kind kind, std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("of a table's lines every two values of two columns meet in some", "[table]") {
+TEST_CASE("every two values of two columns of a table meet in some line", "[table]") {
     std::mt19937 random(seed());
     const std::vector<int> sizes{3, 1, 7, 4};
     const std::vector<Line> lines = all_pairs_of(sizes, random);
@@ -129,7 +128,7 @@ TEST_CASE("every algorithm that kernels serve agrees with the reference on devic
     }
 }
 
-TEST_CASE("collectives of uneven parts leave what the model says", "[table][uneven]") {
+TEST_CASE("collectives of uneven parts agree with the model", "[table][uneven]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     check_uneven(GENERATE(Kind::host, Kind::host_shared, Kind::plain), random);

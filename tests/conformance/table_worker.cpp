@@ -15,7 +15,7 @@ int number(const char* variable) { return atoi(getenv(variable)); }
 
 }  // namespace
 
-TEST_CASE("a process's ranks have what the reference says", "[worker]") {
+TEST_CASE("a process's ranks agree with the reference", "[worker]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     const Spread spread = spreads().at(size_t(number("TABLE_SPREAD")));

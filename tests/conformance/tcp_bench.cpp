@@ -1,7 +1,8 @@
-// tcp_bench.cpp: what the tcp transport costs over loopback against a bare loop over two sockets, in one run: one way
-// of a small message and exchanges of large ones, two processes that poll. Not a test: run it by hand on a quiet
-// machine. Arguments: slot bytes (262144), depth (2), socket buffer bytes of the bare loop (0: the kernel's), rounds
-// (5). WEFT_SOCKET_BUFFER_BYTES is the transport's.
+// tcp_bench.cpp: the tcp transport over loopback against a bare loop over two sockets, in one run of two polling
+// processes. Measured: the one-way time of a small message, and exchanges of large ones. Not a test: run it by hand on
+// a quiet machine.
+// Arguments: slot bytes (262144), depth (2), socket buffer bytes of the bare loop (0: the kernel's), rounds (5).
+// WEFT_SOCKET_BUFFER_BYTES is the transport's.
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <sched.h>
@@ -40,7 +41,7 @@ void must(const Status& status) {
     if (!status) stop(status.sentence());
 }
 
-// What the two processes share: blobs, and a meeting point before each measurement.
+// Shared by the two processes: blobs, and a barrier before each measurement.
 struct InCommon {
     net::Secret secret;
     Blob blobs[2];
@@ -53,7 +54,7 @@ void meet(InCommon& shared) {
     for (++meetings; shared.met.load() < 2 * meetings;) sched_yield();
 }
 
-// One process's end of both directions; what is measured is built on these two.
+// One process's end of both directions. All measurements are built on these two functions.
 class Ends {
   public:
     virtual ~Ends() = default;

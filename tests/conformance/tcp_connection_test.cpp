@@ -1,5 +1,5 @@
-// tcp_connection_test.cpp: a connection each way between two ranks shares its sockets: what flows one way neither disturbs
-// nor stops the other way, and ends apart from it.
+// tcp_connection_test.cpp: two connections between two ranks, one each way, share sockets. Traffic of one direction
+// neither disturbs nor stops the other, and each ends by itself.
 #include <random>
 
 #include "src/net/secret.hpp"
@@ -93,7 +93,7 @@ struct Pair {
 
 }  // namespace
 
-TEST_CASE("messages both ways over one connection arrive whole and in order, whoever is faster", "[tcp]") {
+TEST_CASE("messages both ways over one connection arrive whole and in order, at any speed of the ends", "[tcp]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     Pair pair;
@@ -121,7 +121,7 @@ TEST_CASE("a connection is one socket a rank for both ways; one way that is stuc
     }
 }
 
-TEST_CASE("a sender that goes away ends its own way of a connection, after what it had sent", "[tcp]") {
+TEST_CASE("a sender that closes ends its direction of a connection after its last data", "[tcp]") {
     const int leaving = GENERATE(0, 1);  // who called, and who was called
     Pair pair;
     for (int self = 0; self < 2; ++self) REQUIRE(pair.send(self));

@@ -1,5 +1,5 @@
-// tcp_test.cpp: what TCP promises beyond transport_test.cpp: peers that break, lie, vanish or stop reading, strangers
-// at the listener, streams cut anywhere, several sockets for one message.
+// tcp_test.cpp: promises of TCP beyond transport_test.cpp. Peers break, lie, vanish or stop reading, strangers connect
+// to the listener, streams are cut anywhere, and several sockets share a message.
 #include "transports/tcp/tcp.hpp"
 
 #include <linux/tcp.h>
@@ -37,7 +37,7 @@ std::unique_ptr<TcpSender> sender_to(const ConnectionOptions& options, const Lis
     return std::make_unique<TcpSender>(options, std::move(connection));
 }
 
-// A receiver of rank 0 at a listener of its own, and what a rank 1 made by hand needs.
+// A receiver of rank 0 with its own listener, and the parts of a hand-made rank 1.
 struct Bench {
     net::Identity identity = fresh_identity();
     std::shared_ptr<net::Listener> listener;
@@ -68,7 +68,7 @@ struct Bench {
         if (!socket) FAIL(socket.status().sentence());
         return std::move(*socket);
     }
-    // What the receiver says when it fails, after the messages before.
+    // The receiver's error, after the messages before it.
     Status failure() {
         Status seen;
         const bool failed = eventually([&] {
@@ -159,7 +159,7 @@ TEST_CASE("a header that lies is an error that names rank and address, never an 
     CHECK_THAT(said({.sequence = 2, .bytes = ~uint64_t(0)}), Catch::Contains("claims"));
 }
 
-TEST_CASE("a peer that resets or closes is an error with rank, address and errno, after what it had sent", "[tcp]") {
+TEST_CASE("a peer that resets or closes is an error with rank, address and errno, after its last data", "[tcp]") {
     for (const bool resets : {true, false}) {
         for (const size_t inside : {size_t(0), size_t(10), size_t(500)}) {
             Bench bench;
@@ -223,7 +223,7 @@ TEST_CASE("a sender whose peer closed or vanished gets an error that names it", 
     }
 }
 
-TEST_CASE("a peer that has left before it was reached is missed by who has something for it", "[tcp]") {
+TEST_CASE("a peer that left before it was reached is an error of a rank that has data for it", "[tcp]") {
     Bench bench;
     bench.receiver.reset();
     bench.listener.reset();
@@ -284,7 +284,7 @@ TEST_CASE("a peer that stops reading stops the sender, which sleeps until there 
     CHECK(list.empty());  // nothing to wait for
 }
 
-TEST_CASE("a sender that goes away leaves what the kernel took, and no reset", "[tcp]") {
+TEST_CASE("a sender that closes leaves the data that the kernel took, and no reset", "[tcp]") {
     Bench bench;
     auto sender = bench.sender();
     const size_t bytes = options().socket_buffer_bytes > 0 ? 100 : 50'000;  // all of it fits into the kernel's buffers

@@ -1,5 +1,5 @@
-// transport_test.cpp: what every transport promises (transports/transport.hpp). Walks the registry: a new row runs here
-// without a line more.
+// transport_test.cpp: the promises of every transport (transports/transport.hpp). It walks the registry, so that a new
+// row is tested without a change here.
 #include <sched.h>
 
 #include <atomic>
@@ -37,7 +37,7 @@ TEST_CASE("a transport has a name and says whether it can be used here", "[trans
     CHECK(transport.can_connect(apart) != "");  // ranks that share neither memory nor a secret
 }
 
-TEST_CASE("messages arrive whole and in order, whoever is faster", "[transport]") {
+TEST_CASE("messages arrive whole and in order, at any speed of the ends", "[transport]") {
     const Transport& transport = every_transport();
     INFO("seed " << seed());
     std::mt19937 random(seed());
@@ -262,7 +262,7 @@ TEST_CASE("an address that cannot be right is refused with a sentence", "[transp
     CHECK(refused(Blob{}, 2, 128) == weftMismatch);
 }
 
-TEST_CASE("who waits on a connection sees an abort and knows who raised it", "[transport]") {
+TEST_CASE("a rank that waits on a connection sees an abort and its origin", "[transport]") {
     const Transport& transport = every_transport();
     Connection connection(transport, 2, 128);
     std::atomic<bool> waiting{false};
@@ -286,7 +286,7 @@ TEST_CASE("who waits on a connection sees an abort and knows who raised it", "[t
     CHECK(seen.sentence() == "rank 1 has had enough");
 }
 
-TEST_CASE("a peer that dies is an error on the survivor, never a hang, and what it had sent still arrives",
+TEST_CASE("a peer that dies is an error on the survivor, never a hang, and its last data still arrives",
           "[transport]") {
     const Transport& transport = every_transport();
     Connection connection(transport, 4, 128);

@@ -14,7 +14,8 @@ using Lengths = UnevenTable::Lengths;
 using Laying = UnevenTable::Laying;
 using Parts = UnevenCall::Parts;
 
-// Elements from each rank to each. Who gives all the same, or takes the same of all, has one number.
+// Elements from each rank to each. A rank that sends the same part to all, or receives the same from all, has one
+// count.
 std::vector<std::vector<size_t>> draw_counts(Collective collective, int n, Lengths lengths, std::mt19937& random) {
     const int giver = n / 2, taker = (giver + 1) % n;
     const auto all = static_cast<size_t>(n);
@@ -69,7 +70,7 @@ Parts lay(std::vector<size_t> counts, Laying laying, bool far, std::mt19937& ran
 constexpr size_t margin = 32;
 constexpr std::byte mark{0xa5};
 
-// A buffer, and what it holds when the call begins and when it is done.
+// A buffer, and its content before and after the call.
 struct Image {
     Bytes before, after;
     std::unique_ptr<DeviceBuffer> buffer;
@@ -87,7 +88,7 @@ void put(Bytes& image, const Bytes& part, size_t at) {
     std::copy(part.begin(), part.end(), image.begin() + ptrdiff_t(at));
 }
 
-// What a rank has of the call.
+// A rank's buffers of the call.
 class Own {
   public:
     Own(const UnevenCall& call, int rank, int device, DeviceBuffer::Kind kind)

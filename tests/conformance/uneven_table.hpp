@@ -1,6 +1,6 @@
-// uneven_table.hpp: collectives of uneven parts as such a table (table.hpp): ranks, type, reduction, how long the parts
-// are, how they lie in their buffers, root, placement, and whether the counts are in device memory. The model is what
-// each buffer holds before and after, to the byte, gaps between parts and margins included.
+// uneven_table.hpp: uneven collectives as such a table (table.hpp). Columns: ranks, type, reduction, part lengths,
+// layout in the buffers, root, placement, and whether counts are in device memory. The model is the content of each
+// buffer before and after, to the byte, with gaps between parts and margins.
 #pragma once
 #include "tests/conformance/table.hpp"
 
@@ -31,7 +31,7 @@ struct UnevenCall {
     int ranks() const { return int(sends.size()); }
     Held input_held(int rank) const { return input_of(collective, rank, root); }
     Held output_held(int rank) const { return output_of(collective, rank, root); }
-    // What the rank receives of the giver; of what is reduced all givers' sum.
+    // The part that the rank receives from the giver; of a reduction, the sum of all givers.
     Bytes taken(int giver, int taker) const;
     std::string text() const;
 };

@@ -1,5 +1,5 @@
-// barrier_test.cpp: barriers in CUDA streams, and calls of no elements, which all ranks meet in as in any other: by
-// fused kernels, by steps among ranks that know each other's words, and over connections alone.
+// barrier_test.cpp: barriers in CUDA streams, and calls of no elements, in which all ranks synchronise as in any other.
+// Tested with fused kernels, with steps among ranks that map each other's flags, and over connections alone.
 #include <unistd.h>
 
 #include <algorithm>
@@ -103,7 +103,7 @@ TEST_CASE("a barrier stands in the order of its stream and of the communicator's
 }
 
 // Whether kernels serve it or the host, on copies; there it has ended when it returns.
-TEST_CASE("what ranks' streams did before a barrier is done when the streams are behind it", "[barrier][copies]") {
+TEST_CASE("work before a barrier in any rank's stream is done after the barrier in every stream", "[barrier][copies]") {
     const Ranks ranks(spread(3));
     std::atomic<int> come = 0;
     const auto call = [&](int rank) {
@@ -155,7 +155,7 @@ TEST_CASE("every collective of no elements is carried out, among others with ele
     ranks.check_healthy();
 }
 
-TEST_CASE("ranks of which one calls a barrier and one something else are told both", "[barrier]") {
+TEST_CASE("a barrier against another call is an error that names both", "[barrier]") {
     const weftConfig_t config = with_algo(algorithm());
     const Ranks ranks(spread(3), &config);
     ranks.differing_group([&](int rank) { return rank == 1 ? reduce_nothing(ranks, rank) : barrier(ranks, rank); });
@@ -166,7 +166,7 @@ TEST_CASE("ranks of which one calls a barrier and one something else are told bo
     CHECK_THAT(weftGetLastError(ranks.comms[0]), Catch::Contains("called barrier of CUDA streams"));
 }
 
-TEST_CASE("types of calls of no elements that differ are told", "[barrier]") {
+TEST_CASE("different types in calls of no elements are a mismatch", "[barrier]") {
     const weftConfig_t config = with_algo(algorithm());
     const Ranks ranks(spread(3), &config);
     ranks.differing_group([&](int rank) { return reduce_nothing(ranks, rank, rank == 2 ? weftInt8 : weftFloat32); });

@@ -1,5 +1,5 @@
-// buffer_registry_test.cpp: what a rank keeps open of memory that it has registered, where another process cannot map the
-// tables that the ranks reply in.
+// buffer_registry_test.cpp: the mappings that a rank keeps of registered memory, if another process cannot map the
+// tables in which ranks reply.
 #include "src/gpu/domain/buffer_registry.hpp"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ using namespace cuda;
 
 }  // namespace
 
-TEST_CASE("descriptors of registered memory are closed when whoever has not mapped it says that it never will",
+TEST_CASE("descriptors of registered memory are closed when the last process reports that it never maps it",
           "[registrations]") {
     auto group = take(Segment::create(2));
     for (int rank = 0; rank < 2; ++rank) {

@@ -34,7 +34,7 @@ class Buffers {
     std::vector<RankBuffers> rank_buffers_;
 };
 
-// What the ranks pass as a call's reduction: made while this lives, if they scale what they give.
+// The reduction that each rank passes to a call. Scaling ones are made here and live as long as this.
 class Reductions {
   public:
     // `scalars`: of all ranks, for premul. by_function: a C function that does what `op` does, for host memory.

@@ -1,6 +1,6 @@
-// collectives_test.cpp: every collective on device memory, bit for bit what its expansion in rank order gives: by the
-// kernels that a communicator takes by itself, and by steps, on data that is exact in any order; every type, reduction,
-// root, in place and out of place; in sequences, in graphs, on several streams.
+// collectives_test.cpp: every collective on device memory, bit for bit equal to its expansion in rank order. Tested
+// with the kernels that a communicator chooses and with steps, on data that is exact in any order. Every type,
+// reduction and root; in place and out of place; in sequences, in graphs, on several streams.
 #include <algorithm>
 
 #include "tests/device/calls.hpp"
@@ -91,7 +91,7 @@ TEST_CASE("long messages of every collective go through peers' memory, in place 
     for (const int n : small() ? std::vector{2} : std::vector{2, 3, 8}) {
         const Ranks ranks(spread(n));
         for (const Collective collective : collectives)
-            // What is scaled is staged; both in several tiles, the last of which is short.
+            // Scaled input is staged. Both run in several tiles, the last of which is short.
             for (const int op : {int(weftSum), int(premul)})
                 for (const size_t bytes : {size_t(600'004), size_t(small() ? 1'200'012 : 4'800'012)}) {
                     if (op == premul && !facts_of(collective).reduces) continue;
@@ -178,7 +178,8 @@ TEST_CASE("collectives of all kinds are enqueued one behind the other without wa
 
 // WEFT_TEST_CALLS: how many. Two inputs in turns, so that what an earlier call has left is wrong for the next; before the
 // last of each nothing is left of results.
-TEST_CASE("calls of random kinds, twenty of each in a row, leave what the last ones should", "[collectives][repeats]") {
+TEST_CASE("calls of random kinds, twenty of each in a row, leave the results of the last ones",
+          "[collectives][repeats]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     constexpr int in_a_row = 20;
@@ -254,7 +255,7 @@ TEST_CASE("captured collectives of every kind replay, their first call captured"
     for (CUgraphExec graph : graphs) demand(cuGraphExecDestroy(graph));
 }
 
-TEST_CASE("ranks that call different collectives, or roots, are told both", "[collectives]") {
+TEST_CASE("different collectives or roots are an error that names both", "[collectives]") {
     const char* const algo = GENERATE(as<const char*>(), nullptr, "^one_shot,^two_shot");
     const bool roots = GENERATE(true, false);
     // Between hosts two roots that send to each other are done, and hear of it in their next call.
@@ -289,7 +290,7 @@ TEST_CASE("buffers of parts are checked whole, and those that a rank has no use 
     std::vector<int> host(2048);
     CHECK_REFUSED(weftGather(part.data(), host.data(), 1024, weftInt32, 0, ranks.comms[0], ranks.streams[0]->weft()),
                   ranks.comms[0], weftInvalidArgument, "recvbuff is host memory");
-    // Rank 1 gathers nothing: whatever it names as recvbuff.
+    // Rank 1 gathers nothing, so its recvbuff may be any.
     const DeviceBuffer other(ranks.placing[1], 4096);
     ranks.group([&](int rank) {
         return weftGather(rank == 0 ? part.data() : other.data(),

@@ -1,6 +1,6 @@
-// crossing_test.cpp: two communicators on the same devices, whose calls the ranks launch in different order, on streams
-// of their own: right where both kernels find room, and an error at the deadline where they do not. On devices whose
-// room a kernel takes up unless WEFT_GPU_BLOCKS says less (meson.build).
+// crossing_test.cpp: two communicators on the same devices, whose calls the ranks launch in different order, on
+// separate streams. Results are right if the device has room for both kernels; otherwise the calls fail at the
+// deadline. A kernel fills these devices unless WEFT_GPU_BLOCKS says less (meson.build).
 #include <cstdlib>
 #include <cstring>
 #include <string>

@@ -43,7 +43,7 @@ std::vector<weftComm_t> without_last(const Ranks& ranks, int flags) {
 
 }  // namespace
 
-TEST_CASE("weftCommFinalize waits for a rank's calls on device memory, and what comes then is refused", "[ending]") {
+TEST_CASE("weftCommFinalize waits for a rank's calls on device memory, and later calls are refused", "[ending]") {
     const Ranks ranks(spread(3));
     const Values values(ranks, 1);
     struct Seen {

@@ -1,5 +1,5 @@
-// failures_test.cpp: what becomes of calls on device memory when ranks call different things, are late, abort, or lack
-// what it takes: a sentence on every rank, and the process lives.
+// failures_test.cpp: calls on device memory of ranks that call different things, are late, abort, or lack a resource.
+// Every rank gets an error, and the process lives.
 #include <cstring>
 #include <future>
 #include <thread>
@@ -52,7 +52,7 @@ struct CaptureElsewhere {
 
 }  // namespace
 
-TEST_CASE("ranks that call different things on device memory hear what each called", "[failures]") {
+TEST_CASE("different calls on device memory are an error that names each", "[failures]") {
     // By one kernel, and by two that share nothing but the barrier words.
     struct {
         size_t most_call, rank_1_calls;
@@ -75,7 +75,7 @@ TEST_CASE("ranks that call different things on device memory hear what each call
     check_works();
 }
 
-TEST_CASE("calls whose messages never meet are told apart all the same", "[failures]") {
+TEST_CASE("calls that exchange no message with each other still mismatch", "[failures]") {
     // More ranks than know each other's words, and algorithms for short and for long messages.
     const Ranks ranks(spread(17));
     const RankBuffers buffers(ranks, 2'000'000);
@@ -255,7 +255,7 @@ TEST_CASE("a launch that fails is an error on every rank", "[failures][fake]") {
     CHECK(ranks.await_failure(0) == weftUnhandledCudaError);
 }
 
-TEST_CASE("a rank that cannot make its part of what devices share leaves all with host memory", "[joining][fake]") {
+TEST_CASE("if one rank cannot make its shared device memory, all use host memory", "[joining][fake]") {
     struct {
         const char *fault, *why;
     } const cases[] = {{"fault cuMemAlloc 2 2", "CUDA_ERROR_OUT_OF_MEMORY"},
@@ -283,7 +283,7 @@ TEST_CASE("a rank that cannot make its part of what devices share leaves all wit
     check_works();
 }
 
-TEST_CASE("what a join has begun on its memory is over when that goes, at whichever copy it fails", "[joining][fake]") {
+TEST_CASE("copies of a failed join are done before its memory goes, at any failing copy", "[joining][fake]") {
     for (int copy = 1; copy <= 4; ++copy) {
         INFO(copy);
         fake::add_setting("fault cuMemcpyAsync " + std::to_string(copy) + " 999");

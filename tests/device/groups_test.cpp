@@ -1,5 +1,5 @@
-// groups_test.cpp: small all-reduces of a group on device memory, which go in one kernel: as each by itself would, whatever
-// other ranks do, in their order where one uses what another one writes, and each with its own name in errors.
+// groups_test.cpp: small all-reduces of a group on device memory, coalesced into one kernel. Each has the result that
+// it would have alone, whatever other ranks do. Dependent calls keep their order, and errors name each call.
 #include <algorithm>
 #include <cstring>
 #include <thread>
@@ -107,7 +107,7 @@ std::vector<Reduction> drawn(size_t calls, std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("small all-reduces of a group go in one kernel, and leave what each by itself would", "[groups]") {
+TEST_CASE("small all-reduces of a group are one kernel with the results of single calls", "[groups]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     for (const int n : small() ? std::vector{3} : std::vector{2, 3, 8}) {
@@ -179,7 +179,7 @@ TEST_CASE("a group may hold more kinds of calls than plans are kept", "[groups]"
     group.check();
 }
 
-TEST_CASE("calls of a group that use what others write keep their order", "[groups]") {
+TEST_CASE("dependent calls of a group keep their order", "[groups]") {
     const Ranks ranks(spread(3));
     constexpr size_t count = 4000;  // several blocks
     std::vector<std::unique_ptr<DeviceBuffer>> buffers;
@@ -268,7 +268,7 @@ TEST_CASE("one thread's ranks launch in step, however their calls are joined, wh
     }
 }
 
-TEST_CASE("what is joined is captured, prepared and replayed", "[groups]") {
+TEST_CASE("coalesced calls are captured, prepared and replayed", "[groups]") {
     std::mt19937 random(21);
     const Ranks ranks(spread(3));
     const Group group(ranks, drawn(100, random), random);

@@ -1,5 +1,5 @@
-// hosts_test.cpp: ranks of several made-up hosts (WEFT_HOSTID) on the fake driver's devices: what goes between the
-// hosts goes over TCP, by each process's proxy.
+// hosts_test.cpp: ranks of several simulated hosts (WEFT_HOSTID) on the fake driver's devices. Each process's proxy
+// carries the traffic between hosts over TCP.
 #include "tests/device/job.hpp"
 
 namespace weft::internal::test {
@@ -68,7 +68,7 @@ TEST_CASE("where the driver of one rank of several hosts is too old all work on 
     }
 }
 
-TEST_CASE("every collective goes between hosts, by what WEFT_ALGO admits", "[hosts]") {
+TEST_CASE("every collective works between hosts with each algorithm that WEFT_ALGO admits", "[hosts]") {
     for (const Shape shape : {Shape{2, 1, 1}, Shape{2, 2, 1}, Shape{3, 1, 1}, Shape{2, 1, 2}})
         for (const char* algo :
              {"", "ring", "binomial_tree,halving_doubling", "linear,all_pairs",
@@ -162,7 +162,7 @@ TEST_CASE("one host's ranks share their devices' memory by descriptors, the othe
     }
 }
 
-TEST_CASE("who leaves or ends right after its calls has sent all of them", "[hosts]") {
+TEST_CASE("a rank that leaves or ends right after its calls has sent all their data", "[hosts]") {
     for (const char* algo : {"ring", "double_binary_tree"})
         for (const std::string count : {"100", "200003"})
             for (const Shape shape : {Shape{2, 1, 1}, Shape{2, 2, 1}, Shape{2, 1, 2}}) {
@@ -211,7 +211,7 @@ TEST_CASE("a process of another host that dies while kernels wait for it is name
         }
 }
 
-TEST_CASE("what ranks of different hosts called is told by all", "[hosts]") {
+TEST_CASE("mismatched calls of different hosts are reported on all ranks", "[hosts]") {
     for (const char* algo : {"", "ring", "recursive_doubling"})
         for (const auto& [one, other] : {std::pair("1000", "1001"), std::pair("10", "500000"), std::pair("0", "10")}) {
             INFO(algo << ": " << one << " and " << other);
@@ -265,7 +265,7 @@ TEST_CASE("a rank without a device on one host is named on every host", "[hosts]
     }
 }
 
-TEST_CASE("what keeps one host from serving device memory is told on every host", "[hosts]") {
+TEST_CASE("the obstacle of one host to device memory is reported on every host", "[hosts]") {
     Job job(4, "gpus 4; leaks fatal", 4);
     job.processes_a_host = 2;
     for (int rank = 0; rank < 4; ++rank)

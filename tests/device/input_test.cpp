@@ -14,7 +14,7 @@ weftResult_t reduce(weftComm_t comm, const void* send, void* receive, size_t cou
     return weftAllReduce(send, receive, count, weftUint32, weftSum, comm, reinterpret_cast<weftStream_t>(stream));
 }
 
-// Whatever was refused before: the ranks can go on.
+// The ranks can go on after any refused call.
 void check_lives(const Ranks& ranks) {
     std::mt19937 random(9);
     CHECK(compare(ranks, {weftInt32, weftSum, 300, true, 0}, random) == "");
@@ -165,7 +165,7 @@ TEST_CASE("a stream of another device is refused", "[input]") {
     check_lives(ranks);
 }
 
-TEST_CASE("what is refused has the name that the call gives it", "[input]") {
+TEST_CASE("a refused argument has its name in weft.h", "[input]") {
     if (devices() < 2) return;
     const Ranks ranks({0, 1});
     const DeviceBuffer own(0, 4000), other(1, 4000);
@@ -236,7 +236,7 @@ TEST_CASE("NULL is the legacy stream", "[input]") {
     CHECK(memcmp(second.read(4000).data(), expected.data(), 4000) == 0);
 }
 
-TEST_CASE("ranks of one device on one stream are told that they would wait for each other", "[input]") {
+TEST_CASE("ranks of one device on one stream get an error instead of a deadlock", "[input]") {
     const Ranks ranks({0, 0});
     const DeviceBuffer first(0, 4000), second(0, 4000);
     CHECK_REFUSED(reduce(ranks.comms[0], first.data(), first.data(), 10, nullptr), ranks.comms[0], weftInvalidUsage,

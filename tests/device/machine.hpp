@@ -1,5 +1,6 @@
-// machine.hpp: the machine that a test of device memory runs on: one that the fake driver plays (fake_machine.cpp), or what
-// there is, where tests are linked with a real driver's library (real_machine.cpp): all but those tagged [fake].
+// machine.hpp: the machine that a test of device memory runs on: simulated by the fake driver (fake_machine.cpp), or
+// real. Tests that are linked with a real driver use the latter (real_machine.cpp) and leave out cases with the tag
+// [fake].
 #pragma once
 #include <string>
 #include <vector>
@@ -7,7 +8,7 @@
 namespace weft::internal::test {
 
 bool real_driver();
-// What a process finds in its environment that has such a machine (tests/fake_cuda/control.hpp).
+// The environment of a process on such a machine (tests/fake_cuda/control.hpp).
 std::vector<std::string> environment_of(const std::string& machine);
 std::string device_worker();  // worker.cpp as a program
 // Of so many devices those that there are: ranks share them.

@@ -44,7 +44,7 @@ TEST_CASE("memory of a device is of the one that is current, in whole pages, and
     CHECK_REFUSED(weftMemFree(one), nullptr, weftInvalidArgument, "was not allocated by weftHostAlloc");
 }
 
-TEST_CASE("memory of a device is refused where none is current, and told what it lacks", "[memory]") {
+TEST_CASE("device memory without a current device is refused, and the error says what is missing", "[memory]") {
     void* memory = &memory;
     demand(cuCtxSetCurrent(nullptr));
     CHECK_REFUSED(weftMemAlloc(&memory, 77), nullptr, weftInvalidUsage, "weftHostAlloc allocates host memory");

@@ -1,5 +1,5 @@
-// message_failures_test.cpp: what becomes of messages on device memory that have no counterpart, or another one, or
-// whose ranks are gone.
+// message_failures_test.cpp: messages on device memory without a counterpart, with a wrong one, or whose ranks have
+// ended.
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -32,7 +32,7 @@ struct Pair {
 
 }  // namespace
 
-TEST_CASE("messages whose ends differ in count or type are told by both", "[messages]") {
+TEST_CASE("messages whose ends differ in count or type are errors of both", "[messages]") {
     struct {
         size_t sent, received;
         weftDataType_t type;
@@ -56,7 +56,7 @@ TEST_CASE("messages whose ends differ in count or type are told by both", "[mess
     }
 }
 
-TEST_CASE("parts that two ranks name differently, and calls that differ, are told by both", "[messages]") {
+TEST_CASE("different counts of one part, and different calls, are errors of both ranks", "[messages]") {
     {
         const Pair pair;
         const size_t places[3] = {0, 100, 200}, counts[3] = {1, 2, 3}, others[3] = {2, 2, 3};
@@ -88,7 +88,7 @@ TEST_CASE("parts that two ranks name differently, and calls that differ, are tol
     }
 }
 
-TEST_CASE("a message without a counterpart ends at the deadline, and says whose is missing", "[messages]") {
+TEST_CASE("a message without a counterpart fails at the deadline and names the missing rank", "[messages]") {
     // More than the slots between the two hold, or between hosts the network's sockets.
     const size_t count = getenv("WEFT_TRANSPORTS") ? 20'000'000 : 500'000;
     for (const bool sends : {false, true}) {
@@ -103,11 +103,11 @@ TEST_CASE("a message without a counterpart ends at the deadline, and says whose 
     }
 }
 
-TEST_CASE("a rank that left is named by those who wait for its messages, and others may leave", "[messages]") {
+TEST_CASE("ranks that wait for messages of a rank that left name it, and others may leave", "[messages]") {
     Pair pair;
     const uint32_t value = 41;
     pair.buffers[1]->write(&value, 4);
-    // What it sent before it left arrives; rank 1 has nothing more to give then.
+    // A message that rank 1 sent before it left arrives; then rank 1 has no more.
     CHECK(pair.send(1, 0, 1) == weftSuccess);
     demand(weftCommDestroy(pair.ranks->comms[1]));
     CHECK(pair.receive(0, 1, 1) == weftSuccess);
@@ -124,7 +124,7 @@ TEST_CASE("a rank that left is named by those who wait for its messages, and oth
     pair.ranks->comms.erase(pair.ranks->comms.begin() + 1);
 }
 
-TEST_CASE("who has read what was lent to it may leave while the lender waits for another one", "[messages]") {
+TEST_CASE("a receiver that has read by zero-copy may leave while the sender waits for another", "[messages]") {
     Pair pair;
     demand(weftGroupStart());
     demand(pair.send(0, 1, 400'000));
@@ -174,7 +174,7 @@ TEST_CASE("calls beside messages that are refused are carried out", "[messages]"
     for (const weftComm_t child : children) CHECK(weftCommDestroy(child) == weftSuccess);
 }
 
-TEST_CASE("what messages on device memory are refused for leaves the communicator whole", "[messages]") {
+TEST_CASE("a refused message on device memory leaves the communicator usable", "[messages]") {
     const Pair pair;
     demand(weftGroupStart());
     demand(pair.send(0, 0, 5));

@@ -86,7 +86,7 @@ struct Ends {
     std::byte* receive(const Graph::Message& message) const {
         return static_cast<std::byte*>(receives[size_t(message.to)]->data()) + message.received_at;
     }
-    // What arrived where, and nothing else anywhere.
+    // Every message arrived at its place, and no other byte changed.
     void check() const {
         for (size_t rank = 0; rank < receives.size(); ++rank) {
             Bytes expected(graph.received[rank], untouched);
@@ -140,7 +140,7 @@ std::vector<int> rank_counts() { return small() ? std::vector{1, 2, 3} : std::ve
 
 }  // namespace
 
-TEST_CASE("random graphs of messages arrive whatever the order in which they are posted", "[messages][copies]") {
+TEST_CASE("random graphs of messages arrive in any order of posting", "[messages][copies]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     for (const int n : rank_counts()) {

@@ -101,7 +101,7 @@ TEST_CASE("plans of different kernels and grids have different fingerprints, and
     CHECK(plan_of(bytes, layout).fingerprint() != fingerprint(host));
 }
 
-TEST_CASE("what some device cannot do is not chosen: steps serve in its place, for every collective and size") {
+TEST_CASE("a kernel that some device cannot run is not chosen: steps serve, for every collective and size") {
     const uint32_t without = ~uint32_t(cuda::peer_memory);
     CHECK((cuda::needs(cuda::Body::peer_two_shot) & ~without) == cuda::peer_memory);
     CHECK(std::string(cuda::name_of_lacking(cuda::peer_memory)) == "loads and stores in other ranks' memory");
@@ -172,7 +172,7 @@ TEST_CASE("in deterministic mode fused kernels serve, and steps, which sum as th
     CHECK_THAT(none.status().sentence(), Catch::Contains("does not combine in rank order"));
 }
 
-TEST_CASE("rings are as many as there is room for, and what needs more blocks is out, with the reason") {
+TEST_CASE("the number of rings fits the device, and algorithms that need more blocks are refused with the reason") {
     CHECK(plan_of(1 << 20, layout_of(4, 64, "ring")).blocks > 8);
     CHECK(plan_of(1 << 20, layout_of(4, 5, "ring")).blocks == 5);
     CHECK(plan_of(1 << 20, layout_of(4, 64, "ring", 20)).blocks == 20);
@@ -182,7 +182,7 @@ TEST_CASE("rings are as many as there is room for, and what needs more blocks is
     CHECK_THAT(none.status().sentence(), Catch::Contains("double_binary_tree: ") && Catch::Contains("room for 2"));
 }
 
-TEST_CASE("calls choose among what the communicator has, and hear what it lacks") {
+TEST_CASE("calls choose among the communicator's algorithms, and others are refused with the reason") {
     const auto preferring = [](const DeviceLayout& made, const std::string& algo, int channels = 0) {
         return layout_preferring(made, algo, channels, Layout{made.ranks}, registry::algorithms());
     };
@@ -244,7 +244,7 @@ TEST_CASE("every collective has a kernel of its own kind, short and long, on one
                 CHECK((steps.program(3) - steps.program(0)) == (facts.rooted ? 3 : 0));
             }
     }
-    // What one kernel cannot hold is refused with the reason.
+    // A call that one kernel cannot hold is refused with the reason.
     Operation call = operation_of(8);
     call.collective = Collective::all_to_all;
     const auto none = plan_on_device(call, layout_of(20, 8, "all_pairs"));

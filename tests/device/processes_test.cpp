@@ -16,7 +16,7 @@ TEST_CASE("processes reduce over mapped device memory", "[processes]") {
         Steps steps{"init"};
         for (const char* count : {"0", "1", "1000", "30000", "300000", "2500000"})
             for (const char* kind : {"reduce ", "host ", "reduce "}) steps.push_back(kind + std::string(count));
-        // What is not registered is staged, in several tiles.
+        // Memory that is not registered is staged, in several tiles.
         for (const char* count : {"0", "1", "1000", "50000", small() ? "300001" : "1100001"})
             steps.push_back("all " + std::string(count));
         steps.push_back("destroy");
@@ -115,7 +115,7 @@ TEST_CASE("a process that is silent for long while ranks join by descriptors is 
     CHECK(contains(job[0].error(), "device memory is mapped by file descriptors"));
 }
 
-TEST_CASE("a process that is stopped while kernels wait for it is told to be so at the deadline", "[processes]") {
+TEST_CASE("a process that is stopped while kernels wait for it is reported as stopped at the deadline", "[processes]") {
     const Folder folder;
     const std::string go = folder.path / "go";
     Job job(2, "gpus 2", 2);
@@ -176,15 +176,14 @@ TEST_CASE("a process whose kernel runs when it dies is named, and the others go 
     }
 }
 
-TEST_CASE("who unmaps what a communicator left that is gone keeps nobody else waiting", "[processes][fake]") {
+TEST_CASE("unmapping memory of a communicator that has ended blocks no other process", "[processes][fake]") {
     Job job(2, "gpus 2; leaks fatal", 2);
     job.start({"init", "reduce 10", "leave_stuck", "destroy"});
     job.start({"init", "reduce 10", "error", "destroy"});
     job.finish();
 }
 
-TEST_CASE("a GPU that ranks of several processes share is told, and whether MPS serves them at once",
-          "[processes][fake]") {
+TEST_CASE("a GPU that several processes share is reported, with or without MPS", "[processes][fake]") {
     for (const bool mps : {false, true})
         for (const int devices : {1, 2}) {
             Job job(4, std::string("gpus 2; leaks fatal") + (mps ? "; attribute * 133 1" : ""), devices, 2);
@@ -215,7 +214,7 @@ TEST_CASE("a process that dies while the devices join is named", "[processes][fa
     job[1].kill(SIGKILL);
     job[1].wait();
     job.finish(0);
-    // Who looks late sees one that died before: "were meeting".
+    // A rank that polls late sees one that died before: "were meeting".
     CHECK(contains(job[0].output(), "init 6 call 0 of the group, weftCommInitRank: rank 1 (pid " +
                                         std::to_string(job[1].pid()) + ") died while the ranks were"));
 }
@@ -269,7 +268,7 @@ TEST_CASE("a process that dies in a call of the driver, in the midst of one of W
         }
 }
 
-TEST_CASE("what ranks of different processes called is told by both", "[processes]") {
+TEST_CASE("mismatched calls of different processes are errors of both", "[processes]") {
     Job job(2, "gpus 2; leaks fatal", 2);
     job.algo = GENERATE(as<std::string>(), "", "ring");
     job.start({"init", "launch 1000", "error", "destroy"});
@@ -312,7 +311,7 @@ TEST_CASE("where a driver is too old for the device code all ranks work on copie
         }
 }
 
-TEST_CASE("a device that lacks what kernels need is told by its name, and its memory is copied", "[processes][fake]") {
+TEST_CASE("a device that cannot run kernels is reported by its name, and its memory is copied", "[processes][fake]") {
     // CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY
     Job job(2, "gpus 2; attribute 1 19 0; leaks fatal", 2);
     job.start_all({"init", "reduce 1000", "all 1000", "destroy"});
@@ -322,7 +321,7 @@ TEST_CASE("a device that lacks what kernels need is told by its name, and its me
                    "is copied to the host's and back, which is slow: device 1 has no words in host memory"));
 }
 
-TEST_CASE("one rank whose driver is too old makes all work on copies, whatever theirs is", "[processes][fake]") {
+TEST_CASE("one rank whose driver is too old makes all ranks work on copies", "[processes][fake]") {
     Job job(3, "gpus 3; leaks fatal", 3);
     job.variables = {"WEFT_DEBUG=INFO"};
     const Steps steps{"init", "reduce 1000", "all 50000", "captured 100", "no_window 100", "reduce 10", "destroy"};
@@ -375,7 +374,8 @@ TEST_CASE("a process may end without destroying its communicator", "[processes]"
     job.finish();
 }
 
-TEST_CASE("memory that some device does not reach is the host's, and the log says whose and why", "[processes][fake]") {
+TEST_CASE("memory that some device does not reach is replaced by host memory, and the log gives ranks and reason",
+          "[processes][fake]") {
     struct {
         const char *machine, *why, *whose;
     } const cases[] = {
@@ -384,7 +384,7 @@ TEST_CASE("memory that some device does not reach is the host's, and the log say
         {"gpus 3; p2p 0 1 0; leaks fatal", "rank 0: cannot reach rank 1's memory: ", " of rank 1"},
         {"gpus 3; p2p 0 1 0; p2p 1 0 0; p2p 1 2 0; p2p 2 1 0; leaks fatal", "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED (217)",
          ""},
-        // What is found when the others' memory has moved.
+        // Found only after the other ranks' memory has moved.
         {"gpus 3; p2p 0 1 0; p2p 1 2 lies; p2p 2 1 lies; leaks fatal", "did not arrive", ""},
         {"gpus 3; fault cuIpcOpenMemHandle 0 201; fault cuMemImportFromShareableHandle 0 101; leaks fatal",
          "CUDA_ERROR_INVALID_CONTEXT (201)", ""},
@@ -394,7 +394,7 @@ TEST_CASE("memory that some device does not reach is the host's, and the log say
     for (const auto& each : cases)
         for (const int together : {1, 3}) {
             if (small() && !algo.empty() && (together == 3 || &each != cases)) continue;
-            // What only processes meet.
+            // Only separate processes see these faults.
             if (together == 3 && (!contains(each.machine, "p2p 0 1 0") || contains(each.machine, "lies"))) continue;
             Job job(3, each.machine, 3, together);
             job.variables = {"WEFT_DEBUG=INFO"};

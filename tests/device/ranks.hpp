@@ -1,4 +1,4 @@
-// ranks.hpp: ranks of one process on CUDA's devices, and what their calls on device memory should give.
+// ranks.hpp: ranks of one process on CUDA's devices, and the expected results of their calls on device memory.
 #pragma once
 #include <functional>
 #include <memory>

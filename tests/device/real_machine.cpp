@@ -1,4 +1,4 @@
-// real_machine.cpp: of a real driver; what tests ask of the fake one beside (tests/fake_cuda/control.hpp) cannot be had.
+// real_machine.cpp: the machine of a real driver, without the fake driver's controls (tests/fake_cuda/control.hpp).
 #include <unistd.h>
 
 #include <algorithm>

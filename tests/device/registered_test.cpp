@@ -83,7 +83,7 @@ TEST_CASE("ranks of one process use memory of weftMemAlloc in place, and pieces 
     }
 }
 
-TEST_CASE("what one rank cannot export, or another cannot map, is staged by all, and the log says why",
+TEST_CASE("a buffer that one rank cannot export or another cannot map is staged by all, and the log says why",
           "[processes][fake]") {
     using Kind = DeviceBuffer::Kind;
     const struct {
@@ -113,7 +113,7 @@ TEST_CASE("what one rank cannot export, or another cannot map, is staged by all,
     }
 }
 
-TEST_CASE("a process that was late with its descriptors is asked again, and what it registers is used in place",
+TEST_CASE("a process that was late with its descriptors is asked again, and its registered memory is used in place",
           "[processes]") {
     // A window that is registered before that waits for it. Of several ranks that want something of it one asks.
     const auto [window, each] = GENERATE(std::pair(false, 1), std::pair(true, 1), std::pair(false, 2));
@@ -177,7 +177,7 @@ TEST_CASE("windows are of virtual memory, too, if it can be reached, and refused
     CHECK(contains(job[1].output(), "requestedHandleTypes"));
 }
 
-TEST_CASE("who deregisters a buffer while a peer's call waits for it is told to try again later", "[processes]") {
+TEST_CASE("deregistering a buffer while a peer's call waits for it returns an error: try again later", "[processes]") {
     const Folder folder;
     const std::string go = folder.path / "go";
     Job job(2, "gpus 2; leaks fatal", 2);
@@ -197,7 +197,7 @@ TEST_CASE("who deregisters a buffer while a peer's call waits for it is told to 
     CHECK(contains(job[1].output(), "reduce 0"));
 }
 
-TEST_CASE("what is registered is unmapped when its communicator ends", "[processes]") {
+TEST_CASE("registered memory is unmapped when its communicator ends", "[processes]") {
     Job job(2, "gpus 2; leaks fatal", 2);
     job.start_all({"init", "keep 200000", "reduce 200000", "destroy"});
     job.finish();

@@ -134,7 +134,7 @@ TEST_CASE("sixteen ranks are served by fused kernels, more by steps, and too man
                       ranks.comms[0], weftInvalidUsage, "device memory of 17 ranks is served by none");
     }
     {
-        // Integers: whatever the order of the sum, host and devices have one answer.
+        // Integers: host and devices agree in any order of the sum.
         const Ranks ranks(spread(17));
         for (const size_t count : {10, 20'000})
             CHECK(compare(ranks, {weftInt32, weftSum, count, false, 0}, random) == "");

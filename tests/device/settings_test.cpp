@@ -1,5 +1,5 @@
-// settings_test.cpp: what calls on device memory ask for beside their arguments (weftCommSetCallConfig): algorithms of
-// those that the communicator has, channels, deadlines.
+// settings_test.cpp: call configs on device memory (weftCommSetCallConfig): algorithms of those that the communicator
+// has, channels, deadlines.
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -84,7 +84,7 @@ TEST_CASE("calls choose algorithms over connections that the communicator's conf
         });
     };
     {
-        // What is captured keeps what it was asked for, beside calls that go otherwise.
+        // A captured call keeps its config, beside calls with other configs.
         const Captured captured(ranks, sum);
         ask(ranks, "one_shot");
         captured.launch();

@@ -1,5 +1,5 @@
-// steady_test.cpp: what calls on device memory ask of the driver once they have been made before: launches, events, and
-// where buffers lie; nothing that allocates, and nothing that waits.
+// steady_test.cpp: the driver functions that a repeated call on device memory uses: launches, events, and queries of
+// addresses. It never allocates and never waits.
 #include <map>
 
 #include "tests/device/ranks.hpp"
@@ -12,13 +12,13 @@ namespace {
 constexpr int rounds = 100;
 
 const char* const forbidden[] = {
-    // What allocates, maps, makes or loads, and its end
+    // Functions that allocate, map, make or load, and their ends
     "cuMemAlloc", "cuMemFree", "cuMemHostAlloc", "cuMemFreeHost", "cuMemHostRegister", "cuMemHostUnregister",
     "cuMemCreate", "cuMemRelease", "cuMemMap", "cuMemUnmap", "cuMemSetAccess", "cuIpcGetMemHandle",
     "cuIpcOpenMemHandle", "cuIpcCloseMemHandle", "cuStreamCreateWithPriority", "cuStreamDestroy", "cuEventCreate",
     "cuEventDestroy", "cuGraphInstantiateWithFlags", "cuLibraryLoadData", "cuLibraryGetKernel", "cuKernelGetFunction",
     "cuFuncLoad", "cuDevicePrimaryCtxRetain", "cuCtxEnablePeerAccess",
-    // What waits for the device
+    // Functions that wait for the device
     "cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize", "cuMemcpy"};
 
 std::map<std::string, int> counts() {

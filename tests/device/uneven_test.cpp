@@ -53,7 +53,7 @@ struct Uneven {
 
 enum class Kind { all_to_all, device_counts, gather, scatter, all_gather, reduce_scatter };
 
-// What a rank has of an all-to-all's.
+// A rank's counts of an all-to-all.
 struct Counts {
     Counts(int device, const Uneven& parts, size_t rank)
         : sent(device, parts.counts[rank]),
@@ -164,7 +164,7 @@ TEST_CASE("uneven parts of more ranks than know each other's words", "[messages]
 
 namespace {
 
-// All-to-all among three ranks whose counts are device memory: whose numbers and buffers a test may spoil.
+// All-to-all among three ranks whose counts are in device memory. A test may spoil its numbers and buffers.
 struct Routing {
     static constexpr size_t n = 3;
     explicit Routing(const Uneven& first, size_t elements = 2000) : room(elements) {
@@ -252,7 +252,8 @@ TEST_CASE("counts on devices are read anew by every replay of a graph", "[messag
     for (CUgraphExec graph : graphs) demand(cuGraphExecDestroy(graph));
 }
 
-TEST_CASE("counts on devices that do not fit are told on every rank, and write nothing outside", "[messages][copies]") {
+TEST_CASE("device counts that do not fit are errors on every rank, and no byte outside is written",
+          "[messages][copies]") {
     const Uneven right = three_by_three({{1, 2, 3}, {0, 400, 6}, {7, 0, 0}});
     constexpr size_t whole = 2000, vast = size_t(1) << 63;
     struct {
@@ -314,8 +315,7 @@ TEST_CASE("counts on devices that do not fit are told on every rank, and write n
     }
 }
 
-TEST_CASE("parts that counts on devices lay over what is sent are told, and beside it they are right",
-          "[messages][copies]") {
+TEST_CASE("device counts that overlap the send buffer are an error, and correct ones work", "[messages][copies]") {
     const Uneven right = three_by_three({{1, 2, 3}, {0, 400, 6}, {7, 0, 0}});
     for (const bool over : {false, true}) {
         const Routing routing(right);
@@ -345,7 +345,7 @@ TEST_CASE("parts that counts on devices lay over what is sent are told, and besi
     }
 }
 
-TEST_CASE("two ends of a part whose counts on devices differ are told of both", "[messages]") {
+TEST_CASE("different device counts of one part are errors of both ends", "[messages]") {
     const Uneven right = three_by_three({{1, 2, 3}, {0, 400, 6}, {7, 0, 0}});
     const Routing routing(right);
     routing.counts[2]->received.set({3, 5, 0});
@@ -356,7 +356,7 @@ TEST_CASE("two ends of a part whose counts on devices differ are told of both", 
                   "rank 1 called weftAlltoAllv with 6 int32 for rank 2, which called weftAlltoAllv with 5 int32");
 }
 
-TEST_CASE("what counts on devices are refused for leaves the communicator whole", "[messages]") {
+TEST_CASE("refused device counts leave the communicator usable", "[messages]") {
     const Uneven right = three_by_three({{1, 2, 3}, {0, 400, 6}, {7, 0, 0}});
     const Routing routing(right);
     routing.fill(right);

@@ -1,5 +1,5 @@
-// windows_test.cpp: windows of device memory: puts, gets and signals of ranks as threads of one process against a model,
-// in graphs, beside other calls and windows of host memory; what is refused, and what becomes of signals that are missing.
+// windows_test.cpp: windows of device memory: puts, gets and signals of ranks as threads of one process, against a
+// model. Tested in graphs, beside other calls and windows of host memory; with refused calls and missing signals.
 #include <algorithm>
 #include <cstring>
 #include <thread>
@@ -65,7 +65,7 @@ size_t draw_bytes(std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("what is put into a window of device memory is there when its signal has come", "[windows]") {
+TEST_CASE("data put into a window of device memory is there when its signal has come", "[windows]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     for (const int n : small() ? std::vector{1, 2, 3} : std::vector{1, 2, 3, 5, 8}) {
@@ -79,8 +79,8 @@ TEST_CASE("what is put into a window of device memory is there when its signal h
             targets.push_back(std::make_unique<DeviceBuffer>(ranks.placing[size_t(rank)], place));
         }
         for (int round = 0; round < (small() ? 6 : 20); ++round) {
-            // Each rank puts into some parts, with signals of a number of its own; who is told waits for all of them,
-            // then gets from another part what was put there by itself.
+            // Each rank puts into some parts, with signals of some index. The target waits for all of them, then gets
+            // its own earlier put from another part.
             struct Put {
                 int from, to, index, context;
                 size_t offset, bytes, at;
@@ -174,7 +174,7 @@ TEST_CASE("ranks in threads of their own pass a token around by puts, on changin
             const weftStream_t stream = round % 3 == 0 ? other.weft() : stream_of(ranks, rank);
             const weftWaitSignalDesc_t before{1, (rank + n - 1) % n, 0, 0};
             if (rank > 0 || round > 0) demand(weftWaitSignal(1, &before, ranks.comms[r], stream));
-            // What came goes on, with one added by the host each time around.
+            // The token goes on, and the host adds one in each round.
             if (rank == 0) {
                 (round % 3 == 0 ? other : *ranks.streams[r]).finish();
                 const auto token = uint32_t(round);
@@ -276,7 +276,8 @@ TEST_CASE("windows of both kinds of memory stand side by side, and their signals
     ranks.check_healthy();
 }
 
-TEST_CASE("in one thread's group one rank puts more often than the other waits, before what both do", "[windows]") {
+TEST_CASE("in one thread's group one rank puts more often than the other waits, before their common call",
+          "[windows]") {
     for (const bool closing : {false, true}) {
         INFO(closing);
         weftConfig_t config = WEFT_CONFIG_INITIALIZER;
@@ -303,7 +304,7 @@ TEST_CASE("in one thread's group one rank puts more often than the other waits, 
     }
 }
 
-TEST_CASE("a rank may lend nothing, and what cannot be a window's is told to all", "[windows]") {
+TEST_CASE("a rank may pass no memory, and memory that fits no window is an error of all", "[windows]") {
     const int n = 3;
     const Ranks ranks(spread(n));
     {
@@ -354,7 +355,7 @@ TEST_CASE("a rank may lend nothing, and what cannot be a window's is told to all
     ranks.check_healthy();
 }
 
-TEST_CASE("ranks that end different windows are told", "[windows]") {
+TEST_CASE("ranks that deregister different windows mismatch", "[windows]") {
     const Ranks ranks(spread(2));
     Window first(ranks, 4), second(ranks, 4);
     demand(weftGroupStart());
@@ -388,7 +389,7 @@ TEST_CASE("signals want a window of the memory that they are of", "[windows]") {
     ranks.check_healthy();
 }
 
-TEST_CASE("a signal that is not sent ends the wait at the deadline, and says whose is missing", "[windows]") {
+TEST_CASE("a missing signal fails the wait at the deadline and names its rank", "[windows]") {
     weftConfig_t config = WEFT_CONFIG_INITIALIZER;
     config.timeoutMs = 1000;
     const Ranks ranks(spread(3), &config);
@@ -409,7 +410,7 @@ TEST_CASE("a signal that is not sent ends the wait at the deadline, and says who
 TEST_CASE("a rank that left without its signal is named", "[windows]") {
     const Ranks ranks(spread(3));
     Window window(ranks, 4);
-    // What it signalled before it left has come.
+    // A signal that the rank sent before it left has arrived.
     CHECK(weftSignal(0, 0, 0, 0, ranks.comms[1], stream_of(ranks, 1)) == weftSuccess);
     ranks.streams[1]->finish();
     auto& comms = const_cast<std::vector<weftComm_t>&>(ranks.comms);
@@ -425,7 +426,7 @@ TEST_CASE("a rank that left without its signal is named", "[windows]") {
     window.windows.clear();
 }
 
-TEST_CASE("nobody puts into the part of a rank that has left", "[windows]") {
+TEST_CASE("a put into the part of a rank that has left is an error", "[windows]") {
     const Ranks ranks(spread(2));
     Window window(ranks, 4);
     auto& comms = const_cast<std::vector<weftComm_t>&>(ranks.comms);

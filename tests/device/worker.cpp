@@ -36,7 +36,7 @@ struct Worker {
     std::vector<std::unique_ptr<DeviceBuffer>> kept{};
     std::vector<void*> handles{};
 
-    // What memory buffers are of that are registered.
+    // The kind of memory of registered buffers.
     DeviceBuffer::Kind kind = DeviceBuffer::Kind::plain;
 
     int device(int index) const { return (first + index) % devices; }
@@ -103,8 +103,8 @@ struct Worker {
         test::tell("a kernel runs");
         pause();
     }
-    // Every collective with parts of so many elements, rooted ones from the first and the last rank. What rank g gives
-    // rank t tells them apart, where it differs by rank.
+    // Every collective with parts of so many elements, rooted ones from the first and the last rank. If rank g sends
+    // different parts, their values tell the receivers apart.
     void all(size_t elements) {
         for (int number = 1; number < int(Collective::barrier); ++number) {
             const auto collective = Collective(number);
@@ -173,8 +173,8 @@ struct Worker {
         const Bytes got = buffer.read(right.size() * 4);
         if (!right.empty() && memcmp(got.data(), right.data(), got.size()) != 0) test::tell(what);
     }
-    // A shift around the ring, of which so many elements go to the next rank, and all to all, of which each rank gets
-    // some more from each that follows; again and again, so that registered buffers come to be lent.
+    // A shift around the ring, with so many elements for the next rank, and an all-to-all with growing parts. Repeated,
+    // so that registered buffers take the zero-copy path.
     void messages(size_t elements) {
         const size_t n = size_t(ranks), part = elements / n;
         std::vector<std::unique_ptr<DeviceBuffer>> from, to;
@@ -287,7 +287,7 @@ struct Worker {
         weftWindow_t window = nullptr;
         tell("window", weftCommWindowRegister(comms[0], part.data(), elements * 4, &window, 0));
     }
-    // What becomes of a call in a stream that is captured.
+    // The result of a call in a stream that is captured.
     void captured(size_t elements) {
         const DeviceBuffer buffer(device(0), elements * 4);
         const Current current(device(0));
@@ -322,7 +322,7 @@ struct Worker {
         tell("receive", weftRecv(buffer.data(), elements, weftUint32, from, comms[0], streams[0]->weft()));
         streams[0]->finish();
     }
-    // Enqueues calls and leaves at once; what was enqueued is done all the same.
+    // Enqueues calls and leaves at once; the enqueued calls complete.
     void leave(size_t elements) {
         constexpr int calls = 3;
         std::vector<std::unique_ptr<DeviceBuffer>> buffers;
@@ -481,7 +481,7 @@ struct Worker {
         sums.deregister();
         if (sums.once() != 0) test::tell("wrong");
     }
-    // Some rank's buffers cannot be used in place, though they are registered: what each rank's offers come to is its own.
+    // Some rank's buffers cannot be used in place, though they are registered. Each rank counts its own exports.
     void staged(size_t elements) {
         Sums sums(*this, elements, true);
         for (int round = 0; round < 3; ++round) {

@@ -1,4 +1,4 @@
-// device_test.cpp: devices, contexts, and what NVML and the inventory tell of them.
+// device_test.cpp: devices, contexts, and the answers of NVML and of the inventory.
 #include "src/drivers/cuda/device.hpp"
 
 #include <thread>
@@ -11,7 +11,7 @@ using namespace weft::internal::test;
 using cuda::Context;
 using cuda::ContextScope;
 
-TEST_CASE("a device's properties are those that its driver tells", "[device]") {
+TEST_CASE("a device's properties are its driver's", "[device]") {
     FakeDriver driver("gpus 3; sm 103; multiprocessors 148; memory_mb 16; attribute 1 102 0; attribute 2 20 3");
     CHECK(take(cuda::device_count(*driver)) == 3);
     const cuda::DeviceProperties one = take(cuda::describe_device(*driver, 0));
@@ -32,7 +32,7 @@ TEST_CASE("a device's properties are those that its driver tells", "[device]") {
     CHECK(contains(cuda::describe_device(*driver, 3).status().sentence(), "find device 3: CUDA_ERROR_INVALID_DEVICE"));
 }
 
-TEST_CASE("what an old driver does not know of, the device does not have", "[device]") {
+TEST_CASE("a property that an old driver does not know is absent", "[device]") {
     FakeDriver driver("version 11040");
     const cuda::DeviceProperties old = take(cuda::describe_device(*driver, 0));
     CHECK(!old.ipc_events);
@@ -40,7 +40,7 @@ TEST_CASE("what an old driver does not know of, the device does not have", "[dev
     CHECK(old.vmm);
 }
 
-TEST_CASE("peer access is told for each direction", "[device]") {
+TEST_CASE("peer access is known for each direction", "[device]") {
     FakeDriver driver("p2p 0 1 0");
     CHECK(!take(cuda::peer_access(*driver, 0, 1)).reachable);
     CHECK(take(cuda::peer_access(*driver, 1, 0)).reachable);
@@ -51,7 +51,7 @@ TEST_CASE("peer access is told for each direction", "[device]") {
     demand(one.enable_peer(zero));
 }
 
-TEST_CASE("a context is current within a scope, and what was current before is so again", "[context]") {
+TEST_CASE("a context is current within a scope, and the earlier one is current again after it", "[context]") {
     FakeDriver driver;
     const Context zero = driver.context(0), one = driver.context(1);
     CHECK(!take(cuda::current_device(*driver)));
@@ -95,7 +95,7 @@ TEST_CASE("a primary context is retained as often as it has owners", "[context]"
     CHECK(contains(Context::retain(*driver, 9).status().sentence(), "find device 9"));
 }
 
-TEST_CASE("NVML tells links, their ends, and the NVLink domain", "[nvml]") {
+TEST_CASE("NVML shows links, their ends, and the NVLink domain", "[nvml]") {
     fake::reset("gpus 3; nvlink 0 0 1; nvlink 0 1 1; nvlink 0 4 switch; fabric 0 7; p2p 0 2 0");
     const nvml::Nvml* nvml = take(nvml::Nvml::open(FAKE_CUDA_LIBRARY));
     CHECK(nvml->driver_version() == "580.00.01");

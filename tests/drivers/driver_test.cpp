@@ -18,7 +18,7 @@ std::string why_not(const std::string& library) {
     return driver.status().sentence();
 }
 
-// What `peer get` says with these variables.
+// The output of `peer get` with these variables.
 std::string told(std::vector<std::string> variables, const std::string& what = "get") {
     const ProcessResult outcome = run({DRIVER_PEER, what}, std::move(variables));
     INFO(outcome.error);
@@ -38,7 +38,7 @@ TEST_CASE("the user can do without GPUs", "[driver]") {
     CHECK(contains(told({"WEFT_CUDA_LIBRARY=none"}), "WEFT_CUDA_LIBRARY is none"));
 }
 
-TEST_CASE("a library that is no driver is told from one", "[driver]") {
+TEST_CASE("a library that is no driver is recognised", "[driver]") {
     CHECK(contains(why_not(NO_DRIVER_LIBRARY), "older than 11.3"));
 }
 
@@ -49,7 +49,7 @@ TEST_CASE("the toolkit's stub counts as no driver, wherever it answers first", "
     if (std::filesystem::exists(real)) CHECK(contains(why_not(real), "stub for linking, not a driver"));
 }
 
-TEST_CASE("a driver that is too old is told with both versions", "[driver]") {
+TEST_CASE("a driver that is too old is reported with both versions", "[driver]") {
     fake::reset("version 11030");
     CHECK(contains(why_not(FAKE_CUDA_LIBRARY), "serves CUDA 11.3: Weft needs one for 11.4 or newer"));
     fake::reset("");
@@ -84,7 +84,7 @@ TEST_CASE("a driver has the functions of its version and no others", "[driver]")
     CHECK(oldest->DeviceGetUuid != nullptr);
 }
 
-TEST_CASE("what cuInit says is told by name", "[driver]") {
+TEST_CASE("the error of cuInit is reported by name", "[driver]") {
     fake::reset("gpus 0");
     CHECK(contains(why_not(FAKE_CUDA_LIBRARY), "CUDA_ERROR_NO_DEVICE (100): no GPU is visible"));
     fake::reset("fault cuInit 1 802");
@@ -92,7 +92,7 @@ TEST_CASE("what cuInit says is told by name", "[driver]") {
     fake::reset("");
 }
 
-TEST_CASE("a failure names what was done, the error, and what it means", "[driver]") {
+TEST_CASE("a failure names the function, the error and its meaning", "[driver]") {
     FakeDriver driver;
     CHECK(driver->check(CUDA_SUCCESS, "do {}", "that").ok());
     const Status failure = driver->check(CUDA_ERROR_INVALID_VALUE, "allocate {} bytes", 7);
@@ -103,12 +103,12 @@ TEST_CASE("a failure names what was done, the error, and what it means", "[drive
     CHECK(contains(driver->check(CUresult(1000), "x").sentence(), "error 1000, unknown"));
 }
 
-TEST_CASE("the process's driver is opened once, by whichever thread comes first", "[driver]") {
+TEST_CASE("the process's driver is opened once, by the first thread", "[driver]") {
     CHECK(contains(told({fake_library}), "version 13000"));
     CHECK(told({fake_library}, "threads") == "one driver, initialised once\n");
 }
 
-TEST_CASE("a forked child is told that CUDA does not survive, and gives nothing of its parent's back", "[driver]") {
+TEST_CASE("a forked child gets an error, as CUDA does not survive, and releases nothing of its parent", "[driver]") {
     const std::string text = told({fake_library, "FAKE_CUDA=leaks fatal"}, "fork");
     CHECK(contains(text, "child: process"));
     CHECK(contains(text, "was forked from one that had used CUDA, which does not survive fork"));
@@ -121,7 +121,7 @@ TEST_CASE("a process that forks before it uses CUDA has it in the child", "[driv
     CHECK(contains(told({fake_library}, "early_fork"), "child: version 13000"));
 }
 
-TEST_CASE("what is not given back when a process ends is told", "[fake]") {
+TEST_CASE("leaks at the end of a process are reported", "[fake]") {
     const ProcessResult outcome = run({DRIVER_PEER, "leak"}, {fake_library, "FAKE_CUDA=leaks fatal"});
     CHECK(outcome.status == 86);
     CHECK(contains(outcome.error, "4096 bytes of cuMemAlloc"));

@@ -125,7 +125,7 @@ const std::vector<Case>& cases() {
 
 }  // namespace
 
-TEST_CASE("whatever call fails, the sentence says so and nothing is left behind", "[fault]") {
+TEST_CASE("any failing call is an error that names it, and nothing is left behind", "[fault]") {
     for (const Case& each : cases()) {
         INFO(each.name);
         {

@@ -1,4 +1,4 @@
-// info_test.cpp: what `weft info` tells of GPUs, with and without a driver.
+// info_test.cpp: the GPU lines of `weft info`, with and without a driver.
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -26,7 +26,7 @@ Told info(const std::vector<std::string>& variables) {
 
 }  // namespace
 
-TEST_CASE("a machine without a driver is told why, and works", "[info]") {
+TEST_CASE("on a machine without a driver the reason is shown, and the command works", "[info]") {
     const Told told = info({"WEFT_CUDA_LIBRARY=/nowhere/libcuda.so.1", "WEFT_NVML_LIBRARY=none"});
     CHECK(told.gpus["devices"].empty());
     CHECK(told.gpus["cuda_why_not"] != "");
@@ -35,7 +35,7 @@ TEST_CASE("a machine without a driver is told why, and works", "[info]") {
 }
 
 #ifdef FAKE_CUDA_LIBRARY
-TEST_CASE("each device is told with what it can and whom it reaches", "[info]") {
+TEST_CASE("each device is shown with its abilities and its peers", "[info]") {
     const Told told = info(
         {"WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY, "WEFT_NVML_LIBRARY=" FAKE_CUDA_LIBRARY,
          "FAKE_CUDA=gpus 3; p2p 0 2 0; nvlink 0 0 1; nvlink 0 1 1; nvlink 1 3 switch; attribute 2 20 3; leaks fatal"});
@@ -55,7 +55,7 @@ TEST_CASE("each device is told with what it can and whom it reaches", "[info]") 
     CHECK(contains(told.text, "reaches devices: 1; NVLinks: 2 to 0000:1b:00.0"));
 }
 
-TEST_CASE("a device that cannot be asked is told with its problem, and the others all the same", "[info]") {
+TEST_CASE("a device that cannot be queried is shown with its problem, the others as usual", "[info]") {
     const Told told = info(
         {"WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY, "WEFT_NVML_LIBRARY=none", "FAKE_CUDA=fault cuDeviceTotalMem 1 999"});
     CHECK(contains(told.gpus["devices"][0]["problem"].get<std::string>(), "tell the memory of device 0"));
@@ -63,7 +63,7 @@ TEST_CASE("a device that cannot be asked is told with its problem, and the other
     CHECK(contains(told.text, "device 0      CUDA could not tell the memory of device 0: CUDA_ERROR_UNKNOWN"));
 }
 
-TEST_CASE("a driver that is too old for the device code is told, and that calls are copies then", "[info]") {
+TEST_CASE("a driver that is too old for the device code is shown, with copies as the result", "[info]") {
     const std::vector<std::string> variables = {"WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY, "WEFT_NVML_LIBRARY=none"};
     const Told now = info(variables);
     CHECK(now.gpus["device_code_why_not"] == "");

@@ -1,4 +1,4 @@
-// kernel_test.cpp: device code is loaded and launched; which blocks run at once, and what happens when they do not fit.
+// kernel_test.cpp: device code is loaded and launched. Tested: which blocks run at once, and launches that do not fit.
 #include "src/drivers/cuda/kernel.hpp"
 
 #include <atomic>
@@ -125,14 +125,14 @@ TEST_CASE("a captured launch keeps its arguments", "[kernel]") {
     CHECK(device.at<int64_t>()[3] == 60);
 }
 
-TEST_CASE("a missing kernel, and code that is none, are told by name", "[kernel]") {
+TEST_CASE("a missing kernel and wrong device code are reported by name", "[kernel]") {
     Device device;
     CHECK(contains(Kernel::load(device.program, device.context, "nobody").status().sentence(),
                    "find the kernel nobody: CUDA_ERROR_NOT_FOUND (500)"));
     CHECK(contains(Library::load(*device.driver, "rubbish").status().sentence(), "CUDA_ERROR_INVALID_IMAGE (200)"));
 }
 
-TEST_CASE("a driver that is older than the code is told with both versions", "[kernel]") {
+TEST_CASE("a driver that is older than the code is reported with both versions", "[kernel]") {
     {
         FakeDriver driver("version 12080");
         const std::string sentence = Library::load(*driver, code).status().sentence();
@@ -156,7 +156,7 @@ TEST_CASE("kernels of two streams that fit together run together", "[kernel]") {
     CHECK(*device.at<int32_t>() == 8);
 }
 
-TEST_CASE("kernels that wait for each other and do not fit together meet their deadline", "[kernel]") {
+TEST_CASE("kernels that wait for each other and do not fit together fail at their deadline", "[kernel]") {
     Device device("multiprocessors 4");
     const ContextScope scope(device.context);
     const Kernel kernel = device.kernel("meet");
@@ -182,7 +182,7 @@ TEST_CASE("a grid that is larger than the device runs in waves", "[kernel]") {
     for (int block = 0; block < 300; ++block) CHECK(device.at<int64_t>()[block] == 1);
 }
 
-TEST_CASE("blocks of a cooperative launch meet, and one that cannot fit is refused", "[kernel]") {
+TEST_CASE("blocks of a cooperative launch run together, and one that cannot fit is refused", "[kernel]") {
     Device device("multiprocessors 2");
     const ContextScope scope(device.context);
     const Kernel kernel = device.kernel("pass_on");

@@ -33,7 +33,7 @@ Function fake_function(const char* name) {
     return reinterpret_cast<Function>(dlsym(library, name));
 }
 
-// What the other process says; its fake driver has this setting.
+// The output of the other process, whose fake driver has this setting.
 std::string peer(std::vector<std::string> arguments, const std::string& setting = "") {
     arguments.insert(arguments.begin(), DRIVER_PEER);
     const ProcessResult outcome = run(arguments, {"WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY, "FAKE_CUDA=" + setting});
@@ -74,11 +74,11 @@ TEST_CASE("memory that a device has not is a sentence with bytes and device", "[
     const Status failure = DeviceMemory::allocate(context, size_t(2) << 20).take_status();
     CHECK(failure.code() == weftSystemError);
     CHECK(contains(failure.sentence(), "allocate 2097152 bytes on device 1: CUDA_ERROR_OUT_OF_MEMORY (2)"));
-    // What was freed can be had again.
+    // Freed memory can be allocated again.
     for (int i = 0; i < 3; ++i) (void)take(DeviceMemory::allocate(context, 700'000));
 }
 
-TEST_CASE("each kind of memory is told from the others", "[memory]") {
+TEST_CASE("each kind of memory is recognised", "[memory]") {
     FakeDriver driver;
     const Context context = driver.context(1);
     const ContextScope scope(context);
@@ -143,7 +143,7 @@ TEST_CASE("freed memory is unknown, and its address's next owner has another num
     CHECK(facts_of(driver, next.data()).buffer_id != number);
 }
 
-TEST_CASE("somebody else's memory is pinned while its owner lives, and not twice", "[memory]") {
+TEST_CASE("another owner's memory is pinned while its owner lives, and not twice", "[memory]") {
     FakeDriver driver;
     const Context context = driver.context();
     const ContextScope scope(context);
@@ -221,7 +221,7 @@ TEST_CASE("a handle of memory that was freed opens nothing", "[ipc]") {
     CHECK(!export_ipc(*driver, 4096));
 }
 
-TEST_CASE("what a buffer in VMM memory is made of is told piece by piece, the first and last one whole", "[vmm]") {
+TEST_CASE("the pieces of a buffer in VMM memory are found, the first and last one whole", "[vmm]") {
     FakeDriver driver;
     const Context context = driver.context();
     const ContextScope scope(context);

@@ -1,6 +1,6 @@
 #!/bin/sh
-# stand_ins_test.sh NM WITH WITHOUT FUNCTIONS: what stands for the GPU's part in a build without CUDA's headers has all
-# functions (an extended regular expression) that there are with them.
+# stand_ins_test.sh NM WITH WITHOUT FUNCTIONS: the stand-ins of a build without CUDA's headers have all functions of the
+# GPU part that match FUNCTIONS, an extended regular expression.
 nm=$1 with=$2 without=$3 functions=$4
 of() { "$nm" -C --defined-only "$1" | sed -n 's/^[0-9a-f]* T //p' | grep -E "^($functions)\(" | sort -u; }
 folder=$(mktemp -d) || exit 1

@@ -44,7 +44,7 @@ uint64_t read(const PinnedMemory& memory) {
 
 }  // namespace
 
-TEST_CASE("work of a stream is done in order, and not before what it waits for", "[stream]") {
+TEST_CASE("work of a stream is done in order, and after the work that it waits for", "[stream]") {
     FakeDriver driver;
     const Context context = driver.context();
     const ContextScope scope(context);
@@ -126,7 +126,7 @@ TEST_CASE("the legacy stream waits for blocking streams and they for it; Weft's 
     REQUIRE(driver->StreamDestroy(blocking) == CUDA_SUCCESS);
 }
 
-TEST_CASE("a stream of the user's tells its device and its capture", "[stream]") {
+TEST_CASE("a user's stream has a device and a capture state", "[stream]") {
     FakeDriver driver;
     const Context zero = driver.context(0), one = driver.context(1);
     const ContextScope scope(zero);
@@ -153,7 +153,7 @@ TEST_CASE("a stream of the user's tells its device and its capture", "[stream]")
     CHECK(contains(describe_stream(*driver, gone).status().sentence(), "is no stream of CUDA's"));
 }
 
-TEST_CASE("streams are told apart whose handles are the same, if the driver can", "[stream]") {
+TEST_CASE("streams with the same handle are distinguished, if the driver can", "[stream]") {
     for (const bool can : {true, false}) {
         FakeDriver driver(can ? "" : "version 11080");
         const Context context = driver.context();
@@ -234,7 +234,7 @@ TEST_CASE("streams that an event brings into a capture run at the same time, als
     CHECK(read(back) == 1);
 }
 
-TEST_CASE("a capture that does not come together is told", "[graph]") {
+TEST_CASE("a capture that is not joined is an error", "[graph]") {
     FakeDriver driver;
     const Context context = driver.context();
     const ContextScope scope(context);
@@ -266,7 +266,7 @@ TEST_CASE("a capture that does not come together is told", "[graph]") {
     CHECK(!Graph::begin(*driver, nullptr));
 }
 
-TEST_CASE("allocating ends a capture, unless the thread has said that it knows what it does", "[graph]") {
+TEST_CASE("allocating ends a capture, unless the thread has opted out", "[graph]") {
     FakeDriver driver;
     const Context context = driver.context();
     const ContextScope scope(context);
@@ -302,7 +302,7 @@ TEST_CASE("the legacy stream is refused while a blocking stream is captured", "[
     REQUIRE(driver->StreamDestroy(blocking) == CUDA_SUCCESS);
 }
 
-TEST_CASE("what a graph retains lives as long as anything that can launch it", "[graph]") {
+TEST_CASE("objects that a graph retains live as long as anything that can launch it", "[graph]") {
     FakeDriver driver;
     const Context context = driver.context();
     const ContextScope scope(context);

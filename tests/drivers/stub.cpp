@@ -1,7 +1,7 @@
-// stub.cpp: libraries that are no driver, each for one reason (-DKIND):
-// 1 the toolkit's stub, which answers 34 to everything; 2 one that hands out functions which do; 3 a driver from before
-// 12.0, which has the older way to find functions only; 4 no driver at all; 5 one that a program uses whose Weft knows no
-// GPUs.
+// stub.cpp: libraries that are no driver, each for one reason (-DKIND).
+// (1) The toolkit's stub, which answers 34 to everything. (2) One that hands out such functions. (3) A driver before
+// 12.0, which has only the older way to find functions.
+// (4) No driver at all. (5) A driver that a program uses while its Weft knows no GPUs.
 #include <dlfcn.h>
 
 extern "C" {

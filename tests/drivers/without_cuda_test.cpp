@@ -1,4 +1,4 @@
-// without_cuda_test.cpp: what a build without GPU support says to a program that uses CUDA.
+// without_cuda_test.cpp: the errors of a build without GPU support in a program that uses CUDA.
 #include <dlfcn.h>
 #include <weft/weft.h>
 
@@ -11,8 +11,9 @@
 
 namespace weft::internal::test {
 
-TEST_CASE("a build without GPU support warns a program that uses CUDA, once, and refuses what it can tell",
-          "[without_cuda]") {
+TEST_CASE(
+    "a build without GPU support warns a program that uses CUDA once, and refuses device memory that it recognises",
+    "[without_cuda]") {
     const Folder folder;
     const std::string log = folder.path / "log";
     setenv("WEFT_CUDA_LIBRARY", CUDA_ELSEWHERE, 1);

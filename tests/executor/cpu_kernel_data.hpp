@@ -1,5 +1,5 @@
-// cpu_kernel_data.hpp: what the tests of the CPU kernels share: random elements with the awkward ones among them, buffers that
-// notice a stray write or read, equality that lets any NaN be any other.
+// cpu_kernel_data.hpp: shared by the tests of the CPU kernels. Random elements with awkward ones among them, buffers
+// that notice a stray write or read, and equality that takes any NaN for any other.
 #pragma once
 #include <sys/mman.h>
 
@@ -42,8 +42,8 @@ using Element = typename Arithmetic<type>::Element;
 template <weftDataType_t type>
 using Accumulator = typename Arithmetic<type>::Accumulator;
 
-// Mostly small numbers, so that sums of many still mean something; some of any size; now and then NaN, infinity, the
-// largest, subnormals and zeros of either sign, where the type has them.
+// Mostly small numbers, so that long sums keep their meaning; some of any size. Now and then NaN, infinity, the
+// largest, subnormals and zeros of either sign, if the type has them.
 template <weftDataType_t type>
 Element<type> random_element(std::mt19937& random) {
     using A = Accumulator<type>;

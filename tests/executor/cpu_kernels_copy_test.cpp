@@ -259,7 +259,7 @@ TEST_CASE("slots are written past the caches only where readers are far and that
     SlotStores still_far;
     for (int times = 0; times < 3; ++times) tried(still_far, distant);
     CHECK(copies(still_far, 63) == 63);
-    // What can't be timed brings the next look nearer, but is none.
+    // Writes that cannot be timed bring the next trial nearer, but are none.
     SlotStores beside;
     tried(beside, distant);
     for (int i = 0; i < 1000; ++i) CHECK(beside.beside_reads(4096) == Stores::streaming);
@@ -278,7 +278,7 @@ TEST_CASE("slots are written past the caches only where readers are far and that
     CHECK(moved.beside_reads(4096) == Stores::ordinary);
     CHECK(to == from);
 
-    // A trial is of writes of one kind: what is of another goes as was found before.
+    // A trial times writes of one kind; writes of another kind follow the last result.
     SlotStores mixed;
     tried(mixed, distant);
     tried(mixed, {24});  // the first of a trial of copies

@@ -1,6 +1,6 @@
 #!/bin/sh
-# cpu_kernels_symbols_test.sh NM ARCHIVE...: no set of cpu_kernels brings a weak function. The linker keeps one copy of each for the
-# whole program, and if that is the one compiled for AVX-512, a machine without it crashes far from here.
+# cpu_kernels_symbols_test.sh NM ARCHIVE...: no set of CPU kernels defines a weak function. The linker keeps one copy of
+# each for the whole program. If it keeps the AVX-512 one, a machine without AVX-512 crashes far from here.
 nm=$1
 shift
 for archive; do

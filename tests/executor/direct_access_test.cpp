@@ -1,5 +1,5 @@
-// direct_access_test.cpp: buffers that peers read and write in place: all of them (direct), some (mixed), none, as threads and
-// as processes that map each other's arenas; and the round in which processes agree.
+// direct_access_test.cpp: buffers that peers read and write in place: all of them (direct), some (mixed), or none.
+// Ranks are threads, or processes that map each other's arenas and agree in a round.
 #include <fstream>
 
 #include "tests/executor/wild_inputs.hpp"

@@ -1,5 +1,5 @@
-// forms_test.cpp: a fused instruction is defined by its expansion: the same calls run fused, expanded and expanded with
-// tiles overlapped end in the same bits; and so do all sets of CPU kernels.
+// forms_test.cpp: a fused instruction is defined by its expansion. The same calls, run fused, expanded, and expanded
+// with overlapped tiles, end in the same bits; so do all sets of CPU kernels.
 #include "tests/executor/wild_inputs.hpp"
 
 namespace weft::internal::test {
@@ -38,7 +38,7 @@ TEST_CASE("a fused instruction leaves the bits of its expansion, run by the step
     }
 }
 
-TEST_CASE("forms may alternate on one board from call to call", "[executor]") {
+TEST_CASE("forms may alternate on one flag block from call to call", "[executor]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());
     const WildInputs wild(random);

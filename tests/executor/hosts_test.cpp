@@ -1,5 +1,6 @@
-// hosts_test.cpp: what runs over connections, and over the flag blocks of several hosts, against the sequential interpreter,
-// bit for bit. The hosts are made up: all ranks share one group's memory, but only those of a host meet on its flag block.
+// hosts_test.cpp: schedules over connections and over the flag blocks of several hosts, against the sequential
+// interpreter, bit for bit. The hosts are simulated: all ranks share one segment, but only those of a host meet on its
+// flag block.
 #include "tests/executor/checked_runs.hpp"
 #include "tests/executor/wild_inputs.hpp"
 
@@ -60,7 +61,7 @@ TEST_CASE("every algorithm leaves the interpreter's bits on hosts of every shape
                         call.algorithm = &row;
                         call.hosts = hosts_in_blocks(n, hosts);
                         if (row.refusal({n, 0, call.hosts})) continue;
-                        // Who reduces nothing does not look at the elements.
+                        // A collective without a reduction ignores the elements' type.
                         if (op > 0 && !facts_of(row.collective).reduces) continue;
                         give_root(call, n, random);
                         call.type = weftDataType_t(type);
@@ -102,7 +103,7 @@ TEST_CASE("random sequences of calls on several hosts, a thread a rank, leave th
     }
 }
 
-TEST_CASE("tiles overlap: the board of a host works on later tiles while an earlier one is still under way",
+TEST_CASE("tiles overlap: the flag block of a host works on later tiles while an earlier one is still in flight",
           "[executor]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());

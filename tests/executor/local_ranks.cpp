@@ -306,7 +306,7 @@ struct LocalRanks::Rank {
         run = std::make_unique<Run>(plan);
         const std::byte* send = sends[index].data() + send_place(call);
         std::byte* receive = (at(call.in_place, rank) ? sends : receives)[index].data() + receive_place(call);
-        // Who holds nothing may say null.
+        // A rank without data may pass null.
         run->start(call.input_held(rank) == Held::nothing ? nullptr : send,
                    call.output_held(rank) == Held::nothing ? nullptr : receive,
                    call.scalars.empty() ? nullptr : call.scalars[size_t(rank)].data(), first_sequence + index);

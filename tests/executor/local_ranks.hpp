@@ -1,5 +1,5 @@
-// local_ranks.hpp: the ranks of a host group in one process, driven without a communicator: plans made by hand with
-// small tiles, so that short messages take every path, and run by one thread in random turns or by a thread each.
+// local_ranks.hpp: the ranks of a segment in one process, driven without a communicator. Plans are made by hand with
+// small tiles, so that short messages take every path. One thread runs the ranks in random turns, or each has a thread.
 #pragma once
 #include <map>
 #include <memory>
@@ -60,7 +60,7 @@ struct Call {
     std::vector<bool> from_arena;
     size_t send_offset = 0, receive_offset = 0;  // from a line: up to 64
 
-    // Who compares device memory may name no algorithm.
+    // A test of device memory may name no algorithm.
     Collective collective() const {
         if (written) return written->front().collective;
         return algorithm ? algorithm->collective : Collective::all_reduce;
@@ -83,7 +83,7 @@ struct Call {
     std::string text() const;
 };
 
-// What the interpreter says each rank receives.
+// Each rank's result by the interpreter.
 std::vector<Bytes> expected(const Call& call, const DirectMode& mode = {});
 // "rank 2, element 17" where the bits differ (any NaN equals any other), or nothing.
 std::optional<std::string> difference(const Call& call, const std::vector<Bytes>& got,
@@ -104,7 +104,7 @@ class LocalRanks {
     Segment& segment() { return *segment_; }
     DirectAccess::State direct_access_state(int rank) const { return reaches_[size_t(rank)].state(); }
     Cma::State cma_state(int rank) const { return cma_[size_t(rank)].state(); }
-    // What peers read in place, if these calls offer what they can: for the interpreter.
+    // The buffers that peers read in place, if these calls export all that they can: for the interpreter.
     DirectMode mode(const Call& call) const;
     size_t reserved(int rank) const { return flag_blocks_[size_t(rank)]->reserved(); }
 

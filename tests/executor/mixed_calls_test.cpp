@@ -1,5 +1,5 @@
-// mixed_calls_test.cpp: long random sequences of different calls over one flag block and the same connections, no rank
-// waiting for others in between: what one call leaves in lines, slots and rings must not disturb the next.
+// mixed_calls_test.cpp: long random sequences of different calls over one flag block and the same connections, without
+// a wait between calls. State that one call leaves in lines, slots and rings must not disturb the next.
 #include <iostream>
 
 #include "tests/executor/wild_inputs.hpp"

@@ -1,5 +1,5 @@
-// msccl_test.cpp: what MSCCL files say, run over connections, against the sequential interpreter, bit for bit, and
-// against what the collective should give.
+// msccl_test.cpp: MSCCL files, run over connections, against the sequential interpreter, bit for bit, and against the
+// collective's definition.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -107,7 +107,7 @@ TEST_CASE("MSCCL all-reduces give the sum, the product, the extremes and the mea
     }
 }
 
-// What the interpreter makes of it; nothing if it blocks for ever or reads what nobody has written.
+// The interpreter's results; nothing if it blocks for ever or reads unwritten data.
 static std::optional<std::vector<Bytes>> interpreted(const Call& call) {
     try {
         return expected(call);
@@ -116,7 +116,7 @@ static std::optional<std::vector<Bytes>> interpreted(const Call& call) {
     }
 }
 
-// The checker is checked: what it lets pass leaves the same bits.
+// A test of the checker: a program that it accepts leaves the same bits.
 TEST_CASE("an MSCCL program with one fault is refused, or gives the same result", "[executor]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());

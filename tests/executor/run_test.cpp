@@ -1,5 +1,5 @@
 // run_test.cpp: the executor against the sequential interpreter, bit for bit: every algorithm, type, reduction and
-// small number of ranks, lengths from nothing to many odd tiles, in and out of place, aligned and not.
+// small number of ranks. Lengths from nothing to many odd tiles, in and out of place, aligned and not.
 #include "tests/executor/wild_inputs.hpp"
 
 namespace weft::internal::test {
@@ -124,7 +124,7 @@ TEST_CASE("a rank alone has its input, scaled if that is the operation", "[execu
                 }
 }
 
-TEST_CASE("what is copied to two places is scaled once, in place too", "[executor]") {
+TEST_CASE("data for two places is scaled once, in place too", "[executor]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());
     const WildInputs wild(random);
@@ -194,7 +194,7 @@ TEST_CASE("a call that differs from the others' is noticed and the rank named", 
     CHECK(pair.runs[0]->suspect() == 1);
 }
 
-TEST_CASE("blocked means that nothing moved and names who is missing; tiles gone through are movement", "[executor]") {
+TEST_CASE("blocked means that nothing moved and names the missing ranks; finished tiles are movement", "[executor]") {
     const std::string algorithm = GENERATE("one_shot", "two_shot", "ring");
     CAPTURE(algorithm);
     Pair pair(algorithm.c_str(), {weftFloat32, weftFloat32}, 1000, 256);

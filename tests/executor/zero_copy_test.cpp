@@ -1,6 +1,6 @@
-// zero_copy_test.cpp: messages that say where their bytes lie instead of carrying them: every algorithm of every
-// collective, read as memory of the process, in the sender's arena and by the kernel, in place and not, by ranks that come at any time. What
-// changes while it is lent shows as other bits than the interpreter's, for readers come late.
+// zero_copy_test.cpp: messages that carry the address of their bytes, in every algorithm of every collective. Receivers
+// read memory of the process, the sender's arena, or by CMA; in place and not; ranks come at any time. Readers come
+// late, so a send buffer that changes too early shows as other bits than the interpreter's.
 #include "src/schedule/stable_sends.hpp"
 #include "tests/executor/checked_runs.hpp"
 #include "tests/executor/wild_inputs.hpp"
@@ -48,20 +48,20 @@ void run_sequences(Driver driver, int length, std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("what messages lend, ranks taking turns in random order, leaves the interpreter's bits", "[executor]") {
+TEST_CASE("zero-copy messages of ranks that take turns in random order leave the interpreter's bits", "[executor]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());
     run_sequences(Driver::turns, small() ? 1 : 8, random);
 }
 
-TEST_CASE("what messages lend, a thread a rank, leaves the interpreter's bits", "[executor]") {
+TEST_CASE("zero-copy messages with a thread a rank leave the interpreter's bits", "[executor]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed() + 1);
     run_sequences(Driver::threads, small() ? 1 : 3, random);
 }
 
 // By hand: the sender is through with its part, but not with the call, until the receiver has read.
-TEST_CASE("a zero-copy call ends when what it lent has been read", "[executor]") {
+TEST_CASE("a zero-copy call ends when its buffers have been read", "[executor]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());
     const WildInputs wild(random);

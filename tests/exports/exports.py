@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-# exports.py LIBRARY [--declared-in HEADER] [--most-megabytes N] [--must-object OBJECTION]: the library's dynamic symbol
-# table holds weft* and nothing else, it needs nothing but the C and C++ runtime, every function that HEADER declares is
-# there, and what of it is loaded is not larger than N MB.
-# --must-object is for libraries that are wrong: this must be the one objection.
+# exports.py LIBRARY [--declared-in HEADER] [--most-megabytes N] [--must-object OBJECTION]
+#
+# Checks the library's dynamic symbol table, which holds weft* and nothing else.
+# The library needs only the C and C++ runtime, defines every function that HEADER declares, and loads at most N MB.
+# The option --must-object is for libraries that are wrong: this must be the one objection.
 import argparse
 import re
 import subprocess

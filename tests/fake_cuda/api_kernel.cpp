@@ -10,14 +10,14 @@ using namespace weft::internal::fake;
 
 namespace {
 
-// A kernel in a context: what a CUfunction is.
+// A kernel in a context: a CUfunction.
 struct Function {
     FakeKernel kernel;
     Context* context;
     bool loaded = false;
 };
 
-// A kernel of any context: what a CUkernel is. A launch takes either.
+// A kernel of any context: a CUkernel. A launch takes either.
 struct Kernel {
     FakeKernel kernel;
     std::map<int, unsigned> shared_bytes;                     // by device: the most dynamic shared memory allowed
@@ -48,8 +48,7 @@ Function* find_function(CUfunction handle, Context* context, Kernel** kernel) {
     return nullptr;
 }
 
-// Lazy loading waits for all that runs on the device: who launches a kernel for the first time while another spins for
-// it never comes back.
+// Lazy loading waits for all work on the device. A first launch therefore hangs while another kernel spins for it.
 void load(Function& function, std::unique_lock<std::mutex>& lock) {
     if (function.loaded) return;
     function.loaded = true;

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t granularity = size_t(2) << 20;
 constexpr uint64_t memory_magic = 0x6970636d656d, event_magic = 0x697063657674;
 
-// What the 64 bytes of a handle hold.
+// The content of a handle's 64 bytes.
 struct IpcContent {
     uint64_t magic;
     int64_t process;

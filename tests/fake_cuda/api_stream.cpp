@@ -93,7 +93,7 @@ CUresult cuStreamCreateWithPriority(CUstream* handle, unsigned flags, int priori
     return CUDA_SUCCESS;
 }
 
-// Returns at once; what is queued is still done.
+// Returns at once; queued work is still done.
 CUresult cuStreamDestroy_v2(CUstream handle) {
     FAKE_ENTER(StreamDestroy);
     std::lock_guard lock(world().mutex);
@@ -347,7 +347,7 @@ CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned) {
         return CUDA_SUCCESS;
     }
     if (stream->capture) {
-        // What comes from outside cannot be part of the graph.
+        // Work from outside cannot be part of the graph.
         if (!event->last && !event->imported) return CUDA_SUCCESS;
         stream->capture->invalid = true;
         return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;

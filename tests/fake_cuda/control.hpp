@@ -1,19 +1,29 @@
-// control.hpp: what tests tell the fake driver, and ask it, beside the driver's own interface. Thread-safe.
+// control.hpp: the controls of the fake driver and the questions that tests ask it, beside the driver's interface.
+// Thread-safe.
 //
-// A setting is a text of statements, each on a line or ended by a semicolon; the variable FAKE_CUDA holds the first one
+// A setting is a text of statements, each on a line or ended by a semicolon. The variable FAKE_CUDA holds the first one
 // (or @PATH, a file's). Devices are numbers, or * for all.
+//
 //   gpus N                  devices (2)                version V         of CUDA, cuDriverGetVersion's answer (13000)
 //   sm S                    compute capability (90)    multiprocessors N of each device (16)
+//
 //   memory_mb N             of each device (4096)      attribute G NUMBER VALUE   CU_DEVICE_ATTRIBUTE_* by number
-//   p2p A B 0|1|lies        may A reach B (1); lies: it says so, but what one process writes the other never sees
+//
+//   p2p A B 0|1|lies        may A reach B (1); lies: yes, but one process never sees the other's writes
+//
 //   nvlink G LINK B|switch|down|hidden  an NVLink of G: to B, to a switch, to one that a virtual machine does not see
+//
 //   fabric G CLIQUE         the device is in an NVLink domain
+//
 //   c2c G LINKS MBS         NVLink-C2C to the cpu      lost G            NVML lists the device, but it fell off the bus
+//
 //   fault NAME K CODE       the K-th call of the function fails (0: every one)
+//
 //   fault NAME K sleep MS   or sleeps
 //   fault NAME K dies       or is killed in it, with all its process
-//   queue N                 what a stream holds before a call that adds to it waits (1024)
-//   leaks fatal             what is not given back when the process ends: exit status 86
+//
+//   queue N                 work that a stream holds before a call that adds to it waits (1024)
+//   leaks fatal             a leak at the end of the process: exit status 86
 #pragma once
 #include <string>
 
@@ -24,7 +34,7 @@ namespace weft::internal::fake {
 std::string reset(const std::string& setting);
 // Further statements, of faults above all, counted from now.
 void add_setting(const std::string& statements);
-// What is not given back at this moment.
+// The leaks at this moment.
 std::string leaks();
 // How often the function was called: cuMemAlloc, without version.
 int calls(const std::string& function);

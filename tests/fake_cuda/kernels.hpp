@@ -9,8 +9,8 @@
 #include <tuple>
 #include <utility>
 
-// One block of a launch. Its threads are the function's own affair: it runs once, in a thread of the host; blocks run
-// at the same time as far as the device has room, and the rest after them.
+// One block of a launch. It runs once, in a thread of the host; the function itself plays the block's threads. Blocks
+// run at the same time as far as the device has room, and the rest after them.
 struct FakeBlock {
     unsigned grid[3], block[3];  // as launched: blocks of the grid, threads of a block
     unsigned index[3];           // of this block in the grid

@@ -14,7 +14,7 @@
 
 namespace weft::internal::fake {
 
-// A memfd with room for a page of facts behind the data: what an importing process needs to know.
+// A memfd with room for a page of facts behind the data, for an importing process.
 struct Physical {
     size_t bytes = 0;
     int device = 0;
@@ -30,7 +30,7 @@ std::shared_ptr<Physical> make_physical(size_t bytes, int device, uint64_t handl
 std::shared_ptr<Physical> adopt_physical(int fd);
 size_t whole_pages(size_t bytes);
 
-// What a part of the address space is.
+// The use of a part of the address space.
 struct Range {
     enum class Kind { device, managed, pool, pinned, registered, imported, reserved };
     Kind kind;
@@ -68,7 +68,8 @@ struct Memory {
 };
 Memory& memory();
 
-// Maps `bytes` of it, with an inaccessible page behind. `wrong`: what is written here nobody else sees. 0: refused.
+// Maps `bytes` of it, with an inaccessible page behind. `wrong`: other processes do not see this mapping's writes. 0:
+// refused.
 uintptr_t map_shared(const Physical& physical, bool wrong = false);
 // The addresses stay taken; using them faults.
 void make_inaccessible(uintptr_t base, size_t bytes);

@@ -1,6 +1,6 @@
 // multiprocessors.hpp: a fake device's multiprocessors: which blocks of which kernels run at the same time. A block has
-// a thread of its own; a grid begins when all blocks of those before it have begun, and its blocks wait for room, so
-// two kernels that wait for each other and do not fit together hang here as they do on a device.
+// a thread. A grid begins when all blocks of earlier grids have begun, and its blocks wait for room. Two kernels that
+// wait for each other and do not fit together therefore hang, as on a device.
 #pragma once
 #include <condition_variable>
 #include <deque>

@@ -32,7 +32,7 @@ class Completion {
 };
 using Done = std::shared_ptr<Completion>;
 
-// What a stream does; on failure the context is lost.
+// A stream's piece of work; on failure the context is lost.
 using Run = std::function<CUresult()>;
 
 struct Work {
@@ -103,12 +103,12 @@ struct Stream {
 // The stream of a handle: a stream's, or one of the special values. `context`: the current one.
 CUresult find_stream(CUstream handle, Context* context, std::shared_ptr<Stream>& stream);
 std::shared_ptr<Stream> make_stream(Context* context, unsigned flags, int priority);
-// No more work comes; what is queued is still done.
+// No more work comes; queued work is still done.
 void stop_stream(const std::shared_ptr<Stream>& stream);
 
 // Adds to the stream, or to the graph that it is captured into. `ended`: where the completion is left.
 CUresult enqueue(const std::shared_ptr<Stream>& stream, Run run, std::vector<Done> after = {}, Done* ended = nullptr);
-// What all streams of the context, and those of its threads, still have to do.
+// The outstanding work of all streams of the context, and of its threads.
 std::vector<Done> outstanding(Context* context);
 void wait_all(const std::vector<Done>& all);
 
@@ -116,7 +116,7 @@ void wait_all(const std::vector<Done>& all);
 CUresult check_unsafe();
 CUresult check_not_captured(const std::shared_ptr<Stream>& stream);
 
-// What processes share of an event that they have in common.
+// The part of an event that processes share.
 struct SharedEvent {
     std::atomic<uint64_t> recorded, completed;
 };

@@ -38,7 +38,7 @@ std::string first_setting() {
     return content.str();
 }
 
-// What is left when the process ends.
+// The leaks when the process ends.
 struct AtExit {
     ~AtExit() {
         World& all = world();

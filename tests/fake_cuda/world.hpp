@@ -1,4 +1,5 @@
-// world.hpp: the fake driver's state of a process: setting, devices, handles; what every call passes first.
+// world.hpp: the fake driver's state of a process: setting, devices, handles; and the checks at the start of every
+// call.
 #pragma once
 #include <cuda.h>
 

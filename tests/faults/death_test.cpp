@@ -1,4 +1,5 @@
-// death_test.cpp: processes that end, at any moment and in any way: who stays is told who is gone, and goes on.
+// death_test.cpp: processes that end at any moment and in any way. The surviving ranks get errors that name them, and
+// go on.
 #include <random>
 
 #include "tests/amount.hpp"
@@ -37,8 +38,8 @@ const Scene scenes[] = {
     {"barriers", false, {}, "loop=1,-1,barrier", ""},
 };
 
-// One rank of a new job is killed so late in the scene. What the survivors say that they should not, if they may wait
-// so long for each other to come.
+// Kills one rank of a new job after this delay. Returns the survivors' wrong output; `limit_ms` is how long they wait
+// for each other.
 std::string kill_in(const Scene& scene, int ranks, int victim, int delay_us, int64_t limit_ms) {
     Job job(ranks);
     const std::string later = job.another_id();
@@ -83,12 +84,12 @@ TEST_CASE("a rank killed at any moment is named by every survivor, which go on w
             }
 }
 
-TEST_CASE("a rank killed between its claim and its joining is dead to the others, who need no deadline", "[death]") {
+TEST_CASE("a rank killed between its claim and its joining is dead to the others without a deadline", "[death]") {
     // In its first or second request for shared memory: for its row, and rank 0 for its texts.
     for (const auto& moment : {std::pair{0, 0}, {0, 1}, {2, 0}}) {
         const int victim = moment.first, request = moment.second;
         INFO("rank " << victim << ", request " << request);
-        // Who comes after the death meets nobody, so all get the time to come before.
+        // A rank that starts after the death finds no other, so all get the time to come before.
         CHECK(with_growing_limit(100, [&](int64_t pause_ms) {
                   Job job(3);
                   job.start(1, {"init=20000"}, {quiet});
@@ -136,7 +137,7 @@ TEST_CASE("ranks that end right after their last call do not disturb those still
             }
 }
 
-TEST_CASE("a rank whose process exits without goodbye is dead to who calls afterwards", "[death]") {
+TEST_CASE("a rank whose process exits without leaving is dead to later callers", "[death]") {
     Job job(2);
     job.start(0, {"init", "reduce=10", "exit"}, {quiet});
     job.start(1, {"init", "reduce=10", "await", "reduce=10", "async"}, {quiet});

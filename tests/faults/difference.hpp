@@ -1,4 +1,4 @@
-// difference.hpp: how the calls of ranks can differ, on one host and on several, and what they are told then.
+// difference.hpp: the ways in which ranks' calls can differ, on one host and on several, and the errors of each.
 #pragma once
 #include <vector>
 

@@ -1,5 +1,5 @@
-// job.hpp: the processes of a job under test: started with their steps (worker.cpp), waited for with a limit that only
-// a hang meets, and looked after: nothing may be left behind.
+// job.hpp: the processes of a job under test. They are started with their steps (worker.cpp) and waited for with a
+// limit that only a hang reaches; nothing may be left behind.
 #pragma once
 #include <dirent.h>
 
@@ -54,7 +54,7 @@ inline bool contains(const std::string& text, const std::string& part) { return 
 // Thousands of expected errors need no warning each.
 inline const std::string quiet = "WEFT_DEBUG=NONE";
 
-// What one process shall do (worker.cpp).
+// The steps of one process (worker.cpp).
 using Steps = std::vector<std::string>;
 
 class Job {
@@ -107,7 +107,7 @@ class Job {
         return found;
     }
 
-    // What weftGetLastErrorInfo told the process of its last failing `call`.
+    // The fields of weftGetLastErrorInfo after the process's last failing `call`.
     struct Error {
         std::string id;
         int rank = -1, peer = -1;
@@ -175,7 +175,7 @@ class Job {
         }));
     }
 
-    // What all have said so far, for objections.
+    // The output of all processes so far, for objections.
     std::string everything() {
         std::string text;
         for (int process = 0; process < processes(); ++process)
@@ -236,9 +236,9 @@ inline bool misses(const std::string& told, int rank) {
     return false;
 }
 
-// What the others of a killed rank said: each joined and failed, then made a communicator without it. The last words of
-// one that did not name the victim (`names_it`), which during init may be chance: whoever comes when another is giving
-// up may see that one go.
+// Checks the output of a killed rank's survivors: each joined and failed, then made a communicator without it. Returns
+// the last output of one that did not name the victim (`names_it`).
+// During init that may be chance: a late rank may see another one leave that is giving up.
 inline std::string check_survivors(Job& job, int victim, bool during_init,
                                    const std::function<bool(const std::string& told)>& names_it) {
     std::string objection;
@@ -247,7 +247,7 @@ inline std::string check_survivors(Job& job, int victim, bool during_init,
         INFO("rank " << rank << " said\n" << job[rank].output());
         const bool joined = job.first_answer(rank, "init") == "0";
         const std::string told = job.first_answer(rank, joined ? "loop" : "init");
-        // Who could not know its rank yet names the process.
+        // A rank that does not know the victim's rank yet names its process.
         const bool named =
             names_it(told) || told.find("process " + std::to_string(job[victim].pid()) + ",") != std::string::npos;
         if (!named) objection = job.everything();

@@ -34,7 +34,7 @@ bool is_waiting(int pid) {
 
 }  // namespace
 
-TEST_CASE("who waits for a stopped rank warns and says so; continued in time, the call succeeds", "[late]") {
+TEST_CASE("a rank that waits for a stopped one warns; if that continues in time, the call succeeds", "[late]") {
     Job job(3);
     start_waiting(job, {"WEFT_WARN_MS=50"});
     stop(job[2]);
@@ -66,7 +66,7 @@ TEST_CASE("a rank that computes is alive and outside Weft, which is no error", "
     for (int rank = 0; rank < 3; ++rank) CHECK(job.answer(rank, "reduce") == "0");
 }
 
-TEST_CASE("who waits for a rank that is at something else is told what it waits for, and since when", "[late]") {
+TEST_CASE("a rank that waits for a busy one learns its call, and since when", "[late]") {
     struct Elsewhere {
         const char *late, *partner;  // what rank 2 does in place of a call, and rank 1 when it is to go on
         const char* told;
@@ -111,7 +111,7 @@ TEST_CASE("who waits for a rank that is at something else is told what it waits 
             }
 }
 
-TEST_CASE("what a rank waited for is not told of it any more when it has come", "[late]") {
+TEST_CASE("a rank is not reported as waiting for data that has come", "[late]") {
     Job job(3);
     for (int rank = 0; rank < 3; ++rank)
         job.start(rank,
@@ -132,7 +132,7 @@ TEST_CASE("what a rank waited for is not told of it any more when it has come", 
     for (int rank = 0; rank < 3; ++rank) CHECK(job.answer(rank, "reduce") == "0");
 }
 
-TEST_CASE("a group that a rank has not ended is named by who waits for its calls", "[late]") {
+TEST_CASE("an open group of a rank is named by the ranks that wait for its calls", "[late]") {
     for (const bool apart : {false, true})
         for (const int calls : {1, 3}) {
             Job job(2);
@@ -158,7 +158,7 @@ TEST_CASE("a group that a rank has not ended is named by who waits for its calls
         }
 }
 
-TEST_CASE("at the deadline every rank that runs is told who is late", "[late]") {
+TEST_CASE("at the deadline every running rank names the late one", "[late]") {
     for (const char* call : {"reduce=100", "reduce=500000"}) {
         JobClock clock;
         Job job(3);

@@ -1,4 +1,4 @@
-// limits_test.cpp: what can't be had, and fork: a sentence each, never a signal.
+// limits_test.cpp: resources that are refused, and fork: an error for each, never a signal.
 #include <sys/socket.h>
 
 #include "src/net/socket.hpp"
@@ -21,7 +21,7 @@ std::string init_within(int64_t limit_ms) { return "init=" + std::to_string(limi
 
 }  // namespace
 
-TEST_CASE("too few descriptors, on either side of the rendezvous, are a sentence", "[limits]") {
+TEST_CASE("too few descriptors, on either side of the rendezvous, are an error", "[limits]") {
     if (!limits_are_ours) return;
     CHECK(with_growing_limit(4000, [](int64_t limit_ms) {
               std::vector<Limited> all;
@@ -119,7 +119,7 @@ TEST_CASE("a file size limit is a sentence and no signal", "[limits]") {
 }
 
 #if !WEFT_TEST_TSAN  // which ends a program that forks and goes on
-TEST_CASE("a forked child may not use its parent's communicator, makes its own, and harms nobody", "[limits]") {
+TEST_CASE("a forked child may not use its parent's communicator, makes its own, and harms no other", "[limits]") {
     for (const std::string way : {"exit", "vanish"})
         for (const bool shared : {false, true}) {
             INFO(way << (shared ? " with mappable memory" : ""));
@@ -147,7 +147,7 @@ TEST_CASE("a forked child may not use its parent's communicator, makes its own, 
 }
 
 #if !WEFT_TEST_ASAN  // whose allocator's locks a child inherits as they are
-TEST_CASE("a child may be forked while other threads allocate, meet and ask a launcher's store", "[limits]") {
+TEST_CASE("a child may be forked while other threads allocate, rendezvous and ask a launcher's store", "[limits]") {
     // A store that takes the connection and never answers.
     const weft::internal::Fd store(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     REQUIRE(listen(store.number(), 64) == 0);

@@ -1,5 +1,5 @@
-// memory_test.cpp: shared memory that cannot be had, at each request for it: every rank is told, nobody is ended by a
-// signal, and the processes go on when there is memory again.
+// memory_test.cpp: shared memory that is refused, at each request for it. Every rank gets an error, no signal ends a
+// process, and the processes go on when there is memory again.
 #include "tests/faults/job.hpp"
 
 using namespace weft::internal::test;
@@ -38,7 +38,7 @@ void check_goes_on(Job& job) {
 
 }  // namespace
 
-TEST_CASE("a call whose memory cannot be had is an error of every rank, which says so", "[memory]") {
+TEST_CASE("a call whose memory is refused is an error of every rank that says so", "[memory]") {
     for (const MemoryScene& scene : memory_scenes) {
         int refusals = 0;
         for (const int poor : small() ? std::vector{1} : std::vector{0, 1}) {

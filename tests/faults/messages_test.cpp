@@ -28,7 +28,7 @@ struct MessageDifference {
 
 }  // namespace
 
-TEST_CASE("both ends of a message are told when they differ", "[messages]") {
+TEST_CASE("both ends of a mismatched message get an error", "[messages]") {
     const MessageDifference differences[] = {
         {"a larger send", "send=100,1", "receive=50,0",
          "rank 0 called weftSend with 100 int32 for rank 1, which called weftRecv with 50 int32 from rank 0"},
@@ -73,7 +73,7 @@ TEST_CASE("both ends of a message are told when they differ", "[messages]") {
         }
 }
 
-TEST_CASE("a message whose other end does not come is named at the deadline", "[messages]") {
+TEST_CASE("a message whose other end is missing is named at the deadline", "[messages]") {
     struct Late {
         const char *step, *told;
     };
@@ -138,7 +138,7 @@ TEST_CASE("an abort ends messages on every rank", "[messages]") {
         for (const int rank : {0, 1}) CHECK(job[rank].says("init 0"));
         job[2].kill(SIGUSR1);
         job.finish();
-        // Who had not begun when it came is told all the same.
+        // A rank that had not begun when the error came gets it all the same.
         for (const std::string& answer : {job.answer(0, "receive"), job.answer(1, "send")}) {
             CHECK(answer.rfind("6 ", 0) == 0);
             CHECK(contains(answer, "rank 2 aborted the communicator"));
@@ -146,7 +146,7 @@ TEST_CASE("an abort ends messages on every rank", "[messages]") {
     }
 }
 
-TEST_CASE("a rank that called something else is told in collectives of uneven parts", "[messages]") {
+TEST_CASE("a rank that called something else is named in collectives of uneven parts", "[messages]") {
     for (const Where& where : everywhere) {
         INFO(where.name);
         Job job(2);
@@ -160,7 +160,8 @@ TEST_CASE("a rank that called something else is told in collectives of uneven pa
     }
 }
 
-TEST_CASE("counts that differ in collectives of uneven parts are told to all ranks, with both", "[messages]") {
+TEST_CASE("counts that differ in collectives of uneven parts are an error of all ranks, with both counts",
+          "[messages]") {
     struct Wrong {
         const char *step, *function;
         bool of_root = false;   // what another rank than the root says of others' parts matters to nobody
@@ -213,7 +214,8 @@ TEST_CASE("counts that differ in collectives of uneven parts are told to all ran
                     }
 }
 
-TEST_CASE("reductions that differ in a reduce-scatter of uneven parts are told to all ranks, with both", "[messages]") {
+TEST_CASE("reductions that differ in a reduce-scatter of uneven parts are an error of all ranks, with both",
+          "[messages]") {
     struct Kind {
         const char *name, *told;
     };
@@ -246,7 +248,7 @@ TEST_CASE("reductions that differ in a reduce-scatter of uneven parts are told t
             }
 }
 
-TEST_CASE("who waits for a rank whose uneven parts were refused names it at the deadline", "[messages]") {
+TEST_CASE("a rank that waits for refused uneven parts names their rank at the deadline", "[messages]") {
     for (const char* step : {"all_to_all_v", "all_gather_v", "gather_v", "reduce_scatter_v"})
         CHECK(with_growing_limit(500, [&](int64_t limit_ms) {
                   Job job(2);

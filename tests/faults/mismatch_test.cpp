@@ -45,7 +45,7 @@ const std::vector<Difference> differences = with_common({
 
 }  // namespace
 
-TEST_CASE("ranks that call differently are told, all of them, with both calls", "[mismatch]") {
+TEST_CASE("different calls are an error of all ranks that names both calls", "[mismatch]") {
     for (const Difference& difference : differences)
         for (int ranks = 2; ranks <= (small() ? 2 : 4); ++ranks)
             for (const int odd : {0, ranks - 1}) {
@@ -64,7 +64,7 @@ TEST_CASE("ranks that call differently are told, all of them, with both calls", 
             }
 }
 
-TEST_CASE("every collective tells all ranks of a call that differs", "[mismatch]") {
+TEST_CASE("in every collective all ranks report a call that differs", "[mismatch]") {
     // Over the flag block and over connections, where who only sends has ended before anybody looks: the next call tells it.
     for (const char* algo : {"", "ring,all_pairs,linear,dissemination"})
         for (const WrongCall& wrong : wrong_calls)
@@ -79,7 +79,7 @@ TEST_CASE("every collective tells all ranks of a call that differs", "[mismatch]
             }
 }
 
-TEST_CASE("roots that differ, of ranks that only send, are told by the next call", "[mismatch]") {
+TEST_CASE("different roots of ranks that only send are an error of the next call", "[mismatch]") {
     Job job(2);
     // Once there are connections each sends its part to the other, which is no root of its own call.
     for (int rank = 0; rank < 2; ++rank)

@@ -13,7 +13,7 @@
 
 using namespace weft::internal::test;
 
-TEST_CASE("two processes with one rank are told each other's pid", "[rendezvous]") {
+TEST_CASE("two processes with one rank learn each other's pid", "[rendezvous]") {
     for (const int ranks : {2, 3}) {
         Job job(ranks);
         // The deadline is for a bystander that comes when all others have gone.
@@ -36,7 +36,7 @@ TEST_CASE("two processes with one rank are told each other's pid", "[rendezvous]
     }
 }
 
-TEST_CASE("processes that were told different sizes are told both", "[rendezvous]") {
+TEST_CASE("processes with different sizes get an error with both", "[rendezvous]") {
     Job job(2);
     job.start_as(0, 2, {"init"}, {quiet});
     job.start_as(1, 3, {"init"}, {quiet});
@@ -60,8 +60,8 @@ TEST_CASE("ranks that never come are named when the deadline passes", "[rendezvo
               std::string objection;
               for (int process = 0; process < 2; ++process) {
                   const std::string first = job.first_answer(process, "init");
-                  // The other that came is not among them, unless it came late itself; who comes when it gives up may
-                  // see it go.
+                  // The other rank that came is not named, unless it came late. A rank that comes while the other gives
+                  // up may see it leave.
                   const bool named = contains(first, "for ranks 0, 2, 4: are all 5 ranks started") ||
                                      contains(first, "for ranks 0, 2, 3, 4:") ||
                                      contains(first, "for ranks 0, 1, 2, 4:");
@@ -72,7 +72,7 @@ TEST_CASE("ranks that never come are named when the deadline passes", "[rendezvo
           }) == "");
 }
 
-TEST_CASE("a rank that exits before the others have come is a rank that never comes", "[rendezvous]") {
+TEST_CASE("a rank that exits before the others have come counts as missing", "[rendezvous]") {
     CHECK(with_growing_limit(300, [](int64_t limit_ms) {
               Job job(3);
               job.start(0, {"vanish"});
@@ -87,7 +87,7 @@ TEST_CASE("a rank that exits before the others have come is a rank that never co
           }) == "");
 }
 
-TEST_CASE("who waits for ranks that have failed already is told that they may have", "[rendezvous]") {
+TEST_CASE("a rank that waits for failed ranks learns that they may have failed", "[rendezvous]") {
     const std::string told =
         "are all 3 ranks started, with this unique id? If some have failed already, their errors "
         "say why";
@@ -147,7 +147,7 @@ TEST_CASE("two communicators made in crossing order in one group do not wait for
     }
 }
 
-TEST_CASE("a misspelt option is answered with what exists", "[rendezvous]") {
+TEST_CASE("a misspelt option is answered with the existing ones", "[rendezvous]") {
     Job job(1);
     job.start(0, {"init"}, {"WEFT_ALGO=rign"});
     job.start(0, {"init"}, {"WEFT_TIMOUT_MS=10", "WEFT_DEBUG=WARN"});
@@ -169,7 +169,7 @@ TEST_CASE("a misspelt option is answered with what exists", "[rendezvous]") {
     CHECK(contains(job.answer(5, "init"), "WEFT_TRANSPORTS names `shmm`"));
 }
 
-TEST_CASE("a process says once what runs in it, from WEFT_DEBUG's level VERSION on", "[rendezvous]") {
+TEST_CASE("a process logs its version once, from WEFT_DEBUG's level VERSION on", "[rendezvous]") {
     Job job(1);
     for (const char* level : {"VERSION", "INFO", "NONE"})
         job.start(0, {"make_later", "id=later", "init", "destroy", "make_later", "id=later", "init", "destroy"},
@@ -190,11 +190,11 @@ TEST_CASE("a process says once what runs in it, from WEFT_DEBUG's level VERSION 
     CHECK(lines_of_version(1).size() == 1);
     CHECK(lines_of(job[1].error()).size() > 1);
     CHECK(lines_of_version(2).empty());
-    // What is wrong with the environment is said by something.
+    // Some line reports the error in the environment.
     CHECK(lines_of_version(3).size() == 1);
 }
 
-TEST_CASE("ranks with other algorithm files are told so", "[rendezvous]") {
+TEST_CASE("ranks with different algorithm files get an error", "[rendezvous]") {
     const Folder folder;
     const std::string good = folder.path / "good.txt", other = folder.path / "other.txt";
     std::vector<weft::internal::Schedule> ring;
@@ -323,7 +323,8 @@ TEST_CASE("calls that no algorithm can serve are refused on every rank, and the 
     }
 }
 
-TEST_CASE("what finds no room in slots is refused on every rank, and the communicator serves others", "[rendezvous]") {
+TEST_CASE("a call that finds no room in slots is refused on every rank, and the communicator serves others",
+          "[rendezvous]") {
     constexpr int ranks = 17;
     const Folder folder;
     const std::string file = folder.path / "deep.txt";
@@ -349,7 +350,7 @@ TEST_CASE("what finds no room in slots is refused on every rank, and the communi
     }
 }
 
-TEST_CASE("what is chosen is told in a line with what the others would take, the best first", "[rendezvous]") {
+TEST_CASE("a choice is logged in a line with the predictions of the others, the best first", "[rendezvous]") {
     const auto takes = [](double (*us)(const weft::internal::Layout&, const weft::internal::LinkCosts&, size_t),
                           const char* name) {
         return weft::internal::Algorithm{name, weft::internal::Collective::all_reduce, nullptr, us, ""};

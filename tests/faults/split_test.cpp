@@ -15,7 +15,7 @@ bool tells_of(Job& job, const std::string& told, int process) {
 
 }  // namespace
 
-TEST_CASE("a rank killed in an all-reduce: the others shrink, whoever it was, and go on", "[split]") {
+TEST_CASE("after any rank's death in an all-reduce the others shrink and go on", "[split]") {
     std::mt19937 random(seed());
     for (const char* loop : {"loop=2", "loop=1000000"})
         for (int victim = 0; victim < 4; ++victim) {
@@ -38,8 +38,7 @@ TEST_CASE("a rank killed in an all-reduce: the others shrink, whoever it was, an
         }
 }
 
-TEST_CASE("ranks that die one after the other: what is left shrinks again, and a healthy child shrinks too",
-          "[split]") {
+TEST_CASE("when ranks die one after the other, the rest shrinks again, and a healthy child shrinks too", "[split]") {
     Job job(4);
     for (int rank = 0; rank < 4; ++rank) {
         Steps steps{"init", "loop=1000", "shrink=1,1", "destroy_parent", "say=once"};
@@ -62,7 +61,7 @@ TEST_CASE("ranks that die one after the other: what is left shrinks again, and a
     }
 }
 
-TEST_CASE("a child goes on when a rank of its parent dies that is not in it, and when its parent is gone", "[split]") {
+TEST_CASE("a child goes on when a rank outside it dies, and when its parent is gone", "[split]") {
     Job job(3);
     job.start(0, {"init", "split=0,1", "await", "loop=1000,50", "destroy_parent", "loop=100000,50", "destroy"});
     job.start(1, {"init", "split=0,0", "destroy_parent", "await", "loop=1000,50", "loop=100000,50", "destroy"});
@@ -79,7 +78,7 @@ TEST_CASE("a child goes on when a rank of its parent dies that is not in it, and
     }
 }
 
-TEST_CASE("a rank that dies is told in the child it was in, and by the split it did not come to", "[split]") {
+TEST_CASE("a rank that dies is named in its child, and by the split that it did not join", "[split]") {
     Job job(3);
     for (const int rank : {0, 1}) job.start(rank, {"init", "split=0", "await", "reduce=10", "say=next"});
     job.start(2, {"init", "split=0", "hold"});
@@ -118,7 +117,7 @@ TEST_CASE("ranks that do not come to a split or a shrink are named at the deadli
     other.finish();
 }
 
-TEST_CASE("a shrink that one rank has tried in vain comes to something when all try it", "[split]") {
+TEST_CASE("a shrink that one rank has tried in vain succeeds when all try it", "[split]") {
     Job job(3);
     const std::vector<std::string> soon{"WEFT_INIT_TIMEOUT_MS=" + std::string(sanitized ? "7000" : "2000"), quiet};
     job.start(0, {"init", "await", "shrink=0,2", "shrink=1,2", "reduce=100"}, soon);
@@ -137,7 +136,7 @@ TEST_CASE("a shrink that one rank has tried in vain comes to something when all 
     }
 }
 
-TEST_CASE("a rank killed at any moment among splits: the others are told, and shrink", "[split]") {
+TEST_CASE("after a rank's death at any moment among splits the others get errors, and shrink", "[split]") {
     std::mt19937 random(seed());
     for (int round = 0; round < (small() ? 3 : 12); ++round) {
         const int victim = int(random() % 4), delay_us = int(random() % 20'000);

@@ -63,7 +63,7 @@ std::string stopped_in(const StopScene& scene, int victim, int delay_us, int64_t
         const std::string told = job.first_answer(rank, "loop");
         as_expected &= job.first_answer(rank, "reduce") == "0";
         as_expected &= told.rfind("8 ", 0) == 0 && contains(told, named) && job.first_answer(rank, "async") == "8";
-        // What comes later has no such deadline but the calls' own, which is met by ranks that are slow.
+        // Later calls have only their own deadlines, which slow ranks meet.
         as_expected &= job.answer(rank, "init") == "0" && job.answer(rank, "reduce") == "0";
     }
     return as_expected ? "" : job.everything();
@@ -82,7 +82,7 @@ TEST_CASE("a rank stopped in any kind of call for longer than the deadline is na
     }
 }
 
-TEST_CASE("who leaves a call whose buffers a stopped rank may still use says so, and does not wait for ever",
+TEST_CASE("a rank that leaves a call while a stopped rank may use its buffers logs that, and waits for a bounded time",
           "[stopped]") {
     CHECK(with_growing_limit(300, [&](int64_t limit_ms) {
               Job job(3);
@@ -102,8 +102,7 @@ TEST_CASE("who leaves a call whose buffers a stopped rank may still use says so,
           }) == "");
 }
 
-TEST_CASE("a rank stopped at any moment of the rendezvous is missed by the others, which say so; it is told",
-          "[stopped]") {
+TEST_CASE("a rank stopped at any moment of the rendezvous is named by the others, and learns it", "[stopped]") {
     std::mt19937 random(seed());
     // Before its first request for shared memory, in one of them, or after so many microseconds.
     for (const std::string freeze : {"freeze=0", "freeze=1", "freeze=2", ""}) {

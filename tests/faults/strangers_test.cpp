@@ -1,5 +1,5 @@
-// strangers_test.cpp: who else may be at the rendezvous's socket: noise, silence, recordings, another library version, a
-// false leader. None of them hurts ranks that know the secret, and none becomes one.
+// strangers_test.cpp: strangers at the rendezvous's socket: noise, silence, recordings, another library version, a
+// false leader. None of them hurts ranks that know the secret, and none becomes a rank.
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -57,7 +57,7 @@ void send(const Fd& socket, const HandshakeMessage& message, int descriptor = -1
     CHECK(try_to_send(socket, message, descriptor));
 }
 
-// Who connects and is slow to speak is turned away: then once more.
+// A client that is slow to speak is refused: then once more.
 template <class Speak>
 Fd connect_and(const std::string& id, Speak speak) {
     Fd socket;
@@ -120,7 +120,7 @@ class FalseLeader {
 
 }  // namespace
 
-TEST_CASE("strangers at the rendezvous's socket are turned away and the ranks meet", "[strangers]") {
+TEST_CASE("strangers at the rendezvous's socket are refused and the ranks find each other", "[strangers]") {
     std::mt19937 random(seed());
     Job job(2);
     job.start(0, {"init", "reduce=1000", "destroy"}, {quiet});
@@ -179,7 +179,7 @@ TEST_CASE("strangers at the rendezvous's socket are turned away and the ranks me
     for (int rank = 0; rank < 2; ++rank) CHECK(job.answer(rank, "reduce") == "0");
 }
 
-TEST_CASE("who connects to the rendezvous's socket and never speaks is let go; who has greeted has time",
+TEST_CASE("a silent client of the rendezvous's socket is dropped; a client that has sent hello has time",
           "[strangers]") {
     Job job(2);
     job.start(0, {"init", "reduce=1000", "destroy"}, {quiet});
@@ -224,7 +224,7 @@ TEST_CASE("a peer with another library version: both sides say both versions", "
     CHECK(job.answer(0, "init").rfind("9 ", 0) == 0);
 }
 
-TEST_CASE("a false leader gets no ranks, and they say what it did", "[strangers]") {
+TEST_CASE("a false leader gets no ranks, and they report its fault", "[strangers]") {
     Job job(2);
     FalseLeader leader(job.id());
     const auto start = [&] { job.start(1, {"init"}, {quiet}); };

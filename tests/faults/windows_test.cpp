@@ -7,7 +7,7 @@ using namespace weft::internal::test;
 
 namespace {
 
-// Where the ranks believe to be, and what their windows lie in.
+// The hosts that the ranks believe to be on, and the memory of their windows.
 struct Where {
     const char* name;
     bool apart, shared;
@@ -89,11 +89,12 @@ TEST_CASE("a signal that does not come is named at the deadline", "[windows]") {
             }) == "");
 }
 
-TEST_CASE("a peer that dies or leaves is an error of who waits for its signal, and of a get from it", "[windows]") {
+TEST_CASE("a peer that dies or leaves is an error of ranks that wait for its signal, and of a get from it",
+          "[windows]") {
     for (const Where& where : {mapped, copied, remote})
         for (const char* step : {"wait=1", "get=300000,1"})
             for (const bool dies : {true, false}) {
-                // What is mapped stays.
+                // Mapped memory stays readable.
                 if (std::string(step) != "wait=1" && !where.apart && dies && where.shared) continue;
                 INFO(step << ' ' << where.name << (dies ? ", dies" : ", leaves"));
                 Job job(2);

@@ -193,7 +193,7 @@ void step_make_ids(Worker&, const Values& values) {
 }
 // sleep=MS
 void step_sleep(Worker&, const Values& values) { usleep(useconds_t(number(values, 0, 1)) * 1000); }
-// What the process holds: descriptors, threads, mapped segments of Weft's.
+// The process's resources: descriptors, threads, mapped segments of Weft's.
 std::vector<int> holdings() {
     const auto entries = [](const char* folder) {
         int count = 0;
@@ -301,7 +301,7 @@ void step_fork(Worker& self, const Values& values) {
 }
 
 // fork_busy=TIMES: children of a process whose other threads allocate, wait for a rank that never comes, and ask a
-// launcher's store; each makes a communicator of its own, the first asks for its launcher too
+// launcher's store. Each child makes a communicator, the first asks for its launcher too.
 void step_fork_busy(Worker& self, const Values& values) {
     std::atomic<bool> over{false};
     self.threads.emplace_back([&] {

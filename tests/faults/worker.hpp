@@ -1,4 +1,4 @@
-// worker.hpp: what the steps of a worker (worker.cpp) share: the process's rank and communicator, and how it answers.
+// worker.hpp: shared by the steps of a worker (worker.cpp): the process's rank and communicator, and its answers.
 #pragma once
 #include <unistd.h>
 
@@ -58,8 +58,8 @@ weftResult_t reduce(Worker& self, size_t count, weftDataType_t type, weftRedOp_t
 // Two of so many bytes each, the same ones every time.
 std::pair<void*, void*> buffers(Worker& self, size_t bytes);
 
-// worker_collectives.cpp. One collective of count elements of four bytes, of int32 the number of their rank from 1; what
-// comes out of int32 and sum is looked at.
+// worker_collectives.cpp. One collective of `count` elements of four bytes; an int32 element is the sender's rank plus
+// 1. The result of an int32 sum is checked.
 weftResult_t collective(Worker& self, const std::string& name, size_t count, int root, weftDataType_t type = weftInt32,
                         weftRedOp_t op = weftSum);
 void step_call(Worker& self, const Values& values);

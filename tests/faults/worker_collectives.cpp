@@ -98,8 +98,8 @@ void step_uneven(Worker& self, const Values& values, Uneven which) {
 
 }  // namespace
 
-// all_to_all_v=COUNT,COUNT...: with each rank as many elements as it sends us; all_gather_v, gather_v, scatter_v,
-// reduce_scatter_v: COUNT elements of each rank, or for each, and the last one's reduction; the root is rank 0
+// all_to_all_v=COUNT,COUNT...: with each rank as many elements as it sends us. all_gather_v, gather_v, scatter_v,
+// reduce_scatter_v: COUNT elements of each rank, or for each, with the last one's reduction. The root is rank 0.
 void worker::step_all_to_all_v(Worker& self, const Values& values) { step_uneven(self, values, Uneven::all_to_all_v); }
 void worker::step_all_gather_v(Worker& self, const Values& values) { step_uneven(self, values, Uneven::all_gather_v); }
 void worker::step_gather_v(Worker& self, const Values& values) { step_uneven(self, values, Uneven::gather_v); }

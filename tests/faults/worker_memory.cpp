@@ -1,5 +1,5 @@
-// worker_memory.cpp: shared memory that cannot be had. The library's fallocate() is this program's: while told to, it
-// refuses as a full machine does, and whoever touches what was refused is ended by a signal, as there by SIGBUS.
+// worker_memory.cpp: shared memory that is refused. This program overrides the library's fallocate(), which refuses on
+// request as a full machine does. A process that touches a refused page is ended by a signal, as by SIGBUS there.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -40,7 +40,7 @@ void in_mappings(int fd, off_t first, off_t last, Use use) {
     }
 }
 
-// What others have backed stays usable; pages that nobody has are holes of the file.
+// Pages that other processes have backed stay usable; the others are holes of the file.
 void make_holes_untouchable(int fd, off_t first, off_t last) {
     for (off_t hole = first; hole < last;) {
         hole = lseek(fd, hole, SEEK_HOLE);

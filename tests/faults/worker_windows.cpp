@@ -66,7 +66,7 @@ void step_put_loop(Worker& self, const Values& values) {
     }
     tell("loop", code);
 }
-// What a forked child is told.
+// The error that a forked child gets.
 void step_fork_window(Worker& self, const Values&) {
     const pid_t child = fork();
     if (child < 0) abort();

@@ -1,5 +1,4 @@
-// algo_rules_fuzz.cpp: whatever bytes come as WEFT_ALGO, they end in a sentence, or in rules that bind each size as the
-// border below it.
+// algo_rules_fuzz.cpp: any bytes as WEFT_ALGO end in an error, or in rules that bind each size as the border below it.
 //     build/tests/fuzz/algo_rules_fuzz -dict=tests/fuzz/algo_rules.dict corpus tests/fuzz/algo_rules
 #include <algorithm>
 #include <cstdint>

@@ -11,7 +11,7 @@ void answering_nvml_feed(const uint8_t* data, size_t count) {
     left = count;
 }
 
-/* Of a call: its result from one byte, mostly success, and what it answers from the next ones. */
+/* A call takes its result from one byte, mostly success, and its answer from the next ones. */
 static int answer(void* to, size_t count) {
     if (left < 1 + count) return 999;
     const int result = *bytes < 0xf0 ? 0 : *bytes - 0xf0;

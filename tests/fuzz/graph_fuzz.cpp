@@ -1,5 +1,6 @@
-// graph_fuzz.cpp: whatever bytes come, reading them as a graph file ends in channels that are the same when they are
-// written and read again, or in a sentence with its place.
+// graph_fuzz.cpp: any bytes as a graph file end in channels or in an error with its place. Channels are the same when
+// written and read again.
+//
 //     build/tests/fuzz/graph_fuzz -dict=tests/fuzz/graph.dict corpus
 #include <cstdlib>
 

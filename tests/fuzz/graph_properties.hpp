@@ -1,4 +1,4 @@
-// graph_properties.hpp: what holds of every graph, wherever it comes from.
+// graph_properties.hpp: the properties of every graph, from any source.
 #pragma once
 #include <cstdlib>
 

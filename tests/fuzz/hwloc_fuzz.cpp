@@ -1,5 +1,6 @@
-// hwloc_fuzz.cpp: whatever bytes come, hwloc's XML, or a description such as "core:2 pu:1", ends in a graph that is the
-// same when it is written and read again, or in a sentence. hwloc itself reads what Weft lets through.
+// hwloc_fuzz.cpp: any bytes as hwloc's XML, or as a description such as "core:2 pu:1", end in a graph or in an error. A
+// graph is the same when written and read again. hwloc itself reads the texts that Weft accepts.
+//
 //     build/tests/fuzz/hwloc_fuzz -dict=tests/fuzz/hwloc.dict corpus tests/topology/hwloc tests/fuzz/hwloc
 #include <cstdlib>
 

@@ -1,5 +1,4 @@
-// msccl_fuzz.cpp: whatever bytes come, reading them as MSCCL's XML ends in valid schedules or a sentence with its
-// place.
+// msccl_fuzz.cpp: any bytes as MSCCL's XML end in valid schedules or in an error with its place.
 //     build/tests/fuzz/msccl_fuzz -dict=tests/fuzz/msccl.dict corpus tests/schedules/msccl tests/schedules/msccl/wrong
 #include <cstdlib>
 

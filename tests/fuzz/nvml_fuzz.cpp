@@ -1,5 +1,5 @@
-// nvml_fuzz.cpp: whatever NVML answers, a graph is made of it that is the same when it is written and read again. The
-// bytes are its answers, one call after the other.
+// nvml_fuzz.cpp: any answers of NVML make a graph that is the same when written and read again. The bytes are its
+// answers, one call after the other.
 //     build/tests/fuzz/nvml_fuzz corpus
 #include <cstdlib>
 #include <memory>

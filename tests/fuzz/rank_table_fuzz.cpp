@@ -1,6 +1,5 @@
-// rank_table_fuzz.cpp: whatever bytes come as what hosts tell each other when their ranks meet, reading them ends, and what
-// was read is the same when it is written and read again. One reader each: of the texts that all know, the rank table, and
-// what a host says of itself.
+// rank_table_fuzz.cpp: any bytes as the texts that hosts exchange at rendezvous are read to an end. A value that was
+// read is the same when written and read again. One reader each: the common texts, the rank table, and a host's entry.
 //     build/tests/fuzz/rank_table_fuzz corpus tests/fuzz/rank_tables
 #include <cstdint>
 #include <cstdlib>
@@ -18,7 +17,7 @@ std::vector<std::byte> written(const T& value) {
     return bytes.bytes();
 }
 
-// What is too long is cut when it is written, so the second writing is held against the third.
+// A text that is too long is cut when it is written, so the second writing is held against the third.
 template <class T>
 T check(const uint8_t* data, size_t bytes) {
     ByteReader from(reinterpret_cast<const std::byte*>(data), bytes);

@@ -1,5 +1,6 @@
-// schedule_text_fuzz.cpp: whatever bytes come, reading them ends in schedules or a sentence, and so does checking what
-// was read. libFuzzer: meson setup build --native-file tools/native/asan-ubsan.ini -Dfuzz=enabled; then
+// schedule_text_fuzz.cpp: any bytes end in schedules or in an error, and the checker accepts or refuses what was read.
+// libFuzzer: meson setup build --native-file tools/native/asan-ubsan.ini -Dfuzz=enabled; then
+//
 //     build/tests/fuzz/schedule_text_fuzz -dict=tests/fuzz/schedule_text.dict corpus tests/schedules
 //     tests/schedules/wrong
 #include <cstdlib>

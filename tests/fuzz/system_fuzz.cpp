@@ -1,5 +1,5 @@
-// system_fuzz.cpp: whatever stands in /sys and /proc, a host is made of it, a cpu at least, that is the same when it is
-// written and read again. The bytes are a tree: a line "name text" is a file, "name -> name" a link.
+// system_fuzz.cpp: any content of /sys and /proc makes a host, with a cpu at least, that is the same when written and
+// read again. The bytes are a tree: a line "name text" is a file, "name -> name" a link.
 //     build/tests/fuzz/system_fuzz -dict=tests/fuzz/system.dict corpus tests/fuzz/system
 #include <unistd.h>
 

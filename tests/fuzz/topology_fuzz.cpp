@@ -1,5 +1,6 @@
-// topology_fuzz.cpp: whatever bytes come, reading them as a topology file ends in a graph that is the same when it is
-// written and read again, whose paths can be searched and which can be merged, or in a sentence with its place.
+// topology_fuzz.cpp: any bytes as a topology file end in a graph or in an error with its place. A graph is the same
+// when written and read again; its paths can be searched, and it can be merged.
+//
 //     build/tests/fuzz/topology_fuzz -dict=tests/fuzz/topology.dict corpus tests/topology/machines
 //     tests/topology/broken
 #include <cstdlib>

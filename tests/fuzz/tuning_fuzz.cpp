@@ -1,5 +1,6 @@
-// tuning_fuzz.cpp: whatever bytes come, reading them as a file of `weft tune` ends in a sentence, or in a tuning that is
-// the same when it is written and read again, and says how long anything takes.
+// tuning_fuzz.cpp: any bytes as a file of `weft tune` end in an error or in a tuning. A tuning is the same when written
+// and read again, and predicts a time for every call.
+//
 //     build/tests/fuzz/tuning_fuzz -dict=tests/fuzz/tuning.dict corpus tests/fuzz/tunings
 #include <cmath>
 #include <cstdint>

@@ -156,7 +156,7 @@ void DeviceRanks::make_arguments(Operation operation) {
             a.inputs[peer] = launch_.staged ? staged : arguments_[size_t(peer)].send;
             a.outputs[peer] = launch_.staged ? staged : arguments_[size_t(peer)].receive;
         }
-    // What only moves is any type's; the virtual ranks have bytes for it, but no words of integers.
+    // Collectives without a reduction take any type; the virtual ranks have them for bytes, but not for integer words.
     const bool grid = launch_.placing == Placing::grid;
     const weftDataType_t element = grid && !facts.reduces ? weftInt8 : element_of(operation);
     kernel_ = &gpu_.kernel(grid ? virtual_entry_point(launch_.body, element)

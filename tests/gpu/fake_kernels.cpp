@@ -1,6 +1,6 @@
-// fake_kernels.cpp: the kernels for the fake driver: a shared object of the bodies as C++, under the names of the entry
-// points in the device code, and as virtual ranks under those of virtual_ranks.cu. Those of the benchmarks, too.
-// FAKE_CUDA_THREADS: of a block of the shipping kernels (1).
+// fake_kernels.cpp: the kernels for the fake driver: a shared object with the bodies as C++. They have the names of the
+// device code's entry points and of virtual_ranks.cu, those of the benchmarks included. FAKE_CUDA_THREADS: threads of a
+// block of the shipping kernels (1).
 #include <algorithm>
 #include <cstdlib>
 #include <string>

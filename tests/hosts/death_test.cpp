@@ -31,8 +31,8 @@ void go_on(Steps& steps, const std::string& id, int rank, int ranks) {
                   "reduce=100000", "destroy"});
 }
 
-// One rank of a new job is killed so late in the scene. What the survivors say that they should not, if they may wait
-// so long for each other to come.
+// Kills one rank of a new job after this delay. Returns the survivors' wrong output; `limit_ms` is how long they wait
+// for each other.
 std::string kill_in(const Scene& scene, int hosts, int per_host, int victim, int delay_us, int64_t limit_ms) {
     SpreadJob job(hosts, per_host);
     const int ranks = job.ranks();
@@ -56,7 +56,7 @@ std::string kill_in(const Scene& scene, int hosts, int per_host, int victim, int
 
 }  // namespace
 
-TEST_CASE("a rank killed at any moment is told on every host, and the survivors go on", "[death]") {
+TEST_CASE("a rank killed at any moment is named on every host, and the survivors go on", "[death]") {
     std::mt19937 random(seed());
     for (int round = 0; round < (small() ? 1 : 2); ++round)
         for (const Scene& scene : scenes)
@@ -72,7 +72,7 @@ TEST_CASE("a rank killed at any moment is told on every host, and the survivors 
             }
 }
 
-TEST_CASE("leader or guest, inside a call or outside: who dies is named on the other hosts", "[death]") {
+TEST_CASE("a leader or another rank that dies inside a call or outside is named on the other hosts", "[death]") {
     for (const bool leader : {true, false})
         for (const bool inside : {true, false}) {
             INFO((leader ? "leader, " : "guest, ") << (inside ? "inside a call" : "outside Weft"));
@@ -109,7 +109,7 @@ TEST_CASE("leader or guest, inside a call or outside: who dies is named on the o
         }
 }
 
-TEST_CASE("one rank of every host killed at once: the others are told and live", "[death]") {
+TEST_CASE("after the death of one rank of every host at once the others get errors and live", "[death]") {
     for (const char* loop : {"loop=2", "loop=1000000"}) {
         SpreadJob job(3, 2);
         const std::string later = job.another_id();
@@ -178,7 +178,7 @@ TEST_CASE("hosts that leave at different times are no error to those that stay",
     }
 }
 
-TEST_CASE("who calls when another host has left is told so at once", "[death]") {
+TEST_CASE("a call after another host has left fails at once", "[death]") {
     // Also by the leader alone, whose host's other rank stays.
     for (int first = 0; first < 3; ++first)
         for (const bool whole : {true, false}) {

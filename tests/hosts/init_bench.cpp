@@ -1,6 +1,6 @@
-// init_bench.cpp: how long ranks need to meet: `init_bench threads|processes RANKS [TIMES [tcp|shm [nosum]]]`; over TCP
-// each rank is a host of its own. Prints milliseconds from the last rank's call to the last rank's return, what a first
-// small sum takes then, and, of processes, the memory that the communicator has cost before it. Not a test: run by hand.
+// init_bench.cpp: the time that ranks need for rendezvous: `init_bench threads|processes RANKS [TIMES [tcp|shm
+// [nosum]]]`. Over TCP each rank is a host. It prints milliseconds from the last rank's call to the last rank's return,
+// and the time of a first small sum. For processes it also prints the communicator's memory. Not a test: run by hand.
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>

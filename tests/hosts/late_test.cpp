@@ -1,5 +1,6 @@
-// late_test.cpp: ranks of other hosts that are alive and do not come, stopped or busy: warned of with where they are,
-// waited for, named at the deadline; a stopped leader takes its host with it when the heartbeat is missed.
+// late_test.cpp: ranks of other hosts that are alive and do not come, stopped or busy. They are named with their hosts,
+// in a warning first and in an error at the deadline. A stopped leader takes its host with it when it misses the
+// heartbeat.
 #include "tests/hosts/spread_job.hpp"
 
 using namespace weft::internal::test;
@@ -55,7 +56,7 @@ TEST_CASE("a rank of another host that computes is known to be outside Weft, whi
               }) == "");
 }
 
-TEST_CASE("a stopped rank whose leader runs is said to be stopped; continued, the call succeeds", "[late]") {
+TEST_CASE("a stopped rank whose leader runs is reported as stopped; if it continues, the call succeeds", "[late]") {
     CHECK(with_growing_limit(1500, [](int64_t limit_ms) {
               SpreadJob job(2, 2);
               start_waiting(job, with(telling, {"WEFT_WARN_MS=" + std::to_string(limit_ms),
@@ -79,7 +80,7 @@ TEST_CASE("a stopped rank whose leader runs is said to be stopped; continued, th
           }) == "");
 }
 
-TEST_CASE("at the deadline ranks of every host are told who is late", "[late]") {
+TEST_CASE("at the deadline ranks of every host name the late one", "[late]") {
     CHECK(with_growing_limit(2000, [](int64_t limit_ms) {
               SpreadJob job(2, 2);
               const std::string deadline_ms = std::to_string(limit_ms);
@@ -101,7 +102,7 @@ TEST_CASE("at the deadline ranks of every host are told who is late", "[late]") 
           }) == "");
 }
 
-TEST_CASE("a stopped leader is missed by the heartbeat, and told so when it goes on", "[late]") {
+TEST_CASE("a stopped leader misses the heartbeat, and learns it when it goes on", "[late]") {
     CHECK(with_growing_limit(1000, [](int64_t heartbeat_ms) {
               SpreadJob job(3, 1);
               start_waiting(job, {"WEFT_HEARTBEAT_MS=" + std::to_string(heartbeat_ms)});
@@ -120,7 +121,7 @@ TEST_CASE("a stopped leader is missed by the heartbeat, and told so when it goes
               job[1].kill(SIGUSR1);
               job[1].kill(SIGCONT);
               job.finish();
-              // What the others found, not that they were silent while it was stopped itself.
+              // It reports the others' verdict, not their silence while it was stopped itself.
               as_expected &= contains(job[1].output(), "6 ") && !contains(job[1].output(), "host node0") &&
                              contains(job[1].error(), "this process, which leads its host, was stopped (SIGSTOP");
               for (int rank = 0; rank < 3; ++rank) as_expected &= job.answer(rank, "reduce") == "0";

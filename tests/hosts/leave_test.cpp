@@ -1,10 +1,10 @@
-// leave_test.cpp: ranks that leave in order while others are still in a call that does not need their data: what the
-// leaders of their hosts carry for others goes on, and what happens there is told.
+// leave_test.cpp: ranks that leave in order while others are in a call that does not need their data. Leaders go on
+// forwarding for other hosts, and report what happens there.
 #include "tests/hosts/spread_job.hpp"
 
 using namespace weft::internal::test;
 
-TEST_CASE("a rank that dies after its host's leader has left is told to other hosts", "[leave]") {
+TEST_CASE("a rank that dies after its host's leader has left is named on other hosts", "[leave]") {
     // In a ring of no elements a rank waits for nobody but the rank behind it, until that one has come.
     SpreadJob job(2, 2);
     const std::vector<std::string> variables = with(telling, {"WEFT_ALGO=ring", "WEFT_TIMEOUT_MS=60000"});
@@ -24,7 +24,7 @@ TEST_CASE("a rank that dies after its host's leader has left is told to other ho
     job.finish();
 }
 
-TEST_CASE("the end of a process does not wait for ranks that have finished what it took part in", "[leave]") {
+TEST_CASE("the end of a process does not wait for ranks that have finished its calls", "[leave]") {
     // Host 9 is below host 1 in the tree.
     constexpr int hosts = 10, inner = 1;
     SpreadJob job(hosts, 1);
@@ -47,7 +47,7 @@ TEST_CASE("the end of a process does not wait for ranks that have finished what 
     for (int rank = 0; rank < hosts; ++rank) CHECK(job.answer(rank, "destroy") == "0");
 }
 
-TEST_CASE("who goes on after its host's leader has left and ended without ceremony is not called dead", "[leave]") {
+TEST_CASE("a rank that goes on after its host's leader has exited is not reported as dead", "[leave]") {
     SpreadJob job(2, 2);
     // Rank 0, which comes first, leads. A message had gone from 1 to 2 before, so they need no leader any more.
     job.start(0, {"init", "reduce=10", "destroy", "vanish"}, telling);

@@ -59,7 +59,7 @@ TEST_CASE("communicators of one host leave no listener open and no thread", "[li
     }
 }
 
-TEST_CASE("thousands of unique ids that nobody uses cost a bounded amount, and the last ones work", "[lifetime]") {
+TEST_CASE("thousands of unused unique ids cost a bounded amount, and the last ones work", "[lifetime]") {
     Job job(2);
     job.use_id("make");
     job.start(0,

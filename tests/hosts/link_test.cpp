@@ -1,5 +1,5 @@
-// link_test.cpp: what happens to the network between hosts: a cable out for a moment or for good, packets that vanish,
-// connections reset, tiny packets and tiny buffers. In network namespaces.
+// link_test.cpp: faults of the network between hosts: a link down for a moment or for good, lost packets, reset
+// connections, tiny packets and tiny buffers. In network namespaces.
 #include "tests/hosts/network.hpp"
 
 using namespace weft::internal::test;
@@ -45,7 +45,7 @@ const char* const loops[] = {"loop=2", "loop=3000000"};
 
 }  // namespace
 
-TEST_CASE("a cable that is out for a moment costs time and nothing else", "[link]") {
+TEST_CASE("a link that is down for a moment costs time and nothing else", "[link]") {
     NEEDS_A_NETWORK();
     for (const char* loop : {"loop=2,2000", "loop=3000000,20"})
         for (const bool silent : {true, false}) {
@@ -82,7 +82,7 @@ TEST_CASE("a host that is cut off for good, in the middle of messages, is missed
                       network.swallow(cut);
                       bool as_expected = all_failed(job, {" s: it is down, or the network to it is cut"});
                       for (int rank = 0; rank < job.ranks(); ++rank) {
-                          // Who is left sees that one host is missing; who is alone, that some other is.
+                          // The remaining ranks name the missing host; a rank that is alone names some other host.
                           const std::string told = job.answer(rank, "loop");
                           if (job.host_of(rank) != cut && cut != 0)
                               as_expected &= contains(told, "host node" + std::to_string(cut));
@@ -160,7 +160,7 @@ TEST_CASE("large packets that vanish between hosts are a late rank, with a hint 
           }) == "");
 }
 
-TEST_CASE("large packets that vanish while ranks meet are told where the answer is missing", "[link]") {
+TEST_CASE("large packets that vanish during rendezvous are reported where the answer is missing", "[link]") {
     NEEDS_A_NETWORK();
     Network network(2);
     network.lose_large_packets();

@@ -17,7 +17,7 @@ const std::vector<Difference> differences = with_common({
 
 }  // namespace
 
-TEST_CASE("ranks of several hosts that call differently are told, all of them, with both calls", "[mismatch]") {
+TEST_CASE("different calls on several hosts are an error of all ranks that names both calls", "[mismatch]") {
     for (const Difference& difference : differences)
         for (const char* algo : {"", "ring"})
             for (const auto& [hosts, per_host] : {std::pair(2, 1), std::pair(2, 2), std::pair(3, 1)}) {
@@ -35,7 +35,7 @@ TEST_CASE("ranks of several hosts that call differently are told, all of them, w
             }
 }
 
-TEST_CASE("every collective tells ranks of several hosts of a call that differs", "[mismatch]") {
+TEST_CASE("in every collective ranks of several hosts report a call that differs", "[mismatch]") {
     for (const WrongCall& wrong : wrong_calls)
         for (const auto& [hosts, per_host] : {std::pair(2, 1), std::pair(2, 2)}) {
             if (small() && per_host != 2) continue;

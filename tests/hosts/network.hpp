@@ -73,14 +73,14 @@ class Network {
     int hosts() const { return hosts_; }
     std::string host_name(int host) const { return name_ + "_host" + std::to_string(host); }
     static std::string address(int host) { return "10.99.0." + std::to_string(host + 1); }
-    // What runs a command there.
+    // The prefix of a command that runs there.
     std::vector<std::string> inside(int host) const { return {"ip", "netns", "exec", host_name(host)}; }
     std::string on(int host, std::vector<std::string> words) const {
         std::vector<std::string> all = inside(host);
         all.insert(all.end(), words.begin(), words.end());
         return command(std::move(all));
     }
-    // The cable of a host: its port of the bridge.
+    // A host's link: its port of the bridge.
     void cut(int host) { command({"ip", "-n", bridge(), "link", "set", port(host), "down"}); }
     void mend(int host) { command({"ip", "-n", bridge(), "link", "set", port(host), "up"}); }
     // Nothing reaches the host or comes from it, and no interface shows that.

@@ -72,7 +72,7 @@ TEST_CASE("a host that never comes: at the deadline its ranks are named on the o
           }) == "");
 }
 
-TEST_CASE("a root that ends during init is named, and who comes later says that it is not there", "[rendezvous]") {
+TEST_CASE("a root that ends during init is named, and a later rank reports that it is gone", "[rendezvous]") {
     SpreadJob job(3, 1);
     const std::string later = job.another_id();
     job.use_id("make");
@@ -101,7 +101,7 @@ TEST_CASE("a root that ends during init is named, and who comes later says that 
     for (const int process : {1, last}) CHECK(job.answer(process, "reduce") == "0");
 }
 
-TEST_CASE("a file of rank 0's that is none is told to all ranks, however late they come", "[rendezvous]") {
+TEST_CASE("a wrong file of rank 0 is an error of all ranks, at any delay", "[rendezvous]") {
     for (const std::string variable : {"WEFT_TOPO_FILE", "WEFT_TUNE_FILE"})
         for (const int hosts : {1, 2})
             for (const bool late : {false, true}) {
@@ -120,7 +120,7 @@ TEST_CASE("a file of rank 0's that is none is told to all ranks, however late th
             }
 }
 
-TEST_CASE("a topology file of a host's leader that is none is told to all ranks", "[rendezvous]") {
+TEST_CASE("a wrong topology file of a host's leader is an error of all ranks", "[rendezvous]") {
     SpreadJob job(2, 2);
     for (int rank = 0; rank < 4; ++rank)
         job.start(rank, {"init"}, {quiet, std::string("WEFT_TOPO_FILE=") + (rank < 2 ? "" : "/nonexistent")});
@@ -132,7 +132,7 @@ TEST_CASE("a topology file of a host's leader that is none is told to all ranks"
     }
 }
 
-// What rank 1 said of its root, process 0, which was stopped and now goes on and ends.
+// Rank 1's output about its root, process 0, which was stopped and now goes on and ends.
 static std::string told_of_stopped_root(SpreadJob& job, int64_t limit_ms) {
     const std::string told = job.answer(1, "init");
     job[0].kill(SIGUSR1);
@@ -196,7 +196,7 @@ TEST_CASE("a root that accepts connections and is silent is named, with its addr
     }
 }
 
-TEST_CASE("two processes of two hosts with one rank are told each other's place", "[rendezvous]") {
+TEST_CASE("two processes of two hosts with one rank learn each other's host", "[rendezvous]") {
     SpreadJob job(2, 1);
     job.start(0, {"init", "destroy"}, {quiet});
     job.Job::start(0, {"init", "destroy"}, {quiet, "WEFT_HOSTID=node1"});
@@ -210,7 +210,7 @@ TEST_CASE("two processes of two hosts with one rank are told each other's place"
     }
 }
 
-TEST_CASE("hosts that were told different sizes are told both", "[rendezvous]") {
+TEST_CASE("hosts with different sizes get an error with both", "[rendezvous]") {
     SpreadJob job(2, 1);
     job.start_as(0, 2, {"init"}, {quiet, "WEFT_HOSTID=node0"});
     job.start_as(1, 3, {"init"}, {quiet, "WEFT_HOSTID=node1"});
@@ -226,7 +226,7 @@ TEST_CASE("hosts that were told different sizes are told both", "[rendezvous]") 
     }
 }
 
-TEST_CASE("a wrong secret and an id of yesterday get nobody in and disturb nobody", "[rendezvous]") {
+TEST_CASE("a wrong secret and an old id admit no process and disturb no rank", "[rendezvous]") {
     SpreadJob job(2, 1);
     // The root knows neither: ids whose root is here, but with a secret that it never had.
     const std::string wrong = altered(job.id(), secret_offset, std::string(32, 'x'));
@@ -257,7 +257,7 @@ TEST_CASE("a wrong secret and an id of yesterday get nobody in and disturb nobod
     }
 }
 
-TEST_CASE("too few descriptors on one host are a sentence on every host", "[rendezvous]") {
+TEST_CASE("too few descriptors on one host are an error on every host", "[rendezvous]") {
 #if !WEFT_TEST_ASAN && !WEFT_TEST_TSAN  // which need descriptors themselves
     CHECK(with_growing_limit(5000, [](int64_t limit_ms) {
               std::vector<std::unique_ptr<SpreadJob>> jobs;
@@ -298,7 +298,7 @@ TEST_CASE("too few descriptors on one host are a sentence on every host", "[rend
 #endif
 }
 
-TEST_CASE("another version of the library at the root is told to both, with both versions", "[rendezvous]") {
+TEST_CASE("another version of the library at the root is an error of both, with both versions", "[rendezvous]") {
     SpreadJob job(2, 1);
     job.start(0, {"init"}, {quiet});
     const weft::internal::net::Identity identity = content_of(job.id()).identity();
@@ -328,7 +328,7 @@ TEST_CASE("another version of the library at the root is told to both, with both
     CHECK(job.answer(0, "init").rfind("9 ", 0) == 0);
 }
 
-TEST_CASE("a root that no packet reaches and hosts whose address families do not meet are sentences", "[rendezvous]") {
+TEST_CASE("an unreachable root and hosts without a common address family are errors", "[rendezvous]") {
     NEEDS_A_NETWORK();
     Network network(2);
     SECTION("cut off") {
@@ -367,8 +367,7 @@ TEST_CASE("a root that no packet reaches and hosts whose address families do not
 }
 
 // With WEFT_PORT_RANGE processes of two hosts listen at the same port of it: each reaches itself, and is let in.
-TEST_CASE("hosts with an address in common meet at another one, or say at once that they have no other",
-          "[rendezvous]") {
+TEST_CASE("hosts with a common address use another one, or report at once that they have none", "[rendezvous]") {
     NEEDS_A_NETWORK();
     const std::string twin = "192.168.201.210";
     Network network(2, twin);
@@ -405,7 +404,7 @@ TEST_CASE("hosts with an address in common meet at another one, or say at once t
     CHECK(contains(derived.answer(0, "environment"), twin + ":40000"));
 }
 
-TEST_CASE("a job whose root's name is not resolved, or whose port is taken, says so", "[rendezvous]") {
+TEST_CASE("a root's name without an address and a root's port in use are errors", "[rendezvous]") {
     SECTION("name") {
         CHECK(with_growing_limit(3000, [](int64_t limit_ms) {
                   Job job(2);
@@ -502,7 +501,7 @@ TEST_CASE("a job whose root's name is not resolved, or whose port is taken, says
     }
 }
 
-TEST_CASE("all communicators of a job that a launcher on this machine gave its id meet", "[rendezvous]") {
+TEST_CASE("all communicators of a job with a launcher's id on this machine complete their rendezvous", "[rendezvous]") {
     for (const std::string secret : {"", "of this test"}) {
         if (small() && secret.empty()) continue;
         INFO("WEFT_SECRET " << secret);

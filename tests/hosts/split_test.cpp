@@ -49,12 +49,12 @@ TEST_CASE("leader or guest killed in an all-reduce, on any host: the others shri
         }
 }
 
-TEST_CASE("when no leader is left the others are told that they cannot shrink", "[split]") {
+TEST_CASE("when no leader is left the others get an error from shrink", "[split]") {
     SpreadJob job(2, 2);
     const auto leads = [&](int process) {
         return eventually([&] { return contains(job[process].error(), "this process leads the rendezvous"); });
     };
-    // Who comes first leads. Processes 0 and 1 are ranks 0 and 2.
+    // The first process of a host leads it. Processes 0 and 1 are ranks 0 and 2.
     for (const int rank : {0, 2}) job.start(rank, {"init", "hold"}, telling);
     for (const int process : {0, 1}) REQUIRE(leads(process));
     for (const int rank : {1, 3}) job.start(rank, {"init", "loop=10", "shrink=1,0,2", "destroy"}, telling);
@@ -68,8 +68,8 @@ TEST_CASE("when no leader is left the others are told that they cannot shrink", 
     }
 }
 
-TEST_CASE("a rank that leaves instead of shrinking with the others is named, whoever leads", "[split]") {
-    // Ranks in the order in which they are started: who comes first leads its host.
+TEST_CASE("a rank that leaves instead of shrinking with the others is named, with any leader", "[split]") {
+    // Ranks in the order in which they start: the first of a host leads it.
     const std::array<int, 4> orders[] = {{0, 2, 1, 3}, {0, 3, 1, 2}, {1, 2, 0, 3}, {1, 3, 0, 2}};
     std::list<SpreadJob> jobs;
     for (const auto& order : orders) {
@@ -92,7 +92,7 @@ TEST_CASE("a rank that leaves instead of shrinking with the others is named, who
         CHECK(contains(job->answer(process(2), "shrink"), named));
         const std::string answer = job->answer(process(1), "shrink");
         CHECK(answer.rfind("6 ", 0) == 0);
-        // Who failed for that reason is not accused.
+        // A rank that failed for that reason is not accused.
         CHECK(!contains(answer, "rank 2 ("));
         ++job;
     }

@@ -1,5 +1,5 @@
-// spread_job.hpp: a job whose ranks believe to be on several hosts (WEFT_HOSTID), so that they meet and talk over TCP
-// on one machine without privileges; what the processes say is read as in tests/faults.
+// spread_job.hpp: a job whose ranks believe to be on several hosts (WEFT_HOSTID). They communicate over TCP on one
+// machine without privileges. The processes' output is read as in tests/faults.
 #pragma once
 #include "tests/faults/job.hpp"
 

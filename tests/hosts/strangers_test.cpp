@@ -29,7 +29,7 @@ class Strangers {
 
 }  // namespace
 
-TEST_CASE("strangers at the root's listener, thousands and all at once, keep nobody out", "[strangers]") {
+TEST_CASE("thousands of strangers at once at the root's listener keep no rank out", "[strangers]") {
     SpreadJob job(2, 2);
     for (int rank = 0; rank < 3; ++rank) job.start(rank, {"init", "loop=2,300", "destroy"}, {quiet});
     const weft::internal::net::Address root =
@@ -44,7 +44,7 @@ TEST_CASE("strangers at the root's listener, thousands and all at once, keep nob
     for (int rank = 0; rank < 4; ++rank) CHECK(job.answer(rank, "loop") == "0");
 }
 
-TEST_CASE("strangers at the ranks' listeners during calls disturb nobody", "[strangers]") {
+TEST_CASE("strangers at the ranks' listeners during calls disturb no rank", "[strangers]") {
     NEEDS_A_NETWORK();
     SpreadJob job(2, 1);
     for (int rank = 0; rank < 2; ++rank)

@@ -1,5 +1,5 @@
-// unequal_test.cpp: a job whose hosts are different machines, as far as they can tell, and run different builds' ways:
-// what all must do alike follows from what all know alike.
+// unequal_test.cpp: a job whose hosts believe to be different machines and run different builds. Each choice that all
+// ranks must share follows from facts that all ranks know.
 #include <fstream>
 
 #include "src/registry.hpp"

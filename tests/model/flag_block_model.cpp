@@ -1,4 +1,4 @@
-// flag_block_model.cpp: what each rank does in a call, as lists of steps, and which of them are possible in a state.
+// flag_block_model.cpp: each rank's steps of a call, as lists, and the steps that are possible in a state.
 #include "tests/model/flag_block_model.hpp"
 
 #include <fmt/core.h>
@@ -171,7 +171,7 @@ void Model::reduce(Program& program, int rank, int tile, int inputs_in_place) co
     program.push_back({Step::write_result, uint8_t(tile), uint8_t(rank)});
 }
 
-// What follows the decision of a call that says what it exports.
+// The steps after the decision of a call that exports its buffers.
 Program Model::body(int rank, int index, int part) const {
     const Call& own = call(rank, index);
     const int ranks = scenario_.ranks;

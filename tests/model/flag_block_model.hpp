@@ -2,9 +2,8 @@
 // Written from the text alone and independent of the executor, so that explore() can try every interleaving of it.
 //
 // Memory model: words are sequentially consistent and read one a step. Payloads, slots and user buffers are ordinary
-// memory, written in steps of their own. Every value written carries its tile or operation, so a race shows: if a read
-// and a write are not ordered by the words, both orders are explored, and one of them reads a value that was not
-// expected.
+// memory, written in separate steps. Every value carries its tile or operation, so a race shows. If the words do not
+// order a read and a write, both orders are explored, and one of them reads an unexpected value.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -110,8 +109,8 @@ struct State {
     // slots[rank][slot][place]: (tile + 1) << 1 | whether it is a result
     std::array<std::array<std::array<uint8_t, ranks_most>, slots_most>, ranks_most> slots;
     std::array<uint8_t, ranks_most> inputs;  // which call's data the send buffer holds: call + 1, 0: the user's own
-    // outputs[rank][tile][chunk]: 1 + 2 * call: its input (in place), 2 + 2 * call: its result, 0: the user's own; of a
-    // two-level call also the host's sum, see sum_of()
+    // outputs[rank][tile][chunk]: 1 + 2 * call: its input (in place), 2 + 2 * call: its result, 0: the user's data. A
+    // two-level call also has the host's sum, see sum_of().
     std::array<std::array<std::array<uint8_t, ranks_most>, tiles_most>, ranks_most> outputs;
     std::array<uint8_t, ranks_most> left_words;
     std::array<uint8_t, calls_most> decisions;  // what the first rank to decide decided, + 1; not part of the protocol
@@ -178,9 +177,9 @@ class Model {
     std::string describe(const State& before, Action action) const;
 
   private:
-    // Parts of a call: until the decision, then by what was decided: staged and an agreement round at the end; staged
-    // but for the inputs read in place (bits of ranks, from part_staged on: none); direct. Or the two blocks of a
-    // two-level call.
+    // Parts of a call: the part before the decision, then one of three. Staged, with an agreement round at the end;
+    // staged, with some inputs read in place (bits of ranks, from part_staged on: none); direct. A two-level call has
+    // its two blocks instead.
     static constexpr int part_begin = 0, part_round = 1, part_staged = 2, part_direct = 10, part_entries = 11,
                          part_results = 12, parts = 13;
     static constexpr uint8_t round_tile = 15;

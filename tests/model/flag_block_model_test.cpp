@@ -1,4 +1,5 @@
-// The flag block's protocol under every interleaving: what must hold, which slots suffice, and that the explorer can fail.
+// The flag block's protocol under every interleaving: its invariants, the number of slots that it needs, and a proof
+// that the explorer can fail.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -120,7 +121,7 @@ TEST_CASE("a rank may die between any two steps: all others end", "[model]") {
     suite.all_sequences({.ranks = 3, .may_die = true}, {one_shot(), two_shot(1, everybody), two_shot(1, some)}, 2);
 }
 
-TEST_CASE("any wait may end by its deadline: nobody takes garbage for a result, nobody writes where it may not",
+TEST_CASE("any wait may end by its deadline: no rank takes garbage for a result or writes outside its memory",
           "[model]") {
     Suite suite("deadlines");
     suite.all_sequences({.ranks = 2, .may_give_up = true}, all_calls(), length_most());
@@ -195,7 +196,7 @@ TEST_CASE("plain calls may go round in two slots of four, among others that take
     }
 }
 
-TEST_CASE("two-level calls keep the promises, whoever owns shards, wherever the blocks are", "[model]") {
+TEST_CASE("two-level calls keep the promises, with any owners of shards and any distance of the blocks", "[model]") {
     Suite suite("two-level");
     for (const int owners : {1, 2}) {
         // More tiles than slots, so that each is used again within the call, and after every other kind of call.

@@ -1,4 +1,4 @@
-// flag_block_steps.cpp: what each step does to the shared memory, and the promises that it is checked against.
+// flag_block_steps.cpp: the effect of each step on the shared memory, and the promises that it is checked against.
 #include <fmt/core.h>
 
 #include "tests/model/flag_block_model.hpp"
@@ -242,7 +242,7 @@ std::string Model::perform(State& state, int rank, const Step& step) const {
     return "a wait is no step of its own";
 }
 
-// What is used, from the payloads of all; after an agreement round, whether exports count from now on.
+// Decides from all payloads which exports are used; after an agreement round, whether exports count from now on.
 std::string Model::decide(State& state, int rank, const Step& step) const {
     Rank& self = state.ranks[rank];
     const int tile = number(state, rank, step.tile);

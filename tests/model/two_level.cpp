@@ -1,5 +1,6 @@
-// two_level.cpp: what each rank of one host does in a two-level call (docs/design/shared-memory-protocol.md, rule 10): one block fills the
-// flag block and sums, the other puts on it what came from other hosts. How far they are apart, nobody knows.
+// two_level.cpp: the steps of one host's ranks in a two-level call (docs/design/shared-memory-protocol.md, rule 10).
+// One block fills the flag block and sums; the other publishes results from other hosts on it. The blocks may be any
+// distance apart.
 #include <utility>
 
 #include "tests/model/flag_block_model.hpp"

@@ -61,7 +61,7 @@ TEST_CASE("an address is printed as it is parsed", "[address]") {
     CHECK_FALSE(at("fe80::1%lo") == at("fe80::1"));
 }
 
-TEST_CASE("what is no address is refused with a sentence that repeats it", "[address]") {
+TEST_CASE("a text that is no address is refused and repeated in the error", "[address]") {
     for (const char* text : {"",
                              ":",
                              "host:80",
@@ -90,7 +90,7 @@ TEST_CASE("what is no address is refused with a sentence that repeats it", "[add
     }
 }
 
-TEST_CASE("addresses pack into few bytes and unpack, and truncated ones are none", "[address]") {
+TEST_CASE("addresses pack into some bytes and unpack, and truncated ones are none", "[address]") {
     const std::vector<Address> all = {at("10.0.0.1:29500"), at("[fd00::2]:1").of_interface(3),
                                       at("192.168.1.2:65535").of_interface(15)};
     std::vector<std::byte> bytes;
@@ -177,7 +177,7 @@ TEST_CASE("interfaces are chosen by name as NCCL_SOCKET_IFNAME does", "[address]
     CHECK(chosen(",ib,") == "fe80::2/0");
 }
 
-TEST_CASE("a choice that leaves nothing lists what there is", "[address]") {
+TEST_CASE("a choice without any interface lists the existing ones", "[address]") {
     for (const std::string& sentence : {chosen("eth9"), chosen("ib", "AF_INET")}) {
         CHECK_THAT(sentence, Catch::Contains("WEFT_SOCKET_IFNAME is") && Catch::Contains("eth1 10.1.0.1") &&
                                  Catch::Contains("lo 127.0.0.1"));
@@ -204,7 +204,7 @@ TEST_CASE("this machine has an address, and names are resolved", "[address]") {
     CHECK_THAT(missing.status().sentence(), Catch::Contains("no-such-host.invalid"));
 }
 
-TEST_CASE("a name that is looked up can be waited for, and is told once", "[address]") {
+TEST_CASE("a caller can wait for the look-up of a name, and gets the result once", "[address]") {
     for (const char* host : {"127.0.0.1", "localhost"}) {
         net::Resolution resolution = net::look_up(host, 77, AF_INET);
         auto found = resolution.take(-1);
@@ -223,7 +223,7 @@ TEST_CASE("a name that is looked up can be waited for, and is told once", "[addr
     CHECK((**own).rfind(name, 0) == 0);
 }
 
-TEST_CASE("a question that has no answer yet keeps nobody waiting, and what it throws is its answer", "[address]") {
+TEST_CASE("a look-up without an answer blocks no thread, and its exception is its answer", "[address]") {
     std::promise<void> over;
     net::Question<int> slow("a slow question", [&over]() -> Result<int> {
         over.get_future().wait();

@@ -1,4 +1,4 @@
-// ends.hpp: what the tests of src/net share: identities, a listener on loopback, sockets of strangers.
+// ends.hpp: shared by the tests of src/net: identities, a listener on loopback, sockets of strangers.
 #pragma once
 #include <poll.h>
 #include <sys/socket.h>
@@ -63,7 +63,7 @@ inline Result<Fd> finish(net::OutgoingConnection& call, net::Listener* listener 
     return std::move(*end);
 }
 
-// What the other end writes until it closes; steps the listener meanwhile.
+// Reads until the other end closes; steps the listener meanwhile.
 inline std::string read_to_end(const Fd& socket, net::Listener& listener) {
     std::string text;
     char buffer[4096];

@@ -1,4 +1,4 @@
-// frames_test.cpp: frames arrive whole and in order however the stream is cut; what is no frame is an error.
+// frames_test.cpp: frames arrive whole and in order however the stream is cut; anything else is an error.
 #include "src/net/frames.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ using net::FrameStream;
 
 namespace {
 
-// What a stream of frames looks like on the wire.
+// The bytes of a stream of frames on the wire.
 std::string bytes_of(const std::vector<std::string>& bodies) {
     auto [near, far] = socket_pair();
     FrameStream stream(std::move(near));
@@ -116,7 +116,7 @@ TEST_CASE("a large frame passes through a small socket piece by piece, and sendi
     CHECK(text_of(*got) == body);
 }
 
-TEST_CASE("a peer that closed is an error in sending, and what it had sent still arrives", "[frames]") {
+TEST_CASE("a peer that closed is an error in sending, and its last data still arrives", "[frames]") {
     auto [near, far] = socket_pair();
     FrameStream one(std::move(near));
     {

@@ -1,5 +1,5 @@
-// handshake_test.cpp: what the two ends prove to each other, message by message; recordings, wrong secrets, other
-// versions, and streams cut anywhere.
+// handshake_test.cpp: the proofs of the two ends, message by message; recordings, wrong secrets, other versions, and
+// streams cut anywhere.
 #include "src/net/handshake.hpp"
 
 #include <cstring>
@@ -91,7 +91,7 @@ void challenge_by_newer_build(const Fd& far, const Identity& identity) {
 
 }  // namespace
 
-TEST_CASE("two ends that know the secret meet, and the purpose arrives", "[handshake]") {
+TEST_CASE("two ends that know the secret connect, and the purpose arrives", "[handshake]") {
     const Identity identity = fresh_identity();
     ClientHandshake caller(identity, handshake_purpose);
     ServerHandshake answer;
@@ -105,7 +105,7 @@ TEST_CASE("two ends that know the secret meet, and the purpose arrives", "[hands
     CHECK(answer.purpose().token == handshake_purpose.token);
 }
 
-TEST_CASE("a caller that reaches another process than the one it means says so, and tells no purpose", "[handshake]") {
+TEST_CASE("a caller that reaches the wrong process reports that, and sends no purpose", "[handshake]") {
     const Identity identity = fresh_identity();
     REQUIRE(net::process_mark() != 0);
     const uint32_t here = net::process_mark(), elsewhere = here == 1 ? 2 : here - 1;
@@ -141,7 +141,7 @@ TEST_CASE("a caller that reaches another process than the one it means says so, 
     CHECK_FALSE(caller.misdirected());
 }
 
-TEST_CASE("challenges are fresh, and say who answers", "[handshake]") {
+TEST_CASE("challenges are fresh, and name the answering process", "[handshake]") {
     const net::Digest one = net::server_nonce_of({77, true}), other = net::server_nonce_of({77, true});
     CHECK(one != other);
     CHECK(net::target_of_nonce(one).process == 77);
@@ -156,7 +156,7 @@ TEST_CASE("an identity's name does not depend on chance and differs between secr
     CHECK(memcmp(one.name.data(), one.secret.key.data(), one.name.size()) != 0);
 }
 
-TEST_CASE("a wrong secret is found by the caller, and a caller with one by who answers", "[handshake]") {
+TEST_CASE("a wrong secret is found by the caller, and a caller's wrong one by the answering process", "[handshake]") {
     const Identity identity = fresh_identity();
     Identity wrong = fresh_identity();
     wrong.name = identity.name;
@@ -222,7 +222,7 @@ TEST_CASE("a purpose that was changed on the way is no proof", "[handshake]") {
     }
 }
 
-TEST_CASE("another library version: both ends name both versions, but only to who knows the secret", "[handshake]") {
+TEST_CASE("with another library version both ends name both versions, if the other proves the secret", "[handshake]") {
     const Identity identity = fresh_identity();
     const std::string here = fmt::format("version {}", WEFT_VERSION_CODE);
     const std::string there = fmt::format("version {}", WEFT_VERSION_CODE + 1);

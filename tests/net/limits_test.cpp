@@ -110,7 +110,7 @@ TEST_CASE("without descriptors connections wait, and are accepted when there are
     CHECK(accept_for(*listener, identity, net::checkin).socket);
 }
 
-TEST_CASE("a member that comes with a thousand others is not taken for a stranger", "[limits]") {
+TEST_CASE("a member that connects beside a thousand others is not taken for a stranger", "[limits]") {
     const Limit limit(16384);
     auto listener = open_test_listener();
     const net::Identity identity = fresh_identity();

@@ -1,4 +1,4 @@
-// listener_test.cpp: who gets in, who does not, and what thousands of strangers cost.
+// listener_test.cpp: connections that are accepted or refused, and the cost of thousands of strangers.
 #include "src/net/listener.hpp"
 
 #include <sys/wait.h>

@@ -130,7 +130,7 @@ TEST_CASE("a call passes over a process of the job that is not meant, and fails 
     CHECK(late.misdirected());
 }
 
-TEST_CASE("a call that nobody takes says why for each address", "[call]") {
+TEST_CASE("a connection that is refused everywhere has a reason for each address", "[call]") {
     const net::Identity identity = fresh_identity();
     auto strangers = open_test_listener();
     const Deserted deserted;
@@ -153,7 +153,7 @@ TEST_CASE("a call that nobody takes says why for each address", "[call]") {
     CHECK_THAT(families.status().sentence(), Catch::Contains("family") && Catch::Contains("127.0.0.1"));
 }
 
-TEST_CASE("a call that waits says for what, and is woken by it", "[call]") {
+TEST_CASE("a connection in progress names what it waits for, and is woken by it", "[call]") {
     auto listener = open_test_listener();
     const net::Identity identity = fresh_identity();
     listener->register_identity(identity);
@@ -172,7 +172,7 @@ TEST_CASE("a call that waits says for what, and is woken by it", "[call]") {
     CHECK(accept_for(*listener, identity, net::control).socket);
 }
 
-TEST_CASE("a call that nobody answers says who has accepted it, and who has not", "[call]") {
+TEST_CASE("an unanswered connection names the addresses that accepted it, and the others", "[call]") {
     // The kernel accepts for a listener, as many as its backlog takes; nobody ever speaks.
     auto silent = net::open_listener(loopback());
     REQUIRE(silent.ok());

@@ -36,7 +36,7 @@ TEST_CASE("a right library passes with every type and reduction") {
 const std::string gpus = "WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY " FAKE_CUDA='gpus 4; leaks fatal'";
 
 #if defined(NCCL_TOOL)
-TEST_CASE("the benchmark runs over a libnccl as over Weft, and says what it lacks") {
+TEST_CASE("the benchmark runs over a libnccl as over Weft, and names missing functions") {
     const std::string nccl =
         gpus + " FAKE_CUDA_KERNELS=" FAKE_CUDA_KERNELS " PERF_NCCL_LIBRARY=" FAKE_NCCL_LIBRARY " " NCCL_TOOL " ";
     for (const char* flags : {"-g 1", "-g 2", "-g 1 --ranks-per-gpu 3", "-g 2 -G 2", "-g 2 -R 1",
@@ -103,7 +103,7 @@ TEST_CASE("wrong elements in a GPU's memory are found on the host") {
     }
 }
 
-TEST_CASE("where no kernels run on a GPU results are checked on the host, which is told with the reason") {
+TEST_CASE("without kernels on a GPU results are checked on the host, and the reason is printed") {
     const Run without = run("right", "-g 2 -b 4000 -e 4000 -n 1", gpus);
     CHECK(without.status == 0);
     CHECK_THAT(without.output, Contains("# Results are copied to the host to be checked: "));
@@ -226,7 +226,7 @@ TEST_CASE("--regret finds an algorithm that is wrong, though another one is chos
     CHECK(run("corrupt_ring", "-t 2 -b 4000 -e 4000 -n 1").status == 0);
 }
 
-TEST_CASE("JSON has what --regret found, too") {
+TEST_CASE("JSON has the results of --regret, too") {
     const std::string path =
         std::filesystem::temp_directory_path() / ("weft-regret-" + std::to_string(getpid()) + ".json");
     CHECK(run("right", "-t 2 -b 8 -e 16 -f 2 --regret --seconds 0.001 -J " + path).status == 0);
@@ -242,7 +242,7 @@ TEST_CASE("JSON has what --regret found, too") {
     CHECK(json["regret"]["worst_percent"].get<double>() >= json["regret"]["mean_percent"].get<double>());
 }
 
-TEST_CASE("what is being measured stands on a terminal, and is wiped before anything else is printed") {
+TEST_CASE("the current measurement is shown on a terminal, and is wiped before anything else is printed") {
     Terminal terminal;
     const std::string command = "FAKE_WEFT=right " FOLDER "/all_reduce_perf_fake -t 2 -b 8 -e 16 -f 2 -n 2";
     const Run shown = run_command("(" + command + " 2>" + terminal.name() + ")");
@@ -288,7 +288,7 @@ TEST_CASE("JSON holds the arguments, the ranks and the rows, and an old file is 
     }
     std::filesystem::remove(path);
     std::filesystem::remove(path + ".0");
-    // A limit of a file's size stands for a full disk: what is written in part is removed.
+    // A limit of a file's size stands for a full disk: a partly written file is removed.
     const Run full =
         run_command("trap '' XFSZ; ulimit -f 0; FAKE_WEFT=right " FOLDER "/all_reduce_perf_fake -t 2 -b 8 -e 8 -J " +
                     path + " 2>&1 >/dev/null #");

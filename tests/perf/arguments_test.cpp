@@ -1,4 +1,4 @@
-// arguments_test.cpp: nccl-tests' flags mean what they mean there, and what cannot work is refused in a sentence.
+// arguments_test.cpp: nccl-tests' flags mean the same here, and impossible values are refused with an error.
 #include "perf/arguments.hpp"
 
 #include "tests/catch.hpp"

@@ -90,7 +90,7 @@ class Compare(unittest.TestCase):
         self.assertIn("| 8 | 5.50 | 4.00 impi | 1.38 | 0.4 **missed** | 0.25 | 0.70 | - |", judged.stdout)
         self.assertIn("| 4K | 3.00 | 5.00 impi | 0.60 | 0.6 met | - | - | - |", judged.stdout)
 
-    def test_a_wrong_result_of_weft_is_a_failure_and_one_of_a_peer_is_told(self):
+    def test_a_wrong_result_of_weft_is_a_failure_and_one_of_a_peer_is_reported(self):
         good, bad = line("weft", 2, 8, 1), line("weft", 2, 8, 1, ok=False)
         self.assertEqual(self.judge([bad]).returncode, 1)
         judged = self.judge([good, line("impi", 2, 8, 1, ok=False)])
@@ -100,7 +100,7 @@ class Compare(unittest.TestCase):
     def test_a_comparison_without_weft_is_a_failure(self):
         self.assertNotEqual(self.judge([line("impi", 2, 8, 1)]).returncode, 0)
 
-    def test_the_table_replaces_what_is_between_the_markers_and_nothing_else(self):
+    def test_the_table_replaces_the_text_between_the_markers_and_nothing_else(self):
         readme = self.folder / "README.md"
         readme.write_text("before\n<!-- perf/compare: begin -->\nold\n<!-- perf/compare: end -->\nafter\n")
         both = [line("weft", 2, 8, 1), line("impi", 2, 8, 2)]

@@ -1,5 +1,5 @@
-// fake_weft.cpp: weft.h for the threads of one process, as plain as can be: so that the benchmarks are tested by
-// themselves, against a library that is right and, with FAKE_WEFT=corrupt and the like, against ones that are wrong.
+// fake_weft.cpp: weft.h for the threads of one process, as simple as possible. The benchmarks are tested against this
+// right library, and against wrong ones (FAKE_WEFT=corrupt and others).
 #include <weft/weft.h>
 
 #include <algorithm>
@@ -150,7 +150,7 @@ namespace {
 
 int last_rank(weftComm_t comm) { return comm->group->ranks - 1; }
 
-// What FAKE_WEFT wants to be wrong, after the call, with what the rank has received.
+// Applies the fault that FAKE_WEFT names, after the call, to the rank's results.
 weftResult_t damage(weftComm_t comm, const void* send, void* receive, size_t part_bytes, size_t element_bytes,
                     size_t parts, int culprit) {
     const char* const request = std::getenv("FAKE_WEFT");
@@ -292,8 +292,8 @@ weftResult_t weftSendRecv(const void* send, size_t, int, void* receive, size_t c
     return collect(comm, send, receive, count, datatype, 1, last_rank(comm),
                    [&](size_t, size_t i) { return read(formats[datatype], comm->group->send[size_t(source)], i); });
 }
-// A ping-pong's: two and two, the even one first, so both are in both of these calls at the same time, and whoever has
-// nobody is in neither.
+// A ping-pong's calls: ranks in pairs, the even one first, so both are in these calls at the same time. A rank without
+// a partner is in neither.
 weftResult_t weftSend(const void* send, size_t count, weftDataType_t datatype, int peer, weftComm_t comm,
                       weftStream_t) {
     std::unique_lock lock(comm->group->mutex);
@@ -316,7 +316,7 @@ weftResult_t weftRecv(void* receive, size_t count, weftDataType_t datatype, int 
     if (count != 1000) return weftSuccess;
     return damage(comm, nullptr, receive, count * formats[datatype].bytes, formats[datatype].bytes, 1, 1);
 }
-// What is put lies in a letter until it is waited for.
+// Data of a put stays in a message until it is waited for.
 weftResult_t weftCommWindowRegister(weftComm_t comm, void* memory, size_t, weftWindow_t* window, int) {
     comm->group->meet();
     comm->window_memory = static_cast<char*>(memory);

@@ -1,4 +1,4 @@
-// memory_test.cpp: whose memory limits a benchmark's buffers, and how many ranks share it.
+// memory_test.cpp: the memory that limits a benchmark's buffers, and the number of ranks that share it.
 #include "perf/memory.hpp"
 
 #include "tests/catch.hpp"

@@ -31,7 +31,7 @@ struct Patterned {
 
 }  // namespace
 
-TEST_CASE("kernels write what the host writes, and nothing beside it, and count what the host counts") {
+TEST_CASE("kernels write and count the same as the host, and nothing beside it") {
     std::mt19937 random(7);
     for (const Element& element : elements()) {
         const Period whole = Pattern(element, no_reduction, 2, 3).bits(1), guard(64, std::byte(0xa5));

@@ -76,7 +76,7 @@ TEST_CASE("every sum of fp32 inputs, in any order, is the one expected") {
     }
 }
 
-TEST_CASE("inputs and results of every type and reduction exist in the type, whatever the rank count") {
+TEST_CASE("inputs and results of every type and reduction exist in the type, at any rank count") {
     // encode_floating() asserts that the value is exact.
     const int ranks = GENERATE(1, 2, 3, 8, 17, 49, 300);
     for (const Element& element : elements())

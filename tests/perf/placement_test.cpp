@@ -1,4 +1,4 @@
-// placement_test.cpp: buffers lie where NCCL says, and what must arrive follows from who sends what.
+// placement_test.cpp: buffers lie where NCCL puts them, and expected results follow from the senders.
 #include "perf/placement.hpp"
 
 #include "tests/catch.hpp"
@@ -71,7 +71,7 @@ TEST_CASE("in place a rank's own part lies in the whole, where the whole has it"
     }
 }
 
-TEST_CASE("who is not the root has no use for a buffer that is the root's") {
+TEST_CASE("ranks but the root do not use a buffer that is the root's") {
     for (bool in_place : {false, true}) {
         CHECK(placement_of(broadcast, other, in_place).send.parts == 0);
         CHECK(placement_of(scatter, other, in_place).send.parts == 0);
@@ -82,7 +82,7 @@ TEST_CASE("who is not the root has no use for a buffer that is the root's") {
     CHECK(after(reduce, other, false, receiving) == Data::Contents(1));
 }
 
-TEST_CASE("what is received is what the collective is defined to bring") {
+TEST_CASE("results agree with the definition of the collective") {
     using Contents = Data::Contents;
     const auto moved = [](int rank, int part) { return pattern(part).bits(rank); };
     const Contents gathered{moved(0, 0), moved(1, 1), moved(2, 2), moved(3, 3)};
@@ -96,7 +96,7 @@ TEST_CASE("what is received is what the collective is defined to bring") {
     CHECK(after(alltoall, other, false, receiving) == Contents{moved(0, 2), moved(1, 2), moved(2, 2), moved(3, 2)});
 }
 
-TEST_CASE("what is sent stays as it was, but for what is received in its place") {
+TEST_CASE("send buffers stay unchanged, except for calls in place") {
     using Contents = Data::Contents;
     const Contents sent{pattern(0).input(2), pattern(1).input(2), pattern(2).input(2), pattern(3).input(2)};
     const Placement apart = placement_of(reduce_scatter, other, false);

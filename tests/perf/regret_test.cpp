@@ -1,4 +1,4 @@
-// regret_test.cpp: what is read from an explanation, and how far a choice is from the best.
+// regret_test.cpp: the fields read from an explanation, and the distance of a choice from the best.
 #include "perf/regret.hpp"
 
 #include "tests/catch.hpp"
@@ -37,7 +37,7 @@ TEST_CASE("a tenth of the times are not above the lower decile") {
     CHECK(lower_decile(times) == 2);
 }
 
-TEST_CASE("a line tells what was chosen, what was best and every candidate") {
+TEST_CASE("a line shows the choice, the best and every candidate") {
     const Candidates candidates{{"ring", "tree"}, "ring", "shm"};
     const RegretRow row = regret_of(row_of(8), candidates, {{6, 7}, {4, 9}}, 2);
     CHECK(row.chosen.us == 3);

@@ -95,7 +95,7 @@ TEST_CASE("every fault is found with every collective") {
     }
 }
 
-TEST_CASE("a line tells the size of the whole, the elements of a part, reduction and root") {
+TEST_CASE("a line shows the size of the whole, the elements of a part, reduction and root") {
     const Expected& program = GENERATE(from_range(expected));
     const std::vector<std::string> words = words_of_line(over_fake(program, "-t 4 -b 65540 -e 65540 -n 1 -r 0").output);
     INFO(program.name);
@@ -136,7 +136,7 @@ TEST_CASE("sizes below an element of each part are rows without data, or one ele
     CHECK(line["ok"] == true);
 }
 
-TEST_CASE("flags that mean nothing to a collective are told, and roots that do not exist refused") {
+TEST_CASE("flags without meaning for a collective are reported, and roots that do not exist refused") {
     for (const Expected& program : expected) {
         const Run run = over_fake(program, "-t 2 -b 64 -e 64 -n 1 -o max -r 1");
         INFO(program.name << '\n' << run.output);
@@ -185,7 +185,7 @@ TEST_CASE("every collective passes over Weft, with ranks as processes") {
     CHECK(run.status == 0);
     CHECK_THAT(run.output, Contains("# Out of bounds values : 0 OK"));
 }
-TEST_CASE("whatever system call the kernel refuses, ranks work without it or end with a sentence") {
+TEST_CASE("if the kernel refuses any system call, ranks work without it or end with an error") {
     for (const std::string call :
          {"clone3", "epoll_create1", "eventfd2", "fallocate", "getrandom", "madvise", "membarrier", "memfd_create",
           "ppoll", "process_vm_readv", "process_vm_writev", "rseq", "sched_getaffinity", "timerfd_create"})

@@ -26,7 +26,7 @@ inline Run run_command(const std::string& command) {
     return result;
 }
 
-// A terminal that programs may write to by its name: what they write stays until it is read, some kilobytes of it.
+// A terminal that programs may write to by its name: some kilobytes of output stay until they are read.
 class Terminal {
   public:
     Terminal() : master_(posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK)) {

@@ -58,7 +58,7 @@ TEST_CASE("numbers too long for a column lose digits, not their meaning") {
     CHECK_THAT(row_text(arguments_of({}), row), Contains("  1.2e+08   1e+06   18.50  "));
 }
 
-TEST_CASE("what was not checked is not called right") {
+TEST_CASE("unchecked results are not reported as right") {
     Row row = a_row();
     row.in_place->wrong.reset();
     CHECK_THAT(row_text(arguments_of({}), row), Contains("   18.50     N/A\n"));

@@ -1,5 +1,5 @@
-// What the command draws: files that XML readers read, that hold what was asked for and nothing that runs, whatever the
-// names in it; and what it refuses to draw.
+// The files that the command draws: XML readers read them, they hold all data that was asked for, and nothing in them
+// runs, whatever the names. Also the input that it refuses to draw.
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -190,7 +190,7 @@ TEST_CASE("every algorithm's schedules are drawn, with an arrow for each step th
         }
 }
 
-TEST_CASE("what could not be read is refused with a sentence", "[pictures]") {
+TEST_CASE("an unreadable file is refused with an error", "[pictures]") {
     const Folder made;
     const std::string file = made.path / "picture.svg";
     const auto refused = [&](std::vector<std::string> words, const std::string& sentence) {
@@ -233,7 +233,7 @@ TEST_CASE("what could not be read is refused with a sentence", "[pictures]") {
     CHECK(tools::draw_timeline(nothing, {}, {}).sentence().find("there is nothing to draw") == 0);
 }
 
-TEST_CASE("names are text in pictures, whatever is in them", "[pictures]") {
+TEST_CASE("names are text in pictures, with any characters", "[pictures]") {
     const Folder made;
     const std::string file = made.path / "hostile.xml";
     std::ofstream(file)
@@ -252,7 +252,7 @@ TEST_CASE("names are text in pictures, whatever is in them", "[pictures]") {
     elements_of(text);
     CHECK(text.find(">a&lt;b&gt;&amp;&quot;?\?\xc3\xa9\?\?\?<") != text.npos);
     CHECK(text.find("<title>&lt;&amp;&gt;</title>") != text.npos);
-    // No letter is cut in two.
+    // No character is cut in two.
     CHECK(tools::fitted("\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9", 20, 10) == "\xc3\xa9...");
     CHECK(tools::fitted("short", 200, 10) == "short");
 }

@@ -1,6 +1,5 @@
-// exact.hpp: what an all-reduce should give, without any schedule: integers modulo their width, floats in long double
-// with a bound on what rounding may add in whatever order the ranks are combined. And data on which the answers are
-// sharp.
+// exact.hpp: the right results of an all-reduce, without any schedule. Integers are modulo their width; floats are in
+// long double, with a bound on the rounding of any order of the ranks. Also data on which the answers are sharp.
 #pragma once
 #include <cstddef>
 #include <random>
@@ -26,8 +25,9 @@ size_t first_wrong(const Question& question, const void* got, bool exact);
 // The same for an average, or for a sum whose contributions are multiplied by 1 / divisor, on numbers at both ends of
 // the type's range. Floats may be off by one rounding of the type for each rank. `inputs`: by rank, as many elements as
 // `got` has.
-// `wide`: the accumulator has room for exact sums (16- and 8-bit floats in one place), so the average of equal numbers is
-// that number.
+//
+// `wide`: the accumulator has room for exact sums (16- and 8-bit floats in one place), so the average of equal numbers
+// is that number.
 size_t first_beyond_roundings(weftDataType_t type, const std::vector<Bytes>& inputs, double divisor, bool wide,
                               const void* got);
 // By rank: the largest numbers, subnormal ones and others, some of them equal on all ranks. Integers: any.

@@ -189,7 +189,7 @@ class Interpreter {
         paste(all.bytes, at.in_tile, data);
         std::fill_n(all.written.begin() + ptrdiff_t(at.in_tile), at.bytes, true);
     }
-    // What the rank itself has there.
+    // The rank's own data there.
     Bytes own(int rank, Buffer source, int cell, int tile, const Range& at) {
         if (source == Buffer::input) return contribution(rank, at);
         if (source == Buffer::slot) return read_memory(source, rank, tile, at);
@@ -200,7 +200,7 @@ class Interpreter {
         return held;
     }
 
-    // What the reduction of a chunk combines, in rank order.
+    // The operands of a chunk's reduction, in rank order.
     std::vector<Bytes> contributions(int rank, const Instruction& it, int tile, const Range& at) {
         std::vector<Bytes> all;
         if (it.source == Buffer::scratch) {

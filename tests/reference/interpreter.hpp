@@ -1,6 +1,6 @@
-// interpreter.hpp: what a set of schedules does, said as slowly and plainly as possible: one element at a time with the
-// arithmetic of plain.hpp, connections as queues, every slot of the flag block kept for ever. The executor
-// must leave the same bits, whatever shortcuts it takes.
+// interpreter.hpp: the meaning of a set of schedules, as slowly and plainly as possible. It takes one element at a time
+// with the arithmetic of plain.hpp, has queues as connections, and keeps every slot of the flag block for ever. The
+// executor must leave the same bits, whatever shortcuts it takes.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -24,8 +24,8 @@ struct Job {
     size_t tile_bytes = 0;  // of a part: a multiple of 64, or all of it
 };
 
-// What every rank's receive buffer holds afterwards. Throws std::logic_error if the schedules block for ever or read
-// what nobody has written.
+// Every rank's receive buffer afterwards. Throws std::logic_error if the schedules block for ever or read unwritten
+// data.
 std::vector<Bytes> interpret(const Job& job);
 
 // The schedules of all ranks of one algorithm's schedule, fused instructions expanded.

@@ -1,6 +1,6 @@
-// plain.hpp: what each reduction means for each data type, for the reference alone. It shares no arithmetic with
-// src/base/arithmetic.hpp. A table holds all numbers of a small float's format, and rounding searches it for the nearest.
-// tests/base compares both.
+// plain.hpp: each reduction of each data type, for the reference alone. It shares no arithmetic with
+// src/base/arithmetic.hpp. A table holds all numbers of a small float's format, and rounding searches it for the
+// nearest. tests/base compares both.
 #pragma once
 #include <algorithm>
 #include <cmath>

@@ -70,7 +70,7 @@ TEST_CASE("one size between each two borders is bound as all are", "[algo_rules]
     }
 }
 
-TEST_CASE("what a rule allows is chosen", "[algo_rules]") {
+TEST_CASE("the choice is one that the rules allow", "[algo_rules]") {
     const char* const algo = "all_reduce@-1K:two_shot;all_reduce@1025-:ring;all_gather:ring";
     CHECK(chosen(algo, Collective::all_reduce, 8) == "two_shot");
     CHECK(chosen(algo, Collective::all_reduce, 1024) == "two_shot");

@@ -82,7 +82,7 @@ TEST_CASE("predictions are positive, grow with the message, and prefer the algor
             }
 }
 
-TEST_CASE("between hosts predictions grow with the message, and say what each algorithm is for", "[schedule]") {
+TEST_CASE("between hosts predictions grow with the message, and favour each algorithm in its domain", "[schedule]") {
     const LinkCosts costs{.net_us_per_byte = 1 / 125.0};  // 1 Gbit/s
     auto best = [&](int ranks, int hosts, size_t bytes) {
         const Layout layout{ranks, 0, hosts_in_blocks(ranks, hosts)};
@@ -106,7 +106,7 @@ TEST_CASE("between hosts predictions grow with the message, and say what each al
     CHECK(best(8, 8, 32 << 10) == "all_pairs");
     CHECK(best(16, 16, 32 << 10) == "halving_doubling");
     CHECK(best(8, 8, 1 << 20) == "ring");
-    // One rank's link is its host's: what leaves a host once must not leave it with every rank.
+    // One rank's link is its host's: data that leaves a host once must not leave it with every rank.
     for (const int bytes : {8, 4 << 10, 256 << 10, 64 << 20}) {
         CHECK(made_of_two(best(8, 2, size_t(bytes))));
     }
@@ -133,7 +133,7 @@ TEST_CASE("a ring crosses each host's border once, and its ranks are all there",
         }
 }
 
-TEST_CASE("a span that ends within its modulus stands still, one that does not goes round there", "[schedule]") {
+TEST_CASE("a span that ends within its modulus does not move, and one beyond it wraps round there", "[schedule]") {
     Builder builder("x", Collective::all_reduce, {.ranks = 4, .rank = 0}, {.chunks = 12, .fifo_depth = 1, .span = 3});
     BlockBuilder block = builder.block({.source = 1, .target = 1});
     block.span(3).send(Chunk{4, 1, 4});
@@ -177,7 +177,7 @@ TEST_CASE("every message of the largest tile fits a slot, and tiles are the same
                 }
                 INFO(one.text() << ", " << ranks << " ranks");
                 CHECK(longest <= slot_bytes);
-                // Nothing is wasted: what is called the largest message is sent, of whole lines a chunk.
+                // The longest message is really sent: whole lines of each chunk, without waste.
                 const Schedule first = schedule_of(one, ranks, 0);
                 if (first.fifo_depth > 0) CHECK(longest > slot_bytes - 64 * size_t(std::max(8, first.span)));
             }
@@ -212,7 +212,7 @@ TEST_CASE("messages of any tile fit a slot, also those that go round", "[schedul
     CHECK(longest == slot_bytes);
 }
 
-TEST_CASE("a message that goes round in the middle of a whole fits a slot", "[schedule]") {
+TEST_CASE("a message that wraps round in the middle of a whole fits a slot", "[schedule]") {
     // Of 8 chunks 3, 4 and 0: neither end of the two pieces is the whole's.
     Builder builder("x", Collective::broadcast, {.ranks = 2, .rank = 0},
                     {.chunks = 8, .fifo_depth = 2, .span = 3, .root = 0});

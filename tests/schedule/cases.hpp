@@ -13,8 +13,8 @@ enum class Way { plain, mixed, all_readable, direct, pipelined, pipelined_mixed 
 enum class InPlaceMode { out, in, mixed };
 inline constexpr InPlaceMode in_place_modes[] = {InPlaceMode::out, InPlaceMode::in, InPlaceMode::mixed};
 
-// Where the ranks are: on one host; in blocks on two; rank 0 alone and the others together; dealt out to three in turn;
-// two on each host, and the last perhaps alone; 32 on each, the most that rails have, for larger numbers.
+// The ranks' hosts: one; two, in blocks; rank 0 alone and the others together; three, in turn; pairs, the last perhaps
+// alone. For larger numbers 32 ranks on each, the most that rails have.
 enum class Hosts { one, two, lonely, dealt, pairs, rails };
 // For any number of ranks.
 inline constexpr Hosts all_hosts[] = {Hosts::one, Hosts::two, Hosts::lonely, Hosts::dealt, Hosts::pairs};
@@ -36,11 +36,12 @@ struct Case {
     Layout layout(int ranks, int rank) const { return {ranks, rank, hosts_of(hosts, ranks)}; }
 };
 
-// Which an algorithm has with so many ranks: channels matter to the ring only, the ways to share buffers to the
-// two-shot all-reduce only, and some need one host or several. Who needs neither runs on one and on such that put ranks
-// in another order. Of roots some, or all where there are few ranks.
-// Whether the algorithm serves so many ranks on whatever hosts.
+// Whether the algorithm serves so many ranks on any hosts.
 bool anywhere(const Algorithm& algorithm, int ranks);
+// The cases of an algorithm with so many ranks. Channels matter to the ring only, the ways to share buffers to the
+// two-shot all-reduce only, and some algorithms need one host or several.
+// An algorithm that needs neither runs on one host and on several that put ranks in another order. Some roots, or all
+// if the ranks are few.
 std::vector<Case> cases_of(const Algorithm& algorithm, int channels_most, int ranks);
 
 std::vector<bool> every_second(int ranks);

@@ -59,7 +59,7 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 
 }  // namespace
 
-TEST_CASE("what is for another number of ranks is told with its file", "[catalog]") {
+TEST_CASE("an algorithm for another number of ranks is reported with its file", "[catalog]") {
     Files files;
     const std::string file = files.write("mine.txt", write_text(mine("ring", 4)));
     const auto here = files.load(4), elsewhere = files.load(5);
@@ -71,7 +71,7 @@ TEST_CASE("what is for another number of ranks is told with its file", "[catalog
           file + ": mine for all_reduce is for 4 ranks, this communicator has 5: left out");
 }
 
-TEST_CASE("what a file lacks and is taken for it is told", "[catalog]") {
+TEST_CASE("the default of a missing line in a file is reported", "[catalog]") {
     Files files;
     const std::string rest =
         " name=\"mine\" ngpus=\"1\" nchunksperloop=\"1\" proto=\"Simple\" inplace=\"1\">"
@@ -109,7 +109,7 @@ TEST_CASE("a user's algorithm serves the messages, ranks and root that its file 
     CHECK(files.load(0).of_users().size() == 2);  // to be listed
 }
 
-TEST_CASE("a user's board of all ranks is for one host", "[catalog]") {
+TEST_CASE("a user's flag block of all ranks is for one host", "[catalog]") {
     Files files;
     files.write("board.txt", write_text(mine("one_shot", 4)));
     const auto catalog = files.load(4);
@@ -211,7 +211,7 @@ TEST_CASE("a file that cannot be used is left out, and the others serve", "[cata
     CHECK(files.load(4).check("WEFT_ALGO", "broken").ok());
 }
 
-TEST_CASE("files that cannot be read count for nothing when ranks compare what they have", "[catalog]") {
+TEST_CASE("unreadable files do not count when ranks compare their files", "[catalog]") {
     Files files, gone, rubbish;
     const std::string text = write_text(mine("ring", 3));
     files.write("a.txt", text);

@@ -1,6 +1,8 @@
 // Wrong schedules from tests/schedules/wrong/: each is refused, for the reason that its first line expects.
+//
 //     # expect: [its.id] the sentence, or a part of it
-// and perhaps, as `weft schedule check` takes them: # readable: 0,2   # board slots: 1   # fifo depth: 1
+//
+// It may also have options as `weft schedule check` takes them: # readable: 0,2   # board slots: 1   # fifo depth: 1
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -15,7 +17,7 @@
 using namespace weft::internal;
 using namespace weft::internal::test;
 
-// What follows "# what: " in the text; empty if nothing does.
+// The text that follows "# what: "; empty if there is none.
 static std::string comment(const std::string& text, const std::string& what) {
     const size_t place = text.find("# " + what + ": ");
     if (place == text.npos) return {};

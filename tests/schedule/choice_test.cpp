@@ -1,5 +1,5 @@
-// choice_test.cpp: what Weft chooses between hosts, of GPUs and of processors, held against the simulator: it takes what is
-// hardly slower than the best of those that can serve.
+// choice_test.cpp: Weft's choices between hosts, of GPUs and of processors, held against the simulator. A choice is
+// hardly slower than the best algorithm that can serve.
 #include <cmath>
 #include <vector>
 
@@ -66,8 +66,9 @@ constexpr const char* collectives[] = {"all_reduce",     "broadcast",  "reduce",
 
 }  // namespace
 
-// Of hosts whose devices share an adapter, as the selector takes it: what goes to another host goes through the host's sockets.
-TEST_CASE("between hosts of GPUs what is chosen is hardly slower than the best of what kernels run", "[schedule]") {
+// Hosts whose devices share an adapter, as the selector takes it: data for another host goes through the host's
+// sockets.
+TEST_CASE("between hosts of GPUs the choice is hardly slower than the best that kernels run", "[schedule]") {
     std::vector<SimulateRequest> machines;
     for (const char* machine : {"a100_bridge", "pcie_4_gpus"})
         for (const int hosts : {2, 3, 4, 8}) {
@@ -81,7 +82,7 @@ TEST_CASE("between hosts of GPUs what is chosen is hardly slower than the best o
 }
 
 // As connections would have it that leave by each device's own adapter.
-TEST_CASE("between hosts with an adapter for each device what is chosen is hardly slower than the best", "[schedule]") {
+TEST_CASE("between hosts with an adapter for each device the choice is hardly slower than the best", "[schedule]") {
     std::vector<SimulateRequest> machines;
     for (const int hosts : {2, 4, 8}) {
         SimulateRequest& request = machines.emplace_back();
@@ -91,7 +92,7 @@ TEST_CASE("between hosts with an adapter for each device what is chosen is hardl
     for (const char* collective : collectives) check_regrets(collective, machines, 1.12, 1.7);
 }
 
-TEST_CASE("between hosts of processors what is chosen is hardly slower than the best", "[schedule]") {
+TEST_CASE("between hosts of processors the choice is hardly slower than the best", "[schedule]") {
     std::vector<SimulateRequest> machines;
     for (const int hosts : {2, 4, 8})
         for (const int ranks_a_host : {1, 8}) {

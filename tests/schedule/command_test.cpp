@@ -1,4 +1,4 @@
-// `weft schedule`: what it prints, writes and returns.
+// `weft schedule`: its output, its files and its exit status.
 #include "tests/schedule/command.hpp"
 
 #include <fstream>
@@ -30,7 +30,7 @@ TEST_CASE("weft schedule show prints a schedule of all ranks, or of one", "[sche
           "  4 wait done\n");
 }
 
-TEST_CASE("weft schedule build writes what weft schedule check proves", "[schedule]") {
+TEST_CASE("weft schedule check proves the output of weft schedule build", "[schedule]") {
     TemporaryFile file;
     CHECK(run({"schedule", "build", "ring", "-n", "4", "-o", file.name}).exit_status == 0);
     CHECK(file_text(file.name) == file_text(golden));
@@ -42,7 +42,7 @@ TEST_CASE("weft schedule build writes what weft schedule check proves", "[schedu
     CHECK(refused.err.find("weft schedule: " + file.name + ": deadlock: operation 0, rank 0, block 0, step 1") == 0);
 }
 
-TEST_CASE("weft schedule knows hosts, and proves what runs over one board each", "[schedule]") {
+TEST_CASE("weft schedule knows hosts, and proves schedules with a flag block on each", "[schedule]") {
     TemporaryFile file;
     REQUIRE(run({"schedule", "build", "two_level_tree", "-n", "6", "--hosts", "3", "-o", file.name}).exit_status == 0);
     CHECK(file_text(file.name) == file_text(std::string(WEFT_SCHEDULES) + "/two_level_tree_all_reduce_6_hosts_3.txt"));
@@ -55,7 +55,7 @@ TEST_CASE("weft schedule knows hosts, and proves what runs over one board each",
     CHECK(refused.err.find("used for an earlier tile") != std::string::npos);
 }
 
-TEST_CASE("weft schedule says what exists when a name is misspelt", "[schedule]") {
+TEST_CASE("weft schedule lists the existing names when a name is misspelt", "[schedule]") {
     const std::pair<std::vector<std::string>, std::string> mistakes[] = {
         {{"schedule", "show", "rign", "--ranks", "4"},
          "there is no algorithm `rign` for all_reduce; there are one_shot, two_shot, ring, recursive_doubling"},
@@ -187,7 +187,7 @@ TEST_CASE("weft schedule check lets ranks sum in different orders if asked to", 
     CHECK(run({"schedule", "show", xml, "--any-order"}).out == as_it_stands);
 }
 
-TEST_CASE("weft schedule says what a file lacks", "[schedule]") {
+TEST_CASE("weft schedule names the missing parts of a file", "[schedule]") {
     std::string xml = file_text(std::string(WEFT_SCHEDULES) + "/msccl/one_pass_all_reduce_3.xml");
     const std::string coll = " coll=\"allreduce\"";
     REQUIRE(xml.find(coll) != std::string::npos);

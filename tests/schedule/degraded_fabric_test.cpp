@@ -1,4 +1,4 @@
-// What is slow or gone in a fabric costs what it should, and what a simulation tells while it runs adds up.
+// Slow and missing parts of a fabric have the right cost, and the events of a running simulation add up.
 #include "src/simulator/degraded_fabric.hpp"
 
 #include <map>
@@ -38,7 +38,7 @@ TEST_CASE("a slow link is one of less bandwidth", "[simulator]") {
     CHECK(simulated(degraded, call).us == Approx(simulated(slower, call).us).epsilon(1e-12));
 }
 
-TEST_CASE("a slow rank takes longer for its steps, and nobody else does", "[simulator]") {
+TEST_CASE("a slow rank takes longer for its steps, and no other rank does", "[simulator]") {
     PairsFabric fabric(2, 1000, 3);
     fabric.own.step_us = 0.5;
     fabric.own.copy_bytes_per_us = 800;
@@ -110,7 +110,7 @@ TEST_CASE("a link that is gone and has no way around it is a sentence", "[simula
         CHECK(unknown.status().sentence().find(name) != std::string::npos);
 }
 
-TEST_CASE("steps are told with what they waited for, one behind the other in a block", "[simulator]") {
+TEST_CASE("steps are reported with their waits, one after the other in a block", "[simulator]") {
     const HostsFabric fabric(*find_host_kind(GENERATE("dgx-h100", "cpu-10g")), 2, 4);
     for (const char* name : {"ring", "double_binary_tree", "two_level_ring"}) {
         CAPTURE(name);
@@ -135,7 +135,7 @@ TEST_CASE("steps are told with what they waited for, one behind the other in a b
     }
 }
 
-TEST_CASE("what links are told to carry adds up to their bytes", "[simulator]") {
+TEST_CASE("the reported traffic of links adds up to their bytes", "[simulator]") {
     const HostsFabric fabric(*find_host_kind(GENERATE("dgx-h100", "cpu-10g")), 2, 4);
     const Symmetry symmetry = GENERATE(Symmetry::none, Symmetry::even);
     struct Carried {

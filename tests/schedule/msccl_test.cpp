@@ -1,5 +1,5 @@
-// MSCCL files of tests/schedules/msccl/: right ones are proved in every way they can run; wrong ones are refused, by
-// the reader or by the checker, with the sentence that their first line expects.
+// MSCCL files of tests/schedules/msccl/. Right ones are proved in every way they can run; the reader or the checker
+// refuses wrong ones, with the error that their first line expects.
 #include "src/msccl/msccl.hpp"
 
 #include <filesystem>
@@ -95,7 +95,7 @@ TEST_CASE("an MSCCL ring reads as the same ring that is written in C++", "[sched
           "  4 recv [2] -> output\n");
 }
 
-TEST_CASE("what lies in another chunk's place goes to a cell of scratch, and tiles take turns there", "[schedule]") {
+TEST_CASE("a chunk in another one's place is in a cell of scratch, and tiles take turns there", "[schedule]") {
     const auto program = read_msccl(file_text("all_pairs_all_reduce_4.xml"));
     REQUIRE(program.ok());
     INFO(write_text(program->schedules[1]));
@@ -153,7 +153,7 @@ TEST_CASE("a program that reads its input after it has written there in place sa
     CHECK(ring->schedules[0].scratch == 0);
 }
 
-TEST_CASE("what an in-place program leaves where it is, is copied out of place", "[schedule]") {
+TEST_CASE("data that an in-place program does not move is copied out of place", "[schedule]") {
     const auto ring = read_msccl(file_text("ring_all_gather_4.xml"));
     REQUIRE(ring.ok());
     const Schedule& schedule = ring->schedules[1];
@@ -179,7 +179,7 @@ TEST_CASE("the root is the gpu that only sends, or the one that the file names",
     CHECK(!verdict(changed(chain, "coll=", "root=\"2\" coll=")).ok());
 }
 
-TEST_CASE("attributes that Weft has no use for are skipped, and a size range is told", "[schedule]") {
+TEST_CASE("unused attributes are skipped, and a size range is reported", "[schedule]") {
     const std::string ring = file_text("ring_all_reduce_4_channels_2.xml");
     const auto program = read_msccl(changed(ring, " coll=\"allreduce\"",
                                             " redop=\"sum\" nthreads=\"512\" colour=\"red\""
@@ -270,7 +270,7 @@ TEST_CASE("an MSCCL file without coll is read as an allreduce, and every objecti
     CHECK(verdict(changed(ring, "cnt=\"1\"", "cnt=\"2\"")).sentence().find("coll") == std::string::npos);
 }
 
-TEST_CASE("names are kept whole, and what is no letter of a name becomes _", "[schedule]") {
+TEST_CASE("names are kept whole, and characters that a name cannot have become _", "[schedule]") {
     const std::string ring = file_text("ring_all_reduce_4_channels_2.xml");
     const auto name = [&](const std::string& text) {
         const auto program = read_msccl(changed(ring, "name=\"ring_4\"", "name=\"" + text + "\""));
@@ -288,7 +288,7 @@ TEST_CASE("names are kept whole, and what is no letter of a name becomes _", "[s
     CHECK(name("a b") == "a_b");
 }
 
-TEST_CASE("what is not an MSCCL file, or not a whole one, is refused with line and column", "[schedule]") {
+TEST_CASE("a text that is no whole MSCCL file is refused with line and column", "[schedule]") {
     const std::string ring = file_text("ring_all_reduce_4_channels_2.xml");
     const auto sentence = [&](const std::string& old, const std::string& now) {
         return verdict(changed(ring, old, now)).sentence();
@@ -339,7 +339,7 @@ TEST_CASE("what is not an MSCCL file, or not a whole one, is refused with line a
               .sentence() == "line 1, column 1: nchunksperloop is 7; allgather on 4 gpus takes a multiple of 4");
 }
 
-TEST_CASE("whatever befalls an MSCCL file, it is read as valid schedules or refused with a sentence", "[schedule]") {
+TEST_CASE("an MSCCL file with any fault is read as valid schedules or refused with an error", "[schedule]") {
     std::mt19937 random(seed());
     int valid = 0, refused = 0;
     for (const std::string& name : names_in("")) {

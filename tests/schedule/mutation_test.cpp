@@ -18,7 +18,7 @@ using namespace weft::internal::test;
 static int slots_needed(const Case& one, int ranks) {
     const Way way = one.way;
     const bool two_levels = one.algorithm.find("two_level") == 0 || one.algorithm.find("leader") == 0;
-    // Who carries on what lies in a slot holds it longer than the flag block's next tile.
+    // A rank that forwards from a slot holds it longer than the flag block's next tile.
     if (two_levels && one.collective != Collective::all_reduce)
         return one.algorithm == "leader_halving_doubling" || one.algorithm == "leader_all_pairs" ||
                        facts_of(one.collective).reduces
@@ -27,7 +27,7 @@ static int slots_needed(const Case& one, int ranks) {
     if (registry::find_algorithm(one.algorithm) && one.layout(ranks, 0).host_count() > 1) {
         size_t least = size_t(ranks);
         for (const auto host : one.layout(ranks, 0).ranks_by_host()) least = std::min(least, host.size());
-        // A single owner stages nothing, and what others stage is read before the next tile.
+        // A single owner stages nothing, and others' staged data is read before the next tile.
         return least == 1 || one.algorithm == "leader_doubling" ? 2 : 4;
     }
     if (way == Way::pipelined || way == Way::pipelined_mixed) return 3;
@@ -58,8 +58,8 @@ struct Neighbours {
     const Instruction* at(int step) const {
         return step < 0 || step >= int(block.instructions.size()) ? nullptr : &block.instructions[step];
     }
-    // Whether on every rank the posts that the two waits (or posts) are about follow each other directly, so that who
-    // has seen one of them knows all that the other would tell.
+    // Whether the posts of the two waits (or posts) follow each other directly on every rank. Then a rank that sees one
+    // of them knows of the other.
     bool paired(const Instruction* one, const Instruction* other) const {
         if (!one || !other || one->opcode != other->opcode || kind_of(one->opcode) != OpcodeKind::flag) return false;
         for (const Schedule& schedule : schedules)
@@ -89,7 +89,7 @@ static bool disjoint(const Instruction& one, const Instruction& other, int ranks
         for (int place = 0; place < it.repeat * it.count; ++place) {
             const int chunk = it.chunk.at(place / it.count, place % it.count);
             const int into = it.moves ? it.into.at(place) : chunk;
-            // What a copy reads in another's slot, this rank does not write.
+            // This rank does not write the data that a copy reads in another rank's slot.
             const bool own_slot = it.source == Buffer::slot && kind_of(it.opcode) == OpcodeKind::connection;
             if (own_slot) read.insert({Buffer::slot, it.tile, chunk});
             const auto cell = [&](int number, int otherwise) { return number < 0 ? otherwise : -1 - number; };
@@ -155,7 +155,7 @@ static const char* harmless(const Case& one, const Mutant& mutant, const std::ve
     if (keeps(first, second) || keeps(second, first)) return "what a rank copies for itself nobody waits for";
     if (one.collective == Collective::reduce && first->opcode == Opcode::reduce && first->targets == Buffer::output)
         return "nobody waits for what the root sums up for itself";
-    // Dependencies go with their instructions: what came behind one may be before it now.
+    // Dependencies move with their instructions, so a predecessor may come later now.
     const bool free = first->after == Dependency();
     if ((is_local(first) || is_local(second)) && free && !is_flag(first) && !is_flag(second) &&
         disjoint(*first, *second, ranks))

@@ -1,4 +1,4 @@
-// network_test.cpp: what predictions make of hosts with several links: who shares one, and what it carries.
+// network_test.cpp: predictions for hosts with several links: the ranks that share a link, and its traffic.
 #include "algorithms/network.hpp"
 
 #include "src/registry.hpp"
@@ -56,7 +56,7 @@ TEST_CASE("ranks share their host's links by their rails, or else by their place
     CHECK(network.link_of(8) == 2);
     CHECK(network.link_of(23) == 5);
     CHECK(Network(halves, one, 0).link_of(23) == 2);
-    // Who has no NIC near it leaves by the first.
+    // A rank without a NIC near it uses the first.
     CHECK(Network(lone, two, 0).link_of(7) == 0);
     // A smaller host beside a larger one, whose ranks are dealt out.
     const Layout uneven{6, 0, {0, 1, 0, 0, 1, 0}};
@@ -67,7 +67,7 @@ TEST_CASE("ranks share their host's links by their rails, or else by their place
     CHECK(unequal.on_a_link(4) == 2);
 }
 
-TEST_CASE("what leaves a host by several links takes a share of the time, what one rank sends does not", "[network]") {
+TEST_CASE("data on several links of a host takes a share of the time, data of one rank does not", "[network]") {
     constexpr size_t bytes = 64 << 20;
     const Layout layout = hosts_of_eight(4);
     const LinkCosts one = with_links(1), each = with_links(8);
@@ -119,7 +119,7 @@ TEST_CASE("a chain of processors that are a host each has ranks that share one w
     const auto tree = [&](int ranks, size_t bytes) {
         return us_of("binomial_tree", Collective::broadcast, layout_in_blocks(ranks, ranks), costs, bytes);
     };
-    // What was measured: a chain of three always, of four where messages are short or very long.
+    // As measured: a chain of three always, of four for short and for very long messages.
     for (const size_t bytes : {8, 4 << 10, 64 << 10, 1 << 20, 4 << 20}) CHECK(chain(3, bytes) < tree(3, bytes));
     for (const size_t bytes : {8, 4 << 10, 4 << 20}) CHECK(chain(4, bytes) < tree(4, bytes));
     for (const size_t bytes : {16 << 10, 64 << 10}) CHECK(chain(4, bytes) > tree(4, bytes));

@@ -51,7 +51,7 @@ TEST_CASE("every algorithm is right for larger numbers of ranks", "[schedule][la
             if (small() && ranks != 129 && ranks != 256 && ranks != 1000) continue;
             int turn = 0;
             for (Case one : cases_of(row, ranks < 512 ? 3 : 1, ranks)) {
-                // Of the others than all-reduce a sample; who has a connection to everybody has too many of them.
+                // A sample of the collectives but all-reduce; a rank that is connected to all has too many connections.
                 if (one.collective != Collective::all_reduce &&
                     ((ranks != 129 && ranks != 512 && ranks != 1000) || one.hosts != Hosts::one || one.root > 0 ||
                      (ranks > 300 && one.algorithm == "all_pairs") || one.algorithm == "rank_order" ||

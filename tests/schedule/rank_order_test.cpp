@@ -49,7 +49,7 @@ TEST_CASE("a sum of scratch wants a cell for each rank, all of them written", "[
                 if (it.target_cell >= 0) it.target_cell = schedule.rank == 0 ? 1 : 0;
     };
     CHECK(!fault(other_cell).empty());
-    // What came for the next tile would overwrite what is summed up.
+    // Data of the next tile would overwrite the operands of the sum.
     const auto no_gate = [](Schedule& schedule) {
         for (Block& block : schedule.blocks)
             for (Instruction& it : block.instructions)

@@ -1,4 +1,4 @@
-// `weft schedule simulate`: what it prints, what it refuses, and the traces that it writes.
+// `weft schedule simulate`: its output, its errors, and its traces.
 #include <nlohmann/json.hpp>
 
 #include <map>
@@ -104,7 +104,7 @@ TEST_CASE("weft schedule simulate takes machines from a topology file", "[schedu
     CHECK(simulate({"ring", "--topology", machines + "../broken/truncated.xml"}).exit_status == 1);
 }
 
-TEST_CASE("weft schedule simulate tells what damage costs", "[schedule]") {
+TEST_CASE("weft schedule simulate shows the cost of slow and failed parts", "[schedule]") {
     const std::vector<std::string> whole = {"ring", "--hosts", "2", "-b", "16M"};
     const auto with = [&](std::vector<std::string> words) {
         words.insert(words.begin(), whole.begin(), whole.end());
@@ -142,7 +142,7 @@ TEST_CASE("weft schedule simulate tells what damage costs", "[schedule]") {
     }
 }
 
-TEST_CASE("weft schedule simulate goes on without hosts that failed", "[schedule]") {
+TEST_CASE("weft schedule simulate continues without hosts that failed", "[schedule]") {
     const std::vector<std::string> whole = {"--hosts", "4", "--host", "dgx-a100", "-b", "16M"};
     const auto with = [&](const char* algorithm, std::vector<std::string> words) {
         words.insert(words.begin(), whole.begin(), whole.end());
@@ -198,7 +198,7 @@ TEST_CASE("weft schedule simulate searches rings that keep to the links that are
     CHECK_FALSE(simulated({"ring", "--hosts", "2", "-b", "16M"}).contains("old_rings_us"));
 }
 
-TEST_CASE("weft schedule simulate tells what Weft would choose", "[schedule]") {
+TEST_CASE("weft schedule simulate shows the algorithm that Weft would choose", "[schedule]") {
     const auto choice = [](std::vector<std::string> words) {
         words.insert(words.begin(), "all");
         const Json all = simulated(words);
@@ -223,14 +223,14 @@ TEST_CASE("weft schedule simulate takes constants that were measured", "[schedul
     };
     CHECK(us("64M", {"--set", "step_us=0.8"}) > us("64M", {}));
     CHECK(us("64M", {"--set", "block_bytes_per_us=1000"}) > 10 * us("64M", {}));
-    // What fits the caches never goes to memory.
+    // Data that fits the caches never goes to memory.
     const std::vector<std::string> slow = {"--set", "memory_bytes_per_us=100"};
     CHECK(us("64M", slow) > 50 * us("64M", {}));
     CHECK(us("1M", slow) == us("1M", {}));
     CHECK(us("1M", {"--set", "memory_bytes_per_us=100", "--set", "cache_bytes=1e6"}) > 50 * us("1M", {}));
 }
 
-TEST_CASE("weft schedule simulate all compares what can serve, the fastest first", "[schedule]") {
+TEST_CASE("weft schedule simulate all compares the algorithms that can serve, the fastest first", "[schedule]") {
     const std::vector<std::string> words = {"all", "--hosts", "2", "-b", "1M", "--fail-link", "network out of rank 3"};
     const Json found = simulated(words);
     double before_us = 0;
@@ -255,7 +255,7 @@ TEST_CASE("weft schedule simulate all compares what can serve, the fastest first
           std::string::npos);
 }
 
-TEST_CASE("weft schedule simulate --tune writes a file by which such hosts choose what is fastest there",
+TEST_CASE("weft schedule simulate --tune writes a file that selects the fastest algorithm on such hosts",
           "[schedule]") {
     const TemporaryFile file;
     const std::vector<std::string> hosts = {"all", "--hosts", "4", "-n", "8", "--host", "cpu-10g"};
@@ -318,7 +318,7 @@ TEST_CASE("weft schedule simulate --tune writes a file by which such hosts choos
     CHECK(simulate(with({"-b", "8", "--collective", "barrier", "--tune", "/nonexistent/x.json"})).exit_status == 1);
 }
 
-TEST_CASE("what would take very long is refused, with the reason, or told before", "[simulate]") {
+TEST_CASE("a very long simulation is refused with the reason, or announced", "[simulate]") {
     const std::string h100 = machines + "dgx_h100.xml";
     const struct {
         std::vector<std::string> words;
@@ -344,7 +344,7 @@ TEST_CASE("what would take very long is refused, with the reason, or told before
     CHECK(simulate({"ring", "--hosts", "2"}).err == "");
 }
 
-TEST_CASE("weft schedule simulate --trace writes what happened when", "[schedule]") {
+TEST_CASE("weft schedule simulate --trace writes the events in order", "[schedule]") {
     const TemporaryFile file;
     const Json found = simulated({"ring", "--hosts", "2", "-b", "1M", "--every-rank", "--trace", file.name});
     const Json trace = Json::parse(file_text(file.name));

@@ -1,4 +1,4 @@
-// simulated.hpp: what tests of fabrics ask the simulator.
+// simulated.hpp: simulations for the tests of fabrics.
 #pragma once
 #include <utility>
 

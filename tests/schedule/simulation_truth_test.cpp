@@ -44,8 +44,8 @@ constexpr Published published[] = {
     {"dgx-a100", 1024 * mib, 8139.9},
 };
 
-// NCCL runs a tree on as many channels as a ring, and takes shorter chunks of short messages: blocks are no limit here,
-// and of some tiles the best is taken.
+// NCCL runs a tree on as many channels as a ring, and takes shorter chunks for short messages. Blocks are therefore no
+// limit here, and the best of some tiles counts.
 double predicted_us(const char* host, size_t bytes, const char* algorithm, Protocol protocol) {
     const Algorithm& row = *registry::find_algorithm(algorithm, Collective::all_reduce);
     const bool tree = row.tree;

@@ -91,7 +91,7 @@ struct CarriedFabric : PairsFabric {
 
 }  // namespace
 
-TEST_CASE("a slot that somebody carries is free when its bytes have left", "[simulator]") {
+TEST_CASE("a slot that a processor sends is free when its bytes have left", "[simulator]") {
     CarriedFabric fabric;
     CHECK(simulated(fabric, one_way(128'000, 64'000, 1)).us == Approx(64 + 64 + 3));
     CHECK(simulated(fabric, one_way(128'000, 64'000, 2)).us == Approx(64 + 64 + 3));
@@ -170,7 +170,7 @@ TEST_CASE("a ring takes 2(N-1) steps of an N-th of the buffer", "[simulator]") {
     CHECK(simulated(fabric, odd).us == Approx(found.us).margin(2 * ranks * 0.064));
 }
 
-TEST_CASE("all algorithms come to an end, and links carry what messages hold", "[simulator]") {
+TEST_CASE("all algorithms come to an end, and links carry the bytes of the messages", "[simulator]") {
     for (const Algorithm& row : registry::algorithms())
         for (const int ranks : {1, 2, 3, 5, 8, 13})
             for (const int hosts : {1, 2, 3}) {
@@ -199,7 +199,7 @@ TEST_CASE("all algorithms come to an end, and links carry what messages hold", "
             }
 }
 
-TEST_CASE("without latency twice the bandwidth is half the time, whatever the links", "[simulator]") {
+TEST_CASE("without latency twice the bandwidth is half the time, on any links", "[simulator]") {
     const unsigned seed = GENERATE(1u, 2u, 3u, 4u);
     const char* name = GENERATE("ring", "halving_doubling", "double_binary_tree", "all_pairs");
     CAPTURE(seed, name);
@@ -304,7 +304,7 @@ TEST_CASE("chunks that differ by a line are counted as their mean", "[simulator]
         }
 }
 
-TEST_CASE("what does not fit together is a sentence", "[simulator]") {
+TEST_CASE("arguments that do not fit together are an error", "[simulator]") {
     const PairsFabric fabric(2, 1000, 1);
     const auto objection = [&](const SimulatedCall& call) {
         const auto found = simulate(fabric, call);

@@ -31,7 +31,7 @@ using Count = std::pair<int, int>;
 
 }  // namespace
 
-TEST_CASE("what is only handed out may be lent", "[schedule]") {
+TEST_CASE("data that is only read may be sent by zero-copy", "[schedule]") {
     CHECK(zero_copy_sends("all_pairs", Collective::all_gather, 4, 1) == Count{3, 3});
     CHECK(zero_copy_sends("all_pairs", Collective::all_to_all, 4, 1) == Count{3, 3});
     CHECK(zero_copy_sends("all_pairs", Collective::reduce_scatter, 4, 1) == Count{3, 3});
@@ -43,7 +43,7 @@ TEST_CASE("what is only handed out may be lent", "[schedule]") {
     CHECK(zero_copy_sends("linear", Collective::scatter, 4, 0) == Count{3, 3});
 }
 
-TEST_CASE("what is written over while a peer may read it is not lent", "[schedule]") {
+TEST_CASE("data that is overwritten while a peer may read it is not sent by zero-copy", "[schedule]") {
     // In place a finished chunk comes where its contribution lay; and a sum is sent from where the next one is made.
     CHECK(zero_copy_sends("all_pairs", Collective::all_reduce, 4, 1) == Count{0, 6});
     // With two ranks the sum is made by one instruction.

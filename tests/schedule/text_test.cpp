@@ -1,4 +1,4 @@
-// The text form: what is written is read back equal, and whatever is read ends in a schedule or a sentence.
+// The text form: a written schedule is read back equal, and any text ends in a schedule or an error.
 #include "src/schedule/text.hpp"
 
 #include <random>
@@ -13,7 +13,7 @@
 using namespace weft::internal;
 using namespace weft::internal::test;
 
-TEST_CASE("a schedule reads as its algorithm is told", "[schedule]") {
+TEST_CASE("the text of a schedule follows its algorithm", "[schedule]") {
     const Schedule schedule = registry::find_algorithm("ring")->build({.ranks = 4, .rank = 1}, {});
     CHECK(write_text(schedule) ==
           "schedule ring all_reduce rank 1 of 4 channels 1 chunks 4 fifo 2\n"
@@ -123,7 +123,7 @@ TEST_CASE("any valid schedule is read back equal, however strange", "[schedule]"
         const std::string text = write_text(schedule);
         const auto read = read_text(text);
         INFO("seed " << seed() << "\n" << text << read.status().sentence());
-        // What is not valid may hold more than a text can say.
+        // An invalid schedule may hold more than a text can say.
         if (!validate(schedule)) continue;
         ++valid;
         REQUIRE(read.ok());
@@ -145,7 +145,7 @@ TEST_CASE("comments, blank lines, other spacing and missing step numbers do not 
           "  1 copy input[0] -> output finish\n");
 }
 
-TEST_CASE("a fault in a text is told with its line and column", "[schedule]") {
+TEST_CASE("a fault in a text is reported with its line and column", "[schedule]") {
     const std::string header = "schedule x all_reduce rank 0 of 4 channels 1 chunks 4 fifo 2\n";
     const std::string block = header + "block channel 0 source 3 target 1\n";
     const std::pair<std::string, std::string> faults[] = {
@@ -235,7 +235,7 @@ TEST_CASE("a text of several schedules is not taken for one", "[schedule]") {
     CHECK(read_texts(text)->size() == 2);
 }
 
-TEST_CASE("a text with random faults never breaks the reader, and what it reads is valid", "[schedule]") {
+TEST_CASE("a text with random faults never breaks the reader, and a text that is read is valid", "[schedule]") {
     std::mt19937 random(seed());
     std::vector<std::string> texts;
     for (const Algorithm& row : registry::algorithms())

@@ -29,16 +29,17 @@ TEST_CASE("tiles on one host leave room in its caches, between hosts they are no
         CHECK(tile("two_shot", ranks, 1, 4 * mib) == in_two_slots(8 * mib));
         if (ranks > 2) CHECK(tile("two_shot", ranks, 1, 64 * mib) == 512 * kib);
     }
-    // What one rank gives goes in pieces.
+    // One rank's data goes in pieces.
     CHECK(tile("two_shot", 4, 1, mib, Collective::reduce) == 256 * kib);
     CHECK(tile("one_shot", 8, 1, mib, Collective::broadcast) == 256 * kib);
     for (const char* algorithm : {"two_level_ring", "two_level_doubling"})
         CHECK(tile(algorithm, 32, 4, 16 * mib) == mib);
-    // A leader's slot holds a tile of the whole, and what comes for all 32 of its host from the others: 17 as large.
+    // A leader's slot holds a tile of the whole and all data for the 32 ranks of its host from the others: 17 times as
+    // much.
     CHECK(tile("leader_all_pairs", 64, 2, mib, Collective::all_to_all) == mib / 17 / 64 / 64 * 64);
 }
 
-TEST_CASE("what reads in order is one block, and goes from tile to tile", "[tiles]") {
+TEST_CASE("a schedule that reads in order is one block, and goes from tile to tile", "[tiles]") {
     int found = 0;
     for (const Algorithm& algorithm : registry::algorithms())
         for (const int ranks : {2, 3, 8, 17})

@@ -1,5 +1,5 @@
-// tuning_test.cpp: what `weft tune` has measured: read and written, refused where it is broken, and what it makes of
-// predictions and choices. The times are made up.
+// tuning_test.cpp: files of `weft tune`: reading, writing, errors in broken ones, and their effect on predictions and
+// choices. The times are made up.
 #include "src/selector/tuning.hpp"
 
 #include <cmath>
@@ -91,7 +91,7 @@ TEST_CASE("a tuning survives its text", "[tuning]") {
     CHECK(read->curves[2].points[1].us == 300);
 }
 
-TEST_CASE("what is no tuning is refused with what is wrong and where", "[tuning]") {
+TEST_CASE("a text that is no tuning is refused with the fault and its place", "[tuning]") {
     CHECK(objection(a_tuning().text()) == "");
     CHECK_THAT(objection(""), Contains("not JSON"));
     CHECK_THAT(objection("[]"), Contains("not JSON"));
@@ -115,7 +115,7 @@ TEST_CASE("what is no tuning is refused with what is wrong and where", "[tuning]
                Contains("times[2]: it is not an object"));
 }
 
-TEST_CASE("what of a tuning counts for nothing is noted", "[tuning]") {
+TEST_CASE("ignored parts of a tuning are noted", "[tuning]") {
     Tuning tuning = tuning_of_here();
     tuning.curves = {{Collective::all_reduce, "ring", 2, 1, {{8, 1}}},
                      {Collective::all_reduce, "ring", 4, 1, {{8, 1}}},
@@ -152,7 +152,7 @@ TEST_CASE("between two sizes times lie on a straight line of logarithms", "[tuni
     CHECK(prediction(costs, "one_shot", 4, 0).basis == Basis::scaled);
 }
 
-TEST_CASE("beyond the sizes measured the model goes on from the last of them", "[tuning]") {
+TEST_CASE("beyond the measured sizes the model continues from the last of them", "[tuning]") {
     const Costs costs = costs_of(a_tuning(), 4);
     const Algorithm& ring = *registry::find_algorithm("ring", Collective::all_reduce);
     const double model = ring.predicted_us(layout_in_blocks(4, 1), costs.links, 1 << 20) /
@@ -162,7 +162,8 @@ TEST_CASE("beyond the sizes measured the model goes on from the last of them", "
     CHECK(far.basis == Basis::scaled);
 }
 
-TEST_CASE("other numbers of ranks are the model's, corrected by what was measured of the nearest", "[tuning]") {
+TEST_CASE("predictions for other numbers of ranks are the model's, corrected by the nearest measured number",
+          "[tuning]") {
     Tuning tuning = a_tuning();
     const Algorithm& ring = *registry::find_algorithm("ring", Collective::all_reduce);
     const double correction =
@@ -238,7 +239,7 @@ TEST_CASE("constants that were fitted are the model's, those of the network if i
     CHECK(other.net_us_per_byte == 8.0 / 10'000);
 }
 
-TEST_CASE("what a tuning predicts is of the tiles that are run, whatever its constants", "[tuning]") {
+TEST_CASE("predictions of a tuning are for the tiles that run, with any constants", "[tuning]") {
     Tuning tuning = a_tuning();
     tuning.constants.signal_us *= 15;
     tuning.constants.net_latency_us *= 9;
@@ -353,7 +354,7 @@ TEST_CASE("a file of another machine or version is left aside", "[tuning]") {
     CHECK_FALSE(used(other));
 }
 
-TEST_CASE("a file that is missing or none is an error that says what to do", "[tuning]") {
+TEST_CASE("a missing or wrong file is an error with a remedy", "[tuning]") {
     const Folder folder;
     const std::string name = folder.path / "tune.json";
     const auto missing = tuning_of_file(name);

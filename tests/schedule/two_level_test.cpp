@@ -1,5 +1,5 @@
-// two_level_test.cpp: what is made of two, one form inside a host and one between hosts: whom it serves, when it is
-// chosen, and how much goes through a host's link.
+// two_level_test.cpp: two-level algorithms, one form inside a host and one between hosts: the calls that they serve,
+// when they are chosen, and the traffic on a host's link.
 #include <map>
 #include <set>
 
@@ -51,8 +51,7 @@ std::map<int, int> chunks_leaving(const char* algorithm, Collective collective, 
 
 }  // namespace
 
-TEST_CASE("layouts without two levels, or whose parts do not lie as they must, are refused with the reason",
-          "[schedule]") {
+TEST_CASE("layouts without two levels, or with parts in the wrong order, are refused with the reason", "[schedule]") {
     for (const Algorithm& row : registry::algorithms()) {
         if (!made_of_two(row.name)) continue;
         INFO(row.name << " for " << name_of(row.collective));
@@ -82,9 +81,9 @@ TEST_CASE("layouts without two levels, or whose parts do not lie as they must, a
           "needs two connections to every rank of a host: at most 32 ranks on each");
 }
 
-// A ring keeps links and processors busy, too, and passes a host's border as seldom; of an all-to-all between two hosts
-// all bytes pass the one border anyway, by pairs without a detour.
-TEST_CASE("between hosts with several ranks each, what is made of two is predicted to be fastest, or a ring",
+// A ring keeps links and processors busy, too, and crosses a host's border as seldom. In an all-to-all between two
+// hosts all bytes cross the one border anyway, with pairs on the shortest way.
+TEST_CASE("between hosts with several ranks each, a two-level form or a ring is predicted to be fastest",
           "[schedule]") {
     for (const Collective collective : over_hosts)
         for (const auto& [ranks, hosts] : {std::pair{8, 2}, {16, 4}, {32, 4}, {64, 8}})

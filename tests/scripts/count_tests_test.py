@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# What tools/test counts: cases, not programs; and nothing that failed is counted as passed.
+# tools/test counts cases, not programs, and counts no failed case as passed.
 import json
 import subprocess
 import sys
@@ -49,13 +49,13 @@ class CountTest(unittest.TestCase):
     def test_skipped_programs_count_nowhere(self):
         self.assertEqual(count(("SKIP", ""), ("OK", "")), ("1 passed, 0 failed", 0))
 
-    def test_the_end_of_what_a_failed_program_said_is_shown(self):
+    def test_the_end_of_a_failed_programs_output_is_shown(self):
         lines = run(("OK", "quiet"), ("FAIL", "long ago\n" * 500 + "the reason\n")).stdout.splitlines()
         self.assertIn("the reason", lines)
         self.assertNotIn("quiet", lines)
         self.assertLess(len(lines), 150)
 
-    def test_the_reason_comes_behind_what_else_was_said(self):
+    def test_the_reason_comes_after_the_other_output(self):
         rule = "-" * 79 + "\n"
         failure = rule + "ranks meet\n" + rule + "meet_test.cpp:7\n\nmeet_test.cpp:9: FAILED:\n  CHECK( a == b )\nwith expansion:\n  1 == 2\n\n"
         output = "early\n" * 300 + failure + "=" * 79 + "\n" + "late\n" * 300

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# The page of errors and the golden sentences are made from error.def and from the sources; what is not understood, or
-# does not fit, is an error.
+# The page of errors and the golden sentences are made from error.def and from the sources. Input that is not understood
+# or does not fit is an error.
 import sys
 import unittest
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# gpu_bundle_test.sh SOURCE: what tools/gpu-bundle collects is enough for a program that uses each package: it is compiled and linked by
-# what the bundle's pkg-config says, nothing of the packages is taken from elsewhere, and a package that is not there is told.
+# gpu_bundle_test.sh SOURCE: tools/gpu-bundle collects enough for a program that uses each package. The program is
+# compiled and linked with the bundle's pkg-config alone, and a missing package is reported.
 set -euo pipefail
 cd "$1"
 folder=$(mktemp -d)

@@ -50,7 +50,7 @@ for program in nproc meson ninja; do ln -s "$fake" "$folder/bin/$program"; done
 for program in nvcc compute-sanitizer; do ln -s "$fake" "$folder/toolkit/bin/$program"; done
 export PATH=$folder/bin:$PATH CUDA_HOME=$folder/toolkit WEFT_GPU_BUILD=$build WEFT_GPU_BUDGET_S=100000 FAKE_CALLS=$folder/calls
 
-# check ARGUMENTS...: what it says is in $folder/log, the calls of programs in $folder/calls; `status`.
+# check ARGUMENTS...: its output is in $folder/log, the calls of programs in $folder/calls; `status`.
 check() {
     : >"$folder/calls"
     status=0
@@ -151,7 +151,7 @@ WEFT_GPU_BUDGET_S=0 check
 stage build "left out"
 stage cores-16 "left out"
 
-# A signal: what is known is told.
+# A signal: the results so far are printed.
 FAKE_HANG='^put_perf' "$source/tools/gpu-check.sh" --no-build --fresh --only smoke >"$folder/log" 2>&1 &
 script=$!
 until grep -q "^==> smoke-put" "$folder/log"; do sleep 0.1; done

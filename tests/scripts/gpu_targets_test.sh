@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# gpu_targets_test.sh SOURCE TOOLKIT: the build takes of gpu_targets what nvcc knows, the nearest older one for what it does not, and
-# does without kernels where there is none. TOOLKIT: whose headers are used; its nvcc is not.
+# gpu_targets_test.sh SOURCE TOOLKIT: the build takes the gpu_targets that nvcc knows, and the nearest older one for
+# others. Without one it builds no kernels. TOOLKIT: its headers are used, its nvcc is not.
 set -uo pipefail
 source=$1
 folder=$(mktemp -d) || exit 1
@@ -17,7 +17,7 @@ esac
 TEXT
 chmod +x "$folder/toolkit/bin/nvcc"
 
-# targets_of GPU_TARGETS: what is configured for them; what was said is in $folder/said.
+# targets_of GPU_TARGETS: the targets that are configured for them; the output is in $folder/said.
 targets_of() {
     rm -rf "$folder/build"
     meson setup "$folder/build" "$source" -Dtests=disabled -Dexamples=disabled -Dtools=disabled -Dperf=disabled -Dhwloc=disabled \

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-# The reference is made from the comments of a header: which comment speaks for which functions, and what a comment must say.
+# The reference is made from a header's comments. Tested: the functions that a comment describes, and the parts that it
+# must have.
 import subprocess
 import sys
 import tempfile
@@ -82,7 +83,7 @@ class ReferenceTest(unittest.TestCase):
         self.assertEqual(entry.names, ["weftMake", "weftMakeNamed"])
         self.assertEqual([words for kind, words, *_ in sections["DESCRIPTION"] if kind == "title"], entry.names)
 
-    def test_items_errors_and_threads_are_told_apart(self):
+    def test_items_errors_and_threads_are_distinguished(self):
         _, sections = page("weftMove", read(HEADER, TYPES))
         self.assertIn(("item", "from, to", "host memory; they do not overlap"), sections["DESCRIPTION"])
         self.assertEqual(sections["ERRORS"], [("text", "weftA (more than 1.5 of it), weftB.")])
@@ -171,7 +172,7 @@ class ReferenceTest(unittest.TestCase):
         self.assertIn(f"\n## {names}\n", page)
         self.assertIn(f"- [`weftTurn`](#{anchor}), [`weftSpin`](#{anchor}): Turns `what`, `count` elements.", page)
 
-    def test_a_page_that_does_not_fit_is_told(self):
+    def test_a_page_that_does_not_fit_is_reported(self):
         with tempfile.TemporaryDirectory() as place:
             headers = [str(Path(place) / name) for name in ("a.h", "b.h")]
             for path, text in zip(headers, (HEADER, TYPES)):
@@ -185,7 +186,7 @@ class ReferenceTest(unittest.TestCase):
             self.assertEqual(ended.returncode, 1)
             self.assertIn("does not fit", ended.stdout)
 
-    def test_a_folder_keeps_what_are_no_pages_and_loses_pages_of_names_that_are_gone(self):
+    def test_a_folder_keeps_other_files_and_loses_pages_of_removed_names(self):
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place) / "man3"
             reference.write(folder, {"weftA.3": "a", "weftB.3": "b"}, ".3")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# stages_test.sh SOURCE: the stages of tools/test, with stubs in the place of Meson and Ninja: what runs in each mode, and what a
-# second nightly run skips.
+# stages_test.sh SOURCE: the stages of tools/test, with stubs in the place of Meson and Ninja: the stages of each mode,
+# and those that a second nightly run skips.
 set -uo pipefail
 source=$1
 folder=$(mktemp -d) || exit 1

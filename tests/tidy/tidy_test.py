@@ -175,7 +175,7 @@ class TidyTest(unittest.TestCase):
             "algorithms/ring.cpp": '#include "algorithms/ring.hpp"\n#include "algorithms/algorithm.hpp"\n'
                                    'auto x = "/proc/1/environ", y = environment("A");  // not environ\n'}), [])
 
-    def test_a_file_says_what_it_is_for(self):
+    def test_a_file_has_a_head_comment(self):
         self.assert_one({"perf/table.hpp": "#pragma once\n"}, "perf/table.hpp", "head comment")
 
     def test_a_long_file_is_a_warning_and_no_objection(self):
@@ -196,7 +196,7 @@ class TidyTest(unittest.TestCase):
                 with mock.patch.object(sys, "argv", ["tidy", folder]), contextlib.redirect_stdout(io.StringIO()):
                     self.assertEqual(tidy.main(), status)
 
-    # Structure and language: what known.txt does not list.
+    # Structure and language: offenders that known.txt does not list.
 
     def assert_rule(self, rule, changes, *words):
         found = self.objections(changes)

@@ -1,4 +1,4 @@
-// info_test.cpp: `weft info` tells everything the tables hold, in both forms, and what is wrong with the environment.
+// info_test.cpp: `weft info` shows everything that the tables hold, in both forms, and errors in the environment.
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -33,7 +33,7 @@ Json option(const Json& all, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("every option is told with variable, value, origin and help", "[info]") {
+TEST_CASE("every option is shown with variable, value, origin and help", "[info]") {
     ProcessResult outcome = run({WEFT_COMMAND, "info"});
     CHECK(outcome.status == 0);
     CHECK(outcome.error == "");
@@ -69,7 +69,7 @@ TEST_CASE("a secret is not shown", "[info]") {
     }
 }
 
-TEST_CASE("every algorithm and transport of the registry is told", "[info]") {
+TEST_CASE("every algorithm and transport of the registry is shown", "[info]") {
     std::string text = run({WEFT_COMMAND, "info"}).output;
     Json all = info({});
     CHECK(all["algorithms"].size() == registry::algorithms().size());
@@ -86,7 +86,7 @@ TEST_CASE("every algorithm and transport of the registry is told", "[info]") {
     }
 }
 
-TEST_CASE("version, build and machine are told", "[info]") {
+TEST_CASE("version, build and machine are shown", "[info]") {
     Json all = info({});
     CHECK(all["build"]["version"] ==
           std::to_string(WEFT_MAJOR) + "." + std::to_string(WEFT_MINOR) + "." + std::to_string(WEFT_PATCH));
@@ -97,7 +97,7 @@ TEST_CASE("version, build and machine are told", "[info]") {
     CHECK(all["machine"]["page_bytes"] == sysconf(_SC_PAGESIZE));
 }
 
-TEST_CASE("what is wrong with the environment is told, and the status says so", "[info]") {
+TEST_CASE("errors in the environment are shown, and in the exit status", "[info]") {
     Json all = info({"WEFT_DIRECT=7", "WEFT_ISA=mmx", "WEFT_ALGO=rign", "WEFT_TIMOUT_MS=1"}, 1);
     CHECK(all["errors"].size() == 3);
     CHECK(all["warnings"] == Json::array({"WEFT_TIMOUT_MS is not an option; did you mean WEFT_TIMEOUT_MS?"}));
@@ -145,7 +145,7 @@ TEST_CASE("an error id is explained, and a wrong one is answered with ids near i
     for (const ErrorRow& row : error_rows()) CHECK(contains(all.output, row.id));
 }
 
-TEST_CASE("what would be chosen is explained for ranks and hosts that do not exist", "[info]") {
+TEST_CASE("the choice is explained for ranks and hosts that do not exist", "[info]") {
     const auto explained = [](std::vector<std::string> arguments, std::vector<std::string> variables = {}) {
         arguments.insert(arguments.begin(), {WEFT_COMMAND, "info", "explain"});
         return run(arguments, std::move(variables));
@@ -196,7 +196,7 @@ TEST_CASE("what would be chosen is explained for ranks and hosts that do not exi
     }
 }
 
-TEST_CASE("what a job would refuse of the environment nothing is explained with", "[info]") {
+TEST_CASE("a variable that a job would refuse is not used to explain", "[info]") {
     const auto explained = [](std::vector<std::string> variables) {
         return run({WEFT_COMMAND, "info", "explain", "1M", "-n", "4"}, std::move(variables));
     };
@@ -232,7 +232,7 @@ TEST_CASE("hosts that are one machine are explained as a program there chooses",
                         machine = explained({"--hosts", "4", "--cores", "2", "--one-machine"});
     CHECK(contains(hosts.output, "on 8 ranks of 4 hosts, 1 a core"));
     CHECK(contains(machine.output, "on 8 ranks of 4 hosts, 4 a core"));
-    // Whoever is not allowed to share memory is a host of its own.
+    // A rank that may not share memory counts as a host.
     const std::vector<std::string> no_shm = {"WEFT_TRANSPORTS=tcp"};
     CHECK(explained({"--cores", "2"}, no_shm).output ==
           explained({"--hosts", "8", "--cores", "2", "--one-machine"}).output);
@@ -266,12 +266,12 @@ TEST_CASE("rings, rails and NVLink domains of machines that a file describes are
     CHECK(contains(rack.output, "on 8 ranks of 2 hosts"));
     CHECK(contains(explained("gb200_nvl72_slice.xml", {"--hosts", "2", "-n", "16"}).output,
                    "GPUs: 2 NVLink domains of several hosts, by host 0 0 1 1; 2 of those ways lie in one\n"));
-    // One host has no rails; what its network carries counts where several have one.
+    // One host has no rails; the speed of the network counts if there are several hosts.
     CHECK(!contains(explained("dgx_h100.xml", {}).output, "rails"));
     CHECK(explained("dgx_h100.xml", {"--hosts", "2", "--link-mbps", "400000"}).output == two.output);
     CHECK(explained("dgx_h100.xml", {"--hosts", "2", "--link-mbps", "1000"}).output != two.output);
     CHECK(contains(explained("cpu_two_sockets.xml", {"-n", "4"}).output, "processors: 1 kind of machines; "));
-    // What cannot be.
+    // Impossible arguments.
     CHECK(contains(explained("dgx_h100.xml", {"-n", "9"}).error, "9 ranks have no room"));
     CHECK(explained("dgx_h100.xml", {"-n", "9"}).status == 2);
     CHECK(explained("dgx_h100.xml", {"-n", "0"}).status == 2);
@@ -281,7 +281,7 @@ TEST_CASE("rings, rails and NVLink domains of machines that a file describes are
     CHECK(contains(explained("nowhere.xml", {}).error, "nowhere.xml"));
 }
 
-TEST_CASE("the machine's topology is told in a few lines", "[info]") {
+TEST_CASE("the machine's topology is shown in some lines", "[info]") {
     const Json topology = info({})["machine"]["topology"];
     REQUIRE(topology["summary"].size() == 3);
     CHECK(contains(topology["summary"][0].get<std::string>(), "NUMA domain"));

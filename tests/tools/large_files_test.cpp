@@ -1,6 +1,7 @@
-// large_files_test.cpp: schedules and MSCCL files that are enormous: hundreds of thousands of steps, lines of megabytes,
-// numbers beyond all range, little text that says very much. `weft schedule check` proves what is right and refuses the
-// rest with a short sentence, in little memory; a program reads WEFT_ALGO_FILES in the same way.
+// large_files_test.cpp: enormous schedules and MSCCL files: hundreds of thousands of steps, lines of megabytes, numbers
+// beyond all range, short texts with very many steps.
+// The command `weft schedule check` proves the right ones and refuses the rest with a short error, in little memory.
+// A program reads WEFT_ALGO_FILES in the same way.
 #include <unistd.h>
 
 #include <cstdlib>

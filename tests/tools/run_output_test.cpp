@@ -64,7 +64,7 @@ TEST_CASE("a slow reader gets everything", "[run]") {
     CHECK(outcome.output == "600000\n");
 }
 
-TEST_CASE("when nobody reads any more, the ranks meet SIGPIPE", "[run]") {
+TEST_CASE("when the reader has gone, the ranks get SIGPIPE", "[run]") {
     ProcessResult outcome = run({"sh", "-c", WEFT_COMMAND " run -n 2 --label --grace 0.1 yes | head -n 1"});
     CHECK((outcome.output == "[0] y\n" || outcome.output == "[1] y\n"));
     CHECK(outcome.error.find("was killed by signal 13 (SIGPIPE)") != std::string::npos);
@@ -129,7 +129,7 @@ TEST_CASE("a file that does not fit its disk is not left in part, and an old one
     }
 }
 
-TEST_CASE("what the launcher itself says comes after what the ranks had said", "[run]") {
+TEST_CASE("the launcher's own lines come after the ranks' earlier output", "[run]") {
     ProcessResult outcome = run(labelled("1", "echo last words >&2; exit 3"));
     CHECK(outcome.error.rfind("[0] last words\nweft run: rank 0 (pid ", 0) == 0);
 }

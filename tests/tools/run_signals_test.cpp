@@ -40,7 +40,7 @@ TEST_CASE("signals are passed on to every rank, and the launcher lives", "[run]"
     }
 }
 
-TEST_CASE("a signal that ranks do not catch ends them, and the status tells", "[run]") {
+TEST_CASE("a signal that ranks do not catch ends them, and the exit status shows it", "[run]") {
     Subprocess job({WEFT_COMMAND, "run", "-n", "2", "sh", "-c", wait_for_end});
     REQUIRE(job.says("rank", 2));
     job.kill(SIGTERM);
@@ -73,7 +73,7 @@ TEST_CASE("where the kernel refuses pidfd_open, ends are seen, signals arrive an
     }
 }
 
-TEST_CASE("whatever else the kernel refuses, the launcher works without or ends with status 1", "[run]") {
+TEST_CASE("if the kernel refuses anything else, the launcher works without it or ends with status 1", "[run]") {
     for (const std::string call :
          {"close_range", "clone3", "epoll_create1", "getrandom", "membarrier", "memfd_create", "pipe2", "prctl",
           "prlimit64", "rseq", "sched_getaffinity", "sched_setaffinity", "signalfd4", "socket", "statx", "waitid"})

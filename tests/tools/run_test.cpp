@@ -1,4 +1,5 @@
-// run_test.cpp: `weft run` from start to end: what ranks find, what their failures do, and that nothing stays behind.
+// run_test.cpp: `weft run` from start to end: the ranks' environment, the effects of their failures, and that nothing
+// stays behind.
 #include <sched.h>
 
 #include <algorithm>
@@ -54,7 +55,7 @@ TEST_CASE("all ranks have one unique id of 256 hexadecimal digits, and every job
     }
 }
 
-TEST_CASE("the program's arguments are its own, whatever they look like", "[run]") {
+TEST_CASE("the program's arguments are passed on unchanged, in any form", "[run]") {
     std::vector<std::string> odd = {"-n", "7", "--label", "--", "run", "[1,2]", "", "a b", "--help"};
     std::string expected;
     for (const std::string& word : odd) expected += "<" + word + ">";
@@ -94,7 +95,7 @@ TEST_CASE("the first failure counts, not those that follow from it", "[run]") {
     CHECK(!contains(outcome.error, "status 5"));
 }
 
-TEST_CASE("the others may still say what they saw", "[run]") {
+TEST_CASE("the others may still print after a failure", "[run]") {
     Folder folder;
     std::string path = folder.path.string();
     // Rank 0 speaks after the launcher has reaped rank 1.
@@ -165,7 +166,7 @@ TEST_CASE("a program that cannot be started is a sentence and a shell's status",
     CHECK(outcome.error == "weft run: cannot start /etc/passwd: Permission denied (errno 13)\n");
 }
 
-TEST_CASE("a misspelt algorithm is told once, and no rank begins", "[run]") {
+TEST_CASE("a misspelt algorithm is reported once, and no rank begins", "[run]") {
     const ProcessResult outcome = run({WEFT_COMMAND, "run", "-n", "4", "echo", "begun"}, {"WEFT_ALGO=rign"});
     CHECK(outcome.status != 0);
     CHECK(outcome.output == "");
@@ -245,7 +246,7 @@ TEST_CASE("64 ranks start, end, and leave nothing", "[run]") {
     for (const std::string& line : lines) CHECK(process_state(std::stoi(line.substr(line.find(' ')))) == 'X');
 }
 
-TEST_CASE("what a rank leaves running is ended with the job", "[run]") {
+TEST_CASE("a process that a rank leaves running is ended with the job", "[run]") {
     // One that ends when asked, one that must be killed, and one whose output nobody hears any more.
     ProcessResult outcome =
         run(script({"-n", "2", "--grace", "0.2", "--label"},
@@ -256,7 +257,7 @@ TEST_CASE("what a rank leaves running is ended with the job", "[run]") {
     for (const std::string& line : lines) CHECK(process_state(std::stoi(line.substr(line.find(' ')))) == 'X');
 }
 
-TEST_CASE("few open files are told, or made do with, and ranks find their own limit", "[run]") {
+TEST_CASE("a low limit of open files is reported or enough, and ranks find their own limit", "[run]") {
     ProcessResult outcome = run({"sh", "-c", "ulimit -n 40; exec " WEFT_COMMAND " run -n 20 true"});
     CHECK(outcome.status == 1);
     CHECK(outcome.error == "weft run: 20 ranks need 52 open files, but the hard limit is 40 (`ulimit -Hn`)\n");

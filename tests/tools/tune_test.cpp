@@ -1,5 +1,5 @@
-// tune_test.cpp: `weft tune` from start to end, with little time; what it makes of times; what it refuses. What is
-// fastest is nowhere asked.
+// tune_test.cpp: `weft tune` from start to end, with little time: its use of times, and its errors. No test asks which
+// algorithm is fastest.
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -42,7 +42,7 @@ tools::TunedTime time_of(bool held_out, size_t bytes, const char* algorithm, dou
 
 }  // namespace
 
-TEST_CASE("what is measured is written, read back, explained and used", "[tune]") {
+TEST_CASE("measurements are written, read back, explained and used", "[tune]") {
     const Folder folder;
     const std::string file = folder.path / "tune.json";
     const ProcessResult outcome =
@@ -117,7 +117,7 @@ TEST_CASE("a tuning that is broken ends a program with a sentence, a strange one
     CHECK(run_program({"WEFT_TUNE_FILE=none"}).error == "");
 }
 
-TEST_CASE("what cannot be measured is refused before a minute is spent", "[tune]") {
+TEST_CASE("impossible measurements are refused before a minute is spent", "[tune]") {
     const auto refused = [](std::vector<std::string> arguments, const std::string& why) {
         const ProcessResult outcome = tune(std::move(arguments));
         INFO(why);
@@ -150,7 +150,7 @@ TEST_CASE("times survive their line", "[tune]") {
     CHECK_FALSE(tools::TunedTime::read("a program's own words: 12 5 3", read));
 }
 
-TEST_CASE("of several passes the better time counts, and what is held out tells the regret", "[tune]") {
+TEST_CASE("of several passes the better time counts, and held-out sizes give the regret", "[tune]") {
     tools::Arrangement arrangement{4, 1, {}};
     // A machine on which a ring is the best there is at all sizes, which the built-in costs do not know.
     for (const double pass : {3.0, 1.0})
@@ -181,7 +181,7 @@ TEST_CASE("some sizes halfway are measured without making predictions", "[tune]"
     CHECK(tools::tuned_sizes(work).back().bytes == work.most_bytes);
 }
 
-TEST_CASE("constants are fitted to what was measured", "[tune]") {
+TEST_CASE("constants are fitted to the measurements", "[tune]") {
     // Times as the model has them with another constant.
     LinkCosts links = network_link_costs(1, 0, true, true);
     links.net_latency_us *= 2;

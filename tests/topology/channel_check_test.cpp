@@ -46,7 +46,7 @@ TEST_CASE("channels that were found come back from their file, and fit", "[topol
     }
 }
 
-TEST_CASE("what does not fit a machine is said in a sentence each", "[topology]") {
+TEST_CASE("each fault of channels that do not fit a machine is an error", "[topology]") {
     const Graph graph = read_machine("pcie_4_gpus").graph;
     const auto ring = [](std::initializer_list<int> devs, double gbs) {
         ChannelGraph channels;

@@ -1,4 +1,4 @@
-// `weft topology show` and `search`: what they print, write and return.
+// `weft topology show` and `search`: their output, their files and their exit status.
 #include <filesystem>
 #include <fstream>
 
@@ -40,7 +40,7 @@ P2C C2C and a cpu's NIC, PXN through another GPU's NIC, PHB through a cpu, SYS b
     }
 }
 
-TEST_CASE("weft topology show --xml writes what it read, and says what it cannot", "[topology]") {
+TEST_CASE("weft topology show --xml writes the file that it read, and names parts that it cannot", "[topology]") {
     const Folder made;
     const std::string file = made.path / "out.xml";
     CHECK(run({WEFT_COMMAND, "topology", "show", folder + "machines/dgx_h100.xml", "--xml", file}).status == 0);
@@ -59,7 +59,7 @@ TEST_CASE("weft topology show --xml writes what it read, and says what it cannot
           std::string::npos);
 }
 
-TEST_CASE("weft topology show without a file shows this machine, merged with what WEFT_TOPO_FILE says", "[topology]") {
+TEST_CASE("weft topology show without a file shows this machine, merged with WEFT_TOPO_FILE", "[topology]") {
     const Folder made;
     const std::string dump = made.path / "dump.xml", file = made.path / "file.xml";
     const ProcessResult here = run({WEFT_COMMAND, "topology", "show"}, {"WEFT_TOPO_DUMP_FILE=" + dump});
@@ -111,7 +111,7 @@ TEST_CASE("weft topology show plays hwloc's machines, or says why it cannot", "[
           std::string::npos);
 }
 
-TEST_CASE("hwloc's files are taken where NCCL's are, by what stands in them", "[topology]") {
+TEST_CASE("hwloc's files are accepted in the place of NCCL's, by their content", "[topology]") {
     const std::string file = folder + "hwloc/two_sockets.xml";
     const std::vector<std::string> show = {WEFT_COMMAND, "topology", "show"};
     const ProcessResult without = run({WEFT_COMMAND, "topology", "show", file}, {"WEFT_HWLOC_LIBRARY=none"});
@@ -140,7 +140,7 @@ TEST_CASE("hwloc's files are taken where NCCL's are, by what stands in them", "[
     CHECK(both.error.find("not detected") != std::string::npos);
 }
 
-TEST_CASE("weft topology search prints channels, their quality and what bounds them", "[topology]") {
+TEST_CASE("weft topology search prints channels, their quality and their limit", "[topology]") {
     const std::string bridge = folder + "machines/a100_bridge.xml";
     const ProcessResult one = run({WEFT_COMMAND, "topology", "search", folder + "machines/pcie_4_gpus.xml"});
     CHECK(one.status == 0);

@@ -32,7 +32,7 @@ double by_hand(const MachineGraph& machine_graph) {
                 out += inside(link.source) || link.both_ways ? link.bandwidth_gbs : 0;
                 in += inside(link.target) || link.both_ways ? link.bandwidth_gbs : 0;
             }
-        // What is outside stands outside: a port inside leads there without bound.
+        // The outside stays outside: a port inside leads there without bound.
         bool leaks = false;
         for (const int port : graph.of_kind(NodeKind::port)) leaks |= machine_graph.outside && inside(port);
         if (!leaks) least = std::min({least, out, in});
@@ -62,7 +62,7 @@ TEST_CASE("the narrowest border is found, and said", "[topology]") {
     CHECK(narrowest_cut(all_of(one.graph, true)).gbs == Approx(48));
 }
 
-TEST_CASE("random machines: max-flow finds what trying all borders finds", "[topology]") {
+TEST_CASE("on random machines max-flow finds the same as trying all borders", "[topology]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     for (int round = 0; round < 40; ++round) {

@@ -1,4 +1,4 @@
-// Files of others: NCCL's, RCCL's and hwloc's as people have them, which are read, and what follows from them.
+// Files of others: NCCL's, RCCL's and hwloc's as people have them, which are read, and the graphs that follow.
 #include "src/drivers/hwloc/hwloc.hpp"
 #include "tests/catch.hpp"
 #include "tests/topology/machines.hpp"
@@ -106,7 +106,7 @@ TEST_CASE("a port that stands under several cpus is one", "[topology][foreign]")
     CHECK(read_in_cpu("<nic/>").graph.nodes().size() == 1);
 }
 
-TEST_CASE("GPUs that share a dev are told apart, and the parts of one count its links once", "[topology][foreign]") {
+TEST_CASE("GPUs that share a dev are distinguished, and the parts of one count its links once", "[topology][foreign]") {
     const ReadTopology parts = read_foreign("mlopart.xml");
     REQUIRE(parts.graph.of_kind(NodeKind::gpu).size() == 2);
     for (const int gpu : parts.graph.of_kind(NodeKind::gpu)) {
@@ -209,7 +209,7 @@ TEST_CASE("channels take the form of rails that carries more, in few steps", "[t
     CHECK(kept.steps < 20'000'000);
 }
 
-TEST_CASE("RCCL's files are read, with what XGMI links carry", "[topology][foreign]") {
+TEST_CASE("RCCL's files are read, with the bandwidth of XGMI links", "[topology][foreign]") {
     const ReadTopology read = read_foreign("rccl.xml");
     CHECK(read.notes.empty());
     const int gpu = node_named(read.graph, "gpu0");
@@ -338,7 +338,7 @@ TEST_CASE("NCCL's files may have comments, instructions and a document type befo
     }
 }
 
-TEST_CASE("hwloc's files may have whatever XML may have", "[topology][foreign]") {
+TEST_CASE("hwloc's files may have anything that XML allows", "[topology][foreign]") {
     // Of other versions it is said how to convert them, with and without the library.
     for (const char* version : {"", "version=\"1.11\"", "version=\"3.0\"", "version=\"\"", "version=\"20\""}) {
         INFO(version);

@@ -1,5 +1,5 @@
-// GPUs as NVML tells them, with the fake library: links to each other, to switches, to the cpu, down, hidden; GPUs
-// that are lost, a library that is old or refuses.
+// GPUs of a fake NVML: links to each other, to switches, to the cpu, down, hidden. Lost GPUs, and a library that is old
+// or refuses.
 #include <memory>
 
 #include "tests/catch.hpp"
@@ -52,7 +52,7 @@ std::string switched(int gpus, int links, const char* end) {
 
 }  // namespace
 
-TEST_CASE("GPUs linked with each other are told with their links", "[topology][nvml]") {
+TEST_CASE("GPUs linked with each other are shown with their links", "[topology][nvml]") {
     const GpuHost host("nvlink 0 0 1; nvlink 0 1 1; nvlink 1 0 0; nvlink 1 1 0");
     const Discovered found = host.discover();
     CHECK(found.notes.empty());
@@ -93,7 +93,7 @@ TEST_CASE("links that are down are said and do not count", "[topology][nvml]") {
           Approx(20.6));
 }
 
-TEST_CASE("GPUs whose NVLinks nobody has joined miss none", "[topology][nvml]") {
+TEST_CASE("GPUs with unused NVLinks miss none", "[topology][nvml]") {
     const GpuHost host(switched(2, 12, "down"));
     CHECK(host.discover().notes.empty());
 }
@@ -119,7 +119,7 @@ TEST_CASE("a GPU that is lost is said, the others are used", "[topology][nvml]")
     CHECK(node_named(found.graph, "gpu0") > 0);
 }
 
-TEST_CASE("an NVML that is old, refuses or fails leaves what /sys tells", "[topology][nvml]") {
+TEST_CASE("an NVML that is old, refuses or fails leaves the facts of /sys", "[topology][nvml]") {
     {
         const GpuHost host("fault nvmlDeviceGetCount_v2 0 4");
         const Discovered found = host.discover();
@@ -141,7 +141,7 @@ TEST_CASE("an NVML that is old, refuses or fails leaves what /sys tells", "[topo
     CHECK(found.graph.of_kind(NodeKind::gpu).size() == 2);
 }
 
-TEST_CASE("GPUs that /sys hides are what NVML tells of them", "[topology][nvml]") {
+TEST_CASE("GPUs that /sys hides have the facts of NVML", "[topology][nvml]") {
     const GpuHost host("nvlink 0 0 1; nvlink 1 0 0");
     fake::add_setting("");
     SystemTree bare;

@@ -69,11 +69,11 @@ TEST_CASE("messages take the links of the graph between their ends", "[topology]
           std::vector<std::string>{"nvlink from gpu 1 (0000:41:00.0) to gpu 0 (0000:21:00.0)"});
 }
 
-TEST_CASE("narrow links, and links that messages share, cost what they should", "[topology]") {
+TEST_CASE("narrow links and shared links have the right cost", "[topology]") {
     const Machine machine("pcie_4_gpus");
     const GraphFabric fabric = machine.fabric();
     constexpr size_t bytes = 6'400'000;
-    // What NCCL reckons: 12 GB/s of sixteen lanes of generation 3, half of it of eight.
+    // NCCL's speeds: 12 GB/s for sixteen lanes of generation 3, half of it for eight.
     const auto us = [&](const std::vector<std::pair<int, int>>& some) {
         const double start_us = fabric.costs().start_us,
                      latency_us = fabric.route(some[0].first, some[0].second).latency_us;

@@ -62,7 +62,7 @@ TEST_CASE("DGX-1: a hybrid cube mesh, NVB where there is no NVLink", "[topology]
     check(machine.graph, {{"gpu0", "gpu7", PathClass::sys, 6, 5}}, {.nvb = false});
 }
 
-TEST_CASE("DGX A100: links to six NVSwitches carry what they carry together", "[topology]") {
+TEST_CASE("DGX A100: links to six NVSwitches carry their sum", "[topology]") {
     const auto machine = read_machine("dgx_a100");
     CHECK(machine.notes.empty());
     CHECK(count(machine.graph, NodeKind::nvswitch) == 1);
@@ -139,7 +139,7 @@ TEST_CASE("Grace Hopper: the GPU's way to its cpu is C2C, not PCI", "[topology]"
                           {"cpu0", "mlx5_0", PathClass::phb, 48, 2}});
 }
 
-TEST_CASE("A cloud's partial file: devices by their classes, what is empty is assumed and marked", "[topology]") {
+TEST_CASE("a cloud's partial file: devices have their classes, empty values are assumed and marked", "[topology]") {
     const auto machine = read_machine("cloud_vm_partial");
     const Graph& graph = machine.graph;
     CHECK(machine.notes.empty());

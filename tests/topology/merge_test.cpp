@@ -76,7 +76,7 @@ TEST_CASE("a graph merged with itself is the same, and nothing is to be said", "
     }
 }
 
-TEST_CASE("what the file states is kept, and the contradiction told", "[topology]") {
+TEST_CASE("statements of the file are kept, and the contradiction is reported", "[topology]") {
     const Graph file = graph_of(R"(<cpu numaid="0" arch="x86_64" host_hash="0x1">
         <pci busid="0000:01:00.0" class="0x030200" link_speed="16 GT/s" link_width="8"><gpu dev="0" sm="80">
             <nvlink target="0000:02:00.0" count="4" tclass="0x030200"/></gpu></pci>
@@ -120,14 +120,13 @@ TEST_CASE("a file of processors that the machine does not have is of another mac
           "the file is of another machine: arch of cpu 0 is arm64, and here it is x86_64");
     CHECK(merged(machine("arch=\"x86_64\" vendor=\"GenuineIntel\""), here).foreign ==
           "the file is of another machine: vendor of cpu 0 is GenuineIntel, and here it is AuthenticAMD");
-    // What is not stated, or not detected, contradicts nobody.
+    // A fact that is not stated, or not detected, contradicts none.
     for (const char* facts : {"", "arch=\"x86_64\"", "vendor=\"AuthenticAMD\" familyid=\"6\""})
         CHECK(merged(machine(facts), here).foreign == "");
     CHECK(merged(machine("arch=\"arm64\" vendor=\"ARM\""), machine("")).foreign == "");
 }
 
-TEST_CASE("what only one of two files states is taken, where both do and differ the first one's is kept",
-          "[topology]") {
+TEST_CASE("a statement of one of two files is taken, and the first one's if both differ", "[topology]") {
     const std::string machine = R"(<cpu numaid="0">
         <pci busid="0000:01:00.0" class="0x030200"><gpu sm="90"{}><c2c bw="{}" count="10"/></gpu></pci>
         <pci busid="0000:02:00.0" class="0x020000"><nic><net name="eth0"{}/></nic></pci></cpu>)";

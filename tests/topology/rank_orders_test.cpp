@@ -1,4 +1,4 @@
-// Ring orders and trees of a job's ranks: what algorithms do with them is proved.
+// Ring orders and trees of a job's ranks: the schedules that algorithms make of them are proved.
 #include "topology/search/rank_orders.hpp"
 
 #include <algorithm>
@@ -42,7 +42,7 @@ TEST_CASE("ring algorithms on found orders are right", "[topology]") {
     }
 }
 
-TEST_CASE("trees: chains within machines, and among them who is inner in one tree is a leaf in the other",
+TEST_CASE("trees are chains within machines; between machines an inner one of one tree is a leaf of the other",
           "[topology]") {
     const Graph graph = read_machine("dgx_h100").graph;
     const auto job = job_of_all(graph, 6);

@@ -65,7 +65,7 @@ int most_cycles(const std::vector<std::vector<int>>& links, int times) {
 
 }  // namespace
 
-TEST_CASE("on each machine of the set channels have at least 95 % of what links can carry", "[topology]") {
+TEST_CASE("on each machine of the set channels have at least 95 % of the links' bandwidth", "[topology]") {
     struct Row {
         const char* machine;
         int copies;
@@ -125,7 +125,7 @@ TEST_CASE("one GPU needs no links, and a cloud's NICs without ports lead nowhere
     CHECK(search({{&graph}, {0}, {}}).status().sentence() == "a job without ranks");
 }
 
-TEST_CASE("4096 hosts take the steps of two, and what leaves by a NIC arrives by the same", "[topology]") {
+TEST_CASE("4096 hosts take the steps of two, and traffic leaves and arrives by the same NIC", "[topology]") {
     const Graph graph = read_machine("dgx_h100").graph;
     const Channels two = searched(graph, 2), many = searched(graph, 4096);
     CHECK(many.steps == two.steps);

@@ -1,5 +1,5 @@
-// NCCL's topology files: what is read is written as it was; wrong files are refused with a sentence that says where
-// and why; what is strange is said and survived.
+// NCCL's topology files: a file that is read is written as it was. Wrong files are refused with the place and the
+// reason; strange content is reported and survived.
 #include <random>
 
 #include "src/base/file.hpp"
@@ -42,7 +42,7 @@ TEST_CASE("a topology that is written and read again is the same", "[topology]")
     }
 }
 
-TEST_CASE("what users' texts hold is escaped", "[topology]") {
+TEST_CASE("users' texts are escaped", "[topology]") {
     Graph graph;
     REQUIRE(graph.host("a \"b\" <c> & d\n").ok());
     Node cpu;

@@ -79,11 +79,11 @@ def call():
     x, width = 40, 300
     steps = [
         ("call", "1  src/api: check handle and arguments", "Operation"),
-        ("call", "2  src/comm: sequence number, position", "Operation, numbered"),
+        ("call", "2  src/calls, src/comm: turn, sequence number", "Operation, numbered"),
         ("call", "3  src/planning: look up the plan cache", ""),
-        ("run", "7  src/executor: bind the buffers", "Run"),
+        ("run", "7  src/comm, src/executor: position, buffers", "Run"),
         ("run", "8  src/executor: stage, post flags, poll, reduce", ""),
-        ("run", "done: publish the position, return", ""),
+        ("run", "done: finish the position, return", ""),
     ]
     places = [14, 76, 138, 276, 338, 470]
     for (fill, name, value), y in zip(steps, places):

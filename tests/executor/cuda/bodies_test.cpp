@@ -1,5 +1,5 @@
-// bodies_test.cpp: what the kernels' bodies leave in memory, run by threads, against the interpreter: bit for bit, for
-// every type and reduction, at any address, in and out of place.
+// bodies_test.cpp: the kernels' bodies, run by threads, against the interpreter: bit for bit, for every type and
+// reduction, at any address, in and out of place.
 #include "tests/executor/cuda/virtual_ranks.hpp"
 #include "tests/executor/wild_inputs.hpp"
 

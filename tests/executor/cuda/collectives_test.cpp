@@ -1,6 +1,6 @@
-// collectives_test.cpp: the fused bodies of collectives other than all-reduce, run by threads, against the elementary
-// expansion of one_shot under the interpreter: bit for bit, for every type, reduction and root, at any address, in and
-// out of place.
+// collectives_test.cpp: the fused bodies of collectives other than all-reduce, run by threads. They equal the
+// elementary expansion of one_shot under the interpreter, bit for bit. Every type, reduction and root, at any address,
+// in and out of place.
 #include "tests/executor/cuda/virtual_ranks.hpp"
 #include "tests/executor/wild_inputs.hpp"
 
@@ -93,7 +93,7 @@ TEST_CASE("collectives of all kinds follow each other over the same words, some 
                 check(ranks, call, launches[random() % launches.size()]);
                 continue;
             }
-            // Who only sends would be an operation ahead, if it did not wait.
+            // A rank that only sends would be an operation ahead if it did not wait.
             std::vector<const Algorithm*> rows;
             for (const Algorithm& row : registry::algorithms())
                 if (row.collective == call.collective() && !row.refusal({.ranks = n, .rank = 0}) &&

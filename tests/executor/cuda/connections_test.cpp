@@ -37,7 +37,7 @@ std::vector<std::vector<Schedule>> all_schedules(const Layout& layout, int chann
     return all;
 }
 
-// What must not overlap, and each place only once.
+// Ranges that must not overlap, each taken once.
 struct UniqueNumbers {
     void take(const std::byte* begin, size_t bytes) {
         const auto next = taken.lower_bound(begin);
@@ -50,7 +50,7 @@ struct UniqueNumbers {
 
 }  // namespace
 
-TEST_CASE("both ends of a connection have the same places, within the areas, and nobody else has them",
+TEST_CASE("both ends of a connection have the same addresses within the areas, and no other connection has them",
           "[connections]") {
     for (const int ranks : {1, 2, 3, 5, 8, 16}) {
         Connections connections;

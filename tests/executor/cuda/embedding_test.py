@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-# embedding_test.py NINJA BUILD-FOLDER LIBRARY: a changed kernel comes into the library: from the library back to each source
-# of device code every step of the build depends on the one before by content, not only by order. Then the same question
-# about the mistake that is easily made, which must be found.
+# embedding_test.py NINJA BUILD-FOLDER LIBRARY: a changed kernel comes into the library. From the library back to each
+# source of device code, every build step depends on the one before by content, not only by order.
+# A build with such an order-only step must fail this test.
 import re
 import subprocess
 import sys

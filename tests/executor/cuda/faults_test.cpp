@@ -25,7 +25,7 @@ Call call_of(int n, const Launch& launch, size_t count, std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("a kernel behind one that failed does nothing: nobody takes its data for the other's", "[cuda]") {
+TEST_CASE("a kernel after one that failed does nothing, so its data is not taken for the other's", "[cuda]") {
     std::mt19937 random(1);
     for (const Launch& launch : launches) {
         INFO(name_of(launch.body));
@@ -38,7 +38,7 @@ TEST_CASE("a kernel behind one that failed does nothing: nobody takes its data f
             (*parts)[0]->join();
         }
         CHECK(ranks.report(0).failure == KernelFailure::aborted);
-        // What the failed one had sent before may be all that the late rank waits for.
+        // The late rank may need only data that the failed rank had sent before.
         ranks.set_timeout_ms(50);
         auto late = ranks.prepare(call, launch);
         late[1]->start();
@@ -110,8 +110,8 @@ TEST_CASE("at the deadline a kernel leaves and names the rank that is missing", 
                       CHECK(ranks.report(rank).failure == KernelFailure::timeout);
                       CHECK(ranks.report(rank).rank == rank);
                       CHECK(ranks.report(rank).waiting != KernelWait::nothing);
-                      // Who began when the other had given up misses that one. On a ring blocks wait for the neighbour,
-                      // one that has nothing to do for all; whichever's deadline is first tells.
+                      // A rank that begins after the other gave up misses that rank. On a ring, blocks wait for their
+                      // neighbour, and idle blocks wait for all; the first deadline is reported.
                       const int peer = ranks.report(rank).peer;
                       if (peer != 2 && !(launch.body == Body::steps && peer == (rank + 2) % 3))
                           objection += fmt::format("{} on rank {} misses rank {} after {} ms; ", name_of(launch.body),
@@ -139,7 +139,7 @@ TEST_CASE("without a deadline a kernel waits until it is aborted", "[cuda]") {
     }
 }
 
-TEST_CASE("ranks that call different things both say so, whatever kernels they run", "[cuda]") {
+TEST_CASE("ranks that call different things both report it, with any kernels", "[cuda]") {
     std::mt19937 random(1);
     for (const Launch& first : launches)
         for (const Launch& second : launches) {

@@ -1,5 +1,5 @@
-// messages_test.cpp: the body of the kernel of messages on the host, a thread for each block: ranks with grids of any size
-// and any order of posting, over slots and where the messages lie, one kernel behind the other.
+// messages_test.cpp: the body of the message kernel on the host, a thread for each block. Ranks have grids of any size
+// and any order of posting, over slots and in place, one kernel after the other.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -83,7 +83,7 @@ struct MessageRanks {
     std::vector<uint32_t> aborts;
 };
 
-// Messages among all ranks, and what each of them is of.
+// Messages among all ranks, and the content of each.
 struct Mesh {
     struct End {
         Bytes data;
@@ -121,12 +121,12 @@ struct Mesh {
 
 }  // namespace
 
-TEST_CASE("messages arrive whatever the grids of their ranks", "[cuda]") {
+TEST_CASE("messages arrive with any grids of their ranks", "[cuda]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     for (const int n : small() ? std::vector{1, 3} : std::vector{1, 2, 3, 5, 9}) {
         MessageRanks ranks(n);
-        // Kernels of a rank run one behind the other; who is done goes on.
+        // Kernels of a rank run one after the other; a rank that is done goes on.
         std::vector<std::unique_ptr<Mesh>> meshes;
         for (int round = 0; round < (small() ? 3 : 8); ++round)
             meshes.push_back(
@@ -145,7 +145,7 @@ TEST_CASE("messages arrive whatever the grids of their ranks", "[cuda]") {
     }
 }
 
-TEST_CASE("two ranks that each send more than the slots hold, one block each, wait for nobody in particular",
+TEST_CASE("two ranks that each send more than the slots hold, one block each, report no single missing rank",
           "[cuda]") {
     MessageRanks ranks(3);
     std::vector<Bytes> data(18, Bytes(2'000'000, std::byte(7)));
@@ -164,7 +164,7 @@ TEST_CASE("two ranks that each send more than the slots hold, one block each, wa
     for (const FailureReport& report : ranks.reports) CHECK(report.failure == cuda::KernelFailure::none);
 }
 
-TEST_CASE("a message that differs, or that nobody sends, ends the kernel with a report", "[cuda]") {
+TEST_CASE("a mismatched or missing message ends the kernel with a report", "[cuda]") {
     const auto one = [](int peer, bool outgoing, Bytes& data, weftDataType_t type) {
         return std::vector<DeviceMessage>{
             {peer, outgoing, data.data(), data.size() / size_of(type), type, MessageCaller::send, false}};

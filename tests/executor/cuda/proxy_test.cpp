@@ -1,5 +1,5 @@
-// proxy_test.cpp: what the proxy moves between kernels' words and transports, over a transport that is a queue in
-// memory: in order, no further than credits go, and what becomes of it when connections break or ranks leave.
+// proxy_test.cpp: the proxy between the kernels' flags and transports, over a transport that is a queue in memory.
+// Order, credits, broken connections, and ranks that leave.
 #include "src/gpu/proxy/proxy.hpp"
 
 #include <deque>
@@ -192,7 +192,7 @@ TEST_CASE("a launch or a captured call wakes the proxy from its sleep", "[proxy]
     CHECK(ends.proxy->detach(*ends.traffic, 0, patience_us));
 }
 
-TEST_CASE("who leaves waits until what was handed over is on its way, or gives up at the deadline", "[proxy]") {
+TEST_CASE("a leaving rank waits until handed-over data is on its way, or gives up at the deadline", "[proxy]") {
     Ends ends;
     ends.wire.room = 0;
     ends.proxy->attach(ends.traffic);
@@ -209,7 +209,7 @@ TEST_CASE("who leaves waits until what was handed over is on its way, or gives u
     CHECK(load_acquire(&ends.out.consumed) == 1);
 }
 
-TEST_CASE("what a rank that has left does not take holds nobody back for long", "[proxy]") {
+TEST_CASE("data for a rank that has left delays no other rank for long", "[proxy]") {
     Ends ends;
     ends.wire.room = 0;
     ends.proxy->attach(ends.traffic);
@@ -218,7 +218,7 @@ TEST_CASE("what a rank that has left does not take holds nobody back for long", 
     ends.group->row(1).state = RankState::left;
     ends.proxy->attach(ends.traffic);
     CHECK_FALSE(ends.proxy->detach(*ends.traffic, 0, 20'000));
-    // Its kernels may still run: what can go goes.
+    // Its kernels may still run: the proxy goes on with all other traffic.
     ends.proxy->attach(ends.traffic);
     check_sends_once_there_is_room(ends);
 }

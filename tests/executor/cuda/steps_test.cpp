@@ -145,7 +145,7 @@ TEST_CASE("operations of all kernels and sizes follow each other over the same w
     }
 }
 
-TEST_CASE("the device's step machine refuses what works on a board", "[cuda]") {
+TEST_CASE("the device's step machine refuses schedules that use the flag block", "[cuda]") {
     const auto refused = [](const char* name) {
         return cuda::refusal(registry::find_algorithm(name)->build({.ranks = 4, .rank = 1}, {}));
     };
@@ -176,7 +176,7 @@ TEST_CASE("the device's step machine runs a user's adds and cells of scratch", "
     each_reduction(written, inputs, random, [&](const Call& call) { check(ranks, call); });
 }
 
-TEST_CASE("the device's step machine scales once what it copies to two places", "[cuda]") {
+TEST_CASE("the device's step machine scales data for two places once", "[cuda]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());
     const WildInputs inputs(random);
