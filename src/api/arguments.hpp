@@ -1,4 +1,4 @@
-// arguments.hpp: checks that many calls have in common.
+// arguments.hpp: checks that several kinds of call share.
 #pragma once
 #include "src/base/datatype.hpp"
 #include "src/base/result.hpp"
@@ -25,7 +25,7 @@ inline Status check_rank(const char* name, int rank, int ranks) {
     return fail(error::argument_rank, "{} is {}; it must be a rank from 0 to {}", name, rank, ranks - 1);
 }
 
-// Of a reduction: what the operation and the call have of it.
+// Writes the reduction into the operation and the call.
 inline Status check_reduction(weftComm* comm, weftDataType_t type, weftRedOp_t op, Communicator::Call& call) {
     WEFT_TRY(check_type(type));
     call.operation.type = uint8_t(type);
@@ -54,11 +54,11 @@ inline Status check_reduction(weftComm* comm, weftDataType_t type, weftRedOp_t o
     return ok();
 }
 
-// What has been found out about a call's memory, by who has entered.
+// Handles the result of place(). Called by the thread inside.
 inline Status placed(Entered& entered, Communicator& communicator, Status placed) {
     if (placed || placed.code() != weftUnhandledCudaError) [[likely]]
         return placed;
-    // The context is lost, and the others shall not wait for this rank.
+    // The CUDA context is lost, and the other ranks must not wait for this rank.
     entered.settle();
     return communicator.die_of(std::move(placed));
 }

@@ -1,5 +1,4 @@
-// asynchronous.cpp: streams for calls on host memory, calls prepared once and started many times, what calls ask for
-// beside their arguments.
+// asynchronous.cpp: host streams, prepared calls, and settings of later calls.
 #include <algorithm>
 #include <cstring>
 
@@ -25,7 +24,7 @@ Status create(const char* function, weftHostStream_t* stream, int priority) {
     return ok();
 }
 
-// What waits for a stream must not be what it runs.
+// A function that a stream runs must not wait for that stream.
 Result<std::shared_ptr<HostStream>> stream_to_ask(weftHostStream_t stream) {
     if (!stream)
         return fail(error::argument_null, "the stream is NULL; calls without a stream are complete when they return");
@@ -37,7 +36,7 @@ Result<std::shared_ptr<HostStream>> stream_to_ask(weftHostStream_t stream) {
     return found;
 }
 
-// A config of the first version that had any; later ones only add to it.
+// The size in the first version; later versions only append fields.
 constexpr size_t first_size = offsetof(weftCallConfig_t, algo) + sizeof(weftCallConfig_t::algo);
 
 Status check_config(const weftCallConfig_t& config) {

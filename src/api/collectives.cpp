@@ -1,4 +1,4 @@
-// collectives.cpp: checks the arguments of collectives and hands them on.
+// collectives.cpp: checks the arguments of collectives and submits them.
 #include <algorithm>
 
 #include "src/api/arguments.hpp"
@@ -10,7 +10,7 @@ using namespace weft::internal;
 
 namespace {
 
-// What a collective reads and writes of a rank: null where it has nothing, overlapping only where in place is.
+// Checks the buffers of this rank: NULL only if unused, overlapping only in place.
 template <Collective collective>
 Status check_buffers(const Communicator::Call& call, int rank, int ranks) {
     const Operation& operation = call.operation;
@@ -31,7 +31,7 @@ Status check_buffers(const Communicator::Call& call, int rank, int ranks) {
     const auto first = reinterpret_cast<uintptr_t>(call.send), second = reinterpret_cast<uintptr_t>(call.receive);
     const bool overlap = first < second ? second - first < in_bytes : first - second < out_bytes;
     const bool can_be_in_place = !facts_of(collective).transposes;
-    // In place: where the whole would begin is the same.
+    // In place means that both whole vectors would begin at the same address.
     const bool in_place = first - first_held(in, rank, part_bytes) == second - first_held(out, rank, part_bytes);
     if (!overlap || (in_place && can_be_in_place)) [[likely]]
         return ok();
@@ -55,7 +55,7 @@ struct Arguments {
     const char* only_buffer = nullptr;  // see Communicator::Call
 };
 
-// A function each: what the checks need to know of the collective is known when they are compiled.
+// A template, so that the checks know the collective at compile time.
 template <Collective collective>
 weftResult_t run(const char* function, const Arguments& arguments, weftComm_t comm, weftStream_t stream) {
     return guarded_quick_call(function, comm, [&]() -> Status {

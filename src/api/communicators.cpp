@@ -1,4 +1,4 @@
-// communicators.cpp: making, naming, asking and ending communicators; groups.
+// communicators.cpp: creates, queries and ends communicators; groups.
 #include <sched.h>
 
 #include <atomic>
@@ -35,7 +35,7 @@ Status init_rank(weftComm_t* comm, int nranks, const weftUniqueId& bytes, int ra
     return join_or_queue(std::move(one));
 }
 
-// Of a function that makes a communicator of none.
+// For functions that make a communicator without a parent.
 template <class Body>
 weftResult_t guarded_making(const char* function, Body&& body) noexcept {
     return guarded([&] { return numbered(function, nullptr, body); });
@@ -75,7 +75,7 @@ weftResult_t weftCommInitAll(weftComm_t* comms, int ndev, const int* devlist) {
             if (devlist[rank] < 0)
                 return fail(error::argument_device, "weftCommInitAll: devlist[{}] is {}; device numbers start at 0",
                             rank, devlist[rank]);
-        // Hosts meet at a root.
+        // Several hosts meet at a root.
         auto id = ranks_share_memory() ? UniqueId::make_local() : UniqueId::make();
         if (!id) return id.take_status();
         std::vector<Joining> joinings;
@@ -92,7 +92,7 @@ weftResult_t weftCommInitAll(weftComm_t* comms, int ndev, const int* devlist) {
 weftResult_t weftCommInitFromEnvironment(weftComm_t* comm, const weftConfig_t* config) {
     return guarded_making(__func__, [&]() -> Status {
         if (comm) *comm = nullptr;
-        static std::atomic<uint64_t> made{0};  // communicators of the job so far, counted alike on all ranks
+        static std::atomic<uint64_t> made{0};  // communicators of the job so far, equal on all ranks
         auto job = read_job();
         if (!job) return job.take_status();
         WEFT_LOG_RANK(job->rank, info, init, "rank {} of {}, started by {}", job->rank, job->ranks, job->launcher);
@@ -115,7 +115,7 @@ weftResult_t weftCommDestroy(weftComm_t comm) {
         Entered entered(comm);
         if (!entered.alone()) return entered.refused();
         entered.settle();
-        if (!is_being_made(comm)) WEFT_TRY(check_handle(comm));  // aborted by another thread meanwhile
+        if (!is_being_made(comm)) WEFT_TRY(check_handle(comm));  // another thread may have aborted it
         comm->retire();
         return ok();
     });
@@ -174,15 +174,15 @@ weftResult_t weftCommAbort(weftComm_t comm) {
         } else {
             WEFT_TRY(check_handle(comm));
         }
-        // Of several aborts at once only the first goes on: for the others the handle is gone.
+        // Of several concurrent aborts only the first continues; for the others the handle is gone.
         uint64_t state = weftComm::living;
         if (!comm->magic.compare_exchange_strong(state, weftComm::destroyed) &&
             !(state == weftComm::unmade && comm->magic.compare_exchange_strong(state, weftComm::destroyed)))
             return check_handle(comm);
         if (const auto communicator = comm->share()) communicator->abort();
-        // What streams still have of it never begins.
+        // Calls that wait in streams never begin.
         comm->turns.close();
-        // Whoever is inside sees the abort at its next wait.
+        // A thread inside sees the abort at its next wait.
         uint32_t alone = 0;
         while (!comm->inside.compare_exchange_weak(alone, 1, std::memory_order_acquire)) {
             alone = 0;
@@ -211,7 +211,7 @@ weftResult_t weftCommGetAsyncError(weftComm_t comm, weftResult_t* asyncError) {
         if (!communicator) return ended();
         const auto stream = comm->share_own_stream();
         Status state = stream ? stream->test(HostStream::everything) : ok();
-        // While a call is under way its buffers are in use, whatever has hit the communicator.
+        // The buffers of an active call stay in use, also after a failure.
         if (state) state = communicator->state();
         if (!state && state.code() != weftInProgress) {
             record_returned_error(state);

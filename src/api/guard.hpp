@@ -1,5 +1,5 @@
-// guard.hpp: what every function of the C interface has around it: exceptions end here, failures become a code and a
-// sentence, and Weft computes in its own floating-point mode.
+// guard.hpp: the frame of every function of the C interface.
+// It catches exceptions, turns failures into a code and a text, and sets Weft's floating-point mode.
 #pragma once
 #include <new>
 
@@ -11,10 +11,10 @@ namespace weft::internal {
 
 // Keeps the failure for weftGetLastError and weftGetLastErrorInfo, and returns its code.
 weftResult_t report(const Status& failure);
-// The same without allocating: a failure made here could fail again, and end the process.
+// The same without allocating, because an allocation could fail again and end the process.
 weftResult_t report_out_of_memory() noexcept;
 
-// Without CancelHeld: for a body that has no cancellation point, or takes it where it has one.
+// Without CancelHeld: for a body without cancellation points, or one that holds them off itself.
 template <class Body>
 weftResult_t guarded_quick(Body&& body) noexcept {
     const FloatMode mode;
@@ -40,7 +40,7 @@ weftResult_t guarded(Body&& body) noexcept {
     return guarded_quick(body);
 }
 
-// What is done on a communicator: the handle must be usable here. What must be alone inside takes Inside itself.
+// A function on a communicator: checks the handle. A body that must be alone inside takes Inside itself.
 template <class Body>
 Status on_comm(weftComm* handle, Body&& body) {
     WEFT_TRY(check_handle(handle));
@@ -55,7 +55,7 @@ weftResult_t guarded_comm(weftComm* handle, Body&& body) noexcept {
     return guarded([&] { return on_comm(handle, body); });
 }
 
-// The same for what a group may hold: there the call of `function` has a number, also if it is refused.
+// The same for calls that a group may hold: there the call of `function` gets a number, also if it is refused.
 template <class Body>
 Status numbered(const char* function, const weftComm* handle, Body&& body) {
     Group* const group = Group::current_open();

@@ -1,4 +1,4 @@
-// information.cpp: versions, texts of results, the last error.
+// information.cpp: versions, texts of result codes, the last error.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -20,10 +20,10 @@ struct LastError {
 };
 thread_local LastError thread_error;
 
-// Of the communicator; nothing: of the thread.
+// The last error of the communicator; without one, of the thread.
 std::optional<Failure> error_of(weftComm* handle) {
     if (!handle || (!is_being_made(handle) && !check_handle(handle))) return {};
-    // A stream's thread may write another one meanwhile.
+    // A stream's thread may write the next error meanwhile.
     std::lock_guard lock(handle->mutex);
     return handle->error;
 }
@@ -66,7 +66,7 @@ weftResult_t report(const Status& failure) {
         last.failure = failure.failure();
         last.text = last.failure.text();
         last.shown = last.text.c_str();
-        // Failures of the world have been logged where they were found; wrong calls are first seen here.
+        // Other failures were logged where they were found; a wrong call is first seen here.
         if (failure.code() == weftInvalidArgument || failure.code() == weftInvalidUsage)
             WEFT_LOG(warn, coll, "{}", last.text);
         record_returned_error(failure);

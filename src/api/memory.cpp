@@ -1,4 +1,4 @@
-// memory.cpp: memory that peers can map, registration, and what a communicator holds.
+// memory.cpp: memory that peers can map, registration of buffers, and the memory that a communicator uses.
 #include <map>
 
 #include "src/api/guard.hpp"

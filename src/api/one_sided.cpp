@@ -1,4 +1,4 @@
-// one_sided.cpp: checks the arguments of windows and of one-sided calls and hands them on.
+// one_sided.cpp: checks the arguments of window and one-sided calls and submits them.
 #include "src/api/arguments.hpp"
 #include "src/api/guard.hpp"
 #include "src/calls/group.hpp"
@@ -11,7 +11,7 @@ namespace {
 
 using Call = Communicator::Call;
 
-// What is at a call's own end.
+// The local side of a call.
 struct Local {
     const char* name;
     const void* send;
@@ -33,7 +33,7 @@ Status check_flags(unsigned flags) {
     return fail(error::argument_value, "flags is {:#x}; no flags exist, so pass 0", flags);
 }
 
-// `check`: of the arguments; it fills in the access.
+// `check` checks the arguments and fills in the access.
 template <class Check>
 weftResult_t run(const char* function, Collective which, const Local& local, int peer, weftComm_t comm,
                  weftStream_t stream, Check&& check) {
@@ -66,7 +66,7 @@ weftResult_t run(const char* function, Collective which, const Local& local, int
     });
 }
 
-// A window that is NULL is none of check_window()'s: such a call has none.
+// Refuses NULL, which check_window() accepts for calls without a window.
 Status check_there(const weftWindow* window) {
     if (window) return ok();
     return fail(error::argument_null, "peerWin is NULL: pass what weftCommWindowRegister gave this rank");
@@ -88,7 +88,7 @@ weftResult_t weftCommWindowRegister(weftComm_t comm, void* buff, size_t bytes, w
         if (bytes > size_t(1) << 48)
             return fail(error::argument_count,
                         "weftCommWindowRegister: bytes is {}, which is more bytes than any memory holds", bytes);
-        // NCCL_WIN_COLL_SYMMETRIC and NCCL_WIN_STRICT_ORDERING are accepted: they ask for nothing that Weft does not do.
+        // NCCL_WIN_COLL_SYMMETRIC and NCCL_WIN_STRICT_ORDERING are accepted: Weft does what they ask for anyway.
         constexpr int nccl_flags = 3;
         if ((winFlags & ~nccl_flags) != 0)
             return fail(error::argument_value, "weftCommWindowRegister: winFlags is {:#x}; pass WEFT_WIN_DEFAULT",
@@ -96,7 +96,7 @@ weftResult_t weftCommWindowRegister(weftComm_t comm, void* buff, size_t bytes, w
         Call call{};
         Status placed;
         {
-            // Where calls lie is known; that of windows is asked as a send's would be.
+            // place() knows calls but no windows, so it gets a send of the same buffer.
             Entered entered(comm);
             if (!entered.entered()) return entered.refused();
             call.operation.collective = Collective::put;
@@ -110,7 +110,7 @@ weftResult_t weftCommWindowRegister(weftComm_t comm, void* buff, size_t bytes, w
         *win = make_window(comm, buff, bytes);
         (*win)->space = call.operation.space;
         (*win)->mapped = call.mapped;
-        (*win)->unfit = std::move(placed);  // the others, who call this, too, are to be told
+        (*win)->unfit = std::move(placed);  // the other ranks register too and must get the error
         return Group::current().add_or_run(comm, WindowRegistration::open(comm, *win));
     });
     if (result != weftSuccess && result != weftInProgress && win) *win = nullptr;

@@ -1,4 +1,4 @@
-// point_to_point.cpp: checks the arguments of sends and receives and hands them on.
+// point_to_point.cpp: checks the arguments of sends and receives and submits them.
 #include "src/api/arguments.hpp"
 #include "src/api/guard.hpp"
 #include "src/calls/group.hpp"
@@ -32,7 +32,7 @@ Call message(Collective which, Caller by, const void* send, void* receive, size_
     return call;
 }
 
-// Of one call of the user's.
+// The messages of one call of the user.
 Status run(Entered& entered, weftComm_t comm, std::span<Call> messages) {
     Communicator& communicator = *comm->communicator;
     for (Call& call : messages) WEFT_TRY(place(entered, communicator, call));
@@ -47,7 +47,7 @@ Status run(Entered& entered, weftComm_t comm, std::span<Call> messages) {
     return submit(entered, comm, messages);
 }
 
-// A send or a receive: `name` of the buffer, of which one is null.
+// A send or a receive. One buffer is NULL; `name` is the name of the other.
 weftResult_t run_one(const char* function, Collective which, Caller by, const char* name, const void* send,
                      void* receive, size_t count, weftDataType_t type, int peer, weftComm_t comm, weftStream_t stream) {
     return guarded_call(function, comm, [&]() -> Status {

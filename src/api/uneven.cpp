@@ -1,4 +1,4 @@
-// uneven.cpp: checks the arguments of collectives whose parts differ in size and makes them messages.
+// uneven.cpp: checks the arguments of collectives whose parts differ in size and submits them.
 #include <algorithm>
 
 #include "src/api/arguments.hpp"
@@ -10,7 +10,7 @@ using namespace weft::internal;
 
 namespace {
 
-// A buffer as one of its arguments names it: a part of so many elements for each rank, so many from its start.
+// A buffer with its counts and displacements: the part of each rank, in elements.
 struct Parts {
     const char *buffer_name, *counts_name, *displacements_name;
     const void* buffer;
@@ -23,8 +23,8 @@ struct Part {
     size_t count;
 };
 
-// Adds the per-peer buffers of all ranks, our own last, beginning behind it, so that not all ranks send to the same one at
-// first.
+// Adds the buffer of each peer, beginning with the next rank and ending with this one, so that the ranks do not all
+// send to the same rank first.
 Status add_parts(std::vector<PeerBuffer>& peer_buffers, const Parts& parts, size_t element, int rank, int ranks) {
     if (!parts.counts || !parts.displacements)
         return fail(error::argument_null, "{} is NULL; it must hold one number per rank",
@@ -57,7 +57,7 @@ Status add_part(std::vector<PeerBuffer>& peer_buffers, const Part& part, int pee
 
 uintptr_t begin_of(const PeerBuffer& peer_buffer) { return reinterpret_cast<uintptr_t>(peer_buffer.data); }
 
-// What is received must not be written twice.
+// Received parts must not overlap.
 Status check_disjoint(const std::vector<PeerBuffer>& peer_buffers, const char* counts_name, size_t element) {
     static thread_local std::vector<PeerBuffer> sorted;  // kept, so that a call allocates nothing
     sorted.clear();
@@ -75,7 +75,7 @@ Status check_disjoint(const std::vector<PeerBuffer>& peer_buffers, const char* c
     return ok();
 }
 
-// Nor may it be what is to be sent, unless it is there already.
+// Received parts must not overlap sent parts, except a rank's own part in place.
 Status check_apart(const PeerBuffers& peer_buffers, size_t element, int rank, bool may_be_in_place) {
     const auto bounds = [&](const std::vector<PeerBuffer>& list) {
         std::pair<uintptr_t, uintptr_t> range{UINTPTR_MAX, 0};
@@ -87,7 +87,7 @@ Status check_apart(const PeerBuffers& peer_buffers, size_t element, int rank, bo
     };
     const auto sent = bounds(peer_buffers.sends), received = bounds(peer_buffers.receives);
     if (sent.second <= received.first || received.second <= sent.first) return ok();
-    const void* own = nullptr;  // what it gives itself
+    const void* own = nullptr;  // the part that the rank sends to itself
     for (const PeerBuffer& from : peer_buffers.sends)
         if (from.peer == rank) own = from.data;
     for (const PeerBuffer& from : peer_buffers.sends)
@@ -103,7 +103,7 @@ Status check_apart(const PeerBuffers& peer_buffers, size_t element, int rank, bo
     return ok();
 }
 
-// A table of each thread's, so that a call allocates nothing.
+// One table per thread, so that a call allocates nothing.
 PeerBuffers& empty_peer_buffers() {
     static thread_local PeerBuffers peer_buffers;
     peer_buffers.sends.clear();
@@ -112,7 +112,7 @@ PeerBuffers& empty_peer_buffers() {
     return peer_buffers;
 }
 
-// `fill(peer_buffers, rank, ranks)` says who gives what to whom.
+// `fill(peer_buffers, rank, ranks)` writes the parts that this rank sends and receives.
 template <Collective collective, class Fill>
 weftResult_t run(const char* function, const void* send, void* receive, const char* receive_counts_name,
                  weftDataType_t type, int root, weftComm_t comm, weftStream_t stream, Fill&& fill,
@@ -146,7 +146,7 @@ weftResult_t run(const char* function, const void* send, void* receive, const ch
     });
 }
 
-// What a rank gives and takes itself must agree, before others wait in vain.
+// The counts of a rank's part to itself must agree; otherwise the other ranks would wait in vain.
 Status check_own(const char* counts_name, int rank, size_t in_table, std::string_view other_name, size_t count) {
     if (in_table == count) [[likely]]
         return ok();

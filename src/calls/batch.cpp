@@ -35,19 +35,19 @@ class Batch {
     Status first_;
 };
 
-// What an exception, or the end of the process, has left undone.
+// Marks the calls that an exception or the end of the process left undone.
 Batch::~Batch() {
     for (CommQueue& queue : queues_) queue.abandon();
 }
 
-// The failure is that of the calls with these numbers, the first of which it names from here on.
+// Records the failure for the calls with these numbers. From here on the failure names the first of them.
 void Batch::keep(CommQueue& queue, std::span<const size_t> numbers, Status& failure) {
     if (queue.statuses) failure = queue.statuses->fail(numbers, queue.handle, failure);
     queue.handle->keep_error(failure);
     if (first_) first_ = failure.copy();
 }
 
-// Nobody else drives a queue's communicator from here on.
+// After this, only this thread drives the queues' communicators.
 void Batch::come_in() {
     for (CommQueue& queue : queues_) {
         if (queue.entered) queue.entered->settle();
@@ -66,7 +66,7 @@ void Batch::come_in() {
     std::erase_if(queues_, [](const CommQueue& queue) { return queue.refused; });
 }
 
-// CUDA's streams that a queue's calls go to, ascending.
+// The CUDA streams of a queue's calls, ascending.
 std::vector<const void*> streams_of(const CommQueue& queue) {
     std::vector<const void*> streams;
     const auto add = [&](const Communicator::Call& call) {
@@ -80,16 +80,17 @@ std::vector<const void*> streams_of(const CommQueue& queue) {
     return streams;
 }
 
-// Whether work on one waits for none on the other. The legacy stream waits for others, and they for it.
+// Whether work on one set of streams never waits for work on the other. The legacy stream waits for all others.
 bool are_apart(const std::vector<const void*>& one, const std::vector<const void*>& other) {
     if (one.empty() || other.empty()) return true;
-    constexpr uintptr_t legacy = 1;  // or NULL, which stands for it
+    constexpr uintptr_t legacy = 1;  // or NULL
     return uintptr_t(one[0]) > legacy && uintptr_t(other[0]) > legacy &&
            std::find_first_of(one.begin(), one.end(), other.begin(), other.end()) == one.end();
 }
 
-// Ranks that make these calls one by one may have those of another communicator between them, on one stream: then one
-// kernel for several would wait for what stands behind the other's.
+// Coalesces the calls of each queue.
+// Another rank may make the calls of two queues interleaved on one stream. Then one kernel for several calls would wait
+// for a kernel that is enqueued behind it.
 void Batch::join() {
     std::vector<std::vector<const void*>> streams;
     if (queues_.size() > 1)
@@ -101,8 +102,8 @@ void Batch::join() {
     }
 }
 
-// The communicator's first error is the call's; what else waits on it has failed too. A child that was not to be made
-// leaves its parent as it was.
+// The calls with these numbers failed, and so do the later calls of the queue.
+// If a child could not be made, the calls of its parent go on.
 void Batch::give_up(CommQueue& queue, std::span<const size_t> numbers, Status failure) {
     keep(queue, numbers, failure);
     if (queue.statuses && queue.communicator().finalized()) refused_.push_back({queue.handle, numbers[0]});
@@ -114,7 +115,7 @@ void Batch::give_up(CommQueue& queue, std::span<const size_t> numbers, Status fa
     queue.begun = false;
 }
 
-// Messages do not wait for the calls that came before them, nor those for them. True: something moved.
+// Messages and calls do not wait for each other. True: something moved.
 bool Batch::exchange(CommQueue& queue) {
     Communicator& communicator = queue.communicator();
     queue.exchanging = true;
@@ -125,7 +126,7 @@ bool Batch::exchange(CommQueue& queue) {
         queue.messages.clear();
         if (!failure && communicator.dead()) return give_up(queue, queue.numbers, std::move(failure)), true;
         if (!failure) {
-            // Refused here alone: the others wait in the calls beside them.
+            // Only this rank refused the messages. The other ranks wait in the calls beside them.
             keep(queue, queue.numbers, failure);
             return queue.finish_messages(), true;
         }
@@ -148,7 +149,7 @@ bool Batch::advance(CommQueue& queue) {
         if (failure) progress = queue.calls.front().advance();
         if (failure && progress == Progress::failed) failure = queue.calls.front().take_failure();
         if (!failure && queue.calls.front().coalesced && !queue.communicator().dead()) {
-            queue.take_apart();  // no algorithm for so many bytes, as all ranks find
+            queue.take_apart();  // no algorithm takes so many bytes; all ranks find the same
         } else if (!failure) {
             give_up(queue, queue.of_first(), std::move(failure));
         } else if (progress == Progress::done) {
@@ -157,13 +158,14 @@ bool Batch::advance(CommQueue& queue) {
             return moved || progress == Progress::moved;
         }
         moved = true;
-        if (on_device) break;  // the others' turn
+        if (on_device) break;  // the other queues' turn
     }
     return moved;
 }
 
-// A full queue makes a launch wait for kernels that wait for those of the others, whose launches are this thread's, too:
-// so they go in step, also where some ranks join calls that others launch one by one.
+// Whether the queue has launched more calls than another rank of this thread.
+// A launch blocks if CUDA's queue is full of kernels that wait for other ranks' kernels, which this thread must launch.
+// So the ranks of a thread launch in step, also if only some of them coalesce calls.
 bool Batch::is_ahead(const CommQueue& queue) const {
     return std::any_of(queues_.begin(), queues_.end(), [&](const CommQueue& other) {
         return other.launched < queue.launched && !other.calls.empty() &&
@@ -171,10 +173,10 @@ bool Batch::is_ahead(const CommQueue& queue) const {
     });
 }
 
-// With several queues none may sleep for long.
+// With several queues, no queue may sleep for long.
 Status Batch::pause(CommQueue& queue) {
     const bool alone = queues_.size() == 1;
-    // Others have not launched yet what it may not be ahead of.
+    // The queue waits until the other ranks of this thread have launched their calls.
     if (!queue.calls.empty() && !queue.begun) {
         if (queue.communicator().has_windows()) (void)queue.communicator().serve();
         return queue.exchanging ? queue.communicator().pause(false) : ok();
@@ -183,16 +185,16 @@ Status Batch::pause(CommQueue& queue) {
                                : queue.calls.front().pause(alone && !queue.exchanging);
 }
 
-// Calls of the queue's group that this thread would have made: those refused when they were to begin, and, but on a stream's
-// thread, those refused when they were made.
+// Calls of the queue's group that this thread would have made, but that were refused.
+// A stream's thread counts only the calls that were refused when they were to begin.
 std::vector<CallStatuses::Refused> Batch::refused_beside(const CommQueue& queue) const {
     std::vector<CallStatuses::Refused> all = refused_;
     if (!queue.turn) all.insert(all.end(), queue.statuses->refused().begin(), queue.statuses->refused().end());
     return all;
 }
 
-// Whether a queue waits for a rank whose call of the same function this group was refused: this thread would make it, and
-// is here. Another thread may be driving that rank; then, and for messages, the deadline decides.
+// Fails if the queue waits for a rank whose call of the same function was refused in this group.
+// Only this thread would make that call. If another thread may drive that rank, and for messages, the deadline decides.
 Status Batch::look_for_refused(const CommQueue& queue) const {
     if (!queue.statuses || queue.calls.empty() || !queue.begun) return ok();
     for (const CallStatuses::Refused& refused : refused_beside(queue)) {
@@ -207,14 +209,14 @@ Status Batch::look_for_refused(const CommQueue& queue) const {
             continue;
         const char* sentence = nullptr;
         (void)queue.statuses->of(refused.number, sentence);
-        return queue.communicator().die_of(fail(weftInvalidUsage,
+        return queue.communicator().die_of(fail(error::group_refused_call,
                                                 "{} for rank {}, whose call was refused in this group: {}",
                                                 queue.communicator().text_of_wait(), other->rank(), sentence));
     }
     return ok();
 }
 
-// At the deadline: what may be behind it.
+// At the deadline: adds a refused call that may be the cause.
 Status Batch::name_refused(const CommQueue& queue, Status failure) const {
     if (!queue.statuses || failure.code() != weftTimeout) return failure;
     for (const CallStatuses::Refused& refused : refused_beside(queue)) {
@@ -223,14 +225,14 @@ Status Batch::name_refused(const CommQueue& queue, Status failure) const {
         if (!other || !other->is_beside(queue.communicator())) continue;
         const char* sentence = nullptr;
         (void)queue.statuses->of(refused.number, sentence);
-        return fail(weftTimeout, "{}; a call of rank {} was refused in this group: {}", failure.sentence(),
-                    other->rank(), sentence);
+        return fail(failure, "{}; a call of rank {} was refused in this group: {}", failure.sentence(), other->rank(),
+                    sentence);
     }
     return failure;
 }
 
-// Others may go on with a communicator that is through, or end it. One that is dead has buffers of the user's, which go
-// back when none of this thread's ranks of it moves any more.
+// Removes queues that are done, so that other threads can use or end their communicators.
+// The buffers of a dead communicator go back to the user when no rank of this thread moves data on it any more.
 void Batch::let_go() {
     for (size_t i = queues_.size(); i-- > 0;) {
         const CommQueue& queue = queues_[i];
@@ -248,8 +250,8 @@ void Batch::let_go() {
 }
 
 Status Batch::run() {
-    // If an exception ends this: whoever waits for what is still to be done is told. In any case buffers go back to the
-    // user only when none of this thread's ranks moves any more.
+    // If an exception ends this, the other ranks get an error. The buffers go back to the user only when no rank of this
+    // thread moves data any more.
     struct Ending {
         std::vector<CommQueue>& queues;
         ~Ending() {
@@ -275,7 +277,7 @@ Status Batch::run() {
         }
         let_go();
         if (moved) continue;
-        // Everybody is blocked: wait a little in each one's way.
+        // All queues are blocked: wait a little in each.
         for (CommQueue& queue : queues_)
             if (!queue.done()) {
                 Status failure = pause(queue);
@@ -286,11 +288,11 @@ Status Batch::run() {
     return std::move(first_);
 }
 
-// Where a call goes: a weftHostStream_t, the communicator's own stream, for which its handle stands, or nowhere: who calls carries
-// it out. Whoever asks need not be inside.
+// The destination of a call: a weftHostStream_t; the handle, which stands for the communicator's own stream; or null if
+// the calling thread executes the call. The calling thread need not be inside.
 const void* destination(const weftComm* handle, const Communicator::Call& call) {
     if (call.queued) return call.stream;
-    // Calls on device memory are enqueued by who makes them, or, on copies, carried out.
+    // The calling thread enqueues calls on device memory, or executes them on copies.
     return call.operation.space == Space::device || call.copied ||
                    !handle->has_own_stream.load(std::memory_order_relaxed)
                ? nullptr
@@ -321,10 +323,10 @@ Status submit(std::vector<QueuedCall> calls, const std::shared_ptr<CallStatuses>
         std::vector<CommQueue> queues;
     };
     std::vector<Part> parts;
-    std::vector<std::unique_ptr<Entered>> held;  // of what goes to streams, until it is there
+    std::vector<std::unique_ptr<Entered>> held;  // of communicators whose calls go to streams, until they are there
     Status first;
     bool waits = false;
-    // Where each communicator's calls go; none on one that refuses them.
+    // The queue of each communicator's calls; no queue if the communicator refuses them.
     struct Home {
         weftComm* handle;
         size_t part = SIZE_MAX, queue = SIZE_MAX;
@@ -364,7 +366,7 @@ Status submit(std::vector<QueuedCall> calls, const std::shared_ptr<CallStatuses>
             continue;
         }
         CommQueue& queue = parts[home->part].queues[home->queue];
-        // What stands before it in the group is carried out all the same.
+        // If calls stand before it in the group, they still execute.
         if (queued.async_operation && queue.calls.empty() && queue.messages.empty()) queued.async_operation->announce();
         queue.add(std::move(queued));
     }

@@ -5,23 +5,22 @@
 #include <optional>
 
 #include "src/base/arithmetic.hpp"
-#include "src/calls/batch.hpp"
 
 namespace weft::internal {
 
 namespace {
 
-// Above it a call is bound by its bytes, which joining copies twice more.
+// Above this size the bytes dominate, and coalescing copies them twice more.
 constexpr size_t small_bytes = 16 << 10;
 
 using Call = Communicator::Call;
 
-// What a rank contributes to the one element more: `fine`, and the result is that too unless somebody contributes
-// `objection`.
+// The values that a rank contributes to the extra element.
+// The result is `fine` unless some rank contributes `objection`.
 struct Votes {
     int fine, objection;
 };
-// Objections of many ranks, or of all, must not add up to nothing: integers of a byte wrap.
+// Integers of one byte wrap, and the objections of many ranks must not add up to `fine`.
 std::optional<Votes> votes(const Operation& operation, int ranks) {
     const bool adds = operation.op == weftSum || operation.op == weftAvg;
     if (adds && datatype_bytes[operation.type] == 1 && is_integer(weftDataType_t(operation.type)) &&
@@ -35,9 +34,9 @@ std::optional<Votes> votes(const Operation& operation, int ranks) {
         case weftBand: return Votes{1, 0};
         case weftBor: return Votes{0, 1};
         case weftAvg:
-            return Votes{0, ranks};  // what the division leaves of one is 1
-        // Two objections cancel each other in an exclusive or. Made reductions are each rank's own: whether two calls
-        // have the same one is no agreed fact.
+            return Votes{0, ranks};  // one objection divided by the number of ranks is 1
+        // Two objections cancel each other in an exclusive or. A user's reduction belongs to one rank, so it is no agreed
+        // fact whether two calls use the same one.
         default: return std::nullopt;
     }
 }
@@ -70,9 +69,9 @@ bool alike(const Call& one, const Call& other) {
             one.settings.priority == other.settings.priority);
 }
 
-// Of one kernel; its table has room for more.
+// The most calls of one kernel; its table has room for more.
 constexpr size_t most_on_device = 1024;
-// The table is written by a kernel of its own: of two calls that would be two kernels all the same.
+// A kernel of its own writes the table, so two calls would still be two kernels.
 constexpr size_t least_on_device = 3;
 
 struct Range {
@@ -90,7 +89,7 @@ void CoalescedCalls::apply(CallQueue& queue, bool on_device_too) {
     try {
         queue.put(coalesce(calls, on_device_too));
     } catch (...) {
-        queue.put(std::move(calls));  // what is left of them says who is to be told
+        queue.put(std::move(calls));  // the remaining calls say which statuses to mark
         throw;
     }
 }
@@ -165,7 +164,7 @@ std::vector<Range> written_by(const std::vector<QueuedCall>& calls) {
 
 }  // namespace
 
-// No call reads what another one writes. (An earlier one could, but it seldom does.)
+// No call reads the output of another call. (Reading the output of a later call would be allowed, but is rare.)
 bool CoalescedCalls::in_order() const {
     std::vector<Range> written = written_by(calls_);
     uintptr_t furthest = 0;
@@ -173,7 +172,7 @@ bool CoalescedCalls::in_order() const {
     for (size_t i = 0; i < calls_.size(); ++i) {
         const auto begin = reinterpret_cast<uintptr_t>(calls_[i].call.send),
                    end = begin + calls_[i].call.operation.bytes();
-        if (end <= written.front().begin || begin >= furthest) continue;  // as where inputs lie beside all outputs
+        if (end <= written.front().begin || begin >= furthest) continue;  // common: inputs lie beside all outputs
         auto after = std::lower_bound(written.begin(), written.end(), end,
                                       [](const Range& range, uintptr_t limit) { return range.begin < limit; });
         while (after != written.begin() && (--after)->furthest > begin)
@@ -182,7 +181,7 @@ bool CoalescedCalls::in_order() const {
     return true;
 }
 
-// Nor do two write the same.
+// As in_order(), and no two calls write the same memory.
 bool CoalescedCalls::apart() const {
     const std::vector<Range> written = written_by(calls_);
     for (size_t i = 1; i < written.size(); ++i)

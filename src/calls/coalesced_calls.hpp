@@ -1,11 +1,11 @@
-// coalesced_calls.hpp: neighbouring small all-reduces of a group as one: their inputs are gathered in one buffer, reduced in one
-// call and handed out again, for a small call costs the meeting of the ranks, not the bytes. Which calls are coalesced
-// follows from what ranks must call alike, and each rank's group must hold the same: what was coalesced is part of the
-// Operation, so that ranks that group their calls differently are told.
-// Those on device memory keep their own buffers and are one kernel instead (GpuEngine::launch_coalesced), which each rank
-// decides for itself: there nothing of what follows is needed.
-// Whether a call of a group reads what an earlier one of it writes, only its rank knows. One element more says it to
-// all: if it is so on any rank, all throw away what they reduced and carry out the calls one by one.
+// coalesced_calls.hpp: neighbouring small all-reduces of a group as one call.
+// On host memory the inputs are gathered in one buffer, reduced, and scattered again: a small call costs
+// synchronization, not bytes. All ranks coalesce the same calls, because the choice depends on agreed facts only. A
+// hash of the counts is part of the Operation, so ranks that group their calls differently get an error.
+// Only the rank knows whether a call reads what an earlier call of the group writes. Each rank votes in one extra
+// element; if any rank objects, all discard the result and run the calls one by one.
+// On device memory each rank decides for itself: the calls keep their buffers and become one kernel
+// (GpuEngine::launch_coalesced).
 #pragma once
 #include <span>
 #include <vector>
@@ -16,15 +16,15 @@ namespace weft::internal {
 
 class CoalescedCalls {
   public:
-    // Joins what may be coalesced among `calls` on one communicator, in their order; `on_device`: in device memory, too.
+    // Coalesces `calls` of one communicator where possible, in order. `on_device`: also calls on device memory.
     static void apply(CallQueue& calls, bool on_device);
 
     ~CoalescedCalls();
-    // Before it begins: `call` reduces the communicator's buffer for such calls, of which one is under way at a time.
+    // Before the call begins: points `call` at the communicator's coalescing buffer. One such call runs at a time.
     void gather(Communicator::Call& call);
     bool on_device() const;
-    Status begin_on_device();  // of those that are, instead of gather()
-    // When it is reduced. False: nothing was handed out, put the calls that it was made of in its place.
+    Status begin_on_device();  // for calls on device memory, instead of gather()
+    // After the reduction. False: a rank objected and nothing was written; run the calls one by one.
     bool scatter() const;
     std::vector<QueuedCall>& calls() { return calls_; }
 

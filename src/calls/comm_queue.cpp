@@ -29,6 +29,8 @@ Status CommQueue::begin() {
     const Operation& operation = first.call.operation;
     if (operation.space == Space::device && !one_sided(operation.collective))
         launched += first.coalesced ? first.coalesced->calls().size() : 1;
+    if (first.coalesced && first.coalesced->on_device()) return first.coalesced->begin_on_device();
+    if (first.coalesced) first.coalesced->gather(first.call);
     return first.begin();
 }
 
@@ -46,7 +48,7 @@ Status CommQueue::finish() {
 void CommQueue::take_apart() {
     const std::shared_ptr<CoalescedCalls> coalesced = calls.front().coalesced;
     std::vector<QueuedCall>& all = coalesced->calls();
-    if (coalesced->on_device()) launched -= all.size();  // they will be by themselves
+    if (coalesced->on_device()) launched -= all.size();  // each call will count by itself
     all.reserve(all.size() + calls.size());
     calls.pop_front();
     begun = false;

@@ -41,9 +41,9 @@ Status Group::check(const QueuedCall& queued) const {
     const auto place =
         std::find_if(calls_.rbegin(), calls_.rend(), [&](const QueuedCall& c) { return c.handle == queued.handle; });
     if (place == calls_.rend() || goes_with(queued, *place)) return ok();
-    return fail(weftInvalidUsage,
-                "a group's calls on one communicator go to one stream, or all to none; this one's stream is "
-                "another than the last one's");
+    return fail(error::group_streams,
+                "the calls of a group on one communicator must go to one stream, or all to none; this call names "
+                "another stream than the call before it");
 }
 
 Status Group::add(QueuedCall queued) {
@@ -55,8 +55,8 @@ Status Group::add(QueuedCall queued) {
 }
 
 Status Group::hold(QueuedCall queued) {
-    const auto communicator = queued.handle->share();  // another thread may abort it now
-    if (!communicator) return fail(weftInvalidArgument, "the communicator was destroyed or aborted before");
+    const auto communicator = queued.handle->share();  // another thread may abort the communicator now
+    if (!communicator) return fail(error::argument_communicator, "the communicator was destroyed or aborted before");
     WEFT_TRY(add(std::move(queued)));
     communicator->hold_call();
     return ok();
@@ -86,7 +86,7 @@ bool Group::holds(const weftComm* handle) const {
 }
 
 Status Group::end() {
-    if (depth_ == 0) return fail(weftInvalidUsage, "weftGroupEnd without weftGroupStart on this thread");
+    if (depth_ == 0) return fail(error::group_not_open, "weftGroupEnd without weftGroupStart on this thread");
     if (depth_ > 1) return --depth_, ok();
     close();
     usual_ = calls_.size();
@@ -94,7 +94,7 @@ Status Group::end() {
     return carry_out([joinings = std::exchange(joinings_, {}),
                       calls = std::exchange(calls_, {})](const std::shared_ptr<CallStatuses>& statuses) mutable {
         Status joined = submit(std::move(joinings), statuses);
-        // Whatever became of the new ones: peers wait for the calls on communicators that were there before.
+        // If joining failed, the calls still run, because peers wait for them.
         Status driven = submit(std::move(calls), statuses);
         const bool failed = !joined && joined.code() != weftInProgress;
         return failed || driven ? std::move(joined) : std::move(driven);
@@ -102,10 +102,10 @@ Status Group::end() {
 }
 
 Result<Group::Kept> Group::end_prepared() {
-    if (depth_ == 0) return fail(weftInvalidUsage, "weftGroupPrepare without weftGroupStart on this thread");
+    if (depth_ == 0) return fail(error::group_not_open, "weftGroupPrepare without weftGroupStart on this thread");
     if (depth_ > 1)
-        return --depth_,
-               fail(weftInvalidUsage, "weftGroupPrepare inside another group: only the outermost is prepared");
+        return --depth_, fail(error::group_not_preparable,
+                              "weftGroupPrepare inside another group: only the outermost group can be prepared");
     close();
     for (const QueuedCall& queued : calls_)
         if (Entered entered(queued.handle); entered.entered()) queued.handle->communicator->release_calls();
@@ -114,10 +114,9 @@ Result<Group::Kept> Group::end_prepared() {
     Kept kept{std::exchange(calls_, {}), ended_};
     if (joins || std::any_of(kept.calls.begin(), kept.calls.end(),
                              [](const QueuedCall& queued) { return queued.async_operation != nullptr; })) {
-        Status refusal = fail(
-            weftInvalidUsage,
-            "weftGroupPrepare: the group makes a communicator or a window, or ends one, which happens once; prepare "
-            "calls alone");
+        Status refusal = fail(error::group_not_preparable,
+                              "weftGroupPrepare: the group makes a communicator or a window, or ends one, which "
+                              "happens once: prepare only collectives, messages and one-sided calls");
         ended_->refuse(refusal);
         return refusal;
     }

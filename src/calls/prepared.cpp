@@ -12,13 +12,14 @@ weftPrepared* make_prepared(Group::Kept kept) {
 }
 
 Status check_prepared(const weftPrepared* prepared) {
-    if (!prepared) return fail(weftInvalidArgument, "prepared is NULL");
+    if (!prepared) return fail(error::argument_handle, "prepared is NULL");
     const uint64_t magic = magic_of(prepared);
-    if (magic == weftPrepared::destroyed) return fail(weftInvalidArgument, "the prepared calls were destroyed before");
+    if (magic == weftPrepared::destroyed)
+        return fail(error::argument_handle, "the prepared calls were destroyed before");
     if (magic != weftPrepared::living)
-        return fail(weftInvalidArgument, "{} was not made by weftGroupPrepare", static_cast<const void*>(prepared));
+        return fail(error::argument_handle, "{} was not made by weftGroupPrepare", static_cast<const void*>(prepared));
     if (prepared->process != process_token())
-        return fail(weftInvalidUsage, "the calls were prepared before fork(); a child process prepares its own");
+        return fail(error::usage_forked, "the calls were prepared before fork(); a child process prepares its own");
     return ok();
 }
 
@@ -37,7 +38,7 @@ Status start(const weftPrepared& prepared) {
     }
     return group.carry_out_as(*prepared.kept.statuses, [&](const std::shared_ptr<CallStatuses>& statuses) -> Status {
         if (calls.size() != 1 || is_queued(calls[0])) return submit(calls, statuses);
-        // As a call by itself, without a copy.
+        // A single call runs without a copy.
         const QueuedCall& only = calls[0];
         Status done = check_handle(only.handle);
         if (done) {

@@ -1,5 +1,5 @@
-// prepared.hpp: what a weftPrepared_t points to: the calls of a group, checked once, to be carried out many times. A
-// tombstone when it has ended.
+// prepared.hpp: the struct that a weftPrepared_t points to: the calls of a group, checked once and executed many times.
+// Never freed: a destroyed one stays a tombstone, so that its use is an error message.
 #pragma once
 #include <atomic>
 
@@ -16,10 +16,10 @@ struct weftPrepared {
 namespace weft::internal {
 
 weftPrepared* make_prepared(Group::Kept kept);
-// Why it cannot be used here; ok if it can.
+// Ok if it can be used here, otherwise the reason.
 Status check_prepared(const weftPrepared* prepared);
 void end_prepared(weftPrepared* prepared);
-// Carries the calls out; within an open group they become part of it.
+// Executes the calls, or adds them to the open group.
 Status start(const weftPrepared& prepared);
 
 }  // namespace weft::internal

@@ -1,7 +1,5 @@
 #include "src/calls/queued_call.hpp"
 
-#include "src/calls/coalesced_calls.hpp"
-
 namespace weft::internal {
 
 void QueuedCall::keep_pointed() {
@@ -16,13 +14,11 @@ void QueuedCall::keep_pointed() {
 
 Status QueuedCall::begin() {
     if (async_operation) return async_operation->begin();
-    if (coalesced && coalesced->on_device()) return coalesced->begin_on_device();
-    if (coalesced) coalesced->gather(call);
     return communicator().begin(call);
 }
 
 void CallQueue::pop_front() {
-    // What it keeps ends with it.
+    // Releases what the call owns; the vector keeps the entry.
     QueuedCall& first = calls_[first_++];
     first.async_operation.reset();
     first.pointed.reset();

@@ -1,5 +1,5 @@
-// queued_call.hpp: a call that is carried out later than it was made, and a queue of them. Small calls of a group are as
-// soon done as they are kept: what few of them have lies apart.
+// queued_call.hpp: a call that executes later than it was made, and a queue of such calls.
+// Rarely used parts lie behind pointers, because copying a small call costs as much as executing it.
 #pragma once
 #include <memory>
 #include <vector>
@@ -11,21 +11,21 @@ namespace weft::internal {
 
 class CoalescedCalls;
 
-// With what it needs until then. A value: prepared ones are carried out many times.
+// A value that owns what the call needs until it executes. Prepared calls execute many times.
 struct QueuedCall {
-    // What a call points to.
+    // Copies of the structs that a call points to.
     struct Pointed {
         PeerBuffers peer_buffers;
         Access access;
-        std::shared_ptr<const Communicator::MadeReduction> reduction;  // though the user may have ended it
+        std::shared_ptr<const Communicator::MadeReduction> reduction;  // the user may have destroyed it
     };
 
     weftComm* handle;
     Communicator::Call call;
     std::shared_ptr<AsyncOperation> async_operation = nullptr;  // null: a call
-    std::shared_ptr<const Pointed> pointed = nullptr;           // null: it points to nothing but buffers
-    std::shared_ptr<CoalescedCalls> coalesced = nullptr;        // of the calls that it is made of; null: it is one
-    size_t number = 0;                                          // in its group, as CallStatuses has it
+    std::shared_ptr<const Pointed> pointed = nullptr;           // null: the call points to buffers only
+    std::shared_ptr<CoalescedCalls> coalesced = nullptr;        // the calls coalesced into this one; null: one call
+    size_t number = 0;                                          // in its group; see CallStatuses
 
     QueuedCall(weftComm* on, const Communicator::Call& queued) : handle(on), call(queued) {
         if (call.peer_buffers || call.access || call.operand) [[unlikely]]
@@ -49,7 +49,7 @@ struct QueuedCall {
     void keep_pointed();
 };
 
-// In their order; the first ones go.
+// First in, first out.
 class CallQueue {
   public:
     bool empty() const { return first_ == calls_.size(); }
@@ -63,7 +63,6 @@ class CallQueue {
 
     void push_back(QueuedCall queued) { calls_.push_back(std::move(queued)); }
     void pop_front();
-    // All of them.
     std::vector<QueuedCall> take();
     void put(std::vector<QueuedCall> calls);
     void clear() { put({}); }

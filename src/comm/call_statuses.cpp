@@ -8,7 +8,7 @@ namespace weft::internal {
 
 namespace {
 
-// "communicator trainer (rank 1 of 4)"; one without a name goes by its address, as the user has it.
+// "communicator trainer (rank 1 of 4)"; without a name, the address of the handle.
 std::string text_of(const weftComm* handle) {
     std::string text = fmt::format("communicator {}", static_cast<const void*>(handle));
     if (!check_handle(handle)) return text;
@@ -20,7 +20,7 @@ std::string text_of(const weftComm* handle) {
 
 }  // namespace
 
-// Streams may have done with it just now.
+// The lock pairs with done() in streams that may have ended just now.
 void CallStatuses::clear() {
     std::lock_guard lock(mutex_);
     entries_.clear();
@@ -40,7 +40,7 @@ void CallStatuses::made(const weftComm* handle, const Status& status) {
         (void)fail(number, handle, status);
         if (handle) refused_.push_back({handle, number});
     }
-    --entries_[number].parts;  // no stream has it yet
+    --entries_[number].parts;  // without the lock: no stream has the call yet
 }
 
 void CallStatuses::begin_as(const CallStatuses& prepared) {
@@ -101,7 +101,7 @@ void CallStatuses::mark_rest_unknown() noexcept {
 weftResult_t CallStatuses::of(size_t number, const char*& text) const {
     std::lock_guard lock(mutex_);
     const Entry& entry = entries_[number];
-    text = "";  // not the entry's, which a stream may write yet
+    text = "";  // not the text of the entry, which a stream may still write
     if (entry.code == weftSuccess) return entry.parts > 0 ? weftInProgress : weftSuccess;
     text = entry.text.c_str();
     if (entry.text.empty()) text = "the call was given up: memory ran out, or the process ended [memory.exhausted]";

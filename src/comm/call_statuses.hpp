@@ -1,6 +1,6 @@
-// call_statuses.hpp: what became of each call of a group, those too that were refused when they were made and those that were
-// never begun. Calls are numbered in the order in which they were made. Thread-safe, but for what the thread that
-// collects the group does before its calls are carried out.
+// call_statuses.hpp: the result of each call of a group, numbered in the order in which the calls were made.
+// Calls that were refused or never begun have a number, too.
+// The first block is thread-bound, to the thread that collects the group. The rest is thread-safe.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -16,21 +16,21 @@ namespace weft::internal {
 
 class CallStatuses {
   public:
-    // ---- While the group is collected. A call of `function` is made, which has a number from here on; it may have any
-    // number of parts, messages for one, that are carried out by themselves.
+    // ---- While the group is collected.
+    // count() gives the next number to a call of `function`. A call may have several parts, such as messages.
     void clear();
     void count(const char* function);
     size_t add_part();  // the call's number
-    // It has been made, or was refused; or an exception ended that.
+    // The newest call was made or refused; not_made(): an exception ended it.
     void made(const weftComm* handle, const Status& status);
     void not_made() noexcept { mark_unknown(entries_.back()); }
-    // Of prepared calls, which are carried out anew.
+    // Before prepared calls execute again.
     void begin_as(const CallStatuses& prepared);
-    // It is not to be carried out, but keeps what is known of refused calls; or none of it ever can be.
+    // defer(): the group does not execute now, but keeps its refused calls. refuse(): the group can never execute.
     void defer();
     void refuse(const Status& refusal);
 
-    // ---- While it is carried out.
+    // ---- While the group executes.
     void done(std::span<const size_t> numbers) {
         std::lock_guard lock(mutex_);
         for (const size_t number : numbers) --entries_[number].parts;
@@ -41,16 +41,16 @@ class CallStatuses {
         std::lock_guard lock(mutex_);
         for (const auto& call : calls) --entries_[call.number].parts;
     }
-    // All these failed; the failure as the first of them has it, with its name before the sentence.
+    // All these calls failed. Returns the failure with the name of the first call before the sentence.
     Status fail(std::span<const size_t> numbers, const weftComm* handle, const Status& failure);
     Status fail(size_t number, const weftComm* handle, const Status& failure) {
         return fail({&number, 1}, handle, failure);
     }
-    // Nothing will be known of these; of all that is left.
+    // The results of these calls, or of all remaining calls, stay unknown.
     void mark_unknown(std::span<const size_t> numbers) noexcept;
     void mark_rest_unknown() noexcept;
 
-    // Calls that were refused when they were made, on which communicators: others may wait for them.
+    // Calls that were refused when they were made. Other ranks may wait for them.
     struct Refused {
         const weftComm* handle;
         size_t number;
@@ -59,7 +59,7 @@ class CallStatuses {
     bool of_one_function(size_t one, size_t other) const;
 
     size_t size() const { return entries_.size(); }
-    // weftInProgress: it is not done yet. The text stays where it is, and what it is, until clear().
+    // weftInProgress: the call is not done. The text stays valid and unchanged until clear().
     weftResult_t of(size_t number, const char*& text) const;
 
   private:
@@ -69,7 +69,7 @@ class CallStatuses {
         weftResult_t code = weftSuccess;
         std::string text = {};  // with the id
     };
-    // By who holds the lock.
+    // The caller holds the lock.
     std::string name_of(size_t number, const weftComm* handle) const;
     void mark_unknown(Entry& entry) noexcept;
 

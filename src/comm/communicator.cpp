@@ -147,9 +147,9 @@ Status Communicator::usable() {
         return fail(cause, "the communicator is dead, destroy it and make a new one; it died of: {}", cause.sentence());
     }
     if (finalized_)
-        return fail(weftInvalidUsage,
-                    "the communicator was finalized (weftCommFinalize): it carries out nothing more; weftCommDestroy "
-                    "frees it");
+        return fail(error::usage_finalized,
+                    "the communicator was finalized (weftCommFinalize) and makes no more calls: end it with "
+                    "weftCommDestroy");
     return ok();
 }
 
@@ -316,8 +316,8 @@ Status Communicator::deregister_buffer(const void* handle) {
     const auto place =
         std::find_if(registered_.begin(), registered_.end(), [&](const int& entry) { return &entry == handle; });
     if (place == registered_.end())
-        return fail(weftInvalidArgument, "weftCommDeregister: {} is no handle of weftCommRegister on this communicator",
-                    handle);
+        return fail(error::argument_handle,
+                    "weftCommDeregister: {} is no handle of weftCommRegister on this communicator", handle);
     if (*place != GpuEngine::no_entry) WEFT_TRY(device_->deregister_buffer(*place));
     registered_.erase(place);
     return ok();

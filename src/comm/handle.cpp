@@ -53,7 +53,7 @@ void weftComm::give_up() noexcept {
         error = weft::internal::Failure{
             weft::internal::error::memory_exhausted,
             "the communicator was never made: the group or call that was to make it was given up"};
-    } catch (...) {  // out of memory: the code must do
+    } catch (...) {  // out of memory: the error has no text
     }
     unmade_by = weftSystemError;
     magic.store(unmade, std::memory_order_release);

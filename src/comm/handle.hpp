@@ -11,17 +11,17 @@
 #include "src/streams/turns.hpp"
 
 struct weftComm {
-    // making: a stream makes it (config.blocking = 0). unmade: that failed.
+    // making: a stream makes the communicator (config.blocking = 0). unmade: that failed.
     static constexpr uint64_t living = 0x7466657763006d6du, destroyed = 0x7466657764656164u,
                               making = 0x746665776d616b65u, unmade = 0x74666577756e6d64u;
 
     std::atomic<uint64_t> magic{making};
     std::atomic<uint32_t> inside{0};     // 1 while a thread is inside; only that thread may take turns
-    std::atomic<bool> cancelled{false};  // it was aborted while it was being made
-    weft::internal::Turns turns;         // of streams; the stream with the turn drives the communicator
-    std::shared_ptr<weft::internal::HostStream> own_stream;      // for calls without a stream; null: those block
-    std::atomic<bool> has_own_stream{false};                     // true also after it has ended; for threads outside
-    uint64_t process = 0;                                        // the process that made it
+    std::atomic<bool> cancelled{false};  // aborted while it was being made
+    weft::internal::Turns turns;         // the stream with the turn drives the communicator
+    std::shared_ptr<weft::internal::HostStream> own_stream;      // for calls without a stream; null: they block
+    std::atomic<bool> has_own_stream{false};                     // stays true after its end; for threads outside
+    uint64_t process = 0;                                        // token of the process that made it
     std::shared_ptr<weft::internal::Communicator> communicator;  // used by the thread inside; others take share()
     std::mutex mutex;               // guards the fields below and the release of `communicator`
     weft::internal::Failure error;  // the newest
@@ -35,12 +35,12 @@ struct weftComm {
         own_stream = std::move(stream);
         has_own_stream.store(true, std::memory_order_relaxed);
     }
-    // Delivers the communicator, with a stream of its own if it has none yet; or the reason why there will be none.
+    // Delivers the communicator (and its own stream, if it has none yet), or the reason why there is none.
     void deliver(std::unique_ptr<weft::internal::Communicator> made,
                  std::shared_ptr<weft::internal::HostStream> stream);
     void deliver(const weft::internal::Status& failure);
-    void give_up() noexcept;  // if neither was delivered
-    // For calls that may come while another thread is inside or ends the communicator. Null after its end.
+    void give_up() noexcept;  // after this, a communicator that was not delivered counts as failed
+    // For calls while another thread may be inside or end the communicator. Null after its end.
     std::shared_ptr<weft::internal::Communicator> share() {
         std::lock_guard lock(mutex);
         return communicator;
@@ -62,14 +62,14 @@ struct weftComm {
 
 namespace weft::internal {
 
-// Why the handle cannot be used; ok if it can. Thread-safe.
+// Ok if the handle can be used, otherwise the reason. Thread-safe.
 Status check_handle(const weftComm* handle);
-// Whether a communicator with config.blocking = 0 is not ready yet, or its making failed. Thread-safe.
+// Whether a communicator with config.blocking = 0 is not ready yet, or could not be made. Thread-safe.
 bool is_being_made(const weftComm* handle);
-// The handle of a communicator that is still to be made.
+// The handle of a communicator that will be made.
 weftComm* make_handle();
 
-// Admits one thread at a time: a second thread is refused, and so is one that comes after the communicator has ended.
+// Admits one thread at a time. It refuses a second thread, and any thread after the end of the communicator.
 // Streams may drive the communicator meanwhile.
 class Entered {
   public:
@@ -94,7 +94,7 @@ class Entered {
                     "one communicator a thread");
     }
 
-    // Waits until no stream drives the communicator or will.
+    // Waits until no stream drives the communicator and no turn is open.
     void settle() { handle_->turns.settle(); }
 
   private:
@@ -102,7 +102,7 @@ class Entered {
     bool alone_;
 };
 
-// The same, settled.
+// Entered and settled.
 class Inside : public Entered {
   public:
     explicit Inside(weftComm* handle) : Entered(handle) {

@@ -28,19 +28,19 @@ namespace {
 
 Status check_config(const weftConfig_t& config) {
     if (config.magic != WEFT_CONFIG_MAGIC || config.size < offsetof(weftConfig_t, timeoutMs))
-        return fail(weftInvalidArgument,
+        return fail(error::argument_config,
                     "the config was not initialised: begin with weftConfig_t config = WEFT_CONFIG_INITIALIZER");
     return ok();
 }
 
-// Milliseconds that can be counted in microseconds: what is longer than that is 292,000 years anyway.
+// Limits milliseconds so that they fit in microseconds.
 int64_t countable_ms(int64_t ms) { return std::min(ms, INT64_MAX / 1000); }
 
 Status set_algo(const char* option, const std::string& algo, const Catalog& catalog, RendezvousOptions& rendezvous) {
     WEFT_TRY(catalog.check(option, algo));
     if (algo.size() >= sizeof rendezvous.proposal.algo)
-        return fail(weftInvalidArgument, "the list of algorithms has {} characters; at most {} are read", algo.size(),
-                    sizeof rendezvous.proposal.algo - 1);
+        return fail(error::option_value, "the list of algorithms has {} characters, but Weft reads at most {}",
+                    algo.size(), sizeof rendezvous.proposal.algo - 1);
     memcpy(rendezvous.proposal.algo, algo.c_str(), algo.size() + 1);
     return ok();
 }
@@ -52,31 +52,30 @@ std::string names_of(const Items& items, NameOf&& name_of) {
     return names;
 }
 
-// Times of what this Weft does not have count for nothing.
-void tell_unknown_once(const Tuning& tuning, const std::string& file, const Catalog& catalog) {
-    static PerProcess<std::once_flag> told;
-    std::call_once(told.get(), [&] {
+void warn_of_unknown_once(const Tuning& tuning, const std::string& file, const Catalog& catalog) {
+    static PerProcess<std::once_flag> logged;
+    std::call_once(logged.get(), [&] {
         const std::vector<std::string_view> names = catalog.names();
         std::set<std::string> unknown;
         for (const Tuning::Curve& curve : tuning.curves)
             if (std::find(names.begin(), names.end(), curve.algorithm) == names.end()) unknown.insert(curve.algorithm);
         if (!unknown.empty())
-            WEFT_LOG(warn, algo, "WEFT_TUNE_FILE: {}: there is no algorithm {}: its times count for nothing", file,
+            WEFT_LOG(warn, algo, "WEFT_TUNE_FILE: {}: there is no algorithm {}: its times are ignored", file,
                      names_of(unknown, [](const std::string& name) { return name; }));
     });
 }
 
-// Of rank 0's file, for all.
+// The tuning text that rank 0 sends to all ranks.
 Result<std::string> tuning_text_of(const std::string& file, const Catalog& catalog) {
     auto tuning = tuning_of_file(file);
     if (!tuning) return tuning.take_status();
-    if (*tuning) tell_unknown_once(**tuning, file, catalog);
+    if (*tuning) warn_of_unknown_once(**tuning, file, catalog);
     std::string text = *tuning ? (*tuning)->text() : std::string();
     if (text.size() > AgreedTexts::tuning_bytes_most)
         return fail(
-            weftInvalidUsage,
-            "WEFT_TUNE_FILE has {} bytes of measured times, more than the {} that ranks tell each other: measure "
-            "fewer sizes, or fewer numbers of ranks",
+            error::option_tuning_file,
+            "WEFT_TUNE_FILE has {} bytes of measured times, but ranks exchange at most {}: measure fewer sizes, or "
+            "fewer numbers of ranks",
             text.size(), AgreedTexts::tuning_bytes_most);
     return text;
 }
@@ -120,8 +119,8 @@ Result<Settings> settings_of_environment(int ranks) {
     return settings;
 }
 
-// Puts the caller's config, if any, over what is there. It is read into a struct of this library's size whatever the
-// caller's was.
+// Overrides settings by the caller's config, if any.
+// An older caller's config is shorter, so it is copied over the defaults of this version.
 Status apply(const weftConfig_t* given, Settings& settings) {
     weftConfig_t config = WEFT_CONFIG_INITIALIZER;
     if (given) {
@@ -129,7 +128,7 @@ Status apply(const weftConfig_t* given, Settings& settings) {
         memcpy(&config, given, std::min(given->size, sizeof config));
     }
     if (config.blocking != 0 && config.blocking != 1 && config.blocking != WEFT_CONFIG_UNDEF_INT)
-        return fail(weftInvalidArgument, "config.blocking is {}; it is 0, 1 or undefined", config.blocking);
+        return fail(error::argument_config, "config.blocking is {}; it is 0, 1 or undefined", config.blocking);
     if (config.blocking != WEFT_CONFIG_UNDEF_INT) settings.options.blocking = config.blocking != 0;
     if (config.commName) settings.options.name = config.commName;
     if (config.timeoutMs >= 0) settings.options.timeout_ms = countable_ms(config.timeoutMs);
@@ -137,7 +136,7 @@ Status apply(const weftConfig_t* given, Settings& settings) {
     if (config.algo) WEFT_TRY(set_algo("config.algo", config.algo, *settings.options.catalog, settings.rendezvous));
     if (config.deterministic != WEFT_CONFIG_UNDEF_INT) {
         if (config.deterministic != 0 && config.deterministic != 1)
-            return fail(weftInvalidArgument, "config.deterministic is {}; it is 0, 1 or undefined",
+            return fail(error::argument_config, "config.deterministic is {}; it is 0, 1 or undefined",
                         config.deterministic);
         settings.rendezvous.proposal.deterministic = config.deterministic;
     }
@@ -149,10 +148,10 @@ std::string cpu_kernel_names() {
     return names_of(all_cpu_kernels(), [](const CpuKernels* set) { return set->isa; });
 }
 
-// What runs here, for whoever reads the log later; before anything can go wrong.
-void tell_version_once() {
-    static PerProcess<std::once_flag> told;
-    std::call_once(told.get(), [] {
+// Logs the version before anything can fail.
+void log_version_once() {
+    static PerProcess<std::once_flag> logged;
+    std::call_once(logged.get(), [] {
         const std::string sanitizers = names_of(library_sanitizers(), [](const std::string& name) { return name; });
         WEFT_LOG(version, init, "Weft {}, compiled by {}{}{}; transports {}; CPU kernels {}; {}", library_version(),
                  library_compiler(), sanitizers.empty() ? "" : " with sanitizers ", sanitizers,
@@ -174,7 +173,7 @@ Result<std::shared_ptr<const Catalog>> catalog_for(int ranks) {
 Result<bool> any_order_asked_for() {
     const std::string& order = options().algo_files_order;
     if (order.empty() || order == "any") return !order.empty();
-    return fail(weftInvalidArgument, "WEFT_ALGO_FILES_ORDER is `{}`; it is any, or empty", order);
+    return fail(error::option_value, "WEFT_ALGO_FILES_ORDER is `{}`; it is any, or empty", order);
 }
 
 Status check_transports() {
@@ -186,14 +185,14 @@ Status check_transports() {
 Result<const CpuKernels*> requested_cpu_kernels() {
     const std::string& isa = options().isa;
     if (const CpuKernels* found = isa.empty() ? &cpu_kernels() : find_cpu_kernels(isa)) return found;
-    return fail(weftInvalidArgument, "WEFT_ISA is `{}`; this machine has {}", isa, cpu_kernel_names());
+    return fail(error::option_value, "WEFT_ISA is `{}`; this machine has {}", isa, cpu_kernel_names());
 }
 
 Result<GpuPath> gpu_path_asked_for() {
     const std::string& name = options().gpu_path;
     const auto* const found = std::find(std::begin(gpu_path_names), std::end(gpu_path_names), name);
     if (found != std::end(gpu_path_names)) return GpuPath(found - std::begin(gpu_path_names));
-    return fail(weftInvalidArgument, "WEFT_GPU_PATH is `{}`; it is descriptors, host, copies, or empty", name);
+    return fail(error::option_value, "WEFT_GPU_PATH is `{}`; it is descriptors, host, copies, or empty", name);
 }
 
 bool ranks_share_memory() { return NameList(options().transports).admits("shm"); }
@@ -201,7 +200,7 @@ bool ranks_share_memory() { return NameList(options().transports).admits("shm");
 Result<uint64_t> host_of(int rank) {
     auto host = host_identity();
     if (!host) return host;
-    // Where no memory may be shared every rank is a host of its own.
+    // Without shared memory, each rank is a host of its own.
     return ranks_share_memory() ? *host : *host ^ (uint64_t(rank) + 1) * 0x9e3779b97f4a7c15u;
 }
 
@@ -222,18 +221,18 @@ Result<Settings> settings_of_child(const Communicator& parent, const weftConfig_
 
 Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id, int rank, const weftConfig_t* given,
                                 int device) {
-    if (!comm) return fail(weftInvalidArgument, "comm is NULL: pass the address of a weftComm_t");
-    *comm = nullptr;  // whatever comes: the caller may pass it to weftCommDestroy
+    if (!comm) return fail(error::argument_null, "comm is NULL: pass the address of a weftComm_t");
+    *comm = nullptr;  // the caller may pass it to weftCommDestroy after an error
     if (nranks < 1 || nranks > max_ranks)
-        return fail(weftInvalidArgument, "nranks is {}; a communicator has 1 to {} ranks", nranks, max_ranks);
+        return fail(error::argument_rank, "nranks is {}; a communicator has 1 to {} ranks", nranks, max_ranks);
     if (rank < 0 || rank >= nranks)
-        return fail(weftInvalidArgument, "rank is {}; with nranks {} it is 0 to {}", rank, nranks, nranks - 1);
-    tell_version_once();
+        return fail(error::argument_rank, "rank is {}; with nranks {} it is 0 to {}", rank, nranks, nranks - 1);
+    log_version_once();
     auto settings = settings_of_environment(nranks);
     if (!settings) return settings.take_status();
     WEFT_TRY(apply(given, *settings));
     if (nranks > 1 && !ranks_share_memory() && !id.has_root())
-        return fail(weftSystemError,
+        return fail(error::init_unreachable,
                     "WEFT_TRANSPORTS forbids shared memory, but the process that made the unique id listens on no "
                     "network, so the ranks cannot meet; its log at INFO says why");
     RendezvousOptions& rendezvous = settings->rendezvous;
@@ -241,7 +240,7 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
     if (!host) return host.take_status();
     rendezvous.host = *host;
     rendezvous.quota = topology::cpu_quota();
-    // Kernels are loaded before the ranks meet: later it could wait for those of ranks that run already.
+    // Loads kernels before the ranks meet: later, loading could wait for running kernels of other ranks.
     auto found = GpuEngine::find(device);
     if (!found) return found.take_status();
     Joining joining;
@@ -256,10 +255,10 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
     }
     joining.device = std::move(*found);
     if (joining.device) rendezvous.device = joining.device->facts();
-    // Two processors have no order.
+    // With two ranks there is no order to find, so their machines are not described.
     if (nranks > 2 || (nranks == 2 && joining.device)) {
         rendezvous.machine = [gpus = joining.device != nullptr] { return describe_this_machine(gpus); };
-        // Before others wait for it. What it fails with it fails with again, where the others hear of it.
+        // Described now, so that other ranks do not wait for it. A failure repeats in the rendezvous, which reports it.
         if (rank == 0) (void)rendezvous.machine();
     }
     joining.timeout_ms = rendezvous.timeout_ms;
@@ -278,17 +277,17 @@ Status same_algorithms(const Joining& joining) {
     const Catalog& catalog = *joining.options.catalog;
     const AgreedOptions& agreed = joining.rendezvous->segment()->header().agreed;
     if (agreed.deterministic && agreed.algo_files_any_order)
-        return fail(weftInvalidArgument,
+        return fail(error::option_conflict,
                     "WEFT_ALGO_FILES_ORDER=any lets results differ between ranks, and WEFT_DETERMINISTIC=1, or "
                     "config.deterministic, forbids that: unset one of them");
     if (catalog.any_order() != (agreed.algo_files_any_order != 0))
-        return fail(weftInvalidUsage,
+        return fail(error::option_differs,
                     "WEFT_ALGO_FILES_ORDER of rank {} is {}, rank 0's is {}: give all ranks the same value",
                     joining.rank, catalog.any_order() ? "any" : "empty", catalog.any_order() ? "empty" : "any");
     if (catalog.digest() == agreed.user_algorithms) return ok();
     const std::string faults = catalog.faults();
     return fail(
-        weftInvalidUsage,
+        error::option_differs,
         "WEFT_ALGO_FILES of rank {} holds other algorithms than rank 0's: give all ranks the same files, in the "
         "same order{}{}",
         joining.rank, faults.empty() ? "" : "; on this rank ", faults);
@@ -301,7 +300,7 @@ Status find_machines(Joining& joining) {
     return ok();
 }
 
-// Rank 0's.
+// From rank 0's tuning text.
 Status find_tuning(Joining& joining, const std::string& text) {
     joining.options.tuning = nullptr;
     if (text.empty()) return ok();
@@ -336,7 +335,7 @@ Result<bool> meet(Joining& joining) {
     }
     if (!joining.device) return true;
     auto known = joining.device->advance();
-    // Nobody waits for a rank that has given up.
+    // The other ranks must not wait for a rank that has given up.
     if (!known) joining.rendezvous->segment()->raise(known.status(), joining.rank);
     return known;
 }
@@ -344,7 +343,7 @@ Result<bool> meet(Joining& joining) {
 Result<bool> make_when_met(Joining& joining) {
     auto met = meet(joining);
     if (!met || !*met) return met;
-    // A child's; others have theirs.
+    // Only a child needs a stream here; other communicators got theirs before.
     std::shared_ptr<HostStream> stream;
     if (!joining.options.blocking && (!joining.handle || !joining.handle->own_stream)) {
         auto made = HostStream::make(0);
@@ -378,7 +377,7 @@ Result<bool> advance(Joining& joining) {
         }
         if (made && !*made) return made;
     } catch (const std::bad_alloc&) {
-        // The others would wait for this rank until their deadline.
+        // Otherwise the other ranks would wait for this rank until their deadline.
         if (const auto group = joining.rendezvous->segment())
             group->raise(error::memory_exhausted, joining.rank, "a rank ran out of memory while it joined",
                          {.rank = joining.rank});

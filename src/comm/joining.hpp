@@ -1,4 +1,4 @@
-// joining.hpp: a communicator on its way: settings put together, then a rendezvous of its ranks, then a handle.
+// joining.hpp: how a communicator is made: its settings, the rendezvous of its ranks, then its handle.
 #pragma once
 #include <memory>
 #include <vector>
@@ -10,17 +10,17 @@
 namespace weft::internal {
 
 struct Joining {
-    std::unique_ptr<Rendezvous> rendezvous;  // null: it has come to its end
-    bool met = false;                        // then the devices join
+    std::unique_ptr<Rendezvous> rendezvous;  // null: it has ended
+    bool met = false;                        // the ranks have met; then the devices join
     std::unique_ptr<GpuEngine> device;       // null: the process uses no CUDA
     int rank = 0;
     int64_t timeout_ms = 0;
     CommunicatorOptions options;
-    bool same_ranks = false;  // as those of the communicator that `options` are of: what is known of them holds
+    bool same_ranks = false;  // the ranks of the parent, in order: its machines and tuning in `options` hold
     weftComm** result = nullptr;
-    size_t number = 0;  // of the call that makes it, in its group
-    // To be filled, where the communicator is not waited for: if nothing comes of it, whatever the reason, it says so,
-    // and until then it has a turn, so that destroying it waits.
+    size_t number = 0;  // of the call in its group
+    // If the user gets the handle at once: the turn makes weftCommDestroy wait, and the deleter marks a handle that was
+    // never filled as failed.
     struct GiveUp {
         void operator()(weftComm* handle) const noexcept { handle->give_up(); }
     };
@@ -33,38 +33,36 @@ struct Joining {
     }
 };
 
-// What is wrong with WEFT_TRANSPORTS; ok: nothing.
+// Checks WEFT_TRANSPORTS.
 Status check_transports();
-// As WEFT_ISA says.
+// The CPU kernels that WEFT_ISA names.
 Result<const CpuKernels*> requested_cpu_kernels();
-// As WEFT_GPU_PATH says.
+// The value of WEFT_GPU_PATH.
 Result<GpuPath> gpu_path_asked_for();
-// As WEFT_ALGO_FILES_ORDER says.
+// Whether WEFT_ALGO_FILES_ORDER is `any`.
 Result<bool> any_order_asked_for();
-// Whether ranks of this machine are one host: not where WEFT_TRANSPORTS forbids that memory is shared.
+// Whether ranks of this machine form one host: WEFT_TRANSPORTS allows shared memory.
 bool ranks_share_memory();
 
-// What a communicator is made with.
 struct Settings {
     CommunicatorOptions options;
     RendezvousOptions rendezvous;
 };
-// A child's: its parent's where `given` (may be null) says nothing.
+// Settings of a child: those of its parent, overridden by `given` (may be null).
 Result<Settings> settings_of_child(const Communicator& parent, const weftConfig_t* given);
-// The algorithms, the user's too, that so many ranks choose among.
+// The algorithms for so many ranks, with those of WEFT_ALGO_FILES.
 Result<std::shared_ptr<const Catalog>> catalog_for(int ranks);
-// Where this rank is, for its rendezvous.
+// Identity of this rank's host, for its rendezvous.
 Result<uint64_t> host_of(int rank);
 
-// Checks the arguments and puts the caller's settings over the environment's; `given` may be null. *comm becomes null.
-// `device` as in GpuEngine::find().
+// Checks the arguments and sets *comm to null. Settings of `given` (may be null) override the environment.
+// `device`: see GpuEngine::find().
 Result<Joining> prepare_joining(weftComm** comm, int ranks, const UniqueId& id, int rank, const weftConfig_t* given,
                                 int device = GpuEngine::current);
 
-// One step of a rank whose devices are found and whose rendezvous is made; true when it has its handle.
+// One step of joining; true when the rank has its handle.
 Result<bool> advance(Joining& joining);
-// Advances all until every one has its handle; fails with the first failure, but finishes the others. `statuses`: of the
-// group that they are of, null if none.
+// Advances all until each has its handle or failed; returns the first failure. `statuses`: of their group, or null.
 Status join(std::vector<Joining> joinings, CallStatuses* statuses = nullptr);
 
 }  // namespace weft::internal

@@ -1,5 +1,5 @@
-// placing.cpp: where a call of a communicator is: in host memory, on its device, or on copies of what lies there, and in
-// whose stream. Buffers are asked for in each call, for they may have been freed since.
+// placing.cpp: finds the memory space and the stream of a call: host memory, the device, or host copies of device memory.
+// Each call looks its buffers up again, because the user may have freed them since.
 #include <algorithm>
 
 #include "src/comm/communicator.hpp"
@@ -9,7 +9,7 @@ namespace weft::internal {
 
 namespace {
 
-// What lies between the first part of a buffer and the end of its last.
+// The memory from the first part of a buffer to the end of its last.
 DeviceSpan extent(const void* buffer, const std::vector<PeerBuffer>& peer_buffers, size_t element) {
     uintptr_t begin = UINTPTR_MAX, end = 0;
     for (const PeerBuffer& peer_buffer : peer_buffers) {
@@ -22,7 +22,7 @@ DeviceSpan extent(const void* buffer, const std::vector<PeerBuffer>& peer_buffer
 }
 
 Status no_device_for_stream() {
-    return fail(weftInvalidArgument,
+    return fail(error::argument_stream,
                 "stream must be NULL or one of weftStreamCreate's: this communicator has no device, for {}",
                 GpuEngine::why_none());
 }
@@ -31,9 +31,9 @@ Status no_device_for_stream() {
 
 Status Communicator::place_counts(const Call& call, CountsOnDevice& counts) {
     if (call.operation.space != Space::device && !call.copied)
-        return fail(weftInvalidArgument,
+        return fail(error::memory_kind,
                     "sendbuff and recvbuff are host memory: counts in device memory are for buffers in device memory; "
-                    "weftAlltoAllv takes the others");
+                    "weftAlltoAllv takes host memory");
     const size_t table = size_t(ranks()) * sizeof(uint64_t);
     const struct {
         const char* name;
@@ -44,7 +44,8 @@ Status Communicator::place_counts(const Call& call, CountsOnDevice& counts) {
                   {"rdispls", counts.receive_places}};
     for (const auto& [name, address] : tables) {
         if (reinterpret_cast<uintptr_t>(address) % sizeof(uint64_t) != 0)
-            return fail(weftInvalidArgument, "{} does not begin at a multiple of 8 bytes: it has size_t", name);
+            return fail(error::argument_value, "{} does not begin at a multiple of 8 bytes: its elements are size_t",
+                        name);
         WEFT_TRY(device_->room({name, {address, table}}).take_status());
     }
     const size_t element = datatype_bytes[call.operation.type];
@@ -58,12 +59,12 @@ Status Communicator::place_counts(const Call& call, CountsOnDevice& counts) {
     return elements("recvbuff", call.receive, counts.receive_room);
 }
 
-// In a CUDA stream it is a call on device memory, without any buffers of the user's.
+// A barrier in a CUDA stream is a call on device memory without buffers.
 Status Communicator::place_barrier_on_device(Call& call) {
     if (!device_) return no_device_for_stream();
     auto placement = device_->placement_of({}, {}, call.stream);
     if (!placement) return placement.take_status();
-    call.settings.preference = 0;  // what is asked for is for calls with data
+    call.settings.preference = 0;  // the user's preference is for calls with data
     call.copied = device_->copies();
     if (!call.copied) call.operation.space = Space::device;
     return ok();
@@ -86,7 +87,7 @@ Status Communicator::place(Call& call) {
         return ok();
     }
     if (device_) {
-        // What this rank has no use for is not looked at.
+        // Buffers that this rank does not use are not checked.
         const int parts = parts_of(collective, ranks());
         const size_t element = datatype_bytes[call.operation.type];
         const auto held = [&](const void* buffer, Held held, std::vector<PeerBuffer> PeerBuffers::*which) {
@@ -100,7 +101,7 @@ Status Communicator::place(Call& call) {
             receive{call.only_buffer ? call.only_buffer : "recvbuff", held(call.receive, out, &PeerBuffers::receives)};
         const bool sends = in != Held::nothing && (call.send || !uneven(collective)),
                    receives = out != Held::nothing && (call.receive || !uneven(collective));
-        // Without any buffer, what else is on a device says where the call is.
+        // Without buffers, the counts or the stream decide the memory space.
         const bool counts_alone = uneven(collective) && call.peer_buffers->counts.sent && !call.send && !call.receive;
         const void* const on_device = counts_alone  ? call.peer_buffers->counts.sent
                                       : call.queued ? nullptr
@@ -108,20 +109,20 @@ Status Communicator::place(Call& call) {
         auto placement = device_->placement_of(sends ? send : receive, receives ? receive : send, on_device);
         if (!placement) return placement.take_status();
         if (placement->space == Space::device && call.queued)
-            return fail(weftInvalidArgument,
+            return fail(error::memory_kind,
                         "the buffers are device memory and the stream is weftStreamCreate's, which is for host "
                         "memory: pass a CUDA stream");
         if (placement->space == Space::device && call.operation.calls_function())
-            return fail(weftInvalidArgument,
+            return fail(error::memory_kind,
                         "a user's reduction works on host memory only: its function cannot run on a device");
         if (placement->space == Space::host && call.operand_on_device)
-            return fail(weftInvalidArgument,
+            return fail(error::argument_scalar,
                         "op {} has its scalar in device memory, and the buffers are host memory: residence "
                         "weftScalarHostImmediate serves both",
                         call.made);
-        // The reduction may be older than the memory's end.
+        // The user may have freed the scalar after the reduction was made.
         if (call.operand_on_device) WEFT_TRY(device_->room({"the scalar", {call.operand, element}}).take_status());
-        // Windows of device memory there are none then, and who asks is told so.
+        // With copies there are no windows of device memory, and registering one fails.
         call.copied = placement->space == Space::device && device_->copies() && !one_sided(collective);
         call.operation.space = call.copied ? Space::host : placement->space;
         call.mapped = placement->mapped;
@@ -133,13 +134,13 @@ Status Communicator::place(Call& call) {
 
 Status Communicator::check_device_scalar(const void* scalar, size_t bytes) {
     if (!device_)
-        return fail(weftInvalidArgument, "residence weftScalarDevice: this communicator has no device, for {}",
+        return fail(error::argument_scalar, "residence weftScalarDevice: this communicator has no device, for {}",
                     GpuEngine::why_none());
     const DeviceArgument argument{"the scalar", {scalar, bytes}};
     auto placement = device_->placement_of(argument, argument, nullptr);
     if (!placement) return placement.take_status();
     if (placement->space == Space::device) return ok();
-    return fail(weftInvalidArgument, "the scalar is host memory: its residence is weftScalarHostImmediate");
+    return fail(error::argument_scalar, "the scalar is host memory: its residence is weftScalarHostImmediate");
 }
 
 }  // namespace weft::internal

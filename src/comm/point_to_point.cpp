@@ -1,5 +1,5 @@
-// point_to_point.cpp: a communicator's messages: those that users send and receive, and those that make up collectives
-// of uneven parts. docs/design/connections.md, Point to point.
+// point_to_point.cpp: a communicator's messages: the user's sends and receives, and the messages of uneven collectives.
+// docs/design/connections.md, Point to point.
 #include <algorithm>
 
 #include "src/base/clock.hpp"
@@ -9,10 +9,10 @@ namespace weft::internal {
 
 namespace {
 
-// Of connection info, apart from those of schedules' connections and from each other.
+// Names of connection info, different from those of schedules' connections.
 constexpr uint64_t messages_name = 0x5bd1e9955bd1e995u, parts_name = 0xc2b2ae3d27d4eb4fu;
 
-// Of a receive by itself, before it is one of those that are waited for: a microsecond.
+// Polls of a single receive before it joins the messages that pause() waits for; about a microsecond.
 constexpr int looks_at_once = 64;
 
 Exchange::Caller caller_for(Collective collective) {
@@ -60,7 +60,7 @@ Status Communicator::begin_message(const Call& call) {
     return ok();
 }
 
-// First those on devices: what they are refused for leaves nothing begun.
+// Device messages first: if they are refused, no message has begun.
 Status Communicator::begin_messages(std::span<const Call> messages) {
     WEFT_TRY(begin_device_messages(messages));
     std::vector<Call> copied;
@@ -85,8 +85,9 @@ Status Communicator::begin_device_messages(std::span<const Call> messages) {
         if (!first) first = &call;
         settings.timeout_ms = earlier(settings.timeout_ms, call.settings.timeout_ms);
         if (call.stream != first->stream)
-            return fail(weftInvalidUsage,
-                        "messages of one group on device memory go to one stream: one kernel moves them all");
+            return fail(error::group_streams,
+                        "messages of one group on device memory must go to one stream, because one kernel moves them "
+                        "all");
         const bool outgoing = call.operation.collective == Collective::send;
         device_messages_.push_back({call.operation.root, outgoing,
                                     outgoing ? const_cast<void*>(call.send) : call.receive, call.operation.count,
@@ -129,7 +130,7 @@ Status Communicator::launch_uneven(Status prepared) {
     return ok();
 }
 
-// A reduction to each rank, of its part: kernels that combine in rank order, as the host does.
+// A reduce-scatter of uneven parts is one reduce per rank. The kernels combine in rank order, as the host does.
 Status Communicator::launch_parts() {
     const auto& sends = call_.peer_buffers->sends;
     for (int root = 0; root < ranks(); ++root) {
@@ -138,7 +139,7 @@ Status Communicator::launch_parts() {
         if (part.count == 0) continue;
         DeviceCall call{call_.operation,         part.data,     nullptr, call_.operand, call_.stream, call_.mapped,
                         call_.operand_on_device, call_.settings};
-        call.settings.preference = 0;  // what is asked for is for calls of equal parts
+        call.settings.preference = 0;  // the user's preference is for calls of equal parts
         call.operation.collective = Collective::reduce;
         call.operation.root = root;
         call.operation.count = part.count;
@@ -149,7 +150,7 @@ Status Communicator::launch_parts() {
         on_device_ = true;
         if (Status launched = device_->launch(call); !launched) return die(std::move(launched));
     }
-    on_device_ = true;  // whether or not there was anything to launch
+    on_device_ = true;  // also if there was nothing to launch
     return ok();
 }
 
@@ -235,7 +236,7 @@ Progress Communicator::advance_uneven() {
     return progress;
 }
 
-// Of the call.
+// The ranks that the call waits for.
 const RankSet& Communicator::missing() const {
     return uneven_ ? parts_->exchange().missing() : prepared_ ? prepared_->run.missing() : missing_binding_;
 }
@@ -251,7 +252,7 @@ Status Communicator::pause_for_messages(bool may_sleep) {
     }
     const bool sockets = (alone && alone->networked()) || (parts && parts->networked()) ||
                          (in_call_ && prepared_ && prepared_->plan.networked);
-    // A put wakes nobody who sleeps in the kernel's poll.
+    // A put does not wake a rank that sleeps in poll().
     if ((alone && alone->connecting()) || (parts && parts->connecting())) may_sleep = may_sleep && !sockets;
     if (!(sockets ? waiting_.pause_on_sockets(*waits_for, may_sleep, add_descriptors_)
                   : waiting_.pause(*waits_for, may_sleep))) [[likely]]
@@ -273,7 +274,7 @@ Status Communicator::pause_for_messages(bool may_sleep) {
     return die(std::move(trouble));
 }
 
-// What may be behind a connection that broke.
+// A possible cause of a broken connection.
 Status Communicator::cause() {
     if (in_call_) WEFT_TRY(watchdog_.cause(sequence_, position().operation));
     if (in_access_)

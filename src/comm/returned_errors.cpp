@@ -47,8 +47,8 @@ ReturnedErrorScope::ReturnedErrorScope(std::shared_ptr<Segment> group, std::shar
 }
 
 ReturnedErrorScope::~ReturnedErrorScope() {
-    if (process_ != process_token()) return;  // a child after fork has none of its parent's
-    Entry last{};                             // ends outside the lock
+    if (process_ != process_token()) return;  // after fork, the child has none of the ranks
+    Entry last{};                             // released outside the lock
     Ranks& ranks = ranks_of_process();
     std::lock_guard lock(ranks.mutex);
     if (const auto place = ranks.all.find(number_); place != ranks.all.end()) {
@@ -66,7 +66,7 @@ void record_returned_error(const Status& failure) {
         for (const auto& [number, entry] : ranks.all) {
             RankRow& row = entry.group->row(entry.rank);
             const auto position = row.position.read();
-            if (!position) continue;  // it is making a call
+            if (!position) continue;  // the rank is entering a call
             if (row.returned_error.write(position->entered, failure.failure())) entry.group->ring();
             if (entry.membership) memberships.insert(entry.membership);
         }

@@ -18,7 +18,7 @@ constexpr int64_t split_look_apart_us = 20'000;
 constexpr useconds_t split_nap_us = 50;  // short: this thread may drive other ranks, too
 
 Status check_result(const char* function, weftComm** child) {
-    if (!child) return fail(weftInvalidArgument, "{}: newcomm is NULL: pass the address of a weftComm_t", function);
+    if (!child) return fail(error::argument_null, "{}: newcomm is NULL: pass the address of a weftComm_t", function);
     *child = nullptr;  // the caller may pass it to weftCommDestroy after an error
     return ok();
 }
@@ -32,7 +32,7 @@ Result<std::shared_ptr<Splitting>> Splitting::split(weftComm* parent, int color,
                                                     const weftConfig_t* config) {
     WEFT_TRY(check_result("weftCommSplit", child));
     const auto communicator = parent->share();
-    if (!communicator) return fail(weftInvalidArgument, "the communicator was destroyed or aborted before");
+    if (!communicator) return fail(error::argument_communicator, "the communicator was destroyed or aborted before");
     auto settings = settings_of_child(*communicator, config);
     if (!settings) return settings.take_status();
     auto splitting = std::make_shared<Splitting>(parent, child, std::move(*settings));
@@ -46,20 +46,20 @@ Result<std::shared_ptr<Splitting>> Splitting::shrink(weftComm* parent, std::vect
                                                      const weftConfig_t* config, bool abort) {
     WEFT_TRY(check_result("weftCommShrink", child));
     const auto communicator = parent->share();
-    if (!communicator) return fail(weftInvalidArgument, "the communicator was destroyed or aborted before");
+    if (!communicator) return fail(error::argument_communicator, "the communicator was destroyed or aborted before");
     const int ranks = communicator->ranks();
     std::sort(excluded.begin(), excluded.end());
     for (size_t i = 0; i < excluded.size(); ++i) {
         if (excluded[i] < 0 || excluded[i] >= ranks)
-            return fail(weftInvalidArgument,
+            return fail(error::argument_rank,
                         "weftCommShrink: excludeRanksList has rank {}; the communicator has ranks 0 to {}", excluded[i],
                         ranks - 1);
         if (i > 0 && excluded[i] == excluded[i - 1])
-            return fail(weftInvalidArgument, "weftCommShrink: excludeRanksList has rank {} twice", excluded[i]);
+            return fail(error::argument_rank, "weftCommShrink: excludeRanksList has rank {} twice", excluded[i]);
         if (excluded[i] == communicator->rank())
             return fail(
-                weftInvalidArgument,
-                "weftCommShrink: excludeRanksList has rank {}, which calls: ranks that are excluded do not call it",
+                error::argument_rank,
+                "weftCommShrink: excludeRanksList has rank {}, which is this rank: excluded ranks must not call it",
                 excluded[i]);
     }
     auto settings = settings_of_child(*communicator, config);
@@ -202,9 +202,9 @@ Status Splitting::make_rendezvous(const net::PackedAddresses& root, int root_ran
     }
     if (root_rank < 0)
         return fail(
-            weftRemoteError,
-            "of the processes that led their hosts (came first there) none is left, so the ranks that are have no "
-            "place to meet: make a communicator by weftGetUniqueId");
+            error::init_leader_lost,
+            "the leading process of every host has ended, so the remaining ranks cannot meet: make a communicator "
+            "with weftGetUniqueId");
     rendezvous.spread = true;
     rendezvous.roots = joining_.rank == root_rank;
     const UniqueId id = UniqueId::of_child(parent().membership()->identity().secret, family_.number, root);
@@ -225,7 +225,7 @@ Splitting::~Splitting() {
     if (!joining_.rendezvous) return;
     try {
         tell_failure(
-            Status(weftRemoteError, "a rank left while the ranks were making a communicator: its error says why"));
+            fail(error::rank_failed, "a rank left while the ranks were making a communicator: its error says why"));
     } catch (...) {  // out of memory: the other ranks wait until their deadline
     }
 }
@@ -271,7 +271,7 @@ Progress Splitting::advance() {
 Status Splitting::look_at_parent() {
     const Segment& group = *parent().segment();
     if (parent().aborted_here())
-        return fail(weftInvalidUsage,
+        return fail(error::abort_local,
                     "the communicator was aborted here, by weftCommAbort, while another was made of it");
     const int64_t now = now_us();
     if (now < next_look_us_) return ok();
@@ -284,9 +284,10 @@ Status Splitting::look_at_parent() {
         const RankRow& row = group.row(rank);
         if (kind_ == SplitKind::split && row.gave_up.load(std::memory_order_acquire) != 0 &&
             row.split.wanted.load(std::memory_order_acquire) != family_.number)
-            return fail(weftRemoteError,
+            return fail(error::rank_failed,
                         "{} failed before it could make a communicator from this one: its error says why",
-                        group.name_of(rank));
+                        group.name_of(rank))
+                .about({.rank = rank});
     }
     // Reading rows of ranks on other hosts allocates memory, so a rank reads them only after a wait.
     return by_id_ && now - begun_us_ > RemoteHealth::ask_apart_us ? look_at_remote_ranks(now) : ok();
@@ -325,14 +326,17 @@ Status Splitting::has_gone(int rank) const {
     const Segment& group = *parent().segment();
     const bool left = group.row(rank).state.load(std::memory_order_acquire) == RankState::left;
     return first_cause(group,
-                       fail(weftRemoteError, "{} {} while the ranks were making a communicator from this one",
-                            group.name_of(rank), left ? "left" : "died"),
+                       fail(left ? error::rank_left : error::rank_died,
+                            "{} {} while the ranks were making a communicator from this one", group.name_of(rank),
+                            left ? "left" : "died")
+                           .about({.rank = rank}),
                        rank);
 }
 
 Status Splitting::has_given_up(int rank) const {
-    return fail(weftRemoteError, "{} has given up making a communicator from this one: its error says why",
-                parent().segment()->name_of(rank));
+    return fail(error::rank_failed, "{} has given up making a communicator from this one: its error says why",
+                parent().segment()->name_of(rank))
+        .about({.rank = rank});
 }
 
 Status Splitting::pause(bool may_sleep) {

@@ -121,7 +121,7 @@ Status Communicator::begin_copied_messages(std::vector<Call>& messages) {
         if (!call.copied) continue;
         if (!first) first = &call;
         if (call.stream != first->stream)
-            return fail(weftInvalidUsage, "messages of one group on device memory go to one stream");
+            return fail(error::group_streams, "messages of one group on device memory must go to one stream");
         const bool outgoing = call.operation.collective == Collective::send;
         (outgoing ? reads : writes).push_back({outgoing ? call.send : call.receive, call.operation.bytes()});
     }

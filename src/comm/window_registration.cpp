@@ -16,7 +16,7 @@ std::shared_ptr<WindowRegistration> WindowRegistration::close(weftComm* comm, we
 
 Status WindowRegistration::begin() { return opens_ ? begin_opening() : begin_closing(); }
 
-// From here on others may come to our part: they know of it only when we tell.
+// Other ranks may access our part as soon as they have received our entry.
 Status WindowRegistration::begin_opening() {
     Status begun = [&]() -> Status {
         WEFT_TRY(communicator().usable());
@@ -34,7 +34,7 @@ Status WindowRegistration::begin_opening() {
     return begun;
 }
 
-// Who tells that it is done has had the answers to all that it asked for, and its kernels have ended.
+// A rank announces the end only after its requests were answered and its kernels have ended.
 Status WindowRegistration::begin_closing() {
     WEFT_TRY(check_living(*window_));
     number_ = window_->number;
@@ -101,7 +101,7 @@ Progress WindowRegistration::have_announced() {
     if (Status unlike = check_parts(); !unlike) return refuse(std::move(unlike));
     for (const WindowPart& part : parts_) on_device_ |= part.memory == WindowPart::device;
     if (!on_device_) return finish(), Progress::done;
-    // Until here nothing was given to others, so that what is refused need not be taken back from them.
+    // Until here no memory was exported, so a refusal needs no unmapping.
     placed_ = true;
     WindowPart& own = parts_[size_t(communicator().rank())];
     window_->unfit = communicator().open_device_window(number_, *window_, own);
@@ -121,9 +121,11 @@ Progress WindowRegistration::close() {
     for (const WindowPart& part : parts_)
         if (part.number != number_) {
             failure_ = communicator().die_of(
-                fail(weftMismatch,
-                     "rank {} ends the {}. window of the communicator, rank {} the {}.: every rank must end the same",
-                     communicator().rank(), number_, &part - parts_.data(), part.number));
+                fail(error::mismatch_window,
+                     "rank {} deregisters window {} of the communicator, and rank {} window {}: deregister windows in "
+                     "the same order on every rank",
+                     communicator().rank(), number_, &part - parts_.data(), part.number)
+                    .about({.rank = int32_t(&part - parts_.data()), .peer = communicator().rank()}));
             return Progress::failed;
         }
     communicator().begin_to_close_window(number_);
@@ -132,24 +134,25 @@ Progress WindowRegistration::close() {
     return Progress::moved;
 }
 
-// All ranks come to one end, for all see the same parts; whose memory it is says why.
+// All ranks see the same parts, so all decide alike. The rank with the unfit memory gives the reason.
 Status WindowRegistration::check_parts() {
     const WindowPart *host = nullptr, *device = nullptr;
     for (const WindowPart& part : parts_) {
         const auto rank = &part - parts_.data();
         if (part.memory == WindowPart::unfit)
             return !window_->unfit ? std::move(window_->unfit)
-                                   : fail(weftInvalidArgument,
-                                          "what rank {} registers cannot be in a window, as it was told: nothing was "
-                                          "registered",
-                                          rank);
+                                   : fail(error::window_unsuitable,
+                                          "the memory of rank {} cannot be in a window (its error says why): no rank "
+                                          "has registered the window",
+                                          rank)
+                                         .about({.rank = int32_t(rank)});
         if (part.memory == WindowPart::host && !host) host = &part;
         if (part.memory == WindowPart::device && !device) device = &part;
     }
     if (!host || !device) return ok();
-    return fail(weftInvalidArgument,
-                "rank {} registers host memory, rank {} device memory: a window is of one kind on all ranks that lend "
-                "any",
+    return fail(error::window_unsuitable,
+                "rank {} registers host memory and rank {} device memory: all ranks that register memory must "
+                "register one kind",
                 host - parts_.data(), device - parts_.data());
 }
 
@@ -179,15 +182,16 @@ Progress WindowRegistration::agree() {
     if (without != reached_.end())
         return refuse(!window_->unfit
                           ? std::move(window_->unfit)
-                          : fail(weftInvalidUsage,
-                                 "rank {} cannot reach all parts of the window, as it was told: nothing was "
-                                 "registered",
-                                 without - reached_.begin()));
+                          : fail(error::window_unreachable,
+                                 "rank {} cannot reach all parts of the window (its error says why): no rank has "
+                                 "registered it",
+                                 without - reached_.begin())
+                                .about({.rank = int32_t(without - reached_.begin())}));
     finish();
     return Progress::done;
 }
 
-// On all ranks, which go on.
+// All ranks refuse the window, and the communicator lives on.
 Progress WindowRegistration::refuse(Status why) {
     refused_ = std::move(why);
     communicator().begin_to_close_window(number_);
@@ -205,13 +209,13 @@ Progress WindowRegistration::end() {
 }
 
 Status WindowRegistration::pause(bool may_sleep) {
-    // Kernels have deadlines of their own, and may be behind others of the user's.
+    // Kernels have their own deadlines, and may be enqueued behind kernels of the user.
     if (stage_ == Stage::draining) return communicator().pause_for_device(number_, 0);
     const bool on_device = stage_ == Stage::reaching || stage_ == Stage::unmapping;
     return on_device ? communicator().pause_for_device(number_, since_us_) : communicator().pause(may_sleep);
 }
 
-// It was not to be made: the handle that was given out names no window, and the memory is the user's.
+// The registration failed: the handle names no window, and the memory belongs to the user again.
 void WindowRegistration::unmake() {
     uint64_t making = weftWindow::making;
     if (!opens_ || !window_->magic.compare_exchange_strong(making, weftWindow::unmade, std::memory_order_acq_rel))
@@ -219,7 +223,7 @@ void WindowRegistration::unmake() {
     if (std::exchange(open_, false)) communicator().give_up_window(number_);
 }
 
-// Whatever ended it before it was done.
+// Also ends a registration that was not finished.
 WindowRegistration::~WindowRegistration() {
     try {
         unmake();

@@ -1,5 +1,5 @@
-// window_registration.hpp: a window's beginning and end, in which all ranks take part: they tell each other where their parts
-// lie, or that they will not go to others' any more (docs/design/rma.md).
+// window_registration.hpp: registers or deregisters a window; all ranks take part (docs/design/rma.md).
+// The ranks exchange where their parts lie, or that they no longer access the parts of others.
 #pragma once
 #include <vector>
 
@@ -10,7 +10,7 @@ namespace weft::internal {
 
 class WindowRegistration final : public AsyncOperation {
   public:
-    // Of a window that makes or ends here, on its communicator.
+    // Registers or deregisters `window` on its communicator.
     static std::shared_ptr<WindowRegistration> open(weftComm* comm, weftWindow* window);
     static std::shared_ptr<WindowRegistration> close(weftComm* comm, weftWindow* window);
 
@@ -23,9 +23,9 @@ class WindowRegistration final : public AsyncOperation {
     ~WindowRegistration() override;
 
   private:
-    // Of device memory: placing our part, and reaching the others', then agreeing that all do; draining our kernels
-    // before we tell, and unmapping behind it. To unmap may wait for the device, so nobody parts, and enqueues what
-    // would wait for those who are still here, before all have unmapped everything.
+    // Registration of device memory: place our part, reach the other parts, agree that all ranks do.
+    // Deregistration: drain our kernels before the exchange, unmap after it. Unmapping may wait for the device, so no
+    // rank leaves (and enqueues kernels that wait for others) before all ranks have unmapped everything.
     enum class Stage { flushing, draining, telling, placing, reaching, agreeing, unmapping, parting, done };
     Communicator& communicator() const { return *comm_->communicator; }
     Status begin_opening();
@@ -53,11 +53,11 @@ class WindowRegistration final : public AsyncOperation {
     uint32_t number_ = 0;
     std::vector<WindowPart> parts_;
     std::vector<uint64_t> reached_;  // by rank: whether it reaches all parts
-    Status refused_;                 // why it is not to be made, on any rank
-    bool open_ = false;              // it is to be closed if it is not made
-    bool placed_ = false;            // others may map our part
+    Status refused_;                 // why no rank gets the window
+    bool open_ = false;              // our part must be closed if the registration fails
+    bool placed_ = false;            // other ranks may map our part
     bool on_device_ = false;
-    int64_t since_us_ = 0;  // that it waits for the device
+    int64_t since_us_ = 0;  // begin of the wait for the device
     Status failure_;
 };
 

@@ -12,7 +12,7 @@ namespace weft::internal {
 
 namespace {
 
-constexpr uint64_t windows_name = 0x87c37b91114253d5u;  // of connection info, apart from those of messages
+constexpr uint64_t windows_name = 0x87c37b91114253d5u;  // of connection info, different from those of messages
 constexpr int64_t untouched_patience_us = 2'000'000;
 
 }  // namespace
@@ -28,23 +28,23 @@ weftWindow* make_window(const weftComm* comm, void* address, size_t bytes) {
 
 Status check_window(const weftWindow* window, const weftComm* comm) {
     const uint64_t magic = magic_of(window);
-    if (magic == weftWindow::destroyed) return fail(weftInvalidArgument, "the window was deregistered before");
+    if (magic == weftWindow::destroyed) return fail(error::argument_handle, "the window was deregistered before");
     if (magic != weftWindow::living && magic != weftWindow::making && magic != weftWindow::unmade)
-        return fail(weftInvalidArgument, "{} is not a window: weftCommWindowRegister makes them",
+        return fail(error::argument_handle, "{} is not a window: weftCommWindowRegister makes them",
                     static_cast<const void*>(window));
     if (window->process != process_token())
-        return fail(weftInvalidUsage, "the window was made before fork(); a child process makes its own");
-    if (window->comm != comm) return fail(weftInvalidArgument, "the window is another communicator's");
+        return fail(error::usage_forked, "the window was made before fork(); a child process makes its own");
+    if (window->comm != comm) return fail(error::argument_handle, "the window belongs to another communicator");
     return ok();
 }
 
 Status check_living(const weftWindow& window) {
     const uint64_t magic = window.magic.load(std::memory_order_acquire);
     if (magic == weftWindow::living) return ok();
-    if (magic == weftWindow::destroyed) return fail(weftInvalidArgument, "the window was deregistered before");
-    return fail(weftInvalidUsage, "the window is not there: {}",
+    if (magic == weftWindow::destroyed) return fail(error::argument_handle, "the window was deregistered before");
+    return fail(error::window_none, "the window is not registered: {}",
                 magic == weftWindow::making ? "its registration has not ended yet"
-                                            : "its registration failed, as that call or its group said");
+                                            : "its registration failed, and that call or its group said why");
 }
 
 Result<WindowPart> Communicator::open_window(uint32_t number, weftWindow& window) {
@@ -57,10 +57,10 @@ Result<WindowPart> Communicator::open_window(uint32_t number, weftWindow& window
             [this](int peer) { return window_links_->called_by(peer); });
     }
     const bool on_device = window.bytes > 0 && window.space == Space::device;
-    // Who lends nothing does not know yet what the others lend.
+    // A rank without memory does not know yet whether the window is on devices, so it opens a host window.
     auto part = one_sided_->open(number, on_device ? nullptr : window.address, on_device ? 0 : window.bytes,
                                  *planner_.heap_used());
-    // The others would wait for this rank.
+    // Otherwise the other ranks would wait for this rank.
     if (!part) return die(part.take_status());
     if (on_device && window.unfit) window.unfit = device_->fits_window(window.address, window.bytes, window.mapped);
     part->memory = window.bytes == 0 ? WindowPart::nothing
@@ -95,7 +95,7 @@ void Communicator::give_up_window(uint32_t number) {
     begin_to_close_window(number);
     for (const int64_t until = now_us() + untouched_patience_us; !window_closed(number); usleep(1000)) {
         if (now_us() < until) continue;
-        WEFT_LOG_RANK(rank_, warn, mem, "goes on although {} may still map our part of a window: do not free it",
+        WEFT_LOG_RANK(rank_, warn, mem, "continues although {} may still map our part of a window: do not free it",
                       ranks_text(device_->window_missing(number)));
         return;
     }
@@ -105,17 +105,17 @@ Status Communicator::pause_for_device(uint32_t number, int64_t since_us) {
     WEFT_TRY(usable());
     if (has_windows() && serve()) return ok();
     if (since_us > 0 && options_.timeout_ms > 0 && now_us() - since_us > options_.timeout_ms * 1000)
-        return die(fail(weftTimeout,
-                        "rank {} waited {:.1f} s until memory of a window was mapped or unmapped, between its device "
-                        "and {}, the deadline (WEFT_TIMEOUT_MS) is {} ms: do kernels wait for ranks that are still to "
-                        "make this call?",
+        return die(fail(error::timeout_window,
+                        "rank {} waited {:.1f} s for the memory of a window to be mapped or unmapped between its "
+                        "device and {}; the deadline (WEFT_TIMEOUT_MS) is {} ms: check whether kernels wait for ranks "
+                        "that have not made this call",
                         rank_, double(now_us() - since_us) / 1e6, ranks_text(device_->window_missing(number)),
                         options_.timeout_ms));
     usleep(50);
     return ok();
 }
 
-// As the call's arguments have it.
+// The one-sided call from the arguments of the active call.
 Result<OneSidedCall> Communicator::one_sided_call() const {
     using RmaOp = OneSidedCall::RmaOp;
     const Access& access = *call_.access;
@@ -129,19 +129,19 @@ Result<OneSidedCall> Communicator::one_sided_call() const {
     if (access.window) {
         WEFT_TRY(check_living(*access.window));
         if (access.window->on_device != on_device)
-            return fail(weftInvalidArgument, "the window is {}, and localbuff (without one, the stream) {}",
+            return fail(error::memory_kind, "the window is {}, and localbuff (without one, the stream) is {}",
                         access.window->on_device ? "device memory" : "host memory",
-                        on_device ? "is the device's" : "is the host's: pass device memory and a CUDA stream");
+                        on_device ? "the device's" : "the host's: pass device memory and a CUDA stream");
         call.window = access.window->number;
     } else if ((on_device ? device_windows_ : host_windows_).load(std::memory_order_relaxed) == 0) {
         const bool others = (on_device ? host_windows_ : device_windows_).load(std::memory_order_relaxed) > 0;
-        return fail(weftInvalidUsage,
-                    "no window{} was registered on this communicator (weftCommWindowRegister), and signals come with "
+        return fail(error::window_none,
+                    "no window{} was registered on this communicator (weftCommWindowRegister), and signals belong to "
                     "windows{}",
                     !others     ? ""
                     : on_device ? " of device memory"
                                 : " of host memory",
-                    others && !on_device ? ": for those of device memory pass a CUDA stream" : "");
+                    others && !on_device ? ": for windows of device memory pass a CUDA stream" : "");
     }
     call.offset = access.offset;
     call.bytes = call_.operation.bytes();
@@ -152,7 +152,7 @@ Result<OneSidedCall> Communicator::one_sided_call() const {
 }
 
 Status Communicator::begin_access() {
-    // What has no bytes lies nowhere itself.
+    // A put or get of no bytes has no buffer, so its window decides the memory space.
     const weftWindow* const window = call_.access->window;
     if (window && call_.operation.count == 0 && !call_.queued && check_living(*window) && window->on_device) {
         call_.operation.space = Space::device;
@@ -168,7 +168,7 @@ Status Communicator::begin_access() {
     return ok();
 }
 
-// Like messages it has no number among the calls.
+// Like a message, a one-sided call has no sequence number.
 Status Communicator::begin_access_on_device() {
     auto call = one_sided_call();
     if (!call) return call.take_status();
@@ -212,7 +212,7 @@ Status Communicator::pause_for_access(bool may_sleep) {
         waits_for = &waited_for_;
     }
     const bool sockets = one_sided_->networked() || (beside && messages_->exchange().networked());
-    // A put wakes nobody who sleeps in the kernel's poll.
+    // A put does not wake a rank that sleeps in poll().
     if (one_sided_->connecting() || (beside && messages_->exchange().connecting())) may_sleep = may_sleep && !sockets;
     if (!(sockets ? waiting_.pause_on_sockets(*waits_for, may_sleep, add_descriptors_)
                   : waiting_.pause(*waits_for, may_sleep))) [[likely]]
@@ -242,7 +242,7 @@ void Communicator::await_untouched() {
         while (peer != rank_ && one_sided_->touched_by(peer) && segment_->alive(peer)) {
             if (now_us() > until) {
                 WEFT_LOG_RANK(rank_, warn, coll,
-                              "goes on although rank {} (pid {}) does not move and may still be at our windows", peer,
+                              "continues although rank {} (pid {}) does not move and may still use our windows", peer,
                               segment_->row(peer).pid);
                 return;
             }

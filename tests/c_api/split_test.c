@@ -322,7 +322,7 @@ static void shrink_wrong(void) {
     make_all(parents, 3);
     CHECK_FAILS(weftCommShrink(parents[0], range, 1, &child, NULL, 0), weftInvalidArgument, "has rank 3");
     CHECK_FAILS(weftCommShrink(parents[0], twice, 2, &child, NULL, 0), weftInvalidArgument, "rank 1 twice");
-    CHECK_FAILS(weftCommShrink(parents[0], self, 1, &child, NULL, 0), weftInvalidArgument, "rank 0, which calls");
+    CHECK_FAILS(weftCommShrink(parents[0], self, 1, &child, NULL, 0), weftInvalidArgument, "rank 0, which is this rank");
     CHECK_ERROR(weftCommShrink(parents[0], NULL, 1, &child, NULL, 0), "argument.null");
     CHECK_ERROR_NAMES(weftCommShrink(parents[0], one, 0, &child, NULL, 0), "argument.value", "excludeRanksCount");
     CHECK_ERROR_NAMES(weftCommShrink(parents[0], one, 1, &child, NULL, 2), "argument.value", "shrinkFlags");

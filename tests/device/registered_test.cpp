@@ -173,7 +173,7 @@ TEST_CASE("windows are of virtual memory, too, if it can be reached, and refused
     for (const Kind kind : {Kind::weft, Kind::closed_pieces})
         job.start({"init", memory_of(kind), "no_window 1000", "reduce 1000", "destroy"});
     job.finish();
-    CHECK(contains(job[0].output(), "window 4 what rank 1 registers cannot be in a window, as it was told"));
+    CHECK(contains(job[0].output(), "window 4 the memory of rank 1 cannot be in a window"));
     CHECK(contains(job[1].output(), "requestedHandleTypes"));
 }
 

@@ -84,7 +84,7 @@ TEST_CASE("measurements are written, read back, explained and used", "[tune]") {
     std::ofstream(file) << unknown.text();
     const std::string noted = run_program({"WEFT_TUNE_FILE=" + file}).error;
     CHECK_THAT(noted,
-               Contains("WEFT_TUNE_FILE: " + file + ": there is no algorithm rign: its times count for nothing"));
+               Contains("WEFT_TUNE_FILE: " + file + ": there is no algorithm rign: its times are ignored"));
     std::ofstream(file) << tuning->text();
     CHECK_THAT(run_program({"WEFT_TUNE_FILE=" + file}).error,
                !Contains("counts for nothing") && !Contains("count for"));
