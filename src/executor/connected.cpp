@@ -1,9 +1,9 @@
-// connected.cpp: what instructions move over connections: from slots and into them, and over a network past them.
+// connected.cpp: instructions that move data over connections: through slots, and over a network past them.
 #include "src/executor/run.hpp"
 
 namespace weft::internal {
 
-// An instruction's connections are looked at before anything moves, so a blocked one has done nothing.
+// Checks both connections before it moves anything, so a blocked instruction has done nothing.
 Progress Run::move_connection(size_t index, const Instruction& instruction, uint64_t tile) {
     const BlockState& state = blocks_[index];
     const Block& block = plan_->schedule->blocks[index];
@@ -31,13 +31,13 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
         if (!slot) return failure_ = slot.take_status(), Progress::failed;
         if (!*slot) return blocked_on(index, false);
         if (slot->capacity < span.bytes)
-            return failure_ = fail(weftInternalError, "a message of {} bytes does not fit a slot of {}", span.bytes,
-                                   slot->capacity),
+            return failure_ = fail(error::internal_state, "a message of {} bytes does not fit a slot of {} bytes",
+                                   span.bytes, slot->capacity),
                    Progress::failed;
         outgoing = *slot;
     }
     const bool fetched = info.address != 0;
-    // Straight into place, if it is copied.
+    // CMA copies straight into the output, unless the data is reduced.
     const std::byte* mapped_here =
         fetched ? mapped_bytes(info.address, ends.source_arena, ends.source_in_process) : nullptr;
     const bool by_kernel = fetched && !mapped_here, at_once = by_kernel && !reduces && stores;
@@ -105,8 +105,8 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
     return Progress::moved;
 }
 
-// Over a network what is only sent or only received goes between the user's buffer and the socket, past the slots.
-// Nothing: this instruction does not, or not with this message.
+// Over a network, data that is only sent or only received moves between the user's buffer and the socket, past the slots.
+// Empty: not possible for this instruction or this message.
 std::optional<Progress> Run::move_past_slots(size_t index, const Instruction& instruction, uint64_t tile,
                                              const Span& span) {
     const Block& block = plan_->schedule->blocks[index];
@@ -165,7 +165,7 @@ Progress Run::blocked_on(size_t index, bool source) {
     return Progress::blocked;
 }
 
-// True: no sender has anything left to push.
+// True: no sender has unsent data.
 Result<bool> Run::flush() {
     bool empty = true;
     for (size_t index = 0; index < blocks_.size(); ++index)
@@ -183,7 +183,7 @@ void Run::add_descriptors(std::vector<pollfd>& list) const {
         const BlockEnds& ends = plan_->ends[index];
         const auto wait = blocks_[index].ended ? BlockState::Wait::none : blocks_[index].wait;
         if (ends.source_is_remote && wait == BlockState::Wait::source) ends.source->add_descriptors(list);
-        // Of a sender also what it still has to push.
+        // A sender may have unsent data although its block does not wait.
         if (ends.target_is_remote) ends.target->add_descriptors(list);
     }
 }

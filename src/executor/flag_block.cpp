@@ -10,8 +10,7 @@ void Run::post_arrival(uint64_t tile) {
         .arrival.store(flag_word(number, plan_->operation_fingerprint),
                        std::memory_order_release);  // pairs with poll()
     plan_->flag_block->wake();
-    // Its readers still hold the line that is next: of a small operation, to take it from them is a fifth of the time, which
-    // passes meanwhile.
+    // Other caches still hold the next line. Fetching it now hides that latency, which matters to a small operation.
     if (fits_inline_) prefetch_to_write(&plan_->flag_block->line(rank_, number + 1));
 }
 
@@ -29,16 +28,16 @@ void Run::arm(uint64_t arrival_tile, uint64_t departure_tile) {
     waiting_.fill(ranks_, rank_);
 }
 
-// Looks at everybody who is missing, not at one after the other: waiting for the set costs one switch, not one each.
+// Polls all missing ranks, not one after the other: waiting for the set costs one task switch, not one per rank.
 Progress Run::poll(RankSet& waiting, uint64_t arrival_tile, uint64_t departure_tile) {
     bool blocked = false;
     const auto look = [&](const std::atomic<uint64_t>& word, uint64_t tile, int place, int32_t furthest) {
         const uint64_t expected = flag_word(flag_tile(tile), plan_->operation_fingerprint);
         const uint64_t seen = word.load(std::memory_order_acquire);  // pairs with post_arrival(), post_departure()
         if (seen == expected) return true;
-        // Zero is a line never written, an older tile one not written yet; this tile or a later one is another
-        // operation's. Tiles without a second phase post no done, so a done word may be so old that it looks like a
-        // later one: there only this tile counts.
+        // Zero: the line was never written. An older tile: not written yet. This tile or a later one: another operation's.
+        // Tiles without a second phase post no departure flag, so an old departure flag may look like a later one. For
+        // departures only this tile counts.
         const int32_t ahead = int32_t(uint32_t(seen >> 32) - uint32_t(expected >> 32));
         if (seen != 0 && ahead >= 0 && ahead <= furthest) suspect_ = plan_->schedule->shared_ranks[size_t(place)];
         return false;

@@ -1,6 +1,5 @@
-// inline_program.cpp: a call whose every message and copy is a few bytes, among ranks of one host: its blocks as one list of steps
-// with their places found beforehand, for there what an instruction needs to be understood takes longer than its bytes
-// take to go between a buffer and a slot.
+// inline_program.cpp: calls on one host whose every message and copy is short. All blocks become one list of steps with
+// precomputed places, because interpreting an instruction would take longer than copying its bytes.
 #include <cstring>
 
 #include "src/base/small_copy.hpp"
@@ -8,7 +7,7 @@
 
 namespace weft::internal {
 
-// Below what slots are ever stored to past the caches, or lent.
+// Shorter than any message that is stored past the caches, and than most zero-copy messages.
 constexpr size_t inline_step_bytes = 1 << 10;
 
 static void copy_inline(void* destination, const void* source, size_t bytes) {
@@ -16,7 +15,7 @@ static void copy_inline(void* destination, const void* source, size_t bytes) {
     memmove(destination, source, bytes);
 }
 
-// Empty: some instruction is another kind, or moves more.
+// Empty: some instruction is of another kind, or moves more bytes.
 std::vector<Run::InlineStep> Run::make_inline_program() const {
     const Schedule& schedule = *plan_->schedule;
     if (plan_->networked || plan_->tiles != 1 || schedule.tiles != 1 || !schedule.shared_ranks.empty() ||
@@ -46,7 +45,7 @@ std::vector<Run::InlineStep> Run::make_inline_program() const {
             step.source = ends.source;
             step.target = ends.target;
             step.bytes = span.bytes;
-            // A tile is the whole here.
+            // There is a single tile.
             if (span.bytes > 0) step.from = step.to = span.pieces[0].tile_offset;
             if (instruction.moves)
                 step.to =
@@ -77,7 +76,7 @@ Progress Run::advance_inline() {
     return moved ? Progress::moved : Progress::blocked;
 }
 
-// Blocked, it has done nothing.
+// A blocked step has done nothing.
 Progress Run::take_inline_step(const InlineStep& step) {
     const std::byte* from = (step.from_input ? send_ : receive_) + step.from;
     const SlotInfo told{step.bytes, sequence_, plan_->operation_fingerprint};
@@ -94,7 +93,7 @@ Progress Run::take_inline_step(const InlineStep& step) {
         const Block& block = plan_->schedule->blocks[size_t(step.block)];
         if (info.fingerprint != told.fingerprint || info.operation != told.operation || info.bytes != told.bytes)
             return suspects(block.source, info);
-        if (info.address != 0) [[unlikely]] {  // this rank lends nothing so short; the other one does
+        if (info.address != 0) [[unlikely]] {  // the sender made a shorter message zero-copy than this rank would
             blocks_[size_t(step.block)].step = step.place;
             return move_connection(size_t(step.block), block.instructions[size_t(step.place)], 0);
         }

@@ -1,4 +1,4 @@
-// run.cpp: the step machine: walks blocks of elementary instructions, tile after tile, as far as they go without
+// run.cpp: the step machine: executes blocks of elementary instructions, tile after tile, as far as possible without
 // waiting.
 #include "src/executor/run.hpp"
 
@@ -28,7 +28,7 @@ Run::Run(const Plan& plan)
              kind_of(schedule.blocks[0].instructions[0].opcode) == OpcodeKind::fused;
     stages_whole_ = is_one_shot(schedule);
     fits_inline_ = shared_slot_bytes(schedule, plan.bytes()) <= inline_bytes;
-    // An all-reduce's payloads say what is offered, and its fused form has a way of its own.
+    // The payloads of an all-reduce hold buffer addresses, and its fused form stages inline itself.
     inline_payload_ = fits_inline_ && schedule.collective != Collective::all_reduce;
     sources_.resize(size_t(std::max(ranks_, 2)));
     inputs_.resize(size_t(ranks_));
@@ -66,13 +66,13 @@ void Run::start(const void* send, void* receive, const void* operand, uint64_t s
 }
 
 Progress Run::advance() try { return advance_blocks(); } catch (const UserReductionFailed& failed) {
-    // It left in the middle: what peers wait for was not posted, and will not be.
+    // The run ends in the middle: peers would wait for flags that are never posted.
     failure_ = failed.status(rank_, sequence_, plan_->operation);
     return Progress::failed;
 }
 
 Progress Run::advance_blocks() {
-    // The usual case on one host: a single block whose waiting set is the run's.
+    // The usual case on one host: a single block.
     if (fused_) return advance_block(0);
     if (!inline_program_.empty()) return advance_inline();
     connections_wait_.clear();
@@ -88,7 +88,7 @@ Progress Run::advance_blocks() {
     if (plan_->networked) {
         auto flushed = flush();
         if (!flushed) return failure_ = flushed.take_status(), Progress::failed;
-        // What peers wait for is on its way before the call returns: nobody pushes afterwards.
+        // All data must be in the network before the call returns, because nothing pushes it afterwards.
         if (all_ended && !*flushed) return moved ? Progress::moved : Progress::blocked;
     }
     if (all_ended && zero_copy_sent_ && !zero_copy_done()) return moved ? Progress::moved : Progress::blocked;
@@ -120,11 +120,11 @@ Progress Run::advance_block(size_t index) {
         const Stage stage = state.stage;
         state.wait = BlockState::Wait::none;
         const Progress progress = execute(index, instruction);
-        if (progress == Progress::done) {  // of a fused instruction, which walks the tiles itself
+        if (progress == Progress::done) {  // a fused instruction executes all tiles itself
             state.ended = true;
             return Progress::done;
         }
-        // A fused instruction may have gone through tiles before it blocked: that is no silence.
+        // A fused instruction may have executed tiles before it blocked: that counts as progress.
         if (progress == Progress::blocked)
             return moved || state.tile != tile || state.stage != stage ? Progress::moved : Progress::blocked;
         if (progress != Progress::moved) return progress;
@@ -227,7 +227,7 @@ void Run::move_piece(const Instruction& instruction, int iteration, uint64_t til
     copy_out(instruction, iteration, tile, piece, destinations, count);
 }
 
-// What is scaled is so once: in place its first destination can be where it comes from.
+// Scales the input once: in place, the first destination can be the source.
 void Run::copy_out(const Instruction& instruction, int iteration, uint64_t tile, const Piece& from,
                    void* const* destinations, int count) {
     const bool own = instruction.source == Buffer::input;
@@ -246,7 +246,7 @@ void Run::copy_out(const Instruction& instruction, int iteration, uint64_t tile,
         if (destinations[i] != source) copy_to(destinations[i], source, from.bytes, stores_of(i));
 }
 
-// A copy to another chunk's place: one chunk lies in one part, so both are one piece.
+// Copies to another chunk. A chunk lies in one part, so source and destination are one piece each.
 void Run::copy_chunk_into(const Instruction& instruction, int iteration, uint64_t tile) {
     const size_t length = plan_->tile_length(tile);
     const auto piece_of = [&](int chunk) {
@@ -315,7 +315,7 @@ ReduceJob Run::reduction(void* const* destinations, int destination_count, const
             contribution};
 }
 
-// The slot is the last of the destinations; what goes past the caches comes first in a job.
+// The slot is the last destination. Destinations that are stored past the caches come first in a job.
 ReduceJob Run::reduction_with_slot(Stores of_slot, void** destinations, int count, const void* const* sources,
                                    int source_count, size_t bytes, bool finish, int streamed, int own) const {
     const bool past_caches = of_slot == Stores::streaming;

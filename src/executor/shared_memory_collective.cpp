@@ -1,13 +1,12 @@
-// shared_memory_collective.cpp: one-shot and two-shot over a flag block as one routine each: the same steps as their expansions
-// (src/schedule/expand.cpp), without an instruction for each chunk, and with the tiles of a long message overlapped.
-// The protocol: docs/design/shared-memory-protocol.md; the figures: perf/results.
+// shared_memory_collective.cpp: one-shot and two-shot over a flag block (docs/design/shared-memory-protocol.md). They do the
+// steps of their expansions (src/schedule/expand.cpp) without one instruction per chunk. Tiles of a long message overlap.
 #include <cstring>
 
 #include "src/executor/run.hpp"
 
 namespace weft::internal {
 
-// Everybody stages everything and reduces everything: one wait a tile.
+// Each rank stages and reduces everything: one wait per tile.
 Progress Run::one_shot(BlockState& state) {
     const Plan& plan = *plan_;
     for (;;) {
@@ -29,14 +28,14 @@ Progress Run::one_shot(BlockState& state) {
     }
 }
 
-// From what all have staged: in payloads, if no offers stand there.
+// Reduces the staged inputs of all ranks. They lie in payloads if these hold no buffer addresses.
 void Run::reduce_whole(uint64_t tile) {
     const Plan& plan = *plan_;
     const size_t length = plan.tile_length(tile), offset = tile * plan.tile_bytes;
     const bool inside_line = length <= inline_bytes && !plan.exports_buffers;
     for (int rank = 0; rank < ranks_; ++rank)
         sources_[size_t(rank)] = inside_line ? line(rank, tile).payload : slot(rank, tile);
-    if (!plan.scaled()) sources_[size_t(rank_)] = send_ + offset;  // the same bits, and in our cache
+    if (!plan.scaled()) sources_[size_t(rank_)] = send_ + offset;  // the same data, and in our cache
     if (length == 0) return;
     void* destination = receive_ + offset;
     reduce(&destination, 1, sources_.data(), ranks_, length, true, 1);
@@ -52,7 +51,7 @@ void Run::stage_input(uint64_t tile) {
     }
 }
 
-// The chunks of others: what lies before our own chunk and what lies behind it; of a one-shot all.
+// The chunks of other ranks, before and behind our own chunk. A one-shot stages everything.
 int Run::staging_jobs(uint64_t tile, Stores stores, CopyJob* jobs) {
     if (exports_input_) return 0;
     const size_t length = plan_->tile_length(tile);
@@ -68,7 +67,7 @@ int Run::staging_jobs(uint64_t tile, Stores stores, CopyJob* jobs) {
 
 int Run::result_jobs(uint64_t tile, CopyJob* jobs) {
     int count = 0;
-    for (int distance = 1; distance < ranks_; ++distance) {  // not all from the same rank at once
+    for (int distance = 1; distance < ranks_; ++distance) {  // ranks begin at different peers
         const int rank = rank_ + distance < ranks_ ? rank_ + distance : rank_ + distance - ranks_;
         const Range range = chunk_of(tile, rank);
         if (range.bytes == 0) continue;
@@ -96,7 +95,7 @@ void Run::post_addresses_and_arrival(uint64_t tile) {
         addresses.own_receive_address = reinterpret_cast<uint64_t>(receive_);
         exports_input_ |= uses_cma();
     }
-    // From the entry on peers may use what we offered, though we have not seen yet that they do.
+    // Peers may access the exported buffers once the arrival flag is posted.
     shares_buffers_ = exports_input_;
     last_tile_ = plan_->tiles - 1;
     stage_input(tile);
@@ -114,12 +113,11 @@ bool Run::nobody_exports() const {
     return offered == 0;
 }
 
-// What all have offered, read off the payloads that all see alike: which inputs are read in place, and whether the
-// operation is direct. An addresses while nobody knows yet whether offers count makes a round of agreement due after the
-// last tile.
+// Decides, from the payloads of all ranks, which inputs are read in place and whether the operation is direct. If addresses
+// were exported before it is known whether arenas can be mapped, a round of agreement follows the last tile.
 Progress Run::decide(BlockState& state) {
     one_phase_ = stages_whole_ && !plan_->cma && nobody_exports();
-    if (one_phase_) {  // what a short message should not pay for
+    if (one_phase_) {  // spares short messages the rest
         agreement_due_ = 0;
         return Progress::moved;
     }
@@ -153,7 +151,7 @@ Progress Run::decide(BlockState& state) {
     }
     one_phase_ = stages_whole_ && !shares_buffers_;
     if (!all && !cma) return Progress::moved;
-    // Direct: the message is one tile; we read our chunk from all inputs and write it to all outputs.
+    // Direct: the message is one tile. Each rank reads its chunk from all inputs and writes it to all outputs.
     const size_t first = chunk_bound(plan_->bytes(), ranks_, rank_),
                  last = chunk_bound(plan_->bytes(), ranks_, rank_ + 1);
     if (cma) {
@@ -171,8 +169,7 @@ Progress Run::decide(BlockState& state) {
     return two_shot_direct(state);
 }
 
-// Our chunk, block by block: every other rank's contribution is copied here, the sum into our output and from there
-// into all others'.
+// Reduces our chunk block by block: CMA copies the other ranks' contributions here, and the result into all outputs.
 Progress Run::cma_own_chunk() {
     const size_t first = chunk_bound(plan_->bytes(), ranks_, rank_),
                  last = chunk_bound(plan_->bytes(), ranks_, rank_ + 1);
@@ -182,7 +179,7 @@ Progress Run::cma_own_chunk() {
         return Progress::failed;
     };
     for (size_t offset = first; offset < last; offset += block) {
-        // A rank that has left does not wait for us for ever, if we were stopped: at most one block comes late.
+        // A rank that has left waits for us no longer, so at most one block arrives late.
         if (plan_->flag_block->aborted()) return abandon();
         const size_t bytes = std::min(block, last - offset);
         std::byte* copy = scratch_.data();
@@ -211,7 +208,7 @@ Progress Run::two_shot_direct(BlockState&) {
     return finish_two_shot(1);
 }
 
-// What was read of buffers after their owner had left is no result (rule 9b).
+// Data that was read after a buffer's owner had left is invalid (rule 9b).
 Progress Run::finish_two_shot(uint64_t flag_tiles) {
     if (shares_buffers_) {
         std::atomic_thread_fence(std::memory_order_acquire);
@@ -222,7 +219,7 @@ Progress Run::finish_two_shot(uint64_t flag_tiles) {
 }
 
 Progress Run::abandon() {
-    failure_ = {weftRemoteError, "another rank has left the operation"};
+    failure_ = {error::rank_failed, "another rank ended the operation with an error"};
     return Progress::failed;
 }
 
@@ -231,8 +228,8 @@ bool Run::may_be_using(int peer) const {
         const uint64_t expected = flag_word(flag_tile(tile), plan_->operation_fingerprint);
         return int32_t(uint32_t(word.load(std::memory_order_acquire) >> 32) - uint32_t(expected >> 32));
     };
-    // The first line may hold the entry of a later tile by now. The last done is never written over while we are here,
-    // and the word of a line that no tile has used for long can be too old to compare by distance.
+    // The first line may hold the arrival flag of a later tile. The last departure flag is not overwritten during this
+    // operation, but an old one can be too old to compare by distance.
     return ahead(line(peer, 0).arrival, 0) >= 0 && ahead(line(peer, last_tile_).departure, last_tile_) != 0;
 }
 
@@ -302,8 +299,8 @@ Progress Run::two_shot(BlockState& state) {
                 if (++state.tile < plan.tiles) continue;
                 break;
             case Stage::pipeline: {
-                // Entries of this tile and dones of the one before are there: stage the next, reduce this, hand out the
-                // last.
+                // The arrivals of this tile and the departures of the previous one are there: stage the next tile, reduce
+                // this one, and copy the results of the previous one.
                 if (const Progress progress = poll(); progress != Progress::moved) return progress;
                 if (state.tile == plan.tiles) {
                     copy_results(state.tile - 1);

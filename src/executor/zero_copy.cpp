@@ -1,9 +1,10 @@
-// zero_copy.cpp: messages whose slot says where the bytes lie in place of the bytes (docs/design/connections.md, Zero-copy).
+// zero_copy.cpp: messages whose slot holds the address of the data in place of the data (docs/design/connections.md,
+// Zero-copy).
 #include "src/executor/run.hpp"
 
 namespace weft::internal {
 
-// Where what the instruction sends will stay until the operation ends, if the receiver shall read it there; else 0.
+// The address of the instruction's data, if it stays valid until the operation ends and the receiver shall read it; else 0.
 uint64_t Run::zero_copy_address(size_t index, const Instruction& instruction, uint64_t tile, const Span& span) const {
     const BlockEnds& ends = plan_->ends[index];
     if (plan_->stable_sends.empty() || !ends.target_reads.any() || span.count != 1 ||
@@ -23,7 +24,7 @@ Status Run::fetch(int source, const SlotInfo& info) {
     return plan_->zero_copy_cma->read(source, fetched_.data(), info.address, info.bytes);
 }
 
-// Whether nobody reads any more what messages lent; else those ranks are waited for.
+// Whether all zero-copy messages have been read. Otherwise the run waits for their receivers.
 bool Run::zero_copy_done() {
     bool all = true;
     for (size_t index = 0; index < blocks_.size(); ++index)

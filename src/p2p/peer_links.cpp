@@ -8,9 +8,9 @@ namespace weft::internal {
 
 namespace {
 
-// Slots: the sender fills one, the receiver empties one, and neither waits for a late look.
+// Slots: enough that the sender fills one while the receiver empties another, even if one of them polls late.
 constexpr int depth_here = 8, depth_remote = 4;
-// Of a rank's heap what links may take together, and a slot at most: larger ones leave the two ends less to do at once.
+// The share of a rank's heap for all links, and the largest slot: larger slots reduce the overlap of both ends.
 constexpr size_t heap_share = size_t(16) << 20, slot_bytes_most = 32 << 10;
 
 }  // namespace
@@ -32,7 +32,7 @@ PeerLinks::PeerLinks(Segment& group, int rank, const Settings& settings)
                .heap_used = settings.heap_used,
                .only_remote = true}) {}
 
-// Whoever is first listens, both ways are there when the second has come.
+// The first rank listens. Both directions are connected when the second rank has taken its step.
 Status PeerLinks::connect(int peer, PeerLink& link) {
     const auto [place, fresh] = bindings_.try_emplace(peer);
     Binding& binding = place->second;

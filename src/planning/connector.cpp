@@ -11,16 +11,16 @@
 
 namespace weft::internal {
 
-// Of the blob with the receiver's address: what it can read of what the sender lends it.
+// The word of the receiver's address that says how it can read zero-copy messages.
 static constexpr size_t reads_word = Blob::of_transport;
 static uint64_t word_of(CanRead reads) { return uint64_t(reads.addresses) | uint64_t(reads.arena) << 1; }
 static CanRead reads_of(uint64_t word) { return {.addresses = (word & 1) != 0, .arena = (word & 2) != 0}; }
 
-// What one connection from each rank of a host to each goes round in: both ways between two ranks are more than a
-// second-level cache, and all together no more than a share of the last-level one. Measured: perf/results.
+// Bytes of slots of one connection from each rank of a host to each other (perf/results). Both directions between two ranks
+// exceed a second-level cache. All connections stay within a share of the last-level cache.
 static constexpr size_t rings_of_all = size_t(6) << 20;
 
-// Both ends name a connection alike: by channel, slots and the sender's rank; the info says the receiver's.
+// Both ends name a connection by channel, slots and the sender's rank. The receiver puts the entry.
 uint64_t Connector::oob_key(const Key& key, int sender) const {
     return settings_.name ^
            (uint64_t(key.channel) << 48 | uint64_t(unsigned(key.depth)) << 32 | uint64_t(unsigned(sender))) *
@@ -62,7 +62,7 @@ Status Connector::listen(Binding& binding) {
         if (!receiver) return receiver.take_status();
         const CanRead reads = can_read(block.source);
         address.words[reads_word] = word_of(reads);
-        // What we say and what we have are one: the peer may take its first memory at any time.
+        // Use the arena that can_read() announced: the peer may allocate its first memory at any time.
         if (reads.arena) binding.ends[index].source_arena = arenas_.of(block.source);
         WEFT_TRY(segment_->oob_put(rank_, block.source, oob_key(key, block.source), &address, sizeof address));
         binding.ends[index].source = receiver->get();
@@ -106,7 +106,8 @@ Result<bool> Connector::connect(Binding& binding, RankSet& missing) {
 }
 
 ConnectionOptions Connector::options(Binding& binding, int channel, int peer, bool incoming) const {
-    // The first new connection to a peer goes with the first from it, and so on, by channel: both ends reckon alike.
+    // The first new connection to a peer shares state with the first one from it, and so on, by channel. Both ends find
+    // the same pairs.
     int place = 0, opposite = 0;
     for (size_t index = 0; index < binding.schedule.blocks.size(); ++index) {
         const Block& block = binding.schedule.blocks[index];
@@ -129,20 +130,20 @@ ConnectionOptions Connector::options(Binding& binding, int channel, int peer, bo
 
 size_t Connector::slot_bytes(int depth) const { return slot_bytes_of(settings_.slot_bytes, depth); }
 
-// Of what a rank of this host lends us.
+// How this rank can read zero-copy messages of a peer.
 CanRead Connector::can_read(int peer) {
     if (!segment_->local(peer)) return {};
     if (segment_->same_process(rank_, peer)) return {.addresses = true};
     return {.addresses = settings_.uses_cma && Cma(*segment_, rank_).probe(peer), .arena = arena_of(peer) != nullptr};
 }
 
-// Of another process of this host; null: it is not mapped.
+// The mapped arena of another process of this host, or null.
 std::byte* Connector::arena_of(int peer) {
     const bool other = settings_.maps_arenas && segment_->local(peer) && !segment_->same_process(rank_, peer);
     return other ? arenas_.if_used(peer) : nullptr;
 }
 
-// The first that can; both ends see the same facts.
+// The first transport that can connect the two ranks. Both ends see the same facts.
 Result<const Transport*> Connector::transport_to(const ConnectionOptions& options) const {
     std::string reasons;
     const NameList allowed(weft::internal::options().transports);
@@ -152,7 +153,8 @@ Result<const Transport*> Connector::transport_to(const ConnectionOptions& option
         if (why.empty()) return &transport;
         reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", transport.name, why);
     }
-    return fail(weftSystemError, "rank {} has no way to {} ({})", rank_, segment_->name_of(options.peer), reasons);
+    return fail(error::shm_no_path, "no transport connects rank {} to {} ({})", rank_, segment_->name_of(options.peer),
+                reasons);
 }
 
 }  // namespace weft::internal

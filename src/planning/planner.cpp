@@ -14,20 +14,20 @@ namespace weft::internal {
 
 namespace {
 
-// Of connections on one host: larger slots leave the second-level cache, smaller ones pay more switches.
+// For connections on one host: larger slots leave the second-level cache, smaller ones cost more task switches.
 constexpr size_t slot_bytes_here = 128 << 10;
 
-// Of a one-shot: shorter ones take as long with a second wait, or longer. Measured: perf/results.
+// For one-shot: below this a second wait costs more than it saves (perf/results).
 constexpr size_t exported_least_bytes = 8 << 10;
 
-// Messages that the kernel copies between processes in less time than staging takes. Measured: perf/results.
+// Sizes for which CMA is faster than staging (perf/results).
 constexpr size_t cma_least_bytes = 64 << 10, cma_most_bytes = 8 << 20;
 constexpr int cma_most_ranks = 2;
 
-// Of a last-level cache that many cores, on a virtual machine many guests, share, a core can count on this much.
+// The share of a core in a last-level cache that many cores, or guests of a virtual machine, share.
 constexpr size_t last_level_share = 16 << 20;
 
-// Shared: to read it takes some 50 us, a good part of what a split takes.
+// Shared by the process, because reading it would take a good part of the time of a split.
 std::shared_ptr<const size_t> last_level_for(const CpuSet& cpus, int cores) {
     const std::pair key{cpus, cores};
     return *shared_by_process<const size_t>(key, [&]() -> Result<std::shared_ptr<const size_t>> {
@@ -36,7 +36,7 @@ std::shared_ptr<const size_t> last_level_for(const CpuSet& cpus, int cores) {
     });
 }
 
-// Then messages are lent whether or not the kernel copies.
+// If so, messages are zero-copy whether or not CMA is allowed.
 bool of_one_process(const Segment& group) {
     for (int rank = 1; rank < group.ranks(); ++rank)
         if (!group.same_process(0, rank)) return false;
@@ -45,7 +45,7 @@ bool of_one_process(const Segment& group) {
 
 bool has_shared_ranks(const Algorithm& of_user) { return !of_user.of_user->schedules[0].shared_ranks.empty(); }
 
-const char* seats_text(bool apart) { return apart ? "several NUMA domains" : "one NUMA domain of a host"; }
+const char* placement_text(bool apart) { return apart ? "several NUMA domains" : "one NUMA domain of a host"; }
 
 }  // namespace
 
@@ -80,15 +80,15 @@ Planner::Planner(Segment& group, const net::Identity* identity, int rank, FlagBl
     if (rank == 0)
         for (const std::string& note : machines_->notes()) WEFT_LOG_RANK(rank, info, init, "{}", note);
     const std::optional<bool> apart = machines_->apart();
-    if (apart && costs_.tuning && costs_.tuning->sat_otherwise(*apart)) {
-        costs_.tuning = std::make_shared<const Tuning>(costs_.tuning->of_those_who_sat(*apart));
+    if (apart && costs_.tuning && costs_.tuning->has_other_placement(*apart)) {
+        costs_.tuning = std::make_shared<const Tuning>(costs_.tuning->with_placement(*apart));
         if (rank == 0)
             WEFT_LOG_RANK(rank, info, init,
-                          "WEFT_TUNE_FILE: ranks here sit on {}, and times of ranks that sat on {} are left out{}",
-                          seats_text(*apart), seats_text(!*apart),
-                          costs_.tuning->of_shared_memory() ? "" : ": inside a host the built-in costs serve");
+                          "WEFT_TUNE_FILE: ranks here run on {}, so times of ranks on {} are left out{}",
+                          placement_text(*apart), placement_text(!*apart),
+                          costs_.tuning->of_shared_memory() ? "" : ": inside a host the built-in costs are used");
     }
-    // Who measured, measured that too.
+    // A tuning of shared memory includes the distance of the cores.
     const bool measured = costs_.tuning && costs_.tuning->of_shared_memory();
     if (apart.value_or(false) && !measured) costs_.links.signal_us = LinkCosts::far_signal_us;
 }
@@ -97,7 +97,8 @@ Result<uint8_t> Planner::preference(const std::string& algo, int channels) {
     WEFT_TRY(catalog_->check("algo", algo));
     const size_t number = find(algo, channels);
     if (number > UINT8_MAX)
-        return fail(weftInvalidUsage, "calls on a communicator may ask for {} different algorithms at most", UINT8_MAX);
+        return fail(error::usage_limit, "calls on a communicator may name {} different lists of algorithms at most",
+                    UINT8_MAX);
     if (number == preferences_.size()) preferences_.push_back({algo, channels, agreed_.deterministic != 0});
     return uint8_t(number);
 }
@@ -113,19 +114,19 @@ Result<Choice> Planner::choose(const Operation& operation, uint8_t preference) {
     auto choice = select(operation, layout_, costs_, preferences_[preference], catalog_->rows());
     if (!choice) return choice;
     choice->rings = machines_->rings();
-    // Found of agreed facts, as the choice is, and before anybody connects: all ranks refuse, and none waits.
+    // The check uses agreed facts and comes before connecting, so all ranks refuse and none waits.
     const Schedule& schedule = binding(*choice).schedule;
     const size_t most = largest_tile_bytes(schedule, connector_.slot_bytes(schedule.fifo_depth));
     if (most < line_bytes && operation.bytes() > most)
-        return fail(weftInvalidArgument,
-                    "{} sends {} of {} ranks' parts in a message: too many for its slots; leave it out, as WEFT_ALGO "
-                    "does by ^{}",
+        return fail(error::algorithm_none,
+                    "{} sends {} of {} ranks' parts in one message, which is too large for its slots; exclude it by "
+                    "WEFT_ALGO=^{}",
                     choice->algorithm->name, schedule.span, layout_.ranks, choice->algorithm->name);
-    // All ranks choose alike: one of them says it.
+    // All ranks choose alike, so one of them logs it.
     if (rank_ == 0) {
         WEFT_LOG_RANK(rank_, info, algo, "{}",
-                      told(operation, layout_, *choice,
-                           candidates(operation, layout_, costs_, preferences_[preference], catalog_->rows())));
+                      choice_text(operation, layout_, *choice,
+                                  candidates(operation, layout_, costs_, preferences_[preference], catalog_->rows())));
         WEFT_LOG_RANK(rank_, trace, algo, "{}", explain(operation, preference));
     }
     return choice;
@@ -179,7 +180,8 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     if (agreed_.direct && bytes >= costs_.links.zero_copy_least_bytes) {
         plan.stable_sends = binding.stable_sends;
         plan.zero_copy_least = costs_.links.zero_copy_least_bytes;
-        // Who adds up what another process lends copies it first: through a slot the other end does that meanwhile.
+        // Reductions do not use CMA: the sender copies into the slot in parallel, which is faster than the receiver
+        // copying first.
         plan.zero_copy_by_cma = bytes <= costs_.links.zero_copy_most_bytes && !facts_of(operation.collective).reduces;
     }
     if (is_two_shot(binding.schedule) || (is_one_shot(binding.schedule) && bytes >= exported_least_bytes)) {
@@ -193,7 +195,7 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     return std::make_unique<PreparedPlan>(std::move(plan));
 }
 
-// Once the job's buffers exceed the last cache, what is stored will not be found there anyway.
+// If the job's buffers exceed the last-level cache, stored data would be evicted from it anyway.
 size_t Planner::streamed_bytes(int ranks) const {
     return streaming_bytes_ >= 0 ? size_t(streaming_bytes_) : *last_level_ / 2 / size_t(ranks) + 1;
 }
