@@ -237,7 +237,7 @@ Progress Communicator::advance_uneven() {
 
 // Of the call.
 const RankSet& Communicator::missing() const {
-    return uneven_ ? parts_->exchange().missing() : prepared_ ? prepared_->run.missing() : missing_binding_;
+    return uneven_ ? parts_->exchange().missing() : prepared_ ? prepared_->run->missing() : missing_binding_;
 }
 
 Status Communicator::pause_for_messages(bool may_sleep) {

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "src/base/small_copy.hpp"
-#include "src/executor/run.hpp"
 
 namespace weft::internal {
 

@@ -7,6 +7,7 @@
 
 #include "src/base/rank_set.hpp"
 #include "src/executor/plan.hpp"
+#include "src/executor/progress.hpp"
 #include "src/kernels/cpu_kernels.hpp"
 #include "src/kernels/slot_stores.hpp"
 #include "src/p2p/message_mark.hpp"
@@ -14,8 +15,6 @@
 #include "src/segment/partner_wait.hpp"
 
 namespace weft::internal {
-
-enum class Progress : uint8_t;
 
 // The connections with a peer, one each way; null until they are there.
 struct PeerLink {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "src/executor/run.hpp"
+#include "src/executor/make_run.hpp"
 #include "src/planning/connector.hpp"
 #include "src/planning/machines.hpp"
 #include "src/selector/catalog.hpp"
@@ -30,9 +30,9 @@ struct PlanKey {
 
 // A plan and its run. The run is reused, so that a call allocates nothing.
 struct PreparedPlan {
-    explicit PreparedPlan(Plan made) : plan(std::move(made)), run(plan) {}
+    explicit PreparedPlan(Plan made) : plan(std::move(made)), run(make_run(plan)) {}
     Plan plan;
-    Run run;
+    std::unique_ptr<Run> run;
 };
 
 // Owned by the communicator. Thread-bound to the rank. Connecting takes several steps, because the other end must listen

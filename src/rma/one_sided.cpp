@@ -5,7 +5,7 @@
 
 #include "src/base/log.hpp"
 #include "src/base/small_copy.hpp"
-#include "src/executor/run.hpp"
+#include "src/executor/progress.hpp"
 #include "src/segment/arena.hpp"
 
 namespace weft::internal {
