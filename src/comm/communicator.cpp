@@ -327,17 +327,18 @@ Status Communicator::prepare() {
     const CancelHeld held;
     if (!binding_) {
         auto choice = planner_.choose(call_.operation, call_.settings.preference);
-        if (!choice) {
+        auto bound = choice ? planner_.bind(call_.operation, *choice) : Result<Binding*>(choice.take_status());
+        if (!bound) {
             in_call_ = false;
             --sequence_;  // no rank posted anything, and all ranks refuse alike, because the reasons are agreed
-            return choice.take_status();
+            return bound.take_status();
         }
         choice_ = *choice;
         Operation chosen = call_.operation;
         chosen.choice = choice_.hash();
         segment_->row(rank_).position.enter(sequence_, chosen);
         watchdog_.begin();
-        binding_ = &planner_.binding(choice_);
+        binding_ = *bound;
     }
     auto connected = planner_.connect(*binding_, missing_binding_);
     if (!connected) return die(connected.take_status());

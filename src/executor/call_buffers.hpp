@@ -40,8 +40,8 @@ class CallBuffers {
             plan_->cpu_kernels->copy({destination, source, bytes, Stores::ordinary});
     }
 
-    // The first `streamed` destinations are stored past the caches, if the plan's stores are. `own` is the index
-    // of this rank's input among the sources, if it is not multiplied by its share of an average yet. Otherwise it is -1.
+    // The first `streamed` destinations are stored past the caches, if the plan's stores are. The index `own` names this
+    // rank's input among the sources, if it is not multiplied by its share of an average yet. Otherwise it is -1.
     ReduceJob reduction(void* const* destinations, int destination_count, const void* const* sources, int source_count,
                         size_t bytes, bool finish, int streamed, int own = -1) const;
     // The same with a slot as the last destination, stored as `of_slot` says.

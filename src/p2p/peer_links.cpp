@@ -34,18 +34,19 @@ PeerLinks::PeerLinks(Segment& group, int rank, const Settings& settings)
 
 // The first rank listens. Both directions are connected when the second rank has taken its step.
 Status PeerLinks::connect(int peer, PeerLink& link) {
-    const auto [place, fresh] = bindings_.try_emplace(peer);
-    Binding& binding = place->second;
-    if (fresh) begin(peer, link, binding);
+    const auto [place, fresh] = sets_.try_emplace(peer);
+    ConnectionSet& set = place->second;
+    if (fresh) begin(peer, link, set);
     RankSet missing;
-    auto connected = (link.remote ? remote_ : here_).connect(binding, missing);
+    auto connected = (link.remote ? remote_ : here_).connect(set, missing);
     if (!connected) return connected.take_status();
-    link.source = binding.ends[0].source;
-    link.same_process = binding.ends[0].source_in_process;
-    link.arena = binding.ends[0].source_arena;
+    const BlockEnds& ends = set.ends[0];
+    link.source = ends.source;
+    link.same_process = ends.source_in_process;
+    link.arena = ends.source_arena;
     if (!*connected) return ok();
-    link.target = binding.ends[0].target;
-    link.reads_us = binding.ends[0].target_reads;
+    link.target = ends.target;
+    link.reads_us = ends.target_reads;
     link.connected = true;
     return ok();
 }
@@ -56,9 +57,9 @@ bool PeerLinks::called_by(int peer) const {
     return (segment_->local(peer) ? here_ : remote_).called_by(peer, depth_to(peer));
 }
 
-void PeerLinks::begin(int peer, PeerLink& link, Binding& binding) const {
-    binding.schedule.fifo_depth = depth_to(peer);
-    binding.schedule.blocks = {{.channel = 0, .source = peer, .target = peer, .instructions = {}}};
+void PeerLinks::begin(int peer, PeerLink& link, ConnectionSet& set) const {
+    set.depth = depth_to(peer);
+    set.wanted = {{.channel = 0, .source = peer, .target = peer}};
     link.remote = !segment_->local(peer);
     link.slot_bytes = (link.remote ? remote_ : here_).slot_bytes(depth_to(peer));
 }

@@ -30,11 +30,11 @@ class PeerLinks {
 
   private:
     int depth_to(int peer) const;
-    void begin(int peer, PeerLink& link, Binding& binding) const;
+    void begin(int peer, PeerLink& link, ConnectionSet& set) const;
 
     Segment* segment_;
     Connector here_, remote_;
-    std::map<int, Binding> bindings_;  // by peer
+    std::map<int, ConnectionSet> sets_;  // by peer, one connection each way
 };
 
 }  // namespace weft::internal

@@ -1,4 +1,4 @@
-// connector.hpp: makes the connections of a rank's schedules. It chooses a transport for each connection, listens, puts its
+// connector.hpp: makes the connections of a rank. It chooses a transport for each connection, listens, puts its
 // address as connection info, and connects once the peer's address has arrived.
 #pragma once
 #include <map>
@@ -11,15 +11,21 @@
 
 namespace weft::internal {
 
-// A schedule and the ends of its connections: shared by the plans of all sizes.
-struct Binding {
-    Schedule schedule;
-    std::vector<std::vector<bool>> stable_sends;  // find_stable_sends(schedule)
-    std::vector<BlockEnds> ends;
+// Connections of equal depth that are made together, such as those of a schedule or those with one peer.
+struct ConnectionSet {
+    // A connection from `source`, and one to `target`; -1: none.
+    struct Wanted {
+        int channel = 0;
+        int source = -1, target = -1;
+    };
     struct New {
         bool source, target;
     };
-    std::vector<New> is_new;  // by block: the connections that no earlier schedule has made
+
+    int depth = 0;  // slots of a connection
+    std::vector<Wanted> wanted;
+    std::vector<BlockEnds> ends;  // in the order of `wanted`
+    std::vector<New> is_new;      // likewise: the connections that no earlier set has made
     // State shared by a new connection and the one in the opposite direction: by peer and index in one direction.
     std::map<std::pair<int, int>, std::shared_ptr<Shared>> shared;
     bool connected = false;
@@ -41,19 +47,19 @@ class Connector {
     Connector(Segment& group, int rank, const Settings& settings)
         : segment_(&group), rank_(rank), settings_(settings), arenas_(group, rank) {}
 
-    Status listen(Binding& binding);
+    Status listen(ConnectionSet& set);
     // Slots of deeper connections are smaller, so that all connections use the same amount of memory.
     size_t slot_bytes(int depth) const;
     // One step; the first one listens. True when all connections exist. Otherwise `missing` has the ranks that have not
     // listened yet.
-    Result<bool> connect(Binding& binding, RankSet& missing);
-    // Whether the peer listens for us on channel 0 of a schedule with `depth` slots.
+    Result<bool> connect(ConnectionSet& set, RankSet& missing);
+    // Whether the peer listens for us on channel 0 with `depth` slots.
     bool called_by(int peer, int depth) const {
         return segment_->oob_get(peer, oob_key({0, peer, depth}, rank_)) != nullptr;
     }
 
   private:
-    // A connection serves all schedules with this channel, peer and depth. Each operation leaves it empty. All ranks make
+    // A connection serves all sets with this channel, peer and depth. Each operation leaves it empty. All ranks make
     // the same operations in the same order, so both ends know which connections exist.
     struct Key {
         int channel, peer, depth;
@@ -61,7 +67,7 @@ class Connector {
     };
     bool concerns(int peer) const { return peer >= 0 && (!settings_.only_remote || !segment_->local(peer)); }
     uint64_t oob_key(const Key& key, int sender) const;
-    ConnectionOptions options(Binding& binding, int channel, int peer, bool incoming) const;
+    ConnectionOptions options(ConnectionSet& set, int channel, int peer, bool incoming) const;
     Result<const Transport*> transport_to(const ConnectionOptions& options) const;
     CanRead can_read(int peer);
     std::byte* arena_of(int peer);

@@ -1,4 +1,4 @@
-// planner.hpp: from an Operation to a Plan: asks the selector, builds the schedule, makes the connections, sizes the tiles.
+// planner.hpp: from an Operation to a Plan: chooses, builds the schedule, makes the connections, sizes the tiles.
 #pragma once
 #include <map>
 #include <memory>
@@ -6,10 +6,8 @@
 #include <vector>
 
 #include "src/executor/make_run.hpp"
+#include "src/planning/chooser.hpp"
 #include "src/planning/connector.hpp"
-#include "src/planning/machines.hpp"
-#include "src/selector/catalog.hpp"
-#include "src/selector/selector.hpp"
 
 namespace weft::internal {
 
@@ -28,6 +26,13 @@ struct PlanKey {
     auto operator<=>(const PlanKey&) const = default;
 };
 
+// A schedule and its connections, shared by the plans of all sizes.
+struct Binding {
+    Schedule schedule;
+    std::vector<std::vector<bool>> stable_sends;  // find_stable_sends(schedule)
+    ConnectionSet connections;
+};
+
 // A plan and its run. The run is reused, so that a call allocates nothing.
 struct PreparedPlan {
     explicit PreparedPlan(Plan made) : plan(std::move(made)), run(make_run(plan)) {}
@@ -44,22 +49,29 @@ class Planner {
             const CpuKernels& cpu_kernels, int64_t streaming_bytes, std::shared_ptr<const Catalog> catalog,
             std::shared_ptr<const Machines> machines, std::shared_ptr<const Tuning> tuning);
 
-    // The number of a call's preference for algorithms and channels. 0: rank 0's options. Fails if there are too many.
-    bool knows(const std::string& algo, int channels) const { return find(algo, channels) < preferences_.size(); }
-    Result<uint8_t> preference(const std::string& algo, int channels);
-    // Fails alike on all ranks.
-    Result<Choice> choose(const Operation& operation, uint8_t preference);
-    // The schedule of a choice; made once.
-    Binding& binding(const Choice& choice);
+    // See Chooser.
+    bool knows(const std::string& algo, int channels) const { return chooser_.knows(algo, channels); }
+    Result<uint8_t> preference(const std::string& algo, int channels) { return chooser_.preference(algo, channels); }
+    Result<Choice> choose(const Operation& operation, uint8_t preference) const {
+        return chooser_.choose(operation, preference);
+    }
+    std::string explain(const Operation& operation, uint8_t preference) const {
+        return chooser_.explain(operation, preference);
+    }
+
+    // The schedule of a choice, made once. Fails if its messages do not fit their slots. The reason is an agreed fact, so
+    // all ranks fail alike before any rank waits.
+    Result<Binding*> bind(const Operation& operation, const Choice& choice);
     // One step of connecting. True when all connections exist. Otherwise `missing` has the ranks that have not listened
     // yet.
-    Result<bool> connect(Binding& binding, RankSet& missing) { return connector_.connect(binding, missing); }
+    Result<bool> connect(Binding& binding, RankSet& missing) {
+        return connector_.connect(binding.connections, missing);
+    }
     Result<std::unique_ptr<PreparedPlan>> plan(const Operation& operation, const Choice& choice, Binding& binding);
 
-    std::string explain(const Operation& operation, uint8_t preference) const;
     // For other owners of a Connector, and for Messages.
     size_t* heap_used() { return &heap_used_; }
-    size_t net_slot_bytes() const { return costs_.links.net_slot_bytes; }
+    size_t net_slot_bytes() const { return chooser_.links().net_slot_bytes; }
     // The smallest point-to-point message that is stored past the caches.
     size_t streamed_message_bytes() const { return streamed_bytes(2); }
     const CpuKernels& cpu_kernels() const { return *cpu_kernels_; }
@@ -68,23 +80,17 @@ class Planner {
     const AgreedOptions& agreed() const { return agreed_; }
 
   private:
-    size_t find(const std::string& algo, int channels) const;
     // The smallest whole between `ranks` ranks that is stored past the caches.
     size_t streamed_bytes(int ranks) const;
 
-    int rank_;
     FlagBlock* flag_block_;
     const CpuKernels* cpu_kernels_;
     int64_t streaming_bytes_;
-    std::shared_ptr<const Catalog> catalog_;
+    Chooser chooser_;
     // Whether two slots suffice for tiles that are read in order. Not if a user's algorithm uses the flag block, because
     // its blocks may be further apart than Weft's own.
     bool two_slots_;
     AgreedOptions agreed_;
-    std::shared_ptr<const Machines> machines_;
-    Layout layout_;
-    Costs costs_;
-    std::vector<Preferences> preferences_;  // by number
     DirectAccess direct_access_;
     Cma cma_;
     std::vector<SlotStores> slot_stores_;       // Plan::slot_stores
