@@ -31,7 +31,7 @@ EnvironmentCheck check_environment(const Catalog& catalog) {
     add(any_order.take_status());
     check.warnings = options().warnings;
     for (const Catalog::LeftOut& one : catalog.left_out())
-        if (one.faulty) check.warnings.push_back("WEFT_ALGO_FILES: " + one.told);
+        if (one.faulty) check.warnings.push_back("WEFT_ALGO_FILES: " + one.message);
     for (const std::string& sentence : catalog.assumptions()) check.warnings.push_back("WEFT_ALGO_FILES: " + sentence);
     for (const std::string& sentence : make_log_settings(options()).warnings) check.warnings.push_back(sentence);
     return check;

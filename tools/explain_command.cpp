@@ -131,7 +131,7 @@ int answer(const Question& question) {
     if (const Status named = catalog.check("WEFT_ALGO", options().algo); !named)
         return print_error("weft info explain: {}\n", named.sentence()), 1;
     print_output("{}\n", explain(operation, layout, costs, preferences, catalog.rows()));
-    for (const Catalog::LeftOut& one : catalog.left_out()) print_output("WEFT_ALGO_FILES: {}\n", one.told);
+    for (const Catalog::LeftOut& one : catalog.left_out()) print_output("WEFT_ALGO_FILES: {}\n", one.message);
     return select(operation, layout, costs, preferences, catalog.rows()) ? 0 : 1;
 }
 

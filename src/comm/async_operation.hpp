@@ -2,7 +2,7 @@
 // It is driven as a call is: begun, then advanced until done. It never blocks, so one thread can drive several ranks.
 // Thread-bound.
 #pragma once
-#include "src/executor/run.hpp"
+#include "src/executor/progress.hpp"
 
 struct weftComm;
 

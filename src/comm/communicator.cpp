@@ -50,7 +50,7 @@ Communicator::Communicator(std::shared_ptr<Segment> group, std::shared_ptr<Membe
       options_(options) {
     add_descriptors_ = [this](std::vector<pollfd>& list) {
         if (in_call_ && uneven_) parts_->exchange().add_descriptors(list);
-        if (in_call_ && prepared_) prepared_->run.add_descriptors(list);
+        if (in_call_ && prepared_) prepared_->run->add_descriptors(list);
         if (has_messages()) messages_->exchange().add_descriptors(list);
         if (one_sided_) one_sided_->add_descriptors(list);
     };
@@ -95,7 +95,7 @@ Status Communicator::die(Status failure) {
 
 // From here on this rank accesses no peer's buffers.
 void Communicator::leave_buffers() {
-    // Pairs with the ones in Run::decide() and Cma::remote_memory_valid().
+    // Pairs with the ones in ExportedBuffers::decide() and Cma::remote_memory_valid().
     std::atomic_thread_fence(std::memory_order_seq_cst);
     segment_->row(rank_).gave_up.store(std::max<uint64_t>(1, sequence_), std::memory_order_release);
 }
@@ -126,13 +126,12 @@ bool Communicator::may_be_using(int peer) const {
     if (gave_up == 0 && ((messages_ && messages_->exchange().may_be_read_by(peer)) ||
                          (parts_ && parts_->exchange().may_be_read_by(peer))))
         return true;
-    if (gave_up == 0 && in_call_ && prepared_ && prepared_->run.may_be_reading(peer)) {
+    if (gave_up == 0 && in_call_ && prepared_ && prepared_->run->may_be_reading(peer)) {
         // A peer that enters the call later sees the abort flag before it reads.
         const auto position = segment_->row(peer).position.read();
         return !position || position->entered >= sequence_;
     }
-    return in_call_ && prepared_ && prepared_->run.shares_buffers() && prepared_->run.may_be_using(peer) &&
-           gave_up < sequence_;
+    return in_call_ && prepared_ && prepared_->run->may_be_using(peer) && gave_up < sequence_;
 }
 
 Status Communicator::usable() {
@@ -244,7 +243,7 @@ Status Communicator::begin(const Call& call) {
     if (!prepared_) [[unlikely]]
         return prepare();
     segment_->row(rank_).position.enter(sequence_, prepared_->plan.operation);
-    prepared_->run.start(call.send, call.receive, call.operand, sequence_);
+    prepared_->run->start(call.send, call.receive, call.operand, sequence_);
     watchdog_.begin();
     return ok();
 }
@@ -328,17 +327,18 @@ Status Communicator::prepare() {
     const CancelHeld held;
     if (!binding_) {
         auto choice = planner_.choose(call_.operation, call_.settings.preference);
-        if (!choice) {
+        auto bound = choice ? planner_.bind(call_.operation, *choice) : Result<Binding*>(choice.take_status());
+        if (!bound) {
             in_call_ = false;
             --sequence_;  // no rank posted anything, and all ranks refuse alike, because the reasons are agreed
-            return choice.take_status();
+            return bound.take_status();
         }
         choice_ = *choice;
         Operation chosen = call_.operation;
         chosen.choice = choice_.hash();
         segment_->row(rank_).position.enter(sequence_, chosen);
         watchdog_.begin();
-        binding_ = &planner_.binding(choice_);
+        binding_ = *bound;
     }
     auto connected = planner_.connect(*binding_, missing_binding_);
     if (!connected) return die(connected.take_status());
@@ -347,7 +347,7 @@ Status Communicator::prepare() {
     binding_ = nullptr;
     if (!plan) return die(plan.take_status());
     prepared_ = plans_.insert(PlanKey(call_.operation, call_.settings.preference), std::move(*plan));
-    prepared_->run.start(call_.send, call_.receive, call_.operand, sequence_);
+    prepared_->run->start(call_.send, call_.receive, call_.operand, sequence_);
     return ok();
 }
 
@@ -361,15 +361,15 @@ Progress Communicator::advance() {
         if (!failure_) return Progress::failed;
         if (!prepared_) return Progress::blocked;
     }
-    const Progress progress = prepared_->run.advance();
+    const Progress progress = prepared_->run->advance();
     if (progress == Progress::done || progress == Progress::blocked || progress == Progress::moved) [[likely]] {
         if (progress != Progress::blocked) waiting_.stir();
         return progress;
     }
     failure_ = progress == Progress::mismatch
-                   ? die(watchdog_.mismatch(prepared_->run.suspect(), sequence_, prepared_->plan.operation,
-                                            prepared_->run.suspect_operation()))
-                   : die(prepared_->run.take_failure());
+                   ? die(watchdog_.mismatch(prepared_->run->suspect(), sequence_, prepared_->plan.operation,
+                                            prepared_->run->suspect_operation()))
+                   : die(prepared_->run->take_failure());
     return Progress::failed;
 }
 
@@ -380,7 +380,7 @@ Status Communicator::pause(bool may_sleep) {
         if (in_access_) return pause_for_access(may_sleep);
     }
     if (uneven_ || has_messages()) return pause_for_messages(may_sleep);
-    const RankSet& missing = prepared_ ? prepared_->run.missing() : missing_binding_;
+    const RankSet& missing = prepared_ ? prepared_->run->missing() : missing_binding_;
     // Connection set-up exchanges addresses through shared memory. Later, some connections are sockets.
     const bool sockets = prepared_ && prepared_->plan.networked;
     if (!(sockets ? waiting_.pause_on_sockets(missing, may_sleep, add_descriptors_)

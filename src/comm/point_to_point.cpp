@@ -238,7 +238,7 @@ Progress Communicator::advance_uneven() {
 
 // The ranks that the call waits for.
 const RankSet& Communicator::missing() const {
-    return uneven_ ? parts_->exchange().missing() : prepared_ ? prepared_->run.missing() : missing_binding_;
+    return uneven_ ? parts_->exchange().missing() : prepared_ ? prepared_->run->missing() : missing_binding_;
 }
 
 Status Communicator::pause_for_messages(bool may_sleep) {

@@ -1,5 +1,5 @@
-// plan.hpp: a schedule bound to a size, connections and memory: all that can be known before the buffers are.
-// Made once per key by comm's planner, kept in its cache, run many times. A value once made.
+// plan.hpp: a schedule bound to a size, connections and memory: everything that does not depend on the call's buffers.
+// The planner makes it once per key and caches it. Immutable once made.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -21,10 +21,10 @@ struct BlockEnds {
     Receiver* source = nullptr;
     Sender* target = nullptr;
     bool source_is_remote = false, target_is_remote = false;  // over a network: data goes past the slots where it can
-    // What one lends the other is read as the process's own memory, else by the kernel.
+    // Zero-copy messages within a process are read in place; others by CMA or in a mapped arena.
     bool source_in_process = false, target_in_process = false;
-    CanRead target_reads = {};          // what it is lent. Valid once connected
-    std::byte* source_arena = nullptr;  // as it is mapped here
+    CanRead target_reads = {};          // how the target reads zero-copy messages. Valid once connected
+    std::byte* source_arena = nullptr;  // the source's arena, mapped here
 };
 
 struct Plan {
@@ -32,30 +32,28 @@ struct Plan {
     uint32_t operation_fingerprint = 0;
     const Schedule* schedule = nullptr;
     std::vector<BlockEnds> ends;  // by block
-    // By block and instruction: whether it may lend what it sends (schedule/stable_sends.hpp); empty: nothing is lent.
+    // By block and instruction: whether a send may be zero-copy (schedule/stable_sends.hpp). Empty: none may.
     std::vector<std::vector<bool>> stable_sends;
-    size_t zero_copy_least = 0;          // bytes of a message that is lent
-    bool zero_copy_by_cma = true;        // also where the kernel copies it
-    const Cma* zero_copy_cma = nullptr;  // reads what others lend; wherever there are connections on a host
+    size_t zero_copy_least = 0;          // bytes of the smallest zero-copy message
+    bool zero_copy_by_cma = true;        // zero-copy also if the receiver needs CMA
+    const Cma* zero_copy_cma = nullptr;  // reads zero-copy messages of this host
     FlagBlock* flag_block = nullptr;
-    FlagBlock::Rotation rotation;  // of a tile of all parts; our slots are backed for all of it
+    FlagBlock::Rotation rotation;  // slots of a tile of all parts; our slots have memory for all of it
     DirectAccess* direct_access = nullptr;
     const CpuKernels* cpu_kernels = nullptr;
-    SlotStores* slot_stores =
-        nullptr;                   // by rank: into what it reads of ours; our own: into the flag block, which all read
-    size_t tile_bytes = 0;         // of each part; a multiple of 64 unless there is one tile
-    uint64_t tiles = 1;            // at least 1: an empty message still meets everybody
-    bool pipelined = false;        // two-shot: one loop body stages, reduces and hands out different tiles
-    bool exports_buffers = false;  // fused: the first entry says which buffers peers can reach; an agreed fact
-    bool networked = false;        // some end is remote
-    bool in_one_place = false;     // each result is made at once of all ranks' contributions: Sums::in_rank_order
-    Cma* cma = nullptr;            // fused: the kernel copies, once all have agreed that it can; null: not wanted
-    // Where the schedule wants Buffer::scratch: the rank's, of scratch_bytes(); one operation uses it at a time.
+    SlotStores* slot_stores = nullptr;  // by rank: for the slots that it reads; our own entry: for the flag block
+    size_t tile_bytes = 0;              // of each part; a multiple of 64 unless there is one tile
+    uint64_t tiles = 1;                 // at least 1: an empty message still synchronizes all ranks
+    bool pipelined = false;             // two-shot: one loop body stages, reduces and copies results of different tiles
+    bool exports_buffers = false;       // fused: the first arrival says which buffers peers can reach; an agreed fact
+    bool networked = false;             // some end is remote
+    bool in_one_place = false;          // each result is computed from all contributions at once: Sums::in_rank_order
+    Cma* cma = nullptr;                 // fused: CMA copies, once all ranks have agreed that it works; null: not used
+    // If the schedule uses Buffer::scratch: the rank's, of scratch_bytes(). One operation uses it at a time.
     std::vector<std::byte>* scratch = nullptr;
     Stores stores = Stores::ordinary;
 
-    // Of a message that the kernel copies: a block from each other rank stays in the second-level cache until it is
-    // reduced.
+    // Bytes per CMA copy: a block from each other rank stays in the second-level cache until it is reduced.
     size_t cma_block_bytes() const {
         return std::max<size_t>(32 << 10, (256 << 10) / size_t(std::max(1, schedule->ranks - 1)) / 64 * 64);
     }

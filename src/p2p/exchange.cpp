@@ -4,18 +4,16 @@
 #include <cstring>
 
 #include "src/base/small_copy.hpp"
-#include "src/executor/run.hpp"
 
 namespace weft::internal {
 
 namespace {
 
-// A message that its receiver copies in one go from where it lies, if it can read there: below, two copies through a slot
-// cost less than the way there and back; above, where the kernel copies, two cores that each copy half of the way, through
-// slots in their caches, are faster than one that has the kernel look up every page. Measured: perf/results.
+// Sizes of zero-copy messages (perf/results). Below, two copies through a slot cost less than the address exchange.
+// Above, if CMA copies, two cores that copy through slots in their caches are faster than one core in the kernel.
 constexpr size_t zero_copy_least = 16 << 10, zero_copy_most = 2 << 20;
-constexpr size_t pull_bytes = 1 << 20;  // at a time: then we look whether somebody has failed
-constexpr int slots_at_once = 8;        // of one peer: then it is the next one's turn
+constexpr size_t pull_bytes = 1 << 20;  // between two checks for failures
+constexpr int slots_at_once = 8;        // of one peer, before the next peer's turn
 
 }  // namespace
 
@@ -220,7 +218,7 @@ Progress Exchange::receive_some(int rank, Peer& peer) {
             return pull(rank, peer);
         }
         if (came.bytes > transfer.bytes - transfer.done)
-            return fails(fail(weftInternalError, "rank {} got {} bytes from rank {} where {} were left", rank_,
+            return fails(fail(error::internal_damaged, "rank {} got {} bytes from rank {} where {} were left", rank_,
                               came.bytes, rank, transfer.bytes - transfer.done));
         copy_out(transfer.data + transfer.done, slot->data, came.bytes, transfer.bytes);
         transfer.done += came.bytes;
@@ -230,8 +228,8 @@ Progress Exchange::receive_some(int rank, Peer& peer) {
     return Progress::moved;
 }
 
-// Its sender goes on when we release the slot that told us where. One that has given up may have its memory back: then
-// the abort word is set, and nothing that was read counts.
+// The sender continues when we release the slot that holds the address. A sender that has failed may have freed its
+// buffer. Then the abort word is set, and the data that was read is discarded.
 Progress Exchange::pull(int rank, Peer& peer) {
     Transfer& transfer = front(peer.receives);
     const size_t bytes = std::min(pull_bytes, transfer.bytes - transfer.done);
@@ -250,7 +248,7 @@ Progress Exchange::pull(int rank, Peer& peer) {
     return Progress::moved;
 }
 
-// Straight to where it belongs.
+// Receives into the user's buffer, without a slot between.
 Progress Exchange::receive_remote(int rank, Peer& peer) {
     for (int slots = 0; peer.receives.first != none && slots < slots_at_once; ++slots) {
         Transfer& transfer = front(peer.receives);
@@ -258,7 +256,7 @@ Progress Exchange::receive_remote(int rank, Peer& peer) {
         SlotInfo came;
         auto received =
             peer.link.source->receive_into(transfer.data + transfer.done, std::min(left, peer.link.slot_bytes), came);
-        // What is too large for its place may be another message than the expected one.
+        // A message that is too large for its buffer may be another one than the expected one.
         if (came.fingerprint != 0 &&
             (compared(came.fingerprint) != compared(transfer.mark) || came.operation != transfer.count)) [[unlikely]]
             return differs(rank, transfer, came);
@@ -270,7 +268,7 @@ Progress Exchange::receive_remote(int rank, Peer& peer) {
     return Progress::moved;
 }
 
-// To oneself: both ends are here, so nothing is waited for.
+// Messages to oneself: both ends are here, so there is no waiting.
 Progress Exchange::move_own(Peer& self) {
     while (self.sends.first != none && self.receives.first != none) {
         const Transfer &from = front(self.sends), &to = front(self.receives);
@@ -284,12 +282,14 @@ Progress Exchange::move_own(Peer& self) {
     if (!sends && self.receives.first == none) return Progress::moved;
     const Transfer& alone = front(sends ? self.sends : self.receives);
     differing_ = self.sends.first != none ? self.sends.first : self.receives.first;
-    return fails({weftInvalidUsage, message_to_oneself(rank_, sends, alone.view())});
+    return fails({error::usage_self_message, message_to_oneself(rank_, sends, alone.view())});
 }
 
 Progress Exchange::differs(int rank, const Transfer& transfer, const SlotInfo& came) {
     differing_ = int(&transfer - transfers_.data());
-    return fails({weftMismatch, differing_messages(rank, {came.fingerprint, came.operation}, rank_, transfer.view())});
+    return fails(fail(error::mismatch_message, "{}",
+                      differing_messages(rank, {came.fingerprint, came.operation}, rank_, transfer.view()))
+                     .about({.rank = rank, .peer = rank_}));
 }
 
 void Exchange::add_descriptors(std::vector<pollfd>& list) const {
@@ -333,7 +333,7 @@ bool Exchange::may_be_read_by(int rank) const {
     return peer.zero_copy_pending && !peer.link.target->zero_copy_done();
 }
 
-// Nothing goes on, but peers that were told addresses may still read there.
+// Ends all messages. Peers that know addresses of ours may still read there.
 void Exchange::abandon() {
     abandoned_ = unfinished();
     for (const int rank : busy_) {
@@ -353,7 +353,7 @@ std::vector<size_t> Exchange::unfinished() const {
     };
     for (const int rank : busy_) {
         const Peer& peer = peers_[size_t(rank)];
-        // What has been sent, but may not have arrived, counts.
+        // A message that was sent but may not have arrived is not complete.
         add(peer.pushing || peer.zero_copy_pending ? peer.sends.oldest : peer.sends.first);
         add(peer.receives.first);
     }

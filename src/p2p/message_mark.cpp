@@ -15,7 +15,7 @@ const char* name_of(MessageCaller by) {
                                      "weftGatherv", "weftScatterv", "weftAllGatherv", "weftReduceScatterv"};
     return size_t(by) < std::size(names) ? names[size_t(by)] : "an unknown call";
 }
-// What the other end is expected to call.
+// The call that the other end is expected to make.
 const char* counterpart_of(MessageCaller by) {
     using Caller = MessageCaller;
     return name_of(by == Caller::send ? Caller::receive : by == Caller::receive ? Caller::send : by);

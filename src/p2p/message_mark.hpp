@@ -1,6 +1,5 @@
-// message_mark.hpp: what both ends of a message say of it, by which they find out that they mean different things: the
-// type, the call that it is of, and of a collective its number and its reduction. A word, which travels with the message;
-// kernels compare it too.
+// message_mark.hpp: a word that travels with each message, so that both ends detect mismatched calls. It holds the data
+// type and the call; of a collective also its number and its reduction. GPU kernels compare it too.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,7 +8,7 @@
 
 namespace weft::internal {
 
-// The call that a message is of.
+// The call that a message belongs to.
 enum class MessageCaller : uint8_t {
     send,
     receive,
@@ -32,22 +31,22 @@ constexpr uint32_t message_mark(weftDataType_t type, MessageCaller by, uint16_t 
 constexpr weftDataType_t type_of(uint32_t mark) { return weftDataType_t(mark & message_type_bits); }
 constexpr uint8_t reduction_of(uint32_t mark) { return uint8_t((mark & message_reduction_bits) >> 5); }
 constexpr MessageCaller caller_of(uint32_t mark) { return MessageCaller((mark & message_caller_bits) >> 10); }
-// The part in which both ends must agree: what comes from weftSend may be taken by weftSendRecv.
+// The bits in which both ends must agree. weftSendRecv may receive a message of weftSend.
 constexpr uint32_t compared(uint32_t mark) {
     return of_collective(caller_of(mark)) ? mark : mark & ~message_caller_bits;
 }
 
-// One end's view of a message, for sentences.
+// One end's view of a message, for error texts.
 struct MessageView {
     uint32_t mark;
     uint64_t count;
 };
-// Rank `from` sends one thing, rank `to` wants another.
+// The error text if rank `from` sends another message than rank `to` expects.
 std::string differing_messages(int from, const MessageView& sent, int to, const MessageView& wanted);
-// What rank `rank` waits for from the rank that has not done it: "has not called weftRecv from rank 1 for the 10 float
-// that rank 1 sends by weftSend".
+// Describes the call that a peer of `rank` has not made: "has not called weftRecv from rank 1 for the 10 float that
+// rank 1 sends by weftSend".
 std::string owed_message(int rank, bool outgoing, bool begun, const MessageView& view);
-// `rank` alone knows of a message to itself.
+// The error text if `rank` calls only one half of a message to itself.
 std::string message_to_oneself(int rank, bool outgoing, const MessageView& view);
 
 }  // namespace weft::internal

@@ -1,11 +1,11 @@
-// messages.hpp: a rank's messages to and from others, outside schedules: the exchange that moves them, and its links
+// messages.hpp: point-to-point messages of a rank: the exchange that moves them, and its connections
 // (docs/design/connections.md, Point to point).
 #pragma once
 #include "src/p2p/peer_links.hpp"
 
 namespace weft::internal {
 
-// Thread-bound to the rank.
+// Owned by the communicator. Thread-bound to the rank.
 class Messages {
   public:
     Messages(Segment& group, int rank, const PeerLinks::Settings& settings, const CpuKernels& cpu_kernels,

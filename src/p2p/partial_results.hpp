@@ -1,6 +1,5 @@
-// partial_results.hpp: what a reduce-scatter of uneven parts holds on one rank: every other rank's contribution to its part,
-// side by side until all are there, and its own scaled, if it scales. One place sees all, so they are added in rank
-// order.
+// partial_results.hpp: the contributions of all ranks to one rank's part of an uneven reduce-scatter. They are stored side
+// by side and reduced in rank order once all have arrived. A rank's own contribution is stored scaled, if the call scales.
 #pragma once
 #include <vector>
 
@@ -10,18 +9,18 @@
 
 namespace weft::internal {
 
-// Thread-bound to the rank. Its memory is kept for the next call.
+// Thread-bound to the rank. It keeps its memory for the next call.
 class PartialResults {
   public:
-    // The sends are of all ranks, the rank's own among them; of the one receive the peer does not count.
-    // `operand`: as Run::start() has it.
+    // The sends are to all ranks, this rank included. The peer of the single receive is ignored. `operand`: as in
+    // Run::start().
     void begin(const Operation& operation, const void* operand, const PeerBuffers& peer_buffers, int rank,
                const CpuKernels& cpu_kernels);
-    // Where a rank's contribution to our part goes.
+    // The buffer for a rank's contribution to our part.
     void* from(int peer) { return received_.data() + size_t(peer) * stride_; }
-    // What a rank gets of ours.
+    // Our contribution to a rank's part.
     const void* to(const PeerBuffer& peer_buffer) const;
-    // All are there. Throws UserReductionFailed.
+    // Call once all contributions have arrived. Throws UserReductionFailed.
     void reduce();
     size_t heap_bytes() const { return received_.capacity() + scaled_.capacity(); }
 
@@ -34,7 +33,7 @@ class PartialResults {
     size_t stride_ = 0;
     std::vector<std::byte> received_, scaled_;
     std::vector<size_t> scaled_places_;  // by rank
-    std::vector<const void*> sources_;   // likewise
+    std::vector<const void*> sources_;   // by rank
 };
 
 }  // namespace weft::internal

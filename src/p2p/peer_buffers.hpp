@@ -1,4 +1,4 @@
-// peer_buffers.hpp: who gives whom how much in a collective of uneven parts.
+// peer_buffers.hpp: the buffers for each peer in a collective of uneven parts.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -6,25 +6,26 @@
 
 namespace weft::internal {
 
-// What a call sends to or receives from a rank.
+// The data that a call sends to, or receives from, a rank.
 struct PeerBuffer {
     int peer;
     void* data;
     uint64_t count;
 };
-// Counts and displacements in device memory: elements, by rank. Kernels read them, so the host knows no per-peer buffers.
+// Counts and displacements in device memory: elements, by rank. Kernels read them; the host does not know the buffers.
 struct CountsOnDevice {
     const uint64_t *sent, *send_places, *received, *receive_places;
-    uint64_t send_room, receive_room;  // elements from a buffer's begin to its allocation's end, at most
+    uint64_t send_room, receive_room;  // elements from the buffer to the end of its allocation, at most
 };
 struct PeerBuffers {
     std::vector<PeerBuffer> sends, receives;
-    CountsOnDevice counts = {};  // null: the lists say all
+    CountsOnDevice counts = {};  // null: the lists are complete
 };
 
-// Of parts in recvbuff, of which the first has so many elements, and the second begins so many behind its begin.
+// The error text for two parts in recvbuff: the first has `count` elements, the second begins `behind` elements after
+// the first one's begin.
 std::string overlapping_parts(int first, int second, uint64_t count, uint64_t behind, const char* counts_name);
-// What goes to one rank, and what comes from one.
+// The error text if the data sent to one rank overlaps the data received from one.
 std::string overlapping_buffers(int to, int from);
 
 }  // namespace weft::internal

@@ -8,9 +8,9 @@ namespace weft::internal {
 
 namespace {
 
-// Slots: the sender fills one, the receiver empties one, and neither waits for a late look.
+// Slots: enough that the sender fills one while the receiver empties another, even if one of them polls late.
 constexpr int depth_here = 8, depth_remote = 4;
-// Of a rank's heap what links may take together, and a slot at most: larger ones leave the two ends less to do at once.
+// The share of a rank's heap for all links, and the largest slot: larger slots reduce the overlap of both ends.
 constexpr size_t heap_share = size_t(16) << 20, slot_bytes_most = 32 << 10;
 
 }  // namespace
@@ -32,20 +32,21 @@ PeerLinks::PeerLinks(Segment& group, int rank, const Settings& settings)
                .heap_used = settings.heap_used,
                .only_remote = true}) {}
 
-// Whoever is first listens, both ways are there when the second has come.
+// The first rank listens. Both directions are connected when the second rank has taken its step.
 Status PeerLinks::connect(int peer, PeerLink& link) {
-    const auto [place, fresh] = bindings_.try_emplace(peer);
-    Binding& binding = place->second;
-    if (fresh) begin(peer, link, binding);
+    const auto [place, fresh] = sets_.try_emplace(peer);
+    ConnectionSet& set = place->second;
+    if (fresh) begin(peer, link, set);
     RankSet missing;
-    auto connected = (link.remote ? remote_ : here_).connect(binding, missing);
+    auto connected = (link.remote ? remote_ : here_).connect(set, missing);
     if (!connected) return connected.take_status();
-    link.source = binding.ends[0].source;
-    link.same_process = binding.ends[0].source_in_process;
-    link.arena = binding.ends[0].source_arena;
+    const BlockEnds& ends = set.ends[0];
+    link.source = ends.source;
+    link.same_process = ends.source_in_process;
+    link.arena = ends.source_arena;
     if (!*connected) return ok();
-    link.target = binding.ends[0].target;
-    link.reads_us = binding.ends[0].target_reads;
+    link.target = ends.target;
+    link.reads_us = ends.target_reads;
     link.connected = true;
     return ok();
 }
@@ -56,9 +57,9 @@ bool PeerLinks::called_by(int peer) const {
     return (segment_->local(peer) ? here_ : remote_).called_by(peer, depth_to(peer));
 }
 
-void PeerLinks::begin(int peer, PeerLink& link, Binding& binding) const {
-    binding.schedule.fifo_depth = depth_to(peer);
-    binding.schedule.blocks = {{.channel = 0, .source = peer, .target = peer, .instructions = {}}};
+void PeerLinks::begin(int peer, PeerLink& link, ConnectionSet& set) const {
+    set.depth = depth_to(peer);
+    set.wanted = {{.channel = 0, .source = peer, .target = peer}};
     link.remote = !segment_->local(peer);
     link.slot_bytes = (link.remote ? remote_ : here_).slot_bytes(depth_to(peer));
 }

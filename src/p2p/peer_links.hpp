@@ -1,5 +1,5 @@
-// peer_links.hpp: the connections of a rank with single others, outside schedules: which the two alone make when either
-// first wants one (docs/design/connections.md, Point to point). Thread-bound to the rank.
+// peer_links.hpp: connections between two ranks, outside schedules. The two ranks make them at the first message
+// (docs/design/connections.md, Point to point).
 #pragma once
 #include <map>
 
@@ -8,32 +8,33 @@
 
 namespace weft::internal {
 
+// Owned by Messages. Thread-bound to the rank.
 class PeerLinks {
   public:
     struct Settings {
-        const net::Identity* identity;  // as Connector's
-        uint64_t name;                  // likewise
+        const net::Identity* identity;  // see Connector::Settings
+        uint64_t name;                  // see Connector::Settings
         size_t remote_slot_bytes;
         size_t* heap_used;
-        bool uses_cma;  // the kernel may copy between the processes, where it can
+        bool uses_cma;  // zero-copy messages may use CMA where it works
         bool maps_arenas = false;
     };
     PeerLinks(Segment& group, int rank, const Settings& settings);
     PeerLinks(const PeerLinks&) = delete;
     PeerLinks& operator=(const PeerLinks&) = delete;
 
-    // One step towards the link with a peer; both ends take theirs.
+    // One step of connecting to a peer. Both ends must take theirs.
     Status connect(int peer, PeerLink& link);
-    // Whether the peer has taken its first step.
+    // Whether the peer has taken its first step towards this rank.
     bool called_by(int peer) const;
 
   private:
     int depth_to(int peer) const;
-    void begin(int peer, PeerLink& link, Binding& binding) const;
+    void begin(int peer, PeerLink& link, ConnectionSet& set) const;
 
     Segment* segment_;
     Connector here_, remote_;
-    std::map<int, Binding> bindings_;  // by peer
+    std::map<int, ConnectionSet> sets_;  // by peer, one connection each way
 };
 
 }  // namespace weft::internal

@@ -1,4 +1,4 @@
-// call_settings.hpp: what a call may ask for beside its arguments (weftCommSetCallConfig). A value.
+// call_settings.hpp: settings of a call beside its arguments (weftCommSetCallConfig). A value.
 #pragma once
 #include <cstdint>
 

@@ -11,138 +11,137 @@
 
 namespace weft::internal {
 
-// Of the blob with the receiver's address: what it can read of what the sender lends it.
+// The word of the receiver's address that says how it can read zero-copy messages.
 static constexpr size_t reads_word = Blob::of_transport;
 static uint64_t word_of(CanRead reads) { return uint64_t(reads.addresses) | uint64_t(reads.arena) << 1; }
 static CanRead reads_of(uint64_t word) { return {.addresses = (word & 1) != 0, .arena = (word & 2) != 0}; }
 
-// What one connection from each rank of a host to each goes round in: both ways between two ranks are more than a
-// second-level cache, and all together no more than a share of the last-level one. Measured: perf/results.
+// Bytes of slots of one connection from each rank of a host to each other (perf/results). Both directions between two ranks
+// exceed a second-level cache. All connections stay within a share of the last-level cache.
 static constexpr size_t rings_of_all = size_t(6) << 20;
 
-// Both ends name a connection alike: by channel, slots and the sender's rank; the info says the receiver's.
+// Both ends name a connection by channel, slots and the sender's rank. The receiver puts the entry.
 uint64_t Connector::oob_key(const Key& key, int sender) const {
     return settings_.name ^
            (uint64_t(key.channel) << 48 | uint64_t(unsigned(key.depth)) << 32 | uint64_t(unsigned(sender))) *
                0x9e3779b97f4a7c15u;
 }
 
-Status Connector::listen(Binding& binding) {
-    const Schedule& schedule = binding.schedule;
-    const auto key_of = [&](int channel, int peer) { return Key{channel, peer, schedule.fifo_depth}; };
-    binding.ends.resize(schedule.blocks.size());
-    for (size_t index = 0; index < schedule.blocks.size(); ++index) {
-        const Block& block = schedule.blocks[index];
-        BlockEnds& ends = binding.ends[index];
-        if (const auto there = receivers_.find(key_of(block.channel, block.source)); there != receivers_.end())
+Status Connector::listen(ConnectionSet& set) {
+    const auto key_of = [&](int channel, int peer) { return Key{channel, peer, set.depth}; };
+    set.ends.resize(set.wanted.size());
+    for (size_t index = 0; index < set.wanted.size(); ++index) {
+        const ConnectionSet::Wanted& each = set.wanted[index];
+        BlockEnds& ends = set.ends[index];
+        if (const auto there = receivers_.find(key_of(each.channel, each.source)); there != receivers_.end())
             ends.source = there->second.get();
-        if (const auto there = senders_.find(key_of(block.channel, block.target)); there != senders_.end()) {
+        if (const auto there = senders_.find(key_of(each.channel, each.target)); there != senders_.end()) {
             ends.target = there->second.sender.get();
             ends.target_reads = there->second.reads;
         }
-        ends.source_is_remote = block.source >= 0 && !segment_->local(block.source);
-        ends.target_is_remote = block.target >= 0 && !segment_->local(block.target);
+        ends.source_is_remote = each.source >= 0 && !segment_->local(each.source);
+        ends.target_is_remote = each.target >= 0 && !segment_->local(each.target);
         const auto in_process = [&](int peer) {
             return peer >= 0 && segment_->local(peer) && segment_->same_process(rank_, peer);
         };
-        ends.source_in_process = in_process(block.source);
-        if (ends.source) ends.source_arena = arena_of(block.source);
-        ends.target_in_process = in_process(block.target);
-        binding.is_new.push_back({concerns(block.source) && !ends.source, concerns(block.target) && !ends.target});
+        ends.source_in_process = in_process(each.source);
+        if (ends.source) ends.source_arena = arena_of(each.source);
+        ends.target_in_process = in_process(each.target);
+        set.is_new.push_back({concerns(each.source) && !ends.source, concerns(each.target) && !ends.target});
     }
-    for (size_t index = 0; index < schedule.blocks.size(); ++index) {
-        const Block& block = schedule.blocks[index];
-        if (!binding.is_new[index].source) continue;
+    for (size_t index = 0; index < set.wanted.size(); ++index) {
+        const ConnectionSet::Wanted& each = set.wanted[index];
+        if (!set.is_new[index].source) continue;
         Blob address;
-        const Key key = key_of(block.channel, block.source);
-        const ConnectionOptions options = this->options(binding, block.channel, block.source, true);
+        const Key key = key_of(each.channel, each.source);
+        const ConnectionOptions options = this->options(set, each.channel, each.source, true);
         auto transport = transport_to(options);
         if (!transport) return transport.take_status();
         auto receiver = (*transport)->listen(options, address);
         if (!receiver) return receiver.take_status();
-        const CanRead reads = can_read(block.source);
+        const CanRead reads = can_read(each.source);
         address.words[reads_word] = word_of(reads);
-        // What we say and what we have are one: the peer may take its first memory at any time.
-        if (reads.arena) binding.ends[index].source_arena = arenas_.of(block.source);
-        WEFT_TRY(segment_->oob_put(rank_, block.source, oob_key(key, block.source), &address, sizeof address));
-        binding.ends[index].source = receiver->get();
+        // Use the arena that can_read() announced: the peer may allocate its first memory at any time.
+        if (reads.arena) set.ends[index].source_arena = arenas_.of(each.source);
+        WEFT_TRY(segment_->oob_put(rank_, each.source, oob_key(key, each.source), &address, sizeof address));
+        set.ends[index].source = receiver->get();
         receivers_[key] = std::move(*receiver);
     }
     return ok();
 }
 
-Result<bool> Connector::connect(Binding& binding, RankSet& missing) {
-    if (binding.connected) return true;
-    const Schedule& schedule = binding.schedule;
-    if (binding.is_new.empty()) WEFT_TRY(listen(binding));
+Result<bool> Connector::connect(ConnectionSet& set, RankSet& missing) {
+    if (set.connected) return true;
+    if (set.is_new.empty()) WEFT_TRY(listen(set));
     missing.clear();
     bool all = true;
-    for (size_t index = 0; index < schedule.blocks.size(); ++index) {
-        const Block& block = schedule.blocks[index];
-        if (!binding.is_new[index].target || binding.ends[index].target) continue;
-        const Key key{block.channel, block.target, schedule.fifo_depth};
-        const std::byte* info = segment_->oob_get(block.target, oob_key(key, rank_));
+    for (size_t index = 0; index < set.wanted.size(); ++index) {
+        const ConnectionSet::Wanted& each = set.wanted[index];
+        if (!set.is_new[index].target || set.ends[index].target) continue;
+        const Key key{each.channel, each.target, set.depth};
+        const std::byte* info = segment_->oob_get(each.target, oob_key(key, rank_));
         if (!info) {
-            missing.insert(block.target);
+            missing.insert(each.target);
             all = false;
             continue;
         }
         Blob address;
         memcpy(&address, info, sizeof address);
-        const ConnectionOptions options = this->options(binding, block.channel, block.target, false);
+        const ConnectionOptions options = this->options(set, each.channel, each.target, false);
         auto transport = transport_to(options);
         if (!transport) return transport.take_status();
         auto sender = (*transport)->connect(options, address);
         if (!sender) return sender.take_status();
         WEFT_LOG_RANK(rank_, info, net, "connects to {} over {}, channel {}, {} slots of {} KiB",
-                      segment_->name_of(block.target), (*transport)->name, block.channel, schedule.fifo_depth,
-                      slot_bytes(schedule.fifo_depth) >> 10);
-        binding.ends[index].target = sender->get();
-        binding.ends[index].target_reads = reads_of(address.words[reads_word]);
+                      segment_->name_of(each.target), (*transport)->name, each.channel, set.depth,
+                      slot_bytes(set.depth) >> 10);
+        set.ends[index].target = sender->get();
+        set.ends[index].target_reads = reads_of(address.words[reads_word]);
         senders_[key] = {std::move(*sender), reads_of(address.words[reads_word])};
     }
-    binding.connected = all;
+    set.connected = all;
     return all;
 }
 
-ConnectionOptions Connector::options(Binding& binding, int channel, int peer, bool incoming) const {
-    // The first new connection to a peer goes with the first from it, and so on, by channel: both ends reckon alike.
+ConnectionOptions Connector::options(ConnectionSet& set, int channel, int peer, bool incoming) const {
+    // The first new connection to a peer shares state with the first one from it, and so on, by channel. Both ends find
+    // the same pairs.
     int place = 0, opposite = 0;
-    for (size_t index = 0; index < binding.schedule.blocks.size(); ++index) {
-        const Block& block = binding.schedule.blocks[index];
-        const bool comes = binding.is_new[index].source && block.source == peer,
-                   goes = binding.is_new[index].target && block.target == peer;
-        place += (incoming ? comes : goes) && block.channel < channel;
+    for (size_t index = 0; index < set.wanted.size(); ++index) {
+        const ConnectionSet::Wanted& each = set.wanted[index];
+        const bool comes = set.is_new[index].source && each.source == peer,
+                   goes = set.is_new[index].target && each.target == peer;
+        place += (incoming ? comes : goes) && each.channel < channel;
         opposite += incoming ? goes : comes;
     }
     return {rank_,
             peer,
             channel,
-            binding.schedule.fifo_depth,
-            slot_bytes(binding.schedule.fifo_depth),
+            set.depth,
+            slot_bytes(set.depth),
             segment_->local(peer) ? segment_ : nullptr,
             settings_.heap_used,
             settings_.identity,
-            place < opposite ? &binding.shared[{peer, place}] : nullptr,
+            place < opposite ? &set.shared[{peer, place}] : nullptr,
             rings_of_all / (segment_->locals().size() * segment_->locals().size())};
 }
 
 size_t Connector::slot_bytes(int depth) const { return slot_bytes_of(settings_.slot_bytes, depth); }
 
-// Of what a rank of this host lends us.
+// How this rank can read zero-copy messages of a peer.
 CanRead Connector::can_read(int peer) {
     if (!segment_->local(peer)) return {};
     if (segment_->same_process(rank_, peer)) return {.addresses = true};
     return {.addresses = settings_.uses_cma && Cma(*segment_, rank_).probe(peer), .arena = arena_of(peer) != nullptr};
 }
 
-// Of another process of this host; null: it is not mapped.
+// The mapped arena of another process of this host, or null.
 std::byte* Connector::arena_of(int peer) {
     const bool other = settings_.maps_arenas && segment_->local(peer) && !segment_->same_process(rank_, peer);
     return other ? arenas_.if_used(peer) : nullptr;
 }
 
-// The first that can; both ends see the same facts.
+// The first transport that can connect the two ranks. Both ends see the same facts.
 Result<const Transport*> Connector::transport_to(const ConnectionOptions& options) const {
     std::string reasons;
     const NameList allowed(weft::internal::options().transports);
@@ -152,7 +151,8 @@ Result<const Transport*> Connector::transport_to(const ConnectionOptions& option
         if (why.empty()) return &transport;
         reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", transport.name, why);
     }
-    return fail(weftSystemError, "rank {} has no way to {} ({})", rank_, segment_->name_of(options.peer), reasons);
+    return fail(error::shm_no_path, "no transport connects rank {} to {} ({})", rank_, segment_->name_of(options.peer),
+                reasons);
 }
 
 }  // namespace weft::internal

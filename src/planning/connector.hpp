@@ -1,6 +1,5 @@
-// connector.hpp: makes the connections of a rank's schedules: chooses a transport for each, listens, puts connection info
-// with the addresses, connects when those of the peers have come. Takes several steps, because the other end must
-// listen first; nothing blocks. Thread-bound to the rank.
+// connector.hpp: makes the connections of a rank. It chooses a transport for each connection, listens, puts its
+// address as connection info, and connects once the peer's address has arrived.
 #pragma once
 #include <map>
 #include <memory>
@@ -12,55 +11,63 @@
 
 namespace weft::internal {
 
-// A schedule and the ends of its connections: shared by the plans of all sizes.
-struct Binding {
-    Schedule schedule;
-    std::vector<std::vector<bool>> stable_sends;  // find_stable_sends(schedule)
-    std::vector<BlockEnds> ends;
+// Connections of equal depth that are made together, such as those of a schedule or those with one peer.
+struct ConnectionSet {
+    // A connection from `source`, and one to `target`; -1: none.
+    struct Wanted {
+        int channel = 0;
+        int source = -1, target = -1;
+    };
     struct New {
         bool source, target;
     };
-    std::vector<New> is_new;  // by block: which connections no other schedule had before
-    // What new connections there and back have in common: by peer and their place among those that go one way.
+
+    int depth = 0;  // slots of a connection
+    std::vector<Wanted> wanted;
+    std::vector<BlockEnds> ends;  // in the order of `wanted`
+    std::vector<New> is_new;      // likewise: the connections that no earlier set has made
+    // State shared by a new connection and the one in the opposite direction: by peer and index in one direction.
     std::map<std::pair<int, int>, std::shared_ptr<Shared>> shared;
     bool connected = false;
 };
 
+// Owned by the planner or by PeerLinks. Thread-bound to the rank. Connecting takes several steps, because the other end
+// must listen first; nothing blocks.
 class Connector {
   public:
     struct Settings {
         const net::Identity* identity;  // of the communicator; null if its ranks are on one host
-        size_t slot_bytes;              // of connections of a few slots
-        uint64_t name = 0;  // tells the connection info of this connector from those of others; alike on all ranks
-        size_t* heap_used;  // of the rank; null where there is nothing on this host to be connected:
-        bool only_remote = false;  // connections on this host are nobody's, or another's
-        bool uses_cma = false;     // the kernel may copy between the processes, where it can
-        bool maps_arenas = false;  // what lies in weftHostAlloc's memory is read there
+        size_t slot_bytes;              // of connections with default_slots slots
+        uint64_t name = 0;              // separates connection info of this connector from others'; equal on all ranks
+        size_t* heap_used;              // of the rank's part of the segment; null if only_remote
+        bool only_remote = false;       // ignores peers on this host
+        bool uses_cma = false;          // zero-copy messages may use CMA where it works
+        bool maps_arenas = false;       // zero-copy messages may be read in mapped memory of weftHostAlloc
     };
     Connector(Segment& group, int rank, const Settings& settings)
         : segment_(&group), rank_(rank), settings_(settings), arenas_(group, rank) {}
 
-    Status listen(Binding& binding);
-    // Of connections of so many slots: more than a few are smaller, so that all take as much memory.
+    Status listen(ConnectionSet& set);
+    // Slots of deeper connections are smaller, so that all connections use the same amount of memory.
     size_t slot_bytes(int depth) const;
-    // One step; listens first. True when all connections are there; else `missing` has the ranks that have not listened
-    // yet.
-    Result<bool> connect(Binding& binding, RankSet& missing);
-    // Whether the peer listens to us, of schedules whose first channel has so many slots.
+    // One step; the first one listens. True when all connections exist. Otherwise `missing` has the ranks that have not
+    // listened yet.
+    Result<bool> connect(ConnectionSet& set, RankSet& missing);
+    // Whether the peer listens for us on channel 0 with `depth` slots.
     bool called_by(int peer, int depth) const {
         return segment_->oob_get(peer, oob_key({0, peer, depth}, rank_)) != nullptr;
     }
 
   private:
-    // A connection serves all schedules that want one from there to there with so many slots: each leaves it empty, and
-    // ranks go from one operation to the next alike, so both ends know which ones there are.
+    // A connection serves all sets with this channel, peer and depth. Each operation leaves it empty. All ranks make
+    // the same operations in the same order, so both ends know which connections exist.
     struct Key {
         int channel, peer, depth;
         auto operator<=>(const Key&) const = default;
     };
     bool concerns(int peer) const { return peer >= 0 && (!settings_.only_remote || !segment_->local(peer)); }
     uint64_t oob_key(const Key& key, int sender) const;
-    ConnectionOptions options(Binding& binding, int channel, int peer, bool incoming) const;
+    ConnectionOptions options(ConnectionSet& set, int channel, int peer, bool incoming) const;
     Result<const Transport*> transport_to(const ConnectionOptions& options) const;
     CanRead can_read(int peer);
     std::byte* arena_of(int peer);

@@ -20,12 +20,12 @@
 
 namespace weft::internal {
 
-// What a text describes; the communicators of a process share it.
+// A parsed description of a machine. The communicators of a process share it.
 struct DescribedMachine {
-    topology::Graph graph;                                // without nodes: the text is none
+    topology::Graph graph;                                // without nodes: the text is invalid
     std::vector<std::pair<int, topology::CpuMask>> cpus;  // nodes, and their hardware threads
 
-    // What is wrong with the text is the same on all ranks, which take it for unknown; not what is wrong here.
+    // A wrong text is wrong on all ranks, so it counts as unknown. Any other failure concerns this process alone.
     static Result<std::shared_ptr<const DescribedMachine>> of(const std::string& text) {
         return shared_by_process<const DescribedMachine>(
             text, [&]() -> Result<std::shared_ptr<const DescribedMachine>> {
@@ -39,7 +39,7 @@ struct DescribedMachine {
                 return std::shared_ptr<const DescribedMachine>(std::move(described));
             });
     }
-    // Of a thread that no cpu has, the first; -1: there is none.
+    // The CPU node of a hardware thread; the first one if no node has the thread; -1: there is no node.
     int cpu_of(int thread) const {
         for (const auto& [cpu, threads] : cpus)
             if (threads.contains(thread)) return cpu;
@@ -54,7 +54,7 @@ struct DescribedMachine {
 
 namespace {
 
-// All ranks have joined. Without ring orders.
+// The layout without ring orders. All ranks have joined.
 Layout bare_layout(const Segment& group) {
     std::vector<int32_t> hosts;
     if (!group.one_host())
@@ -62,7 +62,7 @@ Layout bare_layout(const Segment& group) {
     return {group.ranks(), 0, std::move(hosts)};
 }
 
-// Different ones that are searched together: each costs a search on every rank.
+// Bounds the kinds of machines, because each kind costs a search on every rank.
 constexpr int kinds_most = 64;
 
 }  // namespace
@@ -79,7 +79,7 @@ Result<MachineText> describe_this_machine(bool gpus) {
     if (!machine) {
         Options wanted = options();
         const std::string dump = std::exchange(wanted.topo_dump_file, {});
-        // NCCL's files are about GPUs: a job without GPUs does not need them.
+        // NCCL's files describe GPUs, so a job without GPUs does not need them.
         const bool of_nccl = !wanted.topo_file.empty() && wanted.origin(OptionIndex::topo_file) == Origin::alias;
         if (of_nccl && !gpus) {
             const std::string file = std::exchange(wanted.topo_file, {});
@@ -108,10 +108,9 @@ Result<MachineText> describe_this_machine(bool gpus) {
     return *machine;
 }
 
-// Where the ranks sit on the graphs of their hosts.
+// The nodes of the ranks on the graphs of their hosts.
 class Machines::Seating {
   public:
-    // `hosts`: by rank, as Layout has it.
     Seating(const Segment& group, const Layout& layout) : segment_(group), layout_(layout) {}
 
     Status read(const AgreedTexts& texts) {
@@ -130,13 +129,13 @@ class Machines::Seating {
         }
         return ok();
     }
-    // By host, as Layout has it: the NVLink domains that several hosts are in.
+    // By host, see Layout: the NVLink domains that span several hosts.
     std::vector<int32_t> domains() const { return topology::domains_of(domain_of_); }
     int hosts() const { return int(job_.graph_of.size()); }
-    int unknown() const { return unknown_; }  // hosts whose machine is
+    int unknown() const { return unknown_; }  // hosts whose machine is unknown
     int kinds() const { return int(machines_.size()); }
 
-    // By what each rank sits on: a cpu or a GPU. Whether all have a location.
+    // Places the ranks by their CPU, or by their GPU. False: some rank has no location.
     bool take_cpus() {
         return take(
             [this](const DescribedMachine& machine, int rank) { return machine.cpu_of(segment_.rank_info(rank).cpu); });
@@ -147,7 +146,7 @@ class Machines::Seating {
             return device.use == DeviceFacts::usable ? machine.gpu_of(device) : -1;
         });
     }
-    // Some host's ranks sit on different nodes.
+    // Whether ranks of one host are on different nodes.
     bool apart() const {
         std::vector<int> first(job_.graph_of.size(), -1);
         return std::any_of(job_.locations.begin(), job_.locations.end(), [&](const topology::RankLocation& location) {
@@ -191,7 +190,7 @@ Machines::Machines(const Segment& group) : plain_(bare_layout(group)) {}
 
 Status Machines::find(const Segment& group) {
     const AgreedTexts texts = AgreedTexts::of(group);
-    // Nobody was asked, or no GPU and no order is in it.
+    // No description was exchanged, or the ranks need no ring order.
     const bool devices = group.row(0).device.use == DeviceFacts::usable;
     if (plain_.ranks < 2 || (plain_.ranks == 2 && !devices) || texts.machines.empty()) return ok();
     Seating seating(group, plain_);

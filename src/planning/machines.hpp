@@ -1,6 +1,5 @@
-// machines.hpp: the machines that a communicator's ranks are on, as their hosts told when they met, and what follows for
-// schedules: in which order rings pass the ranks, and what links carry. From agreed texts alone, so that all ranks find
-// the same, whatever machine they are on. Immutable; shared by the ranks of a process.
+// machines.hpp: the machines of a communicator's ranks, as their hosts described them at the rendezvous. They determine the
+// order of the ranks on rings and the bandwidth of links. The texts are agreed, so all ranks find the same result.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -15,35 +14,36 @@
 
 namespace weft::internal {
 
-// What this process tells of its host, for AgreedTexts; found once, and once more with GPUs, for which NVML is asked, too.
-// weftInvalidUsage: what is wrong with WEFT_TOPO_FILE. If NCCL_TOPO_FILE names the file, that is a warning, as it is if no
-// rank has a GPU: the machine is as detected. Only rank 0's process and the leaders of other hosts read the file, and all
-// ranks are told what came of it, so they agree whatever each one's environment says.
+// Describes this process's host for AgreedTexts. The text is cached, once without and once with GPUs, which need NVML.
+// weftInvalidUsage: WEFT_TOPO_FILE is wrong. A wrong file of NCCL_TOPO_FILE, or one for a job without GPUs, is a warning,
+// and the machine is detected. Rank 0's process and the leaders of other hosts read the file and send the result to all
+// ranks, so that all ranks agree whatever their environment says.
 Result<MachineText> describe_this_machine(bool gpus);
 
+// Immutable. Shared by the ranks of a process.
 class Machines {
   public:
-    // Of ranks that have all joined. A failure is of this process alone, which must not go on without the others.
+    // All ranks of the segment have joined. A failure concerns this process alone; it must not continue.
     static Result<std::shared_ptr<const Machines>> of(const Segment& group);
     explicit Machines(const Segment& group);
 
-    // As ranks lie that run on processors, and as their GPUs lie; what tells their rings from others, 0: from none.
+    // The layout of the ranks by their processors, and by their GPUs. The digests of the ring orders; 0: no order.
     Layout layout(int rank) const { return with(on_cpus_, rank); }
     Layout device_layout(int rank) const { return with(on_gpus_, rank); }
     uint64_t rings() const { return digest(on_cpus_); }
     uint64_t device_rings() const { return digest(on_gpus_); }
-    // Whether ranks of one host have their threads on different NUMA domains; nothing: unknown, as of two ranks.
+    // Whether ranks of one host run on different NUMA domains. Empty: unknown, as with two ranks.
     std::optional<bool> apart() const { return apart_; }
-    // What the GPUs' rings carry together, as far as links tell; 0: unknown.
+    // The bandwidth of all GPU rings together; 0: unknown.
     double device_gbs() const { return on_gpus_.gbs; }
-    // A line for people each.
+    // Lines for the log.
     const std::vector<std::string>& notes() const { return notes_; }
 
   private:
     class Seating;
     struct Rings {
-        std::vector<std::vector<int32_t>> orders;  // each from rank 0 on; empty: host by host, by rank
-        std::vector<int32_t> rails, domains;       // as Layout has them
+        std::vector<std::vector<int32_t>> orders;  // each begins at rank 0; empty: by host, then by rank
+        std::vector<int32_t> rails, domains;       // see Layout
         double gbs = 0;
     };
     Status find(const Segment& group);

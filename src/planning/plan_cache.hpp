@@ -1,5 +1,5 @@
-// plan_cache.hpp: plans by key: a small table that a call looks into without a search, and behind it all that were
-// made. Keys hold agreed facts only, so all ranks hit or miss together. Thread-bound.
+// plan_cache.hpp: plans by key: a small direct-mapped table, and behind it a map of all plans. Keys hold agreed facts only,
+// so all ranks hit or miss together.
 #pragma once
 #include <map>
 #include <memory>
@@ -8,6 +8,7 @@
 
 namespace weft::internal {
 
+// Owned by the communicator. Thread-bound to the rank.
 template <class Prepared>
 class PlansByKey {
   public:
@@ -30,7 +31,7 @@ class PlansByKey {
     }
 
   private:
-    static constexpr size_t most = 4096;  // programs that never repeat a size must not grow for ever
+    static constexpr size_t most = 4096;  // bounds the memory of programs that never repeat a size
     static constexpr size_t table_size = 64;
     struct CachedPlan {
         PlanKey key;
@@ -50,10 +51,10 @@ class PlansByKey {
     std::map<PlanKey, std::unique_ptr<Prepared>> plans_;
 };
 
-// Of the host's plans.
+// The plans of calls on host memory.
 class PlanCache : public PlansByKey<PreparedPlan> {
   public:
-    // Roughly: what plans hold grows with the ranks, not with the message, but for the scratch of scaled ones.
+    // An estimate. Plans grow with the number of ranks. Only the scratch of scaled plans grows with the message.
     uint64_t heap_bytes() const;
 };
 

@@ -1,25 +1,21 @@
-// planner.hpp: from an Operation to a Plan: asks the selector, builds the schedule, makes the connections, sizes the
-// tiles. Thread-bound to the rank. Connecting takes several steps, because the other end must listen first; nothing
-// blocks.
+// planner.hpp: from an Operation to a Plan: chooses, builds the schedule, makes the connections, sizes the tiles.
 #pragma once
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "src/executor/run.hpp"
+#include "src/executor/make_run.hpp"
+#include "src/planning/chooser.hpp"
 #include "src/planning/connector.hpp"
-#include "src/planning/machines.hpp"
-#include "src/selector/catalog.hpp"
-#include "src/selector/selector.hpp"
 
 namespace weft::internal {
 
-// What a plan is for: the agreed facts of a call, nothing that one rank alone knows.
+// The agreed facts of a call, which select its plan. Nothing that one rank alone knows is part of the key.
 struct PlanKey {
     uint64_t head;
     uint64_t count;
-    // preference: see Planner. What was joined of a group's calls has no root.
+    // `preference`: see Planner. Coalesced calls have no root, so the two share bits.
     explicit PlanKey(const Operation& operation, uint8_t preference = 0)
         : head(uint64_t(operation.collective) | uint64_t(operation.type) << 8 | uint64_t(operation.op) << 16 |
                uint64_t(preference) << 24 |
@@ -30,13 +26,22 @@ struct PlanKey {
     auto operator<=>(const PlanKey&) const = default;
 };
 
-// A plan and its run, which lives as long, so that a call allocates nothing.
-struct PreparedPlan {
-    explicit PreparedPlan(Plan made) : plan(std::move(made)), run(plan) {}
-    Plan plan;
-    Run run;
+// A schedule and its connections, shared by the plans of all sizes.
+struct Binding {
+    Schedule schedule;
+    std::vector<std::vector<bool>> stable_sends;  // find_stable_sends(schedule)
+    ConnectionSet connections;
 };
 
+// A plan and its run. The run is reused, so that a call allocates nothing.
+struct PreparedPlan {
+    explicit PreparedPlan(Plan made) : plan(std::move(made)), run(make_run(plan)) {}
+    Plan plan;
+    std::unique_ptr<Run> run;
+};
+
+// Owned by the communicator. Thread-bound to the rank. Connecting takes several steps, because the other end must listen
+// first; nothing blocks.
 class Planner {
   public:
     // `identity`: of the communicator, null if its ranks are on one host.
@@ -44,23 +49,30 @@ class Planner {
             const CpuKernels& cpu_kernels, int64_t streaming_bytes, std::shared_ptr<const Catalog> catalog,
             std::shared_ptr<const Machines> machines, std::shared_ptr<const Tuning> tuning);
 
-    // What else than rank 0's options a call may ask for, as a number: 0 is those. Fails if there are too many.
-    bool knows(const std::string& algo, int channels) const { return find(algo, channels) < preferences_.size(); }
-    Result<uint8_t> preference(const std::string& algo, int channels);
-    // Fails alike on all ranks.
-    Result<Choice> choose(const Operation& operation, uint8_t preference);
-    // The schedule of a choice; made once.
-    Binding& binding(const Choice& choice);
-    // One step of connecting. True when all connections are there; else `missing` has the ranks that have not listened
+    // See Chooser.
+    bool knows(const std::string& algo, int channels) const { return chooser_.knows(algo, channels); }
+    Result<uint8_t> preference(const std::string& algo, int channels) { return chooser_.preference(algo, channels); }
+    Result<Choice> choose(const Operation& operation, uint8_t preference) const {
+        return chooser_.choose(operation, preference);
+    }
+    std::string explain(const Operation& operation, uint8_t preference) const {
+        return chooser_.explain(operation, preference);
+    }
+
+    // The schedule of a choice, made once. Fails if its messages do not fit their slots. The reason is an agreed fact, so
+    // all ranks fail alike before any rank waits.
+    Result<Binding*> bind(const Operation& operation, const Choice& choice);
+    // One step of connecting. True when all connections exist. Otherwise `missing` has the ranks that have not listened
     // yet.
-    Result<bool> connect(Binding& binding, RankSet& missing) { return connector_.connect(binding, missing); }
+    Result<bool> connect(Binding& binding, RankSet& missing) {
+        return connector_.connect(binding.connections, missing);
+    }
     Result<std::unique_ptr<PreparedPlan>> plan(const Operation& operation, const Choice& choice, Binding& binding);
 
-    std::string explain(const Operation& operation, uint8_t preference) const;
-    // What others need who connect: see Connector and Messages.
+    // For other owners of a Connector, and for Messages.
     size_t* heap_used() { return &heap_used_; }
-    size_t net_slot_bytes() const { return costs_.links.net_slot_bytes; }
-    // Of messages that are stored past the caches: of two ranks' buffers.
+    size_t net_slot_bytes() const { return chooser_.links().net_slot_bytes; }
+    // The smallest point-to-point message that is stored past the caches.
     size_t streamed_message_bytes() const { return streamed_bytes(2); }
     const CpuKernels& cpu_kernels() const { return *cpu_kernels_; }
     uint64_t connection_bytes() const { return heap_used_ - FlagBlock::heap_bytes; }
@@ -68,28 +80,22 @@ class Planner {
     const AgreedOptions& agreed() const { return agreed_; }
 
   private:
-    size_t find(const std::string& algo, int channels) const;
-    // Of a whole between so many ranks: from here on stores go past the caches.
+    // The smallest whole between `ranks` ranks that is stored past the caches.
     size_t streamed_bytes(int ranks) const;
 
-    int rank_;
     FlagBlock* flag_block_;
     const CpuKernels* cpu_kernels_;
     int64_t streaming_bytes_;
-    std::shared_ptr<const Catalog> catalog_;
-    // Whether two slots do for tiles that are read in order: not beside a user's algorithm over a flag block, whose blocks may
-    // be further apart than Weft's own.
+    Chooser chooser_;
+    // Whether two slots suffice for tiles that are read in order. Not if a user's algorithm uses the flag block, because
+    // its blocks may be further apart than Weft's own.
     bool two_slots_;
     AgreedOptions agreed_;
-    std::shared_ptr<const Machines> machines_;
-    Layout layout_;
-    Costs costs_;
-    std::vector<Preferences> preferences_;  // by number
     DirectAccess direct_access_;
     Cma cma_;
     std::vector<SlotStores> slot_stores_;       // Plan::slot_stores
-    std::shared_ptr<const size_t> last_level_;  // bytes of cache that the ranks' buffers may find room in
-    std::vector<std::byte> scratch_;            // of schedules that want it, one at a time
+    std::shared_ptr<const size_t> last_level_;  // bytes of last-level cache for the ranks' buffers
+    std::vector<std::byte> scratch_;            // for schedules that need it, one at a time
     size_t heap_used_ = FlagBlock::heap_bytes;
     Connector connector_;
     struct BindingKey {

@@ -5,12 +5,12 @@
 
 #include "src/base/log.hpp"
 #include "src/base/small_copy.hpp"
-#include "src/executor/run.hpp"
+#include "src/executor/progress.hpp"
 #include "src/segment/arena.hpp"
 
 namespace weft::internal {
 
-// At a time: then we look whether somebody has failed, and others that the thread drives have their turn.
+// Bytes between two checks for failures. Other communicators of the thread progress there too.
 static constexpr uint64_t copied_bytes = 1 << 20;
 
 OneSided::OneSided(Segment& group, int rank, const Settings& settings, Connect connect, CalledBy called_by)
@@ -61,7 +61,7 @@ const OneSided::PeerWindow& OneSided::reach(Window& window, int peer) {
     return reached;
 }
 
-// Each rank's own affair: nobody else needs to know how its memory is reached.
+// A local decision: other ranks do not need to know how this rank reaches their memory.
 OneSided::PeerWindow OneSided::find_way(const WindowPart& part, int peer) {
     if (!segment_->local(peer)) return {AccessPath::message};
     if (segment_->same_process(rank_, peer)) return {AccessPath::mapped, reinterpret_cast<std::byte*>(part.address)};
@@ -78,43 +78,13 @@ bool OneSided::uses_cma(int peer) {
 
 // ---- A call
 
-Status check_inside(const OneSidedCall& call, uint64_t part_bytes) {
-    if (call.offset <= part_bytes && call.bytes <= part_bytes - call.offset) return ok();
-    return fail(weftInvalidArgument,
-                "{} bytes at offset {} (bytes) are not all inside rank {}'s part of the window, which has {} bytes: "
-                "nothing was {}",
-                call.bytes, call.offset, call.peer, part_bytes,
-                call.kind == OneSidedCall::RmaOp::put ? "written" : "read");
-}
-
-Status check_overlap(const OneSidedCall& call, const std::byte* there) {
-    const auto first = reinterpret_cast<uintptr_t>(call.data), second = reinterpret_cast<uintptr_t>(there);
-    const uintptr_t distance = first < second ? second - first : first - second;
-    if (distance == 0 || distance >= call.bytes) return ok();
-    const bool puts = call.kind == OneSidedCall::RmaOp::put;
-    return fail(weftInvalidArgument,
-                "localbuff overlaps what is {0} of rank {1}'s part of the window: {2} bytes each, {3} apart; they must "
-                "be equal or disjoint: nothing was {0}",
-                puts ? "written" : "read", call.peer, call.bytes, distance);
-}
-
-void merge_waits(std::span<const SignalWait> waits, std::vector<SignalWait>& into) {
-    into.clear();
-    for (const SignalWait& wait : waits) {
-        const auto same = std::find_if(into.begin(), into.end(), [&](const SignalWait& other) {
-            return other.peer == wait.peer && other.signal == wait.signal;
-        });
-        same == into.end() ? into.push_back(wait) : void(same->count += wait.count);
-    }
-}
-
 Status OneSided::begin(const OneSidedCall& call) {
     using RmaOp = OneSidedCall::RmaOp;
     reached_ = {};
     if (call.kind == RmaOp::put || call.kind == RmaOp::get) {
         const auto place = windows_.find(call.window);
         if (place == windows_.end() || place->second.parts.empty())
-            return fail(weftInvalidUsage, "the window is not registered");
+            return fail(error::window_none, "the window is not registered");
         Window& window = place->second;
         const WindowPart& part = window.parts[size_t(call.peer)];
         WEFT_TRY(check_inside(call, part.bytes));
@@ -141,7 +111,7 @@ Status OneSided::begin(const OneSidedCall& call) {
     return ok();
 }
 
-// Behind all that was asked of the peer, if anything was.
+// The signal must not overtake earlier requests to the peer.
 void OneSided::send_signal() {
     if (call_.signal == RmaMessages::no_signal) return;
     if (!segment_->local(call_.peer) || rma_messages_.used(call_.peer)) {
@@ -165,8 +135,9 @@ Progress OneSided::copy_some() {
     const bool puts = call_.kind == OneSidedCall::RmaOp::put;
     if (!signals_.enter(call_.peer)) {
         if (segment_->aborted()) return fails(segment_->abort_status());
-        return fails(fail(weftRemoteError, "{} left the communicator: its part of the window is gone",
-                          segment_->name_of(call_.peer)));
+        return fails(fail(error::rank_left, "{} left the communicator: its part of the window is gone",
+                          segment_->name_of(call_.peer))
+                         .about({.rank = call_.peer, .peer = rank_}));
     }
     Status copied;
     std::byte* ours = call_.data + done_;
@@ -179,14 +150,15 @@ Progress OneSided::copy_some() {
     } else {
         const auto& parts = windows_.at(call_.window).parts;
         const uint64_t there = parts[size_t(call_.peer)].address + call_.offset + done_;
-        // Of a process that has ended the number may be another one's.
+        // The pid of a process that has ended may belong to another process by now.
         if (!segment_->alive(call_.peer))
-            copied = fail(weftRemoteError, "{} died: its part of the window is gone", segment_->name_of(call_.peer));
+            copied = fail(error::rank_died, "{} died: its part of the window is gone", segment_->name_of(call_.peer))
+                         .about({.rank = call_.peer, .peer = rank_});
         else
             copied = puts ? cma_.write(call_.peer, ours, there, bytes) : cma_.read(call_.peer, ours, there, bytes);
     }
     signals_.leave();
-    // It may have given its memory back meanwhile: then what was read is nothing.
+    // If the communicator was aborted, the peer may have freed its memory, and the data that was read is invalid.
     if (copied && segment_->aborted()) copied = segment_->abort_status();
     if (!copied) return fails(std::move(copied));
     done_ += bytes;
@@ -195,7 +167,7 @@ Progress OneSided::copy_some() {
     return reached_.way == AccessPath::message ? Progress::moved : Progress::done;
 }
 
-// The peer has taken what we ask of it, or answered.
+// Waits until the peer has received our request, or answered it.
 Progress OneSided::await_peer() {
     const bool moved = rma_messages_.serve();
     if (rma_messages_.locally_complete(call_.peer)) return Progress::done;

@@ -7,8 +7,8 @@ namespace weft::internal {
 
 namespace {
 
-constexpr uint32_t mark = 0x77696e64;  // of every slot: nothing else goes over these links
-constexpr int requests_at_once = 16;   // of one peer: then it is the next one's turn
+constexpr uint32_t mark = 0x77696e64;  // of every slot of these links
+constexpr int requests_at_once = 16;   // of one peer, before the next peer's turn
 
 }  // namespace
 
@@ -70,7 +70,7 @@ std::vector<int> RmaMessages::unanswered() const {
     return all;
 }
 
-// Others make their end of a link and put an entry; ours is to be made then.
+// A peer that needs a link listens and puts an out-of-band entry. Then this rank makes its end.
 void RmaMessages::look_for_callers() {
     const auto look = [&](int rank) {
         if (!peers_[size_t(rank)] && hooks_.called_by(rank)) (void)peer(rank);
@@ -80,7 +80,7 @@ void RmaMessages::look_for_callers() {
         if (entries != std::exchange(oob_entries_[i], entries)) look(neighbours_[i]);
     }
     if (segment_->one_host()) return;
-    // Pairs with oob_deliver(), where the entry comes before the count: else it might be missed for good.
+    // Pairs with oob_deliver(), which stores the entry before the count, so that no entry is missed.
     const uint32_t received = segment_->header().oob_received.load(std::memory_order_acquire);
     if (received == std::exchange(oob_received_, received)) return;
     for (int rank = 0; rank < segment_->ranks(); ++rank)
@@ -97,7 +97,8 @@ bool RmaMessages::serve() {
     return moved;
 }
 
-// A peer that has gone matters to who waits for it, and to nobody else. What fails here it would wait for in vain.
+// A peer that has left matters only to the ranks that wait for it. Any other failure aborts the communicator, because
+// the peer would wait for this rank.
 bool RmaMessages::breaks(Peer& other, Status why) {
     if (why.code() != weftRemoteError) segment_->raise(why, rank_);
     other.trouble = std::move(why);
@@ -169,8 +170,9 @@ Result<bool> RmaMessages::pull(int rank, Peer& other) {
         if (!*received) break;
         moved = true;
         if (info.fingerprint != mark || (rest ? info.bytes != room : info.bytes < sizeof(Header)))
-            return fail(weftInternalError, "rank {} got {} bytes from rank {} where a window's message has others",
-                        rank_, info.bytes, rank);
+            return fail(error::internal_damaged,
+                        "rank {} got a window message of {} bytes from rank {}, which no such message has", rank_,
+                        info.bytes, rank);
         if (rest) {
             other.target += room;
             other.left -= room;
@@ -182,19 +184,21 @@ Result<bool> RmaMessages::pull(int rank, Peer& other) {
     return moved;
 }
 
-// A frame has come.
+// A frame has arrived.
 Status RmaMessages::take(int rank, Peer& other) {
     const Header& header = other.frame.header;
     if (header.kind == RequestKind::answer) {
         if (!other.waiting || header.bytes != other.wanted_bytes)
-            return fail(weftInternalError, "rank {} got an answer of {} bytes from rank {} that it has not asked for",
-                        rank_, header.bytes, rank);
+            return fail(error::internal_damaged,
+                        "rank {} got an answer of {} bytes from rank {} that it did not ask for", rank_, header.bytes,
+                        rank);
         other.target = other.wanted;
     } else {
         other.target = header.bytes > 0 ? hooks_.memory(header.window, header.offset, header.bytes) : nullptr;
         if (header.bytes > 0 && !other.target)
-            return fail(weftInternalError, "rank {} asks for {} bytes at {} of window {}, which rank {} has not", rank,
-                        header.bytes, header.offset, header.window, rank_);
+            return fail(error::internal_damaged,
+                        "rank {} asks for {} bytes at {} of window {}, which rank {} does not have", rank, header.bytes,
+                        header.offset, header.window, rank_);
     }
     if (header.kind == RequestKind::get) return ok();
     if (header.bytes > sizeof other.frame.inline_data)
@@ -204,7 +208,7 @@ Status RmaMessages::take(int rank, Peer& other) {
     return ok();
 }
 
-// All of what the last frame announced is there.
+// All data of the last frame has arrived.
 void RmaMessages::finish(int rank, Peer& other) {
     const Header& header = other.frame.header;
     switch (header.kind) {
@@ -238,7 +242,7 @@ void RmaMessages::abandon() {
         other.requests.clear();
         other.own = 0;
         other.waiting = other.pushing = false;
-        other.trouble = fail(weftRemoteError, "the communicator is dead");
+        other.trouble = fail(error::rank_failed, "the communicator is dead");
     }
 }
 

@@ -1,6 +1,5 @@
-// rma_messages.hpp: what ranks ask each other to do with memory that they cannot reach themselves, as messages over their
-// link: the target carries them out, in their order, whenever it is in one of its calls (docs/design/rma.md).
-// Nothing blocks. Thread-bound to the rank.
+// rma_messages.hpp: requests to ranks whose memory this rank cannot reach, as messages over their link. The target
+// executes them in order, during its own calls (docs/design/rma.md).
 #pragma once
 #include <array>
 #include <deque>
@@ -14,12 +13,13 @@
 
 namespace weft::internal {
 
+// Owned by OneSided. Thread-bound to the rank. Nothing blocks.
 class RmaMessages {
   public:
     struct Hooks {
         std::function<Status(int peer, PeerLink& link)> connect;  // one step
-        std::function<bool(int peer)> called_by;                  // whether that one has taken its first step
-        // This rank's memory in a window; null: it has no such.
+        std::function<bool(int peer)> called_by;                  // whether the peer has taken its first step
+        // This rank's memory in a window; null: out of range, or there is no such window.
         std::function<std::byte*(uint32_t window, uint64_t offset, uint64_t bytes)> memory;
         std::function<void(int peer, int signal)> signalled;
     };
@@ -30,23 +30,23 @@ class RmaMessages {
         uint32_t window = 0;
         uint64_t offset = 0;
     };
-    // Asks `peer`; buffers are ours until locally_complete(). No bytes: of a put its signal alone, of a get the answer that
-    // everything that was asked of it before is done.
+    // Sends a request to `peer`. Buffers must stay valid until locally_complete(). A put of 0 bytes carries a signal
+    // alone. The answer to a get of 0 bytes means that all earlier requests are complete at the peer.
     void put(int peer, const WindowAddress& place, const std::byte* data, uint64_t bytes, int signal);
     void get(int peer, const WindowAddress& place, std::byte* data, uint64_t bytes);
-    // Whether the buffers of what was asked of `peer` are free, and the answers there.
+    // Whether the buffers of all requests to `peer` are free, and all answers have arrived.
     bool locally_complete(int peer) const;
-    // Whether anything was ever asked of it: then what comes behind must not overtake that.
+    // Whether any request was ever sent to the peer. Later signals must not overtake it.
     bool used(int peer) const { return !peers_.empty() && peers_[size_t(peer)] && peers_[size_t(peer)]->used; }
 
-    // Moves what can be moved, others' requests as well as our own. True: something moved.
+    // Progresses our requests and those of other ranks. True: something moved.
     bool serve();
-    // Why nothing more comes from or goes to the peer; empty: it does.
+    // The failure of the link to the peer, or ok.
     Status trouble(int peer) const;
     bool connecting(int peer) const;
     void add_descriptors(std::vector<pollfd>& list) const;
-    bool networked() const { return networked_; }  // some link's peer is remote
-    // TargetProcess something has been asked of since the last answer that all of it is done.
+    bool networked() const { return networked_; }  // some peer is remote
+    // Peers with requests that no answer has confirmed yet.
     std::vector<int> unanswered() const;
     void abandon();
 
@@ -58,7 +58,7 @@ class RmaMessages {
         uint64_t offset, bytes;
         int32_t signal, unused;
     };
-    // What begins every message; what it has for the target comes along if there is room.
+    // The begin of every message. Short data follows inline.
     struct Frame {
         Header header;
         std::byte inline_data[512];
@@ -68,21 +68,21 @@ class RmaMessages {
         std::byte* data;
         uint64_t done = 0;
         bool begun = false;
-        bool own = true;  // else an answer
+        bool own = true;  // false: an answer to a request of the peer
     };
     struct Peer {
         PeerLink link;
         std::deque<Request> requests;
-        int own = 0;  // of these
+        int own = 0;  // requests that are our own
         bool pushing = false;
         bool used = false;
         bool unanswered = false;
         Status trouble;
-        // What we get.
+        // The get that waits for its answer.
         std::byte* wanted = nullptr;
         uint64_t wanted_bytes = 0;
         bool waiting = false;
-        // What comes: a frame, or the rest of what one announced.
+        // The message that is being received: a frame, then the rest of its data.
         Frame frame;
         std::byte* target = nullptr;
         uint64_t left = 0;
@@ -101,11 +101,11 @@ class RmaMessages {
     int rank_;
     Hooks hooks_;
     std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: no link
-    std::vector<int> linked_;                   // who has one, or is getting it
+    std::vector<int> linked_;                   // peers with a link, connected or not
     bool networked_ = false;
-    uint32_t oob_received_ = 0;          // connections from other hosts when we last looked for callers
+    uint32_t oob_received_ = 0;          // entries from other hosts at the last look_for_callers()
     std::vector<int> neighbours_;        // ranks of other processes of this host
-    std::vector<uint32_t> oob_entries_;  // of those, likewise
+    std::vector<uint32_t> oob_entries_;  // entries of each neighbour at the last look_for_callers()
 };
 
 }  // namespace weft::internal

@@ -13,8 +13,8 @@ Status Signals::make(size_t& heap_used) {
     if (place_ != 0) return ok();
     const size_t bytes = segment_->locals().size() * sizeof(Counters);
     if (heap_used + bytes > segment_->connections_end())
-        return fail(weftSystemError, "rank {} has no room for the signals of its windows: connections take it all",
-                    rank_);
+        return fail(error::shm_full,
+                    "rank {} has no room for the signals of its windows: connections use the whole heap", rank_);
     WEFT_TRY(segment_->back(rank_, heap_used, bytes));
     place_ = heap_used;
     heap_used += (bytes + line_bytes - 1) / line_bytes * line_bytes;
@@ -28,7 +28,7 @@ void Signals::found(int peer, uint64_t place) {
 
 bool Signals::enter(int peer) {
     segment_->row(rank_).touching.store(peer + 1, std::memory_order_relaxed);
-    // Our word before the look; who takes memory back sets the abort word or its state before it looks at our word.
+    // We store our word, then check. A rank that frees its memory sets the abort word or its state, then checks our word.
     // Pairs with the fence in Communicator::await_untouched().
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (!segment_->aborted() && segment_->row(peer).state.load(std::memory_order_acquire) != RankState::left)

@@ -15,7 +15,7 @@ std::string_view trimmed(std::string_view text) {
     return text.substr(first, text.find_last_not_of(" \t\n") - first + 1);
 }
 
-// Up to the separator, which is taken from the text, too.
+// Removes and returns the text before the separator. The separator is removed, too.
 std::string_view take(std::string_view& text, char separator) {
     const size_t end = std::min(text.find(separator), text.size());
     const std::string_view word = text.substr(0, end);
@@ -67,8 +67,8 @@ Status read_rule(std::string_view text, AlgoRule& rule) {
     return ok();
 }
 
-// Whether a list was written for a collective: it allows some algorithm that serves it here. To an all-reduce lists are
-// meant first: one that allows what cannot serve is an error there.
+// Whether a list applies to a collective: it allows some algorithm that can serve it here. A list applies to all-reduce
+// even if its algorithms cannot serve, so that this becomes an error.
 bool concerns(const NameList& list, Collective collective, const Layout& layout, std::span<const Algorithm> rows) {
     return std::any_of(rows.begin(), rows.end(), [&](const Algorithm& row) {
         return row.collective == collective && list.admits(row.name) &&

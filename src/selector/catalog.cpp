@@ -28,14 +28,14 @@ Catalog Catalog::load(std::string_view files, int ranks, std::span<const Algorit
     return catalog;
 }
 
-// Communicators of several sizes read the same files: a fault is told once.
+// Communicators of several sizes read the same files, so a fault is reported once.
 static void warn_once(const std::string& sentence) {
-    struct Told {
+    struct Reported {
         std::mutex mutex;
         std::set<std::string> sentences;
     };
-    static PerProcess<Told> told;
-    Told& all = told.get();
+    static PerProcess<Reported> reported;
+    Reported& all = reported.get();
     const std::lock_guard lock(all.mutex);
     if (all.sentences.insert(sentence).second) WEFT_LOG(warn, algo, "WEFT_ALGO_FILES: {}", sentence);
 }
@@ -48,14 +48,14 @@ Result<std::shared_ptr<const Catalog>> Catalog::shared(std::string_view files, i
         const LeftOut* other = nullptr;
         for (const LeftOut& one : catalog->left_out()) {
             if (one.faulty) {
-                warn_once(one.told);
+                warn_once(one.message);
                 continue;
             }
-            WEFT_LOG(info, algo, "{}", one.told);
+            WEFT_LOG(info, algo, "{}", one.message);
             if (!other) other = &one;
         }
         if (other && catalog->of_users().empty())
-            WEFT_LOG(warn, algo, "WEFT_ALGO_FILES has nothing for {} ranks: {}", ranks, other->told);
+            WEFT_LOG(warn, algo, "WEFT_ALGO_FILES has nothing for {} ranks: {}", ranks, other->message);
         for (const std::string& one : catalog->assumptions()) WEFT_LOG(info, algo, "WEFT_ALGO_FILES: {}", one);
         for (const std::string& one : catalog->differing())
             WEFT_LOG(info, algo,
@@ -94,14 +94,14 @@ Status Catalog::check(const char* variable, std::string_view text) const {
     for (const LeftOut& one : left_out_)
         if (one.faulty && !one.name.empty() && !has_name(one.name) && AlgoRules::wants(text, one.name))
             return fail(error::algorithm_none, "{} names `{}`, which cannot be used: WEFT_ALGO_FILES: {}", variable,
-                        one.name, one.told);
+                        one.name, one.message);
     return ok();
 }
 
 std::string Catalog::faults() const {
     std::string all;
     for (const LeftOut& one : left_out_)
-        if (one.faulty) all += fmt::format("{}{}", all.empty() ? "" : "; ", one.told);
+        if (one.faulty) all += fmt::format("{}{}", all.empty() ? "" : "; ", one.message);
     return all;
 }
 
@@ -115,7 +115,7 @@ void Catalog::add_file(const std::string& name, int ranks) {
     if (!read) return leave_out({}, fmt::format("{}: {}", name, read.status().sentence()));
     if (!read->assumed.empty()) assumptions_.push_back(fmt::format("{}: {}", name, read->assumed));
     for (const char letter : *text) digest_ = (digest_ ^ uint8_t(letter)) * 0x100000001b3u + 1;
-    // One algorithm after the other: one schedule a rank of each, in any order.
+    // Each set is one algorithm: one schedule for each rank, in any order.
     for (std::vector<Schedule>& schedules : read->take_sets()) {
         const Schedule& first = schedules[0];
         const std::string algorithm = first.algorithm,
@@ -125,7 +125,7 @@ void Catalog::add_file(const std::string& name, int ranks) {
     }
 }
 
-// The sentence goes on behind the algorithm's name.
+// The failure's sentence continues after the algorithm's name.
 Status Catalog::add_set(const std::string& file, std::vector<Schedule> schedules, int ranks, const ScheduleFile& read) {
     const Schedule& first = schedules[0];
     const auto taken = std::find_if(rows_.begin(), rows_.end(), [&](const Algorithm& row) {

@@ -1,4 +1,4 @@
-// catalog.hpp: the algorithms that ranks choose among: Weft's own, and those of the user's files.
+// catalog.hpp: the algorithms that ranks choose among: Weft's own and those of the user's files.
 #pragma once
 #include <memory>
 #include <span>
@@ -14,38 +14,37 @@ namespace weft::internal {
 // Immutable.
 class Catalog {
   public:
-    // `files`: as WEFT_ALGO_FILES, paths separated by colons. All are read; those for `ranks` ranks are proved, which
-    // costs about a minute and a gigabyte at most, and the others left out; 0: all are in, unproved, to be listed.
-    // What cannot be used is left out as well: no communicator fails because of a file. `any_order`: ranks may sum in
-    // different orders (WEFT_ALGO_FILES_ORDER). `own` lives for ever.
+    // `files`: paths separated by colons, as in WEFT_ALGO_FILES. Schedules for `ranks` ranks are proved, which takes at
+    // most about a minute and a gigabyte; others are left out. `ranks` 0: all are kept unproved, to be listed. A faulty
+    // file is left out, so that no communicator fails because of it. `any_order`: ranks may sum in different orders
+    // (WEFT_ALGO_FILES_ORDER). `own` must be static.
     static Catalog load(std::string_view files, int ranks, std::span<const Algorithm> own, bool any_order = false);
-    // The same, made once a process for all callers with equal arguments, as long as one of them holds it. Logs each
-    // algorithm that it leaves out. Thread-safe.
+    // Like load(), but shared by all callers of the process with equal arguments while one of them holds it. Logs each
+    // algorithm that is left out. Thread-safe.
     static Result<std::shared_ptr<const Catalog>> shared(std::string_view files, int ranks,
                                                          std::span<const Algorithm> own, bool any_order);
 
     std::span<const Algorithm> rows() const { return rows_; }
     std::span<const Algorithm> of_users() const { return rows().last(users_.size()); }
-    // As WEFT_ALGO may have them: of algorithms for other numbers of ranks too. Views of what the catalog holds.
+    // The names that WEFT_ALGO may use, including algorithms for other numbers of ranks. Views into the catalog.
     std::vector<std::string_view> names() const;
-    // Whether `text`, as WEFT_ALGO has it, names what there is (AlgoRules::check). weftInvalidArgument, also if it wants
-    // an algorithm that was left out as faulty: then with the reason. To exclude one is no error.
+    // Checks a text of the form of WEFT_ALGO (AlgoRules::check). weftInvalidArgument also if it allows an algorithm that
+    // was left out as faulty, with the reason. Excluding such an algorithm is no error.
     Status check(const char* variable, std::string_view text) const;
-    // An algorithm of the files for another number of ranks, or one that cannot be used (`faulty`), with the message.
+    // An algorithm of the files for another number of ranks, or one that is `faulty`, with the message.
     struct LeftOut {
-        std::string name, told;  // name: empty of a file that could not be read
+        std::string name, message;  // the name is empty if the file could not be read
         bool faulty = false;
     };
     const std::vector<LeftOut>& left_out() const { return left_out_; }
-    // The faulty ones, in one sentence; empty: there are none.
+    // The messages of the faulty ones, joined; empty: there are none.
     std::string faults() const;
-    // One sentence for each thing that a file does not state and Weft assumes.
+    // One sentence for each assumption about something that a file does not state.
     const std::vector<std::string>& assumptions() const { return assumptions_; }
     bool any_order() const { return any_order_; }
-    // The names and files of the algorithms whose results may have other bits on each rank.
+    // The names and files of the algorithms whose results may differ in bits between ranks.
     const std::vector<std::string>& differing() const { return differing_; }
-    // Of the user's files that could be read, for any number of ranks. Ranks that choose alike have the same digest. 0:
-    // there are no files.
+    // The digest of the user's readable files, for any number of ranks. It must be equal on all ranks. 0: no files.
     uint64_t digest() const { return digest_; }
 
   private:

@@ -1,5 +1,5 @@
-// logarithm.hpp: natural logarithm and its inverse from sums, products and quotients alone, which every machine rounds
-// alike: those of C libraries differ in their last bits, and ranks on different hosts must choose alike. Reentrant.
+// logarithm.hpp: natural logarithm and exponential from sums, products and quotients, which all machines round alike. C
+// libraries differ in the last bits, and ranks on different hosts must choose alike. Reentrant.
 #pragma once
 #include <cmath>
 
@@ -7,7 +7,7 @@ namespace weft::internal {
 
 inline constexpr double logarithm_of_two = 0.6931471805599453;
 
-// Of a positive, finite number.
+// The number must be positive and finite.
 inline double logarithm(double number) {
     int exponent = 0;
     double mantissa = std::frexp(number, &exponent);  // exact, as ldexp is: from a half up to 1
@@ -15,14 +15,14 @@ inline double logarithm(double number) {
         mantissa *= 2;
         --exponent;
     }
-    // 2 artanh(t), where t is 0.172 at most: what follows the last term is below a double's last bit.
+    // 2 artanh(t), where t is 0.172 at most: the remainder of the series is below a double's last bit.
     const double t = (mantissa - 1) / (mantissa + 1), square = t * t;
     double sum = 0;
     for (int power = 23; power >= 1; power -= 2) sum = sum * square + 1.0 / power;
     return exponent * logarithm_of_two + 2 * t * sum;
 }
 
-// Of a number whose result is neither too large nor too small for a double.
+// The result must be in the range of a double.
 inline double exponential(double number) {
     const double halvings = std::floor(number / logarithm_of_two + 0.5);
     const double rest = number - halvings * logarithm_of_two;  // 0.35 at most

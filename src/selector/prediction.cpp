@@ -7,11 +7,11 @@ namespace weft::internal {
 
 namespace {
 
-// What was measured over what the model says is carried over to other numbers of ranks up to so much: a measurement
-// that is further off, of a moment when the machine was busy, say, shall not decide for ranks where it was not made.
+// Bounds the ratio of measured to modelled time that is applied to other numbers of ranks. A measurement that is further
+// off, for example of a busy machine, must not decide for other layouts.
 constexpr double correction_most = 8;
 
-// The curve's own ranks: beyond the sizes measured as the model goes on from the nearest of them.
+// For the curve's own layout. Beyond the measured sizes the model extrapolates from the nearest one.
 double us_of(const Tuning::Curve& curve, const Algorithm& row, const Layout& layout, const LinkCosts& links,
              size_t bytes) {
     const size_t nearest = curve.within(bytes);
@@ -51,7 +51,7 @@ static Prediction exact(const Algorithm& row, const Layout& layout, const Costs&
 
 Prediction predict(const Algorithm& row, const Layout& layout, const Costs& costs, size_t bytes) {
     Prediction found = exact(row, layout, costs, bytes);
-    // Algorithms that cost the same but for rounding are equal: the first of them is taken.
+    // Rounds to float, so that algorithms of equal cost compare equal and the first one is chosen.
     found.us = double(float(found.us));
     return found;
 }

@@ -1,4 +1,4 @@
-// prediction.hpp: how long a call would take by an algorithm: as measured, if a tuning knows it, else by the cost model.
+// prediction.hpp: the predicted time of a call by an algorithm: measured, if a tuning has it, else by the cost model.
 // A pure function of agreed facts. Reentrant.
 #pragma once
 #include <memory>
@@ -8,20 +8,20 @@
 
 namespace weft::internal {
 
-// What predictions are made of, alike on all ranks.
+// The input of predictions, equal on all ranks.
 struct Costs {
     Costs(const LinkCosts& links = {}, std::shared_ptr<const Tuning> tuning = nullptr)
         : links(links), tuning(std::move(tuning)) {}
-    LinkCosts links;                       // what this library knows of such a machine
-    std::shared_ptr<const Tuning> tuning;  // null: that alone
+    LinkCosts links;                       // built-in costs
+    std::shared_ptr<const Tuning> tuning;  // null: the built-in costs alone
 };
 
 enum class Basis : uint8_t {
-    model,             // nothing of the kind has been measured
-    scaled,            // measured among other ranks, or at other sizes, which the model carries over
-    measured,          // of ranks that lie so, and between two sizes that were measured
-    scaled_simulated,  // the same of times that the simulator made up
-    simulated,
+    model,             // not measured
+    scaled,            // measured with other ranks or sizes, and scaled by the model
+    measured,          // measured with this layout, between two measured sizes
+    scaled_simulated,  // as scaled, but simulated
+    simulated,         // as measured, but simulated
 };
 
 struct Prediction {

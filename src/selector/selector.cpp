@@ -24,7 +24,7 @@ std::string not_meant_for(const Algorithm& row, const Operation& operation, int 
     return {};
 }
 
-// Why a row does not suit the order of operands that is wanted; null: it does.
+// Why a row does not combine in the required order; null: it does.
 static const char* wrong_order(const Algorithm& row, const Operation& operation, const Preferences& preferences,
                                const NameList& list) {
     if (!facts_of(operation.collective).reduces) return nullptr;
@@ -43,7 +43,7 @@ std::vector<Candidate> candidates(const Operation& operation, const Layout& own,
     Layout layout = own;
     layout.rank = 0;
     const AlgoRules rules(preferences.algo, layout, rows);
-    // What ranks tell each other to split a communicator is no call that a rule could be meant for.
+    // Rules do not apply to Weft's own operations, such as those of a split.
     const NameList list(operation.is_wefts_own()
                             ? std::string_view()
                             : rules.names_for(operation.collective, operation.whole_bytes(layout.ranks)));
@@ -88,8 +88,8 @@ LinkCosts host_link_costs(int ranks, int cores, bool uses_cma) {
     LinkCosts costs;
     if (!uses_cma) costs.zero_copy_most_bytes = 0;
     costs.ranks_per_core = (ranks + cores - 1) / std::max(1, cores);
-    // Two ranks with a core each wait for nobody else, and the slots of their messages go round. Measured.
-    // What has just been summed they miss all the same (perf/results).
+    // Two ranks with a core each have little skew, and their slots stay in the caches. Sums are not in the cache of the
+    // other rank (perf/results).
     if (ranks == 2 && costs.ranks_per_core == 1) {
         costs.skew_us = 0.1;
         costs.sums_skew = 8;
@@ -140,8 +140,8 @@ std::string ranks_text(const Layout& layout) {
 
 }  // namespace
 
-std::string told(const Operation& operation, const Layout& layout, const Choice& choice,
-                 std::vector<Candidate> candidates) {
+std::string choice_text(const Operation& operation, const Layout& layout, const Choice& choice,
+                        std::vector<Candidate> candidates) {
     const bool of_user = choice.algorithm->of_user != nullptr;
     std::string text =
         fmt::format("{} ({} bytes) on {}: {} over {}, {}", operation.text(), operation.whole_bytes(layout.ranks),

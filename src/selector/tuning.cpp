@@ -45,7 +45,7 @@ LinkCosts link_costs_in_blocks(int ranks, int hosts, int machines, int cores, in
 LinkCosts Tuning::built_in() const { return network_link_costs(1, link_mbps, uses_cma, simulated.empty()); }
 
 bool Tuning::of_network(const LinkCosts& links) const {
-    // Which hosts they are, who asked for the file knows; what their network says of its speed may be nothing.
+    // The user named a simulation for these hosts; their network's speed may be unknown.
     if (!simulated.empty()) return !links.one_machine;
     return links.one_machine && links.net_us_per_byte == built_in().net_us_per_byte;
 }
@@ -57,7 +57,7 @@ LinkCosts Tuning::fitted(const LinkCosts& links) const {
     const bool same_network = of_network(links);
     for (const Constant& constant : constant_table())
         if (same_network || !constant.of_network)
-            // In proportion: what the arrangement says of a constant stays said.
+            // In proportion, so that the effect of the layout on a constant is kept.
             fitted.*constant.member *= constants.*constant.member / (before.*constant.member);
     return fitted;
 }
@@ -73,17 +73,17 @@ bool Tuning::of_shared_memory() const {
            std::any_of(curves.begin(), curves.end(), [](const Curve& curve) { return curve.hosts < curve.ranks; });
 }
 
-static bool sat_so(const Tuning::Curve& curve, bool apart) {
+static bool has_placement(const Tuning::Curve& curve, bool apart) {
     return curve.hosts == curve.ranks || !curve.apart || *curve.apart == apart;
 }
 
-bool Tuning::sat_otherwise(bool apart) const {
-    return !std::all_of(curves.begin(), curves.end(), [&](const Curve& curve) { return sat_so(curve, apart); });
+bool Tuning::has_other_placement(bool apart) const {
+    return !std::all_of(curves.begin(), curves.end(), [&](const Curve& curve) { return has_placement(curve, apart); });
 }
 
-Tuning Tuning::of_those_who_sat(bool apart) const {
+Tuning Tuning::with_placement(bool apart) const {
     Tuning left = *this;
-    std::erase_if(left.curves, [&](const Curve& curve) { return !sat_so(curve, apart); });
+    std::erase_if(left.curves, [&](const Curve& curve) { return !has_placement(curve, apart); });
     if (left.of_shared_memory()) return left;
     for (const Constant& constant : constant_table())
         if (!constant.of_network) left.constants.*constant.member = built_in().*constant.member;
@@ -92,17 +92,17 @@ Tuning Tuning::of_those_who_sat(bool apart) const {
 
 namespace {
 
-// One host, a host for each rank, or hosts of several: times of one say nothing of another.
+// The kind of layout: one host, one rank a host, or several ranks on several hosts. Kinds are not comparable.
 int kind_of(int ranks, int hosts) { return hosts == 1 ? 0 : hosts == ranks ? 1 : 2; }
 
-// How many times one number is the other, at least 1; compared without rounding, for all ranks take the same curve.
+// The ratio of two numbers, at least 1. Compared without rounding, so that all ranks find the same curve.
 struct Distance {
     int64_t large, small;
     Distance(int one, int other) : large(std::max(one, other)), small(std::min(one, other)) {}
     bool operator<(const Distance& other) const { return large * other.small < other.large * small; }
 };
 
-// Numbers of ranks count first; of equals the first curve.
+// Compares by ranks, then by hosts. Of equally near curves the first one wins.
 bool nearer(const Tuning::Curve& curve, const Tuning::Curve& than, int ranks, int hosts) {
     const Distance one(curve.ranks, ranks), other(than.ranks, ranks);
     if (one < other || other < one) return one < other;

@@ -1,6 +1,5 @@
-// tuning.hpp: what `weft tune` measured on a machine: times of algorithms at some sizes, for ranks that lie in some ways,
-// and the constants of the cost model that fit them. A value; what is predicted of it depends on nothing else, so that
-// ranks that have the same text choose alike. Reentrant.
+// tuning.hpp: a measurement by `weft tune`: times of algorithms for some sizes and layouts, and fitted constants of the cost
+// model. A value. Predictions depend on nothing else, so ranks with the same text choose alike. Reentrant.
 #pragma once
 #include <optional>
 #include <span>
@@ -20,17 +19,17 @@ struct Tuning {
         size_t bytes;  // of the whole
         double us;
     };
-    // An algorithm's times where so many ranks lie on so many hosts, in blocks.
+    // An algorithm's times for a number of ranks on a number of hosts, placed in blocks.
     struct Curve {
         Collective collective = Collective::none;
         std::string algorithm;
         int ranks = 0, hosts = 1;
         std::vector<Point> points;  // by bytes, each once; never empty
-        // Of ranks that shared memory: whether some sat on another NUMA domain than others; nothing: unknown.
+        // Whether ranks of one host ran on different NUMA domains. Empty: unknown.
         std::optional<bool> apart = {};
-        // Between two points on a straight line, both axes logarithmic; beyond the ends as at the ends.
+        // Interpolates linearly between two points on logarithmic axes. Constant beyond the ends.
         double us_at(size_t bytes) const;
-        // Where times have been measured: the nearest size to these bytes.
+        // Clamps a size to the measured range.
         size_t within(size_t bytes) const;
     };
     struct Constant {
@@ -39,45 +38,45 @@ struct Tuning {
         bool of_network;
     };
 
-    std::string simulated;  // the machines whose times the simulator made up; empty: they were measured here
+    std::string simulated;  // the simulated machines; empty: the times were measured
     std::string version;    // of the Weft that measured
-    std::string processor;  // as cpu_model()
-    int machine_cores = 0;  // of the machine, and those that the ranks shared
-    int cores = 0;
+    std::string processor;  // see cpu_model()
+    int machine_cores = 0;  // all cores of the machine
+    int cores = 0;          // the cores that the ranks shared
     int64_t link_mbps = 0;  // of the network between hosts; 0: unknown, as over loopback
     bool uses_cma = false;
-    LinkCosts constants;  // of these only constant_table()'s count; unless fitted, built_in()'s
+    LinkCosts constants;  // only the members in constant_table() are used; built_in() unless fitted
     std::vector<Curve> curves;
-    std::vector<std::string> notes = {};  // what of the text counts for nothing; not written
+    std::vector<std::string> notes = {};  // about ignored parts of the text; not written
 
-    // weftInvalidUsage: it is cut off, of another form or holds what cannot be; the sentence says where.
+    // weftInvalidUsage: the text is cut off, has another form or a value out of range. The sentence says where.
     static Result<Tuning> read(std::string_view text);
     std::string text() const;
     static std::span<const Constant> constant_table();
 
-    // Whether the network is as fast as the measured one; of simulated hosts, that there is one. `links`: not fitted.
+    // Whether `links`, not fitted, describe the measured network. For simulated hosts: whether there is a network.
     bool of_network(const LinkCosts& links) const;
-    // `links` with the constants that were fitted, those of the network only if it is the measured one: where they are not
-    // built_in()'s they change in proportion. Tiles stay those of `links`, with which the times were measured.
+    // `links` with the fitted constants, those of the network only if it is the measured one. Constants of `links` that
+    // differ from built_in() change in proportion. Tile sizes stay those of `links`, which the measurement used.
     LinkCosts fitted(const LinkCosts& links) const;
-    // Whether ranks that share memory were measured, not simulated: then the constants know how far apart this machine's cores are.
+    // Whether some curve was measured, not simulated, on shared memory. Then the constants include the distance of this
+    // machine's cores.
     bool of_shared_memory() const;
-    // Whether ranks that shared memory sat otherwise than ranks that are apart, or are not, in some curve.
-    bool sat_otherwise(bool apart) const;
-    // Without those; if no other ranks that shared memory are left the constants of a machine are the built-in ones.
-    Tuning of_those_who_sat(bool apart) const;
-    // Between ranks that have a core each, on hosts that are all this machine, or are simulated.
+    // Whether some curve on shared memory was measured with another placement on NUMA domains than `apart`.
+    bool has_other_placement(bool apart) const;
+    // Without those curves. If no curve on shared memory is left, the constants of a machine are the built-in ones.
+    Tuning with_placement(bool apart) const;
+    // Costs of ranks with a core each, on hosts that are all this machine or simulated.
     LinkCosts built_in() const;
-    // As ranks in blocks on such hosts had them, unfitted; and as the ranks of a curve had them.
+    // Unfitted costs of ranks in blocks on the measured hosts; fitted costs of the ranks of a curve.
     LinkCosts links_here(int ranks, int hosts) const;
     LinkCosts links_of(const Curve& curve) const { return fitted(links_here(curve.ranks, curve.hosts)); }
-    // Of this algorithm, among ranks that lie in the same way (one host, a host for each, or between), the number of
-    // ranks nearest to the layout's; null: there is none.
+    // The algorithm's curve with the nearest number of ranks, among those of the same kind of layout: one host, one rank
+    // a host, or several ranks on several hosts. Null: there is none.
     const Curve* nearest(Collective collective, std::string_view algorithm, const Layout& layout) const;
 };
 
-// As host_link_costs() or network_link_costs() have them for ranks in blocks on hosts, and these on machines of so many
-// cores.
+// host_link_costs() or network_link_costs() for ranks in blocks on hosts, and hosts in blocks on machines of `cores` cores.
 LinkCosts link_costs_in_blocks(int ranks, int hosts, int machines, int cores, int64_t link_mbps, bool uses_cma);
 
 }  // namespace weft::internal

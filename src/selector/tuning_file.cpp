@@ -15,11 +15,11 @@ namespace weft::internal {
 
 namespace {
 
-// A hundred times what `weft tune` writes.
+// A hundred times the size of a file of `weft tune`.
 constexpr size_t file_bytes_most = size_t(4) << 20;
 
-// Why it says nothing about this process's calls; empty: it does.
-std::string strange(const Tuning& tuning) {
+// Why the tuning does not apply to this process; empty: it does.
+std::string inapplicable(const Tuning& tuning) {
     const Tuning here = tuning_of_here();
     const bool measured = tuning.simulated.empty();
     if (measured && (tuning.processor != here.processor || tuning.machine_cores != here.machine_cores))
@@ -43,10 +43,10 @@ Result<std::shared_ptr<const Tuning>> load(const std::string& name) {
     return std::make_shared<const Tuning>(std::move(*tuning));
 }
 
-// For all communicators of a process.
+// Once for all communicators of a process.
 void warn_once(const std::string& sentence) {
-    static PerProcess<std::once_flag> told;
-    std::call_once(told.get(), [&] { WEFT_LOG(warn, algo, "{}", sentence); });
+    static PerProcess<std::once_flag> warned;
+    std::call_once(warned.get(), [&] { WEFT_LOG(warn, algo, "{}", sentence); });
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ Result<std::shared_ptr<const Tuning>> tuning_of_file(const std::string& name) {
     if (name.empty() || name == "none") return std::shared_ptr<const Tuning>();
     auto tuning = shared_by_process<const Tuning>(name, [&] { return load(name); });
     if (!tuning) return tuning;
-    if (const std::string why = strange(**tuning); !why.empty()) {
+    if (const std::string why = inapplicable(**tuning); !why.empty()) {
         warn_once(fmt::format("WEFT_TUNE_FILE: {} {}: the built-in costs are used; {}", name, why,
                               (*tuning)->simulated.empty() ? fmt::format("measure anew with `weft tune -o {}`", name)
                                                            : "simulate anew with `weft schedule simulate --tune`"));

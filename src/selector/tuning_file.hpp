@@ -1,4 +1,4 @@
-// tuning_file.hpp: WEFT_TUNE_FILE: which tuning this process brings with it.
+// tuning_file.hpp: WEFT_TUNE_FILE: the tuning of this process.
 #pragma once
 #include <memory>
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace weft::internal {
 
-// What a tuning of this machine, by this library, names as its own; the rest is empty.
+// An empty tuning with the facts of this machine and this library.
 Tuning tuning_of_here();
 
-// The file's, read once as long as somebody holds it; null for "" and "none", and, with a warning once a process, for
-// one that another machine or another version of Weft has measured: the built-in costs serve there.
-// weftInvalidUsage, weftSystemError: it cannot be read, or is none; the sentence says what to do. Thread-safe.
+// The tuning in the file, shared by its holders. Null for "" and "none", and for a file of another machine or another
+// version of Weft. In that case the built-in costs are used, with one warning per process.
+// weftInvalidUsage, weftSystemError: the file cannot be read, or is no tuning. Thread-safe.
 Result<std::shared_ptr<const Tuning>> tuning_of_file(const std::string& name);
 
 }  // namespace weft::internal

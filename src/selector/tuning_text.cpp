@@ -1,4 +1,4 @@
-// tuning_text.cpp: a tuning as JSON: `weft tune` writes it, WEFT_TUNE_FILE names it.
+// tuning_text.cpp: a tuning as JSON, which `weft tune` writes and WEFT_TUNE_FILE names.
 #include <algorithm>
 #include <charconv>
 #include <climits>
@@ -19,14 +19,14 @@ constexpr size_t bytes_most = size_t(1) << 48;
 constexpr double us_most = 1e12;
 constexpr int cores_most = 1 << 20;
 
-// Four digits: there is no more to know.
+// Four digits: a measurement has no more.
 double rounded(double value) {
     const std::string text = fmt::format("{:.4g}", value);
-    std::from_chars(text.data(), text.data() + text.size(), value);  // whatever the locale
+    std::from_chars(text.data(), text.data() + text.size(), value);  // independent of the locale
     return value;
 }
 
-// What a tuning holds, taken out of JSON that may hold anything; the first objection is kept.
+// Reads a tuning from JSON of unknown content. It keeps the first objection.
 class TuningReader {
   public:
     const Json* object(const Json& in, const char* key) { return field(in, key, "an object", &Json::is_object); }
@@ -113,7 +113,7 @@ Tuning::Curve read_curve(TuningReader& reader, const Json& row) {
     return curve;
 }
 
-constexpr size_t tuning_notes_most = 20;  // more nobody reads
+constexpr size_t tuning_notes_most = 20;  // bounds the log
 
 void note_unknown(const Json& constants, std::vector<std::string>& notes) {
     for (const auto& [name, value] : constants.items()) {
@@ -125,7 +125,7 @@ void note_unknown(const Json& constants, std::vector<std::string>& notes) {
     }
 }
 
-// nearest() takes the first.
+// Notes curves for the same key: nearest() uses the first one.
 void note_doubled(const std::vector<Tuning::Curve>& curves, std::vector<std::string>& notes) {
     std::map<std::tuple<Collective, std::string, int, int, std::optional<bool>>, size_t> known;
     for (size_t i = 0; i < curves.size(); ++i) {
@@ -190,7 +190,7 @@ std::string Tuning::text() const {
         "{{\n\"weft_tune\": {},\n\"weft\": {},\n{}\"machine\": {},\n\"constants\": {},\n\"times\": [", format_version,
         Json(version).dump(), simulated.empty() ? "" : fmt::format("\"simulated\": {},\n", Json(simulated).dump()),
         machine.dump(), fitted_constants.dump());
-    // A curve a line, so that two files can be compared.
+    // One curve per line, so that two files can be compared.
     for (const Curve& curve : curves) {
         Json row = {{"collective", name_of(curve.collective)},
                     {"ranks", curve.ranks},

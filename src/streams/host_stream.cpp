@@ -16,15 +16,15 @@ namespace weft::internal {
 
 namespace {
 
-// Failures that nobody asks for must not grow for ever.
+// Bounds the list of failures that the user never reads.
 constexpr size_t most_failures = 64;
 constexpr std::chrono::seconds exit_patience{2};
 
-// All that were ever made. Never freed: streams' threads may outlive static objects.
+// All streams ever made. Never freed, because streams' threads may outlive static objects.
 struct StreamRegistry {
     std::shared_mutex mutex;
     std::set<const void*> handles;
-    std::atomic<bool> any{false};  // handle
+    std::atomic<bool> any{false};  // a handle was made
     std::vector<std::weak_ptr<HostStream>> living;
 };
 StreamRegistry& stream_registry() {
@@ -32,7 +32,7 @@ StreamRegistry& stream_registry() {
     return *all;
 }
 
-// A program that ends with calls in its streams: they shall not run while its objects are taken down.
+// At exit: calls in streams must not run while the program's static objects are destroyed.
 void stop_all() {
     std::vector<std::shared_ptr<HostStream>> living;
     {
@@ -47,15 +47,15 @@ void stop_all() {
 
 void add(const std::shared_ptr<HostStream>& stream) {
     std::unique_lock lock(stream_registry().mutex);
-    static const bool told = (std::atexit(stop_all), true);
-    (void)told;
+    static const bool registered = (std::atexit(stop_all), true);
+    (void)registered;
     std::erase_if(stream_registry().living, [](const auto& each) { return each.expired(); });
     stream_registry().living.push_back(stream);
 }
 
 }  // namespace
 
-static Status dropped() { return fail(weftInvalidUsage, "the process ends: calls in streams are dropped"); }
+static Status dropped() { return fail(error::usage_exiting, "the process exits: calls in streams are dropped"); }
 
 Status in_progress() { return {error::call_in_progress, "not done yet"}; }
 
@@ -87,7 +87,7 @@ void HostStream::enqueue(Work work) {
     if (stopped_) {
         ++enqueued_;
         finish(dropped());
-        lock.unlock();  // before what the work holds ends
+        lock.unlock();  // before the work's captures are destroyed
         return;
     }
     queue_.push_back(std::move(work));
@@ -105,7 +105,7 @@ void HostStream::work() {
     for (;;) {
         given_.wait(lock, [&] { return !queue_.empty() || ending_ || stopped_; });
         if (stopped_ || queue_.empty()) return;
-        Work& next = queue_.front();  // others only add behind it
+        Work& next = queue_.front();  // other threads only append
         busy_ = true;
         lock.unlock();
         Status done;
@@ -113,14 +113,14 @@ void HostStream::work() {
             try {
                 done = next();
             } catch (const std::bad_alloc&) {
-                done = Status(weftSystemError, "out of memory");
+                done = Status(error::memory_exhausted, "out of memory");
             } catch (const std::exception& exception) {
-                done = Status(weftInternalError, exception.what());
+                done = Status(error::internal_exception, exception.what());
             }
-        } catch (const std::bad_alloc&) {  // not even a sentence
+        } catch (const std::bad_alloc&) {  // no memory even for the error text
             memory_ran_out_ = true;
         }
-        next = nullptr;  // what it holds ends here, before anybody hears that it is done
+        next = nullptr;  // releases what the work holds before it is reported as done
         lock.lock();
         queue_.pop_front();
         busy_ = false;
@@ -131,7 +131,7 @@ void HostStream::work() {
 void HostStream::finish(Status done) {
     ++finished_;
     done_.notify_all();
-    // The first ones have the causes.
+    // The first failures are the causes.
     if (done || failures_.size() == most_failures) return;
     try {
         failures_.emplace_back(finished_, std::move(done));
@@ -142,7 +142,7 @@ void HostStream::finish(Status done) {
 
 Status HostStream::verdict(uint64_t mark) {
     if (finished_ < std::min(mark, enqueued_)) return in_progress();
-    if (memory_ran_out_.exchange(false)) return fail(weftSystemError, "out of memory");
+    if (memory_ran_out_.exchange(false)) return fail(error::memory_exhausted, "out of memory");
     if (failures_.empty() || failures_.front().first > mark) return ok();
     Status first = std::move(failures_.front().second);
     failures_.pop_front();
@@ -156,14 +156,14 @@ Status HostStream::test(uint64_t mark) {
 
 Status HostStream::wait(uint64_t mark, int64_t timeout_ms) {
     std::unique_lock lock(mutex_);
-    mark = std::min(mark, enqueued_);  // not what comes meanwhile
+    mark = std::min(mark, enqueued_);  // work enqueued during the wait is not included
     const auto done = [&] { return finished_ >= mark; };
     if (timeout_ms < 0)
         done_.wait(lock, done);
     else if (!done_.wait_for(lock, std::chrono::milliseconds(std::min<int64_t>(timeout_ms, INT64_MAX / 2'000'000)),
                              done))
-        return fail(weftTimeout,
-                    "the stream's calls are not done after {} ms of waiting: {} of {} are; they go on, wait again",
+        return fail(error::timeout_stream,
+                    "after {} ms of waiting, {} of the stream's {} calls are done; the calls go on, wait again",
                     timeout_ms, finished_, mark);
     return verdict(mark);
 }
@@ -177,7 +177,7 @@ void HostStream::stop() {
 
 void HostStream::drop_rest(std::chrono::steady_clock::time_point until) {
     if (!thread_.runs_here()) return;
-    std::deque<Work> rest;  // ends outside the lock
+    std::deque<Work> rest;  // destroyed outside the lock
     std::unique_lock lock(mutex_);
     done_.wait_until(lock, until, [&] { return !busy_; });
     while (queue_.size() > size_t(busy_)) {
@@ -207,12 +207,12 @@ bool is_host_stream(const void* stream) {
 }
 
 Result<std::shared_ptr<HostStream>> host_stream(void* stream) {
-    if (!is_host_stream(stream)) return fail(weftInvalidArgument, "{} was not made by weftStreamCreate", stream);
+    if (!is_host_stream(stream)) return fail(error::argument_stream, "{} was not made by weftStreamCreate", stream);
     auto* handle = static_cast<HostStreamHandle*>(stream);
     if (handle->process != process_token())
-        return fail(weftInvalidUsage, "the stream was made before fork(); a child process makes its own");
+        return fail(error::usage_forked, "the stream was made before fork(); a child process makes its own");
     std::lock_guard lock(handle->mutex);
-    if (!handle->stream) return fail(weftInvalidArgument, "the stream was destroyed before");
+    if (!handle->stream) return fail(error::argument_stream, "the stream was destroyed before");
     return handle->stream;
 }
 

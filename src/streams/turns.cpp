@@ -38,7 +38,7 @@ void Turn::await() {
 
 bool Turn::begin() {
     std::lock_guard lock(turns_->mutex_);
-    if (turns_->closed_) return false;  // another one may still be active
+    if (turns_->closed_) return false;  // another turn may still be active
     active_ = turns_->active_ = true;
     return true;
 }

@@ -1,5 +1,5 @@
-// turns.hpp: calls that were given to streams take turns on their communicator, in the order in which they were given,
-// whatever streams they are on. Who calls without a stream waits until all turns have ended. Thread-safe.
+// turns.hpp: the order of stream calls on one communicator. Calls on any streams take turns in the order in which they
+// were enqueued. A call without a stream waits until all turns have ended.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -9,21 +9,22 @@
 
 namespace weft::internal {
 
+// Owned by the communicator. Thread-safe.
 class Turns {
   public:
     bool idle() const { return open_.load(std::memory_order_acquire) == 0; }
-    // Until all turns that were taken have ended, or will never begin.
+    // Waits until all turns have ended, or will never begin.
     void settle() {
         if (!idle()) [[unlikely]]
             wait_until_idle();
     }
-    // Ends them all: none begins any more. Returns when none is under way.
+    // No turn begins any more. Returns when none is active.
     void close();
 
   private:
     friend class Turn;
     void wait_until_idle();
-    void end(uint64_t number);  // by who holds the lock
+    void end(uint64_t number);  // the caller holds the lock
 
     std::atomic<uint64_t> open_{0};  // taken and not ended
     std::mutex mutex_;
@@ -33,16 +34,16 @@ class Turns {
     bool active_ = false, closed_ = false;
 };
 
-// One of them. Turns on several communicators are taken while the caller is alone inside all of these, so whoever waits
-// for turns on several finds them in one order: it awaits all, then begins each, so that none is held up by another.
+// One turn. A group takes its turns on several communicators while it has exclusive access to all of them, so turns have
+// one order on all communicators. Its stream awaits all turns, then begins each, so that no turn blocks another.
 class Turn {
   public:
     explicit Turn(Turns& turns);
     Turn(const Turn&) = delete;
-    ~Turn();  // ends it, whether it has come or not
-    // Until all before have ended or no turn begins any more.
+    ~Turn();  // ends it, whether it began or not
+    // Waits until all earlier turns have ended or no turn begins any more.
     void await();
-    // After that. False: none begins any more.
+    // After await(). False: no turn begins any more.
     bool begin();
 
   private:

@@ -112,7 +112,7 @@ static void waiting_has_an_end_of_its_own(void) {
     CHECK_OK(weftAllReduce(&values[0], &values[0], 1, weftInt32, weftSum, comms[0], streams[0]));
     CHECK_OK(weftStreamMark(streams[0], &mark));
     CHECK_CODE(weftStreamTest(streams[0], mark), weftInProgress);
-    CHECK_FAILS(weftStreamWait(streams[0], mark, 20), weftTimeout, "they go on, wait again");
+    CHECK_ERROR(weftStreamWait(streams[0], mark, 20), "timeout.stream");
     CHECK_OK(weftStreamTest(streams[0], 0));
     CHECK_OK(weftAllReduce(&values[1], &values[1], 1, weftInt32, weftSum, comms[1], NULL));
     CHECK_OK(weftStreamWait(streams[0], mark, -1));
@@ -184,8 +184,7 @@ static void wrong_streams_are_refused(void) {
     CHECK_ERROR_NAMES(weftStreamCreateWithPriority(&streams[1], 20), "argument.value", "priority");
     CHECK(streams[1] == NULL);
     CHECK_ERROR_NAMES(weftStreamMark(streams[0], NULL), "argument.null", "mark");
-    CHECK_FAILS(weftStreamMark((weftStream_t)&on_the_stack, &mark), weftInvalidArgument,
-                "not made by weftStreamCreate");
+    CHECK_ERROR(weftStreamMark((weftStream_t)&on_the_stack, &mark), "argument.stream");
     CHECK_ERROR(weftStreamTest(NULL, 0), "argument.null");
     CHECK_FAILS(weftBcast(&value, 1, weftInt32, 0, comms[0], (weftStream_t)&on_the_stack), weftInvalidArgument,
                 "one of weftStreamCreate's");

@@ -262,13 +262,13 @@ TEST_CASE("windows of both kinds of memory stand side by side, and their signals
         ranks.comms[0], weftInvalidArgument, "bytes behind its allocation");
     CHECK_REFUSED(
         weftPut(source.data(), 1, weftUint32, 1, on_device.windows[0], 61, ranks.comms[0], stream_of(ranks, 0)),
-        ranks.comms[0], weftInvalidArgument, "4 bytes at offset 61 (bytes) are not all inside rank 1's part");
+        ranks.comms[0], weftInvalidArgument, "[window.range]");
     // From this rank's own part to a place in it.
     std::byte* const part = static_cast<std::byte*>(on_device.parts[0]->data());
     CHECK_REFUSED(weftPut(part + 4, 2, weftUint32, 0, on_device.windows[0], 0, ranks.comms[0], stream_of(ranks, 0)),
-                  ranks.comms[0], weftInvalidArgument, "8 bytes each, 4 apart; they must be equal or disjoint");
+                  ranks.comms[0], weftInvalidArgument, "[argument.overlap]");
     CHECK_REFUSED(weftGet(part, 2, weftUint32, 0, on_device.windows[0], 4, ranks.comms[0], stream_of(ranks, 0)),
-                  ranks.comms[0], weftInvalidArgument, "localbuff overlaps what is read of rank 0's part");
+                  ranks.comms[0], weftInvalidArgument, "[argument.overlap]");
     demand(weftPut(part, 4, weftUint32, 0, on_device.windows[0], 0, ranks.comms[0], stream_of(ranks, 0)));
     ranks.finish();
     CHECK(on_device.parts[0]->read(16) == Bytes(16, std::byte{0xa5}));

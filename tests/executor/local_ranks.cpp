@@ -303,7 +303,7 @@ struct LocalRanks::Rank {
             plan.exports_buffers = call.exports_buffers && call.op != premul && all->direct_;
             if (call.cma && plan.exports_buffers) plan.cma = &all->cma_[size_t(rank)];
         }
-        run = std::make_unique<Run>(plan);
+        run = make_run(plan);
         const std::byte* send = sends[index].data() + send_place(call);
         std::byte* receive = (at(call.in_place, rank) ? sends : receives)[index].data() + receive_place(call);
         // A rank without data may pass null.

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "src/executor/run.hpp"
+#include "src/executor/make_run.hpp"
 #include "src/registry.hpp"
 #include "src/schedule/expand.hpp"
 #include "tests/executor/cpu_kernel_data.hpp"

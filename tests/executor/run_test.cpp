@@ -175,7 +175,7 @@ struct Pair {
         }
         for (int rank = 0; rank < 2; ++rank) {
             plans[rank].ends[0] = {receivers[rank].get(), senders[rank].get()};
-            runs[rank] = std::make_unique<Run>(plans[rank]);
+            runs[rank] = make_run(plans[rank]);
             runs[rank]->start(data[rank].data(), data[rank].data(), nullptr, 1);
         }
     }

@@ -368,7 +368,7 @@ TEST_CASE("a choice is logged in a line with the predictions of the others, the 
     const weft::internal::Costs costs(weft::internal::host_link_costs(3, 2));
     const auto choice = weft::internal::select(operation, {3, 0}, costs, preferences, rows);
     REQUIRE(choice);
-    CHECK(weft::internal::told(operation, {3, 0}, *choice,
+    CHECK(weft::internal::choice_text(operation, {3, 0}, *choice,
                                weft::internal::candidates(operation, {3, 0}, costs, preferences, rows)) ==
           "all_reduce of 10 float, sum (40 bytes) on 3 ranks: fast over shm, 1.00 us predicted; middling 2.50 us, slow "
           "30.00 us");

@@ -67,7 +67,7 @@ TEST_CASE("an algorithm for another number of ranks is reported with its file", 
     CHECK(elsewhere.of_users().empty());
     REQUIRE(elsewhere.left_out().size() == 1);
     CHECK(!elsewhere.left_out()[0].faulty);
-    CHECK(elsewhere.left_out()[0].told ==
+    CHECK(elsewhere.left_out()[0].message ==
           file + ": mine for all_reduce is for 4 ranks, this communicator has 5: left out");
 }
 
@@ -195,8 +195,8 @@ TEST_CASE("a file that cannot be used is left out, and the others serve", "[cata
     CHECK(chosen(catalog, 3, 100) == "mine");
     REQUIRE(catalog.left_out().size() == 2);
     CHECK((catalog.left_out()[0].faulty && catalog.left_out()[1].faulty));
-    CHECK(contains(catalog.left_out()[0].told, "broken.txt"));
-    CHECK(contains(catalog.left_out()[1].told, "/nowhere/at/all"));
+    CHECK(contains(catalog.left_out()[0].message, "broken.txt"));
+    CHECK(contains(catalog.left_out()[1].message, "/nowhere/at/all"));
     // A job that asks for it by name gets the reason; other jobs go on without it.
     CHECK(catalog.check("WEFT_ALGO", "").ok());
     CHECK(catalog.check("WEFT_ALGO", "^broken").ok());

@@ -217,9 +217,9 @@ TEST_CASE("the measured times choose, the same on every rank, and rules still bi
     const std::string text = explain(all_reduce_of(512), layout_in_blocks(4, 1), costs, two, registry::algorithms());
     CHECK_THAT(text, Contains("candidate one_shot: 2.00 us measured;") && Contains("candidate two_shot: ") &&
                          Contains("chosen: one_shot over shm, least time that was measured"));
-    CHECK_THAT(told(all_reduce_of(512), layout_in_blocks(4, 1),
-                    *select(all_reduce_of(512), layout_in_blocks(4, 1), costs, two, registry::algorithms()),
-                    candidates(all_reduce_of(512), layout_in_blocks(4, 1), costs, two, registry::algorithms())),
+    CHECK_THAT(choice_text(all_reduce_of(512), layout_in_blocks(4, 1),
+                           *select(all_reduce_of(512), layout_in_blocks(4, 1), costs, two, registry::algorithms()),
+                           candidates(all_reduce_of(512), layout_in_blocks(4, 1), costs, two, registry::algorithms())),
                Contains("all_reduce of 512 uint8, sum (512 bytes) on 4 ranks: one_shot over shm, 2.00 us measured"));
 }
 
@@ -270,12 +270,12 @@ TEST_CASE("a tuning knows how far cores are apart if ranks on them shared memory
     CHECK(tuning.of_shared_memory());
 }
 
-TEST_CASE("times of ranks that sat otherwise, near or apart, are left out", "[tuning]") {
+TEST_CASE("times of ranks with another placement on NUMA domains are left out", "[tuning]") {
     Tuning tuning = a_tuning();
     tuning.constants.signal_us = 7;
     tuning.constants.net_latency_us = 70;
     // Unknown, as in older files: believed.
-    for (const bool apart : {false, true}) CHECK_FALSE(tuning.sat_otherwise(apart));
+    for (const bool apart : {false, true}) CHECK_FALSE(tuning.has_other_placement(apart));
     for (Tuning::Curve& curve : tuning.curves)
         if (curve.hosts == 1) curve.apart = false;
     const auto read = Tuning::read(tuning.text());
@@ -284,9 +284,9 @@ TEST_CASE("times of ranks that sat otherwise, near or apart, are left out", "[tu
     CHECK_FALSE(read->curves[2].apart);
     CHECK_THAT(objection(changed("\"algorithm\":\"ring\"", "\"algorithm\":\"ring\",\"apart\":1")),
                Contains("times[1]: `apart` is not true or false"));
-    CHECK_FALSE(tuning.sat_otherwise(false));
-    CHECK(tuning.sat_otherwise(true));
-    const Tuning left = tuning.of_those_who_sat(true);
+    CHECK_FALSE(tuning.has_other_placement(false));
+    CHECK(tuning.has_other_placement(true));
+    const Tuning left = tuning.with_placement(true);
     REQUIRE(left.curves.size() == 1);
     CHECK(left.curves[0].hosts == 2);
     CHECK_FALSE(left.of_shared_memory());
@@ -296,7 +296,7 @@ TEST_CASE("times of ranks that sat otherwise, near or apart, are left out", "[tu
           prediction(Costs(left.links_here(4, 1)), "ring", 4, 512).us);
     // Some of each.
     tuning.curves[1].apart = true;
-    const Tuning some = tuning.of_those_who_sat(true);
+    const Tuning some = tuning.with_placement(true);
     CHECK(some.curves.size() == 2);
     CHECK(some.constants.signal_us == 7);
     CHECK(prediction(costs_of(some, 4), "ring", 4, 512).us == Approx(11));

@@ -90,14 +90,14 @@ TEST_CASE("measurements are written, read back, explained and used", "[tune]") {
                !Contains("counts for nothing") && !Contains("count for"));
 
     // By ranks that sit otherwise it is not believed, who sit as these did take it.
-    const char* left_out = ": inside a host the built-in costs serve";
+    const char* left_out = ": inside a host the built-in costs are used";
     CHECK_THAT(run_program({"WEFT_TUNE_FILE=" + file, "WEFT_DEBUG=INFO"}, "3").error, !Contains(left_out));
     Tuning otherwise = *tuning;
     for (Tuning::Curve& curve : otherwise.curves)
         if (curve.apart) curve.apart = !*curve.apart;
     std::ofstream(file) << otherwise.text();
     const std::string believed_not = run_program({"WEFT_TUNE_FILE=" + file, "WEFT_DEBUG=INFO"}, "3").error;
-    CHECK_THAT(believed_not, Contains("WEFT_TUNE_FILE: ranks here sit on ") && Contains(left_out));
+    CHECK_THAT(believed_not, Contains("WEFT_TUNE_FILE: ranks here run on ") && Contains(left_out));
     CHECK_THAT(believed_not, !Contains("measured"));
 }
 

@@ -24,17 +24,17 @@ DeviceNetwork::DeviceNetwork(std::shared_ptr<Segment> group, const net::Identity
                   .heap_used = nullptr,
                   .only_remote = true}),
       health_(*segment_) {
-    std::vector<std::pair<Binding*, size_t>> blocks;
+    std::vector<std::pair<ConnectionSet*, size_t>> places;
     for (const cuda::RemoteEnd& each : ends) {
-        Binding& binding = bindings_[each.end.depth];
-        binding.schedule.fifo_depth = int32_t(each.end.depth);
-        blocks.push_back({&binding, binding.schedule.blocks.size()});
-        Block& block = binding.schedule.blocks.emplace_back();
-        block.channel = each.channel;
-        (each.incoming ? block.source : block.target) = each.end.peer;
+        ConnectionSet& set = sets_[each.end.depth];
+        set.depth = int(each.end.depth);
+        places.push_back({&set, set.wanted.size()});
+        ConnectionSet::Wanted& wanted = set.wanted.emplace_back();
+        wanted.channel = each.channel;
+        (each.incoming ? wanted.source : wanted.target) = each.end.peer;
     }
-    for (auto& [depth, binding] : bindings_) binding.ends.resize(binding.schedule.blocks.size());
-    for (const auto& [binding, block] : blocks) ends_.push_back(&binding->ends[block]);
+    for (auto& [depth, set] : sets_) set.ends.resize(set.wanted.size());
+    for (const auto& [set, place] : places) ends_.push_back(&set->ends[place]);
 }
 
 DeviceNetwork::~DeviceNetwork() {
@@ -42,16 +42,16 @@ DeviceNetwork::~DeviceNetwork() {
 }
 
 Status DeviceNetwork::listen() {
-    for (auto& [depth, binding] : bindings_) WEFT_TRY(connector_.listen(binding));
+    for (auto& [depth, set] : sets_) WEFT_TRY(connector_.listen(set));
     return ok();
 }
 
 Result<bool> DeviceNetwork::connect() {
     missing_.clear();
     RankSet all;
-    for (auto& [depth, binding] : bindings_) {
+    for (auto& [depth, set] : sets_) {
         RankSet missing;
-        auto connected = connector_.connect(binding, missing);
+        auto connected = connector_.connect(set, missing);
         if (!connected) return connected;
         all.insert(missing);
     }

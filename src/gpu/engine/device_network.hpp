@@ -51,8 +51,8 @@ class DeviceNetwork {
     std::shared_ptr<Segment> segment_;
     int rank_;
     Connector connector_;
-    std::map<uint32_t, Binding> bindings_;  // by slots: what there is to be connected, an end a block
-    std::vector<const BlockEnds*> ends_;    // in their order
+    std::map<uint32_t, ConnectionSet> sets_;  // by depth
+    std::vector<const BlockEnds*> ends_;      // in the order of the constructor's ends
     std::vector<int> missing_;
     std::shared_ptr<cuda::ProxyConnections> connections_;
     std::shared_ptr<cuda::Proxy> proxy_;

@@ -1,6 +1,6 @@
 // steps.hpp: the step machine on the device. Each block of the grid runs one block of a schedule, tile after tile. Its
-// connections' slots lie in the receiver's memory or, between hosts, in host memory. It spins where
-// src/executor/run.cpp polls again. It runs all instructions except the flag block's (program.hpp refuses those).
+// connections' slots lie in the receiver's memory or, between hosts, in host memory. It spins where executor's StepMachine
+// polls again. It runs all instructions except the flag block's (program.hpp refuses those).
 #pragma once
 #include "src/gpu/kernels/kernel_barrier.hpp"
 #include "src/gpu/kernels/reduce.hpp"

@@ -1,0 +1,64 @@
+// message_steps.hpp: the instructions that move data over connections: through slots, past them over a network, and as
+// zero-copy messages, whose slot holds the address of the data (docs/design/connections.md, Zero-copy).
+#pragma once
+#include <poll.h>
+
+#include <optional>
+#include <vector>
+
+#include "src/executor/operands.hpp"
+
+namespace weft::internal {
+
+// One execution of an instruction.
+struct StepAt {
+    size_t block;
+    int32_t step, iteration;
+    uint64_t tile;
+    const Instruction* instruction;
+};
+
+// Owned by a StepMachine. Thread-bound to the rank.
+class MessageSteps {
+  public:
+    MessageSteps(const Plan& plan, const Operands& operands, RunReport& report)
+        : plan_(&plan), operands_(&operands), report_(&report), waits_(plan.schedule->blocks.size()) {}
+    void begin(uint64_t sequence) {
+        sequence_ = sequence;
+        zero_copy_sent_ = false;
+        std::fill(waits_.begin(), waits_.end(), Wait::none);
+    }
+
+    // A blocked instruction has done nothing.
+    Progress execute(const StepAt& at);
+    // True: no sender has unsent data.
+    Result<bool> flush();
+    // Whether all zero-copy messages have been read. Otherwise the run waits for their receivers.
+    bool zero_copy_done();
+    // Whether a peer may be reading zero-copy messages of this call.
+    bool may_be_reading(int peer) const;
+    void add_descriptors(std::vector<pollfd>& list) const;
+
+  private:
+    enum class Wait : uint8_t { none, source, target };
+
+    std::optional<Progress> move_past_slots(const StepAt& at, const ChunkSpan& span);
+    Progress move(const StepAt& at, const ChunkSpan& span, const Slot& incoming, const SlotInfo& info,
+                  const Slot& outgoing);
+    uint64_t zero_copy_address(const StepAt& at, const ChunkSpan& span) const;
+    Progress blocked_on(const StepAt& at, Wait end);
+    SlotInfo info_of(size_t bytes) const { return {bytes, sequence_, plan_->operation_fingerprint}; }
+    bool of_this_call(const SlotInfo& info) const {
+        return info.fingerprint == plan_->operation_fingerprint && info.operation == sequence_;
+    }
+
+    const Plan* plan_;
+    const Operands* operands_;
+    RunReport* report_;
+    uint64_t sequence_ = 0;
+    bool zero_copy_sent_ = false;     // some message was zero-copy
+    std::vector<Wait> waits_;         // by block: the connection that it waits for
+    std::vector<std::byte> fetched_;  // a zero-copy message that is reduced
+};
+
+}  // namespace weft::internal

@@ -1,0 +1,87 @@
+#include "src/planning/chooser.hpp"
+
+#include <algorithm>
+
+#include "src/base/log.hpp"
+
+namespace weft::internal {
+
+namespace {
+
+// If so, messages are zero-copy whether or not CMA is allowed.
+bool of_one_process(const Segment& group) {
+    for (int rank = 1; rank < group.ranks(); ++rank)
+        if (!group.same_process(0, rank)) return false;
+    return true;
+}
+
+const char* placement_text(bool apart) { return apart ? "several NUMA domains" : "one NUMA domain of a host"; }
+
+}  // namespace
+
+Chooser::Chooser(const Segment& group, int rank, std::shared_ptr<const Catalog> catalog,
+                 std::shared_ptr<const Machines> machines, std::shared_ptr<const Tuning> tuning)
+    : rank_(rank),
+      catalog_(std::move(catalog)),
+      machines_(std::move(machines)),
+      layout_(machines_->layout(rank)),
+      costs_({}, std::move(tuning)) {
+    const AgreedOptions& agreed = group.header().agreed;
+    const auto& facts = group.header().facts;
+    const bool cma = agreed.cma_messages != 0;
+    costs_.links = group.one_host()
+                       ? host_link_costs(group.ranks(), group.cores(), cma || of_one_process(group))
+                       : network_link_costs(facts.ranks_per_core, facts.link_mbps, cma, facts.machines == 1);
+    preferences_ = {{agreed.algo, int(agreed.channels), agreed.deterministic != 0}};
+    if (rank == 0)
+        for (const std::string& note : machines_->notes()) WEFT_LOG_RANK(rank, info, init, "{}", note);
+    const std::optional<bool> apart = machines_->apart();
+    if (apart && costs_.tuning && costs_.tuning->has_other_placement(*apart)) {
+        costs_.tuning = std::make_shared<const Tuning>(costs_.tuning->with_placement(*apart));
+        if (rank == 0)
+            WEFT_LOG_RANK(rank, info, init,
+                          "WEFT_TUNE_FILE: ranks here run on {}, so times of ranks on {} are left out{}",
+                          placement_text(*apart), placement_text(!*apart),
+                          costs_.tuning->of_shared_memory() ? "" : ": inside a host the built-in costs are used");
+    }
+    // A tuning of shared memory includes the distance of the cores.
+    const bool measured = costs_.tuning && costs_.tuning->of_shared_memory();
+    if (apart.value_or(false) && !measured) costs_.links.signal_us = LinkCosts::far_signal_us;
+}
+
+Result<uint8_t> Chooser::preference(const std::string& algo, int channels) {
+    WEFT_TRY(catalog_->check("algo", algo));
+    const size_t number = find(algo, channels);
+    if (number > UINT8_MAX)
+        return fail(error::usage_limit, "calls on a communicator may name {} different lists of algorithms at most",
+                    UINT8_MAX);
+    if (number == preferences_.size()) preferences_.push_back({algo, channels, preferences_[0].deterministic});
+    return uint8_t(number);
+}
+
+size_t Chooser::find(const std::string& algo, int channels) const {
+    const auto place = std::find_if(preferences_.begin(), preferences_.end(), [&](const Preferences& known) {
+        return known.algo == algo && known.channels == channels;
+    });
+    return size_t(place - preferences_.begin());
+}
+
+Result<Choice> Chooser::choose(const Operation& operation, uint8_t preference) const {
+    auto choice = select(operation, layout_, costs_, preferences_[preference], catalog_->rows());
+    if (!choice) return choice;
+    choice->rings = machines_->rings();
+    // All ranks choose alike, so one of them logs it.
+    if (rank_ == 0) {
+        WEFT_LOG_RANK(rank_, info, algo, "{}",
+                      choice_text(operation, layout_, *choice,
+                                  candidates(operation, layout_, costs_, preferences_[preference], catalog_->rows())));
+        WEFT_LOG_RANK(rank_, trace, algo, "{}", explain(operation, preference));
+    }
+    return choice;
+}
+
+std::string Chooser::explain(const Operation& operation, uint8_t preference) const {
+    return weft::internal::explain(operation, layout_, costs_, preferences_[preference], catalog_->rows());
+}
+
+}  // namespace weft::internal
