@@ -1,5 +1,5 @@
-// fd_passing_test.cpp: sets of file descriptors: who knows address and number gets them, whoever does not gets
-// nothing, and nobody waits longer than asked.
+// fd_passing_test.cpp: sets of file descriptors. A process that knows address and number gets them, any other process
+// gets nothing, and no process waits longer than asked.
 #include "src/net/fd_passing.hpp"
 
 #include <fcntl.h>
@@ -240,7 +240,7 @@ TEST_CASE("a child that lives on keeps neither its parent's socket nor what is i
     const uint64_t number = fd_server->post(std::move(fds));
     const pid_t child = fork();
     if (child == 0) {
-        // What it opens has the numbers of what was closed, and its parent's owners leave that alone.
+        // The child opens files with the numbers that were closed, and its parent's owners do not touch them.
         Fd own[200];
         for (Fd& fd : own) fd = Fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
         fd_server.reset();

@@ -1,4 +1,4 @@
-// waiting_test.cpp: the waiting rule: who sleeps has said so before, and whoever publishes afterwards wakes it.
+// waiting_test.cpp: a rank announces its sleep, and a rank that publishes afterwards wakes it.
 #include "src/segment/waiting.hpp"
 
 #include <sched.h>
@@ -108,7 +108,7 @@ TEST_CASE("who waits is told of an abort, and now and then to look around", "[wa
     CHECK(!segment->aborted());
     CHECK(waiting.silence_us() > 0);
     waiting.stir();
-    segment->raise(weftRemoteError, 1, "over");
+    segment->raise(error::rank_failed, 1, "over");
     while (!waiting.pause(only(1))) {
     }
     SUCCEED();

@@ -20,8 +20,8 @@ struct Spread {
     int ranks() const { return int(hosts().size()); }
 };
 
-// Each of another number of ranks, by which tables know them: hosts in turn; of processes that share memory; of ranks that
-// share a process, as many on each host and not; of both.
+// Each has a different number of ranks, by which tables identify it. The hosts have ranks in turn, processes that share
+// memory, ranks that share a process (equally many on each host or not), or both.
 inline std::vector<Spread> spreads() {
     std::vector<Spread> all{
         {{{0, 1}, {1, 1}, {0, 1}}}, {{{0, 1}, {0, 1}, {1, 1}, {1, 1}}}, {{{0, 3}, {1, 2}}}, {{{0, 2}, {1, 2}, {2, 2}}}};

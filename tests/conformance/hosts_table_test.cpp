@@ -1,6 +1,6 @@
-// hosts_table_test.cpp: the table's rows of two levels: algorithms that want several hosts of several ranks, and
-// collectives of uneven parts there, on made-up hosts (WEFT_HOSTID): processes of one or several ranks, which all draw the
-// same calls and look at what their own ranks have (table_worker.cpp).
+// hosts_table_test.cpp: the tables with several hosts of several ranks: two-level algorithms, and uneven collectives.
+// The hosts are simulated by WEFT_HOSTID. All processes draw the same calls, and each checks the results of its own ranks
+// (table_worker.cpp).
 #include "tests/conformance/hosts_table.hpp"
 #include "tests/subprocess.hpp"
 #include "weft/weft.hpp"
@@ -9,7 +9,7 @@ namespace weft::internal::test {
 
 namespace {
 
-// What its first process said it was served.
+// The output of the job's first process: the algorithms that ran.
 std::string run_job(size_t number, DeviceBuffer::Kind kind) {
     const Spread spread = spreads()[number];
     std::string ids;

@@ -110,7 +110,7 @@ std::string fault_of(const Ranks& ranks, const Call& call, DeviceBuffer::Kind ki
     enqueue(ranks, call, buffers);
     ranks.finish();
     ranks.check_healthy();
-    // What other processes' ranks have they look at themselves.
+    // Each process checks the results of its own ranks.
     const std::vector<Bytes> own = buffers.results();
     if (call.extreme) {
         if (const std::string fault = fault_of_extreme(call, own, ranks.first); !fault.empty()) return fault;

@@ -1,7 +1,7 @@
-// table.hpp: calls of every kind as a table: of its columns (ranks, type, reduction, count, root, placement of buffers)
-// every two values of two columns meet in some call, for the product of all explodes. Results are held against the
-// interpreter, on data that is exact in any order; half of the averages of floats are those of the largest and of
-// subnormal numbers, and are held against a bound.
+// table.hpp: calls of every kind as a table with the columns ranks, type, reduction, count, root, placement of buffers.
+// Some call has every pair of values of two columns; the product of all columns would be too large.
+// Results are compared with the interpreter, on data that is exact in any order. Half of the averages of floats use the
+// largest and subnormal numbers, and are compared with a bound.
 #pragma once
 #include <map>
 #include <string>

@@ -1,7 +1,6 @@
-// table_test.cpp: the table of what Weft serves, by the C API: each algorithm of the registry, on host memory and on the
-// fake driver's device memory, over what the environment leaves between the ranks (shared memory, or TCP), for so many
-// ranks; and the collectives of uneven parts likewise. Two-level algorithms want several hosts of several ranks, which
-// are processes: hosts_table_test.cpp.
+// table_test.cpp: runs the tables of calls (table.hpp, uneven_table.hpp) by the C API, with each algorithm of the registry.
+// The buffers are host memory and the fake driver's device memory. The environment chooses shared memory or TCP.
+// Two-level algorithms need several hosts of several ranks, which are processes: hosts_table_test.cpp.
 #include <set>
 
 #include "tests/conformance/uneven_table.hpp"
@@ -31,7 +30,7 @@ std::set<std::string> names() {
     return all;
 }
 
-// Every algorithm of a name, on communicators that admit no other. By name and collective: who served.
+// Every algorithm with each name, on communicators that allow no other. Returns `name collective` of those that ran.
 std::set<std::string> check_all(Kind kind, std::mt19937& random) {
     Checks checks(random);
     std::set<std::string> served;

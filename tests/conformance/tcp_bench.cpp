@@ -1,5 +1,5 @@
-// tcp_bench.cpp: what the tcp transport costs over loopback against a bare loop over two sockets, in one run: one way
-// of a small message and exchanges of large ones, two processes that poll. Not a test: run it by hand on a quiet
+// tcp_bench.cpp: the cost of the tcp transport over loopback, compared in one run with a bare loop over two sockets.
+// Two polling processes send small messages one way and exchange large ones. Not a test: run it by hand on a quiet
 // machine. Arguments: slot bytes (262144), depth (2), socket buffer bytes of the bare loop (0: the kernel's), rounds
 // (5). WEFT_SOCKET_BUFFER_BYTES is the transport's.
 #include <fcntl.h>
@@ -40,7 +40,7 @@ void must(const Status& status) {
     if (!status) stop(status.sentence());
 }
 
-// What the two processes share: blobs, and a meeting point before each measurement.
+// Shared by the two processes: blobs, and a barrier before each measurement.
 struct InCommon {
     net::Secret secret;
     Blob blobs[2];

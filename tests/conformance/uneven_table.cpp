@@ -14,7 +14,8 @@ using Lengths = UnevenTable::Lengths;
 using Laying = UnevenTable::Laying;
 using Parts = UnevenCall::Parts;
 
-// Elements from each rank to each. Who gives all the same, or takes the same of all, has one number.
+// Elements from each rank to each rank. If a collective sends all ranks the same part, or receives the same part from
+// all, these counts are equal.
 std::vector<std::vector<size_t>> draw_counts(Collective collective, int n, Lengths lengths, std::mt19937& random) {
     const int giver = n / 2, taker = (giver + 1) % n;
     const auto all = static_cast<size_t>(n);
@@ -87,7 +88,7 @@ void put(Bytes& image, const Bytes& part, size_t at) {
     std::copy(part.begin(), part.end(), image.begin() + ptrdiff_t(at));
 }
 
-// What a rank has of the call.
+// A rank's buffers of the call.
 class Own {
   public:
     Own(const UnevenCall& call, int rank, int device, DeviceBuffer::Kind kind)

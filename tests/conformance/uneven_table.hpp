@@ -1,6 +1,6 @@
-// uneven_table.hpp: collectives of uneven parts as such a table (table.hpp): ranks, type, reduction, how long the parts
-// are, how they lie in their buffers, root, placement, and whether the counts are in device memory. The model is what
-// each buffer holds before and after, to the byte, gaps between parts and margins included.
+// uneven_table.hpp: a table (table.hpp) of collectives of uneven parts. Its columns are ranks, type, reduction, lengths
+// and positions of the parts, root, placement, and whether the counts are in device memory. The model has every byte of
+// each buffer before and after the call, including gaps and margins.
 #pragma once
 #include "tests/conformance/table.hpp"
 
@@ -31,7 +31,7 @@ struct UnevenCall {
     int ranks() const { return int(sends.size()); }
     Held input_held(int rank) const { return input_of(collective, rank, root); }
     Held output_held(int rank) const { return output_of(collective, rank, root); }
-    // What the rank receives of the giver; of what is reduced all givers' sum.
+    // The part that `taker` receives from `giver`; of a reduction, the sum over all givers.
     Bytes taken(int giver, int taker) const;
     std::string text() const;
 };
