@@ -94,8 +94,8 @@ class AcceptDispatcher {
     Service& service() { return *service_; }
 
     using OnAccepted = std::function<void(net::AcceptedConnection)>;
-    // The callbacks run on the service thread. `token` is the purpose's; without one, all connections that no other code
-    // expects. `on_trouble` is called repeatedly once a process that knows the secret was refused (Listener::trouble()).
+    // The callbacks run on the service thread. Without a `token`, the call takes all connections that no other code expects.
+    // The callback on_trouble is called repeatedly once a process that knows the secret was refused (Listener::trouble()).
     using OnTrouble = std::function<void(const Status&)>;
     void expect(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token, OnAccepted on_accepted,
                 OnTrouble on_trouble = {});
