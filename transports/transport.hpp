@@ -1,7 +1,7 @@
-// transport.hpp: all that the rest of Weft knows of a way to move bytes from one rank to another; to all of a host at
-// once: flag_block.hpp. A *connection* has one direction: the Sender fills slots, the Receiver drains them, a slot returns as
-// a credit. Nothing blocks: "not yet" is an empty slot, and the caller polls. Thread-bound to whoever drives the
-// communicator.
+// transport.hpp: the interface of a transport, which moves bytes from one rank to another.
+// A *connection* has one direction: the Sender fills slots, the Receiver drains them, and a slot returns as a credit.
+// No call blocks: an empty result means "not yet", and the caller polls. Thread-bound to the thread that drives the
+// communicator. For all ranks of a host at once, see segment/flag_block.hpp.
 #pragma once
 #include <poll.h>
 
@@ -19,31 +19,31 @@ namespace net {
 struct Identity;
 }
 
-// A cell of a connection: `capacity` bytes at `data`. Empty: not yet.
+// One buffer of a connection: `capacity` bytes at `data`. Empty: not yet.
 struct Slot {
     std::byte* data = nullptr;
     size_t capacity = 0;
     explicit operator bool() const { return data != nullptr; }
 };
 
-// What a slot says of itself; the receiver compares it with what it expects.
+// The header of a message; the receiver compares it with its own call.
 struct SlotInfo {
     uint64_t bytes = 0;
     uint64_t operation = 0;    // sequence number of the call
     uint32_t fingerprint = 0;  // of the operation
-    // Not 0: the bytes are not in the slot but *lent*, until the slot is released: where, says peer_access/remote_address.hpp.
-    // Only to receivers that can read there.
+    // Not 0: a zero-copy message. The bytes stay in the sender's memory at this address until the slot is released
+    // (peer_access/remote_address.hpp). Only for receivers that can read there.
     uint64_t address = 0;
 };
 
 class Sender {
   public:
     virtual ~Sender() = default;
-    virtual Result<Slot>
-    acquire() = 0;  // the next slot to fill; empty until a credit returns; the same until published
-    virtual Status publish(const SlotInfo& info) = 0;  // the acquired slot is the transport's from here on
-    // acquire, fill with `info.bytes` from `data` and publish in one; false: no credit yet. `data` may change
-    // afterwards.
+    // The next slot to fill, the same one until it is published. Empty until a credit returns.
+    virtual Result<Slot> acquire() = 0;
+    // Passes the acquired slot to the transport.
+    virtual Status publish(const SlotInfo& info) = 0;
+    // Acquires a slot, copies `info.bytes` from `data` and publishes. False: no credit yet. `data` may change afterwards.
     virtual Result<bool> send(const std::byte* data, const SlotInfo& info) {
         auto slot = acquire();
         if (!slot) return slot.take_status();
@@ -52,35 +52,37 @@ class Sender {
         WEFT_TRY(publish(info));
         return true;
     }
-    virtual Result<bool> progress() { return true; }  // push what is in flight; true: nothing is left
-    // Whether the receiver has released every slot that lent it something.
+    virtual Result<bool> progress() { return true; }  // sends what is in flight; true: nothing is left
+    // Whether the receiver has released every zero-copy message.
     virtual bool zero_copy_done() { return true; }
-    // What a sleeper waits for, besides the host group's words: nothing if those are all.
+    // Descriptors to poll while sleeping; none if the transport only uses flags in the segment.
     virtual void add_descriptors(std::vector<pollfd>&) const {}
 };
 
 class Receiver {
   public:
     virtual ~Receiver() = default;
-    virtual Result<Slot> receive(
-        SlotInfo& info) = 0;       // the next filled slot; empty until it is there; the same until released
-    virtual Status release() = 0;  // the received slot returns to the sender as a credit
-    // receive and release in one, the message's `info.bytes` at `target`, which has room for `capacity` and may be
-    // written in part while the answer is false: not there yet. The same target until true. Larger messages: an error.
+    // The next filled slot, the same one until it is released. Empty until a message is there.
+    virtual Result<Slot> receive(SlotInfo& info) = 0;
+    // Returns the received slot to the sender as a credit.
+    virtual Status release() = 0;
+    // Receives `info.bytes` at `target`, which has room for `capacity`, and releases. False: not complete yet, and
+    // `target` may be written in part; pass the same target until the result is true. A larger message is an error.
     virtual Result<bool> receive_into(std::byte* target, size_t capacity, SlotInfo& info) {
         auto slot = receive(info);
         if (!slot) return slot.take_status();
         if (!*slot) return false;
         if (info.bytes > capacity)
-            return fail(weftInternalError, "a message of {} bytes came where {} were expected", info.bytes, capacity);
+            return fail(error::internal_damaged, "a message of {} bytes came where {} were expected", info.bytes,
+                        capacity);
         memcpy(target, slot->data, info.bytes);
         WEFT_TRY(release());
         return true;
     }
-    virtual void add_descriptors(std::vector<pollfd>&) const {}  // as the Sender's
+    virtual void add_descriptors(std::vector<pollfd>&) const {}  // as Sender::add_descriptors()
 };
 
-// What a connection and the one the other way between the same two ranks may have in common.
+// State that the two connections between two ranks, one in each direction, may share.
 class Shared {
   public:
     virtual ~Shared() = default;
@@ -92,30 +94,29 @@ struct ConnectionOptions {
     int channel = 0;
     int depth = 2;  // slots
     size_t slot_bytes = 0;
-    Segment* host = nullptr;      // where both ends share memory; null: they do not
-    size_t* heap_used = nullptr;  // how much of this rank's heap there is taken; a transport that takes more moves it
-    const net::Identity* identity = nullptr;  // of the communicator, proved where a connection crosses a socket
-    // Null: there is none the other way. Else both ends say so, listen first, and connect when both have listened.
+    Segment* host = nullptr;                  // the segment of both ends; null: they are on different hosts
+    size_t* heap_used = nullptr;              // used bytes of this rank's heap; a transport that takes more advances it
+    const net::Identity* identity = nullptr;  // of the communicator, for the handshake of a socket
+    // Null: there is no connection in the other direction. Otherwise both ends set it, listen first, and connect when
+    // both have listened.
     std::shared_ptr<Shared>* shared = nullptr;
-    // Where both ends share memory: through how much of it data shall go round, if that is more than the slots hold. The
-    // receiver's word counts.
+    // In shared memory: the size of the data ring, if that is more than the slots hold. The receiver's value is used.
     size_t ring_bytes = 0;
 };
 
-// The Receiver listens and writes where into a blob; bootstrap carries it; the Sender connects to it.
-// A blob holds offsets and addresses.
+// A receiver's address: it listens and fills a blob, the planner passes the blob to the sender, and the sender connects.
 struct Blob {
-    static constexpr size_t of_transport = 11;  // words; the last is who connects'
+    static constexpr size_t of_transport = 11;  // words; the last word belongs to the connector
     uint64_t words[of_transport + 1] = {};
 };
 
 struct Transport {
     const char* name;  // as in logs and `weft info`
-    // Empty: yes; else why not.
+    // Empty: the ranks can connect; otherwise the reason why they cannot.
     std::string (*can_connect)(const ConnectionOptions& options);
     Result<std::unique_ptr<Receiver>> (*listen)(const ConnectionOptions& options, Blob& address);
     Result<std::unique_ptr<Sender>> (*connect)(const ConnectionOptions& options, const Blob& address);
-    // Empty: usable on this machine; else the reason why not, for `weft info`.
+    // Empty: the transport works on this machine; otherwise the reason why it does not, for `weft info`.
     std::string (*available)();
 };
 

@@ -2,11 +2,11 @@
 // vector loops of the CPU and GPU kernels must match it bit for bit.
 //
 // Integers wrap. averaging() below has the rule of weftAvg for each type.
-// 16- and 8-bit floats are combined in fp32 and rounded once at the end, to the nearest, ties to even.
-// min and max follow IEEE 754-2019: NaN if either operand is NaN, and -0 below +0. The payload of the NaN is
-// unspecified.
-// fp16 and bf16 overflow to infinity. fp8 saturates: e4m3, which has no infinity, gives 448 for everything above it,
-// infinity included. e5m2 gives 57344 for finite values above it and keeps an infinity, as fp16 does.
+// Floats of 16 and 8 bits are combined in fp32. The result is rounded once, to nearest, ties to even.
+// min and max follow IEEE 754-2019: NaN if either operand is NaN, and -0 below +0.
+// The payload of the NaN is unspecified. In fp16 and bf16 an overflow gives infinity.
+// In fp8 it saturates: e4m3, which has no infinity, gives 448 for everything above it. In e5m2 finite values above 57344
+// give 57344, and an infinity stays.
 #pragma once
 #include <bit>
 #include <cstddef>

@@ -2,14 +2,13 @@
 // for the user. Three examples of a failing function:
 //
 //   return fail(error::argument_rank, "root is {}; it is a rank, 0 to {}", root, ranks - 1);
+//
 //   return fail(error::rank_died, "{} died", name).about({.rank = other, .peer = rank_, .sequence = sequence});
+//
 //   if (!read) return fail(read.status(), "{}: {}", file, read.status().sentence());  // another sentence, the same id
 //
 // The id determines the code. A sentence never contains its id: Status::text() appends it in brackets, for
 // weftGetLastError and for log lines. A failing function passes the facts (rank, peer, call) that it knows.
-// To convert a folder: replace the code of each fail() by an id, and `Status(x.status().code(), x.status().sentence())`
-// by `x.status().copy()`. Then remove the folder from tools/error_sentences.py, run that script, and let tests assert
-// ids (tests/error.hpp).
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "src/control/link.hpp"
+#include "src/control/control_connection.hpp"
 #include "src/control/rank_table.hpp"
 
 namespace weft::internal {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <set>
 
-#include "src/control/link.hpp"
+#include "src/control/control_connection.hpp"
 #include "src/control/rank_table.hpp"
 
 namespace weft::internal {

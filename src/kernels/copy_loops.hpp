@@ -1,4 +1,4 @@
-// copy_loops.hpp: copies for one instruction set, whole and in steps, see simd_vector.hpp.
+// copy_loops.hpp: copies for one instruction set, whole and in steps (simd_vector.hpp).
 #pragma once
 #include "src/base/small_copy.hpp"
 #include "src/kernels/cpu_kernels.hpp"
@@ -35,12 +35,12 @@ void copy(const CopyJob& job) {
     fence_streaming();
 }
 
-// Copy jobs one after the other, a step at a time. The caller fences after the last step.
+// Runs copy jobs one after the other, in steps. The caller fences after the last step.
 class CopySteps {
   public:
     WEFT_INLINE CopySteps(const CopyJob* jobs, int count) : jobs_(jobs), end_(jobs + count) {}
 
-    // Copies so many bytes, a multiple of a line, or what is left.
+    // Copies `bytes` bytes, a multiple of a line, or the rest if that is less.
     WEFT_INLINE void advance(size_t bytes) {
         while (bytes && jobs_ != end_) {
             const bool streaming = jobs_->stores == Stores::streaming;

@@ -1,5 +1,5 @@
-// cpu_kernel_set.hpp: the fused loop, and the table of all CPU kernels of one instruction set, see simd_vector.hpp. The including file
-// defines WEFT_CPU_KERNELS, the table's name, and WEFT_CPU_KERNELS_ISA, what people call it.
+// cpu_kernel_set.hpp: the fused loop, and the table of all CPU kernels of one instruction set (simd_vector.hpp).
+// The including file defines WEFT_CPU_KERNELS, the table's name, and WEFT_CPU_KERNELS_ISA, the name in text.
 #pragma once
 #include "src/kernels/copy_loops.hpp"
 #include "src/kernels/reduce_loops.hpp"
@@ -7,8 +7,8 @@
 namespace weft::internal {
 namespace {
 
-// What the shortest stream advances by in each round, and the most that the longest does: little enough that the
-// processor sees all of a round at once, enough that its turns cost nothing.
+// Bytes per round of the shortest and the longest stream. A round is short enough for the processor's reorder window,
+// and long enough that switching between streams costs nothing.
 constexpr size_t least_step_bytes = 256;
 constexpr size_t most_step_bytes = 2048;
 
@@ -52,7 +52,7 @@ void run_fused(const CopyJob* staging, int staging_count, const ReduceJob& reduc
         i = end;
         results_steps.advance(step[2]);
     }
-    // What rounding left over.
+    // The remainder after the rounds.
     staging_steps.advance(SIZE_MAX);
     if (i < reduction.count) range(reduction, i, reduction.count);
     results_steps.advance(SIZE_MAX);
@@ -69,7 +69,7 @@ void fused(const CopyJob* staging, int staging_count, const ReduceJob& reduction
               results, results_count);
 }
 
-// Bits need not know whether they have a sign: one loop for each width.
+// Bitwise reductions do not depend on the sign: one loop for each width.
 constexpr weftDataType_t without_sign(weftDataType_t type) {
     return type == weftInt8 ? weftUint8 : type == weftInt32 ? weftUint32 : type == weftInt64 ? weftUint64 : type;
 }

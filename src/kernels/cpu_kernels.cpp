@@ -1,4 +1,4 @@
-// cpu_kernels.cpp: which sets of CPU kernels there are, and which of them this machine can run.
+// cpu_kernels.cpp: the sets of CPU kernels in this build, and the choice among those that this machine can run.
 #include "src/kernels/cpu_kernels.hpp"
 
 #include <vector>
@@ -24,7 +24,7 @@ bool has_f16c() {
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
-// These ask the operating system too: whether it saves the wide registers.
+// The builtins also check that the operating system saves the wide registers.
 bool has_avx2() { return __builtin_cpu_supports("avx2") && has_f16c(); }
 bool has_avx512() {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

@@ -1,4 +1,4 @@
-// reduce_loops.hpp: reductions and scalings as loops over vectors, for one instruction set, see simd_vector.hpp.
+// reduce_loops.hpp: reductions and scalings as loops over vectors, for one instruction set (simd_vector.hpp).
 #pragma once
 #include "src/kernels/cpu_kernels.hpp"
 #include "src/kernels/simd_vector.hpp"
@@ -25,7 +25,7 @@ WEFT_INLINE void put_one(void* array, size_t i, AccumulatorOf<type> value) {
     __builtin_memcpy(static_cast<char*>(array) + i * sizeof element, &element, sizeof element);
 }
 
-// A job with its pointers in registers: `fixed` sources, or if that is 0 any number.
+// A job with its pointers in registers: `fixed` sources, or any number if `fixed` is 0.
 template <int fixed>
 struct Operands {
     const void* source[fixed ? fixed : 1];
@@ -48,14 +48,14 @@ struct Operands {
     WEFT_INLINE const void* at(int j) const { return fixed ? source[j] : sources[j]; }
 };
 
-// The scaling of weftAvg besides the sum. For other reductions it is empty and compiles to nothing.
+// The scaling of weftAvg. For other reductions it is empty and compiles to nothing.
 template <weftDataType_t type, weftRedOp_t op>
 struct Average {
     using A = AccumulatorOf<type>;
     static constexpr bool divides = op == weftAvg, shares = divides && std::is_floating_point_v<A>;
     std::conditional_t<std::is_floating_point_v<A>, A, uint32_t> divisor = 0;  // 0: none
     A factor = 0;
-    int first = 0, end = 0;  // the sources that count `factor`
+    int first = 0, end = 0;  // the sources that are multiplied by `factor`
     bool rounds = false;
 
     WEFT_INLINE explicit Average(const ReduceJob& job) {
@@ -126,7 +126,7 @@ struct Block {
     }
 };
 
-// All sources are read before anything is written, for a destination may be one of them.
+// All sources are read before anything is written, because a destination may be one of them.
 template <weftDataType_t type, weftRedOp_t op, int fixed, int unroll, bool partial = false>
 WEFT_INLINE void reduce_block(const Operands<fixed>& operands, const Average<type, op>& averages, size_t i,
                               size_t elements = 0) {
@@ -147,7 +147,7 @@ WEFT_INLINE void reduce_block(const Operands<fixed>& operands, const Average<typ
         block.put(operands.destinations[j], packed, j < operands.streamed);
 }
 
-// Elements begin to end.
+// Elements `begin` to `end`.
 template <weftDataType_t type, weftRedOp_t op, int fixed>
 void reduce_range(const ReduceJob& job, size_t begin, size_t end) {
     // Four accumulators, so that the latencies of their additions overlap.
@@ -166,7 +166,7 @@ void reduce_range(const ReduceJob& job, size_t begin, size_t end) {
 
 using ReduceRange = void (*)(const ReduceJob& job, size_t begin, size_t end);
 
-// Loops with their pointers in registers for the types and the numbers of sources that matter most.
+// Loops with their pointers in registers, for the most frequent types and numbers of sources.
 template <weftDataType_t type, weftRedOp_t op>
 WEFT_INLINE ReduceRange range_for(int source_count) {
     if constexpr (op == weftSum &&
@@ -189,7 +189,7 @@ WEFT_INLINE size_t elements_to_line(const ReduceJob& job, size_t element_bytes) 
 
 template <weftDataType_t type, weftRedOp_t op>
 void reduce(const ReduceJob& job) {
-    // A loss or a counter is one or two numbers and waits for nothing but latency: straight to the work.
+    // For one or two elements, such as a loss or a counter, only latency matters.
     if constexpr (sizeof(AccumulatorOf<type>) == sizeof(ElementOf<type>)) {
         if (job.count <= 2) {
             const Operands<0> operands(job);

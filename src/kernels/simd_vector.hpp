@@ -1,7 +1,7 @@
-// simd_vector.hpp: vectors of WEFT_VECTOR_BYTES (64 for AVX-512, 32 for AVX2, else 16) and what the CPU kernels need of them:
-// unaligned and streaming access, the small floats' conversions, base/arithmetic.hpp's reductions on all lanes at once.
-// Included once by each cpu_kernels_*.cpp, which is compiled for its instruction set; hence everything is local to the file
-// that includes it, and no function of std is called: none compiled for AVX-512 may become the copy that all use.
+// simd_vector.hpp: vectors of WEFT_VECTOR_BYTES (64 for AVX-512, 32 for AVX2, otherwise 16) for the CPU kernels.
+// It has unaligned and streaming access, conversions of small floats, and base/arithmetic.hpp's reductions on all lanes.
+// Each cpu_kernels_*.cpp includes it once and is compiled for its instruction set. So everything is local to that file,
+// and no function of std is called: the linker might use a copy compiled for AVX-512 everywhere.
 #pragma once
 #include "src/base/arithmetic.hpp"
 #include "src/base/small_copy.hpp"
@@ -41,7 +41,7 @@ WEFT_INLINE bool is_aligned(const void* address, size_t bytes) {
     return (reinterpret_cast<uintptr_t>(address) & (bytes - 1)) == 0;
 }
 
-// Past the caches if wanted and if this vector, here, can be; 8 bytes (NEON's fp16) are too few to be worth it.
+// Streams if asked, if the address is aligned, and if the vector has at least 16 bytes.
 template <class V>
 WEFT_INLINE void store(char* destination, V value, [[maybe_unused]] bool streaming) {
 #if defined(__x86_64__)
@@ -61,7 +61,7 @@ WEFT_INLINE void store(char* destination, V value, [[maybe_unused]] bool streami
     reinterpret_cast<Unaligned<V>*>(destination)->value = value;
 }
 
-// A fence waits for memory, some 200 ns: as long as it takes to fetch so many bytes into the cache instead.
+// The fence after streaming waits for memory. To fetch this many bytes into the cache takes as long.
 constexpr size_t least_streamed_bytes = 1024;
 
 // Streaming stores are weakly ordered: a flag stored later could be seen before them.
@@ -77,7 +77,7 @@ WEFT_INLINE uint64_t load_word(const char* source) {
     __builtin_memcpy(&word, source, sizeof word);
     return word;
 }
-// The first 1 to 8 bytes and zeros. Two words that overlap, not a loop, nor a copy through memory, which would stall.
+// The first 1 to 8 bytes and zeros, from two words that overlap: a copy through memory would stall.
 WEFT_INLINE uint64_t load_first_word(const char* source, size_t bytes) {
     static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
     if (bytes >= 8) return load_word<uint64_t>(source);
@@ -86,7 +86,7 @@ WEFT_INLINE uint64_t load_first_word(const char* source, size_t bytes) {
     return load_word<uint8_t>(source);
 }
 
-// The first `bytes` bytes, fewer than a vector has; memory behind them is not touched.
+// The first `bytes` bytes, fewer than a vector has. The function does not access memory behind them.
 template <class V>
 WEFT_INLINE V load_first(const char* source, size_t bytes) {
 #if WEFT_VECTOR_BYTES == 64
@@ -116,8 +116,8 @@ WEFT_INLINE void store_first(char* destination, V value, size_t bytes) {
 #endif
 }
 
-// Elements as memory holds them, Packed, and as they are combined, Wide: one vector or several parts.
-// widen: exact; round: once; as Arithmetic<type> does it, lane by lane.
+// Packed: elements as in memory. Wide: elements as they are combined, in one vector or several parts.
+// widen() is exact and round() rounds once, as Arithmetic<type> does, lane by lane.
 template <class T, int lanes, int parts_>
 struct PartsOf {
     using Part = Vector<T, lanes>;
@@ -137,7 +137,7 @@ struct SimdVector
     static WEFT_INLINE Packed round(const Wide& value) { return value.part[0]; }
 };
 
-// Small floats lie two or four in each 32-bit lane, and part k takes the k-th of every lane: no lane is ever crossed.
+// Each 32-bit lane holds two or four small floats, and part k is the k-th of every lane, so no data cross lanes.
 constexpr int words = WEFT_VECTOR_BYTES / 4;
 using Words = Vector<uint32_t, words>;
 using Ints = Vector<int32_t, words>;
@@ -152,14 +152,14 @@ struct SimdVector<weftBfloat16> : PartsOf<float, words, 2> {
     }
 
   private:
-    // The result is the upper half of each lane; the lower is what is left.
+    // The result is the upper half of each lane; the lower half is undefined.
     static WEFT_INLINE Words upper(Floats value) {
         const auto bits = (Words)value;
         return value != value ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1u);
     }
 };
 
-// The steps of SmallFloat, each alternative computed and one chosen.
+// The steps of SmallFloat: every alternative is computed, and one is selected.
 template <weftDataType_t type>
 struct SmallFloatVector : PartsOf<float, words, 4 / sizeof(typename Arithmetic<type>::Element)> {
     using SmallFloatVector::PartsOf::parts;
@@ -180,7 +180,7 @@ struct SmallFloatVector : PartsOf<float, words, 4 / sizeof(typename Arithmetic<t
     }
 
   private:
-    // Of the lane's lowest bits; above them lies anything.
+    // Of the lane's lowest bits; the bits above are ignored.
     static WEFT_INLINE Floats widen_lane(Ints value) {
         constexpr int32_t beyond_numbers = type == weftFloat8e4m3 ? Format::nan : Format::infinity;
         constexpr int32_t quiet = type == weftFloat8e4m3 ? 0x7fc00000 : 0x7f800000;
@@ -215,8 +215,8 @@ template <>
 struct SimdVector<weftFloat8e5m2> : SmallFloatVector<weftFloat8e5m2> {};
 
 #if WEFT_VECTOR_BYTES >= 32 || defined(WEFT_NEON_CONVERSIONS)
-// The processor converts neighbours, so here a vector is as many elements as fp32 has. GCC 12 warns of the conversions
-// of 512 bits without a mask.
+// The processor converts adjacent elements, so a vector has as many elements as one of fp32. GCC 12 warns of the 512-bit
+// conversions without a mask.
 template <>
 struct SimdVector<weftFloat16> : PartsOf<float, words, 1> {
     using Packed = Vector<uint16_t, words>;
@@ -259,7 +259,7 @@ WEFT_INLINE Vector<T, lanes> combine_lanes(Vector<T, lanes> left, Vector<T, lane
     } else {
         if constexpr (op == weftSum || op == weftAvg) return left + right;
         if constexpr (op == weftProd) return left * right;
-        // Both choices agree but for zeros of either sign, where each takes its second operand, and for NaN.
+        // The two selections differ only for zeros of different sign, where each takes its second operand, and for NaN.
         using Bits = Vector<std::conditional_t<sizeof(T) == 4, int32_t, int64_t>, lanes>;
         const Bits unordered = (Bits)(left != left) | (Bits)(right != right);
         if constexpr (op == weftMax) {
@@ -279,7 +279,7 @@ WEFT_INLINE Vector<T, lanes> average_lanes(Vector<T, lanes> sum, Divisor divisor
         alignas(sizeof sum) T lane[lanes];
         __builtin_memcpy(lane, &sum, sizeof sum);
         for (int i = 0; i < lanes; ++i) {
-            // Exact: such a quotient, if it is not whole, lies further from the next whole number than rounding moves.
+            // Exact: a quotient that is not whole is further from the next whole number than the rounding error.
             if constexpr (sizeof(T) == 1)
                 lane[i] = T(float(lane[i]) / float(divisor));
             else if constexpr (sizeof(T) == 4)
@@ -292,7 +292,7 @@ WEFT_INLINE Vector<T, lanes> average_lanes(Vector<T, lanes> sum, Divisor divisor
     }
 }
 
-// On all parts.
+// The operation on all parts.
 template <weftDataType_t type, weftRedOp_t op>
 WEFT_INLINE typename SimdVector<type>::Wide combine_wide(const typename SimdVector<type>::Wide& left,
                                                          const typename SimdVector<type>::Wide& right) {

@@ -1,11 +1,9 @@
-// slot_stores.hpp: how a rank writes into slots that others read: through its caches, or past them.
-// A line that was last in the cache of a core far away (another socket, another cluster of cores) is fetched from there
-// before it is written: 2.5 GB/s, measured, where stores past the caches reach 20. Between near cores it is the other way
-// round: what is stored past the caches comes back from memory. Nobody tells which cores are near, and threads move: so
-// now and then a rank looks how long single lines of the slot take to store to, and where that is long it times both kinds
-// of stores. What is written while lines from far away are read goes past the caches wherever lines are far: processors that
-// hide the one from the writer do not hide both. Figures: perf/results/2026-11-23-epyc-family25.md. Thread-bound to the rank;
-// nobody else need know what it does.
+// slot_stores.hpp: chooses ordinary or streaming stores for slots that other ranks read.
+// An ordinary store first fetches the line, which is slow if a core on another socket or core cluster holds it. Streaming
+// stores avoid the fetch, but a reader on a near core then reads from memory. Threads move, so the choice is measured:
+// now and then a rank times stores to single lines of the slot. If these are slow, it times both kinds of stores.
+// Writes beside reads of far lines always stream, because no processor hides both latencies.
+// Figures: perf/results/2026-11-23-epyc-family25.md. Thread-bound to the rank.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -18,16 +16,16 @@ namespace weft::internal {
 
 class SlotStores {
   public:
-    // What else a write does: a trial compares like with like.
+    // The kind of write: a trial compares writes of one kind only.
     enum class Work : uint8_t { copy, reduction };
 
-    // For what is written while slots of others are read, and so can't be timed by itself.
+    // For writes beside reads of other ranks' slots, which cannot be timed by themselves.
     Stores beside_reads(size_t bytes) {
         if (until_trial_ > 1) --until_trial_;
         return far_ && bytes >= timed_least_bytes ? Stores::streaming : stores_;
     }
 
-    // Writes `bytes` into a slot, which hold nothing that is wanted, by `job(stores)`, which is timed now and then.
+    // Writes `bytes` into a slot by `job(stores)`, and times it now and then. The old content of the slot is lost.
     template <class Job>
     void write(void* slot, size_t bytes, Work work, const Job& job) {
         if (bytes < streamed_least_bytes) return job(Stores::ordinary);
@@ -37,7 +35,7 @@ class SlotStores {
         if (bytes < timed_least_bytes || (trial_ > 0 && work != work_)) return job(stores_);
         if (trial_ == 0) {
             double line_ns = slowest_line_ns(slot, bytes, 0);
-            // Again, at other lines: the first look may have been interrupted.
+            // Measure again at other lines: the first measurement may have been interrupted.
             if (line_ns >= far_line_ns) line_ns = std::min(line_ns, slowest_line_ns(slot, bytes, 1));
             look(line_ns);
             if (until_trial_ > 1) return job(stores_);
@@ -50,16 +48,16 @@ class SlotStores {
         write(slot, bytes, Work::copy, [&](Stores stores) { cpu_kernels.copy({slot, source, bytes, stores}); });
     }
 
-    // What it took to store to a line that readers may hold, ns: from near ones it comes at once, and no trial is needed.
+    // Takes the time of a store to a line that readers may hold. If the readers are near, no trial is needed.
     void look(double line_ns) {
         far_ = line_ns >= far_line_ns;
         if (!far_) settle(Stores::ordinary);
     }
-    // What the next trial is of: ordinary stores, and if these are slow streaming ones, twice, and ordinary ones once
-    // more. Where an operation writes its slot in two pieces, of which the second finds its source nearer, each kind gets
-    // both.
+    // The stores of the next trial: ordinary, then, if these are slow, streaming twice and ordinary once more. An
+    // operation may write its slot in two pieces, of which the second has its source in a cache. This order gives each
+    // kind one of each.
     Stores tried() const { return trial_ == 1 || trial_ == 2 ? Stores::streaming : Stores::ordinary; }
-    // What it took, ns for 64 bytes.
+    // Takes the result of the trial, ns per 64 bytes.
     void judge(double line_ns) {
         taken_[trial_] = line_ns;
         if (trial_ == 0 && line_ns < slow_line_ns) return settle(Stores::ordinary);
@@ -69,28 +67,28 @@ class SlotStores {
             return;
         }
         const double ordinary = taken_[0] + taken_[3], streaming = taken_[1] + taken_[2];
-        // A source in memory is slow with either: then the caches are right.
+        // If the source is in memory, both kinds are slow, and ordinary stores are right.
         settle(taken_[3] >= slow_line_ns && streaming < ordinary * streaming_most ? Stores::streaming
                                                                                   : Stores::ordinary);
     }
 
   private:
     static constexpr size_t streamed_least_bytes = 2048, timed_least_bytes = 4096;
-    static constexpr double far_line_ns = 100;  // near cores: 30 to 70, far ones 130 to 180, the clock's 25 among them
-    static constexpr double slow_line_ns = 8;   // of many lines: near cores take 2 to 3, far ones 24
-    static constexpr double streaming_most = 0.9;                   // of what ordinary stores take
-    static constexpr int patience_least = 16, patience_most = 128;  // writes to the next look
+    static constexpr double far_line_ns = 100;     // near cores take less than 70, far ones more than 130
+    static constexpr double slow_line_ns = 8;      // of many lines: near cores take 3, far ones 24
+    static constexpr double streaming_most = 0.9;  // of the time of ordinary stores
+    static constexpr int patience_least = 16, patience_most = 128;  // writes until the next measurement
     static constexpr int trials = 4, looked_at = 4;
 
     template <class Job>
     static double taken_ns(const Job& job) {
-        std::atomic_thread_fence(std::memory_order_seq_cst);  // what is still on its way does not count
+        std::atomic_thread_fence(std::memory_order_seq_cst);  // earlier stores do not count
         const auto begin = std::chrono::steady_clock::now();
         job();
-        std::atomic_thread_fence(std::memory_order_seq_cst);  // and what is now, does
+        std::atomic_thread_fence(std::memory_order_seq_cst);  // this job's stores do
         return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
     }
-    // Of some lines: a reader takes but a part of a slot, and some readers are near.
+    // Of several lines: a reader reads only a part of the slot, and some readers are near.
     static double slowest_line_ns(void* slot, size_t bytes, size_t first_line) {
         double slowest = 0;
         for (size_t i = 0; i < looked_at; ++i) {
@@ -106,12 +104,12 @@ class SlotStores {
         until_trial_ = patience_;
     }
 
-    Stores stores_ = Stores::ordinary;  // of what is written by itself
-    bool far_ = false;                  // as the last look found
+    Stores stores_ = Stores::ordinary;  // of writes that are not beside reads
+    bool far_ = false;                  // as last measured
     int until_trial_ = patience_least, patience_ = patience_least;
-    int trial_ = 0;  // the one that is next; 0: a look comes before it
+    int trial_ = 0;  // the next one; 0: a measurement of lines comes before it
     Work work_ = Work::copy;
-    double taken_[trials] = {};  // by the last trials
+    double taken_[trials] = {};  // ns per line, by trial
 };
 
 }  // namespace weft::internal

@@ -11,11 +11,11 @@ namespace weft::internal {
 
 namespace {
 
-// Partial results of this much stay in the first-level cache from one source to the next.
+// A block of partial results that stays in the first-level cache from one source to the next.
 constexpr size_t block_bytes = 8 << 10;
 
 class InFunction;
-// Of this thread; the others, in whose functions that is called, are behind it.
+// The innermost function that this thread runs; each entry has a pointer to the function that called it.
 thread_local const InFunction* innermost = nullptr;
 
 class InFunction {

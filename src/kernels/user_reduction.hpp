@@ -1,4 +1,4 @@
-// user_reduction.hpp: a reduction whose operator is a function of the user's: what the CPU kernels do for the built-in ones.
+// user_reduction.hpp: reductions whose operator is a function of the user (weftRedOpCreate).
 #pragma once
 #include <atomic>
 #include <exception>
@@ -14,32 +14,33 @@ struct UserReduction {
     weftRedOpFunction_t function = nullptr;
     void* context = nullptr;
     weftDataType_t type = weftInt8;
-    // Others look here to say where a rank is that does not come back; see RankRow.
+    // When the function was entered; other ranks read it for their reports (RankRow::in_function_us).
     std::atomic<int64_t>* in_function_us = nullptr;
 };
 
-// The function threw; what() says what.
+// The function threw an exception; what() is its text.
 class UserReductionFailed : public std::exception {
   public:
     explicit UserReductionFailed(std::string sentence) : sentence_(std::move(sentence)) {}
     const char* what() const noexcept override { return sentence_.c_str(); }
-    // What all ranks are told.
+    // The failure that all ranks return.
     Status status(int rank, uint64_t sequence, const Operation& operation) const {
-        return fail(weftInvalidUsage,
+        return fail(error::usage_function_threw,
                     "rank {}: the function of the user's reduction threw an exception ({}) in operation {}, {}", rank,
-                    sentence_, sequence, operation.text());
+                    sentence_, sequence, operation.text())
+            .about({.rank = rank, .operation = operation.collective, .sequence = sequence});
     }
 
   private:
     std::string sentence_;
 };
 
-// Whether this thread is in the function of a reduction whose UserReduction::in_function_us that is.
+// Whether this thread runs the function of the reduction with this in_function_us.
 bool in_function_of(const std::atomic<int64_t>* in_function_us);
 
-// As a kernel of ReduceJob: sources combined in their order, the left operand first; averages and streaming are none of
-// its business. All sources are read before a destination that is one of them is written. Throws
-// UserReductionFailed: destinations hold anything then. Reentrant, but as the function is.
+// Combines the sources of `job` in their order, the left operand first; ignores averages and streaming. All sources are
+// read before a destination that equals one of them is written. Throws UserReductionFailed; the destinations are then
+// undefined. Reentrant if the function is.
 void reduce_by(const UserReduction& reduction, const ReduceJob& job);
 
 }  // namespace weft::internal

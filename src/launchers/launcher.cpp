@@ -5,7 +5,7 @@
 
 #include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
-#include "src/control/link.hpp"
+#include "src/control/control_connection.hpp"
 #include "src/launchers/derived_id.hpp"
 #include "src/launchers/http_store.hpp"
 #include "src/launchers/pmi.hpp"

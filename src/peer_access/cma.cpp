@@ -8,14 +8,18 @@
 
 namespace weft::internal {
 
-// The peer has just posted its entry, so its pid is still its own: for another process to have it, the kernel would
-// have to go through all numbers within this operation.
-static Status refused(const char* what, int rank, int other, int pid, int error) {
+// The peer has just posted its arrival flag, so the pid is still its own. For another process to get it, the kernel
+// would have to use up all process numbers within this operation.
+static Status failed(const char* what, int rank, int other, int pid, int error) {
+    const FailureFacts facts{.rank = other, .peer = rank};
     if (error == ESRCH)
-        return fail(weftRemoteError, "rank {} (pid {}) died while rank {} {} its buffers", other, pid, rank, what);
-    return fail(weftRemoteError,
-                "rank {} {} the buffers of rank {} (pid {}) in vain: {}; WEFT_CROSS_MEMORY 0 stages them", rank, what,
-                other, pid, errno_text(error));
+        return fail(error::rank_died, "rank {} (pid {}) died while rank {} {} its buffers", other, pid, rank, what)
+            .about(facts);
+    return fail(error::shm_cma,
+                "rank {} could not {} the buffers of rank {} (pid {}): {}. With WEFT_CROSS_MEMORY 0 Weft copies them "
+                "through shared memory",
+                rank, what, other, pid, errno_text(error))
+        .about(facts);
 }
 
 bool Cma::probe() const {
@@ -43,7 +47,8 @@ void Cma::agree(bool all_can) {
 }
 
 bool Cma::remote_memory_valid() const {
-    // Our position, or what we have read, before the look; pairs with the fence in Communicator::leave_buffers().
+    // Orders our position, or the bytes that we have read, before the check. Pairs with the fence in
+    // Communicator::leave_buffers().
     std::atomic_thread_fence(std::memory_order_seq_cst);
     return !host_->aborted();
 }
@@ -53,7 +58,7 @@ Status Cma::read(int rank, void* to, uint64_t address, size_t bytes) const {
         const iovec local{static_cast<std::byte*>(to) + done, bytes - done};
         const iovec remote{reinterpret_cast<void*>(address + done), bytes - done};
         const ssize_t copied = process_vm_readv(host_->row(rank).pid, &local, 1, &remote, 1, 0);
-        if (copied <= 0) return refused("reads", rank_, rank, host_->row(rank).pid, errno);
+        if (copied <= 0) return failed("read", rank_, rank, host_->row(rank).pid, errno);
         done += size_t(copied);
     }
     return ok();
@@ -64,7 +69,7 @@ Status Cma::write(int rank, const void* from, uint64_t address, size_t bytes) co
         const iovec local{const_cast<std::byte*>(static_cast<const std::byte*>(from)) + done, bytes - done};
         const iovec remote{reinterpret_cast<void*>(address + done), bytes - done};
         const ssize_t copied = process_vm_writev(host_->row(rank).pid, &local, 1, &remote, 1, 0);
-        if (copied <= 0) return refused("writes", rank_, rank, host_->row(rank).pid, errno);
+        if (copied <= 0) return failed("write", rank_, rank, host_->row(rank).pid, errno);
         done += size_t(copied);
     }
     return ok();

@@ -19,7 +19,7 @@ uint64_t DirectAccess::export_buffer(const void* address, size_t bytes) const {
 }
 
 bool DirectAccess::map_arenas() {
-    const CancelHeld held;  // inside a short call, and opens files
+    const CancelHeld held;  // opens files, which are cancellation points
     arenas_.assign(size_t(host_->ranks()), nullptr);
     for (int other = 0; other < host_->ranks(); ++other) {
         if (host_->row(other).process == process_token()) {

@@ -1,7 +1,6 @@
-// direct_access.hpp: which of a rank's buffers the other ranks of its host can read and write in place, and where they lie
-// here. Ranks of one process reach everything of each other. Ranks of different processes reach what lies in
-// weftHostAlloc's arenas, once all have agreed that each has mapped all (docs/design/shared-memory-protocol.md, rule 7).
-// Thread-bound to the rank.
+// direct_access.hpp: access to peers' buffers in mapped memory, and the addresses that ranks exchange for it.
+// Ranks of one process access all memory of each other. Ranks of different processes access weftHostAlloc's arenas, once
+// all have agreed that each has mapped all (docs/design/shared-memory-protocol.md, rule 7). Thread-bound to the rank.
 #pragma once
 #include <vector>
 
@@ -16,13 +15,13 @@ class DirectAccess {
     DirectAccess(Segment& host, int rank, bool allowed);
 
     State state() const { return state_; }
-    // The rank's own address as peers are told it; 0: they cannot reach these bytes.
+    // The form of this rank's address for peers; 0: they cannot access these bytes.
     uint64_t export_buffer(const void* address, size_t bytes) const;
-    // Where what `rank` offered lies in this process.
-    std::byte* translate(int rank, uint64_t offered) const {
-        return one_process_ ? reinterpret_cast<std::byte*>(offered) : arenas_[size_t(rank)] + (offered - 1);
+    // The address in this process of memory that `rank` exported.
+    std::byte* translate(int rank, uint64_t exported) const {
+        return one_process_ ? reinterpret_cast<std::byte*>(exported) : arenas_[size_t(rank)] + (exported - 1);
     }
-    // This rank's part of agreeing: maps every other process's arena. Slow, once. False: some cannot be mapped.
+    // This rank's part of the agreement: maps every other process's arena. Slow, once. False: some cannot be mapped.
     bool map_arenas();
     void agree(bool all_have_mapped);
 

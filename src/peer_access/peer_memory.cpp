@@ -15,7 +15,7 @@ namespace weft::internal {
 
 namespace {
 
-// Address space that other processes' memory takes here, while it lives.
+// Address space that a mapping of another process's memory takes here, while the object lives.
 class Claim {
   public:
     explicit Claim(size_t bytes) : bytes_(bytes), all_(claimed_ += bytes) {}
@@ -24,7 +24,7 @@ class Claim {
     bool fits() const {
         rlimit limit{};
         const bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-        const size_t whole = std::bit_ceil(reinterpret_cast<uintptr_t>(&limit));  // stacks lie at its end
+        const size_t whole = std::bit_ceil(reinterpret_cast<uintptr_t>(&limit));  // stacks are at its end
         return all_ <= std::min(whole, limited ? size_t(limit.rlim_cur) : SIZE_MAX) / 4;
     }
 
@@ -40,8 +40,8 @@ struct Mapped {
 
 std::string name_of(const PeerMemory& where) { return fmt::format("/proc/{}/fd/{}", where.pid, where.fd); }
 
-// Same user, same process-id namespace: the descriptor can be opened by its name. Under another numbering of processes
-// the name may be that of anything.
+// With the same user and pid namespace the descriptor can be opened by its name. In another pid namespace the name may
+// be that of any file.
 bool is_there(const PeerMemory& where, struct stat& status) {
     return stat(name_of(where).c_str(), &status) == 0 && status.st_ino == where.inode;
 }
@@ -54,11 +54,11 @@ Result<std::shared_ptr<SharedMemory>> map(const PeerMemory& where) {
     const std::shared_ptr<Mapped> mapped(new Mapped{Claim(known ? size_t(status.st_size) : 0), {}});
     if (!mapped->claim.fits())
         return fail(error::shm_peer_memory,
-                    "mapping it would give more than a quarter of this process's address space to "
-                    "memory of other processes");
+                    "with it, mappings of other processes' memory would exceed a quarter of this process's address "
+                    "space");
     auto memory = SharedMemory::map(std::move(*fd));
     if (!memory) return memory.take_status();
-    memory->close_descriptor();  // one a peer would use up the process's limit
+    memory->close_descriptor();  // one per peer would use up the process's limit
     (void)madvise(memory->data(), memory->bytes(), MADV_DONTDUMP);
     mapped->memory = std::move(*memory);
     return std::shared_ptr<SharedMemory>(mapped, &mapped->memory);
@@ -67,8 +67,7 @@ Result<std::shared_ptr<SharedMemory>> map(const PeerMemory& where) {
 }  // namespace
 
 Result<Fd> open_peer_memory(const PeerMemory& where) {
-    // Looked at before it is opened: it may be our own segment, and closing a descriptor of that drops the lock that says
-    // that we live.
+    // Compare before opening: if it is our own segment, closing the descriptor would drop this process's liveness lock.
     struct stat status {};
     Fd fd;
     if (is_there(where, status)) fd = Fd::open(name_of(where), O_RDWR);

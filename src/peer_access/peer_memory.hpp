@@ -1,4 +1,4 @@
-// peer_memory.hpp: a segment that another process of this host has, mapped here by its name in that process.
+// peer_memory.hpp: maps a segment of another process of this host, by its name /proc/PID/fd/N.
 #pragma once
 #include <memory>
 
@@ -6,21 +6,21 @@
 
 namespace weft::internal {
 
-// Where it is to be found; travels between processes.
+// The segment's name; travels between processes.
 struct PeerMemory {
-    int32_t pid, fd;   // a number of that process
-    uint64_t process;  // its token
+    int32_t pid, fd;   // the descriptor's number in that process
+    uint64_t process;  // the token of that process
     uint64_t inode;
 };
 
-// Its descriptor. Thread-safe.
+// The segment's descriptor. Thread-safe.
 Result<Fd> open_peer_memory(const PeerMemory& where);
 
-// Whether any of its pages has been taken. Thread-safe.
+// Whether any page of the segment has been allocated. Thread-safe.
 bool peer_memory_in_use(const PeerMemory& where);
 
-// Mapped once here whoever wants it: a map may take as much address space as the machine has memory. All together take a
-// quarter of the address space at most, then it is refused. Core dumps leave it out. Thread-safe.
+// Maps a segment once per process, because it may take as much address space as the machine has memory. Fails if all
+// such mappings together would exceed a quarter of the address space. Core dumps exclude the mapping. Thread-safe.
 Result<std::shared_ptr<SharedMemory>> map_peer_memory(const PeerMemory& where);
 
 }  // namespace weft::internal

@@ -1,21 +1,21 @@
-// remote_address.hpp: how a message of a host says where the bytes lie that it lends (docs/design/connections.md, Zero-copy), and who can
-// read them there.
+// remote_address.hpp: the address in a zero-copy message, and the ranks that can read it (docs/design/connections.md,
+// Zero-copy).
 #pragma once
 #include "src/segment/arena.hpp"
 
 namespace weft::internal {
 
-// What a rank can read of what another lends it.
+// The sender's memory that a receiver can read.
 struct CanRead {
-    bool addresses = false;  // memory of the sender's process: it is its own, or the kernel copies
-    bool arena = false;      // the sender's arena: it is mapped here
+    bool addresses = false;  // all of the sender's process: the two ranks share it, or the receiver uses CMA
+    bool arena = false;      // the sender's arena, which is mapped in the receiver's process
     bool any() const { return addresses || arena; }
 };
 
-// SlotInfo::address: an address of the sender's process, or, for other processes, with this bit where it lies in its arena.
+// SlotInfo::address is an address in the sender's process, or this bit and an offset in the sender's arena.
 inline constexpr uint64_t in_arena = uint64_t(1) << 63;
 
-// 0: the reader could not read it, or should not. `kernel`: whether the kernel may copy, of other processes.
+// 0: the reader cannot read it, or should not. `kernel`: whether a reader in another process may use CMA.
 inline uint64_t remote_address(const void* data, size_t bytes, CanRead reader, bool same_process, bool kernel) {
     const uint64_t address = reader.addresses ? reinterpret_cast<uint64_t>(data) : 0;
     if (same_process) return address;
@@ -23,7 +23,7 @@ inline uint64_t remote_address(const void* data, size_t bytes, CanRead reader, b
         return in_arena | (place - 1);
     return kernel && !(address & in_arena) ? address : 0;
 }
-// Null: the kernel has to copy it. `arena`: the sender's, as it is mapped here.
+// Null: the bytes need CMA. `arena`: the sender's, as it is mapped here.
 inline const std::byte* mapped_bytes(uint64_t address, const std::byte* arena, bool same_process) {
     if (same_process) return reinterpret_cast<const std::byte*>(address);
     return arena && (address & in_arena) ? arena + (address & ~in_arena) : nullptr;

@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "src/control/check_in.hpp"
-#include "src/control/link.hpp"
+#include "src/control/control_connection.hpp"
 
 namespace weft::internal {
 

@@ -14,7 +14,7 @@
 #include "src/base/file.hpp"
 #include "src/base/log.hpp"
 #include "src/base/options.hpp"
-#include "src/control/link.hpp"
+#include "src/control/control_connection.hpp"
 #include "src/rendezvous/root_rendezvous.hpp"
 
 namespace weft::internal {

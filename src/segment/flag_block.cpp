@@ -34,7 +34,7 @@ FlagBlock::Rotation FlagBlock::rotation(size_t tile_bytes, int ranks, bool in_or
 
 Status FlagBlock::reserve(size_t bytes, uint32_t slots) {
     if (bytes > slot_bytes_max)
-        return fail(weftInternalError, "a flag block's slot of {} bytes was asked for; the largest is {}", bytes,
+        return fail(error::internal_state, "a flag block was asked for a slot of {} bytes; the limit is {}", bytes,
                     slot_bytes_max);
     for (uint32_t slot = 0; slot < slots; ++slot) {
         if (bytes <= reserved_[slot]) continue;

@@ -53,10 +53,10 @@ struct AgreedFacts {
     int64_t link_mbps;       // of the slowest host's network; 0: unknown, or all hosts are on one machine
 };
 
-// What a rank reports about its GPU when it joins. Plain data, filled in by code above this folder.
+// A rank's report about its GPU when it joins. Plain data, filled in by code above this folder.
 struct DeviceFacts {
-    // refused: the rank has a GPU, and its log says why Weft does not use it. copied: no kernel of ours runs on the
-    // GPU, so its memory is staged through host memory.
+    // refused: Weft does not use the rank's GPU, and the rank's log has the reason. With `copied` no kernel of ours runs
+    // on the GPU, so its memory is staged through host memory.
     enum Use : uint32_t { none, usable, refused, copied };
     Use use;
     int32_t ordinal;          // in its process
@@ -69,7 +69,7 @@ struct DeviceFacts {
 // dead: its leader reported its death, or its whole host is lost.
 enum class RankState : uint32_t { absent, joined, left, dead };
 
-// What this host knows of each rank, local or remote.
+// Identity and location of each rank, local or remote, as known on this host.
 struct RankInfo {
     std::atomic<uint64_t>
         claimant;  // the token of the process of this host that is to be this rank; 0: none yet (see claim())
@@ -122,7 +122,7 @@ struct alignas(64) RankRow {
     // One more than the rank whose memory a one-sided call of this rank accesses; may be this rank. 0: none.
     std::atomic<int32_t> touching;
     std::atomic<int64_t> in_function_us;  // since when it is in a user's reduction function; 0: it is not
-    // What it waits for outside of collectives (PartnerWait), and since when without progress; 0: no long wait.
+    // The start of a long wait outside of collectives; 0: none. `partner_wait` is its PartnerWait.
     std::atomic<int64_t> partner_wait_us;
     std::atomic<uint64_t> partner_wait;
     // Calls that an open group holds, and since when. The rank writes this line while a group collects calls.

@@ -28,7 +28,7 @@ struct alignas(line_bytes) FlagLine {
 };
 static_assert(sizeof(FlagLine) == line_bytes);
 
-// What an agreement round decides for good.
+// The results of an agreement round; they are final.
 enum Agreement : uint32_t { arenas_mapped = 1, cma_probed = 2 };
 
 // The payload of a two-shot's first arrival, and of a one-shot's if the one-shot is long enough: the addresses at which

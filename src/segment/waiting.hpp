@@ -32,7 +32,7 @@ class Waiting {
 
     // One step of a wait without progress since the last call. True: the caller must check for failures, because the
     // abort flag is set or the silence has lasted long enough.
-    // may_sleep: false if the thread drives other ranks too, whose progress would not wake it; it then only sleeps for
+    // `may_sleep` is false if the thread drives other ranks too, whose progress would not wake it; it then only sleeps for
     // short times.
     bool pause(const RankSet& missing, bool may_sleep = true);
     // The same if sockets (`add_descriptors`) deliver some or all of the missing data. Each poll of a socket is a

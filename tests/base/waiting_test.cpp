@@ -109,7 +109,7 @@ TEST_CASE("a waiting rank sees an abort, and polls for failures now and then", "
     CHECK(!segment->aborted());
     CHECK(waiting.silence_us() > 0);
     waiting.stir();
-    segment->raise(weftRemoteError, 1, "over");
+    segment->raise(error::rank_failed, 1, "over");
     while (!waiting.pause(only(1))) {
     }
     SUCCEED();

@@ -1,7 +1,7 @@
 // accept_dispatcher_test.cpp: connections reach whoever expects them on the service thread, whichever thread let them in.
 #include <atomic>
 
-#include "src/control/link.hpp"
+#include "src/control/control_connection.hpp"
 #include "tests/net/ends.hpp"
 
 using namespace weft::internal;

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <set>
 
-#include "src/control/link.hpp"
+#include "src/control/control_connection.hpp"
 #include "tests/net/ends.hpp"
 
 using namespace weft::internal;

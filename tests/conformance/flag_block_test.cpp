@@ -9,6 +9,7 @@
 
 #include "src/segment/flag_block.hpp"
 #include "tests/catch.hpp"
+#include "tests/error.hpp"
 
 namespace weft::internal::test {
 namespace {
@@ -143,7 +144,7 @@ TEST_CASE("slots that a rank has not grown take no memory", "[flag_block]") {
 TEST_CASE("a slot beyond the largest is refused with both sizes, and changes nothing", "[flag_block]") {
     FlagBlocks flag_blocks(1);
     const Status status = flag_blocks.ranks[0]->reserve(FlagBlock::slot_bytes_max + 1);
-    CHECK(status.code() == weftInternalError);
+    CHECK_ERROR(status, "internal.state");
     CHECK_THAT(status.sentence(), Catch::Contains(std::to_string(FlagBlock::slot_bytes_max + 1)) &&
                                       Catch::Contains(std::to_string(FlagBlock::slot_bytes_max)));
     CHECK(flag_blocks.ranks[0]->reserved() == flag_slots * FlagBlock::slot_bytes_first);

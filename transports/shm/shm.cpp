@@ -1,10 +1,10 @@
-// shm.cpp: connections between ranks of one host: a ring of headers and one of data in the receiver's heap of the shared
-// segment. The sender owns a header and a slot from the credit to the publication, the receiver from there to the release.
-// The header's `published` is the publication (release, pairs with the acquire in receive()); the counts of what was
-// released, in a line of their own, are the credit (release, pair with the acquire in has_credit()).
-// In a ring a slot's data begin where those of the slot before end: both ends reckon alike, from the bytes that headers
-// tell. So data go round through all of it whatever the messages' size is, and nobody writes lines that the other still
-// has in its second-level cache, which takes several times as long.
+// shm.cpp: connections between ranks of one host: a ring of headers and a ring of data in the receiver's heap of the
+// segment. The sender owns a header and a slot from the credit to the publication, the receiver until the release.
+// A header's `published` is the publication (release, pairs with the acquire in receive()). The counts of released
+// messages and slots, in a cache line of their own, are the credit (release, pair with the acquire in has_credit()).
+// In a data ring each slot begins where the previous slot's data end. Both ends compute that from the sizes in the
+// headers. So the data rotate through the whole ring with any message size. The sender then rarely writes a line that
+// the receiver's second-level cache still holds, which takes several times as long.
 #include "transports/shm/shm.hpp"
 
 #include <tuple>
@@ -17,18 +17,19 @@ namespace weft::internal {
 namespace {
 
 struct alignas(line_bytes) Credits {
-    std::atomic<uint64_t> released;  // messages given back by the receiver so far
-    std::atomic<uint64_t> slots;     // of those that took a slot
+    std::atomic<uint64_t> released;  // messages that the receiver has released
+    std::atomic<uint64_t> slots;     // of these, the messages that took a slot
 };
 
-// Many slots are for senders that are ahead. Messages that fit headers have so many times the headers: a sender that
-// shares a core with its receivers has to wait, and they to run, that much less often.
+// With many slots a sender may be far ahead. Messages that fit in headers then have this many times the headers, so that
+// a sender that shares a core with its receiver waits less often.
 constexpr unsigned many_slots = 16, headers_a_slot = 4;
-// Of a rank's heap: connections that begin behind it have places, which are smaller, so that many find room.
+// Connections that begin behind this offset of a rank's heap get fixed slots, which are smaller than a ring, so that many
+// fit.
 size_t rings_end(const Segment& host) { return host.connections_end() / 4; }
 
-// What lies in the receiver's heap: Credits, the headers, then the data of `depth` slots: a ring, or, if it would be none,
-// a place for each slot. What fits a header has no slot.
+// The layout in the receiver's heap: Credits, the headers, then the data of `depth` slots, either as a ring or as fixed
+// slots. A message that fits in a header takes no slot.
 class RingLayout {
   public:
     // `ring_bytes`: 0, or at least least_ring_bytes().
@@ -44,12 +45,12 @@ class RingLayout {
         return sizeof(Credits) + headers_bytes(cells_of(unsigned(depth))) +
                (ring_bytes > 0 ? round_to_line(ring_bytes) : round_to_line(slot_bytes) * size_t(depth));
     }
-    // All slots' data and, before the ring begins anew, what is too small for one more.
+    // All slots' data, and the remainder before the wrap that is too small for one more slot.
     static size_t least_ring_bytes(int depth, size_t slot_bytes) {
         return round_to_line(slot_bytes) * size_t(depth + 1);
     }
     static bool is_inline(size_t bytes) { return bytes <= sizeof SlotHeader::inline_data; }
-    // Of a slot's bytes, those that lie among the data.
+    // The bytes of a message that lie in the data ring.
     static size_t in_data(const SlotInfo& info) { return info.address != 0 || is_inline(info.bytes) ? 0 : info.bytes; }
     unsigned depth() const { return depth_; }
     unsigned cells() const { return cells_; }
@@ -58,7 +59,7 @@ class RingLayout {
     SlotHeader& header(unsigned cell) const { return reinterpret_cast<SlotHeader*>(base_ + sizeof(Credits))[cell]; }
     unsigned after(unsigned cell) const { return cell + 1 == cells_ ? 0 : cell + 1; }
     std::byte* data(size_t begin) const { return base_ + sizeof(Credits) + headers_bytes(cells_) + begin; }
-    // Where the data of the message after this one begin; `in_data`: of this one.
+    // Where the data of the next message begin; `in_data` is the size of this message in the ring.
     size_t next(size_t begin, size_t in_data) const {
         if (in_data == 0) return begin;
         const size_t end = begin + (step_ > 0 ? step_ : round_to_line(in_data));
@@ -73,7 +74,7 @@ class RingLayout {
     unsigned cells_;  // headers
     size_t slot_bytes_;
     size_t end_;   // of the data
-    size_t step_;  // from one slot's data to the next; 0: as long as they are
+    size_t step_;  // from one fixed slot to the next; 0: a ring
 };
 
 class ShmSender final : public Sender {
@@ -115,23 +116,24 @@ class ShmSender final : public Sender {
     }
 
   private:
-    // For a header, and, if it has data, a slot.
+    // For a header, and for a slot if the message has data in the ring.
     Result<bool> has_credit(bool data) {
         if (has_room(data)) [[likely]]
             return true;
         released_ = ring_.credits().released.load(std::memory_order_acquire);  // both pair with release()
         slots_released_ = ring_.credits().slots.load(std::memory_order_acquire);
         if (published_ - released_ > ring_.cells() || slots_taken_ - slots_released_ > ring_.depth())
-            return fail(weftInternalError,
+            return fail(error::internal_damaged,
                         "rank {} got {} of {} messages and {} of {} slots back from rank {}: the segment is damaged",
-                        options_.self, released_, published_, slots_released_, slots_taken_, options_.peer);
+                        options_.self, released_, published_, slots_released_, slots_taken_, options_.peer)
+                .about({.rank = options_.peer, .peer = options_.self});
         return has_room(data);
     }
     bool has_room(bool data) const {
         return published_ - released_ < ring_.cells() && (!data || slots_taken_ - slots_released_ < ring_.depth());
     }
 
-    // The rest of the header is filled.
+    // The caller has filled the rest of the header.
     void publish(SlotHeader& header, uint8_t where, const SlotInfo& info) {
         header.told = info.operation << 8 | where;
         const size_t in_data = RingLayout::in_data(info);
@@ -146,8 +148,8 @@ class ShmSender final : public Sender {
 
     ConnectionOptions options_;
     RingLayout ring_;
-    size_t begin_ = 0;   // of the data of the message that is next
-    unsigned cell_ = 0;  // its header
+    size_t begin_ = 0;   // of the next message's data
+    unsigned cell_ = 0;  // of the next message's header
     uint64_t published_ = 0;
     uint64_t slots_taken_ = 0;
     uint64_t released_ = 0, slots_released_ = 0;  // as last read
@@ -163,18 +165,21 @@ class ShmReceiver final : public Receiver {
         const uint64_t published = header.published.load(std::memory_order_acquire);  // pairs with publish()
         const uint32_t number = uint32_t(published >> 32), expected = uint32_t(released_ + 1);
         if (number != expected) {
-            // A ring cell holds nothing yet, or what was released a round ago; anything else is damage.
+            // An unused cell is zero or holds the message of one round ago; anything else is damage.
             if (published == 0 || number + ring_.cells() == expected) return Slot{};
-            return fail(weftInternalError, "rank {} found slot {} from rank {} numbered {}: the segment is damaged",
-                        options_.self, expected, options_.peer, number);
+            return fail(error::internal_damaged,
+                        "rank {} found slot {} from rank {} numbered {}: the segment is damaged", options_.self,
+                        expected, options_.peer, number)
+                .about({.rank = options_.peer, .peer = options_.self});
         }
         const uint8_t where = uint8_t(header.told);
         info = {where, header.told >> 8, uint32_t(published)};
         if (!RingLayout::is_inline(where)) info.bytes = header.longer.bytes;
         if (where == SlotHeader::zero_copy) info.address = header.longer.address;
         if (info.address == 0 && info.bytes > ring_.slot_bytes())
-            return fail(weftInternalError, "rank {} got a slot from rank {} that claims {} bytes; slots hold {}",
-                        options_.self, options_.peer, info.bytes, ring_.slot_bytes());
+            return fail(error::internal_damaged, "rank {} got a slot from rank {} that claims {} bytes; slots hold {}",
+                        options_.self, options_.peer, info.bytes, ring_.slot_bytes())
+                .about({.rank = options_.peer, .peer = options_.self});
         in_data_ = RingLayout::in_data(info);
         return Slot{in_data_ == 0 ? header.inline_data : ring_.data(begin_), ring_.slot_bytes()};
     }
@@ -184,7 +189,7 @@ class ShmReceiver final : public Receiver {
         cell_ = ring_.after(cell_);
         if (in_data_ > 0) ring_.credits().slots.store(++slots_released_, std::memory_order_release);
         ring_.credits().released.store(++released_, std::memory_order_release);  // both pair with has_credit()
-        // The next headers are already there, and come while we go on.
+        // The next headers are already published; fetch them while the caller works.
         if (ring_.depth() >= many_slots) __builtin_prefetch(&ring_.header(ring_.after(cell_)));
         options_.host->wake();
         return ok();
@@ -193,9 +198,9 @@ class ShmReceiver final : public Receiver {
   private:
     ConnectionOptions options_;
     RingLayout ring_;
-    size_t begin_ = 0;    // of the data of the message that is next
-    unsigned cell_ = 0;   // its header
-    size_t in_data_ = 0;  // of the received one
+    size_t begin_ = 0;    // of the next message's data
+    unsigned cell_ = 0;   // of the next message's header
+    size_t in_data_ = 0;  // bytes of the received message in the ring
     uint64_t released_ = 0, slots_released_ = 0;
 };
 
@@ -210,10 +215,11 @@ Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob&
         return offset + RingLayout::bytes_of(options.depth, options.slot_bytes, ring_bytes) <= most;
     };
     if (options.depth < 1 || !fits(0, options.host->connections_end()))
-        return fail(weftSystemError,
-                    "rank {} has no room for a connection from rank {}: {} slots of {} bytes; fewer channels "
-                    "(WEFT_CHANNELS) or smaller tiles (WEFT_TILE_BYTES) fit",
-                    options.self, options.peer, options.depth, options.slot_bytes);
+        return fail(error::shm_full,
+                    "rank {} has no room for a connection from rank {}: {} slots of {} bytes. Use fewer channels "
+                    "(WEFT_CHANNELS) or smaller tiles (WEFT_TILE_BYTES)",
+                    options.self, options.peer, options.depth, options.slot_bytes)
+            .about({.rank = options.self, .peer = options.peer});
     const bool ring = options.ring_bytes >= RingLayout::least_ring_bytes(options.depth, options.slot_bytes) &&
                       fits(options.ring_bytes, rings_end(*options.host));
     const size_t ring_bytes = ring ? options.ring_bytes : 0;
@@ -232,15 +238,17 @@ Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const 
     const auto [offset, depth, slot_bytes, ring_bytes] =
         std::tuple{address.words[0], address.words[1], address.words[2], address.words[3]};
     if (depth != uint64_t(options.depth) || slot_bytes != options.slot_bytes)
-        return fail(weftMismatch,
-                    "rank {} listens to rank {} with {} slots of {} bytes where {} of {} were expected: the ranks "
+        return fail(error::mismatch_algorithm,
+                    "rank {} listens to rank {} with {} slots of {} bytes, but rank {} expects {} of {}: the ranks "
                     "chose differently",
-                    options.peer, options.self, depth, slot_bytes, options.depth, options.slot_bytes);
+                    options.peer, options.self, depth, slot_bytes, options.self, options.depth, options.slot_bytes)
+            .about({.rank = options.peer, .peer = options.self});
     const size_t end = options.host->connections_end();
     if (offset % line_bytes != 0 || offset > end || ring_bytes > end ||
         (ring_bytes > 0 && ring_bytes < RingLayout::least_ring_bytes(options.depth, slot_bytes)) ||
         RingLayout::bytes_of(options.depth, slot_bytes, ring_bytes) > end - offset)
-        return fail(weftInternalError, "rank {} says that it listens outside its heap", options.peer);
+        return fail(error::internal_damaged, "rank {} says that it listens outside its heap", options.peer)
+            .about({.rank = options.peer, .peer = options.self});
     return std::unique_ptr<Sender>(new ShmSender(
         options, RingLayout(options.host->heap(options.peer) + offset, options.depth, slot_bytes, ring_bytes)));
 }

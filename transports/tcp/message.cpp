@@ -8,7 +8,7 @@ namespace weft::internal::tcp {
 
 namespace {
 
-constexpr size_t address_words = 3;  // the words before them
+constexpr size_t address_words = 3;  // words before the addresses
 constexpr size_t address_bytes = (Blob::of_transport - address_words) * sizeof(uint64_t);
 
 }  // namespace
@@ -27,7 +27,7 @@ Blob ListenAddress::blob() const {
         address.pack(packed);
         ++count;
     }
-    // As many stripes as have an address here: of IPv6 there is room for three.
+    // Only stripes whose address fits: three IPv6 addresses fit.
     const auto end = addresses.begin() + ptrdiff_t(count);
     int served = 0;
     while (served < stripes && std::any_of(addresses.begin(), end,

@@ -1,5 +1,5 @@
-// message.hpp: what both ends of a TCP connection lay out alike: the header before each message, the shares of a
-// message that goes over several sockets, the address a receiver gives.
+// message.hpp: the wire format of a TCP connection: the header before each message, the shares of a message that is sent
+// over several sockets, and the receiver's address.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -24,11 +24,10 @@ struct MessageHeader {
 static_assert(sizeof(MessageHeader) == 32);
 
 inline constexpr int stripes_max = 8;
-// From this size on a message is shared out over all stripes; below, one more packet costs more than half the bytes
-// save.
+// Messages of at least this size are split over all stripes. Below, one more packet costs more than a split saves.
 inline constexpr uint64_t striped_bytes = 65536;
 
-// Bytes [begin, end) of a message travel over this stripe. An empty share of a stripe but the first has no header.
+// Bytes [begin, end) of a message are sent over this stripe. Only the first stripe sends a header for an empty share.
 struct Share {
     uint64_t begin;
     uint64_t end;
@@ -44,24 +43,23 @@ inline bool has_part(uint64_t bytes, int stripe, int stripes) {
     return stripe == 0 || share.begin < share.end;
 }
 
-// Where and how a receiver listens; travels in a Blob.
+// A receiver's address, as it travels in a Blob.
 struct ListenAddress {
     uint64_t token = 0;  // make_token()
     int depth = 0;
-    int stripes = 1;  // sockets that the receiver would take
+    int stripes = 1;  // sockets that the receiver accepts
     size_t slot_bytes = 0;
     std::vector<net::Address> addresses;
 
-    // By which the receiver's process knows the connection: no two of its own are equal. The upper half is its
-    // net::process_mark().
+    // Identifies the connection in the receiver's process. The upper half is its net::process_mark().
     static uint64_t make_token();
     net::TargetProcess target() const { return {.process = uint32_t(token >> 32)}; }
 
-    Blob blob() const;  // with as many of the addresses as fit, the best first
+    Blob blob() const;  // with as many of the addresses as fit, best first
     static std::optional<ListenAddress> of(const Blob& blob);
 };
 
-// What a caller says a data connection is for, besides the token: purpose.detail.
+// net::Purpose::detail of a data connection.
 inline uint32_t stripe_detail(int stripe, int stripes) { return uint32_t(stripe) | uint32_t(stripes) << 16; }
 inline int stripe_of(uint32_t detail) { return int(detail & 0xffff); }
 inline int stripes_of(uint32_t detail) { return int(detail >> 16); }

@@ -9,7 +9,7 @@ namespace weft::internal::tcp {
 TcpReceiver::TcpReceiver(const ConnectionOptions& options, std::shared_ptr<TcpConnection> connection)
     : options_(options), connection_(std::move(connection)) {}
 
-// True: the sockets are there.
+// True: the sockets are connected.
 Result<bool> TcpReceiver::connect() {
     WEFT_TRY(connection_->connect());
     if (!connection_->connected()) return false;
@@ -25,19 +25,22 @@ Status TcpReceiver::broken(int index, const Status& how) const {
                 connection_->peer(index).text(), how.sentence(), inside ? ", in the middle of a message" : "");
 }
 
-Status TcpReceiver::lies(int index, const MessageHeader& header) const {
+Status TcpReceiver::damaged(int index, const MessageHeader& header) const {
     if (header.magic == MessageHeader::expected_magic && header.sequence == sequence_ &&
         header.bytes > options_.slot_bytes)
-        return fail(weftInternalError, "rank {} got a message from rank {} at {} that claims {} bytes; slots hold {}",
-                    options_.self, options_.peer, connection_->peer(index).text(), header.bytes, options_.slot_bytes);
-    return fail(weftInternalError,
-                "rank {} got no message {} from rank {} at {}, but one numbered {}, of {} bytes: the stream is damaged",
-                options_.self, sequence_, options_.peer, connection_->peer(index).text(), header.sequence,
-                header.bytes);
+        return fail(error::internal_damaged,
+                    "rank {} got a message from rank {} at {} that claims {} bytes; slots hold {}", options_.self,
+                    options_.peer, connection_->peer(index).text(), header.bytes, options_.slot_bytes)
+            .about({.rank = options_.peer, .peer = options_.self});
+    return fail(error::internal_damaged,
+                "rank {} expected message {} from rank {} at {} and got one numbered {}, of {} bytes: the stream is "
+                "damaged",
+                options_.self, sequence_, options_.peer, connection_->peer(index).text(), header.sequence, header.bytes)
+        .about({.rank = options_.peer, .peer = options_.self});
 }
 
-// True: the stripe's header of the current message has been read and is right. The first stripe's says what the message
-// is; the others' must say the same.
+// True: the stripe's header of the current message has been read and is right. The headers of all stripes must equal the
+// first one's.
 Result<bool> TcpReceiver::read_header(int index) {
     Stripe& stripe = stripes_[size_t(index)];
     if (stripe.headed) return true;
@@ -48,8 +51,8 @@ Result<bool> TcpReceiver::read_header(int index) {
             stripe.end -= stripe.begin;
             stripe.begin = 0;
         }
-        // Messages are mostly as large as the last one: of a large one only the header, so that the rest is read to its
-        // listen address.
+        // A message is usually as large as the last one. Of a large one read only the header here, so that the rest is
+        // read into its target.
         const size_t most = header_.bytes + sizeof(MessageHeader) <= Stripe::stash_bytes
                                 ? Stripe::stash_bytes - stripe.end
                                 : sizeof(MessageHeader) - (stripe.end - stripe.begin);
@@ -62,11 +65,11 @@ Result<bool> TcpReceiver::read_header(int index) {
     memcpy(&header, stripe.stash.get() + stripe.begin, sizeof header);
     if (header.magic != MessageHeader::expected_magic || header.sequence != sequence_ ||
         header.bytes > options_.slot_bytes)
-        return lies(index, header);
+        return damaged(index, header);
     if (index == 0)
         header_ = header;
     else if (memcmp(&header_, &header, sizeof header) != 0)
-        return lies(index, header);
+        return damaged(index, header);
     stripe.begin += sizeof header;
     stripe.headed = true;
     stripe.done = 0;
@@ -92,7 +95,7 @@ Result<bool> TcpReceiver::read_share(int index, std::byte* target) {
     return true;
 }
 
-// True: the current message's header is there.
+// True: the current message's header has been read.
 Result<bool> TcpReceiver::read_head() {
     if (stripes_.empty()) [[unlikely]] {
         auto connected = connect();
@@ -101,7 +104,7 @@ Result<bool> TcpReceiver::read_head() {
     return read_header(0);
 }
 
-// After read_head(). True: all of the message is at `target`.
+// Call it after read_head(). True: the whole message is at `target`.
 Result<bool> TcpReceiver::read_message(std::byte* target) {
     bool whole = true;
     for (int index = 0; index < connection_->stripes(); ++index) {
@@ -146,14 +149,15 @@ Status TcpReceiver::release() {
 }
 
 Result<bool> TcpReceiver::receive_into(std::byte* target, size_t capacity, SlotInfo& info) {
-    if (in_slot_) [[unlikely]]  // receive() has begun with this message
+    if (in_slot_) [[unlikely]]  // receive() has begun to read this message
         return Receiver::receive_into(target, capacity, info);
     auto there = read_head();
     if (!there || !*there) return there;
-    info = this->info();  // of what is too large as well: it may be another call's
+    info = this->info();  // also if the message is too large: it may belong to another call
     if (header_.bytes > capacity)
-        return fail(weftInternalError, "rank {} got a message of {} bytes from rank {} where {} were expected",
-                    options_.self, header_.bytes, options_.peer, capacity);
+        return fail(error::internal_damaged, "rank {} got a message of {} bytes from rank {} where {} were expected",
+                    options_.self, header_.bytes, options_.peer, capacity)
+            .about({.rank = options_.peer, .peer = options_.self});
     there = read_message(target);
     if (!there || !*there) return there;
     finish();

@@ -1,5 +1,5 @@
-// receiver.hpp: the receiving end of a TCP connection. It reads whole messages, straight to where the caller wants them
-// or into one slot. Every header is checked before a byte behind it is read.
+// receiver.hpp: the receiving end of a TCP connection. It reads whole messages, into the caller's buffer or into one
+// slot. It checks every header before it reads the bytes that follow.
 #pragma once
 #include <memory>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace weft::internal::tcp {
 
-// Thread-bound as transport.hpp has it.
+// Thread-bound (transport.hpp).
 class TcpReceiver final : public Receiver {
   public:
     TcpReceiver(const ConnectionOptions& options, std::shared_ptr<TcpConnection> connection);
@@ -20,11 +20,12 @@ class TcpReceiver final : public Receiver {
     void add_descriptors(std::vector<pollfd>& list) const override;
 
   private:
-    // Of one socket. The stash is what was read ahead: small messages come, header and all, in one call of the kernel.
+    // State of one socket. The stash holds bytes that were read ahead, so that one system call reads a small message
+    // with its header.
     struct Stripe {
         static constexpr size_t stash_bytes = 8192;
         std::unique_ptr<std::byte[]> stash;
-        size_t begin = 0, end = 0;  // of what is in it
+        size_t begin = 0, end = 0;  // of the bytes in the stash
         bool headed = false;        // the current message's header has been read
         uint64_t done = 0;          // bytes of the share
     };
@@ -35,7 +36,7 @@ class TcpReceiver final : public Receiver {
     Result<bool> read_head();
     Result<bool> read_message(std::byte* target);
     Status broken(int index, const Status& how) const;
-    Status lies(int index, const MessageHeader& header) const;
+    Status damaged(int index, const MessageHeader& header) const;
     SlotInfo info() const { return {header_.bytes, header_.operation, header_.fingerprint}; }
     void finish();
 
@@ -45,8 +46,8 @@ class TcpReceiver final : public Receiver {
     MessageHeader header_;         // of the current message
     uint64_t sequence_ = 1;        // of the current message
     SlotMemory slot_;
-    bool in_slot_ = false;  // the current message goes there
-    bool whole_ = false;    // and is there, whole
+    bool in_slot_ = false;  // the current message is read into slot_
+    bool whole_ = false;    // all of it is in slot_
 };
 
 }  // namespace weft::internal::tcp

@@ -14,7 +14,7 @@ namespace weft::internal::tcp {
 Result<SlotMemory> allocate_slot(size_t bytes) {
     const size_t whole = round_to_line(std::max<size_t>(bytes, 1));
     SlotMemory memory(static_cast<std::byte*>(aligned_alloc(line_bytes, whole)));
-    if (!memory) return fail(weftSystemError, "no memory for a connection's slot of {} bytes", bytes);
+    if (!memory) return fail(error::memory_exhausted, "there is no memory for a connection's slot of {} bytes", bytes);
     memset(memory.get(), 0, whole);
     return memory;
 }
@@ -22,8 +22,8 @@ Result<SlotMemory> allocate_slot(size_t bytes) {
 TcpSender::TcpSender(const ConnectionOptions& options, std::shared_ptr<TcpConnection> connection)
     : options_(options), connection_(std::move(connection)), ring_(size_t(options.depth)) {}
 
-// Orderly: what a schedule sends is received, so nothing unread is left on the sockets when both ranks have ended an
-// operation; closing them resets nothing, and the kernel goes on sending what it has taken.
+// Schedules receive all that is sent, so no unread bytes are left on the sockets after an operation. Closing them then
+// resets no connection, and the kernel still sends what it has accepted.
 TcpSender::~TcpSender() {
     if (broken_ || stripes_.empty()) return;
     if (first_ != next_) (void)push_all().ok();
@@ -36,7 +36,7 @@ Status TcpSender::connect() {
     return ok();
 }
 
-// Gives the kernel what it takes of this stripe's shares.
+// Sends as much of this stripe's shares as the kernel accepts.
 Status TcpSender::push(int index) {
     Stripe& stripe = stripes_[size_t(index)];
     for (; stripe.message < next_; ++stripe.message, stripe.done = 0) {
@@ -87,7 +87,7 @@ Status TcpSender::push_all() {
 Result<bool> TcpSender::progress() {
     if (stripes_.empty()) [[unlikely]] {
         Status step = connect();
-        // A peer that has left is missed only by who has something for it.
+        // A failure counts only if there is something to send: the peer may have left after its last receive.
         if (!step && first_ != next_) return step;
         if (stripes_.empty()) return first_ == next_;
     }
@@ -105,8 +105,8 @@ Status TcpSender::back(Outgoing& outgoing) {
 
 Status TcpSender::check(const SlotInfo& info) const {
     if (info.bytes <= options_.slot_bytes) return ok();
-    return fail(weftInternalError, "rank {} would send {} bytes to rank {} in a slot of {}", options_.self, info.bytes,
-                options_.peer, options_.slot_bytes);
+    return fail(error::internal_state, "rank {} would send {} bytes to rank {} in a slot of {}", options_.self,
+                info.bytes, options_.peer, options_.slot_bytes);
 }
 
 void TcpSender::enqueue(const std::byte* data, const SlotInfo& info) {
@@ -142,17 +142,17 @@ Result<bool> TcpSender::send(const std::byte* data, const SlotInfo& info) {
     if (next_ - first_ == ring_.size()) return false;
     const uint64_t message = next_;
     enqueue(data, info);
-    // Straight from the caller's memory as far as the kernel takes it.
+    // Directly from the caller's memory, as much as the kernel accepts.
     if (!stripes_.empty() && *through) WEFT_TRY(push_all());
     if (first_ == next_) [[likely]]
         return true;
     Outgoing& outgoing = at(message);
     if (Status backed = back(outgoing); !backed) {
-        broken_ = true;  // the rest of it is the caller's again
+        broken_ = true;  // the rest of the message has no memory
         return backed;
     }
     if (stripes_.empty() && info.bytes > 0)
-        memcpy(outgoing.memory.get(), data, info.bytes);  // nobody knows yet how many there are
+        memcpy(outgoing.memory.get(), data, info.bytes);  // the number of stripes is not known yet
     for (size_t index = 0; index < stripes_.size(); ++index) {
         const Stripe& stripe = stripes_[index];
         const Share share = share_of(info.bytes, int(index), int(stripes_.size()));

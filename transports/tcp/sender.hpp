@@ -1,6 +1,5 @@
-// sender.hpp: the sending end of a TCP connection. What the kernel takes is gone; what it does not take waits in a
-// slot, and when all slots wait there is no credit. So a slot is the sender's own memory, and TCP's window is the
-// receiver's say: nothing flows back.
+// sender.hpp: the sending end of a TCP connection. Bytes that the kernel does not accept at once wait in a slot. If all
+// slots wait, there is no credit. So slots are the sender's memory, and TCP's window is the flow control.
 #pragma once
 #include <cstdlib>
 #include <memory>
@@ -17,7 +16,7 @@ using SlotMemory = std::unique_ptr<std::byte, Freed>;
 // Aligned to a cache line, every page touched.
 Result<SlotMemory> allocate_slot(size_t bytes);
 
-// The connection is connected in the background of every call. Thread-bound as transport.hpp has it.
+// Each call advances the connection until it is connected. Thread-bound (transport.hpp).
 class TcpSender final : public Sender {
   public:
     TcpSender(const ConnectionOptions& options, std::shared_ptr<TcpConnection> connection);
@@ -30,7 +29,7 @@ class TcpSender final : public Sender {
     void add_descriptors(std::vector<pollfd>& list) const override;
 
   private:
-    // Of one socket. It sends its shares of the messages in order, and may be ahead of other stripes or behind.
+    // State of one socket. It sends its shares of the messages in order, independently of the other stripes.
     struct Stripe {
         uint64_t message = 0;  // that it sends; earlier ones are through
         uint64_t done = 0;     // bytes of header and share

@@ -1,5 +1,5 @@
-// tcp.cpp: the row of TCP. The receiver listens at the process's listener, its blob says where; the sender calls. Of two
-// connections that share a connection one sender calls for both.
+// tcp.cpp: the row of TCP. The receiver listens with the process's listener, whose addresses are in its blob, and the
+// sender connects. Two connections, one in each direction, share a TCP connection that one sender opens.
 #include "transports/tcp/tcp.hpp"
 
 #include "src/base/options.hpp"
@@ -12,8 +12,8 @@ namespace tcp {
 
 namespace {
 
-// How many sockets an end would use: one for each interface that the user chose by name; interfaces that merely are
-// there may be of very different speeds.
+// The number of sockets of this end: one for each interface that the user named. Without names it is one, because
+// interfaces may have very different speeds.
 int interfaces_of(const std::vector<net::Address>& addresses) {
     if (options().socket_ifname.empty() || options().socket_ifname[0] == '^') return 1;
     int count = 1;
@@ -28,7 +28,7 @@ std::string can_connect(const ConnectionOptions& options) {
 
 Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob& address) {
     if (options.depth < 1 || options.identity == nullptr)
-        return fail(weftInternalError, "rank {} cannot listen to rank {} over tcp with {} slots", options.self,
+        return fail(error::internal_state, "rank {} cannot listen to rank {} over tcp with {} slots", options.self,
                     options.peer, options.depth);
     auto listener = net::Listener::of_process();
     if (!listener) return listener.take_status();
@@ -47,11 +47,12 @@ Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob&
 Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const Blob& address) {
     const auto listen_address = ListenAddress::of(address);
     if (!listen_address || listen_address->depth != options.depth || listen_address->slot_bytes != options.slot_bytes)
-        return fail(weftMismatch,
-                    "rank {} listens to rank {} over tcp with {} slots of {} bytes where {} of {} were expected: the "
+        return fail(error::mismatch_algorithm,
+                    "rank {} listens to rank {} over tcp with {} slots of {} bytes, but rank {} expects {} of {}: the "
                     "ranks chose differently",
                     options.peer, options.self, listen_address ? listen_address->depth : 0,
-                    listen_address ? listen_address->slot_bytes : 0, options.depth, options.slot_bytes);
+                    listen_address ? listen_address->slot_bytes : 0, options.self, options.depth, options.slot_bytes)
+            .about({.rank = options.peer, .peer = options.self});
     std::shared_ptr<TcpConnection> connection;
     if (options.shared) connection = std::dynamic_pointer_cast<TcpConnection>(*options.shared);
     if (!connection || TcpConnection::is_client(options)) {

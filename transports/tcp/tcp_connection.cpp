@@ -47,17 +47,12 @@ void TcpConnection::set_target(const ListenAddress& listen_address, const std::v
 
 Status TcpConnection::connect() {
     if (connected_) return ok();
-    if (failure_ == weftSuccess) {
-        const Status step = listener_ ? accept_stripes() : connect_as_client();
-        if (step) return ok();
-        failure_ = step.code();
-        why_ = step.sentence();
-    }
-    return fail(failure_, "{}", why_);  // for good
+    if (failure_) failure_ = listener_ ? accept_stripes() : connect_as_client();
+    return failure_.copy();  // a failure is final
 }
 
 Status TcpConnection::connect_as_client() {
-    if (stripe_sockets_.empty()) return ok();  // nobody has said target to outgoing yet
+    if (stripe_sockets_.empty()) return ok();  // set_target() was not called yet
     bool missing = false;
     for (StripeSocket& stripe_socket : stripe_sockets_) {
         if (!stripe_socket.outgoing) continue;
@@ -69,8 +64,8 @@ Status TcpConnection::connect_as_client() {
                                            stripe_socket.source, stripe_socket.target);
         }
         auto socket = stripe_socket.outgoing->advance();
-        // We step a outgoing only while we are inside Weft, and a listener waits for nobody for long. If the other end is gone
-        // for good, the next outgoing is refused.
+        // This end advances only inside Weft's calls, so the listener may have closed the connection after its deadline.
+        // Try again: if the other end has ended, the next attempt is refused.
         if (!socket && stripe_socket.outgoing->closed_early()) {
             stripe_socket.retry_at_us = now_us() + retry_us;
             missing = true;
@@ -106,8 +101,10 @@ Status TcpConnection::accept_stripes() {
             missing_ = size_t(stripes);
         }
         if (size_t(stripes) != stripe_sockets_.size() || stripe >= stripes || stripe_sockets_[size_t(stripe)].socket)
-            return fail(weftInternalError, "rank {} got stripe {} of {} from rank {} at {}, which cannot be",
-                        options_.self, stripe, stripes, options_.peer, accepted->peer.text());
+            return fail(error::internal_damaged,
+                        "rank {} got stripe {} of {} from rank {} at {}: it has that stripe, or the numbers are wrong",
+                        options_.self, stripe, stripes, options_.peer, accepted->peer.text())
+                .about({.rank = options_.peer, .peer = options_.self});
         stripe_sockets_[size_t(stripe)].socket = std::move(accepted->socket);
         stripe_sockets_[size_t(stripe)].watched.emplace(stripe_sockets_[size_t(stripe)].socket.number());
         stripe_sockets_[size_t(stripe)].peer = accepted->peer;
@@ -123,7 +120,7 @@ Status TcpConnection::accept_stripes() {
 void TcpConnection::add_descriptors(std::vector<pollfd>& list) const {
     if (listener_) {
         list.push_back({listener_->descriptor(), POLLIN, 0});
-        // Another thread may take the connection in while we sleep.
+        // Another thread may accept the connection while this one sleeps.
         list.push_back({listener_->pending_descriptor(options_.identity->name), POLLIN, 0});
         return;
     }

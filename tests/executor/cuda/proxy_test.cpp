@@ -204,7 +204,7 @@ TEST_CASE("a leaving rank waits until handed-over data is on its way, or gives u
     ends.wire.locked([&] { ends.wire.room = 0; });
     ends.hand_over(2);
     ends.proxy->attach(ends.traffic);
-    ends.group->raise(weftRemoteError, 1, "over");
+    ends.group->raise(error::rank_failed, 1, "over");
     CHECK(ends.proxy->detach(*ends.traffic, 0, patience_us));
     CHECK(load_acquire(&ends.out.consumed) == 1);
 }

@@ -1,5 +1,6 @@
-// link.hpp: a connection between two hosts' leaders, or a leader and the root, as the service thread drives it: frames
-// go out as the socket takes them, come in to a callback, and its end is told once. Thread-bound to the service thread.
+// control_connection.hpp: a connection between the leaders of two hosts, or between a leader and the root.
+// It sends frames as the socket accepts them, passes received frames to a callback, and reports its end once.
+// Thread-bound to the service thread.
 #pragma once
 #include <functional>
 #include <memory>
@@ -17,31 +18,30 @@ namespace weft::internal {
 class ControlConnection {
   public:
     using OnFrame = std::function<void(uint32_t kind, ByteReader& content)>;
-    using OnEnd = std::function<void(Status)>;  // the connection is broken or was closed; nothing is called after it
-    // Both may destroy the link.
+    using OnEnd = std::function<void(Status)>;  // the connection broke or was closed; no callback follows
+    // Both callbacks may destroy the connection.
     ControlConnection(Service& service, Fd socket, OnFrame on_frame, OnEnd on_end);
     ~ControlConnection();
 
     void send(uint32_t kind, const ByteWriter& content = {});
     bool idle() const { return stream_.queued_bytes() == 0; }
-    // The other end's kernel has acknowledged all that was sent: it is read there even if this process ends now.
+    // Whether the other end's kernel has acknowledged all sent bytes: they arrive even if this process ends now.
     bool arrived() const;
-    // Ends the link once everything queued is out; then on_end is called with success.
+    // Closes the connection once all queued frames are sent, then calls on_end with success.
     void close_when_idle();
-    // Before it is destroyed in order: what was sent shall arrive, though what came is not read any more.
+    // Call it before an orderly destruction: sent frames still arrive, and received ones are dropped.
     void part();
-    // The orderly end, which loses nothing that was queued: our direction is closed once everything is out, what still
-    // comes is read and dropped, and when the other end has closed too on_end is called with success.
+    // The orderly end without loss: sends all queued frames, closes this direction, and drops what is received. When the
+    // other end has closed, too, it calls on_end with success.
     void finish();
     const net::Address& peer() const { return stream_.peer(); }
-    // For how long nothing has come from the machine at the other end, not even its kernel's acknowledgement of what was
-    // sent; nothing: unknown.
+    // The time since the other machine sent anything, including its kernel's acknowledgements. Empty: unknown.
     std::optional<int64_t> machine_silent_us() const;
     // net::lost_packets of the connection; empty if the other end has been silent itself.
     std::string lost_packets() const;
     std::string missing_packets() const;
-    int64_t heard_us = 0;   // when something last came
-    int64_t spoken_us = 0;  // when something was last queued
+    int64_t heard_us = 0;   // when a frame was last received
+    int64_t spoken_us = 0;  // when a frame was last queued
 
   private:
     void step(uint32_t events);
@@ -83,8 +83,8 @@ class AsyncConnect {
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
-// The listener of the process, opened for its service thread: arrivals for rendezvous and control go to who expects them.
-// What comes for data connections stays in the listener. Thread-safe.
+// The process's listener, as its service thread uses it: it passes connections of rendezvous and control to the code that
+// expects them. Data connections stay in the listener. Thread-safe.
 class AcceptDispatcher {
   public:
     static Result<std::shared_ptr<AcceptDispatcher>> of_process();
@@ -94,8 +94,8 @@ class AcceptDispatcher {
     Service& service() { return *service_; }
 
     using OnAccepted = std::function<void(net::AcceptedConnection)>;
-    // On the service thread. `token`: of the purpose; none: all that nobody else expects.
-    // `on_trouble`: told again and again once somebody who knows the secret was refused (Listener::trouble()).
+    // The callbacks run on the service thread. Without a `token`, the call takes all connections that no other code expects.
+    // The callback on_trouble is called repeatedly once a process that knows the secret was refused (Listener::trouble()).
     using OnTrouble = std::function<void(const Status&)>;
     void expect(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token, OnAccepted on_accepted,
                 OnTrouble on_trouble = {});

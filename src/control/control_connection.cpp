@@ -1,4 +1,4 @@
-#include "src/control/link.hpp"
+#include "src/control/control_connection.hpp"
 
 #include <fcntl.h>
 #include <linux/sockios.h>
@@ -40,7 +40,7 @@ void ControlConnection::send(uint32_t kind, const ByteWriter& content) {
         return stream_.flush();
     }();
     if (flushed) return rewatch();
-    // Told from the loop: whoever sends is not prepared to lose the link under its hands.
+    // Reported from the event loop, because the callback may destroy the connection and the caller still uses it.
     service_->post([this, alive] {
         if (*alive) step(0);
     });
@@ -54,7 +54,7 @@ std::optional<int64_t> ControlConnection::machine_silent_us() const {
 }
 
 std::string ControlConnection::lost_packets() const {
-    constexpr int64_t lately_us = 5'000'000;  // heartbeats and the root's news come more often
+    constexpr int64_t lately_us = 5'000'000;  // heartbeats and frames of the root are more frequent
     return now_us() - heard_us < lately_us ? net::lost_packets(stream_.descriptor()) : "";
 }
 
@@ -108,7 +108,7 @@ void ControlConnection::step(uint32_t) {
     for (;;) {
         auto frame = stream_.receive();
         if (!frame) return end(finishing_ ? ok() : frame.take_status());
-        // A shutdown frame may lie before the break that our write met.
+        // A shutdown frame may precede the error that our write returned.
         if (!*frame) return flushed ? void() : end(flushed.take_status());
         heard_us = now_us();
         if (finishing_) continue;
@@ -127,7 +127,7 @@ void ControlConnection::end(Status why) {
 AsyncConnect::AsyncConnect(Service& service, const net::Identity& identity, net::Purpose purpose,
                            net::TargetProcess target, std::vector<net::Address> addresses, OnDone on_done)
     : service_(&service), outgoing_(identity, purpose, std::move(addresses), {}, target), on_done_(std::move(on_done)) {
-    // From the loop, not from here: whoever dials has not kept us yet.
+    // Reported from the event loop, because the caller has not stored this object yet.
     const auto alive = alive_;
     service_->post([this, alive] {
         if (*alive) step();
