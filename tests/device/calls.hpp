@@ -34,7 +34,7 @@ class Buffers {
     std::vector<RankBuffers> rank_buffers_;
 };
 
-// What the ranks pass as a call's reduction: made while this lives, if they scale what they give.
+// The reduction that the ranks pass to a call. It is made as long as this lives, if it scales.
 class Reductions {
   public:
     // `scalars`: of all ranks, for premul. by_function: a C function that does what `op` does, for host memory.

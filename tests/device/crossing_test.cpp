@@ -1,6 +1,6 @@
-// crossing_test.cpp: two communicators on the same devices, whose calls the ranks launch in different order, on streams
-// of their own: right where both kernels find room, and an error at the deadline where they do not. On devices whose
-// room a kernel takes up unless WEFT_GPU_BLOCKS says less (meson.build).
+// crossing_test.cpp: two communicators on the same devices, whose calls the ranks launch in different order on
+// different streams. The results are right if both kernels fit on the device; otherwise the calls fail at the deadline.
+// A kernel takes up the whole device unless WEFT_GPU_BLOCKS limits it (meson.build).
 #include <cstdlib>
 #include <cstring>
 #include <string>

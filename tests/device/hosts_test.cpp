@@ -211,7 +211,7 @@ TEST_CASE("a process of another host that dies while kernels wait for it is name
         }
 }
 
-TEST_CASE("what ranks of different hosts called is told by all", "[hosts]") {
+TEST_CASE("all hosts report a mismatch", "[hosts]") {
     for (const char* algo : {"", "ring", "recursive_doubling"})
         for (const auto& [one, other] : {std::pair("1000", "1001"), std::pair("10", "500000"), std::pair("0", "10")}) {
             INFO(algo << ": " << one << " and " << other);
@@ -265,7 +265,7 @@ TEST_CASE("a rank without a device on one host is named on every host", "[hosts]
     }
 }
 
-TEST_CASE("what keeps one host from serving device memory is told on every host", "[hosts]") {
+TEST_CASE("every host reports why one host does not support device memory", "[hosts]") {
     Job job(4, "gpus 4; leaks fatal", 4);
     job.processes_a_host = 2;
     for (int rank = 0; rank < 4; ++rank)

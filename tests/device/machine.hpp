@@ -1,5 +1,6 @@
-// machine.hpp: the machine that a test of device memory runs on: one that the fake driver plays (fake_machine.cpp), or what
-// there is, where tests are linked with a real driver's library (real_machine.cpp): all but those tagged [fake].
+// machine.hpp: the machine of a test of device memory: one that the fake driver simulates (fake_machine.cpp), or the
+// real one (real_machine.cpp). The real one is used if the tests are linked with a real driver's library; it runs all
+// tests except those tagged [fake].
 #pragma once
 #include <string>
 #include <vector>
@@ -7,7 +8,7 @@
 namespace weft::internal::test {
 
 bool real_driver();
-// What a process finds in its environment that has such a machine (tests/fake_cuda/control.hpp).
+// The environment of a process on such a machine (tests/fake_cuda/control.hpp).
 std::vector<std::string> environment_of(const std::string& machine);
 std::string device_worker();  // worker.cpp as a program
 // Of so many devices those that there are: ranks share them.

@@ -32,7 +32,7 @@ struct Pair {
 
 }  // namespace
 
-TEST_CASE("messages whose ends differ in count or type are told by both", "[messages]") {
+TEST_CASE("both ranks report messages whose ends differ in count or type", "[messages]") {
     struct {
         size_t sent, received;
         weftDataType_t type;
@@ -51,12 +51,13 @@ TEST_CASE("messages whose ends differ in count or type are told by both", "[mess
         pair.ranks->finish();
         for (int rank = 0; rank < 3; ++rank) {
             CHECK(pair.ranks->await_failure(rank) == weftMismatch);
-            CHECK_REFUSED(pair.send(rank, (rank + 1) % 3, 1), pair.comm(rank), weftMismatch, each.text);
+            CHECK_REFUSED(pair.send(rank, (rank + 1) % 3, 1), pair.comm(rank), "mismatch.message");
+            CHECK_THAT(weftGetLastError(pair.comm(rank)), Catch::Contains(each.text));
         }
     }
 }
 
-TEST_CASE("parts that two ranks name differently, and calls that differ, are told by both", "[messages]") {
+TEST_CASE("both ranks report parts and calls that differ", "[messages]") {
     {
         const Pair pair;
         const size_t places[3] = {0, 100, 200}, counts[3] = {1, 2, 3}, others[3] = {2, 2, 3};
@@ -68,8 +69,10 @@ TEST_CASE("parts that two ranks name differently, and calls that differ, are tol
         });
         pair.ranks->finish();
         for (int rank = 0; rank < 3; ++rank) CHECK(pair.ranks->await_failure(rank) == weftMismatch);
-        CHECK_REFUSED(pair.send(1, 0, 1), pair.comm(1), weftMismatch,
-                      "rank 0 called weftAlltoAllv with 1 int8 for rank 2, which called weftAlltoAllv with 2 int8");
+        CHECK_REFUSED(pair.send(1, 0, 1), pair.comm(1), "mismatch.message");
+        CHECK_THAT(weftGetLastError(pair.comm(1)),
+                   Catch::Contains(
+                       "rank 0 called weftAlltoAllv with 1 int8 for rank 2, which called weftAlltoAllv with 2 int8"));
     }
     {
         const Pair pair;
@@ -83,8 +86,9 @@ TEST_CASE("parts that two ranks name differently, and calls that differ, are tol
         });
         pair.ranks->finish();
         for (int rank = 0; rank < 3; ++rank) CHECK(pair.ranks->await_failure(rank) == weftMismatch);
-        CHECK_REFUSED(pair.send(1, 0, 1), pair.comm(1), weftMismatch,
-                      "rank 1 called all_reduce of 5 int32, sum, in device memory");
+        CHECK_REFUSED(pair.send(1, 0, 1), pair.comm(1), "mismatch.call");
+        CHECK_THAT(weftGetLastError(pair.comm(1)),
+                   Catch::Contains("rank 1 called all_reduce of 5 int32, sum, in device memory"));
     }
 }
 
@@ -96,10 +100,12 @@ TEST_CASE("a message without a counterpart ends at the deadline, and says whose 
         CHECK((sends ? pair.send(0, 1, count) : pair.receive(0, 1, 7)) == weftSuccess);
         pair.ranks->finish();
         for (int rank = 0; rank < 3; ++rank) CHECK(pair.ranks->await_failure(rank) == weftTimeout);
-        CHECK_REFUSED(
-            pair.receive(0, 1, 1), pair.comm(0), weftTimeout,
-            sends ? "weftRecv from rank 0 for the " + std::to_string(count) + " float that rank 0 sends by weftSend"
-                  : "has not called weftSend to rank 0 of the 7 float that rank 0 called weftRecv for");
+        CHECK_REFUSED(pair.receive(0, 1, 1), pair.comm(0), "timeout.message", 1, 0);
+        CHECK_THAT(
+            weftGetLastError(pair.comm(0)),
+            Catch::Contains(
+                sends ? "weftRecv from rank 0 for the " + std::to_string(count) + " float that rank 0 sends by weftSend"
+                      : "has not called weftSend to rank 0 of the 7 float that rank 0 called weftRecv for"));
     }
 }
 
@@ -107,7 +113,7 @@ TEST_CASE("a rank that left is named by those who wait for its messages, and oth
     Pair pair;
     const uint32_t value = 41;
     pair.buffers[1]->write(&value, 4);
-    // What it sent before it left arrives; rank 1 has nothing more to give then.
+    // Data sent before the exit arrives. Afterwards rank 1 owes nothing more.
     CHECK(pair.send(1, 0, 1) == weftSuccess);
     demand(weftCommDestroy(pair.ranks->comms[1]));
     CHECK(pair.receive(0, 1, 1) == weftSuccess);
@@ -120,11 +126,11 @@ TEST_CASE("a rank that left is named by those who wait for its messages, and oth
     CHECK(pair.receive(0, 1, 1) == weftSuccess);
     pair.ranks->streams[0]->finish();
     CHECK(pair.ranks->await_failure(0) == weftRemoteError);
-    CHECK_REFUSED(pair.receive(0, 1, 1), pair.comm(0), weftRemoteError, "left the communicator, and kernels of rank 0");
+    CHECK_REFUSED(pair.receive(0, 1, 1), pair.comm(0), "rank.left", 1, 0);
     pair.ranks->comms.erase(pair.ranks->comms.begin() + 1);
 }
 
-TEST_CASE("who has read what was lent to it may leave while the lender waits for another one", "[messages]") {
+TEST_CASE("a rank that has read a zero-copy message may leave while the sender waits for another rank", "[messages]") {
     Pair pair;
     demand(weftGroupStart());
     demand(pair.send(0, 1, 400'000));
@@ -148,7 +154,7 @@ TEST_CASE("weftCommAbort ends kernels that wait for messages", "[messages]") {
     CHECK(weftCommAbort(pair.ranks->comms[1]) == weftSuccess);
     pair.ranks->finish();
     for (const int rank : {0, 2}) CHECK(pair.ranks->await_failure(rank) == weftRemoteError);
-    CHECK_REFUSED(pair.receive(0, 1, 1), pair.comm(0), weftRemoteError, "rank 1 aborted");
+    CHECK_REFUSED(pair.receive(0, 1, 1), pair.comm(0), "abort.remote", 1);
 }
 
 TEST_CASE("calls beside messages that are refused are carried out", "[messages]") {
@@ -179,12 +185,10 @@ TEST_CASE("what messages on device memory are refused for leaves the communicato
     demand(weftGroupStart());
     demand(pair.send(0, 0, 5));
     demand(pair.receive(0, 0, 6));
-    CHECK(weftGroupEnd() == weftMismatch);
+    CHECK_REFUSED(weftGroupEnd(), nullptr, "mismatch.message");
     demand(weftGroupStart());
     demand(pair.receive(0, 0, 6));
-    CHECK(weftGroupEnd() == weftInvalidUsage);
-    CHECK_THAT(weftGetLastError(nullptr), Catch::Contains("rank 0 called weftRecv with 6 float from itself, and not "
-                                                          "weftSend in the same group"));
+    CHECK_REFUSED(weftGroupEnd(), nullptr, "usage.self-message");
     const Stream other(pair.ranks->placing[0]);
     demand(weftGroupStart());
     demand(pair.send(0, 1, 5));
@@ -194,7 +198,8 @@ TEST_CASE("what messages on device memory are refused for leaves the communicato
     const size_t counts[3] = {0, 0, 600'000}, places[3] = {0, 0, 0}, none[3] = {};
     CHECK_REFUSED(
         weftAlltoAllv(pair.buffer(0), counts, places, nullptr, none, places, weftFloat32, pair.comm(0), pair.stream(0)),
-        pair.comm(0), weftInvalidArgument, "sendbuff ends 399999 bytes behind its allocation");
+        pair.comm(0), "memory.bounds");
+    CHECK_THAT(weftGetLastError(pair.comm(0)), Catch::Contains(" 399999 bytes"));
     pair.ranks->check_healthy();
     CHECK(pair.send(0, 1, 5) == weftSuccess);
     CHECK(pair.receive(1, 0, 5) == weftSuccess);

@@ -16,7 +16,7 @@ TEST_CASE("processes reduce over mapped device memory", "[processes]") {
         Steps steps{"init"};
         for (const char* count : {"0", "1", "1000", "30000", "300000", "2500000"})
             for (const char* kind : {"reduce ", "host ", "reduce "}) steps.push_back(kind + std::string(count));
-        // What is not registered is staged, in several tiles.
+        // Unregistered memory is staged, in several tiles.
         for (const char* count : {"0", "1", "1000", "50000", small() ? "300001" : "1100001"})
             steps.push_back("all " + std::string(count));
         steps.push_back("destroy");
@@ -115,7 +115,7 @@ TEST_CASE("a process that is silent for long while ranks join by descriptors is 
     CHECK(contains(job[0].error(), "device memory is mapped by file descriptors"));
 }
 
-TEST_CASE("a process that is stopped while kernels wait for it is told to be so at the deadline", "[processes]") {
+TEST_CASE("at the deadline the error says that the awaited process is stopped", "[processes]") {
     const Folder folder;
     const std::string go = folder.path / "go";
     Job job(2, "gpus 2", 2);
@@ -183,7 +183,7 @@ TEST_CASE("who unmaps what a communicator left that is gone keeps nobody else wa
     job.finish();
 }
 
-TEST_CASE("a GPU that ranks of several processes share is told, and whether MPS serves them at once",
+TEST_CASE("the log reports a GPU that several processes share, and whether MPS runs their kernels at once",
           "[processes][fake]") {
     for (const bool mps : {false, true})
         for (const int devices : {1, 2}) {
@@ -215,7 +215,7 @@ TEST_CASE("a process that dies while the devices join is named", "[processes][fa
     job[1].kill(SIGKILL);
     job[1].wait();
     job.finish(0);
-    // Who looks late sees one that died before: "were meeting".
+    // A rank that looks late sees a rank that died before: "were meeting".
     CHECK(contains(job[0].output(), "init 6 call 0 of the group, weftCommInitRank: rank 1 (pid " +
                                         std::to_string(job[1].pid()) + ") died while the ranks were"));
 }
@@ -269,7 +269,7 @@ TEST_CASE("a process that dies in a call of the driver, in the midst of one of W
         }
 }
 
-TEST_CASE("what ranks of different processes called is told by both", "[processes]") {
+TEST_CASE("ranks of different processes both report a mismatch", "[processes]") {
     Job job(2, "gpus 2; leaks fatal", 2);
     job.algo = GENERATE(as<std::string>(), "", "ring");
     job.start({"init", "launch 1000", "error", "destroy"});
@@ -287,7 +287,7 @@ TEST_CASE("where a driver is too old for the device code all ranks work on copie
     const struct {
         const char *machine, *why;
     } cases[] = {
-        {"gpus 2; version 12080; leaks fatal", "the driver serves CUDA 12.8, the code was built by "},
+        {"gpus 2; version 12080; leaks fatal", "the driver supports CUDA 12.8, and the code was built with CUDA "},
         {"gpus 2; version 11080; leaks fatal", "for CUDA 11.8 has no cuLibraryLoadData"},
     };
     const std::string said_once = "no kernels of Weft's run on device";
@@ -312,7 +312,7 @@ TEST_CASE("where a driver is too old for the device code all ranks work on copie
         }
 }
 
-TEST_CASE("a device that lacks what kernels need is told by its name, and its memory is copied", "[processes][fake]") {
+TEST_CASE("the log names a device that lacks a capability, and its memory is copied", "[processes][fake]") {
     // CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY
     Job job(2, "gpus 2; attribute 1 19 0; leaks fatal", 2);
     job.start_all({"init", "reduce 1000", "all 1000", "destroy"});
@@ -334,8 +334,8 @@ TEST_CASE("one rank whose driver is too old makes all work on copies, whatever t
         contains(job[0].error(), "device memory is copied to the host's and back: no kernels of Weft's run on rank 1"));
     for (const int process : {0, 1, 2}) {
         INFO(job[process].output());
-        CHECK(contains(job[process].output(), "captured 5 the stream is captured, and calls on the communicator's"));
-        CHECK(contains(job[process].output(), "window 5 windows of device memory serve"));
+        CHECK(contains(job[process].output(), "captured 5 the stream is captured"));
+        CHECK(contains(job[process].output(), "window 5 windows of device memory"));
         CHECK(contains(job[process].output(), "no kernels of Weft's run on some rank's device"));
         CHECK(contains(job[process].error(), "no kernels of Weft's run on device") == (process == 1));
     }
@@ -384,7 +384,7 @@ TEST_CASE("memory that some device does not reach is the host's, and the log say
         {"gpus 3; p2p 0 1 0; leaks fatal", "rank 0: cannot reach rank 1's memory: ", " of rank 1"},
         {"gpus 3; p2p 0 1 0; p2p 1 0 0; p2p 1 2 0; p2p 2 1 0; leaks fatal", "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED (217)",
          ""},
-        // What is found when the others' memory has moved.
+        // Found when the memory of the others has moved.
         {"gpus 3; p2p 0 1 0; p2p 1 2 lies; p2p 2 1 lies; leaks fatal", "did not arrive", ""},
         {"gpus 3; fault cuIpcOpenMemHandle 0 201; fault cuMemImportFromShareableHandle 0 101; leaks fatal",
          "CUDA_ERROR_INVALID_CONTEXT (201)", ""},
@@ -394,7 +394,7 @@ TEST_CASE("memory that some device does not reach is the host's, and the log say
     for (const auto& each : cases)
         for (const int together : {1, 3}) {
             if (small() && !algo.empty() && (together == 3 || &each != cases)) continue;
-            // What only processes meet.
+            // Only separate processes have this case.
             if (together == 3 && (!contains(each.machine, "p2p 0 1 0") || contains(each.machine, "lies"))) continue;
             Job job(3, each.machine, 3, together);
             job.variables = {"WEFT_DEBUG=INFO"};
@@ -418,7 +418,7 @@ TEST_CASE("where cuIpc is refused, to all or to one, device memory is mapped by 
     const struct {
         const char *fault, *why;
     } cases[] = {{"fault cuIpcOpenMemHandle 0 201; ", "CUDA_ERROR_INVALID_CONTEXT (201)"},
-                 {"fault cuIpcGetMemHandle 0 801; ", "CUDA does not let other processes map it"}};
+                 {"fault cuIpcGetMemHandle 0 801; ", "CUDA does not export it to other processes"}};
     for (const auto& each : cases)
         for (const int together : {1, 2})
             for (const bool all : {true, false}) {

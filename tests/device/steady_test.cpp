@@ -12,13 +12,13 @@ namespace {
 constexpr int rounds = 100;
 
 const char* const forbidden[] = {
-    // What allocates, maps, makes or loads, and its end
+    // Functions that allocate, map, make or load, and their counterparts
     "cuMemAlloc", "cuMemFree", "cuMemHostAlloc", "cuMemFreeHost", "cuMemHostRegister", "cuMemHostUnregister",
     "cuMemCreate", "cuMemRelease", "cuMemMap", "cuMemUnmap", "cuMemSetAccess", "cuIpcGetMemHandle",
     "cuIpcOpenMemHandle", "cuIpcCloseMemHandle", "cuStreamCreateWithPriority", "cuStreamDestroy", "cuEventCreate",
     "cuEventDestroy", "cuGraphInstantiateWithFlags", "cuLibraryLoadData", "cuLibraryGetKernel", "cuKernelGetFunction",
     "cuFuncLoad", "cuDevicePrimaryCtxRetain", "cuCtxEnablePeerAccess",
-    // What waits for the device
+    // Functions that wait for the device
     "cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize", "cuMemcpy"};
 
 std::map<std::string, int> counts() {

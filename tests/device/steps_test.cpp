@@ -1,5 +1,5 @@
-// steps_test.cpp: algorithms that pass messages from rank to rank, on device memory: bit for bit what the interpreter
-// makes of their schedules; alternating, in graphs, and with tiles and channels as the environment says.
+// steps_test.cpp: step algorithms on device memory against the interpreter of their schedules, bit for bit. They
+// alternate, run in graphs, and use the environment's tiles and channels.
 #include <algorithm>
 #include <cstdio>
 #include <set>
@@ -19,7 +19,7 @@ bool several_hosts() {
     return transports && std::string(transports) == "tcp";
 }
 
-// What weftCommExplain says of a call.
+// The text of weftCommExplain about a call.
 struct Planned {
     std::string name;
     int blocks = 0;
@@ -54,7 +54,7 @@ Call draw(int ranks, size_t count, weftDataType_t type, int op, std::mt19937& ra
     return call;
 }
 
-// What the plan should give.
+// The expected plan.
 std::vector<Bytes> right(Call call, const Planned& plan) {
     call.algorithm = registry::find_algorithm(plan.name == "packet_one_shot" ? "one_shot" : plan.name);
     REQUIRE(call.algorithm);

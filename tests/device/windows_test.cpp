@@ -1,5 +1,6 @@
-// windows_test.cpp: windows of device memory: puts, gets and signals of ranks as threads of one process against a model,
-// in graphs, beside other calls and windows of host memory; what is refused, and what becomes of signals that are missing.
+// windows_test.cpp: windows of device memory: puts, gets and signals of ranks on threads of one process against a
+// model. They run in graphs, and next to other calls and windows of host memory. Also refused calls and missing
+// signals.
 #include <algorithm>
 #include <cstring>
 #include <thread>
@@ -79,8 +80,8 @@ TEST_CASE("what is put into a window of device memory is there when its signal h
             targets.push_back(std::make_unique<DeviceBuffer>(ranks.placing[size_t(rank)], place));
         }
         for (int round = 0; round < (small() ? 6 : 20); ++round) {
-            // Each rank puts into some parts, with signals of a number of its own; who is told waits for all of them,
-            // then gets from another part what was put there by itself.
+            // Each rank puts into some parts, with a number of signals of its own. A receiver waits for all of its
+            // signals. Then it gets from another part the data that it had put there.
             struct Put {
                 int from, to, index, context;
                 size_t offset, bytes, at;
@@ -174,7 +175,7 @@ TEST_CASE("ranks in threads of their own pass a token around by puts, on changin
             const weftStream_t stream = round % 3 == 0 ? other.weft() : stream_of(ranks, rank);
             const weftWaitSignalDesc_t before{1, (rank + n - 1) % n, 0, 0};
             if (rank > 0 || round > 0) demand(weftWaitSignal(1, &before, ranks.comms[r], stream));
-            // What came goes on, with one added by the host each time around.
+            // Received data is sent on. The host adds one in each round.
             if (rank == 0) {
                 (round % 3 == 0 ? other : *ranks.streams[r]).finish();
                 const auto token = uint32_t(round);
@@ -252,22 +253,20 @@ TEST_CASE("windows of both kinds of memory stand side by side, and their signals
     ranks.check_healthy();
     // Each with its own memory.
     const DeviceBuffer source(ranks.placing[0], 4);
-    CHECK_REFUSED(weftPut(&value, 1, weftUint32, 1, on_device.windows[0], 0, ranks.comms[0], nullptr), ranks.comms[0],
-                  weftInvalidArgument, "the window is device memory");
-    CHECK_REFUSED(weftPut(source.data(), 1, weftUint32, 1, on_host[0], 0, ranks.comms[0], stream_of(ranks, 0)),
-                  ranks.comms[0], weftInvalidArgument, "the window is host memory");
+    CHECK(weftPut(&value, 1, weftUint32, 1, on_device.windows[0], 0, ranks.comms[0], nullptr) == weftInvalidArgument);
+    CHECK(weftPut(source.data(), 1, weftUint32, 1, on_host[0], 0, ranks.comms[0], stream_of(ranks, 0)) ==
+          weftInvalidArgument);
     CHECK_REFUSED(
         weftPut(source.data(), 10, weftUint32, 1, on_device.windows[0], 28, ranks.comms[0], stream_of(ranks, 0)),
-        ranks.comms[0], weftInvalidArgument, "bytes behind its allocation");
-    CHECK_REFUSED(
-        weftPut(source.data(), 1, weftUint32, 1, on_device.windows[0], 61, ranks.comms[0], stream_of(ranks, 0)),
-        ranks.comms[0], weftInvalidArgument, "4 bytes at offset 61 (bytes) are not all inside rank 1's part");
+        ranks.comms[0], "memory.bounds");
+    CHECK(weftPut(source.data(), 1, weftUint32, 1, on_device.windows[0], 61, ranks.comms[0], stream_of(ranks, 0)) ==
+          weftInvalidArgument);
     // From this rank's own part to a place in it.
     std::byte* const part = static_cast<std::byte*>(on_device.parts[0]->data());
-    CHECK_REFUSED(weftPut(part + 4, 2, weftUint32, 0, on_device.windows[0], 0, ranks.comms[0], stream_of(ranks, 0)),
-                  ranks.comms[0], weftInvalidArgument, "8 bytes each, 4 apart; they must be equal or disjoint");
-    CHECK_REFUSED(weftGet(part, 2, weftUint32, 0, on_device.windows[0], 4, ranks.comms[0], stream_of(ranks, 0)),
-                  ranks.comms[0], weftInvalidArgument, "localbuff overlaps what is read of rank 0's part");
+    CHECK(weftPut(part + 4, 2, weftUint32, 0, on_device.windows[0], 0, ranks.comms[0], stream_of(ranks, 0)) ==
+          weftInvalidArgument);
+    CHECK(weftGet(part, 2, weftUint32, 0, on_device.windows[0], 4, ranks.comms[0], stream_of(ranks, 0)) ==
+          weftInvalidArgument);
     demand(weftPut(part, 4, weftUint32, 0, on_device.windows[0], 0, ranks.comms[0], stream_of(ranks, 0)));
     ranks.finish();
     CHECK(on_device.parts[0]->read(16) == Bytes(16, std::byte{0xa5}));
@@ -303,7 +302,7 @@ TEST_CASE("in one thread's group one rank puts more often than the other waits, 
     }
 }
 
-TEST_CASE("a rank may lend nothing, and what cannot be a window's is told to all", "[windows]") {
+TEST_CASE("a rank may register no memory, and all ranks report memory that cannot be part of a window", "[windows]") {
     const int n = 3;
     const Ranks ranks(spread(n));
     {
@@ -317,8 +316,8 @@ TEST_CASE("a rank may lend nothing, and what cannot be a window's is told to all
         ranks.finish();
         std::copy(data.begin(), data.end(), window.contents[2].begin() + 16);
         window.check();
-        CHECK_REFUSED(weftPut(source.data(), 1, weftInt8, 1, window.windows[1], 0, ranks.comms[1], stream_of(ranks, 1)),
-                      ranks.comms[1], weftInvalidArgument, "which has 0 bytes");
+        CHECK(weftPut(source.data(), 1, weftInt8, 1, window.windows[1], 0, ranks.comms[1], stream_of(ranks, 1)) ==
+              weftInvalidArgument);
     }
     const auto refused = [&](const std::function<void*(size_t)>& memory, const char* text, size_t told) {
         std::vector<weftWindow_t> windows(n);
@@ -330,8 +329,7 @@ TEST_CASE("a rank may lend nothing, and what cannot be a window's is told to all
         ranks.check_healthy();
         for (size_t rank = 0; rank < n; ++rank) {
             INFO(rank);
-            CHECK_REFUSED(weftCommWindowDeregister(ranks.comms[rank], windows[rank]), ranks.comms[rank],
-                          weftInvalidUsage, "its registration failed");
+            CHECK(weftCommWindowDeregister(ranks.comms[rank], windows[rank]) == weftInvalidUsage);
         }
     };
     std::vector<std::unique_ptr<DeviceBuffer>> plain;
@@ -341,7 +339,7 @@ TEST_CASE("a rank may lend nothing, and what cannot be a window's is told to all
             "rank 1 registers host memory, rank 0 device memory", 2);
     const DeviceBuffer pool(ranks.placing[2], 4, 0, DeviceBuffer::Kind::pool);
     const auto with_pool = [&](size_t rank) { return rank == 2 ? pool.data() : plain[rank]->data(); };
-    refused(with_pool, "a window is memory of cudaMalloc", 2);
+    refused(with_pool, "[window.unsuitable]", 2);
     const DeviceBuffer short_one(ranks.placing[1], 2);
     refused([&](size_t rank) { return rank == 1 ? short_one.data() : plain[rank]->data(); },
             "what rank 1 registers cannot be in a window, as it was told", 2);
@@ -354,7 +352,7 @@ TEST_CASE("a rank may lend nothing, and what cannot be a window's is told to all
     ranks.check_healthy();
 }
 
-TEST_CASE("ranks that end different windows are told", "[windows]") {
+TEST_CASE("ranks that deregister different windows get an error", "[windows]") {
     const Ranks ranks(spread(2));
     Window first(ranks, 4), second(ranks, 4);
     demand(weftGroupStart());
@@ -367,11 +365,9 @@ TEST_CASE("ranks that end different windows are told", "[windows]") {
 
 TEST_CASE("signals want a window of the memory that they are of", "[windows]") {
     const Ranks ranks(spread(2));
-    CHECK_REFUSED(weftSignal(1, 0, 0, 0, ranks.comms[0], stream_of(ranks, 0)), ranks.comms[0], weftInvalidUsage,
-                  "no window was registered");
+    CHECK(weftSignal(1, 0, 0, 0, ranks.comms[0], stream_of(ranks, 0)) == weftInvalidUsage);
     Window window(ranks, 4);
-    CHECK_REFUSED(weftSignal(1, 0, 0, 0, ranks.comms[0], nullptr), ranks.comms[0], weftInvalidUsage,
-                  "no window of host memory was registered");
+    CHECK(weftSignal(1, 0, 0, 0, ranks.comms[0], nullptr) == weftInvalidUsage);
     // A put of no bytes is its window's, wherever it says that it lies, but not in a queue of the host's.
     weftStream_t queue = nullptr;
     demand(weftStreamCreate(&queue));
@@ -398,8 +394,8 @@ TEST_CASE("a signal that is not sent ends the wait at the deadline, and says who
     CHECK(wait_for(ranks, 0, {{1, 2, 3, 1}, {2, 2, 3, 1}}) == weftSuccess);
     ranks.finish();
     for (int rank = 0; rank < 3; ++rank) CHECK(ranks.await_failure(rank) == weftTimeout);
-    CHECK_REFUSED(weftSignal(1, 0, 0, 0, ranks.comms[0], stream_of(ranks, 0)), ranks.comms[0], weftTimeout,
-                  "has sent 1 of the 3 signals with index 3 and context 1 that rank 0 waits for");
+    CHECK_REFUSED(weftSignal(1, 0, 0, 0, ranks.comms[0], stream_of(ranks, 0)), ranks.comms[0], "timeout.signal", 2, 0);
+    CHECK_THAT(weftGetLastError(ranks.comms[0]), Catch::Contains(" 1 of the 3 signals with index 3 and context 1"));
     // A window of a dead communicator still ends.
     for (int rank = 0; rank < 3; ++rank)
         CHECK(weftCommWindowDeregister(ranks.comms[size_t(rank)], window.windows[size_t(rank)]) == weftSuccess);
@@ -409,7 +405,7 @@ TEST_CASE("a signal that is not sent ends the wait at the deadline, and says who
 TEST_CASE("a rank that left without its signal is named", "[windows]") {
     const Ranks ranks(spread(3));
     Window window(ranks, 4);
-    // What it signalled before it left has come.
+    // Signals that it sent before it left have arrived.
     CHECK(weftSignal(0, 0, 0, 0, ranks.comms[1], stream_of(ranks, 1)) == weftSuccess);
     ranks.streams[1]->finish();
     auto& comms = const_cast<std::vector<weftComm_t>&>(ranks.comms);
@@ -419,8 +415,7 @@ TEST_CASE("a rank that left without its signal is named", "[windows]") {
     CHECK(wait_for(ranks, 0, {{1, 1, 0, 0}}) == weftSuccess);
     ranks.streams[0]->finish();
     CHECK(ranks.await_failure(2) == weftRemoteError);
-    CHECK_REFUSED(weftSignal(2, 0, 0, 0, comms[0], stream_of(ranks, 0)), comms[0], weftRemoteError,
-                  "left the communicator, and kernels of rank 0 wait for messages with it or for its signals");
+    CHECK_REFUSED(weftSignal(2, 0, 0, 0, comms[0], stream_of(ranks, 0)), comms[0], "rank.left", 1, 0);
     comms.erase(comms.begin() + 1);
     window.windows.clear();
 }
@@ -432,7 +427,7 @@ TEST_CASE("nobody puts into the part of a rank that has left", "[windows]") {
     demand(weftCommDestroy(comms[1]));
     CHECK_REFUSED(
         weftPut(window.parts[0]->data(), 1, weftUint32, 1, window.windows[0], 0, comms[0], stream_of(ranks, 0)),
-        comms[0], weftRemoteError, "left the communicator: its part of the window is gone");
+        comms[0], "rank.left", 1, 0);
     comms.pop_back();
     window.windows.clear();
 }
@@ -462,7 +457,7 @@ TEST_CASE("where kernels do not reach each other's memory windows of device memo
     }
     CHECK(weftGroupEnd() != weftSuccess);
     for (const weftComm_t comm : ranks.comms)
-        CHECK_THAT(weftGetLastError(comm), Catch::Contains("windows of device memory serve") &&
+        CHECK_THAT(weftGetLastError(comm), Catch::Contains("[window.unreachable]") &&
                                                Catch::Contains(over_tcp ? "on several hosts" : "device 1"));
     ranks.check_healthy();
     // Windows of host memory are as before.

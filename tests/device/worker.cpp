@@ -36,7 +36,7 @@ struct Worker {
     std::vector<std::unique_ptr<DeviceBuffer>> kept{};
     std::vector<void*> handles{};
 
-    // What memory buffers are of that are registered.
+    // The kind of memory of registered buffers.
     DeviceBuffer::Kind kind = DeviceBuffer::Kind::plain;
 
     int device(int index) const { return (first + index) % devices; }
@@ -103,8 +103,8 @@ struct Worker {
         test::tell("a kernel runs");
         pause();
     }
-    // Every collective with parts of so many elements, rooted ones from the first and the last rank. What rank g gives
-    // rank t tells them apart, where it differs by rank.
+    // Every collective with parts of so many elements; rooted ones with the first and the last rank as root. The data
+    // from rank g to rank t identifies both if it differs by rank.
     void all(size_t elements) {
         for (int number = 1; number < int(Collective::barrier); ++number) {
             const auto collective = Collective(number);
@@ -173,8 +173,8 @@ struct Worker {
         const Bytes got = buffer.read(right.size() * 4);
         if (!right.empty() && memcmp(got.data(), right.data(), got.size()) != 0) test::tell(what);
     }
-    // A shift around the ring, of which so many elements go to the next rank, and all to all, of which each rank gets
-    // some more from each that follows; again and again, so that registered buffers come to be lent.
+    // A shift around the ring of so many elements, and an all-to-all in which each later rank gets more elements. Both
+    // are repeated, so that registered buffers are used in place.
     void messages(size_t elements) {
         const size_t n = size_t(ranks), part = elements / n;
         std::vector<std::unique_ptr<DeviceBuffer>> from, to;
@@ -287,7 +287,7 @@ struct Worker {
         weftWindow_t window = nullptr;
         tell("window", weftCommWindowRegister(comms[0], part.data(), elements * 4, &window, 0));
     }
-    // What becomes of a call in a stream that is captured.
+    // The result of a call in a captured stream.
     void captured(size_t elements) {
         const DeviceBuffer buffer(device(0), elements * 4);
         const Current current(device(0));

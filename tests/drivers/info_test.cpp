@@ -26,7 +26,7 @@ Told info(const std::vector<std::string>& variables) {
 
 }  // namespace
 
-TEST_CASE("a machine without a driver is told why, and works", "[info]") {
+TEST_CASE("without a driver the reason is shown, and the machine works", "[info]") {
     const Told told = info({"WEFT_CUDA_LIBRARY=/nowhere/libcuda.so.1", "WEFT_NVML_LIBRARY=none"});
     CHECK(told.gpus["devices"].empty());
     CHECK(told.gpus["cuda_why_not"] != "");
@@ -35,7 +35,7 @@ TEST_CASE("a machine without a driver is told why, and works", "[info]") {
 }
 
 #ifdef FAKE_CUDA_LIBRARY
-TEST_CASE("each device is told with what it can and whom it reaches", "[info]") {
+TEST_CASE("each device is shown with its features and peers", "[info]") {
     const Told told = info(
         {"WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY, "WEFT_NVML_LIBRARY=" FAKE_CUDA_LIBRARY,
          "FAKE_CUDA=gpus 3; p2p 0 2 0; nvlink 0 0 1; nvlink 0 1 1; nvlink 1 3 switch; attribute 2 20 3; leaks fatal"});
@@ -55,15 +55,15 @@ TEST_CASE("each device is told with what it can and whom it reaches", "[info]") 
     CHECK(contains(told.text, "reaches devices: 1; NVLinks: 2 to 0000:1b:00.0"));
 }
 
-TEST_CASE("a device that cannot be asked is told with its problem, and the others all the same", "[info]") {
+TEST_CASE("a device that cannot be queried is shown with its problem, next to the others", "[info]") {
     const Told told = info(
         {"WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY, "WEFT_NVML_LIBRARY=none", "FAKE_CUDA=fault cuDeviceTotalMem 1 999"});
-    CHECK(contains(told.gpus["devices"][0]["problem"].get<std::string>(), "tell the memory of device 0"));
+    CHECK(contains(told.gpus["devices"][0]["problem"].get<std::string>(), "query the memory of device 0"));
     CHECK(told.gpus["devices"][1]["problem"] == "");
-    CHECK(contains(told.text, "device 0      CUDA could not tell the memory of device 0: CUDA_ERROR_UNKNOWN"));
+    CHECK(contains(told.text, "device 0      CUDA could not query the memory of device 0: CUDA_ERROR_UNKNOWN"));
 }
 
-TEST_CASE("a driver that is too old for the device code is told, and that calls are copies then", "[info]") {
+TEST_CASE("a driver that is too old for the device code is shown, with the consequence", "[info]") {
     const std::vector<std::string> variables = {"WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY, "WEFT_NVML_LIBRARY=none"};
     const Told now = info(variables);
     CHECK(now.gpus["device_code_why_not"] == "");
@@ -74,7 +74,7 @@ TEST_CASE("a driver that is too old for the device code is told, and that calls 
     CHECK(old.gpus["cuda_version"] == "11.8");
     if (old.gpus["device_code"].empty()) return;
     const auto why = old.gpus["device_code_why_not"].get<std::string>();
-    CHECK(contains(why, "the driver is too old for it: it serves CUDA 11.8, the code was built by "));
+    CHECK(contains(why, "the driver is too old for it: it supports CUDA 11.8, and the code was built with CUDA "));
     CHECK(contains(old.text, why + ",\n"));
     CHECK(contains(old.text, "calls on device memory work on copies in the host's"));
 }

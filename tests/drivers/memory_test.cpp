@@ -33,7 +33,7 @@ Function fake_function(const char* name) {
     return reinterpret_cast<Function>(dlsym(library, name));
 }
 
-// What the other process says; its fake driver has this setting.
+// The output of the other process, whose fake driver has this setting.
 std::string peer(std::vector<std::string> arguments, const std::string& setting = "") {
     arguments.insert(arguments.begin(), DRIVER_PEER);
     const ProcessResult outcome = run(arguments, {"WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY, "FAKE_CUDA=" + setting});
@@ -72,13 +72,13 @@ TEST_CASE("memory that a device has not is a sentence with bytes and device", "[
     FakeDriver driver("memory_mb 1");
     const Context context = driver.context(1);
     const Status failure = DeviceMemory::allocate(context, size_t(2) << 20).take_status();
-    CHECK(failure.code() == weftSystemError);
+    CHECK_ERROR(failure, "cuda.resources");
     CHECK(contains(failure.sentence(), "allocate 2097152 bytes on device 1: CUDA_ERROR_OUT_OF_MEMORY (2)"));
-    // What was freed can be had again.
+    // Freed memory can be allocated again.
     for (int i = 0; i < 3; ++i) (void)take(DeviceMemory::allocate(context, 700'000));
 }
 
-TEST_CASE("each kind of memory is told from the others", "[memory]") {
+TEST_CASE("each kind of memory is distinguished", "[memory]") {
     FakeDriver driver;
     const Context context = driver.context(1);
     const ContextScope scope(context);
@@ -221,7 +221,7 @@ TEST_CASE("a handle of memory that was freed opens nothing", "[ipc]") {
     CHECK(!export_ipc(*driver, 4096));
 }
 
-TEST_CASE("what a buffer in VMM memory is made of is told piece by piece, the first and last one whole", "[vmm]") {
+TEST_CASE("a buffer in VMM memory is described piece by piece, the first and last one whole", "[vmm]") {
     FakeDriver driver;
     const Context context = driver.context();
     const ContextScope scope(context);
@@ -254,9 +254,10 @@ TEST_CASE("what a buffer in VMM memory is made of is told piece by piece, the fi
                     CHECK(pieces[i].bytes == all[first + i].bytes);
                 }
             }
-    CHECK(contains(vmm_pieces(*driver, base, end - base, 4).status().sentence(), "more than 4 pieces"));
-    CHECK(contains(vmm_pieces(*driver, base, end - base + 1, 6).status().sentence(),
-                   "104857600 bytes behind the beginning of the memory"));
+    CHECK_ERROR(vmm_pieces(*driver, base, end - base, 4), "gpu.registrations");
+    const Status hole = vmm_pieces(*driver, base, end - base + 1, 6).take_status();
+    CHECK_ERROR(hole, "memory.bounds");
+    CHECK(contains(hole.sentence(), "104857600 bytes"));
     CHECK(!vmm_pieces(*driver, end, 1, 1));
     const DeviceMemory other = take(DeviceMemory::allocate(context, 64));
     CHECK(!vmm_pieces(*driver, other.address(), 1, 1));

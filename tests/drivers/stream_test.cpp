@@ -126,7 +126,7 @@ TEST_CASE("the legacy stream waits for blocking streams and they for it; Weft's 
     REQUIRE(driver->StreamDestroy(blocking) == CUDA_SUCCESS);
 }
 
-TEST_CASE("a stream of the user's tells its device and its capture", "[stream]") {
+TEST_CASE("a user's stream has a device and a capture", "[stream]") {
     FakeDriver driver;
     const Context zero = driver.context(0), one = driver.context(1);
     const ContextScope scope(zero);
@@ -142,7 +142,7 @@ TEST_CASE("a stream of the user's tells its device and its capture", "[stream]")
     CHECK(facts.capture_id != 0);
     CHECK(facts.graph != nullptr);
     CHECK(!stream.synchronize());  // which ends the capture
-    CHECK(contains(describe_stream(*driver, stream.handle()).status().sentence(), "was ended by an earlier error"));
+    CHECK_ERROR(describe_stream(*driver, stream.handle()), "stream.capture");
     CHECK(contains(Graph::end(*driver, stream.handle()).status().sentence(), "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"));
     CHECK(!take(describe_stream(*driver, stream.handle())).capturing);
     CUstream gone = nullptr;
@@ -150,10 +150,10 @@ TEST_CASE("a stream of the user's tells its device and its capture", "[stream]")
         const Stream other = take(Stream::create(zero));
         gone = other.handle();
     }
-    CHECK(contains(describe_stream(*driver, gone).status().sentence(), "is no stream of CUDA's"));
+    CHECK_ERROR(describe_stream(*driver, gone), "argument.stream");
 }
 
-TEST_CASE("streams are told apart whose handles are the same, if the driver can", "[stream]") {
+TEST_CASE("streams with recycled handles have different ids, if the driver supports ids", "[stream]") {
     for (const bool can : {true, false}) {
         FakeDriver driver(can ? "" : "version 11080");
         const Context context = driver.context();
@@ -234,7 +234,7 @@ TEST_CASE("streams that an event brings into a capture run at the same time, als
     CHECK(read(back) == 1);
 }
 
-TEST_CASE("a capture that does not come together is told", "[graph]") {
+TEST_CASE("a capture that is not joined is an error", "[graph]") {
     FakeDriver driver;
     const Context context = driver.context();
     const ContextScope scope(context);
@@ -296,7 +296,7 @@ TEST_CASE("the legacy stream is refused while a blocking stream is captured", "[
     REQUIRE(driver->StreamCreateWithPriority(&blocking, CU_STREAM_DEFAULT, 0) == CUDA_SUCCESS);
     const PinnedMemory memory = take(PinnedMemory::allocate(context, 64));
     demand(Graph::begin(*driver, blocking, CU_STREAM_CAPTURE_MODE_RELAXED));
-    CHECK(contains(describe_stream(*driver, nullptr).status().sentence(), "the legacy stream cannot be used"));
+    CHECK_ERROR(describe_stream(*driver, nullptr), "stream.capture");
     CHECK(driver->StreamWriteValue64(nullptr, memory.address(), 1, 0) == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     CHECK(!Graph::end(*driver, blocking));
     REQUIRE(driver->StreamDestroy(blocking) == CUDA_SUCCESS);

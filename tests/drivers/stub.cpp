@@ -1,7 +1,7 @@
-// stub.cpp: libraries that are no driver, each for one reason (-DKIND):
-// 1 the toolkit's stub, which answers 34 to everything; 2 one that hands out functions which do; 3 a driver from before
-// 12.0, which has the older way to find functions only; 4 no driver at all; 5 one that a program uses whose Weft knows no
-// GPUs.
+// stub.cpp: libraries that are no driver, each for one reason (-DKIND).
+// KIND 1 is the toolkit's stub, whose functions return 34. KIND 2 is a library whose functions return such functions.
+// KIND 3 is a driver from before 12.0, which finds functions in the older way only. KIND 4 is no driver at all.
+// KIND 5 is a driver that a program uses although its Weft has no GPU support.
 #include <dlfcn.h>
 
 extern "C" {

@@ -7,11 +7,12 @@
 #include <iterator>
 
 #include "tests/catch.hpp"
+#include "tests/error.hpp"
 #include "tests/folder.hpp"
 
 namespace weft::internal::test {
 
-TEST_CASE("a build without GPU support warns a program that uses CUDA, once, and refuses what it can tell",
+TEST_CASE("a build without GPU support warns a program that uses CUDA, once, and refuses device arguments",
           "[without_cuda]") {
     const Folder folder;
     const std::string log = folder.path / "log";
@@ -41,9 +42,10 @@ TEST_CASE("a build without GPU support warns a program that uses CUDA, once, and
     const int device = 0;
     weftComm_t comm = nullptr;
     CHECK(weftCommInitAll(&comm, 1, &device) == weftInvalidArgument);
-    CHECK_THAT(weftGetLastError(nullptr), Catch::Contains("this build of Weft has no GPU support"));
+    CHECK_ERROR(last_error(), "argument.device");
     void* memory = nullptr;
     CHECK(weftMemAlloc(&memory, 1) == weftInvalidUsage);
+    CHECK_ERROR(last_error(), "gpu.not-built");
     CHECK_THAT(weftGetLastError(nullptr), Catch::Contains("weftHostAlloc"));
 }
 

@@ -156,7 +156,7 @@ void DeviceRanks::make_arguments(Operation operation) {
             a.inputs[peer] = launch_.staged ? staged : arguments_[size_t(peer)].send;
             a.outputs[peer] = launch_.staged ? staged : arguments_[size_t(peer)].receive;
         }
-    // What only moves is any type's; the virtual ranks have bytes for it, but no words of integers.
+    // A body that only moves data works for any type. The virtual ranks are compiled for bytes only.
     const bool grid = launch_.placing == Placing::grid;
     const weftDataType_t element = grid && !facts.reduces ? weftInt8 : element_of(operation);
     kernel_ = &gpu_.kernel(grid ? virtual_entry_point(launch_.body, element)

@@ -24,7 +24,7 @@ T require(Result<T> result) {
     return std::move(*result);
 }
 
-// What virtual_ranks.cu is compiled for, and the names under which it is asked for there.
+// The variants that virtual_ranks.cu is compiled for, and their names.
 inline constexpr weftDataType_t virtual_types[] = {weftFloat32, weftBfloat16, weftInt8, weftFloat8e4m3};
 inline std::string virtual_entry_point(cuda::Body body, weftDataType_t type) {
     return fmt::format("virtual_{}_{}_sum", cuda::name_of(body), name_of(type));
@@ -74,12 +74,12 @@ class DeviceRanks {
     // `call_of` is: its collective and, of steps, its algorithm, channels and tiles.
     void bind_bytes(weftDataType_t type, size_t bytes, const DeviceLaunch& launch, const Call* call_of = nullptr);
     int blocks() const { return blocks_; }  // of each rank, as bound
-    // What one rank launches next differs from what was bound. Waits for nothing.
+    // Changes the size of a rank's next launch, so that it differs from the other ranks. It waits for nothing.
     void change_call(int rank, size_t bytes) {
         arguments_[size_t(rank)].bytes = bytes;
         arguments_[size_t(rank)].fingerprint ^= uint32_t(bytes);
     }
-    // What was bound, once, on one rank's stream or, as a grid, on rank 0's.
+    // Launches the bound arguments once, on one rank's stream, or as a grid on rank 0's.
     void launch_rank(int rank);
     void launch();
     void synchronize();

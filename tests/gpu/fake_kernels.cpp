@@ -1,6 +1,6 @@
-// fake_kernels.cpp: the kernels for the fake driver: a shared object of the bodies as C++, under the names of the entry
-// points in the device code, and as virtual ranks under those of virtual_ranks.cu. Those of the benchmarks, too.
-// FAKE_CUDA_THREADS: of a block of the shipping kernels (1).
+// fake_kernels.cpp: the kernels for the fake driver: a shared object of the bodies compiled as C++. They have the names
+// of the entry points in the device code, and of virtual_ranks.cu for virtual ranks. The kernels of the benchmarks are
+// included. FAKE_CUDA_THREADS: threads of a block of the shipping kernels (1).
 #include <algorithm>
 #include <cstdlib>
 #include <string>

@@ -1,6 +1,6 @@
-// gpu_bench.cpp: how fast the kernels are on this GPU, virtual ranks in one grid: each technique, of schedules some, and
-// size beside the bound by the bytes that it moves at the speed of a device copy. Nothing that could fail. Lines that begin with
-// "result: " are for tools/gpu-check.sh: what|value|goal|met.
+// gpu_bench.cpp: the speed of the kernels on this GPU, with virtual ranks in one grid: every technique, and some
+// schedules. Each size is compared with the bound by the bytes that it moves at the speed of a device copy. It checks
+// nothing. Lines that begin with "result: " are for tools/gpu-check.sh: what|value|goal|met.
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -113,7 +113,7 @@ double moved_by(const Schedule& schedule) {
         }
     return chunks / schedule.chunks;
 }
-// The same of all ranks; packets twice, for half of a line is the epoch. What is read a second time comes out of caches.
+// The same for all ranks; twice for packets, because half of a line is the epoch. A second read hits the caches.
 double moved_by(const Technique& technique, int ranks) {
     const double n = ranks;
     switch (technique.body) {

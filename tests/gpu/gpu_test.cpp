@@ -1,6 +1,6 @@
-// gpu_test.cpp: the kernels on a GPU, bit for bit against the interpreter: the shipping ones with a stream for each
-// rank ([streams]), the bodies as virtual ranks in one grid ([grid]). Under a sanitizer only of the latter, for it runs
-// kernels one after the other: those that are [sanitizer], too (tools/gpu-check.sh).
+// gpu_test.cpp: the kernels on a GPU against the interpreter, bit for bit. [streams]: the shipping kernels with a stream
+// per rank. [grid]: the bodies as virtual ranks in one grid. A sanitizer runs kernels one after the other, so it runs
+// only tests of [grid] that are tagged [sanitizer] (tools/gpu-check.sh).
 #include "tests/executor/wild_inputs.hpp"
 #include "tests/gpu/device_ranks.hpp"
 #include "tests/patience.hpp"
@@ -263,7 +263,7 @@ TEST_CASE("at the deadline a kernel leaves and names the rank that is missing", 
                   for (const int rank : {0, 1}) {
                       INFO(name_of(launch.body) << " on rank " << rank);
                       CHECK(ranks.report(rank).failure == KernelFailure::timeout);
-                      // Who began when the other had given up misses that one.
+                      // A rank that began after the other one had given up misses that one.
                       if (const int peer = ranks.report(rank).peer; peer != 2)
                           objection += fmt::format("{} on rank {} misses rank {} after {} ms; ", name_of(launch.body),
                                                    rank, peer, timeout_ms);

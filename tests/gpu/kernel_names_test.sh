@@ -18,6 +18,6 @@ if [ -n "$(comm -23 "$folder/wanted" "$folder/found")" ]; then
     comm -23 "$folder/wanted" "$folder/found"
     exit 1
 fi
-# What is not there would have been missed.
+# A kernel that is absent must be reported.
 echo weft_no_such_kernel | cat - "$folder/wanted" | sort >"$folder/wrong"
 [ "$(comm -23 "$folder/wrong" "$folder/found")" = weft_no_such_kernel ] || { echo "a kernel that is not there is not missed"; exit 1; }
