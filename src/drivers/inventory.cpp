@@ -93,10 +93,11 @@ DriverInventory describe_drivers() {
     const cuda::Driver& driver = **opened;
     all.cuda_library = driver.file();
     all.cuda_version = cuda::version_text(driver.version());
-    // What loading would say, without a context.
+    // The error that loading device code would give; no context is made.
     if (driver.version() / 1000 < CUDA_VERSION / 1000)
-        all.code_why_not = fmt::format("the driver is too old for it: it serves CUDA {}, the code was built by {}",
-                                       cuda::version_text(driver.version()), cuda::version_text(CUDA_VERSION));
+        all.code_why_not =
+            fmt::format("the driver is too old for it: it supports CUDA {}, and the code was built with CUDA {}",
+                        cuda::version_text(driver.version()), cuda::version_text(CUDA_VERSION));
     const Result<int> devices = cuda::device_count(driver);
     if (!devices) {
         all.cuda_why_not = devices.status().sentence();

@@ -1,4 +1,4 @@
-// inventory_without_cuda.cpp: the answers of a build without the CUDA driver's headers.
+// inventory_without_cuda.cpp: the inventory in a build without the CUDA driver's headers: it is empty.
 #include "src/drivers/inventory.hpp"
 
 namespace weft::internal {

@@ -9,12 +9,12 @@ namespace weft::internal {
 
 namespace {
 
-// Whether a file of that name, of whatever version, is mapped. Asks the kernel: for a name that it has not loaded the
-// loader would look into its cache, and a child that another thread forks just then has that cache half taken down.
+// Whether a file of that name, of any version, is mapped. It asks the kernel: the loader would read its cache, which a
+// child that another thread forks right now would inherit in an inconsistent state.
 bool mapped(const std::string& name) {
     const std::string wanted = '/' + name.substr(0, name.find(".so")) + ".so";
     const std::string maps = system_file("/proc/self/maps");
-    return maps.empty() || maps.find(wanted) != std::string::npos;  // unreadable: it may be
+    return maps.empty() || maps.find(wanted) != std::string::npos;  // unreadable: it may be mapped
 }
 
 }  // namespace
@@ -22,10 +22,10 @@ bool mapped(const std::string& name) {
 Result<DynamicLibrary> DynamicLibrary::open(const std::string& path) {
     const StandardNumbers held;
     void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    // The loader's text names the library first.
+    // dlerror's text begins with the library's name.
     if (handle == nullptr) {
         const char* why = dlerror();
-        return fail(weftSystemError, "{}", why != nullptr ? why : path + " cannot be opened");
+        return fail(error::driver_missing, "{}", why != nullptr ? why : path + " cannot be opened");
     }
     return DynamicLibrary(handle);
 }
@@ -33,7 +33,7 @@ Result<DynamicLibrary> DynamicLibrary::open(const std::string& path) {
 DynamicLibrary DynamicLibrary::loaded(const std::string& path) {
     if (path.find('/') == std::string::npos && !mapped(path)) return {};
     void* handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-    if (handle == nullptr) (void)dlerror();  // not for the next who asks
+    if (handle == nullptr) (void)dlerror();  // clears the error
     return DynamicLibrary(handle);
 }
 

@@ -1,4 +1,4 @@
-// library.hpp: owner of a library opened at run time, so that one binary runs with and without it.
+// library.hpp: the owner of a library that is opened at run time, so that one binary runs with and without it.
 #pragma once
 #include <string>
 #include <utility>
@@ -10,9 +10,9 @@ namespace weft::internal {
 class DynamicLibrary {
   public:
     DynamicLibrary() = default;
-    // All symbols are resolved now, none of them becomes visible to others.
+    // Resolves all symbols now. No symbol becomes visible to other libraries.
     static Result<DynamicLibrary> open(const std::string& path);
-    // If the process has it, whoever opened it; else empty.
+    // The library, if the process has loaded it already; otherwise an empty owner.
     static DynamicLibrary loaded(const std::string& path);
     DynamicLibrary(DynamicLibrary&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
     DynamicLibrary& operator=(DynamicLibrary&& other) noexcept {
@@ -23,7 +23,7 @@ class DynamicLibrary {
 
     explicit operator bool() const { return handle_ != nullptr; }
     void* find(const char* symbol) const;  // null if there is no such symbol
-    // Never closes it: threads of the library may still run when the process ends.
+    // Keeps the library loaded: its threads may still run when the process ends.
     void keep() { handle_ = nullptr; }
 
   private:

@@ -12,16 +12,19 @@
 #include "tests/amount.hpp"
 #include "tests/catch.hpp"
 #include "tests/device/program.hpp"
+#include "tests/error.hpp"
 #include "tests/subprocess.hpp"
 
 namespace weft::internal::test {
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-#define CHECK_REFUSED(call, comm, code, part)                      \
-    do {                                                           \
-        CHECK((call) == (code));                                   \
-        CHECK_THAT(weftGetLastError(comm), Catch::Contains(part)); \
+// The call fails with this id, and the communicator (null: the thread) says so; optionally the ranks (tests/error.hpp).
+#define CHECK_REFUSED(call, comm, ...)               \
+    do {                                             \
+        const weftResult_t weft_result = (call);     \
+        CHECK_ERROR(last_error(comm), __VA_ARGS__);  \
+        CHECK(weft_result == last_error(comm).code); \
     } while (0)
 
 // Rank r is on device placing[r] and has a stream of its own. All of a communicator's, or a process's: those from `first`

@@ -79,7 +79,8 @@ TEST_CASE("ranks of one process use memory of weftMemAlloc in place, and pieces 
         job.finish();
         INFO(logged(folder));
         CHECK_FALSE(contains(job[0].output(), "offered 1"));
-        CHECK(contains(logged(folder), "was not opened (cuMemSetAccess) for device 1, where rank 1") == each.refused);
+        CHECK(contains(logged(folder), "cuMemSetAccess has not opened this VMM memory for device 1 of rank 1") ==
+              each.refused);
     }
 }
 
@@ -142,7 +143,7 @@ TEST_CASE("a process that was late with its descriptors is asked again, and its 
     job.finish();
     INFO(logged(folder));
     if (!window) CHECK(contains(job[0].output(), "registered"));
-    if (each > 1) CHECK(contains(logged(folder), "its process has not answered before"));
+    if (each > 1) CHECK(contains(logged(folder), "its process did not answer an earlier request"));
 }
 
 TEST_CASE("a buffer of more pieces than file descriptors are passed for is staged", "[processes]") {
@@ -154,7 +155,7 @@ TEST_CASE("a buffer of more pieces than file descriptors are passed for is stage
     job.start({"init", memory, "declare " + std::to_string(512 * piece_bytes), "destroy"});
     job.start({"init", memory, "declare " + std::to_string(513 * piece_bytes), "destroy"});
     job.finish();
-    const std::string all = logged(folder), refused = "the memory is made of more than 512 pieces";
+    const std::string all = logged(folder), refused = "the memory consists of more than 512 pieces";
     INFO(all);
     REQUIRE(contains(all, refused));
     CHECK_FALSE(contains(all.substr(all.find(refused) + 1), refused));

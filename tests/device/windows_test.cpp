@@ -253,22 +253,21 @@ TEST_CASE("windows of both kinds of memory stand side by side, and their signals
     ranks.check_healthy();
     // Each with its own memory.
     const DeviceBuffer source(ranks.placing[0], 4);
-    CHECK_REFUSED(weftPut(&value, 1, weftUint32, 1, on_device.windows[0], 0, ranks.comms[0], nullptr), ranks.comms[0],
-                  weftInvalidArgument, "the window is device memory");
-    CHECK_REFUSED(weftPut(source.data(), 1, weftUint32, 1, on_host[0], 0, ranks.comms[0], stream_of(ranks, 0)),
-                  ranks.comms[0], weftInvalidArgument, "the window is host memory");
+    CHECK(weftPut(&value, 1, weftUint32, 1, on_device.windows[0], 0, ranks.comms[0], nullptr) == weftInvalidArgument);
+    CHECK(weftPut(source.data(), 1, weftUint32, 1, on_host[0], 0, ranks.comms[0], stream_of(ranks, 0)) ==
+          weftInvalidArgument);
     CHECK_REFUSED(
         weftPut(source.data(), 10, weftUint32, 1, on_device.windows[0], 28, ranks.comms[0], stream_of(ranks, 0)),
-        ranks.comms[0], weftInvalidArgument, "bytes behind its allocation");
+        ranks.comms[0], "memory.bounds");
     CHECK_REFUSED(
         weftPut(source.data(), 1, weftUint32, 1, on_device.windows[0], 61, ranks.comms[0], stream_of(ranks, 0)),
-        ranks.comms[0], weftInvalidArgument, "[window.range]");
+        ranks.comms[0], "window.range");
     // From this rank's own part to a place in it.
     std::byte* const part = static_cast<std::byte*>(on_device.parts[0]->data());
     CHECK_REFUSED(weftPut(part + 4, 2, weftUint32, 0, on_device.windows[0], 0, ranks.comms[0], stream_of(ranks, 0)),
-                  ranks.comms[0], weftInvalidArgument, "[argument.overlap]");
+                  ranks.comms[0], "argument.overlap");
     CHECK_REFUSED(weftGet(part, 2, weftUint32, 0, on_device.windows[0], 4, ranks.comms[0], stream_of(ranks, 0)),
-                  ranks.comms[0], weftInvalidArgument, "[argument.overlap]");
+                  ranks.comms[0], "argument.overlap");
     demand(weftPut(part, 4, weftUint32, 0, on_device.windows[0], 0, ranks.comms[0], stream_of(ranks, 0)));
     ranks.finish();
     CHECK(on_device.parts[0]->read(16) == Bytes(16, std::byte{0xa5}));
@@ -319,8 +318,8 @@ TEST_CASE("a rank may pass no memory, and memory that fits no window is an error
         ranks.finish();
         std::copy(data.begin(), data.end(), window.contents[2].begin() + 16);
         window.check();
-        CHECK_REFUSED(weftPut(source.data(), 1, weftInt8, 1, window.windows[1], 0, ranks.comms[1], stream_of(ranks, 1)),
-                      ranks.comms[1], weftInvalidArgument, "which has 0 bytes");
+        CHECK(weftPut(source.data(), 1, weftInt8, 1, window.windows[1], 0, ranks.comms[1], stream_of(ranks, 1)) ==
+              weftInvalidArgument);
     }
     const auto refused = [&](const std::function<void*(size_t)>& memory, const char* text, size_t told) {
         std::vector<weftWindow_t> windows(n);
@@ -332,8 +331,7 @@ TEST_CASE("a rank may pass no memory, and memory that fits no window is an error
         ranks.check_healthy();
         for (size_t rank = 0; rank < n; ++rank) {
             INFO(rank);
-            CHECK_REFUSED(weftCommWindowDeregister(ranks.comms[rank], windows[rank]), ranks.comms[rank],
-                          weftInvalidUsage, "its registration failed");
+            CHECK(weftCommWindowDeregister(ranks.comms[rank], windows[rank]) == weftInvalidUsage);
         }
     };
     std::vector<std::unique_ptr<DeviceBuffer>> plain;
@@ -343,7 +341,7 @@ TEST_CASE("a rank may pass no memory, and memory that fits no window is an error
             "rank 1 registers host memory and rank 0 device memory", 2);
     const DeviceBuffer pool(ranks.placing[2], 4, 0, DeviceBuffer::Kind::pool);
     const auto with_pool = [&](size_t rank) { return rank == 2 ? pool.data() : plain[rank]->data(); };
-    refused(with_pool, "a window is memory of cudaMalloc", 2);
+    refused(with_pool, "[window.unsuitable]", 2);
     const DeviceBuffer short_one(ranks.placing[1], 2);
     refused([&](size_t rank) { return rank == 1 ? short_one.data() : plain[rank]->data(); },
             "the memory of rank 1 cannot be in a window", 2);
@@ -369,11 +367,9 @@ TEST_CASE("ranks that deregister different windows mismatch", "[windows]") {
 
 TEST_CASE("signals want a window of the memory that they are of", "[windows]") {
     const Ranks ranks(spread(2));
-    CHECK_REFUSED(weftSignal(1, 0, 0, 0, ranks.comms[0], stream_of(ranks, 0)), ranks.comms[0], weftInvalidUsage,
-                  "no window was registered");
+    CHECK(weftSignal(1, 0, 0, 0, ranks.comms[0], stream_of(ranks, 0)) == weftInvalidUsage);
     Window window(ranks, 4);
-    CHECK_REFUSED(weftSignal(1, 0, 0, 0, ranks.comms[0], nullptr), ranks.comms[0], weftInvalidUsage,
-                  "no window of host memory was registered");
+    CHECK(weftSignal(1, 0, 0, 0, ranks.comms[0], nullptr) == weftInvalidUsage);
     // A put of no bytes is its window's, wherever it says that it lies, but not in a queue of the host's.
     weftStream_t queue = nullptr;
     demand(weftStreamCreate(&queue));
@@ -400,8 +396,8 @@ TEST_CASE("a missing signal fails the wait at the deadline and names its rank", 
     CHECK(wait_for(ranks, 0, {{1, 2, 3, 1}, {2, 2, 3, 1}}) == weftSuccess);
     ranks.finish();
     for (int rank = 0; rank < 3; ++rank) CHECK(ranks.await_failure(rank) == weftTimeout);
-    CHECK_REFUSED(weftSignal(1, 0, 0, 0, ranks.comms[0], stream_of(ranks, 0)), ranks.comms[0], weftTimeout,
-                  "has sent 1 of the 3 signals with index 3 and context 1 that rank 0 waits for");
+    CHECK_REFUSED(weftSignal(1, 0, 0, 0, ranks.comms[0], stream_of(ranks, 0)), ranks.comms[0], "timeout.signal", 2, 0);
+    CHECK_THAT(weftGetLastError(ranks.comms[0]), Catch::Contains(" 1 of the 3 signals with index 3 and context 1"));
     // A window of a dead communicator still ends.
     for (int rank = 0; rank < 3; ++rank)
         CHECK(weftCommWindowDeregister(ranks.comms[size_t(rank)], window.windows[size_t(rank)]) == weftSuccess);
@@ -421,8 +417,7 @@ TEST_CASE("a rank that left without its signal is named", "[windows]") {
     CHECK(wait_for(ranks, 0, {{1, 1, 0, 0}}) == weftSuccess);
     ranks.streams[0]->finish();
     CHECK(ranks.await_failure(2) == weftRemoteError);
-    CHECK_REFUSED(weftSignal(2, 0, 0, 0, comms[0], stream_of(ranks, 0)), comms[0], weftRemoteError,
-                  "left the communicator, and kernels of rank 0 wait for messages with it or for its signals");
+    CHECK_REFUSED(weftSignal(2, 0, 0, 0, comms[0], stream_of(ranks, 0)), comms[0], "rank.left", 1, 0);
     comms.erase(comms.begin() + 1);
     window.windows.clear();
 }
@@ -434,7 +429,7 @@ TEST_CASE("a put into the part of a rank that has left is an error", "[windows]"
     demand(weftCommDestroy(comms[1]));
     CHECK_REFUSED(
         weftPut(window.parts[0]->data(), 1, weftUint32, 1, window.windows[0], 0, comms[0], stream_of(ranks, 0)),
-        comms[0], weftRemoteError, "left the communicator: its part of the window is gone");
+        comms[0], "rank.left", 1, 0);
     comms.pop_back();
     window.windows.clear();
 }
@@ -464,7 +459,7 @@ TEST_CASE("where kernels do not reach each other's memory windows of device memo
     }
     CHECK(weftGroupEnd() != weftSuccess);
     for (const weftComm_t comm : ranks.comms)
-        CHECK_THAT(weftGetLastError(comm), Catch::Contains("windows of device memory serve") &&
+        CHECK_THAT(weftGetLastError(comm), Catch::Contains("[window.unreachable]") &&
                                                Catch::Contains(over_tcp ? "on several hosts" : "device 1"));
     ranks.check_healthy();
     // Windows of host memory are as before.

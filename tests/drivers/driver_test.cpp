@@ -12,11 +12,7 @@ using cuda::Driver;
 
 namespace {
 
-std::string why_not(const std::string& library) {
-    const Result<const Driver*> driver = Driver::open(library);
-    CHECK(!driver.ok());
-    return driver.status().sentence();
-}
+Status why_not(const std::string& library) { return Driver::open(library).take_status(); }
 
 // The output of `peer get` with these variables.
 std::string told(std::vector<std::string> variables, const std::string& what = "get") {
@@ -30,28 +26,31 @@ const std::string fake_library = "WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY;
 }  // namespace
 
 TEST_CASE("a missing library is a sentence that names it", "[driver]") {
-    CHECK(contains(why_not("/nowhere/libcuda.so.1"), "no CUDA driver: /nowhere/libcuda.so.1"));
-    CHECK(contains(told({"WEFT_CUDA_LIBRARY=/nowhere/libcuda.so.1"}), "no CUDA driver: /nowhere/libcuda.so.1"));
+    CHECK_ERROR(why_not("/nowhere/libcuda.so.1"), "cuda.driver");
+    CHECK(contains(why_not("/nowhere/libcuda.so.1").sentence(), "/nowhere/libcuda.so.1"));
+    CHECK(contains(told({"WEFT_CUDA_LIBRARY=/nowhere/libcuda.so.1"}), "[cuda.driver]"));
 }
 
 TEST_CASE("the user can do without GPUs", "[driver]") {
-    CHECK(contains(told({"WEFT_CUDA_LIBRARY=none"}), "WEFT_CUDA_LIBRARY is none"));
+    CHECK(contains(told({"WEFT_CUDA_LIBRARY=none"}), "[driver.disabled]"));
 }
 
 TEST_CASE("a library that is no driver is recognised", "[driver]") {
-    CHECK(contains(why_not(NO_DRIVER_LIBRARY), "older than 11.3"));
+    CHECK_ERROR(why_not(NO_DRIVER_LIBRARY), "cuda.driver");
 }
 
 TEST_CASE("the toolkit's stub counts as no driver, wherever it answers first", "[driver]") {
-    CHECK(contains(why_not(STUB_LIBRARY), "stub for linking, not a driver"));
-    CHECK(contains(why_not(LATE_STUB_LIBRARY), "stub for linking, not a driver"));
+    CHECK_ERROR(why_not(STUB_LIBRARY), "cuda.driver");
+    CHECK_ERROR(why_not(LATE_STUB_LIBRARY), "cuda.driver");
     const std::string real = TOOLKIT "/lib64/stubs/libcuda.so";
-    if (std::filesystem::exists(real)) CHECK(contains(why_not(real), "stub for linking, not a driver"));
+    if (std::filesystem::exists(real)) CHECK_ERROR(why_not(real), "cuda.driver");
 }
 
 TEST_CASE("a driver that is too old is reported with both versions", "[driver]") {
     fake::reset("version 11030");
-    CHECK(contains(why_not(FAKE_CUDA_LIBRARY), "serves CUDA 11.3: Weft needs one for 11.4 or newer"));
+    CHECK_ERROR(why_not(FAKE_CUDA_LIBRARY), "cuda.driver");
+    CHECK(contains(why_not(FAKE_CUDA_LIBRARY).sentence(), "11.3"));
+    CHECK(contains(why_not(FAKE_CUDA_LIBRARY).sentence(), "11.4"));
     fake::reset("");
 }
 
@@ -73,8 +72,7 @@ TEST_CASE("a driver has the functions of its version and no others", "[driver]")
     // Switch multicast is not faked: absent.
     CHECK(newest->MulticastCreate == nullptr);
     CHECK(newest->FuncLoad != nullptr);
-    CHECK(contains(newest->need(newest->MulticastCreate != nullptr, "cuMulticastCreate").sentence(),
-                   "for CUDA 13.0 has no cuMulticastCreate"));
+    CHECK_ERROR(newest->need(newest->MulticastCreate != nullptr, "cuMulticastCreate"), "cuda.driver");
     FakeDriver old("version 12000");
     CHECK(old->LibraryLoadData != nullptr);
     CHECK(old->FuncLoad == nullptr);
@@ -86,9 +84,11 @@ TEST_CASE("a driver has the functions of its version and no others", "[driver]")
 
 TEST_CASE("the error of cuInit is reported by name", "[driver]") {
     fake::reset("gpus 0");
-    CHECK(contains(why_not(FAKE_CUDA_LIBRARY), "CUDA_ERROR_NO_DEVICE (100): no GPU is visible"));
+    const Status none = why_not(FAKE_CUDA_LIBRARY);
+    CHECK_ERROR(none, "cuda.call");
+    CHECK(contains(none.sentence(), "CUDA_ERROR_NO_DEVICE (100)"));
     fake::reset("fault cuInit 1 802");
-    CHECK(contains(why_not(FAKE_CUDA_LIBRARY), "cuInit says CUDA_ERROR_SYSTEM_NOT_READY (802)"));
+    CHECK(contains(why_not(FAKE_CUDA_LIBRARY).sentence(), "CUDA_ERROR_SYSTEM_NOT_READY (802)"));
     fake::reset("");
 }
 
@@ -96,9 +96,9 @@ TEST_CASE("a failure names the function, the error and its meaning", "[driver]")
     FakeDriver driver;
     CHECK(driver->check(CUDA_SUCCESS, "do {}", "that").ok());
     const Status failure = driver->check(CUDA_ERROR_INVALID_VALUE, "allocate {} bytes", 7);
-    CHECK(failure.code() == weftUnhandledCudaError);
+    CHECK_ERROR(failure, "cuda.call");
     CHECK(failure.sentence() == "CUDA could not allocate 7 bytes: CUDA_ERROR_INVALID_VALUE (1), invalid argument");
-    CHECK(driver->check(CUDA_ERROR_OUT_OF_MEMORY, "x").code() == weftSystemError);
+    CHECK_ERROR(driver->check(CUDA_ERROR_OUT_OF_MEMORY, "x"), "cuda.resources");
     // 1000 lies within the bits of the enumeration, which UBSan checks, and no error of CUDA has that number.
     CHECK(contains(driver->check(CUresult(1000), "x").sentence(), "error 1000, unknown"));
 }
@@ -111,8 +111,8 @@ TEST_CASE("the process's driver is opened once, by the first thread", "[driver]"
 TEST_CASE("a forked child gets an error, as CUDA does not survive, and releases nothing of its parent", "[driver]") {
     const std::string text = told({fake_library, "FAKE_CUDA=leaks fatal"}, "fork");
     CHECK(contains(text, "child: process"));
-    CHECK(contains(text, "was forked from one that had used CUDA, which does not survive fork"));
-    CHECK(contains(text, "child's call: CUDA could not make a context current: process"));
+    CHECK(contains(text, "before CUDA is used [cuda.forked]"));
+    CHECK(contains(text, "child's call: CUDA could not make a context current"));
     CHECK(contains(text, "child gave back 0 times"));
     CHECK(contains(text, "parent: still works"));
 }

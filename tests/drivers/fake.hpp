@@ -6,6 +6,7 @@
 #include "src/drivers/cuda/context.hpp"
 #include "src/drivers/cuda/driver.hpp"
 #include "tests/catch.hpp"
+#include "tests/error.hpp"
 #include "tests/fake_cuda/control.hpp"
 
 namespace weft::internal::test {
@@ -17,7 +18,7 @@ class FakeDriver {
     explicit FakeDriver(const std::string& setting = "") {
         fake::reset(setting);
         Result<const cuda::Driver*> opened = cuda::Driver::open(FAKE_CUDA_LIBRARY);
-        INFO(opened.status().sentence());
+        INFO(opened.status().text());
         REQUIRE(opened.ok());
         driver_.reset(*opened);
     }

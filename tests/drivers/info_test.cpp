@@ -58,9 +58,9 @@ TEST_CASE("each device is shown with its abilities and its peers", "[info]") {
 TEST_CASE("a device that cannot be queried is shown with its problem, the others as usual", "[info]") {
     const Told told = info(
         {"WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY, "WEFT_NVML_LIBRARY=none", "FAKE_CUDA=fault cuDeviceTotalMem 1 999"});
-    CHECK(contains(told.gpus["devices"][0]["problem"].get<std::string>(), "tell the memory of device 0"));
+    CHECK(contains(told.gpus["devices"][0]["problem"].get<std::string>(), "query the memory of device 0"));
     CHECK(told.gpus["devices"][1]["problem"] == "");
-    CHECK(contains(told.text, "device 0      CUDA could not tell the memory of device 0: CUDA_ERROR_UNKNOWN"));
+    CHECK(contains(told.text, "device 0      CUDA could not query the memory of device 0: CUDA_ERROR_UNKNOWN"));
 }
 
 TEST_CASE("a driver that is too old for the device code is shown, with copies as the result", "[info]") {
@@ -74,7 +74,7 @@ TEST_CASE("a driver that is too old for the device code is shown, with copies as
     CHECK(old.gpus["cuda_version"] == "11.8");
     if (old.gpus["device_code"].empty()) return;
     const auto why = old.gpus["device_code_why_not"].get<std::string>();
-    CHECK(contains(why, "the driver is too old for it: it serves CUDA 11.8, the code was built by "));
+    CHECK(contains(why, "the driver is too old for it: it supports CUDA 11.8, and the code was built with CUDA "));
     CHECK(contains(old.text, why + ",\n"));
     CHECK(contains(old.text, "calls on device memory work on copies in the host's"));
 }

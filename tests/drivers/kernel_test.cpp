@@ -137,10 +137,11 @@ TEST_CASE("a driver that is older than the code is reported with both versions",
         FakeDriver driver("version 12080");
         const std::string sentence = Library::load(*driver, code).status().sentence();
         CHECK(contains(sentence, "load Weft's device code: CUDA_ERROR_UNSUPPORTED_PTX_VERSION"));
-        CHECK(contains(sentence, "the driver serves CUDA 12.8, the code was built by " + version_text(CUDA_VERSION)));
+        CHECK(contains(sentence, "12.8"));
+        CHECK(contains(sentence, version_text(CUDA_VERSION)));
     }
     FakeDriver driver("version 11080");
-    CHECK(contains(Library::load(*driver, code).status().sentence(), "for CUDA 11.8 has no cuLibraryLoadData"));
+    CHECK_ERROR(Library::load(*driver, code), "cuda.driver");
 }
 
 TEST_CASE("kernels of two streams that fit together run together", "[kernel]") {

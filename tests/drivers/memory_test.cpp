@@ -72,7 +72,7 @@ TEST_CASE("memory that a device has not is a sentence with bytes and device", "[
     FakeDriver driver("memory_mb 1");
     const Context context = driver.context(1);
     const Status failure = DeviceMemory::allocate(context, size_t(2) << 20).take_status();
-    CHECK(failure.code() == weftSystemError);
+    CHECK_ERROR(failure, "cuda.resources");
     CHECK(contains(failure.sentence(), "allocate 2097152 bytes on device 1: CUDA_ERROR_OUT_OF_MEMORY (2)"));
     // Freed memory can be allocated again.
     for (int i = 0; i < 3; ++i) (void)take(DeviceMemory::allocate(context, 700'000));
@@ -254,9 +254,10 @@ TEST_CASE("the pieces of a buffer in VMM memory are found, the first and last on
                     CHECK(pieces[i].bytes == all[first + i].bytes);
                 }
             }
-    CHECK(contains(vmm_pieces(*driver, base, end - base, 4).status().sentence(), "more than 4 pieces"));
-    CHECK(contains(vmm_pieces(*driver, base, end - base + 1, 6).status().sentence(),
-                   "104857600 bytes behind the beginning of the memory"));
+    CHECK_ERROR(vmm_pieces(*driver, base, end - base, 4), "gpu.registrations");
+    const Status hole = vmm_pieces(*driver, base, end - base + 1, 6).take_status();
+    CHECK_ERROR(hole, "memory.bounds");
+    CHECK(contains(hole.sentence(), "104857600 bytes"));
     CHECK(!vmm_pieces(*driver, end, 1, 1));
     const DeviceMemory other = take(DeviceMemory::allocate(context, 64));
     CHECK(!vmm_pieces(*driver, other.address(), 1, 1));

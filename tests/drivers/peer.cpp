@@ -26,7 +26,7 @@ namespace {
 template <class T>
 T need(Result<T> result) {
     if (result) return std::move(*result);
-    std::printf("%s\n", result.status().sentence().c_str());
+    std::printf("%s\n", result.status().text().c_str());
     std::fflush(stdout);
     _exit(0);
 }
@@ -58,7 +58,7 @@ void in_child_after_use() {
     std::fflush(stdout);
     const pid_t child = fork();
     if (child == 0) {
-        std::printf("child: %s\n", Driver::get().status().sentence().c_str());
+        std::printf("child: %s\n", Driver::get().status().text().c_str());
         std::printf("child's call: %s\n", DeviceMemory::allocate(context, 64).status().sentence().c_str());
         inherited = DeviceMemory();
         std::printf("child gave back %d times\n", fake::calls("cuMemFree"));

@@ -113,7 +113,7 @@ TEST_CASE("C2C leads to the GPU's own cpu, a fabric joins hosts", "[topology][nv
 TEST_CASE("a GPU that is lost is said, the others are used", "[topology][nvml]") {
     const GpuHost host("lost 1; nvlink 0 0 1");
     const Discovered found = host.discover();
-    CHECK(says(found.notes, "NVML does not tell of GPU 1: the GPU is lost (15)"));
+    CHECK(says(found.notes, "NVML does not describe GPU 1: the GPU is lost (15)"));
     CHECK(says(found.notes, "0000:1b:00.0 is a GPU that NVML does not list"));
     CHECK(found.graph.node(node_named(found.graph, "0000:1b:00.0")).gpu.dev == unknown);
     CHECK(node_named(found.graph, "gpu0") > 0);
@@ -123,7 +123,7 @@ TEST_CASE("an NVML that is old, refuses or fails leaves the facts of /sys", "[to
     {
         const GpuHost host("fault nvmlDeviceGetCount_v2 0 4");
         const Discovered found = host.discover();
-        CHECK(found.notes == std::vector<std::string>{"NVML does not say how many GPUs there are: no permission (4)"});
+        CHECK(found.notes == std::vector<std::string>{"NVML cannot count the GPUs: no permission (4)"});
         CHECK(found.graph.of_kind(NodeKind::gpu).size() == 2);
     }
     {

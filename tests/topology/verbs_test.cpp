@@ -226,7 +226,7 @@ TEST_CASE("without libibverbs, or devices, RDMA devices have the facts of /sys",
     for (const auto& [library, note] :
          {Row{"none", "WEFT_VERBS_LIBRARY is none: RDMA devices are what "},
           Row{"/nowhere/libibverbs.so", "no libibverbs: /nowhere/libibverbs.so"},
-          Row{NO_VERBS_LIBRARY, "is no such library, or too old: RDMA devices are what "}}) {
+          Row{NO_VERBS_LIBRARY, "is another library, or too old: RDMA devices are what "}}) {
         INFO(library);
         const Discovered found = host.discover(library);
         CHECK(says(found.notes, note));

@@ -43,7 +43,7 @@ Status Context::synchronize() const {
 
 ContextScope::ContextScope(const Driver& driver, CUcontext context) : driver_(driver) {
     CUcontext current = nullptr;
-    // Usually the caller has made it current already.
+    // Usually the caller has already made the context current.
     if (driver_.CtxGetCurrent(&current) == CUDA_SUCCESS && current == context) return;
     status_ = driver_.check(driver_.CtxPushCurrent(context), "make a context current");
     pushed_ = status_.ok();
@@ -56,10 +56,10 @@ ContextScope::~ContextScope() {
 
 Result<std::optional<int>> current_device(const Driver& driver) {
     CUcontext context = nullptr;
-    WEFT_TRY(driver.check(driver.CtxGetCurrent(&context), "tell the current context"));
+    WEFT_TRY(driver.check(driver.CtxGetCurrent(&context), "query the current context"));
     if (context == nullptr) return std::optional<int>();
     CUdevice device = 0;
-    WEFT_TRY(driver.check(driver.CtxGetDevice(&device), "tell the device of the current context"));
+    WEFT_TRY(driver.check(driver.CtxGetDevice(&device), "query the device of the current context"));
     return std::optional<int>(device);
 }
 

@@ -1,5 +1,5 @@
-// context.hpp: a device's primary context, the one that the runtime API uses too. Weft makes no other and changes no
-// flags of this one.
+// context.hpp: a device's primary context, which the runtime API uses too. Weft makes no other context and changes none
+// of its flags.
 #pragma once
 #include <optional>
 #include <utility>
@@ -8,7 +8,7 @@
 
 namespace weft::internal::cuda {
 
-// Retained while the owner lives. Thread-safe; whatever is made with it must not outlive it.
+// The context is retained as long as the owner lives. Thread-safe. Objects made with it must not outlive it.
 class Context {
   public:
     Context() = default;
@@ -20,9 +20,9 @@ class Context {
     const Driver& driver() const { return *driver_; }
     int device() const { return device_; }
     CUcontext handle() const { return handle_; }
-    // Lets kernels of this context reach memory that cuMemAlloc gave in `peer`. Repeating it is no error.
+    // Lets kernels of this context access cuMemAlloc memory of `peer`. Repeated calls are no error.
     Status enable_peer(const Context& peer) const;
-    // Waits for all work of the context: the user's too.
+    // Waits for all work of the context, including the user's.
     Status synchronize() const;
 
   private:
@@ -31,7 +31,7 @@ class Context {
     CUcontext handle_ = nullptr;
 };
 
-// Makes a context the calling thread's current one until the end of the scope. Thread-bound.
+// Makes a context current in the calling thread until the end of the scope. Thread-bound.
 class ContextScope {
   public:
     explicit ContextScope(const Context& context) : ContextScope(context.driver(), context.handle()) {}
@@ -39,7 +39,7 @@ class ContextScope {
     ContextScope(const ContextScope&) = delete;
     ContextScope& operator=(const ContextScope&) = delete;
     ~ContextScope();
-    // Whether the context could be made current. To be looked at once.
+    // Whether the context could be made current. Check it once.
     Status take_status() { return std::move(status_); }
 
   private:
@@ -48,7 +48,7 @@ class ContextScope {
     Status status_;
 };
 
-// The device of the context that is current in the calling thread; empty if none is. Thread-bound.
+// The device of the calling thread's current context; empty: no context is current. Thread-bound.
 Result<std::optional<int>> current_device(const Driver& driver);
 
 }  // namespace weft::internal::cuda

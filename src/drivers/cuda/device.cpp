@@ -19,25 +19,26 @@ Result<DeviceProperties> describe_device(const Driver& driver, int device) {
     WEFT_TRY(driver.check(driver.DeviceGet(&handle, device), "find device {}", device));
 
     char text[256] = "";
-    WEFT_TRY(driver.check(driver.DeviceGetName(text, sizeof text, handle), "tell the name of device {}", device));
+    WEFT_TRY(driver.check(driver.DeviceGetName(text, sizeof text, handle), "query the name of device {}", device));
     all.name = text;
     CUuuid uuid;
-    WEFT_TRY(driver.check(driver.DeviceGetUuid(&uuid, handle), "tell the UUID of device {}", device));
+    WEFT_TRY(driver.check(driver.DeviceGetUuid(&uuid, handle), "query the UUID of device {}", device));
     std::memcpy(all.uuid.data(), uuid.bytes, all.uuid.size());
-    WEFT_TRY(driver.check(driver.DeviceGetPCIBusId(text, sizeof text, handle), "tell the bus id of device {}", device));
+    WEFT_TRY(
+        driver.check(driver.DeviceGetPCIBusId(text, sizeof text, handle), "query the bus id of device {}", device));
     all.bus_id = text;
     std::transform(all.bus_id.begin(), all.bus_id.end(), all.bus_id.begin(),
                    [](unsigned char letter) { return char(std::tolower(letter)); });
-    WEFT_TRY(driver.check(driver.DeviceTotalMem(&all.memory_bytes, handle), "tell the memory of device {}", device));
+    WEFT_TRY(driver.check(driver.DeviceTotalMem(&all.memory_bytes, handle), "query the memory of device {}", device));
 
-    // An attribute that the driver is too old to know is 0: the device does not have it.
+    // An attribute that an old driver does not know is 0: the device lacks the feature.
     const auto attribute = [&](CUdevice_attribute which) {
         int value = 0;
         return driver.DeviceGetAttribute(&value, which, handle) == CUDA_SUCCESS ? value : 0;
     };
     int major = 0, minor = 0;
     WEFT_TRY(driver.check(driver.DeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, handle),
-                          "tell the compute capability of device {}", device));
+                          "query the compute capability of device {}", device));
     minor = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
     all.sm = 10 * major + minor;
     all.multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
@@ -80,7 +81,7 @@ Result<PeerAccess> peer_access(const Driver& driver, int from, int to) {
     PeerAccess access;
     int reachable = 0;
     WEFT_TRY(driver.check(driver.DeviceCanAccessPeer(&reachable, from, to),
-                          "tell whether device {} reaches the memory of device {}", from, to));
+                          "find out whether device {} reaches the memory of device {}", from, to));
     access.reachable = reachable != 0;
     int value = 0;
     if (driver.DeviceGetP2PAttribute(&value, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, from, to) == CUDA_SUCCESS)

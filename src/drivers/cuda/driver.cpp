@@ -19,7 +19,7 @@ namespace weft::internal::cuda {
 
 namespace {
 
-// The function by which all others are found, in either of its forms.
+// cuGetProcAddress in either of its forms, by which all other functions are found.
 class Finder {
   public:
     explicit Finder(const DynamicLibrary& library)
@@ -27,8 +27,9 @@ class Finder {
           older_(reinterpret_cast<PFN_cuGetProcAddress_v11030>(library.find("cuGetProcAddress"))) {}
     explicit operator bool() const { return newer_ != nullptr || older_ != nullptr; }
 
-    // Null unless the driver has it: some answer that with an error, some with a null pointer alone. `result` keeps the
-    // last error. Handles of streams are values, so 0 is the legacy stream whatever the caller was compiled with.
+    // Null if the driver lacks the function: some drivers return an error, others only a null pointer. `result` keeps
+    // the last error. Handles of streams are passed as they are: 0 is the legacy stream, however the caller was
+    // compiled.
     void* find(const char* name, int version, CUresult& result) const {
         void* function = nullptr;
         CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
@@ -44,7 +45,7 @@ class Finder {
     PFN_cuGetProcAddress_v11030 older_;
 };
 
-// The token of the process that began to initialise CUDA; 0: none has. A child after fork still sees its parent's.
+// The token of the process that began to initialise CUDA; 0: none. A child after fork sees its parent's token.
 std::atomic<uint64_t> initialised{0};
 
 struct OpenedDriver {
@@ -62,9 +63,9 @@ std::string version_text(int version) { return fmt::format("{}.{}", version / 10
 Result<const Driver*> Driver::get() {
     static PerProcess<OpenedDriver> of_process;
     if (const uint64_t parent = initialised.load(); parent != 0 && parent != process_token())
-        return fail(weftInvalidUsage,
-                    "process {} was forked from one that had used CUDA, which does not survive fork: start it anew "
-                    "(exec, multiprocessing's spawn) or fork before CUDA is used",
+        return fail(error::cuda_forked,
+                    "process {} was forked from a process that had used CUDA, which does not survive fork: use exec "
+                    "or multiprocessing's spawn, or fork before CUDA is used",
                     getpid());
     OpenedDriver& opened = of_process.get();
     std::lock_guard lock(opened.opening);
@@ -83,7 +84,7 @@ bool Driver::in_use() {
     if (path == "none") return false;
     const char* const function = "cuCtxGetCurrent";
     const DynamicLibrary library = DynamicLibrary::loaded(path.empty() ? "libcuda.so.1" : path);
-    // A driver that is preloaded may be a file of any name.
+    // A preloaded driver may be a file with any name.
     void* const found = library ? library.find(function) : path.empty() ? dlsym(RTLD_DEFAULT, function) : nullptr;
     const auto current = reinterpret_cast<PFN_cuCtxGetCurrent_v4000>(found);
     CUcontext context = nullptr;
@@ -92,18 +93,18 @@ bool Driver::in_use() {
 
 Result<const Driver*> Driver::open(const std::string& path) {
     const std::string name = path.empty() ? "libcuda.so.1" : path;
-    if (name == "none") return fail(weftInvalidUsage, "WEFT_CUDA_LIBRARY is none: no GPU is used");
+    if (name == "none") return fail(error::driver_disabled, "WEFT_CUDA_LIBRARY is none: no GPU is used");
     Result<DynamicLibrary> library = DynamicLibrary::open(name);
-    if (!library) return fail(weftSystemError, "no CUDA driver: {}", library.status().sentence());
+    if (!library) return fail(error::cuda_driver, "no CUDA driver: {}", library.status().sentence());
 
     const Finder finder(*library);
     if (!finder)
-        return fail(weftSystemError, "the CUDA driver {} is older than 11.3: Weft needs {} or newer", name,
+        return fail(error::cuda_driver, "the CUDA driver {} is older than 11.3: Weft needs {} or newer", name,
                     version_text(oldest_version));
     std::unique_ptr<Driver> driver(new Driver);
     CUresult last = CUDA_SUCCESS;
     std::vector<const char*> missing;
-    // The string is spelt here, for cuda.h renames the function itself by a macro.
+    // The name is spelt here, because cuda.h renames the functions by macros.
 #define required true
 #define optional false
 #define WEFT_CUDA_FUNCTION(name, version, need)                                                         \
@@ -115,26 +116,26 @@ Result<const Driver*> Driver::open(const std::string& path) {
 #undef optional
     const std::string stub =
         fmt::format("{} is the CUDA toolkit's stub for linking, not a driver{}", name, installed_advice());
-    if (last == CUDA_ERROR_STUB_LIBRARY) return fail(weftSystemError, "{}", stub);
+    if (last == CUDA_ERROR_STUB_LIBRARY) return fail(error::cuda_driver, "{}", stub);
     if (driver->DriverGetVersion != nullptr) {
         const CUresult answer = driver->DriverGetVersion(&driver->version_);
-        if (answer == CUDA_ERROR_STUB_LIBRARY) return fail(weftSystemError, "{}", stub);
+        if (answer == CUDA_ERROR_STUB_LIBRARY) return fail(error::cuda_driver, "{}", stub);
         if (answer == CUDA_SUCCESS && driver->version_ < oldest_version)
-            return fail(weftSystemError, "the CUDA driver {} serves CUDA {}: Weft needs one for {} or newer", name,
-                        version_text(driver->version_), version_text(oldest_version));
+            return fail(error::cuda_driver, "the CUDA driver {} supports CUDA {}: Weft needs a driver for {} or newer",
+                        name, version_text(driver->version_), version_text(oldest_version));
     }
     if (!missing.empty())
-        return fail(weftSystemError, "the CUDA driver {} lacks {} functions that Weft needs, {} among them", name,
+        return fail(error::cuda_driver, "the CUDA driver {} lacks {} functions that Weft needs, such as {}", name,
                     missing.size(), missing.front());
 
     driver->library_ = name;
     driver->process_ = process_token();
-    // Before the call: a process forked in the middle of it must not call again.
+    // Set before the call: a process that is forked during cuInit must not call it again.
     initialised.store(driver->process_);
-    library->keep();             // whatever cuInit has begun
-    const StandardNumbers held;  // its devices' files stay open
+    library->keep();             // cuInit may start threads of the library
+    const StandardNumbers held;  // the driver keeps its device files open
     if (const CUresult answer = driver->Init(0); answer != CUDA_SUCCESS)
-        return fail(weftUnhandledCudaError, "the CUDA driver {} cannot be used: cuInit says {}{}", name,
+        return fail(error::cuda_call, "the CUDA driver {} cannot be used: cuInit returned {}{}", name,
                     driver->name_of(answer),
                     answer == CUDA_ERROR_NO_DEVICE ? ": no GPU is visible" : installed_advice());
     WEFT_LOG(info, init, "CUDA driver {} for CUDA {}", name, version_text(driver->version_));
@@ -151,19 +152,19 @@ std::string Driver::name_of(CUresult result) const {
 
 Status Driver::failure(CUresult result, const std::string& doing) const {
     if (!here())
-        return fail(weftInvalidUsage,
-                    "CUDA could not {}: process {} was forked from the one that had begun to use CUDA", doing,
+        return fail(error::cuda_forked,
+                    "CUDA could not {}: process {} was forked from the process that had initialized CUDA", doing,
                     getpid());
     const char* text = nullptr;
     if (GetErrorString(result, &text) != CUDA_SUCCESS || text == nullptr) text = "unknown";
     const bool resources = result == CUDA_ERROR_OUT_OF_MEMORY || result == CUDA_ERROR_OPERATING_SYSTEM;
-    return fail(resources ? weftSystemError : weftUnhandledCudaError, "CUDA could not {}: {}, {}", doing,
+    return fail(resources ? error::cuda_resources : error::cuda_call, "CUDA could not {}: {}, {}", doing,
                 name_of(result), text);
 }
 
 Status Driver::need(bool present, const char* function) const {
     if (present) return weft::internal::ok();
-    return fail(weftSystemError, "the CUDA driver {} for CUDA {} has no {}", library_, version_text(version_),
+    return fail(error::cuda_driver, "the CUDA driver {} for CUDA {} has no {}", library_, version_text(version_),
                 function);
 }
 

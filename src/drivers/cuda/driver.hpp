@@ -1,6 +1,5 @@
-// driver.hpp: the CUDA driver, opened at run time: a table of its functions, and its failures as Status. Neither
-// libcuda nor libcudart is linked. A machine without a driver is no error here: whoever wants one gets the sentence why
-// not.
+// driver.hpp: the CUDA driver, opened at run time: a table of its functions, and its failures as Status. Weft links
+// neither libcuda nor libcudart. A machine without a driver is no error by itself.
 #pragma once
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -11,35 +10,35 @@
 
 namespace weft::internal::cuda {
 
-// driver.MemAlloc(...) calls cuMemAlloc in the form of the version that driver.def names; null where the driver has
-// none.
+// driver.MemAlloc(...) calls cuMemAlloc in the version that driver.def names. Null: the driver lacks the function.
 struct DriverFunctions {
 #define WEFT_CUDA_FUNCTION(name, version, need) PFN_cu##name##_v##version name = nullptr;
 #include "src/drivers/cuda/driver.def"
 #undef WEFT_CUDA_FUNCTION
 };
 
-// An opened and initialised driver. Lives until the process ends; thread-safe.
+// An opened and initialised driver. It lives until the process ends. Thread-safe.
 class Driver : public DriverFunctions {
   public:
-    // The process's driver, opened at the first call; else the sentence why there is none. In a child after fork of a
-    // process that had one it fails: CUDA does not survive fork.
+    // The process's driver, opened at the first call. On failure the error has the reason. Fails in a forked child of a
+    // process that had used CUDA, because CUDA does not survive fork.
     static Result<const Driver*> get();
-    // Whether the process has initialised CUDA. Who asks here first opens no driver for programs that use none, and
-    // does not initialise it for those that may want to fork before.
+    // Whether the process has initialised CUDA. A check before get() avoids opening or initialising a driver in
+    // programs that use no GPU, or that fork later.
     static bool in_use();
-    // Another one, for tests. `path` as in WEFT_CUDA_LIBRARY.
+    // Another instance, for tests. `path` as in WEFT_CUDA_LIBRARY.
     static Result<const Driver*> open(const std::string& path);
 
-    // Drivers before that lack functions which Weft needs throughout.
+    // Older drivers lack functions that Weft requires.
     static constexpr int oldest_version = 11040;
-    int version() const { return version_; }              // 12040: of the newest CUDA that it serves
-    const std::string& file() const { return library_; }  // what was opened
-    // Whether this is the process that opened it. Owners give nothing back in a child after fork: it is its parent's.
+    int version() const { return version_; }              // 12040; the newest CUDA version that it supports
+    const std::string& file() const { return library_; }  // the opened file
+    // Whether this process opened the driver. In a forked child owners release nothing, because it belongs to the
+    // parent.
     bool here() const;
 
-    // ok, or weftUnhandledCudaError (a resource: weftSystemError): "CUDA could not allocate 64 bytes:
-    // CUDA_ERROR_OUT_OF_MEMORY (2), out of memory". The format says what was being done, after "could not".
+    // ok, or cuda.call (cuda.resources if a resource ran out): "CUDA could not allocate 64 bytes:
+    // CUDA_ERROR_OUT_OF_MEMORY (2), out of memory". The format is the text after "could not".
     template <class... Arguments>
     Status check(CUresult result, fmt::format_string<Arguments...> doing, Arguments&&... arguments) const {
         if (result == CUDA_SUCCESS) [[likely]]

@@ -51,7 +51,7 @@ Status Event::synchronize() const { return driver_->check(driver_->EventSynchron
 Result<float> Event::milliseconds_since(const Event& earlier) const {
     float milliseconds = 0;
     WEFT_TRY(driver_->check(driver_->EventElapsedTime(&milliseconds, earlier.handle_, handle_),
-                            "tell the time between two events"));
+                            "query the time between two events"));
     return milliseconds;
 }
 

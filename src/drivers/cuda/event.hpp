@@ -1,4 +1,4 @@
-// event.hpp: a point in a stream's work, for other streams, the host, or other processes to wait for.
+// event.hpp: a point in a stream's work, which other streams, the host or other processes can wait for.
 #pragma once
 #include <utility>
 
@@ -6,13 +6,13 @@
 
 namespace weft::internal::cuda {
 
-// Thread-safe but for being moved. Of the context that made it, which it must not outlive.
+// Thread-safe except for moves. Must not outlive the context that made it.
 class Event {
   public:
     enum class EventUse { ordering, timing, interprocess };
     Event() = default;
     static Result<Event> create(const Context& context, EventUse kind = EventUse::ordering);
-    // One made in another process, by its exported().
+    // An event that exported() of another process describes.
     static Result<Event> import(const Context& context, const CUipcEventHandle& handle);
     Event(Event&& other) noexcept { *this = std::move(other); }
     Event& operator=(Event&& other) noexcept;
@@ -21,9 +21,9 @@ class Event {
     explicit operator bool() const { return handle_ != nullptr; }
     CUevent handle() const { return handle_; }
     Status record(CUstream stream) const;
-    Result<bool> done() const;  // whether what was recorded last has happened; true if nothing was
+    Result<bool> done() const;  // whether the last recorded work is complete; true if nothing was recorded
     Status synchronize() const;
-    Result<float> milliseconds_since(const Event& earlier) const;  // both of kind timing
+    Result<float> milliseconds_since(const Event& earlier) const;  // both events are of kind timing
     Result<CUipcEventHandle> exported() const;                     // of kind interprocess
 
   private:

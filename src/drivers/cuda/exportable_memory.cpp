@@ -6,7 +6,7 @@ namespace weft::internal::cuda {
 
 namespace {
 
-// Those that reach the device's memory, when they are let.
+// The devices that can access the memory of `device` if peer access is enabled.
 Result<std::vector<int>> devices_that_reach(const Driver& driver, int device) {
     auto count = device_count(driver);
     if (!count) return count.take_status();

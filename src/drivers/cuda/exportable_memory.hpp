@@ -1,4 +1,4 @@
-// exportable_memory.hpp: device memory that other processes of the host can map, in one way or the other.
+// exportable_memory.hpp: device memory that other processes of the host can map, by either of two methods.
 #pragma once
 #include "src/drivers/cuda/memory.hpp"
 #include "src/drivers/cuda/vmm.hpp"
@@ -9,19 +9,19 @@ namespace weft::internal::cuda {
 class ExportableMemory {
   public:
     enum class ExportMethod : uint8_t {
-        ipc,  // of cuMemAlloc: by cuIpc (ipc.hpp)
-        descriptor,  // VMM memory in one piece: by a file descriptor (vmm.hpp); every device of the process that can reach it may
+        ipc,         // cuMemAlloc memory, mapped by cuIpc (ipc.hpp)
+        descriptor,  // one piece of VMM memory, mapped by file descriptor (vmm.hpp), for all devices with peer access
     };
     ExportableMemory() = default;
     static Result<ExportableMemory> allocate(const Context& context, size_t bytes, ExportMethod way);
 
     ExportMethod way() const { return vmm_.address() ? ExportMethod::descriptor : ExportMethod::ipc; }
     CUdeviceptr address() const { return vmm_.address() ? vmm_.address() : plain_.address(); }
-    void* data() const { return reinterpret_cast<void*>(address()); }                // not for the host to look into
-    size_t bytes() const { return vmm_.address() ? vmm_.bytes() : plain_.bytes(); }  // VMM memory's: of whole pages
+    void* data() const { return reinterpret_cast<void*>(address()); }                // the host cannot read it
+    size_t bytes() const { return vmm_.address() ? vmm_.bytes() : plain_.bytes(); }  // whole pages of VMM memory
 
   private:
-    VmmMemory vmm_;  // or
+    VmmMemory vmm_;  // exactly one of the two
     DeviceMemory plain_;
 };
 

@@ -1,4 +1,5 @@
-// graph.hpp: a stream's work captured once and replayed: for benchmarks and tests. In the library the user captures.
+// graph.hpp: work of a stream that is captured once and replayed, for benchmarks and tests. The library captures
+// nothing.
 #pragma once
 #include <utility>
 
@@ -6,7 +7,8 @@
 
 namespace weft::internal::cuda {
 
-// Of what is enqueued on a stream between begin() and end(). Thread-bound to the thread that captures; launched by any.
+// The work that was enqueued on a stream between begin() and end(). Thread-bound to the capturing thread. Any thread
+// may launch it.
 class Graph {
   public:
     Graph() = default;

@@ -8,7 +8,7 @@ Result<IpcExport> export_ipc(const Driver& driver, CUdeviceptr address) {
     WEFT_TRY(
         driver.check(driver.MemGetAddressRange(&base, &bytes, address), "find the allocation around {:#x}", address));
     IpcExport result;
-    // The handle of an address inside would be refused by some drivers, and taken for the base by others.
+    // Some drivers refuse the handle of an interior address, and others take it for the base.
     WEFT_TRY(driver.check(driver.IpcGetMemHandle(&result.handle, base), "export the memory at {:#x} to other processes",
                           base));
     result.offset = address - base;

@@ -1,4 +1,4 @@
-// ipc.hpp: another process's cuMemAlloc memory, mapped here.
+// ipc.hpp: cuMemAlloc memory of another process, mapped in this process.
 #pragma once
 #include <cstddef>
 #include <utility>
@@ -7,20 +7,20 @@
 
 namespace weft::internal::cuda {
 
-// What a process tells others about memory of its own: bytes, to be carried in the OOB store.
+// The export of a process's memory. Its bytes travel in the OOB store.
 struct IpcExport {
     CUipcMemHandle handle;  // of the whole allocation
-    size_t offset = 0;      // of the buffer in it
+    size_t offset = 0;      // of the buffer in the allocation
 };
-// Fails, which is normal, for memory of other kinds (VMM, pools, managed).
+// Fails for other kinds of memory (VMM, pool, managed), which is normal.
 Result<IpcExport> export_ipc(const Driver& driver, CUdeviceptr address);
 
-// An allocation can be mapped once a process and context: whoever needs several buffers of it keeps one mapping. It is
-// to be closed before the owner frees the memory. Must not outlive its context.
+// An allocation can be mapped once per process and context, so users of several of its buffers share one mapping. Close
+// it before the owner frees the memory. Must not outlive its context.
 class IpcMapping {
   public:
     IpcMapping() = default;
-    // Not in the process that exported it: there the address itself serves.
+    // Not for the process that exported the memory, which uses the address itself.
     static Result<IpcMapping> open(const Context& context, const IpcExport& source);
     IpcMapping(IpcMapping&& other) noexcept { *this = std::move(other); }
     IpcMapping& operator=(IpcMapping&& other) noexcept;

@@ -8,7 +8,7 @@ Result<Library> Library::load(const Driver& driver, const void* code) {
     const CUresult result = driver.LibraryLoadData(&library.handle_, code, nullptr, nullptr, 0, nullptr, nullptr, 0);
     if (result != CUDA_SUCCESS) {
         Status why = driver.failure(result, "load Weft's device code");
-        return fail(why, "{}; the driver serves CUDA {}, the code was built by {}", why.sentence(),
+        return fail(why, "{}; the driver supports CUDA {}, and the code was built with CUDA {}", why.sentence(),
                     version_text(driver.version()), version_text(CUDA_VERSION));
     }
     library.driver_ = &driver;
@@ -32,13 +32,13 @@ Result<Kernel> Kernel::load(const Library& library, const Context& context, cons
                               "let the kernel {} use {} bytes of shared memory on device {}", name, shared_bytes,
                               context.device()));
     }
-    // Before 12.4 asking for an attribute is what loads it.
+    // Before 12.4 a query of an attribute is what loads the kernel.
     if (driver.FuncLoad != nullptr)
         WEFT_TRY(
             driver.check(driver.FuncLoad(result.function_), "load the kernel {} on device {}", name, context.device()));
     WEFT_TRY(driver.check(
         driver.FuncGetAttribute(&result.threads_max_, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, result.function_),
-        "tell the limits of the kernel {}", name));
+        "query the limits of the kernel {}", name));
     return result;
 }
 
@@ -46,7 +46,7 @@ Result<int> Kernel::blocks_per_multiprocessor(int threads, size_t shared_bytes) 
     int blocks = 0;
     WEFT_TRY(
         driver_->check(driver_->OccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function_, threads, shared_bytes),
-                       "tell how many blocks of the kernel {} run at once", name_));
+                       "query how many blocks of the kernel {} run at once", name_));
     return blocks;
 }
 

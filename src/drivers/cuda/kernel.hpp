@@ -1,4 +1,4 @@
-// kernel.hpp: device code, loaded through the driver; its kernels; launching them.
+// kernel.hpp: device code that is loaded through the driver, its kernels, and their launches.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -9,11 +9,12 @@
 
 namespace weft::internal::cuda {
 
-// Of a fatbin or cubin. Once a process: it belongs to no context, and is unloaded only when the process ends.
+// The code of a fatbin or cubin, loaded once per process. It belongs to no context and is unloaded when the process
+// ends.
 class Library {
   public:
     Library() = default;
-    // `code` stays valid as long as the library. Fails with what to do if the driver is too old for the code.
+    // `code` must stay valid as long as the library. The error says what to do if the driver is too old for the code.
     static Result<Library> load(const Driver& driver, const void* code);
     CUlibrary handle() const { return handle_; }
     const Driver& driver() const { return *driver_; }
@@ -24,34 +25,34 @@ class Library {
     CUlibrary handle_ = nullptr;
 };
 
-// What a launch needs beside the kernel's arguments.
+// The parameters of a launch other than the kernel's arguments.
 struct LaunchShape {
     unsigned blocks = 1;
-    unsigned threads = 1;  // of a block
+    unsigned threads = 1;  // per block
     unsigned shared_bytes = 0;
     unsigned cluster_blocks = 0;       // 0: no clusters
     bool cooperative = false;          // all blocks run at once, or the launch fails
-    bool remote_sync_domain = false;   // fences do not wait for stores of other kernels; devices from sm_90 on
-    std::optional<int> priority = {};  // none: the stream's
+    bool remote_sync_domain = false;   // fences ignore stores of other kernels; sm_90 and later
+    std::optional<int> priority = {};  // none: the stream's priority
 };
 
-// A kernel in one context, loaded: a lazy loading at the first launch could wait for kernels that wait for this one.
-// A value; thread-safe.
+// A kernel that is loaded in one context. Lazy loading at the first launch could wait for kernels that wait for this
+// one. A value; thread-safe.
 class Kernel {
   public:
     Kernel() = default;
-    // `shared_bytes`: the most dynamic shared memory that it will be launched with.
+    // `shared_bytes`: the most dynamic shared memory of any launch.
     static Result<Kernel> load(const Library& library, const Context& context, const char* name,
                                unsigned shared_bytes = 0);
     const char* name() const { return name_; }
     CUfunction handle() const { return function_; }
-    int threads_max() const { return threads_max_; }  // of a block, given its registers
-    // How many of its blocks run at once on one multiprocessor.
+    int threads_max() const { return threads_max_; }  // per block, limited by the kernel's registers
+    // The number of blocks that run at once on one multiprocessor.
     Result<int> blocks_per_multiprocessor(int threads, size_t shared_bytes) const;
-    // Enqueues it; the arguments are copied before the call returns. The context must be current. The function is one
-    // call of the driver: for the hot path too.
+    // Enqueues the kernel and copies the arguments. The context must be current. One driver call: usable on the hot
+    // path.
     CUresult enqueue(const LaunchShape& shape, CUstream stream, void** arguments) const;
-    // The same with a sentence.
+    // The same, with a Status as the result.
     Status launch(const LaunchShape& shape, CUstream stream, void** arguments) const;
 
   private:

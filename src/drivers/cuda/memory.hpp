@@ -1,4 +1,4 @@
-// memory.hpp: memory of a device, and host memory that devices reach.
+// memory.hpp: owners of device memory and of host memory that devices can access.
 #pragma once
 #include <cstddef>
 #include <utility>
@@ -7,8 +7,8 @@
 
 namespace weft::internal::cuda {
 
-// Of cuMemAlloc: other processes of the host can map it by cuIpc (ipc.hpp). Freeing it waits for the device, so it is
-// kept while work runs that others wait for. Must not outlive its context.
+// Memory of cuMemAlloc, which other processes of the host can map by cuIpc (ipc.hpp). Freeing waits for the device, so
+// memory must be kept while running work has waiters. Must not outlive its context.
 class DeviceMemory {
   public:
     DeviceMemory() = default;
@@ -18,7 +18,7 @@ class DeviceMemory {
     ~DeviceMemory();
 
     CUdeviceptr address() const { return address_; }
-    void* data() const { return reinterpret_cast<void*>(address_); }  // not for the host to look into
+    void* data() const { return reinterpret_cast<void*>(address_); }  // the host cannot read it
     size_t bytes() const { return bytes_; }
 
   private:
@@ -28,19 +28,20 @@ class DeviceMemory {
     size_t bytes_ = 0;
 };
 
-// Page-locked and mapped for every device: allocated so, or memory of somebody else's made so while the owner lives.
+// Page-locked host memory that is mapped for every device: either allocated here, or existing memory that is registered
+// while the owner lives.
 class PinnedMemory {
   public:
     PinnedMemory() = default;
     static Result<PinnedMemory> allocate(const Context& context, size_t bytes);
-    // `data` and `bytes` in whole pages; shared memory too.
+    // `data` and `bytes` are whole pages. Shared memory is allowed.
     static Result<PinnedMemory> pin(const Context& context, void* data, size_t bytes);
     PinnedMemory(PinnedMemory&& other) noexcept { *this = std::move(other); }
     PinnedMemory& operator=(PinnedMemory&& other) noexcept;
     ~PinnedMemory();
 
     void* data() const { return data_; }
-    CUdeviceptr address() const { return address_; }  // for devices
+    CUdeviceptr address() const { return address_; }  // the device address
     size_t bytes() const { return bytes_; }
 
   private:
@@ -52,7 +53,7 @@ class PinnedMemory {
     bool borrowed_ = false;
 };
 
-// Enqueued; device and host memory alike, but host memory that is not pinned may make the call wait.
+// Both are enqueued and work on device and host memory. Host memory that is not pinned may block the call.
 Status copy_async(const Driver& driver, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
 Status fill_async(const Driver& driver, CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream);
 

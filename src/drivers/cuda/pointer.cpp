@@ -20,9 +20,9 @@ Result<PointerFacts> describe_pointer(const Driver& driver, const void* address)
     CUmemorytype type{};
     unsigned managed = 0;
     CUmemoryPool pool = nullptr;
-    // Whatever width the driver writes a truth value in.
+    // Drivers write truth values with different widths.
     unsigned long long buffer = 0, handle_types = 0, legacy_ipc = 0;
-    // One call; of an address that CUDA does not know it leaves zeros, and succeeds.
+    // One call for all attributes. For an unknown address it succeeds and leaves zeros.
     CUpointer_attribute wanted[] = {
         CU_POINTER_ATTRIBUTE_MEMORY_TYPE,         CU_POINTER_ATTRIBUTE_IS_MANAGED,
         CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,      CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
@@ -34,7 +34,7 @@ Result<PointerFacts> describe_pointer(const Driver& driver, const void* address)
     static_assert(sizeof wanted / sizeof *wanted == sizeof answers / sizeof *answers);
     const CUresult result = driver.PointerGetAttributes(sizeof wanted / sizeof *wanted, wanted, answers, pointer);
     if (result == CUDA_ERROR_INVALID_VALUE) return PointerFacts{};
-    WEFT_TRY(driver.check(result, "tell which memory {:#x} lies in", pointer));
+    WEFT_TRY(driver.check(result, "query which memory {:#x} lies in", pointer));
     if (int(type) == 0) return PointerFacts{};
 
     facts.buffer_id = buffer;
@@ -46,7 +46,7 @@ Result<PointerFacts> describe_pointer(const Driver& driver, const void* address)
         facts.kind = MemoryKind::pool;
     } else {
         CUmemGenericAllocationHandle handle = 0;
-        // It succeeds for VMM memory alone.
+        // This call succeeds for VMM memory only.
         if (driver.MemRetainAllocationHandle(&handle, const_cast<void*>(address)) == CUDA_SUCCESS) {
             driver.MemRelease(handle);
             facts.kind = MemoryKind::vmm;

@@ -1,4 +1,4 @@
-// pointer.hpp: which memory an address lies in, and how other processes could reach it.
+// pointer.hpp: which kind of memory an address is in, and how other processes can map it.
 #pragma once
 #include <cstddef>
 
@@ -7,8 +7,8 @@
 namespace weft::internal::cuda {
 
 enum class MemoryKind {
-    unknown,  // not to CUDA: plain host memory, or nothing at all
-    pinned,   // host memory that devices reach
+    unknown,  // CUDA does not know it: plain host memory, or no memory
+    pinned,   // host memory that devices can access
     device,   // of cuMemAlloc (cudaMalloc)
     managed,  // migrates between host and devices
     vmm,      // mapped by virtual memory management, one of perhaps several pieces
@@ -18,18 +18,18 @@ const char* name_of(MemoryKind kind);
 
 struct PointerFacts {
     MemoryKind kind = MemoryKind::unknown;
-    int device = -1;         // where it lies; of pinned memory: that it was allocated with
+    int device = -1;         // the device that holds it, or for which it was pinned
     CUdeviceptr base = 0;    // of the allocation (the reserved range, if it is VMM memory); 0: unknown
-    size_t bytes = 0;        // of it
-    uint64_t buffer_id = 0;  // new for each allocation of the process: tells a recycled address
+    size_t bytes = 0;        // of the allocation
+    uint64_t buffer_id = 0;  // new for each allocation of the process: detects a recycled address
     bool ipc = false;        // exportable by export_ipc()
     bool fd = false;         // exportable by export_piece()
 
-    // Whether kernels may be given the address.
+    // Whether kernels may access the address.
     bool on_device() const { return kind != MemoryKind::unknown && kind != MemoryKind::pinned; }
 };
-// An address that CUDA does not know is no failure. Freed memory is unknown as well. Thread-safe; a few microseconds,
-// so it is asked once a buffer where that can be helped.
+// An unknown address is no failure, and freed memory is unknown too. Thread-safe. A query takes microseconds, so it is
+// made once per buffer if possible.
 Result<PointerFacts> describe_pointer(const Driver& driver, const void* address);
 
 }  // namespace weft::internal::cuda

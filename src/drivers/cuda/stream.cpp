@@ -7,7 +7,7 @@ Result<Stream> Stream::create(const Context& context, Priority priority) {
     ContextScope scope(context);
     WEFT_TRY(scope.take_status());
     int lowest = 0, highest = 0;
-    WEFT_TRY(driver.check(driver.CtxGetStreamPriorityRange(&lowest, &highest), "tell the range of stream priorities"));
+    WEFT_TRY(driver.check(driver.CtxGetStreamPriorityRange(&lowest, &highest), "query the range of stream priorities"));
     Stream stream;
     WEFT_TRY(driver.check(driver.StreamCreateWithPriority(&stream.handle_, CU_STREAM_NON_BLOCKING,
                                                           priority == Priority::highest ? highest : lowest),
@@ -46,27 +46,28 @@ Result<StreamFacts> describe_stream(const Driver& driver, CUstream stream) {
     StreamFacts facts;
     const CUresult found = driver.StreamGetCtx(stream, &facts.context);
     if (found == CUDA_ERROR_INVALID_HANDLE || found == CUDA_ERROR_CONTEXT_IS_DESTROYED)
-        return fail(weftInvalidArgument, "{} is no stream of CUDA's: has it, or its context, been destroyed?",
+        return fail(error::argument_stream, "{} is no CUDA stream: was the stream, or its context, destroyed?",
                     static_cast<const void*>(stream));
-    WEFT_TRY(driver.check(found, "tell a stream's context"));
+    WEFT_TRY(driver.check(found, "query a stream's context"));
     {
         ContextScope scope(driver, facts.context);
         WEFT_TRY(scope.take_status());
         CUdevice device = 0;
-        WEFT_TRY(driver.check(driver.CtxGetDevice(&device), "tell a stream's device"));
+        WEFT_TRY(driver.check(driver.CtxGetDevice(&device), "query a stream's device"));
         facts.device = device;
     }
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     cuuint64_t id = 0;
     const CUresult result = driver.StreamGetCaptureInfo(stream, &status, &id, &facts.graph, nullptr, nullptr);
-    // The legacy stream says so while another stream captures; it is not captured itself.
+    // The legacy stream returns this error while another stream is captured. The legacy stream itself is not captured.
     if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
-        return fail(weftInvalidUsage,
+        return fail(error::stream_capture,
                     "the legacy stream cannot be used while another blocking stream of its device is captured: use a "
                     "stream made with cudaStreamNonBlocking");
-    WEFT_TRY(driver.check(result, "tell whether a stream is captured"));
+    WEFT_TRY(driver.check(result, "find out whether a stream is captured"));
     if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
-        return fail(weftInvalidUsage, "the stream's capture was ended by an earlier error: end it, and capture again");
+        return fail(error::stream_capture,
+                    "an earlier error invalidated the stream's capture: end the capture and begin it again");
     facts.capturing = status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
     facts.capture_id = facts.capturing ? id : 0;
     if (!facts.capturing) facts.graph = nullptr;

@@ -1,6 +1,6 @@
-// stream.hpp: Weft's own streams, and what can be asked of the user's. A user's stream is a CUstream, which the runtime
-// API's cudaStream_t is too; NULL and CU_STREAM_LEGACY are the legacy stream, CU_STREAM_PER_THREAD the calling
-// thread's.
+// stream.hpp: Weft's own streams, and queries of users' streams. A user's stream is a CUstream, which equals the
+// runtime API's cudaStream_t. NULL and CU_STREAM_LEGACY are the legacy stream. CU_STREAM_PER_THREAD is the calling
+// thread's stream.
 #pragma once
 #include <utility>
 
@@ -9,7 +9,7 @@
 
 namespace weft::internal::cuda {
 
-// Does not synchronise with the legacy stream. Thread-safe but for being moved; must not outlive its context.
+// It does not synchronise with the legacy stream. Thread-safe except for moves. Must not outlive its context.
 class Stream {
   public:
     enum class Priority { lowest, highest };
@@ -22,7 +22,7 @@ class Stream {
     explicit operator bool() const { return handle_ != nullptr; }
     CUstream handle() const { return handle_; }
     Status synchronize() const;
-    Result<bool> done() const;  // whether all work so far has ended
+    Result<bool> done() const;  // whether all work enqueued so far is complete
     Status wait_for(const Event& event) const;
 
   private:
@@ -30,20 +30,20 @@ class Stream {
     CUstream handle_ = nullptr;
 };
 
-// What a stream of the user's is. Thread-bound where the stream is the thread's own.
+// Properties of a user's stream. The query is thread-bound if the stream is the thread's own.
 struct StreamFacts {
-    uint64_t id = 0;  // no other stream's; of a driver before 12.0 the handle, which may have been one's that is gone
+    uint64_t id = 0;  // unique; before driver 12.0 the handle, which may be recycled
     CUcontext context = nullptr;
     int device = -1;
     bool capturing = false;
-    uint64_t capture_id = 0;  // of the capture, if there is one
-    CUgraph graph = nullptr;  // that it is captured into
+    uint64_t capture_id = 0;  // of the active capture
+    CUgraph graph = nullptr;  // the graph of the active capture
 };
-// A capture that an error has ended is a failure that says so.
+// Fails if an error has invalidated the stream's capture.
 Result<StreamFacts> describe_stream(const Driver& driver, CUstream stream);
 
-// While it lives, calls that a capture of another thread, or this one, forbids are allowed in the calling thread: for
-// set-up that is no part of the graph. Thread-bound.
+// Allows calls in this thread that a capture of any thread would forbid, as long as it lives. It is for set-up that is
+// no part of the graph. Thread-bound.
 class RelaxedCapture {
   public:
     explicit RelaxedCapture(const Driver& driver);

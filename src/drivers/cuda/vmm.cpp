@@ -9,7 +9,7 @@ namespace weft::internal::cuda {
 
 namespace {
 
-// Of memory that can be exported as a file descriptor. RDMA-capable wherever the device says it can: it costs nothing.
+// Properties of memory that can be exported as a file descriptor. It is RDMA-capable if the device supports that.
 CUmemAllocationProp properties_of(const Driver& driver, int device) {
     CUmemAllocationProp properties{};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -23,7 +23,8 @@ CUmemAllocationProp properties_of(const Driver& driver, int device) {
     return properties;
 }
 
-// What is mapped at an address; the same number all over a piece, and nobody else's while it is mapped. 0: nothing.
+// The handle of the piece that is mapped at an address; 0: none. The handle is equal for all of a piece, and unique
+// while the piece is mapped.
 CUmemGenericAllocationHandle mapped_at(const Driver& driver, CUdeviceptr address) {
     CUmemGenericAllocationHandle handle = 0;
     if (driver.MemRetainAllocationHandle(&handle, reinterpret_cast<void*>(address)) != CUDA_SUCCESS) return 0;
@@ -41,12 +42,12 @@ Result<size_t> page_of(const Driver& driver, CUdeviceptr address) {
     if (result == CUDA_SUCCESS)
         result = driver.MemGetAllocationGranularity(&bytes, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
     driver.MemRelease(handle);
-    WEFT_TRY(driver.check(result, "tell the page size of the memory at {:#x}", address));
+    WEFT_TRY(driver.check(result, "query the page size of the memory at {:#x}", address));
     return bytes;
 }
 
-// How many of the next pages in one direction belong to a piece: first all do, then none. A piece may have thousands, so
-// the step is doubled, then halved.
+// The number of next pages in one direction that belong to a piece. A piece may have thousands of pages, so the step is
+// doubled and then halved.
 template <class Has>
 size_t pages_that_have(size_t limit, Has&& has) {
     size_t known = 0, step = 1;
@@ -62,7 +63,7 @@ Result<size_t> vmm_granularity(const Driver& driver, int device) {
     const CUmemAllocationProp properties = properties_of(driver, device);
     size_t bytes = 0;
     WEFT_TRY(driver.check(driver.MemGetAllocationGranularity(&bytes, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
-                          "tell the page size of device {}", device));
+                          "query the page size of device {}", device));
     return bytes;
 }
 
@@ -73,7 +74,7 @@ Result<VmmMemory> VmmMemory::allocate(const Context& context, size_t bytes, cons
     VmmMemory memory;
     memory.driver_ = &driver;
     if (bytes > SIZE_MAX - *granularity)
-        return fail(weftSystemError, "CUDA could not allocate {} bytes on device {}", bytes, context.device());
+        return fail(error::cuda_resources, "CUDA could not allocate {} bytes on device {}", bytes, context.device());
     memory.bytes_ = (std::max(bytes, size_t(1)) + *granularity - 1) / *granularity * *granularity;
     CUmemAllocationProp properties = properties_of(driver, context.device());
     CUmemGenericAllocationHandle handle = 0;
@@ -120,7 +121,7 @@ Status VmmMemory::map(const Context& context, const std::vector<int>& peers) {
         at += piece.bytes;
     }
     std::vector<CUmemAccessDesc> readers;
-    // The mapping devices, not the one where the memory lies.
+    // Access is granted to the devices that map the memory, not to the device that holds it.
     const auto let = [&](int device) {
         CUmemAccessDesc access{};
         access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -168,13 +169,14 @@ Result<std::vector<VmmPiece>> vmm_pieces(const Driver& driver, CUdeviceptr addre
         CUdeviceptr range = 0;
         size_t range_bytes = 0;
         if (handle == 0)
-            return fail(weftInvalidArgument, "nothing is mapped at {:#x}, {} bytes behind the beginning of the memory",
+            return fail(error::memory_bounds, "nothing is mapped at {:#x}, {} bytes after the beginning of the memory",
                         at, at - address);
-        // All of the reserved range, or the piece: either way there is nothing of the piece outside.
+        // The range is either the whole reserved range or the piece. In both cases no part of the piece lies outside.
         WEFT_TRY(
             driver.check(driver.MemGetAddressRange(&range, &range_bytes, at), "find the allocation around {:#x}", at));
         if (pieces.size() == most)
-            return fail(weftInvalidUsage, "the memory is made of more than {} pieces, which is the most", most);
+            return fail(error::gpu_registrations, "the memory consists of more than {} pieces, which is the most",
+                        most);
         const CUdeviceptr own = at / *page * *page;
         const auto has = [&](CUdeviceptr there) { return mapped_at(driver, there) == handle; };
         const size_t first = own > range ? (own - range) / *page : 0,
@@ -193,7 +195,7 @@ Result<bool> vmm_opened(const Driver& driver, std::span<const VmmPiece> pieces, 
     for (const VmmPiece& piece : pieces) {
         unsigned long long flags = 0;
         WEFT_TRY(driver.check(driver.MemGetAccess(&flags, &location, piece.address),
-                              "tell whether device {} reaches the memory at {:#x}", device, piece.address));
+                              "find out whether device {} reaches the memory at {:#x}", device, piece.address));
         if (flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return false;
     }
     return true;
@@ -211,7 +213,8 @@ Result<UnsharedFd> export_piece(const Driver& driver, CUdeviceptr address) {
                           "export the memory at {:#x} as a file descriptor (was it made for that, by cuMemCreate's "
                           "requestedHandleTypes?)",
                           address));
-    if (!descriptor) return fail(weftSystemError, "no descriptor for device memory: {}", no_descriptor_text(errno));
+    if (!descriptor)
+        return fail(error::system_descriptors, "no descriptor for device memory: {}", no_descriptor_text(errno));
     return descriptor;
 }
 

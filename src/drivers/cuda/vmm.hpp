@@ -1,5 +1,5 @@
-// vmm.hpp: device memory by virtual memory management: made, mapped at an address, opened for devices, each a step of
-// its own, so that other processes can map the same memory by a file descriptor.
+// vmm.hpp: device memory of CUDA's virtual memory management. Separate steps create memory, map it at an address and
+// grant access to devices, so other processes can map the same memory by file descriptor.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -11,15 +11,15 @@
 
 namespace weft::internal::cuda {
 
-// Pieces of device memory, mapped side by side at one address. Must not outlive its context.
+// Pieces of device memory that are mapped side by side at one address. Must not outlive its context.
 class VmmMemory {
   public:
     VmmMemory() = default;
-    // One piece of at least `bytes`, rounded up to whole pages of the device (2 MiB as a rule), and exportable. `peers`: further
-    // devices of this process that may reach it; with peer access between the devices.
+    // One exportable piece of at least `bytes`, rounded up to whole pages of the device (usually 2 MiB). `peers`:
+    // further devices of this process that may access it, if they have peer access.
     static Result<VmmMemory> allocate(const Context& context, size_t bytes, const std::vector<int>& peers = {});
-    // Memory of another process, by descriptors that its export_piece() gave, which may be closed afterwards, and how
-    // many bytes each piece has.
+    // Memory of another process: the descriptors of its export_piece(), which may be closed afterwards, and the size of
+    // each piece.
     static Result<VmmMemory> import(const Context& context, std::span<const UnsharedFd> descriptors,
                                     std::span<const uint64_t> bytes);
     VmmMemory(VmmMemory&& other) noexcept { *this = std::move(other); }
@@ -44,19 +44,19 @@ class VmmMemory {
     size_t bytes_ = 0;
 };
 
-// Bytes of which every piece on the device is a multiple.
+// The size of every piece on the device is a multiple of this.
 Result<size_t> vmm_granularity(const Driver& driver, int device);
 
 struct VmmPiece {
     CUdeviceptr address;
     size_t bytes;
 };
-// Of which pieces [address, address + bytes) is made, wherever they came from: the first and the last one whole. Fails
-// if it has a hole, is other memory, or is made of more than `most`. Some context must be current.
+// The pieces of [address, address + bytes), wherever they were allocated; the first and last pieces are whole. Fails if
+// the range has a hole, is other memory, or has more than `most` pieces. Some context must be current.
 Result<std::vector<VmmPiece>> vmm_pieces(const Driver& driver, CUdeviceptr address, size_t bytes, size_t most);
-// Whether kernels of the device may write all of them.
+// Whether kernels of the device may write to all pieces.
 Result<bool> vmm_opened(const Driver& driver, std::span<const VmmPiece> pieces, int device);
-// A descriptor of the piece of VMM memory around `address`, wherever it came from (a caching allocator, say).
+// A descriptor of the piece of VMM memory around `address`, wherever it was allocated.
 Result<UnsharedFd> export_piece(const Driver& driver, CUdeviceptr address);
 
 }  // namespace weft::internal::cuda

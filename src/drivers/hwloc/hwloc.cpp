@@ -16,9 +16,9 @@ namespace weft::internal::hwloc {
 
 namespace {
 
-// Of a file or a text: a machine of 4,096 threads has some 20,000 objects.
+// The limit for a file or text: a machine of 4,096 threads has about 20,000 objects.
 constexpr int objects_most = 1 << 20;
-constexpr int threads_most = 8'192;  // of Linux
+constexpr int threads_most = 8'192;  // Linux supports no more
 
 struct HwlocFunctions {
 #define WEFT_HWLOC_FUNCTION(name) decltype(&::hwloc_##name) name = nullptr;
@@ -27,10 +27,10 @@ struct HwlocFunctions {
 };
 
 Result<HwlocFunctions> open(const std::string& path) {
-    const std::string name = path.empty() ? "libhwloc.so.15" : path;  // 15: of all 2.x
-    if (name == "none") return fail(weftInvalidUsage, "WEFT_HWLOC_LIBRARY is none");
+    const std::string name = path.empty() ? "libhwloc.so.15" : path;  // 15 is the number of all 2.x
+    if (name == "none") return fail(error::driver_disabled, "WEFT_HWLOC_LIBRARY is none");
     Result<DynamicLibrary> library = DynamicLibrary::open(name);
-    if (!library) return fail(weftSystemError, "no hwloc: {}", library.status().sentence());
+    if (!library) return fail(error::driver_missing, "no hwloc: {}", library.status().sentence());
     HwlocFunctions all;
     bool found = true;
 #define WEFT_HWLOC_FUNCTION(name)                                                          \
@@ -38,9 +38,9 @@ Result<HwlocFunctions> open(const std::string& path) {
     found = found && all.name != nullptr;
 #include "src/drivers/hwloc/hwloc.def"
 #undef WEFT_HWLOC_FUNCTION
-    // Objects are read as the header lays them out, which has not changed since 2.0.
+    // Objects are read with the header's memory layout, which has not changed since 2.0.
     if (!found || all.get_api_version() >> 16 != HWLOC_API_VERSION >> 16)
-        return fail(weftSystemError, "no hwloc: {} is no hwloc of version 2.1 or later", name);
+        return fail(error::driver_missing, "no hwloc: {} is no hwloc of version 2.1 or later", name);
     library->keep();
     return all;
 }
@@ -56,10 +56,10 @@ class Topology {
     Status init() {
         if (functions_.topology_init(&topology_) != 0) {
             topology_ = nullptr;
-            return fail(weftSystemError, "hwloc cannot begin: {}", errno_text(errno));
+            return fail(error::system_call, "hwloc cannot make a topology: {}", errno_text(errno));
         }
         functions_.topology_set_io_types_filter(topology_, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-        // Plugins that would initialise drivers of GPUs, of which Weft asks NVML itself.
+        // These plugins would initialise GPU drivers. Weft asks NVML itself.
         for (const char* plugin : {"cuda", "nvml", "opencl", "gl", "rsmi", "levelzero"})
             functions_.topology_set_components(topology_, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, plugin);
         return ok();
@@ -68,13 +68,13 @@ class Topology {
     Result<HwlocTopology> load() {
         const StandardNumbers held;
         if (functions_.topology_load(topology_) != 0)
-            return fail(weftSystemError, "hwloc cannot load it: {}", errno_text(errno));
+            return fail(error::system_call, "hwloc cannot load the topology: {}", errno_text(errno));
         add(functions_.get_obj_by_depth(topology_, 0, 0));
         return std::move(machine_);
     }
 
   private:
-    // Not by recursion: a file says how deep it is.
+    // A loop, not recursion: a file decides how deep the tree is.
     void add(hwloc_obj_t root) {
         std::vector<std::pair<hwloc_obj_t, int>> left{{root, -1}};
         while (!left.empty()) {
@@ -151,8 +151,8 @@ class Topology {
     HwlocTopology machine_;
 };
 
-// hwloc trusts files, and its own reader takes no XML but what hwloc writes: no comments, say. So it is given what was
-// read, of bounded size, written anew as hwloc writes it: the objects, and what is known of each.
+// hwloc trusts its files, and its reader accepts only XML in the form that hwloc writes, without comments for example.
+// Therefore Weft parses the file, bounds its size, and writes it again in hwloc's form.
 class Rewriter : xml::Handler {
   public:
     Result<std::string> rewrite(const std::string& text) {
@@ -168,7 +168,7 @@ class Rewriter : xml::Handler {
                                  xml::shown(element.name()));
         if (elements_ == 0) inspect_version(element);
         if (++elements_ > 8 * objects_most) element.wrong("the file has more than {} elements", 8 * objects_most);
-        // Distances, say, and what programs have added.
+        // Elements such as distances, and those that programs added, are skipped.
         const bool known = element.name() == "topology" || element.name() == "object" || element.name() == "info" ||
                            element.name() == "page_type";
         if (skipped_ > 0 || !known) {
@@ -203,7 +203,7 @@ class Rewriter : xml::Handler {
     }
     static void inspect_version(xml::Element& element) {
         const char* stated = element.find("version");
-        const std::string_view version = stated ? stated : "1";  // hwloc 1 writes none
+        const std::string_view version = stated ? stated : "1";  // hwloc 1 writes no version
         if (version.starts_with("2.")) return;
         const bool older = version.starts_with("1") || version.starts_with("0");
         element.wrong("the file is of hwloc {}; files of hwloc 2 are read: {}", xml::shown(version),
@@ -211,7 +211,7 @@ class Rewriter : xml::Handler {
                             : "`lstopo -i machine.xml --export-xml-flags v2 new.xml` of the newer hwloc converts "
                               "it");
     }
-    // hwloc crashes where processors and memory lack one of these.
+    // hwloc crashes if processors or memory lack one of these.
     static void inspect(xml::Element& element) {
         const std::string_view type = element.text("type");
         for (const char* without : {"Bridge", "PCIDev", "OSDev", "Misc"})
@@ -223,12 +223,12 @@ class Rewriter : xml::Handler {
     int elements_ = 0;
     std::string written_;
     std::vector<std::string> open_;
-    bool starting_ = false;  // the last tag has no end yet
-    int skipped_ = 0;        // open elements that are left out
+    bool starting_ = false;  // the last tag is still open
+    int skipped_ = 0;        // the number of open elements that are skipped
 };
 
-// How many threads it makes at least: each level's number stands behind a colon or alone, in any base of C's;
-// attributes in parentheses have numbers, too.
+// The least number of threads of a text. Each level's number follows a colon or stands alone, in any base that C knows.
+// Attributes in parentheses contain numbers too.
 bool too_large(const std::string& text) {
     double threads = 1;
     int depth = 0;
@@ -246,16 +246,17 @@ bool too_large(const std::string& text) {
 }  // namespace
 
 Result<HwlocTopology> this_machine(const std::string& library) {
-    // Where the kernel refuses the call, hwloc 2 asks for ever with larger masks; EINVAL is a mask that is too small.
+    // If the kernel refuses the call, hwloc 2 retries for ever with larger masks. EINVAL means a mask that is too
+    // small.
     cpu_set_t mask;
     if (sched_getaffinity(0, sizeof mask, &mask) != 0 && errno != EINVAL)
-        return fail(weftSystemError, "no hwloc: it needs sched_getaffinity, which the kernel refuses: {}",
+        return fail(error::system_call, "hwloc needs sched_getaffinity, which the kernel refuses: {}",
                     errno_text(errno));
     Result<HwlocFunctions> functions = open(library);
     if (!functions) return functions.take_status();
     Topology topology(*functions);
     WEFT_TRY(topology.init());
-    // A container's processor set does not change what the machine is.
+    // The processor set of a container does not change the description of the machine.
     functions->topology_set_flags(topology.get(), HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
     return topology.load();
 }
@@ -269,17 +270,16 @@ Result<HwlocTopology> read_xml(const std::string& library, const std::string& xm
     WEFT_TRY(topology.init());
     functions->topology_set_flags(topology.get(), HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
     if (functions->topology_set_xmlbuffer(topology.get(), rewritten->c_str(), int(rewritten->size()) + 1) != 0)
-        return fail(weftInvalidArgument,
-                    "hwloc does not take it for a file of its own; `lstopo machine.xml` writes one");
+        return fail(error::file_syntax, "the file is no topology of hwloc; `lstopo machine.xml` writes one");
     Result<HwlocTopology> machine = topology.load();
     if (!machine)
-        return fail(weftInvalidArgument, "hwloc does not understand the file: {}", machine.status().sentence());
+        return fail(error::file_syntax, "hwloc does not understand the file: {}", machine.status().sentence());
     return machine;
 }
 
 Result<HwlocTopology> read_synthetic(const std::string& library, const std::string& text) {
     if (too_large(text))
-        return fail(weftInvalidArgument, "a machine of more than {} hardware threads; describe a smaller one",
+        return fail(error::topology_invalid, "the machine has more than {} hardware threads; describe a smaller one",
                     threads_most);
     Result<HwlocFunctions> functions = open(library);
     if (!functions) return functions.take_status();
@@ -287,9 +287,9 @@ Result<HwlocTopology> read_synthetic(const std::string& library, const std::stri
     WEFT_TRY(topology.init());
     constexpr const char* like = "write it as in `package:2 numa:1 l3:1 core:8 pu:2`";
     if (functions->topology_set_synthetic(topology.get(), text.c_str()) != 0)
-        return fail(weftInvalidArgument, "hwloc does not understand {}; {}", xml::shown(text), like);
+        return fail(error::file_syntax, "hwloc does not understand {}; {}", xml::shown(text), like);
     Result<HwlocTopology> machine = topology.load();
-    if (!machine) return fail(weftInvalidArgument, "hwloc makes no machine of {}; {}", xml::shown(text), like);
+    if (!machine) return fail(error::file_syntax, "hwloc makes no machine of {}; {}", xml::shown(text), like);
     return machine;
 }
 

@@ -1,4 +1,4 @@
-// hwloc_without.cpp: the answers of a build without hwloc's header.
+// hwloc_without.cpp: the functions of hwloc.hpp in a build without hwloc's header: they fail.
 #include "src/drivers/hwloc/hwloc.hpp"
 
 namespace weft::internal::hwloc {
@@ -6,7 +6,7 @@ namespace weft::internal::hwloc {
 namespace {
 
 Status none() {
-    return fail(weftInvalidUsage,
+    return fail(error::driver_disabled,
                 "this build of Weft cannot use hwloc: hwloc.h of version 2 was not found when it was built, or "
                 "-Dhwloc=disabled");
 }

@@ -1,4 +1,4 @@
-// object.cpp: what can be asked of hwloc's objects, with and without the library.
+// object.cpp: queries of hwloc's objects, for builds with and without the library.
 #include "src/drivers/hwloc/hwloc.hpp"
 
 namespace weft::internal::hwloc {

@@ -14,11 +14,11 @@ namespace weft::internal::nvml {
 namespace {
 
 constexpr int success = 0;
-constexpr unsigned links_max = 18;  // of the GPUs there are
+constexpr unsigned links_max = 18;  // the most that an existing GPU has
 constexpr unsigned gpus_max = 4'096;
-constexpr int versions_max = 100;  // of compute capabilities, so that 10 a major one tell them apart
+constexpr int versions_max = 100;  // of compute capabilities: 10 minor versions for each major one
 
-// NVML writes eight digits of domain in capitals, CUDA and /sys four in small letters. Empty: hidden.
+// NVML writes the PCI domain with eight capital digits, CUDA and /sys with four lower-case ones. Empty: hidden.
 std::string bus_id_of(const PciInfo& info) {
     std::string text(info.bus_id, strnlen(info.bus_id, sizeof info.bus_id));
     std::transform(text.begin(), text.end(), text.begin(),
@@ -49,7 +49,7 @@ struct OpenedNvml {
 }  // namespace
 
 Result<const Nvml*> Nvml::get() {
-    // NVML, other than CUDA, may be used anew in a child after fork.
+    // NVML, unlike CUDA, can be initialised again in a child after fork.
     static PerProcess<OpenedNvml> of_process;
     OpenedNvml& opened = of_process.get();
     std::lock_guard lock(opened.opening);
@@ -65,19 +65,19 @@ Result<const Nvml*> Nvml::get() {
 
 Result<const Nvml*> Nvml::open(const std::string& path) {
     const std::string name = path.empty() ? "libnvidia-ml.so.1" : path;
-    if (name == "none") return fail(weftInvalidUsage, "WEFT_NVML_LIBRARY is none");
+    if (name == "none") return fail(error::driver_disabled, "WEFT_NVML_LIBRARY is none");
     Result<DynamicLibrary> library = DynamicLibrary::open(name);
-    if (!library) return fail(weftSystemError, "no NVML: {}", library.status().sentence());
+    if (!library) return fail(error::driver_missing, "no NVML: {}", library.status().sentence());
     std::unique_ptr<Nvml> nvml(new Nvml);
     NvmlFunctions& all = nvml->functions_;
 #define WEFT_NVML_FUNCTION(name, arguments) all.name = reinterpret_cast<int(*) arguments>(library->find("nvml" #name));
 #include "src/drivers/nvml/nvml.def"
 #undef WEFT_NVML_FUNCTION
-    if (all.Init_v2 == nullptr) return fail(weftSystemError, "no NVML: {} is no such library, or too old", name);
+    if (all.Init_v2 == nullptr) return fail(error::driver_missing, "no NVML: {} is another library, or too old", name);
     library->keep();
     const StandardNumbers held;
     if (const int result = all.Init_v2(); result != success)
-        return fail(weftSystemError, "NVML cannot be used: nvmlInit says {}", result);
+        return fail(error::driver_missing, "NVML cannot be used: nvmlInit returned {}", result);
     return nvml.release();
 }
 
@@ -89,7 +89,7 @@ std::string Nvml::driver_version() const {
     return text;
 }
 
-// Null if it is unknown. The caller holds the lock.
+// Null if the GPU is unknown. The caller holds the lock.
 Device Nvml::find(const std::string& bus_id) const {
     Device device = nullptr;
     if (functions_.DeviceGetHandleByPciBusId_v2 == nullptr ||
@@ -152,7 +152,7 @@ std::vector<Listed> Nvml::devices(std::vector<std::string>& notes) const {
         return all;
     }
     if (const int result = functions_.DeviceGetCount_v2(&count); result != success) {
-        notes.push_back(fmt::format("NVML does not say how many GPUs there are: {} ({})", text_of(result), result));
+        notes.push_back(fmt::format("NVML cannot count the GPUs: {} ({})", text_of(result), result));
         return all;
     }
     if (count > gpus_max) notes.push_back(fmt::format("NVML counts {} GPUs: {} are looked at", count, gpus_max));
@@ -165,7 +165,7 @@ std::vector<Listed> Nvml::devices(std::vector<std::string>& notes) const {
         listed.index = int(index);
         listed.bus_id = bus_id_of(info);
         if (result != success || listed.bus_id.empty()) {
-            notes.push_back(fmt::format("NVML does not tell of GPU {}: {} ({})", index,
+            notes.push_back(fmt::format("NVML does not describe GPU {}: {} ({})", index,
                                         result == success ? "its bus id is hidden" : text_of(result), result));
             continue;
         }
@@ -186,7 +186,7 @@ std::vector<Listed> Nvml::devices(std::vector<std::string>& notes) const {
     return all;
 }
 
-// Of a number. The caller holds the lock.
+// The value of the field with this number. The caller holds the lock.
 std::optional<long long> Nvml::field(Device device, unsigned number, unsigned scope) const {
     if (functions_.DeviceGetFieldValues == nullptr) return {};
     FieldValue asked{};
@@ -215,7 +215,7 @@ std::optional<ChipToChip> Nvml::chip_to_chip(const std::string& bus_id) const {
         const auto status = field(device, link_status, unsigned(link)), mbs = field(device, link_mbs, unsigned(link));
         if (status.value_or(0) != 1 || mbs.value_or(0) <= 0) continue;
         ++all.count;
-        // Those of one GPU are alike.
+        // All C2C links of one GPU have the same speed.
         all.bandwidth_mbs = int(std::min(*mbs, 100'000'000LL));
     }
     return all.count > 0 ? std::optional(all) : std::nullopt;
@@ -234,7 +234,7 @@ std::optional<NvlinkDomain> Nvml::fabric(const std::string& bus_id) const {
     NvlinkDomain fabric;
     std::memcpy(fabric.cluster.data(), info.cluster, fabric.cluster.size());
     fabric.clique = info.clique;
-    if (fabric.cluster == std::array<uint8_t, 16>{}) return {};  // of no domain
+    if (fabric.cluster == std::array<uint8_t, 16>{}) return {};  // the GPU is in no domain
     return fabric;
 }
 

@@ -1,5 +1,5 @@
-// nvml.hpp: NVIDIA's management library, opened at run time: NVLink links and where they end, what GPUs may do to each
-// other, which NVLink domain a GPU is in. All of it is optional: what cannot be had is unknown, never an error of Weft.
+// nvml.hpp: NVIDIA's management library, opened at run time: NVLinks and their ends, which GPUs may access each other,
+// and the NVLink domain of a GPU. All of it is optional: missing data is unknown, never an error of Weft.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace weft::internal::nvml {
 
-// As the library lays them out.
+// These structs have the library's memory layout.
 using Device = struct DeviceHandle*;
 struct PciInfo {
     char legacy_bus_id[16];
@@ -63,14 +63,14 @@ struct Listed {
     int index = 0;
     std::string bus_id;
     int sm = -1;              // 90: compute capability 9.0; -1: unknown
-    int pcie_generation = 0;  // the most that it and its slot can; 0: unknown
+    int pcie_generation = 0;  // the highest that the GPU and its slot support; 0: unknown
     int pcie_lanes = 0;
 };
 
-// NVLink-C2C to the GPU's own cpu.
+// NVLink-C2C from a GPU to its own CPU.
 struct ChipToChip {
     int count = 0;          // active links
-    int bandwidth_mbs = 0;  // of each, each way
+    int bandwidth_mbs = 0;  // of each link, in each direction
 };
 
 // GPUs with the same cluster and clique reach each other by NVLink, on other hosts too.
@@ -79,23 +79,24 @@ struct NvlinkDomain {
     uint32_t clique = 0;
 };
 
-// Why one GPU may not read, or write, another's memory; or that it may.
+// Why one GPU may not read or write another GPU's memory, or that it may.
 enum class PeerStatus { ok, not_supported, disabled, unknown };
 
-// GPUs are named by their bus ids, 0000:1b:00.0, for CUDA's ordinals count the visible ones only. Thread-safe: one
-// lock, for old libraries are not.
+// GPUs are named by bus id (0000:1b:00.0), because CUDA's ordinals count visible GPUs only. Thread-safe: all calls take
+// one lock, because old versions of the library are not thread-safe.
 class Nvml {
   public:
-    // The process's, opened at the first call; else the sentence why there is none.
+    // The process's instance, opened at the first call. On failure the error has the reason.
     static Result<const Nvml*> get();
-    // Another one, for tests. `path` as in WEFT_NVML_LIBRARY.
+    // Another instance, for tests. `path` as in WEFT_NVML_LIBRARY.
     static Result<const Nvml*> open(const std::string& path);
 
-    // Those that this process may see. What cannot be asked, as GPUs that are lost, is said in `notes`.
+    // The GPUs that this process may see. `notes` gets a sentence for each GPU that cannot be queried, such as a lost
+    // one.
     std::vector<Listed> devices(std::vector<std::string>& notes) const;
     std::string driver_version() const;                               // 580.65.06; empty: unknown
     std::vector<NvlinkState> links(const std::string& bus_id) const;  // the active ones
-    int links_down(const std::string& bus_id) const;                  // that the GPU has, but are not active
+    int links_down(const std::string& bus_id) const;                  // links that the GPU has but that are not active
     std::optional<ChipToChip> chip_to_chip(const std::string& bus_id) const;
     std::optional<NvlinkDomain> fabric(const std::string& bus_id) const;
     PeerStatus reading(const std::string& from, const std::string& to) const { return peer_status(from, to, 0); }

@@ -1,4 +1,4 @@
-// layout.hpp: what libibverbs fills in, as it lays it out (IBVERBS_1.1 and later, which does not change).
+// layout.hpp: the structs that libibverbs fills in, with its memory layout (stable since IBVERBS_1.1).
 #pragma once
 #include <sys/types.h>
 
@@ -23,21 +23,21 @@ struct DeviceRow {
 struct DeviceAttributes {
     char firmware[64];
     uint8_t node_guid[8], system_guid[8];
-    uint64_t rest[18];  // of which Weft needs none
+    uint64_t rest[18];  // not used by Weft
     uint16_t keys_most;
     uint8_t ack_delay, ports;
     uint32_t padding;
 };
 
 struct PortAttributes {
-    int state;  // 1 down, 2 initialising, 3 armed, 4 active, 5 active for a while
+    int state;  // 1 down, 2 initialising, 3 armed, 4 active, 5 temporarily active
     int mtu_most, mtu;
     int gids;
     uint32_t capabilities, message_bytes_most, bad_keys, violations;
     uint16_t keys, lid, manager_lid;
     uint8_t lid_mask, tracks_most, manager_level, subnet_timeout, init_reply;
-    uint8_t width;  // bit mask of one bit: 1, 4, 8, 12, 2 lanes
-    uint8_t speed;  // likewise, of each lane
+    uint8_t width;  // one bit: 1, 4, 8, 12 or 2 lanes
+    uint8_t speed;  // one bit: the speed of each lane
     uint8_t physical_state;
     uint8_t link_layer;  // 1 InfiniBand, 2 Ethernet
     uint8_t flags;

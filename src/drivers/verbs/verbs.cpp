@@ -30,16 +30,16 @@ struct VerbsFunctions {
 
 Result<VerbsFunctions> open(const std::string& path) {
     const std::string name = path.empty() ? "libibverbs.so.1" : path;
-    if (name == "none") return fail(weftInvalidUsage, "WEFT_VERBS_LIBRARY is none");
+    if (name == "none") return fail(error::driver_disabled, "WEFT_VERBS_LIBRARY is none");
     Result<DynamicLibrary> library = DynamicLibrary::open(name);
-    if (!library) return fail(weftSystemError, "no libibverbs: {}", library.status().sentence());
+    if (!library) return fail(error::driver_missing, "no libibverbs: {}", library.status().sentence());
     VerbsFunctions all;
 #define WEFT_VERBS_FUNCTION(result, name, arguments) \
     all.name = reinterpret_cast<result(*) arguments>(library->find(#name));
 #include "src/drivers/verbs/verbs.def"
 #undef WEFT_VERBS_FUNCTION
-    if (!all.required()) return fail(weftSystemError, "no libibverbs: {} is no such library, or too old", name);
-    library->keep();  // its drivers stay registered with it
+    if (!all.required()) return fail(error::driver_missing, "no libibverbs: {} is another library, or too old", name);
+    library->keep();  // its device drivers stay registered with it
     return all;
 }
 
@@ -53,7 +53,7 @@ std::string state_text(int state) {
     return state > 0 && state <= 5 ? texts[state] : fmt::format("state {}", state);
 }
 
-// Of all lanes, as the kernel tells it in /sys.
+// The speed of all lanes together, as /sys shows it.
 int mbps_of(const PortAttributes& port) {
     const auto pick = [](unsigned mask, std::initializer_list<std::pair<unsigned, int>> rows) {
         for (const auto& [bit, value] : rows)
@@ -101,7 +101,7 @@ class OpenDevice {
     }
 
   private:
-    // How many GIDs it has room for.
+    // The capacity of the GID table.
     int add_port(int number, RdmaDevice& device) {
         PortAttributes found{};
         RdmaPort& port = device.ports.emplace_back();
@@ -141,7 +141,7 @@ class OpenDevice {
                 add(uint32_t(port.number), gid, false);
             }
     }
-    // A file that is none is refused: as none where dma-buf is known, else as something that is not supported.
+    // An invalid descriptor: a kernel that knows dma-buf answers EBADF, others answer that it is not supported.
     std::optional<bool> registers_dma_buf() {
         if (!functions_.ibv_reg_dmabuf_mr || !functions_.ibv_alloc_pd || !functions_.ibv_dealloc_pd) return false;
         Domain* domain = functions_.ibv_alloc_pd(context_);
@@ -165,12 +165,12 @@ class OpenDevice {
 Result<std::vector<RdmaDevice>> devices(const std::string& library) {
     Result<VerbsFunctions> functions = open(library);
     if (!functions) return functions.take_status();
-    const StandardNumbers held;  // it opens the devices' files
+    const StandardNumbers held;  // the library opens device files
     int count = 0;
     errno = 0;
     DeviceRow** rows = functions->ibv_get_device_list(&count);
     if (rows == nullptr)
-        return fail(weftSystemError, "libibverbs lists no devices: {}",
+        return fail(error::system_call, "libibverbs lists no devices: {}",
                     errno == ENOSYS || errno == 0 ? "the kernel has no RDMA" : errno_text(errno));
     std::vector<RdmaDevice> all;
     for (int i = 0; i < std::min(count, devices_most) && rows[i] != nullptr; ++i) {

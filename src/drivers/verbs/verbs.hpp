@@ -1,5 +1,5 @@
 // verbs.hpp: libibverbs, opened at run time: the RDMA devices that this process may use, their ports, and whether they
-// take device memory by dma-buf, as plain values. What cannot be had is unknown, never an error of Weft.
+// accept device memory as dma-buf. The results are plain values. Missing data is unknown, never an error of Weft.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -19,23 +19,23 @@ struct Gid {
 struct RdmaPort {
     int number = 0;       // from 1
     std::string state;    // "ACTIVE", "DOWN"
-    std::string refused;  // a sentence: why it does not answer; then what follows is unknown
+    std::string refused;  // why the port does not answer; the following fields are unknown then
     bool active = false;
     int mbps = -1;           // width times speed; -1: unknown
     std::string link_layer;  // "InfiniBand", "Ethernet"; empty: unknown
-    std::vector<Gid> gids;   // those that are none left out
+    std::vector<Gid> gids;   // without the empty ones
 };
 
 struct RdmaDevice {
     std::string name;     // "mlx5_0"
-    std::string refused;  // a sentence: why it cannot be opened or asked; then what follows is unknown
+    std::string refused;  // why the device cannot be opened or queried; the following fields are unknown then
     std::array<uint8_t, 8> guid{};
-    std::optional<bool> dma_buf;  // whether it registers what a dma-buf names
+    std::optional<bool> dma_buf;  // whether the device can register a dma-buf
     std::vector<RdmaPort> ports;
 };
 
-// `library` as in WEFT_VERBS_LIBRARY. Opens each device and closes it again, which takes milliseconds each; the library
-// itself may write warnings to standard error. Reentrant. Errors: there is no library, or the kernel has no RDMA.
+// `library` as in WEFT_VERBS_LIBRARY. Opens and closes each device, which takes milliseconds. The library may write
+// warnings to standard error. Reentrant. Fails if there is no library or the kernel has no RDMA.
 Result<std::vector<RdmaDevice>> devices(const std::string& library);
 
 }  // namespace weft::internal::verbs

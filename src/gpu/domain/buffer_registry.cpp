@@ -23,8 +23,8 @@ namespace {
 
 constexpr uint64_t registration_oob_key = 0x7265676973746572;
 constexpr uint64_t without_tables_key = registration_oob_key + 1;
-constexpr int64_t answer_patience_us = 2'000'000;  // service threads look every 50 ms
-constexpr int64_t leave_patience_us = 10'000'000;  // what else runs on the device may keep us from unmapping
+constexpr int64_t answer_patience_us = 2'000'000;  // service threads call look() every 50 ms
+constexpr int64_t leave_patience_us = 10'000'000;  // other work on the device may delay the unmapping
 
 }  // namespace
 
@@ -47,7 +47,7 @@ BufferRegistry::BufferRegistry(std::shared_ptr<Segment> group, int rank, std::sh
     if (!status) WEFT_LOG_RANK(rank_, info, mem, "device memory cannot be registered: {}", status.sentence());
 }
 
-// Without tables nothing is registered, which costs no more than time; others are told, for we cannot reply.
+// Without tables nothing is registered, which costs only time. The others are informed, because this rank cannot reply.
 void BufferRegistry::open() {
     const std::byte* found = segment_->oob_get(0, registration_oob_key);
     if (found == nullptr) return;
@@ -57,12 +57,13 @@ void BufferRegistry::open() {
     if (!tables) {
         WEFT_LOG_RANK(rank_, info, mem, "device memory cannot be registered: {}", tables.status().sentence());
         const Status told = segment_->oob_put(rank_, rank_, without_tables_key, &rank_, sizeof rank_);
-        if (!told) WEFT_LOG_RANK(rank_, info, mem, "others are not told of that: {}", told.sentence());
+        if (!told) WEFT_LOG_RANK(rank_, info, mem, "other ranks cannot be informed of that: {}", told.sentence());
         return;
     }
     mapper_ = std::make_shared<RegistrationMapper>(segment_, rank_, kernels_, std::move(*tables));
     mapper_->table(rank_).here.store(1, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with close(): it waits for us, or we see it closed
+    std::atomic_thread_fence(
+        std::memory_order_seq_cst);  // pairs with close(): that rank waits for us, or we see the entry closed
 }
 
 BufferRegistry::~BufferRegistry() {
@@ -119,9 +120,9 @@ Result<std::vector<VmmPiece>> BufferRegistry::shared_pieces(const void* address,
         auto opened = vmm_opened(driver, *pieces, device);
         if (!opened) return opened.take_status();
         if (!*opened)
-            return fail(weftInvalidUsage,
-                        "it is virtual memory that was not opened (cuMemSetAccess) for device {}, where rank {} of "
-                        "this process is",
+            return fail(error::gpu_registrations,
+                        "cuMemSetAccess has not opened this VMM memory for device {} of rank {}, which is in this "
+                        "process",
                         device, peer);
     }
     return pieces;
@@ -138,7 +139,6 @@ Status BufferRegistry::fits(const void* address, size_t bytes) const {
     return ok();
 }
 
-// For the others to fetch.
 Status BufferRegistry::post_pieces(const std::vector<VmmPiece>& pieces, uint64_t& fds_id) {
     static_assert(pieces_max <= passed_pieces_max);
     if (!fd_server_) {
@@ -162,7 +162,7 @@ bool BufferRegistry::without_tables(int peer) const {
            segment_->oob_get(peer, without_tables_key) != nullptr;
 }
 
-// Descriptors are few: nobody keeps one when all have mapped what it stands for.
+// Descriptors are scarce: a set is withdrawn when all ranks have mapped its memory.
 void BufferRegistry::withdraw_fetched() {
     for (int entry = 0; entry < entries_max; ++entry) {
         uint64_t fds_id = fds_ids_[size_t(entry)].load(std::memory_order_acquire);  // pairs with add()
@@ -178,7 +178,7 @@ void BufferRegistry::withdraw_fetched() {
                       theirs.left.load(std::memory_order_acquire) != 0 || without_tables(peer) ||
                       !segment_->alive(peer);
         }
-        // The rank may have closed the entry meanwhile, and posted another set.
+        // The rank may have closed the entry meanwhile and posted another set.
         if (fetched && fds_ids_[size_t(entry)].compare_exchange_strong(fds_id, 0, std::memory_order_acquire))
             fd_server_->withdraw(fds_id);
     }
@@ -192,9 +192,10 @@ Result<int> BufferRegistry::add(const void* address, size_t bytes, RegistrationU
     auto facts = describe_pointer(driver, address);
     if (!facts) return facts.take_status();
     const bool vmm = facts->kind == MemoryKind::vmm;
-    // Where there is no other process, only of virtual memory is it to be found out who reaches it.
+    // With one process there are no tables. Only VMM memory must be checked, because not every device may access it.
     if (!mapper_ && !(vmm && segment_->one_process()))
-        return fail(weftInvalidUsage, "all ranks are of this process, or none shares memory with it");
+        return fail(error::gpu_registrations,
+                    "all ranks are in this process, or no other process shares memory with it");
     CUdeviceptr base = 0;
     size_t size = 0;
     std::vector<VmmPiece> pieces;
@@ -209,7 +210,7 @@ Result<int> BufferRegistry::add(const void* address, size_t bytes, RegistrationU
             driver.check(driver.MemGetAddressRange(&base, &size, place), "find the allocation around {}", address));
     }
     if (bytes > base + size - place)
-        return fail(weftInvalidArgument, "{} bytes at {} reach beyond their allocation", bytes, address);
+        return fail(error::memory_bounds, "{} bytes at {} reach beyond their allocation", bytes, address);
     for (int entry = 0; entry < entries_max; ++entry) {
         OwnEntry& own = own_[size_t(entry)];
         if (!RegistrationTable::is_open(own.state) || own.base != base || own.bytes != size) continue;
@@ -237,8 +238,8 @@ Result<int> BufferRegistry::add(const void* address, size_t bytes, RegistrationU
         mine.changes.fetch_add(1, std::memory_order_release);
         return entry;
     }
-    return fail(weftInvalidUsage, "{} allocations, which is the most, are registered or still mapped by others",
-                entries_max);
+    return fail(error::gpu_registrations,
+                "{} allocations, which is the most, are registered or still mapped by other ranks", entries_max);
 }
 
 void BufferRegistry::begin_to_remove(int entry, RegistrationUse use) {
@@ -260,9 +261,9 @@ Status BufferRegistry::remove(int entry, RegistrationUse use) {
         if (now_us() < until_us) continue;
         std::string ranks;
         for (const int rank : unanswered(entry)) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
-        return fail(weftTimeout,
-                    "the buffer is still mapped by rank {}, where a call may wait for this one: do not free it, and "
-                    "deregister it again, on all ranks before the next call",
+        return fail(error::gpu_still_mapped,
+                    "the buffer is still mapped by rank {}, where a call may wait for this rank: do not free the "
+                    "buffer; deregister it again on all ranks before the next call",
                     ranks);
     }
     return ok();
@@ -278,7 +279,7 @@ std::optional<std::byte*> BufferRegistry::reach(int owner, const RegisteredAddre
     const RegistrationTable::RegistrationReply& reply = mapper_->table(rank_).replies[owner][place.entry];
     const uint64_t state = reply.state.load(std::memory_order_acquire);  // pairs with serve()
     if (state < place.state) return {};
-    // Its set is asked for again.
+    // The set will be asked for again.
     if (state == place.state && reply.wanted.load(std::memory_order_acquire) != 0) return {};
     const uint64_t base = state == place.state ? reply.address.load(std::memory_order_acquire) : 0;
     return base == 0 ? nullptr : reinterpret_cast<std::byte*>(base + place.offset);
@@ -313,7 +314,7 @@ void BufferRegistry::look() {
     if (!mapper_) return;
     bool due = false;
     std::unique_lock lock(looking_, std::try_to_lock);
-    if (!lock) return;  // somebody looks
+    if (!lock) return;  // another thread looks
     withdraw_fetched();
     due = mapper_->take_due();
     for (int owner = 0; owner < ranks_; ++owner) {

@@ -1,12 +1,11 @@
-// buffer_registry.hpp: buffers that users have registered, mapped by the ranks of other processes, so that their kernels
-// use them in place. Whoever registers waits for nobody: until all have mapped a buffer, messages in it are staged.
+// buffer_registry.hpp: buffers that users have registered. Ranks of other processes map them, so that kernels use them
+// in place. Registration waits for no rank: messages in a buffer are staged until all ranks have mapped it.
 //
-// Each rank has a table in memory of all processes. Its entries are the rank's: what it has registered. Its replies say
-// where it has mapped what others have. An entry is closed before its buffer may be freed; it can be opened anew when
-// all others have replied that they have unmapped it. Mapping and unmapping may wait for the device, so they have a
-// thread of the process's own, which lives as long as there is something to do.
-// cuMemAlloc's memory is named by a cuIpc handle, which lies in the entry. Of VMM memory each piece has a file
-// descriptor: those are posted (fd_passing.hpp) until all others have fetched them.
+// Each rank has a table (registration_table.hpp) that all processes map. Its entries are the rank's registrations. Its
+// replies say where the rank has mapped the registrations of others. An entry is closed before its buffer may be freed.
+// It can be opened again when all others have replied that they have unmapped it. Mapping and unmapping may wait for
+// the device, so a thread of the process does both (registration_mapper.hpp). cuMemAlloc memory is passed by a cuIpc
+// handle. Each piece of VMM memory has a file descriptor, posted (fd_passing.hpp) until all others have fetched it.
 #pragma once
 #include <array>
 #include <atomic>
@@ -26,82 +25,82 @@ namespace weft::internal::cuda {
 
 class RegistrationMapper;
 
-// Thread-bound to the rank, but for look().
+// Thread-bound to the rank, except look().
 class BufferRegistry {
   public:
-    static constexpr int entries_max = 32;     // allocations of a rank; of VMM memory, buffers
-    static constexpr size_t pieces_max = 512;  // of a buffer: each is a file descriptor until all have mapped it
+    static constexpr int entries_max = 32;  // allocations of a rank; for VMM memory, buffers
+    static constexpr size_t pieces_max =
+        512;  // of a buffer: each piece is a file descriptor until all ranks have mapped it
 
-    // Before the ranks join their devices: rank 0 makes the tables. Nothing where all ranks are of one process.
+    // Made before the ranks join their devices. Rank 0 makes the tables, unless all ranks are in one process.
     BufferRegistry(std::shared_ptr<Segment> group, int rank, std::shared_ptr<const KernelSet> kernels);
-    // They have joined. From here on look() may run.
+    // Called when the ranks have joined. look() may run from then on.
     void open();
-    // After the last look(). Nobody maps our buffers any more, as far as all answer within two seconds, and we
-    // nobody's, as far as the device is free within ten.
+    // Called after the last look(). Waits two seconds for others to unmap our buffers, and ten to unmap theirs.
     ~BufferRegistry();
 
-    // What an allocation is registered for: to be offered wherever it is a call's buffer, or as part of a window.
+    // buffer: used in place whenever it is a call's buffer. window: only as part of a window.
     enum class RegistrationUse { buffer, window };
-    // The allocation around the buffer, or its pieces; several buffers of one share its entry. Fails for memory that
-    // other processes cannot map, and when all entries are taken.
+    // Registers the allocation around the buffer, or its pieces. Several buffers of one allocation share its entry.
+    // Fails for memory that other processes cannot map, or if all entries are taken.
     Result<int> add(const void* address, size_t bytes, RegistrationUse use);
-    // Whether VMM memory could be added, as far as this process tells.
+    // Whether add() would accept VMM memory, as far as this process can tell.
     Status fits(const void* address, size_t bytes) const;
-    // Calls that use it must have ended. Waits until the others have unmapped it, two seconds at most; after
-    // weftTimeout it may be called again.
+    // Calls that use it must have ended. Waits two seconds for others to unmap it; weftTimeout: call it again.
     Status remove(int entry, RegistrationUse use);
-    // The same in two steps that wait for nobody: until removed() the others may still map it.
+    // The same in two steps that do not wait: the others may map the buffer until removed() is true.
     void begin_to_remove(int entry, RegistrationUse use);
     bool removed(int entry);
-    // Who still maps it then.
+    // The ranks that still map it then.
     std::vector<int> unanswered(int entry) const;
-    // Where kernels of each rank address this registered buffer, by rank; false: not all do. `mapped`: ranks of this
-    // process reach it, which is known already of registered VMM memory.
+    // The address of a registered buffer in the kernels of each rank; false: some rank has not mapped it. `mapped`:
+    // ranks of this process can access it, as is known for registered VMM memory.
     bool find(const void* address, size_t bytes, bool mapped, std::byte* (&at)[ranks_max]) const;
 
-    // Where an allocation of ours lies for ranks that are told, and where one of theirs lies for our kernels.
+    // The location of an allocation, as it is sent to other ranks.
     struct RegisteredAddress {
         int32_t entry;
-        uint64_t state;   // of the entry
-        uint64_t offset;  // of the buffer in the allocation
+        uint64_t state;   // the state of the entry
+        uint64_t offset;  // the offset of the buffer in the allocation
     };
     RegisteredAddress registered_address(int entry, const void* address) const;
-    // Nothing: it is not known yet (see look()); null: it cannot be mapped here, or is registered no more.
+    // The address in our kernels of a peer's registration. Empty: not known yet (see look()). Null: it cannot be mapped
+    // here, or is no longer registered.
     std::optional<std::byte*> reach(int owner, const RegisteredAddress& place) const;
 
-    // Lets what others have registered since be mapped, and what they have closed unmapped. Waits for nothing.
-    // Thread-safe; the service thread does it now and then.
+    // Starts the mapping of new registrations of others and the unmapping of closed ones. It does not wait.
+    // Thread-safe: the service thread calls it regularly.
     void look();
 
   private:
     struct OwnEntry {
         uintptr_t base = 0;
         size_t bytes = 0;
-        uint64_t state = 0;          // counts; odd: open
-        int users = 0, buffers = 0;  // the latter among the former
+        uint64_t state = 0;          // counts up; odd: open
+        int users = 0, buffers = 0;  // `buffers` of the `users` are registered buffers, the others windows
         bool vmm = false;
     };
 
     void close(int entry);
     bool await_answers(int entry, int64_t until_us) const;
-    // Pieces that ranks of this process reach.
+    // The pieces of VMM memory that ranks of this process can access.
     Result<std::vector<VmmPiece>> shared_pieces(const void* address, size_t bytes) const;
     Status post_pieces(const std::vector<VmmPiece>& pieces, uint64_t& fds_id);
     void withdraw(int entry);
     void withdraw_fetched();
-    // It could not map them, and never replies. Else it may come to have them.
+    // Whether the peer could not map the tables and never replies. Otherwise it may still map them.
     bool without_tables(int peer) const;
 
     std::shared_ptr<Segment> segment_;
     int rank_, ranks_;
     std::shared_ptr<const KernelSet> kernels_;
-    SharedMemory made_;                           // rank 0's
-    std::shared_ptr<RegistrationMapper> mapper_;  // null: no other process, or none that could be shared
+    SharedMemory made_;                           // made by rank 0
+    std::shared_ptr<RegistrationMapper> mapper_;  // null: no other process, or no tables
     std::array<OwnEntry, entries_max> own_{};
-    std::shared_ptr<FdServer> fd_server_;                       // null until there is a set
-    std::array<std::atomic<uint64_t>, entries_max> fds_ids_{};  // by entry, while they are posted; 0: none
+    std::shared_ptr<FdServer> fd_server_;                       // null until a set is posted
+    std::array<std::atomic<uint64_t>, entries_max> fds_ids_{};  // by entry: the posted set; 0: none
     std::mutex looking_;
-    std::vector<uint64_t> looked_;  // by rank: look()'s, by that lock
+    std::vector<uint64_t> looked_;  // by rank: the last seen change; guarded by `looking_`
 };
 
 }  // namespace weft::internal::cuda

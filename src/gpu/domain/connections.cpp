@@ -12,16 +12,15 @@ namespace {
 
 constexpr uint32_t depth_max = Connections::depth_max;
 
-// Of one end of a connection, in its rank's area. Each line has one writer; of an end that receives the first and the
-// last are used, of one that sends the other two.
+// One end of a connection in its rank's area. Each line has one writer. A receiving end uses the first and the last
+// line, a sending end the other two.
 struct EndFlags {
-    alignas(128) uint64_t filled[depth_max];  // the rank that sends
-    alignas(128) uint32_t consumed;           // the rank that receives
-    alignas(128) uint32_t count;              // the rank's own kernels
+    alignas(128) uint64_t filled[depth_max];  // written by the sender
+    alignas(128) uint32_t consumed;           // written by the receiver
+    alignas(128) uint32_t count;              // written by the rank's own kernels
 };
 
-// Of a remote end, in host memory. The first line's writer is who sends, the kernel or the proxy, the second's who
-// receives.
+// A remote end in host memory. The sender (kernel or proxy) writes the first line, the receiver the second.
 struct RemoteEndFlags {
     alignas(128) uint64_t filled[depth_max];
     uint64_t lengths[depth_max];
@@ -82,10 +81,10 @@ void Connections::add(std::vector<Schedule> schedules) {
     size_t program = 0;
     for (Schedule& schedule : schedules) {
         assert(refusal(schedule).empty());
-        // Each connection has an end that sends.
+        // Each connection is found by its sending end.
         for (const Block& block : schedule.blocks)
             if (block.target >= 0) connect({block.channel, schedule.rank, block.target, depth_of(schedule)});
-        // Ranks differ in what they do: all have room for the most.
+        // The programs of ranks differ, so all ranks reserve room for the largest.
         program = std::max(program, step_blocks_offset(schedule) + schedule.blocks.size() * sizeof(StepBlock));
         scratch_bytes_ =
             std::max(scratch_bytes_, round_up(weft::internal::scratch_bytes(schedule, most_tile_bytes(schedule))));
@@ -132,7 +131,7 @@ ConnectionEnd Connections::end_of(const ConnectionKey& key, const KernelConnecti
     uint32_t* const count =
         incoming ? &words(key.receiver, connection.receiver)->count : &words(key.sender, connection.sender)->count;
     ConnectionEnd end{};
-    // A remote end is a place of its own; only the count stays with the kernel.
+    // A remote end has its own location. Only the count is with the kernel.
     if (!together(key.sender, key.receiver)) {
         end = remote_end(key, connection, incoming, remote);
         end.count = count;

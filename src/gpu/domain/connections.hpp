@@ -1,11 +1,11 @@
-// connections.hpp: where the connections of a communicator's step machines lie, and the programs that run over them.
-// Each rank has an area in memory that all its peers of its host reach; agreed facts alone say what lies where in it,
-// so that each rank reckons the addresses of both ends of a connection by itself. Ends whose peer is on another host,
-// *remote*, lie in host memory of the rank's own, where the proxy meets its kernels. Knows no driver.
+// connections.hpp: the memory layout of the connections of a communicator's step machines, and the programs that use
+// them. Each rank has an area that all peers of its host can access. Its layout follows from agreed facts, so each rank
+// computes the addresses of both ends of a connection. An end whose peer is on another host is *remote*: it is in the
+// rank's own host memory, where the proxy meets the rank's kernels. Knows no driver.
 //
-// A connection serves all programs that want one from there to there with so many slots: each leaves it empty, its
-// messages are counted from operation to operation, and kernels of a rank run one after the other. So algorithms and
-// roots cost programs, some kilobytes each, and not slots.
+// All programs share the connections with the same ranks, channel and depth. Each program leaves a connection empty,
+// message numbers continue from operation to operation, and kernels of a rank run one after the other. Therefore
+// another algorithm or root costs a program of a few kilobytes, but no slots.
 #pragma once
 #include <map>
 #include <span>
@@ -16,51 +16,52 @@
 
 namespace weft::internal::cuda {
 
-// A rank's end of a connection whose peer is remote: what the proxy must know of it.
+// A rank's end of a connection whose peer is remote, for the proxy.
 struct RemoteEnd {
     int channel;
     bool incoming;      // the peer sends
-    ConnectionEnd end;  // as the host addresses it; without count
-    // Of messages, which take several slots: by slot, bytes of the whole message.
+    ConnectionEnd end;  // addresses in the host; without count
+    // For messages, which take several slots: by slot, the bytes of the whole message.
     uint64_t* wholes = nullptr;
 };
 
-// A value; made alike on all ranks.
+// A value, equal on all ranks.
 class Connections {
   public:
     static constexpr int all_ranks = -1;
-    // rank: whose programs are wanted; all_ranks: of each. hosts: by rank; empty: all are on one.
+    // rank: whose programs are needed; all_ranks: those of all. hosts: by rank; empty: all are on one host.
     explicit Connections(int rank = all_ranks, std::vector<int32_t> hosts = {})
         : rank_(rank), hosts_(std::move(hosts)) {}
 
-    // A block copies 20 bytes a nanosecond at most, and a flag takes a microsecond or two from one device to the other:
-    // with smaller slots flags would count, with larger ones the memory.
+    // A block copies at most 20 bytes per nanosecond, and a flag takes 1 to 2 us between devices. Smaller slots would
+    // make flags expensive, larger ones would waste memory.
     static constexpr size_t slot_bytes = 256 << 10;
 
-    // One program more, an algorithm's, for one root if it has one: its schedules by rank, which the device can run
-    // (program.hpp). The first has number 0.
+    // Adds a program: the schedules of an algorithm, for one root if it has roots, by rank. The device must be able to
+    // run them (program.hpp). The first program has number 0.
     void add(std::vector<Schedule> schedules);
     size_t programs() const { return groups_.size(); }
 
-    size_t area_bytes() const;  // of each rank; zero before the first operation
-    // Of each rank, for its own kernels.
+    size_t area_bytes() const;  // per rank; zero before the first operation
+    // Per rank, for its own kernels.
     size_t program_bytes() const { return program_bytes_; }
-    // Of each rank, in pinned host memory; zero before the first operation. Slots, which need not be, come behind.
+    // Per rank, in pinned host memory. remote_words_bytes() of it must be zero before the first operation; the slots
+    // behind need not.
     size_t remote_bytes() const { return remote_words_bytes() + most_.remote_slots * slot_bytes; }
     size_t remote_words_bytes() const;
-    // Of each rank, where its kernels keep Buffer::scratch: on its own device, for its own programs.
+    // Per rank: Buffer::scratch of its kernels, on its own device.
     size_t scratch_bytes() const { return scratch_bytes_; }
-    // The largest tile, of a part, that a schedule's messages and its scratch allow.
+    // The largest tile of a part that a schedule's slots and scratch allow.
     static constexpr uint32_t depth_max = 16;  // slots of a connection
     static size_t most_tile_bytes(const Schedule& schedule);
-    // What a rank's kernels find at their program memory. areas: by rank, as these kernels address them; null of ranks
-    // remote. remote: the rank's own host memory, likewise.
+    // The contents of a rank's program memory. areas: by rank, as addressed by its kernels; null for remote ranks.
+    // remote: the rank's own host memory, as addressed by its kernels.
     std::vector<std::byte> programs(int rank, std::span<std::byte* const> areas, std::byte* remote = nullptr) const;
-    // In an order of their own, always the same. remote: as the host addresses it; null: ends have no addresses yet.
+    // In a fixed order. remote: as addressed by the host; null: the ends have no addresses yet.
     std::vector<RemoteEnd> remote_ends(int rank, std::byte* remote) const;
-    // Of a program of this rank's.
+    // The schedule of a program of this rank.
     const Schedule& schedule(size_t index, int rank) const { return groups_[index].schedules[size_t(rank)]; }
-    // The `index`-th program. `programs`: that memory.
+    // Sets the arguments of a program. `programs`: the rank's program memory.
     void bind(KernelArguments& arguments, size_t index, const std::byte* programs) const;
 
   private:
@@ -69,21 +70,21 @@ class Connections {
         uint32_t depth;
         auto operator<=>(const ConnectionKey&) const = default;
     };
-    // Of what lies before it where its rank has such: ends, remote ends, and slots there.
+    // The number of ends, remote ends and remote slots before this end in its rank's area.
     struct End {
         size_t place, remote, remote_slots;
     };
     struct KernelConnection {
         End sender, receiver;
-        size_t slots;  // in the receiver's area before its own; both on one host
+        size_t slots;  // slots before it in the receiver's area; only if both ranks are on one host
     };
-    // What a rank has, or any of them at most.
+    // The size of a rank's area, or the largest of all ranks.
     struct Extent {
         size_t ends = 0, slots = 0, remote = 0, remote_slots = 0;
     };
     struct ProgramGroup {
-        std::vector<Schedule> schedules;  // by rank; empty where it is nobody's who is wanted
-        size_t program;                   // offset
+        std::vector<Schedule> schedules;  // by rank; empty for ranks whose programs are not needed
+        size_t program;                   // the offset in program memory
     };
     static size_t step_blocks_offset(const Schedule& schedule);
     static uint32_t depth_of(const Schedule& schedule);

@@ -15,15 +15,15 @@ namespace weft::internal::cuda {
 
 namespace {
 
-constexpr int64_t kernel_patience_us = 2'000'000;  // after an abort: kernels look at the word all the time
-constexpr int64_t peer_patience_us = 300'000;      // peers that leave at about the same time as a rule do so in less
+constexpr int64_t kernel_patience_us = 2'000'000;  // after an abort: kernels poll the flag all the time
+constexpr int64_t peer_patience_us = 300'000;      // peers that leave at about the same time usually need less
 
-// Memory of domains that are gone. To free it waits for the device, where kernels of another communicator may wait for
-// a rank of this very thread: it is kept for the next domain, and freed when the process has none.
+// Memory of retired domains. Freeing it would wait for the device, where kernels of another communicator may wait for a
+// rank of this very thread. So it is kept for the next domain, and freed when the process has none.
 struct RetiredMemory {
     Context context;
     ExportableMemory memory;
-    size_t bytes;  // that it was asked for
+    size_t bytes;  // the requested size
 };
 struct RetiredReports {
     Context context;
@@ -236,14 +236,14 @@ Status Domain::claim(CUstream stream, const StreamFacts& facts) {
     if (stream == CU_STREAM_PER_THREAD) return ok();
     for (const int peer : members_) {
         const auto& theirs = shared_abort_flag_->claims[peer];
-        // Streams may change hands from one operation to the next.
+        // Streams may be passed from rank to rank between operations.
         if (peer == rank_ || theirs.launch.load(std::memory_order_acquire) < claims_ ||
             theirs.stream.load(std::memory_order_relaxed) != facts.id)
             continue;
-        --claims_;  // a call that is refused is none
-        return fail(weftInvalidUsage,
-                    "ranks {} and {} of this process call on one stream, where each would wait for the other: give "
-                    "each rank a stream of its own, made with cudaStreamNonBlocking",
+        --claims_;  // a refused call does not count
+        return fail(error::stream_shared,
+                    "ranks {} and {} of this process use one stream and would wait for each other: give each rank a "
+                    "stream of its own, made with cudaStreamNonBlocking",
                     std::min(rank_, peer), std::max(rank_, peer));
     }
     shared_abort_flag_->claims[rank_].stream.store(facts.id, std::memory_order_relaxed);
@@ -258,11 +258,11 @@ Status Domain::order(CUstream stream, const StreamFacts& facts) {
                             "order a stream behind the communicator's call before");
     };
     if (facts.capturing) {
-        // What runs outside the graph cannot be waited for inside: the user orders the graph's launch.
+        // A graph cannot wait for work outside of it: the user orders the graph's launch.
         if (capture_ == facts.capture_id && last_captured_ != facts.id) return wait(captured_done_);
         return ok();
     }
-    // The thread's own stream: another one in another thread.
+    // CU_STREAM_PER_THREAD is another stream in another thread.
     if (launched_ && (last_ != facts.id || stream == CU_STREAM_PER_THREAD)) return wait(done_);
     return ok();
 }
@@ -280,21 +280,21 @@ Status Domain::note(CUstream stream, const StreamFacts& facts) {
 }
 
 KernelFailure Domain::failure() const {
-    return std::atomic_ref(report_->failure).load(std::memory_order_acquire);  // pairs with Meeting::fail()
+    return std::atomic_ref(report_->failure).load(std::memory_order_acquire);  // pairs with KernelBarrier::fail()
 }
 
 bool Domain::working() const {
     if (!done_) return false;
-    // Whoever asks, the service thread among them, may have no context or another.
+    // The caller, such as the service thread, may have no context or another one current.
     const ContextScope scope(kernels_->context());
     const RelaxedCapture relaxed(kernels_->driver());
     const auto done = done_.done();
-    return done && !*done;  // in a context that is lost nothing runs
+    return done && !*done;  // nothing runs in a lost context
 }
 
 void Domain::unmap() {
     if (unmapped_ || working()) return;
-    // Where joining has failed, copies and kernels of it may still run on our memory and peers'.
+    // If joining has failed, its copies and kernels may still access our memory and the peers'.
     if (stream_) (void)stream_.synchronize();
     mappings_.clear();
     imports_.clear();
@@ -327,12 +327,12 @@ void Domain::retire(std::unique_ptr<Domain> domain) {
     domain->withdraw_fds();
     const bool elsewhere = !domain->one_process();
     domain->unmap();
-    // Ranks of this process may be driven by this thread: they leave after us.
+    // This thread may drive the other ranks of this process, which leave later.
     for (const int64_t until = now_us() + peer_patience_us;
          domain->unmapped_ && !domain->is_unused() && elsewhere && now_us() < until;)
         usleep(100);
     Parked& parked = parked_domains();
-    std::list<std::unique_ptr<Domain>> mapped, gone;  // outside the lock, as unused memory
+    std::list<std::unique_ptr<Domain>> mapped, gone;  // destroyed outside the lock, like the unused memory
     std::list<RetiredMemory> free_memory;
     std::list<RetiredReports> free_reports;
     const auto take = [&](std::list<std::unique_ptr<Domain>>& to, auto which) {
@@ -343,14 +343,14 @@ void Domain::retire(std::unique_ptr<Domain> domain) {
         std::lock_guard lock(parked.mutex);
         take(mapped, [](const Domain& each) { return !each.unmapped_; });
     }
-    // It waits for the device, and whoever comes meanwhile, to make a communicator or to end one, must not wait for us.
+    // unmap() waits for the device. Threads that make or end a communicator meanwhile must not wait for it.
     for (const auto& each : mapped) each->unmap();
     {
         std::lock_guard lock(parked.mutex);
         --parked.alive;
         parked.all.push_back(std::move(domain));
         parked.all.splice(parked.all.end(), mapped);
-        // After each unmapping, of whichever thread: the last one finds all that have become unused.
+        // Done after each unmapping, in any thread, so that the last thread finds all domains that have become unused.
         take(gone, [](const Domain& each) { return each.is_unused(); });
         for (const auto& each : gone) {
             const int device = each->kernels_->context().device();

@@ -1,5 +1,5 @@
-// domain_exports.cpp: what a rank exports the others of its host of its memory, way by way (domain.hpp), and how it maps
-// what they export.
+// domain_exports.cpp: how a rank exports its memory to the others of its host with each method (domain.hpp), and how it
+// maps their exports.
 #include <unistd.h>
 
 #include <cstring>
@@ -14,18 +14,18 @@ namespace weft::internal::cuda {
 
 namespace {
 
-// A process that is stopped does not hand out its descriptor: it is asked again when others of this thread have had their
-// turn, until the ranks' time to join is over.
+// A stopped process does not pass its descriptor. It is asked again after other ranks of this thread have had their
+// turn, until the deadline of joining.
 constexpr int64_t fetching_patience_us = 200'000;
 
-// Where other processes find a rank's memory; the address is for ranks of its own, 0: it could not export any.
+// Where the other processes find a rank's memory. Ranks of the same process use the address; 0: nothing was exported.
 struct DomainExport {
     uint64_t address;
     IpcExport exported;
-    bool shared;  // `exported` is valid
+    bool shared;  // whether `exported` is valid
 };
 static_assert(sizeof(DomainExport) <= Segment::oob_value_bytes);
-// On the second way.
+// The export of the descriptor method.
 struct DescriptorExport {
     uint64_t address;
     FdServerAddress fd_server;
@@ -45,23 +45,23 @@ Status Domain::export_memory() {
     __builtin_unreachable();
 }
 
-// Memory of this kind, as it has to be before peers see it.
+// Allocates memory for this method and initialises it before peers see it.
 Status Domain::prepare_memory(ExportableMemory::ExportMethod way) {
     WEFT_TRY(take_memory(way));
-    // But for the slots of messages and what lies behind, of which nothing is read before it was written.
+    // The message slots and the memory behind them are not cleared: nothing there is read before it is written.
     WEFT_TRY(fill_async(kernels_->driver(), memory_.address(), 0, layout().message_slots, stream_.handle()));
     bases_[size_t(rank_)] = memory_.address();
     return write_probe();
 }
 
-// What fails here leaves the communicator without a domain, and not without its host ranks: others hear why.
+// A failure here leaves the communicator without a domain, but keeps its host ranks: the reason is reported to all.
 Status Domain::export_by_ipc() {
     DomainExport offer{};
     const Status made = [&]() -> Status {
         WEFT_TRY(begin());
         WEFT_TRY(prepare_memory(ExportableMemory::ExportMethod::ipc));
         if (!one_process()) {
-            // Without: the others cannot map it, which is no reason to have no domain.
+            // Without an export the others cannot map it, which does not prevent the domain by itself.
             auto exported = export_ipc(kernels_->driver(), memory_.address());
             offer.shared = bool(exported);
             if (exported)
@@ -76,7 +76,7 @@ Status Domain::export_by_ipc() {
     return post(exports, &offer, sizeof offer);
 }
 
-// Other memory, for cuMemAlloc's has no descriptor. What fails here is in the way of this way alone.
+// Allocates other memory, because cuMemAlloc memory has no descriptor. A failure here only rules out this method.
 Status Domain::export_by_descriptor() {
     DescriptorExport offer{};
     const Status made = [&]() -> Status {
@@ -95,8 +95,9 @@ Status Domain::export_by_descriptor() {
     return post(exports, &offer, sizeof offer);
 }
 
-// The last ways: one segment for all ranks that are host-backed, the host's first rank's, who exports it first. Whoever exports
-// has written its own part; the others' memory stays as it was offered before.
+// The last methods: one shared-memory segment, made by the host's first rank, for all host-backed ranks. The first rank
+// exports it first. A rank exports after it has written its own part. The memory of the other ranks stays exported as
+// before.
 Status Domain::export_host_memory() {
     PeerMemory offer{};
     const Status made = [&]() -> Status {
@@ -110,7 +111,8 @@ Status Domain::export_host_memory() {
             offer = {getpid(), host_memory_.fd(), process_token(), host_memory_.inode()};
         } else {
             memcpy(&offer, find(members_[0], exports), sizeof offer);
-            if (offer.process == 0) return fail(weftSystemError, "rank {} has no host memory to export", members_[0]);
+            if (offer.process == 0)
+                return fail(error::gpu_peer_access, "rank {} has no host memory to export", members_[0]);
         }
         auto places = HostFallbackMemory::of(offer, kernels_->context());
         if (!places) return places.take_status();
@@ -128,21 +130,21 @@ Status Domain::export_host_memory() {
     return post(exports, &offer, sizeof offer);
 }
 
-// Ways before the one that is asked for are not gone.
+// WEFT_GPU_PATH skips the methods before the requested one.
 Status Domain::refused_by_option(int peer) const {
     const GpuPath path = segment_->header().agreed.gpu_path;
-    if (path == GpuPath::host) return fail(weftSystemError, "WEFT_GPU_PATH is host");
+    if (path == GpuPath::host) return fail(error::gpu_peer_access, "WEFT_GPU_PATH is host");
     if (path == GpuPath::descriptors && method_ == ShareMethod::ipc && !segment_->same_process(rank_, peer))
-        return fail(weftSystemError, "WEFT_GPU_PATH is descriptors");
+        return fail(error::gpu_peer_access, "WEFT_GPU_PATH is descriptors");
     return ok();
 }
 
 Status Domain::map(int peer) {
     WEFT_TRY(refused_by_option(peer));
-    uint64_t address = 0;  // which all exports begin with
+    uint64_t address = 0;  // the first field of every export
     const std::byte* const found = find(peer, exports);
     memcpy(&address, found, sizeof address);
-    if (address == 0) return fail(weftSystemError, "rank {} could not export its device memory", peer);
+    if (address == 0) return fail(error::gpu_peer_access, "rank {} could not export its device memory", peer);
     if (segment_->same_process(rank_, peer)) {
         WEFT_TRY(map_of_process(peer));
         bases_[size_t(peer)] = address;
@@ -161,7 +163,8 @@ Status Domain::map(int peer) {
     DomainExport offer;
     memcpy(&offer, found, sizeof offer);
     if (!offer.shared)
-        return fail(weftSystemError, "CUDA does not let other processes map it (its log at INFO has the error)");
+        return fail(error::gpu_peer_access,
+                    "CUDA does not export it to other processes (its log at INFO has the error)");
     auto mapping = IpcMapping::open(context, offer.exported);
     if (!mapping) return mapping.take_status();
     bases_[size_t(peer)] = mapping->address();

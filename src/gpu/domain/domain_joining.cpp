@@ -1,4 +1,4 @@
-// domain_joining.cpp: how ranks make a domain (domain.hpp): the entries that they write each other, and what is tried.
+// domain_joining.cpp: the ranks make a domain (domain.hpp) together: the entries that they exchange, and their trials.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -18,10 +18,10 @@ uint32_t number_between(int from, int to) { return 0x9e3779b9u * uint32_t(from *
 
 }  // namespace
 
-// What a rank needs on each way.
+// Makes the resources that every method needs.
 Status Domain::begin() {
     const Context& context = kernels_->context();
-    if (!obstacle_.empty()) return {weftSystemError, obstacle_};
+    if (!obstacle_.empty()) return {error::gpu_peer_access, obstacle_};
     auto words = SharedAbortFlag::of(segment_, context);
     if (!words) return words.take_status();
     shared_abort_flag_ = std::move(*words);
@@ -49,7 +49,7 @@ Status Domain::begin() {
 uint64_t Domain::key(int stage) const {
     return domain_oob_key + uint64_t(stage) + uint64_t(stage >= agreed ? 0 : of_each_way * int(method_));
 }
-// To everybody of the host: nobody carries entries, all look into their writer's heap.
+// The entry stays in the writer's own heap, where all ranks of the host read it.
 Status Domain::post(int stage, const void* value, size_t bytes) {
     return segment_->oob_put(rank_, rank_, key(stage), value, bytes);
 }
@@ -120,10 +120,10 @@ uint64_t Domain::unreached_in(int stage) const {
     return ranks;
 }
 
-// The host's first rank speaks for all, who have come to the same end.
+// The host's first rank reports the result, which is equal on all ranks of the host.
 Status Domain::tell_hosts() {
     if (!leads()) return ok();
-    const Status end = obstacle_.empty() ? ok() : Status(weftSystemError, obstacle_);
+    const Status end = obstacle_.empty() ? ok() : Status(error::gpu_peer_access, obstacle_);
     for (const int other : other_hosts_)
         WEFT_TRY(put_in_parts(end, false, 0, [&](int part, const JoinReport& join_report) {
             return segment_->oob_put(rank_, other, key(agreed + part), &join_report, sizeof join_report);
@@ -131,7 +131,7 @@ Status Domain::tell_hosts() {
     return ok();
 }
 
-// Whether all have spoken: then the obstacle is that of the first host that has one.
+// Whether all hosts have reported. Then the obstacle is that of the first host that has one.
 bool Domain::hosts_agree() {
     for (const int other : other_hosts_)
         if (!find(other, agreed)) return false;
@@ -173,15 +173,15 @@ Result<bool> Domain::advance() {
     return stage_ == Stage::known;
 }
 
-// All ranks come here alike, for they have read the same entries.
+// All ranks get the same result here, because they have read the same entries.
 void Domain::conclude(int stage) {
-    withdraw_fds();  // who could fetch it has
+    withdraw_fds();  // all ranks have fetched it, or never will
     Obstacle obstacle = first_obstacle(stage);
     if (!tried_.empty() && !obstacle.text.empty())
         obstacle.text = fmt::format("{}; and {}: {}", tried_,
                                     method_ >= ShareMethod::some_host ? "through host memory" : "by file descriptors",
                                     obstacle.text);
-    // A device that cannot be used for one thing is of no use for another.
+    // A device that fails at one step is not used at all.
     if (obstacle.text.empty() || obstacle.root || method_ == ShareMethod::host) {
         if (method_ == ShareMethod::descriptors && obstacle.text.empty() && leads())
             WEFT_LOG_RANK(rank_, info, init, "device memory is mapped by file descriptors: {}", tried_);
@@ -190,7 +190,7 @@ void Domain::conclude(int stage) {
         return;
     }
     tried_ = std::move(obstacle.text);
-    // What can be mapped and does not work will not do so by another mapping.
+    // If memory can be mapped but does not work, another mapping of it will not work either.
     const bool asked_for_host = segment_->header().agreed.gpu_path == GpuPath::host;
     if (method_ == ShareMethod::ipc && stage == reached && !one_process() && !asked_for_host) {
         method_ = ShareMethod::descriptors;
@@ -214,7 +214,7 @@ void Domain::withdraw_fds() {
     fd_server_ = nullptr;
 }
 
-// What the others will read and what we shall write there.
+// The values that peers will read here, and the values that this rank will write to them.
 Status Domain::write_probe() {
     ReachProbe& probe = static_cast<HostReports*>(host_reports_.data())->probe;
     probe = {};
@@ -225,7 +225,7 @@ Status Domain::write_probe() {
     return stream_.synchronize();
 }
 
-// Now, for a first call may be captured, and a copy would be too.
+// Programs are copied now: a first call may be captured, and the copy would be captured with it.
 Status Domain::write_programs() {
     if (connections_.program_bytes() == 0) return ok();
     std::vector<std::byte*> areas;
@@ -238,7 +238,7 @@ Status Domain::write_programs() {
     return stream_.synchronize();
 }
 
-// By a kernel, as messages will go: copy engines may take another way.
+// Uses a kernel, as messages do: copy engines may take another path.
 Status Domain::copy_by_kernel(CUdeviceptr to, CUdeviceptr from) {
     KernelArguments arguments{};
     arguments.ranks = 1;
@@ -259,16 +259,16 @@ Status Domain::probe(int peer) {
                           own + offsetof(ReachProbe, given) + word * size_t(peer));
 }
 
-// Maps what the others export, reads it, and writes into it. False: somebody's process does not hand out its descriptor yet.
+// Maps the exports of the others, reads them and writes to them. False: some process has not passed its descriptor yet.
 Result<bool> Domain::reach() {
     late_ = -1;
     uint64_t unreached = 0;
-    Status first;  // of those
+    Status first;  // the first failure
     Status done = [&]() -> Status {
-        if (!obstacle_.empty()) return {weftSystemError, obstacle_};
-        if (!not_exported_.empty()) return {weftSystemError, not_exported_};
+        if (!obstacle_.empty()) return {error::gpu_peer_access, obstacle_};
+        if (!not_exported_.empty()) return {error::gpu_peer_access, not_exported_};
         for (const int peer : members_) {
-            if (bases_[size_t(peer)] != 0) continue;  // mapped when this was tried before; its own; in host memory
+            if (bases_[size_t(peer)] != 0) continue;  // mapped by an earlier trial, our own, or in host memory
             Status status = map(peer);
             if (status) continue;
             if (status.code() == weftTimeout && segment_->alive(peer)) return late_ = peer, ok();
@@ -290,10 +290,10 @@ Result<bool> Domain::reach() {
     return true;
 }
 
-// Whether what was read was right, and what the others say they have written is here.
+// Checks that the values read were right, and that the values of peers have arrived.
 Status Domain::verify() {
     uint64_t unreached = 0;
-    Status first;  // of what is wrong with those
+    Status first;  // the first fault
     Status done = [&]() -> Status {
         ReachProbe& probe = static_cast<HostReports*>(host_reports_.data())->probe;
         WEFT_TRY(copy_async(kernels_->driver(), host_reports_.address() + offsetof(HostReports, probe),
@@ -306,8 +306,10 @@ Status Domain::verify() {
             if (!reads) unreached |= bit(peer);
             if (!is_written) unreached |= bit(rank_);
             if (!first || (reads && is_written)) continue;
-            first = reads ? fail(weftSystemError, "what rank {} wrote into its device memory did not arrive", peer)
-                          : fail(weftSystemError, "reads something else where rank {}'s device memory is mapped", peer);
+            first =
+                reads
+                    ? fail(error::gpu_peer_access, "what rank {} wrote into its device memory did not arrive", peer)
+                    : fail(error::gpu_peer_access, "reads wrong values where rank {}'s device memory is mapped", peer);
         }
         return ok();
     }();

@@ -1,5 +1,5 @@
-// domain_memory.hpp: how the memory of a domain is laid out: what a rank has on its device, alike on all ranks, or on
-// the host in its stead, what its kernels see on the host, and the abort word of the segment.
+// domain_memory.hpp: the layout of a domain's memory, on the device or in host memory that replaces it. The layout is
+// equal on all ranks. Also the host memory that kernels report to, and the segment's abort flag.
 #pragma once
 #include "src/drivers/cuda/memory.hpp"
 #include "src/gpu/domain/domain.hpp"
@@ -10,19 +10,18 @@
 
 namespace weft::internal::cuda {
 
-// A rank's memory: words, packets, staging, connections, words by which reaching is tested, signals, messages; and behind them,
-// on the device whatever else stands in for the rest, the programs of its own kernels, their scratch, what ranks send each other that have nothing
-// to send, and a table of messages.
+// A rank's memory: flags, packets, staging, connections, the reach probe, signals, messages. Behind them, always on the
+// device: the programs of its own kernels, their scratch, tokens for calls without data, and a table of messages.
 struct ReachProbe {
-    uint32_t own;                       // that peers read
-    uint32_t from[Domain::ranks_max];   // that peers write
-    uint32_t seen[Domain::ranks_max];   // what we have read of peers
-    uint32_t given[Domain::ranks_max];  // what we write to peers
+    uint32_t own;                       // read by peers
+    uint32_t from[Domain::ranks_max];   // written by peers
+    uint32_t seen[Domain::ranks_max];   // the values that this rank has read from peers
+    uint32_t given[Domain::ranks_max];  // the values that this rank writes to peers
 };
 struct DomainLayout {
     size_t packets, staging, connections, probe, signals, messages, message_slots, programs, scratch, tokens,
         message_table, bytes;
-    // several_hosts: fused bodies do not serve, whatever the ranks.
+    // several_hosts: fused bodies are not available.
     DomainLayout(int ranks, bool several_hosts, const Connections& over) {
         const auto line = [](size_t at) { return (at + 255) / 256 * 256; };
         const bool fused = ranks <= cuda::ranks_max && !several_hosts;
@@ -42,7 +41,7 @@ struct DomainLayout {
     }
 };
 
-// A page of pinned host memory: what kernels report, how far their blocks are, and room for probes.
+// A page of pinned host memory: reports of kernels, the progress of their blocks, and space for probes.
 struct HostReports {
     FailureReport report;
     MessageReport message_report;
@@ -52,11 +51,11 @@ struct HostReports {
     alignas(256) ReachProbe probe;
 };
 
-// Pages of the host, pinned once for all devices of the process; they outlive it.
+// Pages of the host, pinned once for all devices of the process. The pages must outlive this owner.
 class PinnedPages {
   public:
     Status pin(const Context& context, void* data, size_t bytes);
-    // As kernels of the context that is current address them.
+    // The address in kernels of the current context.
     Result<CUdeviceptr> address() const;
 
   private:
@@ -64,8 +63,8 @@ class PinnedPages {
     PinnedMemory memory_;
 };
 
-// The communicator's abort word, so that kernels of all devices of this process see it at once, whoever sets it. Once
-// for a process, which maps the segment once.
+// The communicator's abort flag, mapped for the kernels of all devices of this process. One per process, which maps the
+// segment once.
 class SharedAbortFlag {
   public:
     static Result<std::shared_ptr<SharedAbortFlag>> of(const std::shared_ptr<Segment>& group, const Context& context);
@@ -77,7 +76,7 @@ class SharedAbortFlag {
                                                  offsetof(AbortRecord, state));
     }
 
-    // That each rank of this process launched on last, and its how many-th launch that was.
+    // The last launch of each rank of this process: its stream, and its number among the rank's launches.
     struct LastLaunch {
         std::atomic<uint64_t> stream{0};  // its id
         std::atomic<uint64_t> launch{0};
@@ -88,7 +87,7 @@ class SharedAbortFlag {
     PinnedPages pinned_;
 };
 
-// Host memory that stands in for that of the devices, of all ranks of a host: its first's, once for a process.
+// Host memory that replaces the device memory of ranks of a host. It belongs to the host's first rank. One per process.
 class HostFallbackMemory {
   public:
     static Result<std::shared_ptr<HostFallbackMemory>> of(const PeerMemory& where, const Context& context);

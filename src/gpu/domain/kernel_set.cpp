@@ -20,7 +20,7 @@ namespace {
 
 struct Loaded {
     std::mutex mutex;
-    std::vector<Library> libraries;  // once a process
+    std::vector<Library> libraries;  // once per process
     std::map<int, std::weak_ptr<const KernelSet>> sets;
 };
 
@@ -32,7 +32,8 @@ Loaded& loaded() {
 Status load_libraries(const Driver& driver, std::vector<Library>& libraries) {
     if (!libraries.empty()) return ok();
     if (device_code().empty())
-        return fail(weftSystemError, "this build of Weft has no device code: no nvcc was found when it was built");
+        return fail(error::gpu_no_device_code,
+                    "this build of Weft has no device code: no nvcc was found when Weft was built");
     std::vector<Library> all;
     for (const DeviceCode& code : device_code()) {
         auto library = Library::load(driver, code.fatbin.data());
@@ -43,7 +44,7 @@ Status load_libraries(const Driver& driver, std::vector<Library>& libraries) {
     return ok();
 }
 
-// Ranks that join a domain reach each other, be it in host memory.
+// The ranks of a domain always share memory, in the worst case host memory.
 uint32_t capabilities_of(const Driver& driver, const DeviceProperties& device) {
     uint32_t all = peer_memory;
     if (device.mapped_host_memory && device.unified_addresses) all |= host_words;
@@ -70,7 +71,7 @@ Result<std::shared_ptr<const KernelSet>> KernelSet::of_device(const Driver& driv
     std::lock_guard lock(all.mutex);
     if (auto known = all.sets[device].lock()) return known;
     auto set = std::make_shared<KernelSet>();
-    // A capture of another thread would forbid it, and be ended by it.
+    // A capture in another thread would forbid the loading, and would be invalidated by it.
     const RelaxedCapture relaxed(driver);
     WEFT_TRY(set->load(driver, device));
     all.sets[device] = set;
@@ -87,7 +88,7 @@ Status KernelSet::load(const Driver& driver, int device) {
     if (!properties) return properties.take_status();
     facts_.capabilities = capabilities_of(driver, *properties);
     if (const uint32_t lacking = needs_of_all & ~facts_.capabilities)
-        return fail(weftSystemError, "device {} has no {}, which Weft's kernels need", device,
+        return fail(error::gpu_capability, "device {} has no {}, which Weft's kernels need", device,
                     name_of_lacking(lacking));
     std::vector<Library>& libraries = loaded().libraries;
     WEFT_TRY(load_libraries(driver, libraries));
@@ -120,7 +121,7 @@ Status KernelSet::load(const Driver& driver, int device) {
     std::copy(properties->uuid.begin(), properties->uuid.end(), facts_.uuid);
     properties->bus_id.copy(facts_.bus_id, sizeof facts_.bus_id - 1);
     facts_.resident_blocks = resident * properties->multiprocessors;
-    // Drivers older than the attribute refuse launches that have it.
+    // Drivers that do not know the attribute refuse launches that have it.
     mps_ = properties->mps;
     sync_domains_ = properties->memory_sync_domains > 1 && driver.version() >= 12000;
     return ok();

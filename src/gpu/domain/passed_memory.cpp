@@ -26,7 +26,7 @@ Result<VmmMemory> fetch_memory(const Context& context, const FdServerAddress& fr
     if (!fetched) return fetched.take_status();
     std::vector<uint64_t> sizes(fetched->descriptors.size());
     if (sizes.empty() || fetched->text.size() != sizes.size() * sizeof(uint64_t))
-        return fail(weftRemoteError, "its process sent something else than the sizes of its pieces");
+        return fail(error::shm_descriptor, "its process sent something other than the sizes of its pieces");
     memcpy(sizes.data(), fetched->text.data(), fetched->text.size());
     return VmmMemory::import(context, fetched->descriptors, sizes);
 }

@@ -1,5 +1,5 @@
-// passed_memory.hpp: VMM memory on its way to other processes: a set (net/fd_passing.hpp) has a descriptor for each
-// piece, and their sizes as its text.
+// passed_memory.hpp: passes VMM memory to other processes: a set (net/fd_passing.hpp) has a descriptor for each piece,
+// and the sizes of the pieces as its text.
 #pragma once
 #include <span>
 
@@ -10,9 +10,9 @@ namespace weft::internal::cuda {
 
 inline constexpr size_t passed_pieces_max = passed_text_max / sizeof(uint64_t);
 
-// The id of the passed descriptors. The descriptors are open until it is withdrawn.
+// The id of the set. Its descriptors stay open until it is withdrawn.
 Result<uint64_t> post_memory(FdServer& fd_server, const Driver& driver, std::span<const VmmPiece> pieces);
-// Mapped for the context's device.
+// The memory is mapped for the context's device.
 Result<VmmMemory> fetch_memory(const Context& context, const FdServerAddress& from, uint64_t fds_id,
                                int64_t deadline_us);
 

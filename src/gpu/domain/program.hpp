@@ -1,4 +1,4 @@
-// program.hpp: a schedule in the form in which the device's step machine reads it.
+// program.hpp: a schedule in the form that the device's step machine reads.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,14 +10,14 @@ namespace weft::internal::cuda {
 
 struct Program {
     std::vector<Instruction> instructions;  // block after block
-    std::vector<StepBlock> blocks;          // their connections know no more than the peer
+    std::vector<StepBlock> blocks;          // of their connections only the peer is known
     bool dependent = false;
 };
 
-// Why the device cannot run it; empty: it can.
+// Why the device cannot run the schedule; empty: it can.
 std::string refusal(const Schedule& schedule);
 Program program_of(const Schedule& schedule);
-// Slots of a connection: message numbers wrap, so a power of two.
+// The slots of a connection: a power of two, because message numbers wrap.
 uint32_t slots_of(const Schedule& schedule);
 
 }  // namespace weft::internal::cuda

@@ -19,12 +19,13 @@ namespace weft::internal::cuda {
 
 namespace {
 
-// A process that is stopped does not hand out descriptors. Which did not answer before is asked with little hope.
+// A stopped process passes no descriptors. A process that did not answer before gets less time.
 constexpr int64_t fetch_patience_us = 2'000'000, retry_patience_us = 200'000;
-// Between tries, twice as long each time: while it waits nothing else of the process is mapped.
+// The pause between attempts, doubled each time. During an attempt this process maps nothing else.
 constexpr int64_t retry_least_us = 1'000'000, retry_most_us = 30'000'000;
 
-// One after the other, on the process's thread for that. False: there is none, and the task waits for the next one.
+// Runs the task after earlier ones on the process's mapper thread. False: there is no thread, and the next task starts
+// it.
 bool post(std::function<void()> task) {
     struct Queue {
         std::mutex mutex;
@@ -44,14 +45,14 @@ bool post(std::function<void()> task) {
             own.unlock();
             try {
                 next();
-            } catch (const std::exception&) {  // what could not be mapped is staged
+            } catch (const std::exception&) {  // memory that cannot be mapped is staged
             }
-            next = nullptr;  // what it has kept alive goes without the lock
+            next = nullptr;  // releases the task's objects without the lock
             own.lock();
         }
         queue.running = false;
     });
-    return queue.running = bool(started);  // else the next who posts tries again
+    return queue.running = bool(started);  // otherwise the next post() tries again
 }
 
 }  // namespace
@@ -72,10 +73,10 @@ RegistrationMapper::RegistrationMapper(std::shared_ptr<Segment> group, int rank,
 bool RegistrationMapper::take_due() { return again_.exchange(false) || now_us() >= retry_us_.load(); }
 
 void RegistrationMapper::serve_soon() {
-    // One that has not begun yet sees what is new.
+    // A queued task that has not begun will see the newest entries.
     if (queued_.exchange(true)) return;
     const bool posted = post([self = shared_from_this()] {
-        self->queued_.exchange(false);  // before it looks
+        self->queued_.exchange(false);  // before the task reads the entries
         try {
             self->serve();
         } catch (const std::exception&) {
@@ -143,7 +144,8 @@ Result<RegistrationMapper::MappedAllocation> RegistrationMapper::map(
     if (theirs.fds_id == 0) return map_ipc(theirs.handle);
     Lateness& late = *late_[size_t(owner)];
     if (now_us() < late.until_us)
-        return fail(weftTimeout, "its process has not answered before when file descriptors were fetched from it");
+        return fail(error::shm_descriptor_timeout,
+                    "its process did not answer an earlier request for its file descriptors");
     const int64_t patience_us = late.wait_us > 0 ? retry_patience_us : fetch_patience_us;
     auto there = map_pieces(table(owner).fd_server, theirs.fds_id, patience_us);
     if (there.status().code() == weftTimeout) {
@@ -155,7 +157,7 @@ Result<RegistrationMapper::MappedAllocation> RegistrationMapper::map(
     return there;
 }
 
-// One mapping an allocation and device, whichever communicators and ranks of the process want it.
+// The communicators and ranks of a process share one mapping per allocation and device.
 Result<RegistrationMapper::MappedAllocation> RegistrationMapper::map_ipc(const CUipcMemHandle& handle) const {
     std::array<char, sizeof handle.reserved> bytes;
     memcpy(bytes.data(), handle.reserved, bytes.size());
@@ -169,7 +171,7 @@ Result<RegistrationMapper::MappedAllocation> RegistrationMapper::map_ipc(const C
     return MappedAllocation{0, *mapping, (*mapping)->base()};
 }
 
-// Likewise, of each registration.
+// The same for each registration of VMM memory.
 Result<RegistrationMapper::MappedAllocation> RegistrationMapper::map_pieces(const FdServerAddress& from,
                                                                             uint64_t fds_id,
                                                                             int64_t patience_us) const {

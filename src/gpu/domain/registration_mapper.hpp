@@ -1,6 +1,6 @@
-// registration_mapper.hpp: maps for a rank what ranks of other processes have registered, and unmaps what they have
-// closed. Both may wait for the device, and so for a rank that waits for an answer: so a thread of the process's own does
-// them, which lives as long as there is something to do.
+// registration_mapper.hpp: maps the registrations of ranks of other processes for one rank, and unmaps closed ones.
+// Both may wait for the device, and so for a rank that waits for a reply. Therefore a thread of the process does both.
+// The thread lives as long as it has tasks.
 #pragma once
 #include <array>
 #include <atomic>
@@ -14,21 +14,21 @@
 
 namespace weft::internal::cuda {
 
-// Kept by its tasks, too: the thread may be busy when the rank has left. Thread-bound to that thread, but for what says
-// otherwise.
+// Its tasks share the ownership, because the thread may be busy when the rank has left. Thread-bound to that thread
+// unless stated otherwise.
 class RegistrationMapper : public std::enable_shared_from_this<RegistrationMapper> {
   public:
     RegistrationMapper(std::shared_ptr<Segment> group, int rank, std::shared_ptr<const KernelSet> kernels,
                        std::shared_ptr<SharedMemory> tables);
 
-    // Thread-safe.
+    // The table of a rank. Thread-safe.
     RegistrationTable& table(int owner) const { return reinterpret_cast<RegistrationTable*>(tables_->data())[owner]; }
-    // Lets the thread look at all entries, soon. Thread-safe.
+    // Lets the thread look at all entries soon. Thread-safe.
     void serve_soon();
-    // Whether it is to look again although nothing has changed: it ended before it had seen everything, or whose server was
-    // late is to be asked once more. Thread-safe.
+    // Whether the thread must look again although nothing has changed: it ended early, or a late process must be asked
+    // again. Thread-safe.
     bool take_due();
-    // Lets the thread unmap everything, behind what it has to do, and say so in the table. Thread-safe.
+    // Lets the thread unmap everything after its other tasks, and mark the table as left. Thread-safe.
     void leave_soon();
 
   private:
@@ -36,10 +36,10 @@ class RegistrationMapper : public std::enable_shared_from_this<RegistrationMappe
         uint64_t state = 0;
         std::shared_ptr<const void> mapping = {};
         CUdeviceptr base = 0;
-        bool late = false;  // its set has not come in time
+        bool late = false;  // the process has not passed its descriptors in time
     };
-    // Of a process that did not answer: until when it is left alone, the longer the oftener it was late. All mappers of
-    // ours know the same: else each would wait for it anew, and what others want mapped behind them all.
+    // A process that did not answer is left alone until `until_us`, longer each time. All mappers of this process share
+    // this state: otherwise each would wait for it again, and delay all later mappings.
     struct Lateness {
         int64_t until_us = 0, wait_us = 0;
     };
@@ -57,8 +57,8 @@ class RegistrationMapper : public std::enable_shared_from_this<RegistrationMappe
     std::shared_ptr<SharedMemory> tables_;
     std::atomic<bool> queued_{false}, again_{false};
     std::vector<std::array<MappedAllocation, BufferRegistry::entries_max>> mapped_;  // by owner
-    std::vector<std::shared_ptr<Lateness>> late_;                                    // by owner: its process's
-    std::atomic<int64_t> retry_us_{INT64_MAX};  // when the first of these is asked again
+    std::vector<std::shared_ptr<Lateness>> late_;                                    // by owner: of its process
+    std::atomic<int64_t> retry_us_{INT64_MAX};  // the earliest time to ask one of these again
 };
 
 }  // namespace weft::internal::cuda

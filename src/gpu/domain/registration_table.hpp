@@ -1,5 +1,5 @@
-// registration_table.hpp: what a rank tells the others of its registered buffers, and where it has mapped theirs: a table a
-// rank, side by side in a segment of rank 0's.
+// registration_table.hpp: the registrations of a rank, and where it has mapped those of others. The tables of all ranks
+// are side by side in a shared-memory segment that rank 0 makes.
 #pragma once
 #include <atomic>
 
@@ -9,23 +9,25 @@
 
 namespace weft::internal::cuda {
 
-// Each rank writes its own alone, all read all.
+// Each rank writes its own table, and all ranks read all tables.
 struct RegistrationTable {
     struct RegistrationEntry {
-        // (release) after what follows, which stays until all have replied to another one. Counts; odd: open.
+        // Written (release) after the other fields, which stay until all ranks have replied to a later state. Counts
+        // up; odd: open.
         std::atomic<uint64_t> state;
         CUipcMemHandle handle;
-        uint64_t fds_id;  // of the pieces (passed_memory.hpp); 0: it is cuMemAlloc's memory
+        uint64_t fds_id;  // of the pieces (passed_memory.hpp); 0: cuMemAlloc memory
     };
     struct RegistrationReply {
-        std::atomic<uint64_t> address;  // of the allocation, as this rank's kernels have it; 0: not mapped (release)
-        std::atomic<uint64_t> state;    // of the entry, that this is the reply to (release)
-        std::atomic<uint32_t> wanted;   // 1: the set was late and will be asked for again, so it stays (release)
+        std::atomic<uint64_t> address;  // of the allocation in this rank's kernels; 0: not mapped (release)
+        std::atomic<uint64_t> state;    // the state of the entry that this reply answers (release)
+        std::atomic<uint32_t>
+            wanted;  // 1: the set was late and will be asked for again, so it must stay posted (release)
     };
     std::atomic<uint64_t> changes;  // of the entries
-    std::atomic<uint32_t> here;     // 1: the rank has the tables, and replies
-    std::atomic<uint32_t> left;     // 1: it has unmapped everything, and replies no more (release)
-    FdServerAddress fd_server;      // of the rank's process, once there is a set
+    std::atomic<uint32_t> here;     // 1: the rank has mapped the tables and replies
+    std::atomic<uint32_t> left;     // 1: the rank has unmapped everything and replies no more (release)
+    FdServerAddress fd_server;      // of the rank's process, once a set is posted
     RegistrationEntry entries[BufferRegistry::entries_max];
     RegistrationReply replies[ranks_max][BufferRegistry::entries_max];  // by owner
 

@@ -1,4 +1,4 @@
-// device_access.cpp: windows of device memory, and one-sided calls on them: a kernel for each (docs/design/rma.md).
+// device_access.cpp: windows of device memory, and one-sided calls on them: one kernel per call (docs/design/rma.md).
 #include <algorithm>
 
 #include "src/gpu/engine/gpu_engine_state.hpp"
@@ -13,7 +13,7 @@ using cuda::signal_waits_max;
 
 namespace {
 
-// A block copies some 20 bytes a nanosecond, and to begin takes it microseconds.
+// A block copies about 20 bytes per nanosecond and takes microseconds to begin.
 constexpr uint64_t bytes_of_block = 64 << 10;
 
 }  // namespace
@@ -21,9 +21,9 @@ constexpr uint64_t bytes_of_block = 64 << 10;
 Status GpuEngine::fits_window(const void* address, size_t bytes, bool mapped) const {
     const State& s = *state_;
     if (!s.exports_buffers)
-        return fail(weftInvalidUsage,
-                    "windows of device memory serve up to {} ranks of one host whose devices reach each other's "
-                    "memory, and {}",
+        return fail(error::window_unreachable,
+                    "windows of device memory support up to {} ranks of one host whose devices reach each other's "
+                    "memory, but {}",
                     ranks_max,
                     s.copies                     ? s.why_copies()
                     : s.layout.hosts > 1         ? "the ranks are on several hosts"
@@ -37,10 +37,10 @@ Status GpuEngine::fits_window(const void* address, size_t bytes, bool mapped) co
         why = s.buffer_registry->fits(address, bytes);
         if (why) return ok();
     }
-    return fail(weftInvalidArgument,
-                "{} is device memory that other ranks' kernels cannot be given: a window is memory of cudaMalloc "
-                "(cuMemAlloc) or weftMemAlloc, of no pool and not managed, or virtual memory that is opened for "
-                "all devices and can be exported{}{}",
+    return fail(error::window_unsuitable,
+                "{} is device memory that other ranks' kernels cannot reach: register memory of cudaMalloc "
+                "(cuMemAlloc) or weftMemAlloc, or VMM memory that all devices may access and that can be "
+                "exported; no pool or managed memory{}{}",
                 address, why ? "" : ": ", why.sentence());
 }
 
@@ -81,8 +81,9 @@ Status GpuEngine::prepare_access(const DeviceAccess& access) {
         if (call.bytes > 0) WEFT_TRY(check_overlap(call, s.windows->at(call.window, call.peer) + call.offset));
     }
     if (call.kind != RmaOp::wait && s.group->row(call.peer).state.load(std::memory_order_acquire) == RankState::left)
-        return fail(weftRemoteError, "{} left the communicator: its part of the window is gone",
-                    s.group->name_of(call.peer));
+        return fail(error::rank_left, "{} left the communicator: its part of the window is gone",
+                    s.group->name_of(call.peer))
+            .about({.rank = call.peer, .peer = s.rank});
     merge_waits(call.waits, s.waits);
     return s.take_stream(access.stream);
 }

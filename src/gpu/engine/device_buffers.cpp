@@ -19,7 +19,7 @@ using cuda::RelaxedCapture;
 
 namespace {
 
-// What cannot be read here is no host memory: device memory that was freed, above all.
+// Memory that cannot be read here is not host memory. Usually it is freed device memory.
 bool readable(const void* address, size_t bytes) {
     for (const size_t offset : {size_t(0), bytes - 1}) {
         char byte;
@@ -29,8 +29,8 @@ bool readable(const void* address, size_t bytes) {
     return true;
 }
 
-// As far as its end is known; base 0: it is not. VMM memory of the user's may consist of several pieces, of which the
-// driver tells one.
+// The allocation around an address; base 0: unknown. Users' VMM memory may consist of several pieces, and the driver
+// reports only one of them.
 struct Allocation {
     CUdeviceptr base;
     size_t bytes;
@@ -43,16 +43,16 @@ Allocation allocation(const void* address, const PointerFacts& at) {
 }
 
 Status no_device_memory(const char* buffer, const std::string& why) {
-    return fail(weftInvalidUsage, "{} is device memory, but {}", buffer, why);
+    return fail(error::gpu_unavailable, "{} is device memory, but {}", buffer, why);
 }
 
 }  // namespace
 
-// The driver answers only where some context is current. Null: no device is in use, so there is no memory of any.
+// The driver answers queries only if some context is current. Null: no device is in use, so there is no device memory.
 Result<CUcontext> DeviceBuffers::any_context() {
     if (own_) return own_->handle();
     CUcontext own = nullptr;
-    WEFT_TRY(driver_->check(driver_->CtxGetCurrent(&own), "tell the current context"));
+    WEFT_TRY(driver_->check(driver_->CtxGetCurrent(&own), "query the current context"));
     if (own != nullptr) return own;
     if (other_context_.handle() != nullptr) return other_context_.handle();
     auto count = device_count(*driver_);
@@ -73,7 +73,7 @@ Result<CUcontext> DeviceBuffers::any_context() {
 
 Result<PointerFacts> DeviceBuffers::describe(const DeviceArgument& argument) {
     const auto [address, bytes] = argument.span;
-    // Where calls are on device memory a wrong answer would be worse than asking.
+    // A communicator with a device always asks: a wrong answer would be worse than the cost of the query.
     if (!own_ && host_addresses_.contains(address)) return PointerFacts{};
     const RelaxedCapture relaxed(*driver_);
     auto context = any_context();
@@ -88,9 +88,9 @@ Result<PointerFacts> DeviceBuffers::describe(const DeviceArgument& argument) {
     }
     if (facts.kind == MemoryKind::unknown && bytes > 0) {
         if (!readable(address, bytes))
-            return fail(weftInvalidArgument,
-                        "{}, at {}, is neither host memory nor memory that CUDA knows: has it been freed?",
-                        argument.name, address);
+            return fail(error::memory_unknown,
+                        "{}, at {}, is neither host memory nor memory that CUDA knows: was it freed?", argument.name,
+                        address);
         if (!own_) host_addresses_.insert(address);
     }
     return facts;
@@ -100,14 +100,14 @@ Status DeviceBuffers::check(const DeviceArgument& argument, const PointerFacts& 
                             const std::string& unsupported_reason) const {
     const char* const name = argument.name;
     if (!unsupported_reason.empty()) return no_device_memory(name, unsupported_reason);
-    // Managed memory comes to the device that touches it.
+    // Managed memory migrates to the device that accesses it.
     if (at.kind != MemoryKind::managed && at.device != own_->device())
-        return fail(weftInvalidArgument, "{} is memory of device {}, the communicator's rank {} is on device {}", name,
-                    at.device, rank_, own_->device());
+        return fail(error::memory_device, "{} is memory of device {}, and the communicator's rank {} is on device {}",
+                    name, at.device, rank_, own_->device());
     const auto [base, bytes] = allocation(argument.span.address, at);
     const size_t offset = size_t(reinterpret_cast<CUdeviceptr>(argument.span.address) - base);
     if (base != 0 && offset + argument.span.bytes > bytes)
-        return fail(weftInvalidArgument, "{} ends {} bytes behind its allocation, which has {}", name,
+        return fail(error::memory_bounds, "{} ends {} bytes after its allocation of {} bytes", name,
                     offset + argument.span.bytes - bytes, bytes);
     return ok();
 }
@@ -116,7 +116,7 @@ Result<uint64_t> DeviceBuffers::room(const DeviceArgument& argument, const std::
     auto at = describe(argument);
     if (!at) return at.take_status();
     if (!at->on_device())
-        return fail(weftInvalidArgument, "{} is {}: it must be device memory", argument.name, name_of(at->kind));
+        return fail(error::memory_kind, "{} is {}: it must be device memory", argument.name, name_of(at->kind));
     WEFT_TRY(check(argument, *at, unsupported_reason));
     const auto [base, bytes] = allocation(argument.span.address, *at);
     return base == 0 ? UINT64_MAX : base + bytes - reinterpret_cast<CUdeviceptr>(argument.span.address);
@@ -127,7 +127,7 @@ Result<BufferPlacement> DeviceBuffers::placement_of(const DeviceArgument& sent, 
     const DeviceSpan &send = sent.span, &receive = received.span;
     if (send.bytes == 0 && receive.bytes == 0 && (!send.address || !receive.address)) {
         if (stream && !unsupported_reason.empty())
-            return fail(weftInvalidUsage, "there is a stream, but {}", unsupported_reason);
+            return fail(error::gpu_unavailable, "the call has a stream, but {}", unsupported_reason);
         return BufferPlacement{stream ? Space::device : Space::host, false};
     }
     auto from = describe(sent);
@@ -135,26 +135,26 @@ Result<BufferPlacement> DeviceBuffers::placement_of(const DeviceArgument& sent, 
     Result<PointerFacts> to = PointerFacts(*from);
     if (receive.address != send.address) to = describe(received);
     if (!to) return to.take_status();
-    // Without a device managed memory is the host's.
+    // Without a device managed memory counts as host memory.
     const auto on_device = [&](const PointerFacts& at) {
         return at.on_device() && (own_ || at.kind != MemoryKind::managed);
     };
     if (on_device(*from) != on_device(*to))
-        return fail(weftInvalidArgument, "{} is {}, {} is {}: both must be of one kind", sent.name, name_of(from->kind),
-                    received.name, name_of(to->kind));
+        return fail(error::memory_kind, "{} is {}, and {} is {}: both must be of one kind", sent.name,
+                    name_of(from->kind), received.name, name_of(to->kind));
     if (!on_device(*from)) {
         if (stream)
             return fail(
-                weftInvalidArgument,
-                "{} is {}, and there is a stream: calls on host memory block, with stream NULL; if it should be "
-                "device memory, it has been freed",
+                error::memory_kind,
+                "{} is {}, and the call has a stream: calls on host memory block and take stream NULL; if the buffer "
+                "was device memory, it has been freed",
                 sent.name, name_of(from->kind));
         return BufferPlacement{Space::host, false};
     }
     WEFT_TRY(check(sent, *from, unsupported_reason));
     WEFT_TRY(check(received, *to, unsupported_reason));
-    // What other processes could map is ordinary memory of the primary context, not a graph's or another process's; or
-    // it is Weft's own.
+    // Other processes can map cuMemAlloc memory of the primary context, but not a graph's or another process's memory;
+    // or it is Weft's own memory.
     const auto reached = [](const DeviceSpan& span, const PointerFacts& at) {
         return (at.kind == MemoryKind::device && at.ipc) ||
                (at.kind == MemoryKind::vmm && !own_device_memory(span.address).empty());

@@ -1,5 +1,5 @@
-// device_buffers.hpp: where the buffers of a call lie, and whether calls on them can be served; or the sentence what to
-// change. Thread-bound to the rank.
+// device_buffers.hpp: finds out in which memory the buffers of a call are, and whether the call is supported. The error
+// says what to change. Thread-bound to the rank.
 #pragma once
 #include "src/drivers/cuda/context.hpp"
 #include "src/drivers/cuda/pointer.hpp"
@@ -7,8 +7,8 @@
 
 namespace weft::internal {
 
-// Host memory that was asked about before, for ranks without a device, whose calls shall not pay for those that have
-// one: only addresses that CUDA did not know and that could be read.
+// Known host addresses, so that calls of ranks without a device do not pay for queries. It holds only addresses that
+// CUDA did not know and that could be read.
 class HostAddresses {
   public:
     bool contains(const void* address) const { return table_[place(address)] == address; }
@@ -23,15 +23,15 @@ class HostAddresses {
 
 class DeviceBuffers {
   public:
-    // `own`: of the communicator's device; null: it has none. It outlives this.
+    // `own`: the context of the communicator's device; null: it has none. It must outlive this object.
     DeviceBuffers(const cuda::Driver& driver, const cuda::Context* own, int rank)
         : driver_(&driver), own_(own), rank_(rank) {}
 
-    // `unsupported_reason`: why device memory is not served; empty: it is.
+    // `unsupported_reason`: why device memory is not supported; empty: it is.
     Result<BufferPlacement> placement_of(const DeviceArgument& send, const DeviceArgument& receive, bool stream,
                                          const std::string& unsupported_reason);
 
-    // See GpuEngine.
+    // See GpuEngine::room().
     Result<uint64_t> room(const DeviceArgument& argument, const std::string& unsupported_reason);
 
   private:
@@ -44,7 +44,7 @@ class DeviceBuffers {
     const cuda::Context* own_;
     int rank_;
     HostAddresses host_addresses_;
-    cuda::Context other_context_;  // to ask in, of a rank without a device
+    cuda::Context other_context_;  // for queries of a rank without a device
 };
 
 }  // namespace weft::internal

@@ -14,18 +14,23 @@ namespace weft::internal {
 
 namespace {
 
-Status mismatch(int rank, const std::string& called, int other, const std::string& other_called) {
-    if (rank > other) return mismatch(other, other_called, rank, called);
-    if (called == other_called)
-        return fail(
-            weftMismatch,
-            "ranks {} and {} both called {} but chose different kernels: are they the same build, with the same "
-            "WEFT_ options and the same weftCommSetCallConfig?",
-            rank, other, called);
-    return fail(weftMismatch,
+// An unknown operation is called `an operation`, or `something else` if it is the other rank's.
+Status mismatch(int rank, const std::optional<Operation>& called, int other,
+                const std::optional<Operation>& other_called) {
+    if (called && other_called && mismatch_between(*called, *other_called) == error::mismatch_algorithm)
+        return fail(error::mismatch_algorithm,
+                    "ranks {} and {} both called {} but chose different kernels: are they the same build, with the "
+                    "same WEFT_ options and the same weftCommSetCallConfig?",
+                    std::min(rank, other), std::max(rank, other), called->text());
+    std::string ours = called ? called->text() : "an operation",
+                theirs = other_called ? other_called->text() : "something else";
+    if (rank > other) std::swap(rank, other), std::swap(ours, theirs);
+    return fail(called && other_called ? mismatch_between(*called, *other_called) : error::mismatch_call,
                 "rank {} called {}, rank {} called {}; every rank must make the same calls in the same order", rank,
-                called, other, other_called);
+                ours, other, theirs);
 }
+
+FailureFacts facts_of(const cuda::FailureReport& report) { return {.rank = report.peer, .peer = report.rank}; }
 
 }  // namespace
 
@@ -34,20 +39,26 @@ Status explain_counts(int rank, const cuda::CountFault& fault) {
                                                          : std::tuple("recvcounts", "rdispls", "recvbuff");
     const cuda::CountReport& report = fault.report;
     const std::string call = fmt::format("rank {} called weftAlltoAllvDeviceCounts", rank);
+    const FailureFacts facts{.rank = rank, .operation = Collective::all_to_all_v};
     switch (report.fault) {
         case cuda::CountReport::outside: break;
         case cuda::CountReport::own:
-            return fail(weftInvalidArgument,
-                        "{} with sendcounts[{}] {} and recvcounts[{}] {}: what a rank gives itself it also takes", call,
-                        fault.peer, report.count, fault.peer, report.other);
+            return fail(error::argument_counts,
+                        "{} with sendcounts[{}] {} and recvcounts[{}] {}: a rank receives from itself as much as it "
+                        "sends to itself",
+                        call, fault.peer, report.count, fault.peer, report.other)
+                .about(facts);
         case cuda::CountReport::overlap:
-            return fail(weftInvalidArgument, "{}: {}", call,
-                        overlapping_parts(fault.peer, report.other_rank, report.count, report.other, counts));
+            return fail(error::argument_counts, "{}: {}", call,
+                        overlapping_parts(fault.peer, report.other_rank, report.count, report.other, counts))
+                .about(facts);
         case cuda::CountReport::sent:
-            return fail(weftInvalidArgument, "{}: {}", call, overlapping_buffers(fault.peer, report.other_rank));
+            return fail(error::argument_overlap, "{}: {}", call, overlapping_buffers(fault.peer, report.other_rank))
+                .about(facts);
     }
-    return fail(weftInvalidArgument, "{} with {}[{}] {} and {}[{}] {}, and {} has room for {} elements", call, counts,
-                fault.peer, report.count, places, fault.peer, report.other, buffer, report.room);
+    return fail(error::argument_counts, "{} with {}[{}] {} and {}[{}] {}, but {} has room for {} elements", call,
+                counts, fault.peer, report.count, places, fault.peer, report.other, buffer, report.room)
+        .about(facts);
 }
 
 void PlannedOperations::add(const Operation& operation) {
@@ -57,10 +68,10 @@ void PlannedOperations::add(const Operation& operation) {
     all_.push_back(operation);
 }
 
-std::string PlannedOperations::text(uint32_t wanted) const {
+std::optional<Operation> PlannedOperations::find(uint32_t wanted) const {
     std::lock_guard lock(mutex_);
     for (const Operation& operation : all_)
-        if (fingerprint(operation) == wanted) return operation.text();
+        if (fingerprint(operation) == wanted) return operation;
     return {};
 }
 
@@ -96,10 +107,13 @@ Status DeviceDiagnosis::explain_message(const cuda::FailureReport& report, const
     };
     const MessageView ours = view(report.fingerprint, message.bytes);
     if (report.failure == cuda::KernelFailure::mismatch)
-        return {weftMismatch, differing_messages(report.peer, view(report.other_fingerprint, message.other_bytes),
-                                                 report.rank, ours)};
-    return fail(weftTimeout, "{}: {} {}", waited(report, "messages"), name_of(report.peer),
-                owed_message(report.rank, message.outgoing, message.begun, ours));
+        return Status(error::mismatch_message,
+                      differing_messages(report.peer, view(report.other_fingerprint, message.other_bytes), report.rank,
+                                         ours))
+            .about(facts_of(report));
+    return fail(error::timeout_message, "{}: {} {}", waited(report, "messages"), name_of(report.peer),
+                owed_message(report.rank, message.outgoing, message.begun, ours))
+        .about(facts_of(report));
 }
 
 Status DeviceDiagnosis::explain(const cuda::FailureReport& report, const cuda::MessageReport& message,
@@ -110,46 +124,49 @@ Status DeviceDiagnosis::explain(const cuda::FailureReport& report, const cuda::M
         (report.failure == cuda::KernelFailure::mismatch || report.failure == cuda::KernelFailure::timeout))
         return explain_message(report, message);
     if (report.waiting == cuda::KernelWait::signal && report.failure == cuda::KernelFailure::timeout)
-        return fail(weftTimeout, "{}: {} {}", waited(report, "signals"), name_of(report.peer),
-                    owed_signals(report.rank, signal.signal, signal.received, signal.wanted));
-    const auto ours = [&] {
-        std::string text = known.text(report.fingerprint);
-        return text.empty() ? "an operation" : text;
-    }();
+        return fail(error::timeout_signal, "{}: {} {}", waited(report, "signals"), name_of(report.peer),
+                    owed_signals(report.rank, signal.signal, signal.received, signal.wanted))
+            .about(facts_of(report));
+    const auto called = known.find(report.fingerprint);
+    const std::string ours = called ? called->text() : "an operation";
+    FailureFacts facts = facts_of(report);
+    if (called) facts.operation = called->collective;
     switch (report.failure) {
         case cuda::KernelFailure::mismatch: {
-            std::string theirs = known.text(report.other_fingerprint);
+            auto theirs = known.find(report.other_fingerprint);
             if (const auto position = group.row(report.peer).position.read();
                 position && fingerprint(position->operation) == report.other_fingerprint)
-                theirs = position->operation.text();
-            if (theirs.empty()) theirs = "something else";
-            return mismatch(report.rank, ours, report.peer, theirs);
+                theirs = position->operation;
+            return mismatch(report.rank, called, report.peer, theirs).about(facts);
         }
         case cuda::KernelFailure::timeout:
-            return fail(weftTimeout, "{}: {}{}", waited(report, fmt::format("rank {} in {}", report.peer, ours)),
-                        report.peer >= 0 ? position_text(report.peer) : "nobody in particular",
+            return fail(error::timeout_collective, "{}: {}{}",
+                        waited(report, fmt::format("rank {} in {}", report.peer, ours)),
+                        report.peer >= 0 ? position_text(report.peer) : "no rank in particular",
                         report.peer >= 0 && has_made_our_calls(report.peer)
                             ? "; it has made this call, and its kernel may be behind other work of its stream or have "
                               "found no room on the device (WEFT_GPU_BLOCKS; docs/guide/gpu.md, Several communicators)"
-                            : "");
-        // The abort word is set by whoever has written the error before.
+                            : "")
+                .about(facts);
+        // The error was recorded before the abort flag was set.
         case cuda::KernelFailure::aborted:
         case cuda::KernelFailure::counts:
         case cuda::KernelFailure::none: break;
     }
-    return fail(weftInternalError, "the kernel of rank {} left {} for no reason that it told", report.rank, ours);
+    return fail(error::internal_state, "the kernel of rank {} ended {} without a reason", report.rank, ours)
+        .about(facts);
 }
 
 bool DeviceDiagnosis::informed(const cuda::FailureReport& report) const {
     if (report.failure != cuda::KernelFailure::mismatch || group.local(report.peer)) return true;
     const auto position = group.row(report.peer).position.read();
     return (position && fingerprint(position->operation) == report.other_fingerprint) ||
-           !known.text(report.other_fingerprint).empty();
+           known.find(report.other_fingerprint).has_value();
 }
 
 Status DeviceDiagnosis::check_peers(const std::function<bool(int other, bool died)>& waiting) const {
     const auto own = group.row(rank).position.read();
-    // A call on host memory is watched by who is in it.
+    // A call on host memory is watched by its own ranks.
     if (!own || own->entered == 0 || (own->inside() && own->operation.space == Space::host)) return ok();
     for (int other = 0; other < group.ranks(); ++other) {
         if (other == rank) continue;
@@ -157,33 +174,38 @@ Status DeviceDiagnosis::check_peers(const std::function<bool(int other, bool die
         const bool left = row.state.load(std::memory_order_acquire) == RankState::left;
         const auto theirs = row.position.read();
         const bool behind = left && theirs && theirs->entered < own->entered;
-        // A rank that left in order has no kernel any more once it says so; a process that ends takes its kernels with
-        // it.
+        // A rank that left in order has no kernel after it has set device_left. A process that ends takes its kernels
+        // with it.
         const bool dead = row.device_left.load(std::memory_order_acquire) == 0 && !group.alive(other);
-        // Kernels compare too, those that meet: over connections not all do.
+        // Kernels compare operations only if they communicate directly; over connections not all do.
         const bool differs = theirs && theirs->entered == own->entered && own->operation.space == Space::device &&
                              theirs->operation != own->operation;
         if ((!dead && !behind && !differs) || !waiting(other, !behind && !differs)) continue;
         if (dead && row.device_left.load(std::memory_order_acquire) != 0) continue;  // it left between the two polls
-        // What a rank called comes before what became of it.
-        if (differs) return mismatch(rank, own->operation.text(), other, theirs->operation.text());
+        // A mismatched call is the cause of a later exit, so it is reported first.
+        const FailureFacts facts{
+            .rank = other, .peer = rank, .operation = own->operation.collective, .sequence = own->entered};
+        if (differs) return mismatch(rank, own->operation, other, theirs->operation).about(facts);
         const LossRecord& loss = group.header().loss;
         if (dead && !group.local(other) && loss.state.load(std::memory_order_acquire) &&
             loss.host == group.rank_info(other).host)
             return first_cause(group,
-                               fail(weftRemoteError, "{}. Kernels of rank {} may wait for rank {} in operation {}, {}",
-                                    loss.sentence, rank, other, own->entered, own->operation.text()));
+                               fail(error::host_lost, "{}. Kernels of rank {} may wait for rank {} in operation {}, {}",
+                                    loss.sentence, rank, other, own->entered, own->operation.text())
+                                   .about(facts));
         if (dead)
             return first_cause(
                 group,
-                fail(weftRemoteError,
+                fail(error::rank_died,
                      "{} died; its last call was operation {}. Kernels of rank {} may wait for it in "
                      "operation {}, {}",
-                     group.name_of(other), theirs ? theirs->entered : 0, rank, own->entered, own->operation.text()));
+                     group.name_of(other), theirs ? theirs->entered : 0, rank, own->entered, own->operation.text())
+                    .about(facts));
         return first_cause(
             group,
-            fail(weftRemoteError, "{} left the communicator after operation {}; rank {} called operation {}, {}",
-                 group.name_of(other), theirs->entered, rank, own->entered, own->operation.text()),
+            fail(error::rank_left, "{} left the communicator after operation {}; rank {} called operation {}, {}",
+                 group.name_of(other), theirs->entered, rank, own->entered, own->operation.text())
+                .about(facts),
             other);
     }
     return ok();
@@ -197,8 +219,8 @@ Status DepartedPeers::look(const Segment& group, int rank, const cuda::BlockWait
     const auto waits = [&](int block, int other) {
         return (read(block_waits[block].ranks) >> unsigned(other) & 1) != 0;
     };
-    // Of a rank that left in order its kernels have ended; with a process that ends, they do. Who left on another host
-    // has as a rule ended the connection behind all that it sent, which ProxyConnections::trouble() tells sooner.
+    // A rank that left in order, or whose process ended, has no kernel any more. A rank that left on another host
+    // usually closes the connection after its last data, which ProxyConnections::trouble() reports sooner.
     const auto left = [&](int other) {
         return group.row(other).state.load(std::memory_order_acquire) == RankState::left &&
                (!group.local(other) || group.row(other).device_left.load(std::memory_order_acquire) != 0);
@@ -211,13 +233,14 @@ Status DepartedPeers::look(const Segment& group, int rank, const cuda::BlockWait
     if (gone_ >= 0) {
         const uint64_t polls = read(block_waits[block_].polls);
         const bool still = polls >= polls_ && waits(block_, gone_) && gone(gone_);
-        // The block has looked at all its messages again since then.
+        // The block has polled all its messages again since then.
         if (still && polls >= polls_ + 2)
-            return first_cause(
-                group,
-                fail(weftRemoteError, "{} {}, and kernels of rank {} wait for messages with it or for its signals",
-                     group.name_of(gone_), left(gone_) ? "left the communicator" : "died", rank),
-                gone_);
+            return first_cause(group,
+                               fail(left(gone_) ? error::rank_left : error::rank_died,
+                                    "{} {}, and kernels of rank {} wait for messages with it or for its signals",
+                                    group.name_of(gone_), left(gone_) ? "left the communicator" : "died", rank)
+                                   .about({.rank = gone_, .peer = rank}),
+                               gone_);
         if (still) return ok();
         gone_ = -1;
     }

@@ -1,4 +1,4 @@
-// device_joining.cpp: how the ranks of a communicator come to serve device memory, or why they do not.
+// device_joining.cpp: how the ranks of a communicator get support for device memory, or find the reason why not.
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,7 +27,8 @@ using cuda::RelaxedCapture;
 
 namespace {
 
-// Once a process for each reason, however many communicators meet it, on whichever devices: the first is named.
+// Warns once per process for each reason, for any number of communicators and devices. The sentence names the first
+// device.
 void warn_of_device_once(const std::string& sentence, std::string reason) {
     struct Said {
         std::mutex mutex;
@@ -43,7 +44,7 @@ void warn_of_device_once(const std::string& sentence, std::string reason) {
 }
 void warn_of_device_once(const std::string& sentence) { warn_of_device_once(sentence, sentence); }
 
-// A reason without the number of the device that it is told of.
+// The reason without the number of its device.
 std::string of_any_device(std::string reason, int device) {
     const std::string number = std::to_string(device), name = "device " + number;
     for (size_t at = 0; (at = reason.find(name, at)) != std::string::npos; ++at)
@@ -66,22 +67,23 @@ Result<std::unique_ptr<GpuEngine>> GpuEngine::find(int which) {
     }
     auto state = std::make_unique<State>();
     state->driver = *driver;
-    // Opening a context is what a capture of another thread, or of this one, would forbid, and be ended by.
+    // A capture in any thread would forbid opening a context, and would be invalidated by it.
     const RelaxedCapture relaxed(**driver);
     const auto made = [&] { return std::unique_ptr<GpuEngine>(new GpuEngine(std::move(state))); };
     CUcontext context = nullptr;
     if (which == current) {
-        WEFT_TRY((*driver)->check((*driver)->CtxGetCurrent(&context), "tell the current context"));
+        WEFT_TRY((*driver)->check((*driver)->CtxGetCurrent(&context), "query the current context"));
         if (context != nullptr) {
             CUdevice device = 0;
-            WEFT_TRY((*driver)->check((*driver)->CtxGetDevice(&device), "tell the device of the current context"));
+            WEFT_TRY((*driver)->check((*driver)->CtxGetDevice(&device), "query the device of the current context"));
             which = device;
         }
     } else if (which >= 0) {
         auto count = device_count(**driver);
         if (!count) return count.take_status();
         if (which >= *count)
-            return fail(weftInvalidArgument, "device {} does not exist: there are {}, from 0 on", which, *count);
+            return fail(error::argument_device, "device {} does not exist: this process sees {} devices, from 0 on",
+                        which, *count);
     }
     if (which < 0) {
         state->unsupported_reason =
@@ -106,18 +108,18 @@ Result<std::unique_ptr<GpuEngine>> GpuEngine::find(int which) {
         const std::string why = kernels.status().sentence();
         warn_of_device_once(
             fmt::format("no kernels of Weft's run on device {}, so its memory is copied to the host's and back, which "
-                        "is slow: {} (the same of other devices is not told again)",
+                        "is slow: {} (further devices are not reported)",
                         which, why),
             "copied: " + of_any_device(why, which));
     }
     if (!state->unsupported_reason.empty())
-        warn_of_device_once(fmt::format("device {} is not used: {} (the same of other devices is not told again)",
-                                        which, state->unsupported_reason),
+        warn_of_device_once(fmt::format("device {} is not used: {} (further devices are not reported)", which,
+                                        state->unsupported_reason),
                             "not used: " + of_any_device(state->unsupported_reason, which));
     return made();
 }
 
-// By the first of them. With MPS as it should be, else so slow that users should know.
+// The first rank of them reports it. With MPS sharing is as intended; without it, it is too slow to pass unnoticed.
 void GpuEngine::State::tell_of_sharing(const std::vector<int>& elsewhere) const {
     const std::string others = ranks_text(elsewhere);
     if (kernels->mps())
@@ -131,7 +133,7 @@ void GpuEngine::State::tell_of_sharing(const std::vector<int>& elsewhere) const 
                       device(), others);
 }
 
-// All ranks decide alike: from what the rows say, or each that it has no device.
+// All ranks decide alike, from the rows of all ranks.
 void GpuEngine::meet(std::shared_ptr<Segment> group, const net::Identity* identity, int rank, int64_t timeout_ms,
                      std::shared_ptr<const Catalog> catalog, std::shared_ptr<const Machines> machines) {
     State& s = *state_;
@@ -168,7 +170,7 @@ void GpuEngine::meet(std::shared_ptr<Segment> group, const net::Identity* identi
                             other));
         if (row.device.use == DeviceFacts::refused)
             return s.disable(fmt::format("rank {} cannot use its device: its log says why", other));
-        // A process may be several hosts, as it likes; whoever has the same device is on the same machine.
+        // One process may act as several hosts. Ranks with the same device are on the same machine.
         const bool here = s.group->local(other) ? row.process == s.group->row(rank).process
                                                 : s.group->rank_info(other).pid == getpid();
         const bool shares =
@@ -178,7 +180,7 @@ void GpuEngine::meet(std::shared_ptr<Segment> group, const net::Identity* identi
         if (shares && !here) elsewhere.push_back(other);
     }
     if (s.copies) {
-        s.sharing = false;  // no stream waits for another one's kernels
+        s.sharing = false;  // no stream waits for another stream's kernels
         return;
     }
     if (!elsewhere.empty() && first_here) s.tell_of_sharing(elsewhere);
@@ -220,7 +222,7 @@ void GpuEngine::meet(std::shared_ptr<Segment> group, const net::Identity* identi
     s.domain = std::make_unique<Domain>(s.group, rank, s.kernels, std::move(connections));
     if (s.layout.hosts == 1) return;
     s.network = std::make_unique<DeviceNetwork>(s.group, *identity, rank, s.domain->remote_ends());
-    // Others hear of it as of any other obstacle.
+    // The obstacle is reported to all ranks like any other.
     if (const Status listening = s.network->listen(); !listening) s.domain->object(listening);
 }
 
@@ -255,11 +257,14 @@ Status GpuEngine::State::check_others(const std::vector<int>& missing) {
     next_look_us = now + 20'000;
     for (const int other : missing)
         if (!group->alive(other))
-            return fail(weftRemoteError, "{} died while the ranks were joining their devices", group->name_of(other));
+            return fail(error::init_rank_died, "{} died while the ranks were joining their devices",
+                        group->name_of(other))
+                .about({.rank = other, .peer = rank});
     if (deadline_us > 0 && now > deadline_us)
-        return fail(weftTimeout,
+        return fail(error::init_rank_missing,
                     "rank {} waited for {} to join their devices until the deadline (WEFT_INIT_TIMEOUT_MS)", rank,
-                    ranks_text(missing));
+                    ranks_text(missing))
+            .about({.rank = missing.empty() ? -1 : missing[0], .peer = rank});
     return ok();
 }
 
@@ -279,7 +284,8 @@ Status GpuEngine::begin(int64_t timeout_ms) {
                   s.layout.blocks_max, s.sharing ? ", which it shares with ranks of this process" : "",
                   s.domain->fallback_text());
     if (s.group->ranks() == 1) return ok();
-    // Somebody must see deaths and kernels' failures while the rank's thread waits in the driver, or is elsewhere.
+    // The service thread must see deaths and failures of kernels while the rank's thread waits in the driver or
+    // elsewhere.
     auto service = Service::of_process();
     if (!service) return service.take_status();
     s.service = std::move(*service);

@@ -1,4 +1,4 @@
-// device_launching.cpp: calls on device memory: what is reckoned once for a key, and the launches of each call.
+// device_launching.cpp: calls on device memory: what is computed once for each key, and the launches of each call.
 #include <algorithm>
 
 #include "src/base/log.hpp"
@@ -20,7 +20,7 @@ using cuda::MessageArguments;
 using cuda::MessageItem;
 using cuda::ranks_max;
 
-// A new key: nothing here calls the driver, so it may happen during a capture.
+// Plans a new key. It calls no function of the driver, so it may happen during a capture.
 Result<PreparedLaunch*> GpuEngine::State::plan(const Operation& called, uint8_t preference) {
     auto plan = plan_on_device(called, layout_for(preference));
     if (!plan) return plan.take_status();
@@ -34,11 +34,11 @@ Result<PreparedLaunch*> GpuEngine::State::plan(const Operation& called, uint8_t 
     KernelArguments& a = fresh->arguments;
     domain->bind(a);
     a.fingerprint = plan->fingerprint();
-    // Fused bodies take every rank's contribution at once.
+    // Fused bodies combine the contributions of all ranks at once.
     const bool in_one_place =
         plan->steps < 0 || layout.steps[size_t(plan->steps)].algorithm->sums == Sums::in_rank_order;
     bind_operation(a, operation, layout.ranks, in_one_place);
-    // Without bytes no message would go, and nobody would wait for anybody.
+    // Without data no message would be sent, and no rank would wait for another.
     fresh->of_tokens = a.bytes == 0 && !a.domain;
     if (fresh->of_tokens) a.bytes = Domain::token_bytes;
     const int parts = parts_of(operation.collective, layout.ranks);
@@ -49,7 +49,7 @@ Result<PreparedLaunch*> GpuEngine::State::plan(const Operation& called, uint8_t 
     fresh->receive_bytes = a.bytes * size_t(parts_held(out, parts));
     fresh->send_begins = steps ? first_held(in, rank, a.bytes) : 0;
     fresh->receive_begins = steps ? first_held(out, rank, a.bytes) : 0;
-    // In what is read where it lies, each taker's part is one of a tile.
+    // If peers read a buffer in place, each receiver's part is one part of a tile.
     a.tile_bytes = steps ? plan->tile_bytes : 0;
     if (plan->body == Body::peer_two_shot) a.tile_bytes = Domain::staging_bytes / 2;
     if (plan->body == Body::peer_one_shot)
@@ -63,7 +63,7 @@ Result<PreparedLaunch*> GpuEngine::State::plan(const Operation& called, uint8_t 
     return plans.insert(PlanKey(called, preference), std::move(fresh));
 }
 
-// What a call may be refused for.
+// Checks the stream; a refused call has no effect.
 Status GpuEngine::State::take_stream(void* stream_of_call) {
     const auto on = static_cast<CUstream>(stream_of_call);
     ContextScope scope(*context());
@@ -71,20 +71,20 @@ Status GpuEngine::State::take_stream(void* stream_of_call) {
     auto facts = describe_stream(*driver, on);
     if (!facts) return facts.take_status();
     if (facts->context != context()->handle())
-        return fail(weftInvalidArgument,
-                    "the stream belongs to {}device {}, the communicator's rank {} is on device {}: make it with that "
-                    "device current",
+        return fail(error::memory_device,
+                    "the stream belongs to {}device {}, and the communicator's rank {} is on device {}: create the "
+                    "stream with that device current",
                     facts->device == device() ? "another context of " : "", facts->device, rank, device());
     if (sharing && (on == nullptr || on == CU_STREAM_LEGACY))
         return fail(
-            weftInvalidUsage,
-            "the legacy stream cannot be used where several ranks of a process share device {}: each would wait "
-            "for the other; give each a stream of its own, made with cudaStreamNonBlocking",
+            error::stream_shared,
+            "the legacy stream cannot be used if several ranks of a process share device {}: the ranks would wait "
+            "for each other; give each rank a stream of its own, made with cudaStreamNonBlocking",
             device());
     if (copies && facts->capturing)
-        return fail(weftInvalidUsage,
-                    "the stream is captured, and calls on the communicator's device memory are copies that the host "
-                    "waits for ({}): they cannot become part of a graph",
+        return fail(error::stream_capture,
+                    "the stream is captured, and the communicator copies device memory through host memory ({}): "
+                    "such calls cannot become part of a graph",
                     why_copies());
     stream = *facts;
     return ok();
@@ -115,7 +115,7 @@ uint64_t GpuEngine::copied_bytes() const {
 Status GpuEngine::prepare(const DeviceCall& call) {
     State& s = *state_;
     WEFT_TRY(s.take_stream(call.stream));
-    // Of calls of all ranks alone: others are not counted alike.
+    // Only collectives are counted: other calls are not the same on all ranks.
     if (s.sharing) WEFT_TRY(s.domain->claim(static_cast<CUstream>(call.stream), s.stream));
     auto plan = s.plan_of(call);
     if (!plan) return plan.take_status();
@@ -130,7 +130,7 @@ Result<PreparedLaunch*> GpuEngine::State::plan_of(const DeviceCall& call) {
     return plan(call.operation, call.settings.preference);
 }
 
-// All or nothing: a peer that finds one address uses both. Where it needs none, what it finds is never looked at.
+// Exports both addresses or none: a peer that finds one uses both. An address that a peer does not need is never read.
 void GpuEngine::State::export_buffers(PreparedLaunch& it, const DeviceCall& call) const {
     KernelArguments& a = it.arguments;
     std::byte *send[ranks_max], *receive[ranks_max];
@@ -175,7 +175,7 @@ Status GpuEngine::launch(const DeviceCall& call) {
     return s.domain->note(stream, s.stream);
 }
 
-// Where ranks share a device launches are counted, to tell who is on whose stream.
+// Not if ranks share a device: launches are counted then, to find ranks that share a stream.
 bool GpuEngine::joins() const {
     const State& s = *state_;
     return s.domain && !s.sharing && s.layout.hosts == 1 && s.layout.ranks <= ranks_max;
@@ -185,14 +185,14 @@ Status GpuEngine::prepare_coalesced(std::span<const DeviceCall> calls) {
     State& s = *state_;
     WEFT_TRY(s.take_stream(calls[0].stream));
     s.coalesced.clear();
-    // All are made before one is kept: the cache is emptied when it is full.
+    // All plans are made before one is kept, because a full cache is emptied.
     for (const DeviceCall& call : calls)
         if (auto plan = s.plan_of(call); !plan) return plan.take_status();
     for (const DeviceCall& call : calls) {
         auto plan = s.plan_of(call);
         if (!plan) return plan.take_status();
         if ((*plan)->plan.body != Body::packet_one_shot)
-            return fail(weftInvalidUsage, "{} goes by a kernel that carries out one call", call.operation.text());
+            return fail(error::gpu_not_served, "{} uses a kernel that executes only one call", call.operation.text());
         s.coalesced.push_back(*plan);
     }
     return ok();
@@ -258,7 +258,7 @@ template <class Arguments>
 Status GpuEngine::State::enqueue_served(const Kernel& kernel, const LaunchShape& shape, CUstream on,
                                         Arguments& arguments) const {
     if (network) network->launching(stream.capturing, arguments.launch, shape.blocks);
-    // A replay would say again that an old launch has ended.
+    // A replay would report again that an old launch has ended.
     uint32_t* const ended = arguments.ended;
     if (stream.capturing) arguments.ended = nullptr;
     Status enqueued = enqueue(kernel, shape, on, &arguments);
@@ -305,7 +305,7 @@ Result<std::optional<int>> GpuEngine::State::priority(int asked) {
         return std::optional<int>();
     if (!priorities) {
         int last = 0, first = 0;
-        WEFT_TRY(driver->check(driver->CtxGetStreamPriorityRange(&last, &first), "tell the range of priorities"));
+        WEFT_TRY(driver->check(driver->CtxGetStreamPriorityRange(&last, &first), "query the range of priorities"));
         priorities = {first, last};
     }
     return std::optional<int>(std::clamp(asked, priorities->first, priorities->second));

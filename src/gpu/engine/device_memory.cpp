@@ -20,9 +20,9 @@ using cuda::RelaxedCapture;
 namespace {
 
 struct DeviceAllocation {
-    Context context;  // which what follows must not outlive
+    Context context;  // must outlive the memory
     ExportableMemory memory;
-    size_t bytes = 0;  // that were asked for, of whole pages
+    size_t bytes = 0;  // as requested; the memory has whole pages
 };
 
 struct DeviceAllocations {
@@ -35,7 +35,7 @@ DeviceAllocations& given_memory() {
 }
 
 Status no_device(size_t bytes, const std::string& reason) {
-    return fail(weftInvalidUsage, "weftMemAlloc cannot allocate {} bytes: {}; weftHostAlloc allocates host memory",
+    return fail(error::gpu_no_device, "weftMemAlloc cannot allocate {} bytes: {}; weftHostAlloc allocates host memory",
                 bytes, reason);
 }
 
@@ -60,7 +60,7 @@ Result<void*> allocate_device_memory(size_t bytes) {
     const bool descriptors = properties->vmm && properties->vmm_fd;
     auto memory =
         allocate(descriptors ? ExportableMemory::ExportMethod::descriptor : ExportableMemory::ExportMethod::ipc);
-    if (!memory && memory.status().code() == weftUnhandledCudaError && descriptors) {
+    if (!memory && memory.status().id() == error::cuda_call && descriptors) {
         WEFT_LOG(info, mem, "weftMemAlloc takes memory of cuMemAlloc: {}", memory.status().sentence());
         memory = allocate(ExportableMemory::ExportMethod::ipc);
     }
@@ -76,7 +76,7 @@ Result<void*> allocate_device_memory(size_t bytes) {
 
 bool free_device_memory(void* address) {
     DeviceAllocations& all = given_memory();
-    DeviceAllocation freed;  // which may wait for the device, without the lock
+    DeviceAllocation freed;  // destroyed without the lock, because that may wait for the device
     {
         const std::lock_guard lock(all.mutex);
         const auto place = all.by_address.find(reinterpret_cast<CUdeviceptr>(address));

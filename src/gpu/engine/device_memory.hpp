@@ -1,5 +1,5 @@
-// device_memory.hpp: device memory that Weft gives users (weftMemAlloc): VMM memory, which every device of this
-// process with peer access reaches, and which other processes can map. Thread-safe.
+// device_memory.hpp: the device memory that users get (weftMemAlloc). It is VMM memory, which all devices of this
+// process with peer access can access and which other processes can map. Thread-safe.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -8,11 +8,11 @@
 
 namespace weft::internal {
 
-// On the device that is current in the calling thread.
+// Allocates on the current device of the calling thread.
 Result<void*> allocate_device_memory(size_t bytes);
-// False: the address is none that was given here, or was freed before.
+// False: the address was not allocated here, or was freed before.
 bool free_device_memory(void* address);
-// The allocation that was given here in which the address lies, as long as it was asked for; empty: in none.
+// The allocation around the address, with the requested size; empty: the address is in none.
 std::span<const std::byte> own_device_memory(const void* address);
 
 }  // namespace weft::internal

@@ -14,11 +14,11 @@ using cuda::MessageQueue;
 
 namespace {
 
-// Shorter ones are in a slot sooner than the peer could say that it has read them elsewhere.
+// A shorter message is in a slot sooner than the peer could acknowledge that it has read it in place.
 constexpr uint64_t device_zero_copy_least = 256 << 10;
 
 uint64_t bytes_of(const DeviceMessage& message) { return message.count * size_of(message.type); }
-// Without a number, which a graph's replay would bring again; the slots keep the order.
+// The mark has no number, because a replayed graph would repeat it. The slots keep the order.
 uint32_t mark_of(const DeviceMessage& message) { return message_mark(message.type, message.by, 0); }
 MessageView view_of(const DeviceMessage& message) { return {mark_of(message), message.count}; }
 
@@ -26,19 +26,20 @@ MessageView view_of(const DeviceMessage& message) { return {mark_of(message), me
 
 Status DeviceMessages::arrange(std::span<const DeviceMessage> messages, const RemoteAddress& remote_address) {
     if (messages.size() > message_items_max)
-        return fail(weftInvalidUsage, "{} messages in one group: on device memory a group has at most {}",
+        return fail(error::usage_limit, "a group has {} messages on device memory: it can have at most {}",
                     messages.size(), message_items_max);
     sorted_.clear();
     items_.clear();
     queues_.clear();
     counts_.reset();
     for (const DeviceMessage& message : messages) sorted_.push_back(&message);
-    // Every rank begins with those next to it, so that not all send to the same one at first; its own come last.
+    // Every rank begins with its neighbours, so that not all ranks send to the same rank first. Messages to itself come
+    // last.
     const auto place = [&](const DeviceMessage* one) {
         const int ranks = geometry_.ranks, away = one->outgoing ? one->peer - rank_ : rank_ - one->peer;
         return ((away + ranks - 1) % ranks) * 2 + (one->outgoing ? 0 : 1);
     };
-    // In their order, which is that of the addresses.
+    // Messages of one queue keep their order, which is the order of their addresses.
     std::sort(sorted_.begin(), sorted_.end(), [&](const DeviceMessage* one, const DeviceMessage* other) {
         const int here = place(one), there = place(other);
         return here != there ? here < there : one < other;
@@ -68,7 +69,7 @@ Status DeviceMessages::arrange(std::span<const DeviceMessage> messages, const Re
     return ok();
 }
 
-// A message to each rank and one from each, in the order of the others; how long they may be is known.
+// One message to each rank and one from each, in the order of peers. Only the largest possible size is known.
 void DeviceMessages::arrange(const CountedMessages& call, const RemoteAddress& remote_address) {
     const CountsOnDevice& counts = *call.counts;
     const uint64_t element = size_of(call.type);
@@ -107,7 +108,7 @@ void DeviceMessages::arrange(const CountedMessages& call, const RemoteAddress& r
     add(rank_, MessageQueue::own);
 }
 
-// The k-th of what it sends itself is the k-th of what it receives from itself.
+// The k-th message that a rank sends itself is the k-th that it receives from itself.
 Status DeviceMessages::pair_own() {
     const auto first_received =
         std::find_if(sorted_.begin(), sorted_.end(), [](const DeviceMessage* message) { return !message->outgoing; });
@@ -116,7 +117,7 @@ Status DeviceMessages::pair_own() {
         const DeviceMessage &from = *sorted_[i], &to = *sorted_[sent + i];
         const MessageView given = view_of(from), wanted = view_of(to);
         if (compared(given.mark) != compared(wanted.mark) || given.count != wanted.count)
-            return {weftMismatch, differing_messages(rank_, given, rank_, wanted)};
+            return {error::mismatch_message, differing_messages(rank_, given, rank_, wanted)};
         if (i == 0) queues_.push_back({int16_t(rank_), MessageQueue::own, 0, uint16_t(items_.size()), 0});
         items_.push_back(
             {static_cast<std::byte*>(to.data), static_cast<const std::byte*>(from.data), bytes_of(to), wanted.mark});
@@ -124,7 +125,7 @@ Status DeviceMessages::pair_own() {
     if (sent == received) return ok();
     const bool outgoing = sent > received;
     const DeviceMessage& alone = *sorted_[outgoing ? received : sent + sent];
-    return {weftInvalidUsage, message_to_oneself(rank_, outgoing, view_of(alone))};
+    return {error::usage_self_message, message_to_oneself(rank_, outgoing, view_of(alone))};
 }
 
 void DeviceMessages::bind(MessageArguments& arguments) const {

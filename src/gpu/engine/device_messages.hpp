@@ -1,5 +1,6 @@
-// device_messages.hpp: messages of a group as the kernel of messages wants them: a queue for each peer and direction,
-// what a rank gives itself paired. Knows no driver. Thread-bound to the rank; kept, so that a call allocates nothing.
+// device_messages.hpp: arranges the messages of a group for the message kernel: a queue for each peer and direction,
+// and the pairs of messages of a rank to itself. Knows no driver. Thread-bound to the rank. It is kept between calls,
+// so that a call allocates nothing.
 #pragma once
 #include <functional>
 #include <optional>
@@ -13,29 +14,30 @@ namespace weft::internal {
 
 class DeviceMessages {
   public:
-    // remote: ranks of other hosts, by bit.
+    // remote: by bit, the ranks of other hosts.
     DeviceMessages(int rank, int ranks, uint64_t remote) : rank_(rank), geometry_{ranks}, remote_(remote) {}
 
-    // Where kernels of `peer` find a buffer of this rank's; null: they do not.
+    // The address of this rank's buffer in kernels of `peer`; null: they cannot access it.
     using RemoteAddress = std::function<const std::byte*(const DeviceMessage& message, int peer)>;
-    // Fails if a message to this very rank has no counterpart or another one, and if they are too many for a kernel.
+    // Fails if a message to this rank itself has no matching counterpart, or if there are too many messages for a
+    // kernel.
     Status arrange(std::span<const DeviceMessage> messages, const RemoteAddress& remote_address);
-    // An all-to-all whose counts a kernel reads first, from bind_counts().
+    // An all-to-all whose counts a kernel reads first (bind_counts()).
     void arrange(const CountedMessages& messages, const RemoteAddress& remote_address);
     bool counted() const { return counts_.has_value(); }
     void bind_counts(cuda::MessageArguments& arguments) const;
-    // Into `arguments`, as far as they have room: all, or, where there is a table, none.
+    // Sets all items, or none if they are in the table.
     void bind(cuda::MessageArguments& arguments) const;
-    // The items that a kernel that only notes them down takes from `first` on; how many.
+    // Sets the items from `first` on for a kernel that only stores them in the table, and returns their number.
     int note(cuda::MessageArguments& arguments, int first) const;
     int items() const { return int(items_.size()); }
     bool fit() const { return items_.size() <= cuda::message_items_within && !counted(); }
-    // How many blocks have something to do, at most.
+    // The most blocks that have work.
     int p2p_channels() const { return lanes_; }
 
   private:
     Status pair_own();
-    // That a message of this length is cut for.
+    // The number of channels that a message of this size uses.
     uint8_t channels_to(int peer, uint64_t bytes) const {
         return (remote_ >> unsigned(peer) & 1) != 0 ? uint8_t(1) : uint8_t(geometry_.pieces(bytes));
     }
@@ -45,7 +47,7 @@ class DeviceMessages {
     uint64_t remote_;
     std::vector<const DeviceMessage*> sorted_;
     std::vector<cuda::MessageItem> items_;
-    std::optional<cuda::MessageCounts> counts_;  // then no items
+    std::optional<cuda::MessageCounts> counts_;  // if set, there are no items
     std::vector<cuda::MessageQueue> queues_;
     int lanes_ = 0;
 };

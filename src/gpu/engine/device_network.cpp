@@ -8,7 +8,7 @@ namespace weft::internal {
 
 namespace {
 
-// Of connection info, apart from those of host memory's connections.
+// The OOB name of the connection info, different from that of connections of host memory.
 constexpr uint64_t oob_name = 0x8f1bbcdcbfa53e0bu;
 
 }  // namespace
@@ -95,8 +95,9 @@ Status DeviceNetwork::trouble() {
     if (health_.cause_may_come(trouble->since_us)) return ok();
     if (segment_->row(trouble->peer).state.load(std::memory_order_acquire) == RankState::left)
         return first_cause(*segment_,
-                           fail(weftRemoteError, "{} left the communicator, and kernels of rank {} wait for it",
-                                segment_->name_of(trouble->peer), rank_),
+                           fail(error::rank_left, "{} left the communicator, and kernels of rank {} wait for it",
+                                segment_->name_of(trouble->peer), rank_)
+                               .about({.rank = trouble->peer, .peer = rank_}),
                            trouble->peer);
     return first_cause(*segment_, fail(Status(trouble->failure), "kernels of rank {} wait for {}: {}", rank_,
                                        segment_->name_of(trouble->peer), trouble->failure.sentence));

@@ -1,6 +1,5 @@
-// device_network.hpp: what a rank's device has to do with ranks of other hosts: connections for the algorithms that step
-// machines run and for messages, made while the ranks join, and the proxy that serves them; and what is known of
-// trouble there.
+// device_network.hpp: the connections of a rank's GPU to ranks of other hosts, for step machines and messages, and the
+// proxy that serves them. They are made while the ranks join. It also reports failures of these connections.
 #pragma once
 #include <vector>
 
@@ -10,20 +9,21 @@
 
 namespace weft::internal {
 
-// Thread-bound to the rank, but for what says otherwise.
+// Thread-bound to the rank unless stated otherwise.
 class DeviceNetwork {
   public:
-    // ends: that the rank's domain will have, without addresses yet; both ends of a connection name it alike.
+    // ends: the remote ends of the rank's domain, without addresses yet. Both ends of a connection have the same name.
     DeviceNetwork(std::shared_ptr<Segment> group, const net::Identity& identity, int rank,
                   const std::vector<cuda::RemoteEnd>& ends);
     ~DeviceNetwork();
 
-    // Before the ranks join their devices: addresses are left for the peers.
+    // Posts addresses for the peers. Called before the ranks join their devices.
     Status listen();
-    // One step of calling them; true when all have been called. missing(): who has not listened yet.
+    // One step of connecting; true when all ends are connected. missing(): the ranks that do not listen yet.
     Result<bool> connect();
     const std::vector<int>& missing() const { return missing_; }
-    // Calls may come. ends (the same, with addresses), ended: of the rank's domain, which must outlive this.
+    // Called before the first call. `ends` (the same, with addresses) and `ended` belong to the rank's domain, which
+    // must outlive this object.
     Status begin(const std::vector<cuda::RemoteEnd>& ends, const uint32_t* ended);
 
     void launching(bool captured, uint32_t launch, uint32_t blocks) {
@@ -33,18 +33,17 @@ class DeviceNetwork {
             connections_->launching(launch, blocks);
     }
     void launched() { proxy_->wake(); }
-    // Returns when what kernels have handed over is on its way. False: not at the deadline, or those who should take it
-    // have left.
+    // Returns when all data from kernels is sent. False: data remained at the deadline, or its receivers had left.
     bool drain(int64_t deadline_us);
 
-    // ---- For the service thread, now and again.
-    // How long kernels of ours have waited for other hosts without any message moving, as far as looks tell; news of
-    // the ranks there are asked for.
+    // ---- For the service thread, which calls them regularly.
+    // How long our kernels have waited for other hosts while no message moved, as far as the calls show. Also requests
+    // the health of ranks there.
     int64_t stalled_us();
-    // A broken connection whose cause nobody has told in time, in words for all ranks; ok: there is none.
+    // A broken connection with no other cause after a while, explained for all ranks; ok: there is none.
     Status trouble();
 
-    // Of the ranks there.
+    // The health of the ranks of other hosts.
     RemoteHealth& health() { return health_; }
 
   private:
@@ -57,7 +56,7 @@ class DeviceNetwork {
     std::shared_ptr<cuda::ProxyConnections> connections_;
     std::shared_ptr<cuda::Proxy> proxy_;
     uint64_t moved_ = 0;            // at the last look
-    int64_t stalled_since_us_ = 0;  // 0: nothing was waited for
+    int64_t stalled_since_us_ = 0;  // 0: no kernel waited
     RemoteHealth health_;
 };
 

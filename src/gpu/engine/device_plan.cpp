@@ -11,15 +11,14 @@ namespace weft::internal {
 
 namespace {
 
-// None of these has been measured on a GPU by Weft. They follow what others have published for 8 GPUs on one NVSwitch.
-// Everybody sends everything to everybody: ranks times the bytes, one way through the links, until that is longer than
-// a second way. Two ranks send no more so than in two steps.
+// These limits follow published results for 8 GPUs on one NVSwitch. Weft has not measured them. One-shot sends
+// everything to every rank: one trip, but `ranks` times the bytes. With two ranks it sends no more than two-shot does.
 constexpr size_t one_shot_bytes = 16 << 10, one_shot_bytes_of_two = 64 << 10;
-// Packets take twice the bytes, and no barrier. Of a whole: what goes through a rank's links.
+// Packets double the bytes but need no barrier. This is the limit of a whole, which passes a rank's links.
 constexpr size_t packets_bytes = 512 << 10;
-// The same of one message that all get from the root, or the root from all: so much goes through its links.
+// The same for a message of or to the root: `ranks` times the bytes pass the root's links.
 constexpr size_t packets_of_root_bytes = 128 << 10;
-// A block of 512 threads has 32 KiB under way with four 16-byte loads of each.
+// A block of 512 threads has 32 KiB in flight: four 16-byte loads per thread.
 constexpr size_t peer_bytes_a_block = 32 << 10;
 
 }  // namespace
@@ -50,12 +49,12 @@ bool has(const DeviceLayout& layout, std::initializer_list<Body> bodies) {
                        [&](Body body) { return (cuda::needs(body) & ~layout.capabilities) == 0; });
 }
 
-// Which fused bodies serve a collective. Those of all but all-reduce are chosen by size alone; what has parts is served
-// in one step.
+// The fused bodies that support a collective. Collectives other than all-reduce choose a body by size only. Collectives
+// with parts take one step.
 struct Fused {
     bool one_shot, two_shot;
 
-    // In messages of so many bytes of a whole.
+    // For messages whose whole has so many bytes.
     Fused(const DeviceLayout& layout, Collective collective, size_t bytes) {
         const NameList allowed(layout.rules.names_for(collective, bytes));
         const bool there = layout.ranks <= cuda::ranks_max && layout.hosts == 1;
@@ -87,7 +86,7 @@ bool allowed(const StepAlgorithm& steps, const Operation& operation, const Devic
     return steps.algorithm->collective == operation.collective && list.admits(steps.algorithm->name);
 }
 
-// By what the algorithm's predictions make of a device's blocks: good for the order of things.
+// Predicts times with the algorithms' cost functions for a device's blocks, which rank the algorithms correctly.
 Result<DevicePlan> plan_by_steps(DevicePlan plan, const DeviceLayout& layout) {
     const StepAlgorithm* best = nullptr;
     const size_t bytes = plan.operation.whole_bytes(layout.ranks);
@@ -98,19 +97,19 @@ Result<DevicePlan> plan_by_steps(DevicePlan plan, const DeviceLayout& layout) {
     if (!best) {
         const auto excluded = layout.excluded.find(plan.operation.collective);
         return fail(
-            weftInvalidUsage, "{}{} on device memory of {} ranks{} is served by none of what {}{}{}",
+            error::gpu_not_served, "{}{} on device memory of {} ranks{} is supported by no algorithm{}{}{}",
             layout.algo.empty()
                 ? ""
                 : fmt::format("{} is {}: ", layout.of_call ? "algo of the call's config" : "WEFT_ALGO", layout.algo),
             name_of(plan.operation.collective), layout.ranks,
             layout.hosts > 1 ? fmt::format(" on {} hosts", layout.hosts) : "",
-            layout.algo.empty() ? "there is" : "it admits", excluded == layout.excluded.end() ? "" : "; ",
+            layout.algo.empty() ? "" : " that it admits", excluded == layout.excluded.end() ? "" : "; ",
             excluded == layout.excluded.end() ? "" : excluded->second);
     }
     return plan_by(*best, std::move(plan), layout);
 }
 
-// The first of the user's that is for this message; null: none is.
+// The first user's algorithm for this message; null: none.
 const StepAlgorithm* of_user(const Operation& operation, const DeviceLayout& layout) {
     for (const StepAlgorithm& one : layout.steps)
         if (one.algorithm->of_user && allowed(one, operation, layout) &&
@@ -130,7 +129,7 @@ Result<DevicePlan> plan_all_reduce(DevicePlan plan, const DeviceLayout& layout) 
     const size_t bytes = plan.operation.bytes(),
                  most_one_shot = layout.ranks <= 2 ? one_shot_bytes_of_two : one_shot_bytes;
     const Fused fused(layout, Collective::all_reduce, bytes);
-    // Where each rank reaches each, nothing that goes from rank to rank is known to beat two_shot, at any size.
+    // If all ranks reach each other, no step algorithm is known to beat two_shot at any size.
     const bool steps = std::any_of(layout.steps.begin(), layout.steps.end(), [&](const StepAlgorithm& one) {
         return allowed(one, plan.operation, layout) && !one.algorithm->of_user;
     });
@@ -149,8 +148,8 @@ Result<DevicePlan> plan_all_reduce(DevicePlan plan, const DeviceLayout& layout) 
     return plan;
 }
 
-// Of the others. What has one part for all goes in two steps, lest all of it go through the root's links as often as
-// there are ranks.
+// For other collectives. A broadcast or reduce of a long message takes two steps, so that the root's links do not carry
+// it `ranks` times.
 DevicePlan plan_fused(DevicePlan plan, const DeviceLayout& layout) {
     const Operation& operation = plan.operation;
     const bool parted = facts_of(operation.collective).parted;
@@ -173,7 +172,7 @@ bool needs_steps(const DeviceLayout& layout, Collective collective) {
         const NameList names(layout.rules.names_for(collective, bytes));
         const bool named = std::any_of(names.allowed.begin(), names.allowed.end(),
                                        [](std::string_view name) { return name != "one_shot" && name != "two_shot"; });
-        // Of an all-reduce one_shot serves the short ones alone.
+        // For all-reduce, one_shot alone supports short messages only.
         return named || !Fused(layout, collective, bytes).two_shot;
     });
 }

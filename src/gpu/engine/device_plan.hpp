@@ -1,5 +1,5 @@
-// device_plan.hpp: which kernel serves an operation on device memory, and with which grid: a function of agreed facts
-// alone, so that all ranks launch alike. Knows no driver. Reentrant.
+// device_plan.hpp: chooses the kernel and the grid of an operation on device memory. The choice depends on agreed facts
+// only, so all ranks choose alike. Knows no driver. Reentrant.
 #pragma once
 #include <map>
 #include <span>
@@ -12,53 +12,53 @@
 
 namespace weft::internal {
 
-// What the ranks know alike of their devices.
+// The facts about devices that all ranks agree on.
 struct DeviceLayout {
     int ranks = 1;
-    int blocks_max = 1;  // of each rank's kernel, so that those of all ranks of a device run at once
-    std::string algo;    // rank 0's WEFT_ALGO, or what a call asks for
-    // Where no fused body serves every message: what else there is.
+    int blocks_max = 1;  // per rank's kernel; the kernels of all ranks of a device fit at once
+    std::string algo;    // rank 0's WEFT_ALGO, or the algo of the call
+    // The step algorithms, if fused bodies do not support every message.
     std::vector<StepAlgorithm> steps = {};
-    std::map<Collective, std::string> excluded = {};  // and what there is not, and why
-    size_t tile_bytes = 0;                            // of steps: rank 0's WEFT_TILE_BYTES
-    int hosts = 1;                                    // of several, steps alone serve
+    std::map<Collective, std::string> excluded = {};  // the algorithms that are not available, and why
+    size_t tile_bytes = 0;                            // of step algorithms: rank 0's WEFT_TILE_BYTES
+    int hosts = 1;                                    // with several, only step algorithms work
     AlgoRules rules = {};                             // of `algo`
     uint64_t rings = 0;                               // as Choice::rings
-    int threads = cuda::threads_max;                  // of each block: rank 0's WEFT_GPU_THREADS
-    uint32_t capabilities = ~uint32_t(0);             // that all ranks' devices have
+    int threads = cuda::threads_max;                  // per block: rank 0's WEFT_GPU_THREADS
+    uint32_t capabilities = ~uint32_t(0);             // of all ranks' devices
     bool of_call = false;                             // see layout_preferring()
-    int channels = 0;                                 // that the call asks for; 0: as many as there are
+    int channels = 0;                                 // requested by the call; 0: all
 };
-// For calls that ask for algorithms themselves: of those that the communicator has, and so many rings; 0: as many as it
-// has. What it lacks is excluded with the reason. ranks: as rank 0 sees them; rows: all algorithms.
+// The layout for calls with their own settings: these algorithms and this number of channels (0: all) of the
+// communicator's. A missing algorithm is excluded with the reason. ranks: as seen by rank 0; rows: all algorithms.
 DeviceLayout layout_preferring(const DeviceLayout& made, const std::string& algo, int channels, const Layout& ranks,
                                std::span<const Algorithm> rows);
-// Whether a collective needs step machines, with connections between the ranks, for messages of some size; or may, as
-// WEFT_ALGO names some, for which calls may then ask.
+// Whether a collective needs step machines, and so connections, for some message size. Also true if WEFT_ALGO names a
+// step algorithm, because calls may request it.
 bool needs_steps(const DeviceLayout& layout, Collective collective);
 
-// `blocks_max` from what each rank says of its device; 0: the ranks of some device do not find room on it together.
+// `blocks_max` for the ranks' devices; 0: the kernels of ranks that share a device do not fit on it together.
 int blocks_together(std::span<const DeviceFacts> facts);
 
 struct DevicePlan {
-    Operation operation;  // with its choice
+    Operation operation;  // including its choice
     cuda::Body body = cuda::Body::packet_one_shot;
     int blocks = 1;
     int threads = 32;
-    int steps = -1;              // of the layout's
-    size_t tile_bytes = 0;       // of steps
-    std::string algorithm = {};  // of steps, for people
+    int steps = -1;              // index into the layout's; -1: a fused body
+    size_t tile_bytes = 0;       // of step algorithms
+    std::string algorithm = {};  // the name of the step algorithm
 
-    // What is not used in place goes through staging memory.
+    // Buffers that are not used in place go through staging memory.
     bool staged() const { return body == cuda::Body::peer_two_shot || body == cuda::Body::peer_one_shot; }
     uint32_t fingerprint() const { return weft::internal::fingerprint(operation); }
-    // packet_one_shot, 8 blocks of 512 threads; of steps the algorithm comes first
+    // "packet_one_shot, 8 blocks of 512 threads". For step algorithms the algorithm's name comes first.
     std::string text() const;
 };
 
-// What kernels carry out: for a barrier an all-reduce of nothing, which all ranks meet in.
+// The operation that kernels execute: a barrier is an all-reduce without data.
 Operation served_as(const Operation& operation);
-// Fails if WEFT_ALGO leaves nothing that serves device memory.
+// Fails if WEFT_ALGO leaves no algorithm for device memory.
 Result<DevicePlan> plan_on_device(const Operation& operation, const DeviceLayout& layout);
 
 }  // namespace weft::internal

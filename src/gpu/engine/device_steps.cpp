@@ -15,24 +15,24 @@ namespace weft::internal {
 
 namespace {
 
-// A block is a multiprocessor's: eight of an H100 send 148 GB/s to a peer, sixteen 282, twenty-four 323 of the 343 that
-// stores reach at all (published; Weft has measured none of it).
+// Enough blocks to fill the NVLinks to a peer: published results for H100 need about 24, and 16 reach 80 % of that.
+// Weft has not measured it.
 constexpr int channels_by_default = 16;
-// Between hosts one block outruns most networks; two, so that one sends while the other adds.
+// One block is faster than most networks. With two, one sends while the other reduces.
 constexpr int channels_remote = 2;
 constexpr double block_us_per_byte = 1 / 18e3;
-// A processor passes over a message between hosts three times (Network::handling_us); a block once at each end, and once
-// in all where what comes goes on from the registers that it was added in.
+// The processor touches a message between hosts three times (Network::handling_us). A block touches it once at each
+// end, or once in all if it forwards the data from registers.
 constexpr double processor_passes = 3;
-// Between two blocks through memory 0.8 us within a device, and twice that to the next.
+// Through memory: 0.8 us between two blocks of a device, twice that between devices.
 constexpr double signal_us = 1.7;
-// From a kernel to the proxy and from the proxy to a kernel, through the host's memory.
+// From a kernel to the proxy and from the proxy to a kernel, through host memory.
 constexpr double proxies_us = 4;
 
-// Of a connection of Weft's own algorithms, none of which needs more.
+// Weft's own algorithms need no more slots per connection.
 constexpr int32_t slots_most = 4;
 
-// What a rank's blocks move of a tile, over what the one with the most does.
+// The data that all blocks of a rank move per tile, relative to the block that moves most.
 double blocks_in_turn_of(const Schedule& schedule) {
     double all = 0, most = 0;
     for (const Block& block : schedule.blocks) {
@@ -58,7 +58,7 @@ LinkCosts StepAlgorithm::costs(size_t bytes) const {
         std::min<size_t>(most_tile_bytes, size_t(1) << 40) * size_t(parts_of(algorithm->collective, layout.ranks));
     double block = block_us_per_byte / at_once;
     if (layout.host_count() > 1) {
-        // One tile goes from block to block, but for what is for several peers; of many each block has one.
+        // A tile passes from block to block, except for data for several peers. With many tiles each block has one.
         const double alone = 1 / double(costs.tiles(bytes)), each = alone + (1 - alone) / blocks_in_turn;
         block *= each / processor_passes;
         costs.side_by_side = 1 / (each * blocks_in_turn);
@@ -82,11 +82,11 @@ StepAlgorithms step_algorithms(const StepsWanted& wanted, const Layout& layout, 
     StepAlgorithms all{{}, {}, cuda::Connections(rank, layout.hosts)};
     const int usual = layout.host_count() > 1 ? channels_remote : channels_by_default;
     const int most = std::min(wanted.channels > 0 ? wanted.channels : usual, wanted.blocks_max);
-    // As many on each of the rings along a host's links.
+    // The same number of channels on each of the rings along a host's links.
     const int rings = layout.host_count() > 1 ? 1 : std::clamp(int(layout.ring_orders.size()), 1, most);
     const int channels = wanted.channels > 0 ? most : most / rings * rings;
     for (const Algorithm& row : wanted.rows) {
-        // What sums in rank order over connections takes more scratch than kernels have.
+        // Algorithms that sum in rank order over connections need more scratch than kernels have.
         if (row.on_demand || !has_device_form(row.collective) || !(row.of_user || wanted.own(row.collective))) continue;
         if (std::none_of(sizes.begin(), sizes.end(), [&](size_t bytes) {
                 return NameList(wanted.rules.names_for(row.collective, bytes)).admits(row.name);
@@ -112,7 +112,7 @@ StepAlgorithms step_algorithms(const StepsWanted& wanted, const Layout& layout, 
             for (seen.rank = 0; seen.rank < layout.ranks && why.empty(); ++seen.rank) {
                 schedules.push_back(row.schedule(seen, {channels, rooted ? root : -1}));
                 Schedule& schedule = schedules.back();
-                // More slots only let senders run ahead (linear), and a kernel's are large.
+                // More slots only let senders run ahead (linear), and a kernel's slots are large.
                 if (!row.of_user) schedule.fifo_depth = std::min(schedule.fifo_depth, slots_most);
                 why = cuda::refusal(schedule);
                 if (why.empty() && cuda::slots_of(schedule) > cuda::Connections::depth_max)
@@ -129,7 +129,7 @@ StepAlgorithms step_algorithms(const StepsWanted& wanted, const Layout& layout, 
             excluded += fmt::format("{}{}: {}", excluded.empty() ? "" : "; ", row.name, why);
             continue;
         }
-        // Rings, as many as are wanted, share the message; channels of others stand for steps one behind the other.
+        // Rings share the message. Channels of other algorithms are successive steps.
         if (!row.of_user && row.schedule(layout, {channels + 1, rooted ? 0 : -1}).channels == channels + 1)
             fresh.at_once = channels, fresh.rings = true;
         for (const auto& schedules : by_root)

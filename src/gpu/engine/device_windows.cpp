@@ -37,9 +37,9 @@ Result<bool> DeviceWindows::reach(uint32_t number, std::span<const WindowPart> p
         if (!there) window.unreached.push_back(int(peer));
         if (!there) continue;
         if (!*there)
-            return fail(weftInvalidUsage,
-                        "rank {} cannot map rank {}'s part of the window: with WEFT_DEBUG=INFO its log says why", rank_,
-                        peer);
+            return fail(error::window_unreachable,
+                        "rank {} cannot map rank {}'s part of the window: its log at INFO has the reason", rank_, peer)
+                .about({.rank = rank_, .peer = int(peer)});
         window.at[peer] = *there;
     }
     return window.unreached.empty();

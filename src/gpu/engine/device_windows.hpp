@@ -1,5 +1,5 @@
-// device_windows.hpp: windows of device memory: what the others are told of this rank's part, and where its kernels find
-// theirs (docs/design/rma.md). Thread-bound to the rank.
+// device_windows.hpp: windows of device memory: the export of this rank's part, and the addresses of the other parts in
+// its kernels (docs/design/rma.md). Thread-bound to the rank.
 #pragma once
 #include <map>
 #include <optional>
@@ -17,22 +17,22 @@ class DeviceWindows {
     DeviceWindows(const Segment& group, int rank, cuda::BufferRegistry& registry)
         : segment_(&group), rank_(rank), registry_(&registry) {}
 
-    // From here on others may map our part, in which they find it; fails if they cannot.
+    // Lets the others map our part; `part` says where they find it. Fails if they cannot map it.
     Status open(uint32_t number, void* address, size_t bytes, WindowPart& part);
-    // All have told theirs: whether it is known where our kernels find them. A failure is this rank's own.
+    // Called when the parts of all ranks are known: whether our kernels can address them. A failure is this rank's own.
     Result<bool> reach(uint32_t number, std::span<const WindowPart> parts);
-    // Ranks that reach() or closed() waits for: whose part is not mapped here, or who maps ours.
+    // The ranks that reach() or closed() waits for: their part is not mapped here, or they still map ours.
     std::vector<int> missing(uint32_t number) const;
-    // Of a window that is reached.
+    // Of a window for which reach() was true.
     std::byte* at(uint32_t number, int peer) const { return windows_.at(number).at[size_t(peer)]; }
     uint64_t bytes(uint32_t number, int peer) const { return windows_.at(number).bytes[size_t(peer)]; }
-    // Nobody's kernels use it any more. From closed() on nobody maps our part.
+    // Called when no kernel uses the window any more. When closed() is true, no rank maps our part.
     void begin_to_close(uint32_t number);
     bool closed(uint32_t number);
 
   private:
     struct DeviceWindow {
-        std::optional<int> entry;  // of ours
+        std::optional<int> entry;  // of our part
         std::vector<std::byte*> at = {};
         std::vector<uint64_t> bytes = {};
         std::vector<int> unreached = {};  // ranks

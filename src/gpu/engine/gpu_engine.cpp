@@ -15,9 +15,9 @@ using cuda::RelaxedCapture;
 
 namespace {
 
-// While the host's threads sit in the driver: deaths are told within a second.
+// The service thread looks while the rank's thread may be in the driver: deaths are reported within a second.
 constexpr int64_t device_look_apart_us = 50'000;
-// For what a rank of another host called: leaders tell twice a second.
+// The wait for the call of a rank of another host, which leaders send twice a second.
 constexpr int64_t call_patience_us = 2'000'000;
 
 }  // namespace
@@ -27,12 +27,12 @@ GpuEngine::GpuEngine(std::unique_ptr<State> state) : state_(std::move(state)) {}
 GpuEngine::~GpuEngine() {
     State& s = *state_;
     const RelaxedCapture relaxed(*s.driver);  // another thread may capture meanwhile
-    // Peers may die while we wait for our kernels: they are watched until those have ended.
+    // Peers may die while we wait for our kernels, so peers are watched until the kernels have ended.
     if (s.domain) s.domain->finish();
     if (s.network) (void)s.network->drain(s.timeout_ns > 0 ? now_us() + int64_t(s.timeout_ns / 1000) : 0);
     if (s.service) s.service->run([&] { s.service->cancel(s.timer); });
     s.network.reset();
-    s.buffer_registry.reset();  // before we say that we have unmapped what is others'
+    s.buffer_registry.reset();  // before we report that we have unmapped the others' memory
     if (s.domain)
         Domain::retire(std::move(s.domain));
     else if (s.group)
@@ -71,8 +71,8 @@ void GpuEngine::State::look_again() {
     });
 }
 
-// What a rank of another host called may not be known here yet. False: it may still come. The service thread, which
-// would bring it, may not wait.
+// Waits for the call of a rank of another host. False: it may still arrive. The service thread may not wait, because it
+// would receive it.
 bool GpuEngine::State::await_health(const DeviceDiagnosis& observer, bool may_wait) {
     if (!network || domain->message_report().valid || observer.informed(domain->report())) return true;
     int64_t since_us = 0;
@@ -94,13 +94,13 @@ void GpuEngine::State::look(bool at_others, bool may_wait) try {
         if (!await_health(observer, may_wait)) return;
         found = observer.explain(domain->report(), domain->message_report(), domain->signal_report());
     } else if (at_others) {
-        // Who is on another host may have done all that it owes us, and its last messages be on their way.
+        // A rank of another host may have sent all its data, which is still on its way.
         const int64_t stalled_us = network ? network->stalled_us() : 0;
         found = observer.check_peers([&](int other, bool died) {
             if (group->local(other)) return domain->captured() || domain->working();
             return stalled_us > 0 && (!died || stalled_us >= RemoteHealth::settled_us);
         });
-        // What it had still sent may have come since; what we wait for may be another's, who is on the way.
+        // Its last data may have arrived meanwhile, and we may wait for another rank, whose data is on its way.
         const bool accusing = !found;
         if (accusing && !accused) found = ok();
         accused = accusing;
@@ -150,7 +150,7 @@ std::optional<int> GpuEngine::register_buffer(const void* address, size_t bytes)
 }
 
 Status GpuEngine::deregister_buffer(int entry) {
-    // Kernels of ours that have ended have met their peers' behind the last access.
+    // Our kernels that have ended have synchronised with their peers after the last access.
     state_->domain->finish();
     return state_->buffer_registry->remove(entry, BufferRegistry::RegistrationUse::buffer);
 }

@@ -1,6 +1,6 @@
-// gpu_engine.hpp: the GPU of a rank: found when the communicator is made, joined with those of the other ranks, given calls
-// on device memory. The communicator knows no more of CUDA than this; a build without CUDA's headers has
-// gpu_engine_without_cuda.cpp instead. Thread-bound to the rank, but for what says otherwise.
+// gpu_engine.hpp: the GPU of a rank: found when the communicator is made, joined with the GPUs of the other ranks, then
+// used for calls on device memory. It hides CUDA from the communicator. A build without CUDA's headers has
+// gpu_engine_without_cuda.cpp. Thread-bound to the rank unless stated otherwise.
 #pragma once
 #include <memory>
 #include <optional>
@@ -22,23 +22,23 @@ namespace net {
 struct Identity;
 }
 
-// Whether device memory is served by a plan: those for which users choose algorithms.
+// Whether a plan exists for the collective on device memory: users can choose its algorithms.
 constexpr bool has_device_form(Collective collective) {
     return collective >= Collective::all_reduce && collective <= Collective::scatter;
 }
 
-// A message, by itself or of a collective of uneven parts.
+// A point-to-point message, or one of a collective with uneven parts.
 struct DeviceMessage {
     int peer;
     bool outgoing;
-    void* data;  // of what is sent only read
+    void* data;  // read only if outgoing
     uint64_t count;
     weftDataType_t type;
     MessageCaller by;
     bool mapped;  // see BufferPlacement
 };
 
-// A weftAlltoAllv whose counts are device memory.
+// A weftAlltoAllv with counts in device memory.
 struct CountedMessages {
     const CountsOnDevice* counts;
     const void* send;
@@ -48,30 +48,30 @@ struct CountedMessages {
 };
 
 struct DeviceCall {
-    Operation operation;  // without choice
+    Operation operation;  // without its choice
     const void* send;
     void* receive;
     const void* scalar;  // of a pre-multiplied sum
     void* stream;
     bool mapped;            // see BufferPlacement
-    bool scalar_on_device;  // the kernel reads it; else it is read at once
+    bool scalar_on_device;  // the kernel reads it; otherwise it is read at once
     CallSettings settings;
 };
 
-// A one-sided call; its data is device memory, and so is its window.
+// A one-sided call. Its data and its window are device memory.
 struct DeviceAccess {
     OneSidedCall call;
     void* stream;
     CallSettings settings;
 };
 
-// A buffer of a call: what the rank has of it.
+// A buffer of a call, as far as the rank has data in it.
 struct DeviceSpan {
     const void* address;
     size_t bytes;
 };
 
-// The same with what the user calls it.
+// The same with the name of the argument.
 struct DeviceArgument {
     const char* name;
     DeviceSpan span;
@@ -79,15 +79,15 @@ struct DeviceArgument {
 
 struct BufferPlacement {
     Space space;
-    bool mapped;  // both buffers are of cuMemAlloc or Weft: kernels of every device with peer access reach them
+    bool mapped;  // both are cuMemAlloc or weftMemAlloc memory: all devices with peer access can access it
 };
 
 class GpuEngine {
   public:
-    // Which device: a number, the one whose context is current in the calling thread, or none.
+    // The device: a number, the one of the calling thread's current context, or none.
     static constexpr int current = -1, no_device = -2;
-    // Null: the process has not initialised CUDA, and it is not done here. Else there may be a device or not: what
-    // stands in the way is told when a call would need it. Fails for a number that is no device's.
+    // Null: the process has not initialised CUDA, and Weft does not do it either. An engine may have no usable device:
+    // a call that needs it reports the reason. Fails for a number without a device.
     static Result<std::unique_ptr<GpuEngine>> find(int which);
     // Why find() usually finds none: "this communicator has no device, for ...".
     static const char* why_none();
@@ -95,86 +95,87 @@ class GpuEngine {
 
     // For the other ranks, before they meet.
     DeviceFacts facts() const;
-    // The ranks have met: from here on advance() makes what they have in common. identity: of the communicator, null
-    // if its ranks are on one host. timeout_ms: of joining; 0: never.
+    // The ranks have met, and advance() makes the shared resources. identity: of the communicator; null if its ranks
+    // are on one host. timeout_ms: for joining; 0: none.
     void meet(std::shared_ptr<Segment> group, const net::Identity* identity, int rank, int64_t timeout_ms,
               std::shared_ptr<const Catalog> catalog, std::shared_ptr<const Machines> machines);
-    // One step; true when it is known whether device memory is served. Waits for nobody. A failure is to be told to
-    // the others.
+    // One step of joining, without blocking. True when the support of device memory is decided. The caller must report
+    // a failure to the other ranks.
     Result<bool> advance();
-    // Calls may come. timeout_ms: of an operation.
+    // Called before the first call. timeout_ms: for operations.
     Status begin(int64_t timeout_ms);
 
-    // Whether kernels cannot run for all ranks, and calls on device memory are the host's, on copies. Alike on all ranks,
-    // once they have met.
+    // Whether calls on device memory are staged through host memory, because kernels cannot run for all ranks. Equal on
+    // all ranks once they have met.
     bool copies() const;
-    // Behind the stream's work so far, what a call reads is copied to the host, where copied() finds what lay at an
-    // address; then what it has written is copied back. Both wait for the copies. Two at a time: of a call, and of the
-    // messages beside it. What is refused, weftInvalidUsage or weftInvalidArgument, leaves nothing begun.
+    // copy_in() copies the data that a call reads to the host. It runs after the stream's work so far. copied() maps a
+    // device address to the host copy. copy_out() copies the results back. Both wait for their copies. There are two at a
+    // time: for a call, and for the messages beside it. After a refusal (weftInvalidUsage or weftInvalidArgument)
+    // nothing has begun.
     enum class Copied { call, messages };
     Status copy_in(Copied which, std::span<const DeviceSpan> reads, std::span<const DeviceSpan> writes, void* stream);
     void* copied(Copied which, const void* on_device) const;
     Status copy_out(Copied which);
-    uint64_t copied_bytes() const;  // of the host's memory, that stay for the next calls
+    uint64_t copied_bytes() const;  // of host memory, kept for the next calls
 
-    // Waits for the kernels of this rank's calls; after an abort, two seconds at most.
+    // Waits for the kernels of this rank's calls, at most two seconds after an abort.
     void finish() const;
 
-    // Where a call's buffers lie, and whether that can be served; who has one alone passes it twice. With no bytes and
-    // no buffers a stream says that it is device memory. Asks the driver each time: device memory may have been freed
-    // and be another's by now.
+    // The memory of a call's buffers, and whether it is supported. A call with one buffer passes it twice. Without
+    // bytes and buffers a stream means device memory. It asks the driver each time, because freed memory may have been
+    // allocated again.
     Result<BufferPlacement> placement_of(const DeviceArgument& send, const DeviceArgument& receive, const void* stream);
-    // How many bytes there are of the memory of this rank's device that the argument lies in, from its begin on, as far
-    // as that is known. Fails if it is other memory, or ends earlier.
+    // The bytes from the argument to the end of its allocation on this rank's device, or UINT64_MAX if unknown. Fails
+    // for other memory, and if the argument is longer.
     Result<uint64_t> room(const DeviceArgument& argument);
-    // What calls with this number ask for (CallSettings): algorithms, as WEFT_ALGO, of those that the communicator has, and
-    // so many channels; 0: as many as it has.
+    // The settings of calls with this number (CallSettings): algorithms, as in WEFT_ALGO, out of those of the
+    // communicator, and a number of channels; 0: all.
     void prefer(uint8_t preference, const std::string& algo, int channels);
-    // Two steps of a call: what may be refused, which does not count as a call; then the launch.
+    // A call has two steps. prepare() may refuse it, and a refused call does not count. launch() enqueues it.
     Status prepare(const DeviceCall& call);
-    const Operation& prepared() const;  // with its choice
+    const Operation& prepared() const;  // including its choice
     Status launch(const DeviceCall& call);
-    // Whether neighbouring all-reduces of a group may go in one kernel. Each is carried out there as by a kernel of its
-    // own, so that ranks need not agree on it; what is refused is refused for all, and they can be called by themselves.
-    // All are of one stream, type, reduction and settings, and none uses what another one writes.
+    // Whether adjacent all-reduces of a group may share one kernel. The kernel executes each as if alone, so ranks need
+    // not agree on it. If one is refused, all are, and the caller can make them one by one. All have the same stream,
+    // type, reduction and settings, and no call uses a buffer that another one writes.
     bool joins() const;
     Status prepare_coalesced(std::span<const DeviceCall> calls);
     const Operation& prepared_coalesced(size_t place) const;
     Status launch_coalesced(std::span<const DeviceCall> calls);
-    // Messages of one group, any number to and from any ranks, in one kernel. Two steps likewise.
+    // All messages of a group, in one kernel, with the same two steps.
     Status prepare_messages(std::span<const DeviceMessage> messages, void* stream);
     Status prepare_messages(const CountedMessages& messages, void* stream);
     Status launch_messages(void* stream, const CallSettings& settings);
 
-    // ---- Windows of device memory, by the numbers that they have on all ranks (docs/design/rma.md).
-    // Why device memory cannot be in one; ok if it can. `mapped`: see BufferPlacement.
+    // ---- Windows of device memory, by their numbers, which are equal on all ranks (docs/design/rma.md).
+    // Whether device memory can be part of a window. `mapped`: see BufferPlacement.
     Status fits_window(const void* address, size_t bytes, bool mapped) const;
-    // Our part, if it has bytes, for the others to be told where they find it. A failure is this rank's own, as of
-    // reach_window(): whether it is known where our kernels find the others' parts, all of which have been told.
+    // open_window() exports our part, if it has bytes. reach_window() is called when all parts are known: true if our
+    // kernels can address them. A failure is this rank's own.
     Status open_window(uint32_t number, void* address, size_t bytes, WindowPart& part);
     Result<bool> reach_window(uint32_t number, std::span<const WindowPart> parts);
     std::vector<int> window_missing(uint32_t number) const;  // see DeviceWindows
-    // Nobody's kernels use it any more; when it is closed nobody maps our part.
+    // Called when no kernel uses the window any more. When window_closed() is true, no rank maps our part.
     void begin_to_close_window(uint32_t number);
     bool window_closed(uint32_t number);
-    // No kernel that was launched directly runs.
+    // Whether no directly launched kernel runs.
     bool idle() const;
-    // A one-sided call, in two steps as others: its arguments, which may be refused, then the launch.
+    // A one-sided call, with the same two steps.
     Status prepare_access(const DeviceAccess& access);
     Status launch_access(const DeviceAccess& access);
 
-    // The user will call with this buffer often: other processes map it, so that it need not be staged. Nothing: it is
-    // host memory; no_entry: it is staged all the same, as the log says.
+    // Registers a buffer that the user will use often: other processes map it, so that it need not be staged. Empty: it
+    // is host memory. no_entry: it is staged anyway, and the log has the reason.
     static constexpr int no_entry = -1;
     std::optional<int> register_buffer(const void* address, size_t bytes);
-    // Waits for this rank's kernels, and two seconds until nobody maps the buffer any more; weftTimeout: some do, and
-    // it may be called again.
+    // Waits for this rank's kernels, and up to two seconds until no rank maps the buffer. After weftTimeout it may be
+    // called again.
     Status deregister_buffer(int entry);
 
-    // Tells all ranks if a kernel has failed. A load if none has; thread-safe.
+    // Reports the failure of a kernel to all ranks. One load if there is none. Thread-safe.
     void look(bool may_wait) const;
 
-    // Lines for people.
+    // Lines for users.
     std::string explain(const Operation& operation, uint8_t preference) const;
     uint64_t device_bytes() const;
 

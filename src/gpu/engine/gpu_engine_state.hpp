@@ -1,5 +1,5 @@
-// gpu_engine_state.hpp: what GpuEngine holds, for the files that make it: device_joining.cpp (how ranks come to serve
-// device memory), device_launching.cpp (calls), device.cpp (the rest: places, failures, leaving).
+// gpu_engine_state.hpp: the state of GpuEngine, shared by its sources: device_joining.cpp (joining),
+// device_launching.cpp (calls), device_access.cpp (windows) and gpu_engine.cpp (the rest).
 #pragma once
 #include <algorithm>
 #include <map>
@@ -25,26 +25,26 @@ constexpr uint64_t nanoseconds_of(int64_t milliseconds) {
     return uint64_t(std::min(milliseconds, INT64_MAX / 1'000'000)) * 1'000'000;
 }
 
-// A plan's kernel and arguments, but for the buffers.
+// A plan's kernel and its arguments, except for the buffers.
 struct PreparedLaunch {
     DevicePlan plan;
     const cuda::Kernel* kernel;
     cuda::LaunchShape shape;
     cuda::KernelArguments arguments;
-    size_t send_bytes, receive_bytes;      // that this rank holds
-    size_t send_begins, receive_begins;    // of steps: where in the whole
-    bool send_in_place, receive_in_place;  // peers use it where it lies, if they may
-    bool of_tokens;                        // nothing is to be moved, and ranks meet over connections alone
+    size_t send_bytes, receive_bytes;      // on this rank
+    size_t send_begins, receive_begins;    // of step algorithms: the offset in the whole
+    bool send_in_place, receive_in_place;  // peers use it in place if it is mapped
+    bool of_tokens;                        // no data: ranks meet over connections only
 };
 
 struct GpuEngine::State {
     const cuda::Driver* driver = nullptr;
-    std::shared_ptr<const cuda::KernelSet> kernels;  // null: no kernels run on this rank's device, or it has none
-    cuda::Context bare;                              // without kernels, of a device whose memory is copied
+    std::shared_ptr<const cuda::KernelSet> kernels;  // null: the rank has no device, or no kernels run on it
+    cuda::Context bare;                              // of a device without kernels, whose memory is staged
     bool copies = false;                             // see GpuEngine
-    std::unique_ptr<HostStaging> copied[2];          // by GpuEngine::Copied, once there are some
+    std::unique_ptr<HostStaging> copied[2];          // by GpuEngine::Copied, made at first use
     DeviceFacts facts{};
-    std::string unsupported_reason;  // why device memory is not served; empty: it is, once begun
+    std::string unsupported_reason;  // why device memory is not supported; empty: it is, after begin()
 
     std::shared_ptr<Segment> group;
     int rank = 0;
@@ -55,31 +55,31 @@ struct GpuEngine::State {
     std::shared_ptr<const Machines> machines;
     DeviceLayout layout;
     std::map<uint8_t, DeviceLayout> preferred;  // see prefer()
-    bool sharing = false;                       // another rank of this process is on this device
-    bool exports_buffers = false;  // the ranks reach each other's memory: large messages may stay where they are
+    bool sharing = false;                       // another rank of this process uses this device
+    bool exports_buffers = false;               // ranks access each other's memory: large buffers can be used in place
     std::unique_ptr<cuda::BufferRegistry> buffer_registry;
     std::unique_ptr<DeviceNetwork> network;  // null: one host
 
     uint64_t timeout_ns = 0;
     PlansByKey<PreparedLaunch> plans;
     PreparedLaunch* prepared = nullptr;
-    std::vector<PreparedLaunch*> coalesced;          // of one kernel
-    std::vector<cuda::MessageItem> coalesced_items;  // of all but the first
+    std::vector<PreparedLaunch*> coalesced;          // all of one kernel
+    std::vector<cuda::MessageItem> coalesced_items;  // of all calls except the first
     uint32_t launches = 0;
     cuda::StreamFacts stream;
     std::unique_ptr<DeviceMessages> messages;
     cuda::MessageArguments message_arguments{};
     std::unique_ptr<DeviceWindows> windows;  // null until there is one
     cuda::AccessArguments access_arguments{};
-    std::vector<SignalWait> waits;  // of the call
+    std::vector<SignalWait> waits;  // of the current call
     std::unique_ptr<DeviceBuffers> buffers;
     PlannedOperations known;
 
     std::shared_ptr<Service> service;
     uint64_t timer = 0;                 // of the service thread
-    std::atomic<int64_t> failed_us{0};  // when a failure was seen that news may explain better; 0: none
-    DepartedPeers departed_peers;       // the service thread's
-    bool accused = false;               // likewise: somebody, at the last look
+    std::atomic<int64_t> failed_us{0};  // when a failure was seen whose cause may still arrive; 0: none
+    DepartedPeers departed_peers;       // used by the service thread
+    bool accused = false;               // used by the service thread: the last look blamed a rank
 
     int device() const { return facts.ordinal; }
     const cuda::Context* context() const { return kernels ? &kernels->context() : bare.handle() ? &bare : nullptr; }
@@ -90,7 +90,7 @@ struct GpuEngine::State {
         network.reset();
         if (domain) cuda::Domain::retire(std::move(domain));
     }
-    // Of all ranks' devices, where there are no kernels.
+    // The reason, for all ranks.
     const char* why_copies() const {
         return group->header().agreed.gpu_path == GpuPath::copies
                    ? "WEFT_GPU_PATH is copies"
@@ -108,22 +108,22 @@ struct GpuEngine::State {
     uint64_t timeout_of(const CallSettings& settings) const;  // in nanoseconds
     Result<PreparedLaunch*> plan(const Operation& operation, uint8_t preference);
     Result<PreparedLaunch*> plan_of(const DeviceCall& call);
-    // Into the table of messages, for a kernel that comes behind.
+    // Stores items in the table of messages, for a kernel that follows.
     Status note(std::span<const cuda::MessageItem> items, CUstream on, std::optional<int> priority);
     void export_buffers(PreparedLaunch& it, const DeviceCall& call) const;
     Status take_stream(void* stream_of_call);
     DeviceMessages& own_messages();
     DeviceWindows& own_windows();
-    // Where kernels of `peer` find what is sent; null: they do not.
+    // The address of the sent data in kernels of `peer`; null: they cannot access it.
     const std::byte* remote_address(const DeviceMessage& message, int peer) const;
     Status enqueue(const cuda::Kernel& kernel, const cuda::LaunchShape& shape, CUstream on, void* arguments) const;
-    // A kernel that the proxy serves, where there is one. Arguments: of collectives or of messages.
+    // Enqueues a kernel that the proxy serves, if there is one. Arguments: of collectives or of messages.
     template <class Arguments>
     Status enqueue_served(const cuda::Kernel& kernel, const cuda::LaunchShape& shape, CUstream on,
                           Arguments& arguments) const;
-    // The context is current.
+    // The context must be current.
     Result<std::optional<int>> priority(int asked);
-    std::optional<std::pair<int, int>> priorities;  // the device's lowest and highest number, once asked for
+    std::optional<std::pair<int, int>> priorities;  // the device's lowest and highest priority, after the first query
 };
 
 }  // namespace weft::internal

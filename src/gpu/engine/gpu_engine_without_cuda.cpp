@@ -1,5 +1,5 @@
-// gpu_engine_without_cuda.cpp: the answer of a build without the CUDA driver's headers: there is no device. Of GpuEngine
-// nothing but find() can be called, for it makes none.
+// gpu_engine_without_cuda.cpp: GpuEngine in a build without the CUDA driver's headers: there is no device. Only find()
+// can be called, because it makes no engine.
 #include <atomic>
 #include <cstdlib>
 
@@ -14,7 +14,7 @@ namespace weft::internal {
 
 namespace {
 
-// A program that uses CUDA is about to pass memory that nothing here can tell from the host's.
+// Such a program is about to pass device memory, which this build cannot tell from host memory.
 void warn_where_cuda_is_used() {
     const std::string& path = options().cuda_library;
     if (path == "none") return;
@@ -37,7 +37,8 @@ GpuEngine::~GpuEngine() = default;
 
 Result<std::unique_ptr<GpuEngine>> GpuEngine::find(int which) {
     if (which >= 0)
-        return fail(weftInvalidArgument, "device {} was asked for, but this build of Weft has no GPU support", which);
+        return fail(error::argument_device, "device {} was requested, but this build of Weft has no GPU support",
+                    which);
     if (which == current) warn_where_cuda_is_used();
     return std::unique_ptr<GpuEngine>();
 }
@@ -88,7 +89,7 @@ std::string GpuEngine::explain(const Operation&, uint8_t) const { std::abort(); 
 uint64_t GpuEngine::device_bytes() const { std::abort(); }
 
 Result<void*> allocate_device_memory(size_t bytes) {
-    return fail(weftInvalidUsage,
+    return fail(error::gpu_not_built,
                 "weftMemAlloc cannot allocate {} bytes: this build of Weft has no GPU support; weftHostAlloc allocates "
                 "host memory",
                 bytes);

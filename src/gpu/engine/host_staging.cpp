@@ -21,7 +21,7 @@ uintptr_t address_of(const DeviceSpan& span) { return reinterpret_cast<uintptr_t
 
 }  // namespace
 
-// Nothing is under way in the old one.
+// No copy is in progress in the old memory.
 Status HostStaging::make_room(size_t bytes) {
     if (bytes <= memory_.bytes()) return ok();
     bytes = (std::max(bytes, memory_.bytes() * 2) + room_step_bytes - 1) / room_step_bytes * room_step_bytes;
@@ -39,7 +39,7 @@ Status HostStaging::make_room(size_t bytes) {
     return ok();
 }
 
-// What overlaps on the device overlaps on the host.
+// Buffers that overlap on the device overlap on the host.
 void HostStaging::arrange(std::span<const DeviceSpan> reads, std::span<const DeviceSpan> writes) {
     regions_.clear();
     for (const auto& spans : {reads, writes})
@@ -56,7 +56,7 @@ void HostStaging::arrange(std::span<const DeviceSpan> reads, std::span<const Dev
     if (!regions_.empty()) regions_.resize(last + 1);
     size_t at = 0;
     for (Region& region : regions_) {
-        // As aligned as it is on the device.
+        // With the same alignment as on the device.
         region.offset = at + region.begin % region_alignment;
         at = (region.offset + (region.end - region.begin) + region_alignment - 1) / region_alignment * region_alignment;
     }
@@ -85,7 +85,7 @@ Status HostStaging::begin(std::span<const DeviceSpan> reads, std::span<const Dev
         if (span.bytes > 0)
             WEFT_TRY(copy_async(driver, reinterpret_cast<CUdeviceptr>(at(span.address)), address_of(span), span.bytes,
                                 stream));
-    // Also where nothing is read: what the stream has still to do may write what the call will.
+    // It waits even if nothing is read, because earlier work of the stream may write what the call will write.
     return driver.check(driver.StreamSynchronize(stream), "finish what a stream does before a call");
 }
 

@@ -1,6 +1,6 @@
-// host_staging.hpp: what a call on device memory reads and writes, as copies in the host's memory, where no kernels of
-// Weft's run and the call is carried out by the host. Copies are waited for: the thread that calls is busy meanwhile,
-// and whatever is enqueued later finds the result. Thread-bound to the rank.
+// host_staging.hpp: host copies of a call's device buffers, for devices on which no kernels of Weft run: the call is
+// executed on host memory. The calling thread waits for all copies, so work that is enqueued later finds the result.
+// Thread-bound to the rank.
 #pragma once
 #include <span>
 #include <vector>
@@ -13,29 +13,29 @@ namespace weft::internal {
 
 class HostStaging {
   public:
-    // The context outlives this.
+    // The context must outlive this object.
     explicit HostStaging(const cuda::Context& context) : context_(&context) {}
     HostStaging(const HostStaging&) = delete;
 
-    // Copies what a call reads, behind the stream's work so far. What it reads and writes may overlap.
+    // Copies the data that a call reads, after the stream's work so far. Read and written buffers may overlap.
     Status begin(std::span<const DeviceSpan> reads, std::span<const DeviceSpan> writes, CUstream stream);
-    // Where something of that lies on the host; what is none of it stays what it is.
+    // The host copy of a device address; other addresses are returned unchanged.
     void* at(const void* on_device) const;
-    // Copies what the call has written.
+    // Copies the results back.
     Status end();
     uint64_t bytes() const { return memory_.bytes(); }
 
   private:
     struct Region {
         uintptr_t begin, end;
-        size_t offset;  // on the host
+        size_t offset;  // in the host memory
     };
     Status make_room(size_t bytes);
     void arrange(std::span<const DeviceSpan> reads, std::span<const DeviceSpan> writes);
 
     const cuda::Context* context_;
-    ArenaMemory memory_;         // peers of the host reach it
-    cuda::PinnedMemory pinned_;  // none where the machine refuses: copies are slower then
+    ArenaMemory memory_;         // peers of the host can access it
+    cuda::PinnedMemory pinned_;  // empty if the system refuses to pin: copies are slower then
     std::vector<Region> regions_;
     std::vector<DeviceSpan> writes_;
     CUstream stream_ = nullptr;

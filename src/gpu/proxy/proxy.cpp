@@ -17,12 +17,13 @@ namespace weft::internal::cuda {
 
 namespace {
 
-constexpr int64_t patience_us = 200;  // a message of one slot over 10 Gb/s
-// Kernels cannot wake us. Those that run may have to wait for others' work first, long; a graph may be launched or not.
+constexpr int64_t patience_us = 200;  // the time of a one-slot message over 10 Gb/s
+// Kernels cannot wake the proxy. A running kernel may wait long for other work, and a captured graph may never be
+// launched.
 constexpr int64_t nap_first_us = 20, nap_busy_us = 100, nap_occasional_us = 1000;
-constexpr int64_t shutdown_us = 10'000'000;     // as control/control.cpp waits for others at the end
-constexpr int64_t finishing_us = 1'000'000;     // of that for kernels that run: what they wait for may never come
-constexpr int64_t acquaintance_us = 2'000'000;  // in which connections are made, if nobody calls
+constexpr int64_t shutdown_us = 10'000'000;     // as long as control/control.cpp waits for others at the end
+constexpr int64_t finishing_us = 1'000'000;     // of that for running kernels: their data may never come
+constexpr int64_t acquaintance_us = 2'000'000;  // time to make connections before the first call
 
 }  // namespace
 
@@ -30,13 +31,13 @@ struct Proxy::Loop {
     using PollRate = ProxyConnections::PollRate;
     Fd bell;
     std::atomic<bool> ending{false}, asleep{false};
-    std::atomic<int> visitors{0};  // who want the lock; the thread, which takes it all the time, lets them go first
+    std::atomic<int> visitors{0};  // threads that want the lock; the proxy's thread lets them go first
     std::mutex mutex;              // guards the fields below, and every ProxyConnections
     std::list<std::shared_ptr<ProxyConnections>> all;
     int64_t acquainted_us = 0;
-    bool halted = false;  // for good: the process ends
+    bool halted = false;  // permanently: the process ends
 
-    std::vector<pollfd> descriptors;  // the thread's
+    std::vector<pollfd> descriptors;  // used by the proxy's thread
 
     void ring() { ring_event(bell); }
     void run();
@@ -44,7 +45,7 @@ struct Proxy::Loop {
     bool step(PollRate& poll_rate);
     bool sleep(int64_t nap_us);
 
-    // The lock, for others than the thread.
+    // The lock, for threads other than the proxy's.
     class Visit {
       public:
         explicit Visit(Loop& loop) : loop_(loop) {
@@ -69,8 +70,8 @@ PerProcess<std::weak_ptr<Proxy::Loop>>& loop_of_process() {
     return loop;
 }
 
-// The driver takes back pinned memory when the process ends, communicators that were not destroyed or not. Registered
-// after the driver's own handlers, and so called before them.
+// The driver releases pinned memory when the process ends, even if communicators were not destroyed. This handler is
+// registered after the driver's handlers, so it is called before them.
 void at_exit() {
     if (const auto loop = loop_of_process().get().lock()) loop->end_with_process();
 }
@@ -84,7 +85,8 @@ Result<std::shared_ptr<Proxy>> Proxy::of_process() {
         auto loop = std::make_shared<Loop>();
         loop->bell = Fd::event();
         if (!loop->bell)
-            return fail(weftSystemError, "the proxy thread has no descriptor: {}", no_descriptor_text(errno));
+            return fail(error::system_descriptors, "the proxy thread cannot create its event descriptor: {}",
+                        no_descriptor_text(errno));
         auto thread = OwnedThread::start("weft-proxy", [loop] { loop->run(); });
         if (!thread) return thread.take_status();
         loop_of_process().get() = loop;
@@ -111,7 +113,7 @@ void Proxy::attach(std::shared_ptr<ProxyConnections> connections) {
 }
 
 bool Proxy::detach(const ProxyConnections& connections, int64_t deadline_us, int64_t patience_us) {
-    if (!thread_.runs_here()) return true;  // the lock may be the parent's thread's for ever
+    if (!thread_.runs_here()) return true;  // after fork the lock may be held for ever
     for (int64_t moved_us = now_us();; usleep(100)) {
         const Loop::Visit visit(*loop_);
         const auto place = std::find_if(loop_->all.begin(), loop_->all.end(),
@@ -145,8 +147,8 @@ bool Proxy::Loop::step(PollRate& poll_rate) {
     return moved;
 }
 
-// What kernels that have ended handed over goes first: their operations are done as far as the user knows. Who runs
-// still is served, for who destroys its communicator later than this waits for that.
+// Data of kernels that have ended goes first: to the user their operations are complete. Running kernels are served
+// too, because a thread that destroys its communicator later waits for them.
 void Proxy::Loop::end_with_process() {
     for (const int64_t began_us = now_us();; usleep(100)) {
         const Visit visit(*this);
@@ -162,9 +164,10 @@ void Proxy::Loop::end_with_process() {
     }
 }
 
-// nap_us: at most; 0: until somebody rings. Whether somebody has.
+// nap_us: the longest sleep; 0: until another thread rings. Returns whether a thread has rung.
 bool Proxy::Loop::sleep(int64_t nap_us) {
-    asleep.store(true, std::memory_order_seq_cst);  // who launches now rings, or has launched before we look
+    asleep.store(
+        true, std::memory_order_seq_cst);  // a thread that launches after this rings; an earlier launch is seen below
     PollRate poll_rate = PollRate::idle;
     if (!step(poll_rate) && (nap_us > 0 || poll_rate == PollRate::idle)) {
         descriptors.assign(1, {bell.number(), POLLIN, 0});
@@ -173,7 +176,7 @@ bool Proxy::Loop::sleep(int64_t nap_us) {
             for (const auto& connections : all)
                 if (!halted) connections->add_descriptors(descriptors);
         }
-        // At least once a second: ppoll() does not notice that the program closes the bell meanwhile.
+        // At least once a second, because ppoll() does not notice if the program closes the event descriptor.
         const timespec nap{nap_us > 0 ? 0 : 1, nap_us * 1000}, lost_nap{0, nap_busy_us * 1000};
         if (!ending.load(std::memory_order_seq_cst) &&
             ppoll(descriptors.data(), descriptors.size(), &nap, nullptr) > 0 && (descriptors[0].revents & POLLNVAL))
@@ -184,13 +187,13 @@ bool Proxy::Loop::sleep(int64_t nap_us) {
 }
 
 void Proxy::Loop::run() {
-    prctl(PR_SET_TIMERSLACK, 1000UL);  // ns: naps are short
+    prctl(PR_SET_TIMERSLACK, 1000UL);  // 1 us timer slack for short naps
     int64_t moved_us = now_us(), nap_us = nap_first_us;
     while (!ending.load(std::memory_order_acquire)) try {
             PollRate poll_rate = PollRate::idle;
             const bool moved = step(poll_rate);
             if (!moved && poll_rate != PollRate::idle && now_us() - moved_us < patience_us) {
-                sched_yield();  // a kernel's or a peer's thread may want the core
+                sched_yield();  // a kernel's or a peer's thread may need the core
                 continue;
             }
             if (!moved && poll_rate != PollRate::idle) {

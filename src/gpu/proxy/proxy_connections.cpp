@@ -5,12 +5,12 @@
 
 namespace weft::internal::cuda {
 
-// The kernel has filled the next slot.
+// Whether the kernel has filled the next slot.
 bool ProxyConnections::ProxyChannel::handed_over() const {
     return sender && epoch_of(load_acquire(&end.filled[next % end.depth])) == next + 1;
 }
 
-// Something should go over it that has not.
+// Whether a message should pass that has not.
 bool ProxyConnections::ProxyChannel::needed() const {
     if (sender) return flowing || handed_over();
     return int32_t(load_relaxed(end.wanted) - next) > 0;  // pairs with StepMachine::await_message()
@@ -57,7 +57,7 @@ Result<bool> ProxyConnections::give(ProxyChannel& channel) {
 }
 
 bool ProxyConnections::progress() {
-    if (segment_->aborted()) return false;  // kernels leave by themselves
+    if (segment_->aborted()) return false;  // kernels end by themselves
     bool any = false, waiting = false;
     for (ProxyChannel& channel : channels_) {
         if (!channel.broken) {

@@ -1,6 +1,6 @@
-// proxy_connections.hpp: what goes between the kernels of one rank and other hosts: each end of a remote connection, in pinned
-// host memory, with the Sender or Receiver of a transport that leads on. The proxy (proxy.hpp) moves it; what pairs
-// with what is in docs/design/gpu-domain.md, Between hosts. Never calls the driver.
+// proxy_connections.hpp: the data path between the kernels of one rank and other hosts. Each end of a remote connection
+// is in pinned host memory and has the Sender or Receiver of a transport. The proxy (proxy.hpp) moves the data.
+// docs/design/gpu-domain.md (Between hosts) says which accesses pair. Never calls the driver.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -14,57 +14,57 @@
 
 namespace weft::internal::cuda {
 
-// Made and filled by the rank's thread; from Proxy::attach() to detach() moved by one thread at a time, under the
-// proxy's lock. Launches, waiting() and trouble() are thread-safe.
+// The rank's thread makes and fills it. From Proxy::attach() to detach() one thread at a time moves it, under the
+// proxy's lock. launching(), captured(), waiting() and trouble() are thread-safe.
 class ProxyConnections {
   public:
     // ended: by block of the rank's kernels (kernel_arguments.hpp).
     ProxyConnections(std::shared_ptr<Segment> group, int rank, const uint32_t* ended)
         : segment_(std::move(group)), rank_(rank), ended_(ended) {}
-    // Either is null. They are the caller's, as is the memory, and must outlive this.
+    // One of both is null. The caller owns them and the memory, and both must outlive this object.
     void add(const RemoteEnd& remote, Sender* sender, Receiver* receiver) {
         channels_.push_back({remote.end, remote.wholes, sender, receiver});
     }
 
-    // Before a launch: kernels will want to be served until so many blocks have ended it.
+    // Call it before a launch: kernels must be served until this many blocks have ended the launch.
     void launching(uint32_t launch, uint32_t blocks) {
         launched_.store(uint64_t(launch) << 32 | blocks, std::memory_order_seq_cst);  // pairs with Proxy::Loop::sleep()
     }
-    // Graphs may be launched at any time from here on.
+    // Call it before a captured launch: its graph may be launched at any time from then on.
     void captured() { captured_.store(true, std::memory_order_seq_cst); }
 
-    // One step of all that can move; false: nothing could.
+    // Moves everything that can move once; false: nothing could.
     bool progress();
-    // How often there is to be looked: never; now and again, for graphs may be launched; often, for kernels run.
+    // How often to poll: never; now and then, because graphs may be launched; often, because kernels run.
     enum class PollRate { idle, occasional, busy };
     PollRate poll_rate() const;
-    // Whether all that kernels have handed over is on its way, or cannot go, but for what is for ranks that have left
-    // in order, whose kernels may still want it.
+    // Whether all data from kernels is sent or cannot be sent. `but_for_departed`: data for ranks that left in order,
+    // whose kernels may still want it, does not count.
     bool drained(bool but_for_departed = false) const;
-    // And no kernel that was launched directly runs.
+    // Whether it is drained and no directly launched kernel runs.
     bool settled() const { return segment_->aborted() || (!working() && drained()); }
-    // What a sleeper waits for, besides kernels.
+    // The descriptors that a sleeping proxy polls.
     void add_descriptors(std::vector<pollfd>& list) const;
 
-    // Messages moved so far, and whether a kernel waits for one now.
+    // The number of messages moved so far, and whether a kernel waits for one now.
     uint64_t moved() const { return moved_.load(std::memory_order_relaxed); }
     bool waiting() const { return waiting_.load(std::memory_order_relaxed); }
-    // A connection is broken over which something should go.
+    // A broken connection that a kernel still needs.
     struct Trouble {
         int peer;
         weft::internal::Failure failure;
         int64_t since_us;
     };
     std::optional<Trouble> trouble() const;
-    void give_up(std::string_view why) const { segment_->raise(weftSystemError, rank_, why); }
+    void give_up(std::string_view why) const { segment_->raise(error::memory_exhausted, rank_, why, {.rank = rank_}); }
 
   private:
     struct ProxyChannel {
         ConnectionEnd end;
         uint64_t* wholes;
-        Sender* sender;        // or
+        Sender* sender;        // exactly one of the two
         Receiver* receiver;    // one of them
-        uint32_t next = 0;     // messages that went through
+        uint32_t next = 0;     // the number of messages that have passed
         bool flowing = false;  // the sender still holds some of them
         bool broken = false;
         Status failure = {};
@@ -84,7 +84,7 @@ class ProxyConnections {
     std::atomic<uint64_t> launched_{0};  // launch << 32 | blocks
     std::atomic<bool> captured_{false}, waiting_{false};
     std::atomic<uint64_t> moved_{0};
-    mutable std::mutex mutex_;  // of what follows
+    mutable std::mutex mutex_;  // guards the field below
     std::optional<Trouble> trouble_;
 };
 
