@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # check_syntax.py BUILD: compiles each C and C++ source of a configured build folder by itself, without code generation.
 # This finds sources that lack an include, and this compiler's warnings. The status is 0 if it accepts all sources.
+# Tests share a precompiled header of Catch2, which is most of what they parse.
 import json
 import os
 import shlex
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,8 +25,43 @@ def syntax_command(entry):
     return command + ["-fsyntax-only"]
 
 
-def check(entry):
-    done = subprocess.run(syntax_command(entry), cwd=entry["directory"], capture_output=True, text=True)
+def once(entries):
+    """The entries without those that compile a source again with the same macros for the same language."""
+    found = {}
+    for entry in entries:
+        words = [word for word in syntax_command(entry) if word.startswith(("-D", "-U", "-std", "-m"))]
+        found.setdefault((entry["file"], *words), entry)
+    return list(found.values())
+
+
+def is_test(entry):
+    file = Path(entry["directory"], entry["file"])
+    return file.suffix == ".cpp" and "tests" in file.parts and "catch2" not in file.read_text()
+
+
+class Precompiled:
+    """Catch2's header, compiled once for each set of options that a compiler compares."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+        self.made = {}
+        (self.folder / "catch.hpp").write_text("#include <catch2/catch.hpp>\n")
+
+    def options(self, entry):
+        command = syntax_command(entry)
+        compared = tuple(word for word in command[1:] if word != "-fsyntax-only" and word.startswith(("-f", "-std", "-O", "-m", "-pthread", "-D_", "-g")))
+        return command[0], *compared
+
+    def make(self, options):
+        header = self.folder / f"{len(self.made)}.pch"
+        done = subprocess.run([*options, "-x", "c++-header", str(self.folder / "catch.hpp"), "-o", str(header)], check=False)
+        self.made[options] = ["-include-pch", str(header)] if done.returncode == 0 else []
+
+
+def check(entry, precompiled):
+    done = subprocess.run(syntax_command(entry) + precompiled, cwd=entry["directory"], capture_output=True, text=True)
+    if done.returncode != 0 and precompiled:
+        return check(entry, [])  # a test that does not use Catch2
     return entry["file"], done.returncode, done.stdout + done.stderr
 
 
@@ -32,9 +69,15 @@ def main():
     build = Path(sys.argv[1])
     entries = [entry for entry in json.loads((build / "compile_commands.json").read_text())
                if Path(entry["file"]).suffix in (".c", ".cpp")]
+    entries = once(entries)
     failed = 0
-    with ThreadPoolExecutor(os.cpu_count()) as workers:
-        for file, status, text in workers.map(check, entries):
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as workers:
+        catch = Precompiled(folder)
+        of_entry = [catch.options(entry) if is_test(entry) else () for entry in entries]
+        catch.made[()] = []
+        for options in set(of_entry) - {()}:
+            catch.make(options)
+        for file, status, text in workers.map(check, entries, [catch.made[options] for options in of_entry]):
             if status != 0:
                 failed += 1
                 print(f"{file}: status {status}\n{text}", flush=True)
