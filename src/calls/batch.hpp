@@ -4,25 +4,36 @@
 #pragma once
 #include <vector>
 
-#include "src/calls/queued_call.hpp"
-#include "src/comm/joining.hpp"
+#include "src/calls/comm_queue.hpp"
 
 namespace weft::internal {
 
-// Whether the call goes to a stream.
-bool is_queued(const QueuedCall& queued);
-// Whether both calls, on one communicator, go to one stream.
-bool goes_with(const QueuedCall& one, const QueuedCall& other);
+// Thread-bound to the thread that runs it.
+class Batch {
+  public:
+    explicit Batch(std::vector<CommQueue> queues) : queues_(std::move(queues)) {}
+    Batch(const Batch&) = delete;
+    Batch& operator=(const Batch&) = delete;
+    ~Batch();
+    Status run();
 
-// Executes the calls, or enqueues them on the streams that they name, in order on each communicator.
-// Returns the first error of the calls that ran here; weftInProgress if a communicator does not block.
-// Each handle keeps the error of its communicator. `statuses` keeps that of each call; null: the calls are in no group.
-Status submit(std::vector<QueuedCall> calls, const std::shared_ptr<CallStatuses>& statuses = nullptr);
-// One call, or several messages, of the thread inside their communicator.
-Status submit(Entered& entered, weftComm* handle, std::span<const Communicator::Call> calls);
-// The ranks join here. If a communicator does not block, its rank joins on its own stream.
-Status submit(std::vector<Joining> joinings, const std::shared_ptr<CallStatuses>& statuses = nullptr);
-// Runs `work` in its turn on the communicator's own stream. Called by the thread inside.
-Status submit(weftComm* handle, std::function<Status()> work);
+  private:
+    void keep(CommQueue& queue, std::span<const size_t> numbers, Status& failure);
+    void come_in();
+    void join();
+    void give_up(CommQueue& queue, std::span<const size_t> numbers, Status failure);
+    bool exchange(CommQueue& queue);
+    bool advance(CommQueue& queue);
+    bool is_ahead(const CommQueue& queue) const;
+    void let_go();
+    Status pause(CommQueue& queue);
+    std::vector<CallStatuses::Refused> refused_beside(const CommQueue& queue) const;
+    Status look_for_refused(const CommQueue& queue) const;
+    Status name_refused(const CommQueue& queue, Status failure) const;
+
+    std::vector<CommQueue> queues_;
+    std::vector<CallStatuses::Refused> refused_;  // when they were to begin, by communicators that live on
+    Status first_;
+};
 
 }  // namespace weft::internal

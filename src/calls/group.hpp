@@ -4,7 +4,7 @@
 #include <atomic>
 #include <vector>
 
-#include "src/calls/batch.hpp"
+#include "src/calls/submit.hpp"
 
 namespace weft::internal {
 

@@ -5,7 +5,7 @@
 
 #include "src/comm/call_statuses.hpp"
 #include "src/comm/handle.hpp"
-#include "src/rendezvous/id_rendezvous.hpp"
+#include "src/comm/settings.hpp"
 
 namespace weft::internal {
 
@@ -32,28 +32,6 @@ struct Joining {
         *comm = handle.get();
     }
 };
-
-// Checks WEFT_TRANSPORTS.
-Status check_transports();
-// The CPU kernels that WEFT_ISA names.
-Result<const CpuKernels*> requested_cpu_kernels();
-// The value of WEFT_GPU_PATH.
-Result<GpuPath> gpu_path_asked_for();
-// Whether WEFT_ALGO_FILES_ORDER is `any`.
-Result<bool> any_order_asked_for();
-// Whether ranks of this machine form one host: WEFT_TRANSPORTS allows shared memory.
-bool ranks_share_memory();
-
-struct Settings {
-    CommunicatorOptions options;
-    RendezvousOptions rendezvous;
-};
-// Settings of a child: those of its parent, overridden by `given` (may be null).
-Result<Settings> settings_of_child(const Communicator& parent, const weftConfig_t* given);
-// The algorithms for so many ranks, with those of WEFT_ALGO_FILES.
-Result<std::shared_ptr<const Catalog>> catalog_for(int ranks);
-// Identity of this rank's host, for its rendezvous.
-Result<uint64_t> host_of(int rank);
 
 // Checks the arguments and sets *comm to null. Settings of `given` (may be null) override the environment.
 // `device`: see GpuEngine::find().

@@ -5,16 +5,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "src/base/clock.hpp"
 #include "src/base/log.hpp"
-#include "src/control/rank_table.hpp"
-#include "src/segment/first_cause.hpp"
+#include "src/base/name_list.hpp"
 
 namespace weft::internal {
 
 namespace {
 
-constexpr int64_t split_look_apart_us = 20'000;
 constexpr useconds_t split_nap_us = 50;  // short: this thread may drive other ranks, too
 
 Status check_result(const char* function, weftComm** child) {
@@ -163,9 +160,7 @@ Status Splitting::begin_joining(Child child, const net::PackedAddresses& root, i
     family_ = std::move(child);
     const auto place = std::find(family_.ranks.begin(), family_.ranks.end(), parent().rank());
     joining_.rank = int(place - family_.ranks.begin());
-    begun_us_ = now_us();
-    given_up_.emplace(*parent().segment(), family_);
-    health_.emplace(*parent().segment());
+    watch_.emplace(parent(), family_, kind_ == SplitKind::split);
     say_wanted(*parent().segment(), family_, joining_.rank);
     Status made = make_rendezvous(root, root_rank);
     if (!made) tell_failure(made);
@@ -242,7 +237,7 @@ Progress Splitting::advance() {
     }
     auto made = weft::internal::advance(joining_);
     if (made && !*made && !joining_.met)
-        if (Status obstacle = look_at_parent(); !obstacle) {
+        if (Status obstacle = watch_->look(by_id_); !obstacle) {
             // The last rank may have come meanwhile and gone on, before we saw the parent's end.
             made = weft::internal::advance(joining_);
             if (made && !*made && !joining_.met) {
@@ -265,78 +260,6 @@ Progress Splitting::advance() {
         parent().count_shrink(excluded_);
     }
     return !made ? Progress::failed : *made ? Progress::done : Progress::blocked;
-}
-
-// Whether the ranks that are joining can still come. Other failures of the parent do not concern the child.
-Status Splitting::look_at_parent() {
-    const Segment& group = *parent().segment();
-    if (parent().aborted_here())
-        return fail(error::abort_local,
-                    "the communicator was aborted here, by weftCommAbort, while another was made of it");
-    const int64_t now = now_us();
-    if (now < next_look_us_) return ok();
-    next_look_us_ = now + split_look_apart_us;
-    if (const int other = given_up_->find(group, family_); other >= 0) return has_given_up(other);
-    for (const int rank : family_.ranks) {
-        if (!group.local(rank)) continue;
-        if (by_id_ && is_gone(rank)) return has_gone(rank);
-        // That rank failed in the exchange, which this rank has completed.
-        const RankRow& row = group.row(rank);
-        if (kind_ == SplitKind::split && row.gave_up.load(std::memory_order_acquire) != 0 &&
-            row.split.wanted.load(std::memory_order_acquire) != family_.number)
-            return fail(error::rank_failed,
-                        "{} failed before it could make a communicator from this one: its error says why",
-                        group.name_of(rank))
-                .about({.rank = rank});
-    }
-    // Reading rows of ranks on other hosts allocates memory, so a rank reads them only after a wait.
-    return by_id_ && now - begun_us_ > RemoteHealth::ask_apart_us ? look_at_remote_ranks(now) : ok();
-}
-
-// Of ranks on other hosts, as their leaders report them.
-Status Splitting::look_at_remote_ranks(int64_t now) {
-    const Segment& group = *parent().segment();
-    health_->ask();
-    int missed = -1, resigned = -1;
-    for (const int rank : family_.ranks) {
-        if (group.local(rank) || !is_gone(rank)) continue;
-        const RankRow& row = group.row(rank);
-        const bool left = row.state.load(std::memory_order_acquire) == RankState::left;
-        if (!left && row.out_of_sight.load(std::memory_order_acquire)) continue;
-        // A rank that gave up and left had a reason, perhaps another rank's end.
-        const bool gave_up = left && row.split.failed.load(std::memory_order_acquire) == family_.number;
-        (gave_up ? resigned : missed) = rank;
-    }
-    if (missed < 0 && resigned < 0) return missed_us_ = 0, ok();
-    // The rank may have completed this and later splits before it left; then the rank table is on its way.
-    if (missed_us_ == 0) missed_us_ = now;
-    if (now - missed_us_ <= RemoteHealth::departed_us) return ok();
-    return missed >= 0 ? has_gone(missed) : has_given_up(resigned);
-}
-
-// Whether the rank left without taking part in this child, or died.
-bool Splitting::is_gone(int rank) const {
-    const Segment& group = *parent().segment();
-    const RankRow& row = group.row(rank);
-    if (row.state.load(std::memory_order_acquire) != RankState::left) return !group.alive(rank);
-    return row.split.wanted.load(std::memory_order_acquire) != family_.number;
-}
-
-Status Splitting::has_gone(int rank) const {
-    const Segment& group = *parent().segment();
-    const bool left = group.row(rank).state.load(std::memory_order_acquire) == RankState::left;
-    return first_cause(group,
-                       fail(left ? error::rank_left : error::rank_died,
-                            "{} {} while the ranks were making a communicator from this one", group.name_of(rank),
-                            left ? "left" : "died")
-                           .about({.rank = rank}),
-                       rank);
-}
-
-Status Splitting::has_given_up(int rank) const {
-    return fail(error::rank_failed, "{} has given up making a communicator from this one: its error says why",
-                parent().segment()->name_of(rank))
-        .about({.rank = rank});
 }
 
 Status Splitting::pause(bool may_sleep) {

@@ -3,9 +3,8 @@
 // Then the ranks of one colour join.
 #pragma once
 #include "src/comm/async_operation.hpp"
+#include "src/comm/child_watch.hpp"
 #include "src/comm/joining.hpp"
-#include "src/control/remote_health.hpp"
-#include "src/rendezvous/split_rendezvous.hpp"
 
 namespace weft::internal {
 
@@ -53,11 +52,6 @@ class Splitting final : public AsyncOperation {
     void tell_failure(const Status& failure);
     std::string why_aborted() const;
     Status begin_shrinking();
-    Status look_at_parent();
-    Status look_at_remote_ranks(int64_t now);
-    bool is_gone(int rank) const;
-    Status has_gone(int rank) const;
-    Status has_given_up(int rank) const;
 
     weftComm* parent_;
     weftComm** child_;
@@ -66,15 +60,12 @@ class Splitting final : public AsyncOperation {
     int color_ = 0, key_ = 0;
     std::vector<int> excluded_;  // ascending
 
-    Child family_;  // the members of the child; number 0: not known yet
-    std::optional<GivenUp> given_up_;
-    std::optional<RemoteHealth> health_;  // of the parent's ranks
+    Child family_;                     // the members of the child; number 0: not known yet
+    std::optional<ChildWatch> watch_;  // null: family_ is not known yet
     std::vector<std::byte> words_;
     bool telling_ = false;
     Joining joining_;
     bool by_id_ = false;  // the ranks meet by an id
-    int64_t begun_us_ = 0, next_look_us_ = 0;
-    int64_t missed_us_ = 0;  // since when a rank on another host is gone; 0: none is
     Status failure_;
 };
 
