@@ -1,5 +1,5 @@
-// link.hpp: a connection between two hosts' leaders, or a leader and the root, as the service thread drives it: frames
-// go out as the socket takes them, come in to a callback, and its end is told once. Thread-bound to the service thread.
+// link.hpp: the service thread's connections: between the leaders of two hosts or a leader and the root
+// (ControlConnection), outgoing connects (AsyncConnect), and the listener's accepted connections (AcceptDispatcher).
 #pragma once
 #include <functional>
 #include <memory>
@@ -14,34 +14,35 @@
 
 namespace weft::internal {
 
+// Sends frames as the socket takes them, passes received frames to a callback, and reports its end once. Thread-bound to
+// the service thread.
 class ControlConnection {
   public:
     using OnFrame = std::function<void(uint32_t kind, ByteReader& content)>;
-    using OnEnd = std::function<void(Status)>;  // the connection is broken or was closed; nothing is called after it
-    // Both may destroy the link.
+    using OnEnd = std::function<void(Status)>;  // the connection broke or was closed; the last callback
+    // Both callbacks may destroy the connection.
     ControlConnection(Service& service, Fd socket, OnFrame on_frame, OnEnd on_end);
     ~ControlConnection();
 
     void send(uint32_t kind, const ByteWriter& content = {});
     bool idle() const { return stream_.queued_bytes() == 0; }
-    // The other end's kernel has acknowledged all that was sent: it is read there even if this process ends now.
+    // The other end's kernel has acknowledged everything: it can be read there even if this process ends now.
     bool arrived() const;
-    // Ends the link once everything queued is out; then on_end is called with success.
+    // Ends the connection once everything queued is sent; then on_end is called with success.
     void close_when_idle();
-    // Before it is destroyed in order: what was sent shall arrive, though what came is not read any more.
+    // Call it before the destructor, so that the sent data arrives although received data was not read.
     void part();
-    // The orderly end, which loses nothing that was queued: our direction is closed once everything is out, what still
-    // comes is read and dropped, and when the other end has closed too on_end is called with success.
+    // The orderly end, which loses nothing that was queued. Sends everything, closes this direction, drops what still
+    // comes, and calls on_end with success when the other end has closed too.
     void finish();
     const net::Address& peer() const { return stream_.peer(); }
-    // For how long nothing has come from the machine at the other end, not even its kernel's acknowledgement of what was
-    // sent; nothing: unknown.
+    // How long nothing has come from the other machine, not even an acknowledgement of its kernel; empty: unknown.
     std::optional<int64_t> machine_silent_us() const;
-    // net::lost_packets of the connection; empty if the other end has been silent itself.
+    // net::lost_packets() of the connection; empty if the other end has been silent itself.
     std::string lost_packets() const;
     std::string missing_packets() const;
-    int64_t heard_us = 0;   // when something last came
-    int64_t spoken_us = 0;  // when something was last queued
+    int64_t heard_us = 0;   // time of the last received frame
+    int64_t spoken_us = 0;  // time of the last queued frame
 
   private:
     void step(uint32_t events);
@@ -54,13 +55,13 @@ class ControlConnection {
     OnEnd on_end_;
     bool closing_ = false, finishing_ = false, shut_ = false;
     bool watched_ = false, out_watched_ = false;
-    std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // false once destroyed, for callbacks under way
+    std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // false once destroyed, for posted callbacks
 };
 
-// Connects, and proves who we are, until it has succeeded or failed. Thread-bound to the service thread.
+// Connects and authenticates until it has succeeded or failed. Thread-bound to the service thread.
 class AsyncConnect {
   public:
-    using OnDone = std::function<void(Result<Fd>)>;  // may destroy the connect
+    using OnDone = std::function<void(Result<Fd>)>;  // may destroy the AsyncConnect
     AsyncConnect(Service& service, const net::Identity& identity, net::Purpose purpose, net::TargetProcess target,
                  std::vector<net::Address> addresses, OnDone on_done);
     ~AsyncConnect();
@@ -83,8 +84,8 @@ class AsyncConnect {
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
-// The listener of the process, opened for its service thread: arrivals for rendezvous and control go to who expects them.
-// What comes for data connections stays in the listener. Thread-safe.
+// Hands the listener's accepted connections for rendezvous and control to the parts that expect them. Data connections
+// stay in the listener. Thread-safe.
 class AcceptDispatcher {
   public:
     static Result<std::shared_ptr<AcceptDispatcher>> of_process();
@@ -94,8 +95,8 @@ class AcceptDispatcher {
     Service& service() { return *service_; }
 
     using OnAccepted = std::function<void(net::AcceptedConnection)>;
-    // On the service thread. `token`: of the purpose; none: all that nobody else expects.
-    // `on_trouble`: told again and again once somebody who knows the secret was refused (Listener::trouble()).
+    // On the service thread. `token`: of the purpose; none: all connections without a handler of their own.
+    // `on_trouble`: called at every step while Listener::trouble() has a failure.
     using OnTrouble = std::function<void(const Status&)>;
     void expect(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token, OnAccepted on_accepted,
                 OnTrouble on_trouble = {});
@@ -114,14 +115,14 @@ class AcceptDispatcher {
         std::map<uint64_t, OnAccepted> by_token;
         OnAccepted any;
         OnTrouble on_trouble;
-        std::multimap<uint64_t, net::AcceptedConnection> early;  // for tokens that nobody expects yet
+        std::multimap<uint64_t, net::AcceptedConnection> early;  // for tokens without a handler yet
     };
     void step();
     void hand_over(const Key& key);
 
     std::shared_ptr<Service> service_;
     std::shared_ptr<net::Listener> listener_;
-    Fd listener_event_, pending_event_;  // the listener's descriptors once more
+    Fd listener_event_, pending_event_;  // duplicates of the listener's descriptors
     std::map<Key, Expected> expected_;
 };
 

@@ -31,7 +31,7 @@ class FakePmi {
         }
         changed_.notify_all();
     }
-    // What PMI_FD is for this rank.
+    // PMI_FD of this rank.
     int descriptor(int rank) const { return clients_[size_t(rank)].number(); }
     std::vector<std::string> requests() {
         std::lock_guard lock(mutex_);

@@ -1,7 +1,8 @@
-// node_list_test.cpp: Slurm's short forms of nodes and tasks, and what is none.
+// node_list_test.cpp: Slurm's lists of nodes and tasks, and invalid ones.
 #include "src/launchers/node_list.hpp"
 
 #include "tests/catch.hpp"
+#include "tests/error.hpp"
 
 using namespace weft::internal;
 using Names = std::vector<std::string>;
@@ -18,7 +19,7 @@ TEST_CASE("a node list names every node, in order", "[node_list]") {
     CHECK(parse_node_list("n[00000-99999]")->size() == 100'000);
 }
 
-TEST_CASE("what is no node list is a sentence", "[node_list]") {
+TEST_CASE("an invalid list of nodes is an error that repeats it", "[node_list]") {
     for (const char* text : {"",
                              ",",
                              "a,",
@@ -44,26 +45,24 @@ TEST_CASE("what is no node list is a sentence", "[node_list]") {
                              "n[0-999999]m[0-999999]"}) {
         INFO(text);
         const auto nodes = parse_node_list(text);
-        REQUIRE(!nodes);
-        CHECK(nodes.status().code() == weftInvalidUsage);
-        CHECK(nodes.status().sentence() ==
-              "`" + std::string(text) + "` is no list of nodes such as gpu[01-03,7],login1");
+        CHECK_ERROR(nodes, "launcher.variables");
+        CHECK(nodes.status().sentence().rfind("`" + std::string(text) + "`", 0) == 0);
     }
 }
 
-TEST_CASE("counts of tasks are repeated as often as they say", "[node_list]") {
+TEST_CASE("a count of tasks is repeated by its factor", "[node_list]") {
     CHECK(*parse_task_counts("4") == std::vector<int>{4});
     CHECK(*parse_task_counts("4(x2),1") == std::vector<int>{4, 4, 1});
     CHECK(*parse_task_counts("1(x1),2,3(x3)") == std::vector<int>{1, 2, 3, 3, 3});
     CHECK(parse_task_counts("128(x10000)")->size() == 10'000);
 }
 
-TEST_CASE("what are no counts of tasks is a sentence", "[node_list]") {
+TEST_CASE("an invalid list of task counts is an error that repeats it", "[node_list]") {
     for (const char* text : {"", ",", "4,", "0", "-1", "4(x0)", "4(x-1)", "4(x)", "4(x2", "4(2)", "(x2)", "4(x2)1",
                              "four", "4(x2)(x2)", "4(x99999999)", "99999999999", "4 (x2)"}) {
         INFO(text);
         const auto counts = parse_task_counts(text);
-        REQUIRE(!counts);
-        CHECK(counts.status().sentence() == "`" + std::string(text) + "` are no tasks of nodes such as 4(x2),1");
+        CHECK_ERROR(counts, "launcher.variables");
+        CHECK(counts.status().sentence().rfind("`" + std::string(text) + "`", 0) == 0);
     }
 }

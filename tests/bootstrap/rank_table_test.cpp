@@ -31,7 +31,7 @@ TEST_CASE("hosts that are one machine talk through its memory, whatever its netw
     CHECK(two.hosts == 3);
     CHECK(two.machines == 2);
     CHECK(two.link_mbps == 10'000);
-    // Who does not know when its machine was started is one of its own.
+    // A host without a boot identity counts as a machine of its own.
     CHECK(facts_of({host_of(0, 1, 0, 1, 0), host_of(0, 1, 1, 1, 0)}).machines == 2);
 }
 

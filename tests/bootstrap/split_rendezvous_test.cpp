@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "tests/catch.hpp"
+#include "tests/error.hpp"
 
 using namespace weft::internal;
 
@@ -17,7 +18,7 @@ RendezvousOptions options() {
     return options;
 }
 
-// What became of a rank that went until it was there; the segment that it is in then.
+// Advances a rendezvous to its end and returns its segment.
 Result<std::shared_ptr<Segment>> enter(Rendezvous& rendezvous) {
     for (;;) {
         auto met = rendezvous.advance();
@@ -37,7 +38,7 @@ std::shared_ptr<Segment> parent_of(int ranks) {
 
 }  // namespace
 
-TEST_CASE("a rank that may not open the first one's segment makes all of them meet by an id", "[split_rendezvous]") {
+TEST_CASE("if one rank cannot open the first rank's segment, all ranks join by an id", "[split_rendezvous]") {
     const auto parent = parent_of(4);
     for (const auto& refusers : {std::vector<int>{}, {1}, {2}, {1, 2}}) {
         INFO("refused by " << refusers.size());
@@ -57,7 +58,7 @@ TEST_CASE("a rank that may not open the first one's segment makes all of them me
         for (std::thread& thread : threads) thread.join();
         for (int rank = 0; rank < 3; ++rank) {
             REQUIRE(wrong[size_t(rank)] == "");
-            CHECK(groups[size_t(rank)] == groups[0]);  // one mapping a process
+            CHECK(groups[size_t(rank)] == groups[0]);  // one mapping for each process
             CHECK(groups[0]->row(rank).state == RankState::joined);
         }
         CHECK(groups[0]->ranks() == 3);
@@ -66,7 +67,7 @@ TEST_CASE("a rank that may not open the first one's segment makes all of them me
     }
 }
 
-TEST_CASE("who comes when the first rank has given up is told at once", "[split_rendezvous]") {
+TEST_CASE("a rank that comes after the first rank has given up fails at once", "[split_rendezvous]") {
     const auto parent = parent_of(3);
     RendezvousOptions impatient = options();
     impatient.timeout_ms = 1;
@@ -74,16 +75,13 @@ TEST_CASE("who comes when the first rank has given up is told at once", "[split_
     const auto late = enter(*first);
     first.reset();  // its segment too
     REQUIRE(!late);
-    CHECK(late.status().code() == weftTimeout);
-    CHECK(late.status().sentence().find("for ranks 1 to 2 to make") != std::string::npos);
+    CHECK_ERROR(late, "init.rank-missing", 1, 0);
+    CHECK(late.status().sentence().find("ranks 1 to 2 ") != std::string::npos);
     SplitRendezvous second(parent, {7, {0, 1, 2}}, 1, options());
-    const auto told = enter(second);
-    REQUIRE(!told);
-    CHECK(told.status().sentence().find("rank 0 (pid") != std::string::npos);
-    CHECK(told.status().sentence().find("has given up") != std::string::npos);
+    CHECK_ERROR(enter(second), "rank.failed", 0, 1);
 }
 
-TEST_CASE("who tries again before the first rank does goes where that one will be", "[split_rendezvous]") {
+TEST_CASE("a rank that tries again before the first rank joins the first rank's new attempt", "[split_rendezvous]") {
     const auto parent = parent_of(3);
     RendezvousOptions impatient = options();
     impatient.timeout_ms = 100;
@@ -102,7 +100,7 @@ TEST_CASE("who tries again before the first rank does goes where that one will b
         for (std::thread& thread : threads) thread.join();
         return wrong;
     };
-    // Rank 1 may not open the segment, so they meet by an id; rank 2 does not come.
+    // Rank 1 cannot open the segment, so they use an id; rank 2 does not come.
     const auto first = try_in_threads(impatient, {0, 1}, nullptr);
     CHECK(first[0] != "");
     CHECK(first[1] != "");

@@ -215,7 +215,7 @@ TEST_CASE("a process that dies while the devices join is named", "[processes][fa
     job[1].kill(SIGKILL);
     job[1].wait();
     job.finish(0);
-    // Who looks late sees one that died before: "were meeting".
+    // If rank 0 checks late, rank 1 has died before it joined.
     CHECK(contains(job[0].output(), "init 6 call 0 of the group, weftCommInitRank: rank 1 (pid " +
                                         std::to_string(job[1].pid()) + ") died while the ranks were"));
 }

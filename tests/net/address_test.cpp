@@ -1,4 +1,4 @@
-// address_test.cpp: addresses as text and as bytes, and which of a host's addresses are used.
+// address_test.cpp: addresses as text and as bytes, and the selection of a host's addresses.
 #include "src/net/address.hpp"
 
 #include <net/if.h>
@@ -11,6 +11,7 @@
 
 #include "src/net/resolution.hpp"
 #include "tests/catch.hpp"
+#include "tests/error.hpp"
 
 using namespace weft::internal;
 using net::Address;
@@ -61,7 +62,7 @@ TEST_CASE("an address is printed as it is parsed", "[address]") {
     CHECK_FALSE(at("fe80::1%lo") == at("fe80::1"));
 }
 
-TEST_CASE("what is no address is refused with a sentence that repeats it", "[address]") {
+TEST_CASE("a text that is no address is refused with a sentence that repeats it", "[address]") {
     for (const char* text : {"",
                              ":",
                              "host:80",
@@ -85,7 +86,7 @@ TEST_CASE("what is no address is refused with a sentence that repeats it", "[add
         INFO(text);
         auto address = Address::parse(text);
         REQUIRE_FALSE(address.ok());
-        CHECK(address.status().code() == weftInvalidArgument);
+        CHECK_ERROR(address, "tcp.address");
         CHECK_THAT(address.status().sentence(), Catch::Contains(text));
     }
 }
@@ -177,7 +178,9 @@ TEST_CASE("interfaces are chosen by name as NCCL_SOCKET_IFNAME does", "[address]
     CHECK(chosen(",ib,") == "fe80::2/0");
 }
 
-TEST_CASE("a choice that leaves nothing lists what there is", "[address]") {
+TEST_CASE("a selection without an address lists the interfaces", "[address]") {
+    CHECK_ERROR(net::choose_addresses(machine, "eth9", ""), "tcp.interface");
+    CHECK_ERROR(net::choose_addresses(machine, "", "AF_INET4"), "option.value");
     for (const std::string& sentence : {chosen("eth9"), chosen("ib", "AF_INET")}) {
         CHECK_THAT(sentence, Catch::Contains("WEFT_SOCKET_IFNAME is") && Catch::Contains("eth1 10.1.0.1") &&
                                  Catch::Contains("lo 127.0.0.1"));
@@ -201,10 +204,11 @@ TEST_CASE("this machine has an address, and names are resolved", "[address]") {
     }
     auto missing = net::resolve("no-such-host.invalid", 1);
     REQUIRE_FALSE(missing.ok());
+    CHECK_ERROR(missing, "tcp.unknown-host");
     CHECK_THAT(missing.status().sentence(), Catch::Contains("no-such-host.invalid"));
 }
 
-TEST_CASE("a name that is looked up can be waited for, and is told once", "[address]") {
+TEST_CASE("a lookup can be awaited, and returns its answer once", "[address]") {
     for (const char* host : {"127.0.0.1", "localhost"}) {
         net::Resolution resolution = net::look_up(host, 77, AF_INET);
         auto found = resolution.take(-1);
@@ -223,7 +227,7 @@ TEST_CASE("a name that is looked up can be waited for, and is told once", "[addr
     CHECK((**own).rfind(name, 0) == 0);
 }
 
-TEST_CASE("a question that has no answer yet keeps nobody waiting, and what it throws is its answer", "[address]") {
+TEST_CASE("a slow question does not block, and its exception is its answer", "[address]") {
     std::promise<void> over;
     net::Question<int> slow("a slow question", [&over]() -> Result<int> {
         over.get_future().wait();
@@ -234,10 +238,11 @@ TEST_CASE("a question that has no answer yet keeps nobody waiting, and what it t
     over.set_value();
     auto answer = slow.take(-1);
     REQUIRE(answer);
+    CHECK_ERROR(*answer, "tcp.resolver");
     CHECK(answer->status().sentence() == "a slow question: no");
 }
 
-TEST_CASE("the speed of the interfaces that are used is the kernel's word, of real ones", "[address]") {
+TEST_CASE("the speed of the used interfaces comes from the kernel, and counts for real interfaces only", "[address]") {
     namespace fs = std::filesystem;
     const fs::path folder = fs::temp_directory_path() / ("weft-speeds-" + std::to_string(getpid()));
     const auto make = [&](const std::string& name, const std::string& kind, const std::string& speed) {
