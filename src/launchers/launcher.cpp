@@ -121,8 +121,9 @@ Result<LaunchedJob> read_job(const Options& options) {
     const char* source = name_of((*family)->id_transport);
     auto id = shared->text ? id_of_text(*shared->text, source)
                            : derive_id(**family, *place, options, shared->reason, exchange.deadline);
+    if (id && !options.secret.empty()) id = id->keyed(options.secret);
     if (!id) return id.take_status();
-    job.id = options.secret.empty() ? *id : id->keyed(options.secret);
+    job.id = *id;
     job.id_source = shared->text             ? source
                     : shared->reason.empty() ? "the job's identity"
                                              : fmt::format("the job's identity, as {}", shared->reason);

@@ -22,7 +22,8 @@ struct LaunchedJob {
 // store all ranks derive the same id. launcher.variables: variables are missing or invalid; the sentence names them.
 Result<LaunchedJob> read_job(const Options& options);
 
-// The process's job by its options(). It is kept, so that a launcher's store is asked once. Thread-safe.
+// The process's job by its options(). It is kept, so that a launcher's store is asked once and the key of WEFT_SECRET is
+// derived once. Thread-safe.
 Result<LaunchedJob> read_job();
 
 }  // namespace weft::internal

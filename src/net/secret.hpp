@@ -2,6 +2,9 @@
 #pragma once
 #include <array>
 #include <cstddef>
+#include <string>
+
+#include "src/base/result.hpp"
 
 namespace weft::internal::net {
 
@@ -22,6 +25,10 @@ struct Identity {
     Secret secret;
     static Identity of(const Secret& secret);
 };
+
+// The key of a text that a user chose, by Argon2id with libsodium's interactive limits. Each guess of an attacker costs
+// 64 MiB and about 0.1 s, and so does this call. memory.exhausted: the memory is not available.
+Result<Digest> key_of_password(const std::string& password, const Digest& salt);
 
 bool equal_digests(const Digest& one, const Digest& other);  // in constant time
 void random_bytes(void* to, size_t bytes);

@@ -135,7 +135,9 @@ Status UniqueId::meet_descendants(const std::string& secret) const {
     if (!has_root()) return ok();
     auto dispatcher = AcceptDispatcher::of_process();
     if (!dispatcher) return dispatcher.take_status();
-    auto descendants = std::make_shared<Descendants>(*dispatcher, secret.empty() ? *this : keyed(secret), identity());
+    auto first = secret.empty() ? Result<UniqueId>(*this) : keyed(secret);
+    if (!first) return first.take_status();
+    auto descendants = std::make_shared<Descendants>(*dispatcher, *first, identity());
     (*dispatcher)->service().run([&] { descendants->open_after(0); });
     return ok();
 }
@@ -217,7 +219,12 @@ UniqueId UniqueId::descendant(const std::string& label) const {
     return id;
 }
 
-UniqueId UniqueId::keyed(const std::string& secret) const { return descendant("keyed by " + secret); }
+// The salt follows from the id, so that no table of keys serves two jobs.
+Result<UniqueId> UniqueId::keyed(const std::string& password) const {
+    auto key = net::key_of_password(password, prove("salt", 4));
+    if (!key) return key.take_status();
+    return descendant("keyed by " + std::string(key->begin(), key->end()));
+}
 
 UniqueId UniqueId::nth(uint64_t index) const {
     return index == 0 ? *this : descendant(fmt::format("communicator {}", index));

@@ -45,8 +45,9 @@ class UniqueId {
     // The id of a communicator made from the one with `secret`; `number` distinguishes its children. The root, at these
     // addresses, is the process of its rank 0, or one that its ranks agree on.
     static UniqueId of_child(const net::Secret& secret, uint64_t number, const net::PackedAddresses& root);
-    // The same id with a secret that only a process with `secret` (WEFT_SECRET) can know.
-    UniqueId keyed(const std::string& secret) const;
+    // The same id with a secret that only a process with `password` (WEFT_SECRET) can know. Takes about 0.1 s: see
+    // net::key_of_password().
+    Result<UniqueId> keyed(const std::string& password) const;
     // The id of the index-th communicator of a job; 0 is this one.
     UniqueId nth(uint64_t index) const;
     // For a launcher, which makes an id and is no rank. Opens roots for the job's later communicators, whose ids follow

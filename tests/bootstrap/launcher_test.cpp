@@ -386,6 +386,24 @@ TEST_CASE("with WEFT_SECRET a process that reads the id in the store does not kn
     check_one_job(same, "torchrun", "the store at MASTER_ADDR");
 }
 
+TEST_CASE("the key of WEFT_SECRET depends on the secret and on the id", "[launcher]") {
+    const UniqueId one = UniqueId::derive("job 1"), other = UniqueId::derive("job 2");
+    const auto proof = [](const UniqueId& id, const std::string& secret) {
+        const auto keyed = id.keyed(secret);
+        REQUIRE(keyed);
+        return keyed->prove("test", 4);
+    };
+    const Digest first = proof(one, "right");
+    CHECK(first == proof(one, "right"));
+    CHECK(first != proof(one, "wrong"));
+    CHECK(first != proof(other, "right"));
+    CHECK(first != one.prove("test", 4));
+    // Argon2id of libsodium's interactive limits: a weaker hash would be a mistake that no other test finds.
+    const auto key = net::key_of_password("password", net::Digest{1, 2, 3});
+    REQUIRE(key);
+    CHECK(fmt::format("{:02x}{:02x}{:02x}{:02x}", (*key)[0], (*key)[1], (*key)[2], (*key)[3]) == "bbb1d14b");
+}
+
 TEST_CASE("a job of one asks no server", "[launcher]") {
     const Variables jobs[] = {
         torchrun(0, 1, 1),
