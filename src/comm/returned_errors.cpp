@@ -71,7 +71,7 @@ void record_returned_error(const Status& failure) {
             if (entry.membership) memberships.insert(entry.membership);
         }
     }
-    for (const auto& membership : memberships) membership->tell_failure();
+    for (const auto& membership : memberships) membership->report_failure();
 }
 
 }  // namespace weft::internal

@@ -6,10 +6,10 @@ namespace weft::internal {
 
 namespace {
 
-// Of all machines, so that a segment and a frame have room for them, and for what thousands of hosts say of themselves.
+// All machines must fit into a segment and a frame, also for thousands of hosts.
 constexpr size_t machines_bytes_most = 512 << 10;
 constexpr size_t machines_most = 1024;
-// Names are short, and many hosts are of one.
+// Names of domains are short, and many hosts share one.
 constexpr size_t domains_most = 4096, domains_bytes_most = 256 << 10;
 
 const std::string& text_at(const std::vector<std::string>& texts, const std::vector<int32_t>& index_of, int host) {
@@ -18,7 +18,7 @@ const std::string& text_at(const std::vector<std::string>& texts, const std::vec
     return index < 0 || size_t(index) >= texts.size() ? none : texts[size_t(index)];
 }
 
-// Its index; -1: there is no room.
+// Returns the index of the text; -1: there is no room.
 int32_t add_once(std::vector<std::string>& texts, std::string text, size_t most, size_t bytes_most) {
     const auto known = std::find(texts.begin(), texts.end(), text);
     if (known != texts.end()) return int32_t(known - texts.begin());

@@ -1,6 +1,6 @@
-// agreed_texts.hpp: what all ranks of a communicator know alike and has no fixed length: costs that rank 0 was tuned to,
-// and the machines that the ranks are on, as each host's leader (on one host rank 0's process) describes its own.
-// Whoever makes these texts and reads them is above: here they are bytes. Values.
+// agreed_texts.hpp: the data of variable length that all ranks of a communicator share. It has rank 0's tuning, and
+// descriptions of the machines by the hosts' leaders (on one host by rank 0's process). Other rooms write and parse
+// these texts; here they are bytes. Values.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -12,10 +12,10 @@
 
 namespace weft::internal {
 
-// What a host tells of its machine.
+// A host's description of its machine.
 struct MachineText {
-    std::string text = {};    // equal of hosts that are alike; empty: unknown
-    std::string domain = {};  // of NVLink, that it is in with other hosts; empty: none
+    std::string text = {};    // equal on identical machines; empty: unknown
+    std::string domain = {};  // the NVLink domain that the host shares with others; empty: none
 
     bool operator==(const MachineText&) const = default;
     void write(ByteWriter& to) const;
@@ -23,19 +23,20 @@ struct MachineText {
 };
 
 struct AgreedTexts {
-    static constexpr size_t machine_bytes_most = 256 << 10;  // of one; longer ones are left out, as if unknown
+    static constexpr size_t machine_bytes_most = 256 << 10;  // of one machine; longer texts count as unknown
     static constexpr size_t tuning_bytes_most = 512 << 10;
 
     std::string tuning;                    // empty: none
-    std::vector<std::string> machines;     // different ones
-    std::vector<int32_t> machine_of = {};  // by host: index into these; -1: it is unknown
+    std::vector<std::string> machines;     // without duplicates
+    std::vector<int32_t> machine_of = {};  // by host: index into `machines`; -1: unknown
     std::vector<std::string> domains = {};
     std::vector<int32_t> domain_of = {};  // likewise; -1: none
-    // Why somebody who was to write these cannot. All meet all the same, so that all fail with it, and nobody waits.
+    // The failure of a rank that could not describe its machine or read its tuning. All ranks join and then fail with
+    // it, so that no rank waits for another.
     std::optional<Failure> refusal = {};
 
     MachineText machine(int host) const;
-    // Of the next host. What there is no room for is unknown.
+    // Of the next host. Texts that do not fit count as unknown.
     void add_machine(MachineText machine);
 
     void write(ByteWriter& to) const;

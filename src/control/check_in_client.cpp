@@ -9,8 +9,8 @@ namespace weft::internal {
 
 namespace {
 constexpr int64_t retry_first_us = 20'000, retry_most_us = 1'000'000;
-constexpr int64_t listener_closed_us = 8'000'000;  // whoever knows better who has left names it before
-constexpr int64_t root_silent_us = 2'500'000;      // it tells every second who is missing
+constexpr int64_t listener_closed_us = 8'000'000;  // long enough for a better error of another rank to come first
+constexpr int64_t root_silent_us = 2'500'000;      // the root sends the missing ranks every second
 }  // namespace
 
 CheckInClient::CheckInClient(Service& service, std::shared_ptr<Segment> segment, const net::Identity& identity,
@@ -29,7 +29,7 @@ void CheckInClient::end() {
     service_->cancel(retry_timer_);
 }
 
-// Then nobody needs the root, and whoever has seen that first may have closed it already.
+// Then no rank needs the root, and its process may have closed it already.
 bool CheckInClient::all_here() const {
     return int(segment_->header().joined.load(std::memory_order_acquire)) == segment_->ranks();
 }
@@ -54,7 +54,7 @@ void CheckInClient::connect() {
             const Status& why = socket.status();
             // A root that was there before the id was known does not begin to know it.
             const bool unknown = settings_.root_exists && connect_->unknown() && !connect_->closed_early();
-            const weftResult_t code = unknown ? weftInvalidUsage : why.code();
+            const ErrorId error = unknown ? error::init_id_unknown : why.id();
             obstacle_ = fmt::format("the root of the rendezvous was not reached: {}", why.sentence());
             const bool astray = settings_.root_elsewhere && connect_->misdirected();
             refused_us_ = !connect_->refused() ? 0 : refused_us_ == 0 ? now_us() : refused_us_;
@@ -62,17 +62,18 @@ void CheckInClient::connect() {
             if (all_here()) return;
             if (settings_.listener_existed && refused_us_ != 0 && now_us() - refused_us_ > listener_closed_us) {
                 segment_->raise(
-                    weftRemoteError, -1,
-                    fmt::format("for {} s nobody has listened where the ranks check in ({}): the process there "
+                    error::init_leader_lost, -1,
+                    fmt::format("for {} s no process has listened where the ranks check in ({}): the process there "
                                 "has left, or the addresses lead elsewhere from here",
                                 listener_closed_us / 1'000'000, why.sentence()));
                 return;
             }
+            const weftResult_t code = row_of(error).code;
             if (code == weftMismatch || code == weftInvalidUsage || astray) {
-                segment_->raise(code, -1, astray ? obstacle_ + settings_.root_hint : why.sentence());
+                segment_->raise(error, -1, astray ? obstacle_ + settings_.root_hint : why.sentence());
                 return;
             }
-            // It may not run yet, or be busy.
+            // The root may not run yet, or be busy.
             retry_timer_ = service_->after(retry_us_, [this] { connect(); });
             retry_us_ = std::min(retry_us_ * 2, retry_most_us);
         });
@@ -89,7 +90,7 @@ std::vector<RankEntry> CheckInClient::newly_joined() {
     return members;
 }
 
-// Of the ranks of this host.
+// The processors of this host's ranks.
 CpuShare CheckInClient::share() const {
     CpuShare all;
     for (const int rank : members_) all.add(segment_->row(rank).cpus, segment_->row(rank).quota);
@@ -114,9 +115,9 @@ void CheckInClient::check_in(Fd socket) {
         [this](const Status& why) {
             root_.reset();
             if (segment_->aborted() || all_here()) return;
-            segment_->raise(weftRemoteError, -1,
+            segment_->raise(error::init_leader_lost, -1,
                             fmt::format("the process where the ranks check in, the one that made the unique id, ended "
-                                        "before all had met: {}",
+                                        "before all ranks had joined: {}",
                                         why ? "it closed the connection" : why.sentence()));
         });
     HostEntry self = settings_.self;
@@ -126,10 +127,10 @@ void CheckInClient::check_in(Fd socket) {
     self.write(content);
     put_members(content, self.members);
     root_->send(uint32_t(CheckInFrame::host), content);
-    if (segment_->aborted()) tell_abort();  // it could not be told before
+    if (segment_->aborted()) send_abort();  // there was no connection before
 }
 
-void CheckInClient::look_around() {
+void CheckInClient::report_joined() {
     if (!root_) return;
     const auto members = newly_joined();
     if (members.empty()) return;
@@ -141,8 +142,8 @@ void CheckInClient::look_around() {
     root_->send(uint32_t(CheckInFrame::joined), content);
 }
 
-void CheckInClient::tell_abort() {
-    if (!root_ || std::exchange(abort_told_, true)) return;
+void CheckInClient::send_abort() {
+    if (!root_ || std::exchange(abort_sent_, true)) return;
     const Status failure = segment_->abort_status();
     ByteWriter content;
     content.put_failure(failure.failure());
@@ -154,13 +155,13 @@ void CheckInClient::on_frame(uint32_t kind, ByteReader& content) {
         obstacle_ = content.get_text();
     } else if (kind == uint32_t(CheckInFrame::refused)) {
         const Failure why = content.get_failure();
-        abort_told_ = true;  // the root told everybody
+        abort_sent_ = true;  // the root has sent it to all hosts
         segment_->raise(why, -1);
         root_.reset();
     } else if (kind == uint32_t(CheckInFrame::rank_table)) {
         RankTable rank_table = RankTable::read(content);
         if (!content.at_end()) {
-            segment_->raise(weftInternalError, -1, "the rank table of the ranks came damaged");
+            segment_->raise(error::internal_damaged, -1, "the rank table arrived damaged");
             return;
         }
         on_rank_table_(std::move(rank_table));

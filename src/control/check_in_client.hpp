@@ -1,5 +1,5 @@
-// check_in_client.hpp: how a host's leader checks in at the root: it calls the root until it answers, says which ranks are
-// here and later who else has come, and hears in the end who all the ranks are. Thread-bound to the service thread.
+// check_in_client.hpp: a host's leader checks in at the root. It connects until the root answers, reports the host's
+// ranks and later ranks, and receives the rank table in the end.
 #pragma once
 #include <functional>
 #include <memory>
@@ -12,14 +12,15 @@
 namespace weft::internal {
 
 struct CheckInSettings {
-    std::vector<net::Address> root;  // where to check in
-    bool root_exists = false;        // it was there before anybody knew its address: being unknown there is final
-    bool root_elsewhere = false;     // it is not this process, now or later
+    std::vector<net::Address> root;  // its addresses
+    bool root_exists = false;        // the root is older than the id, so `unknown` there is final
+    bool root_elsewhere = false;     // this process is not the root and will not be
     std::string root_hint;           // HostRendezvous::root_hint()
-    bool listener_existed = false;   // a process let others in there already: where nobody listens it has ended
+    bool listener_existed = false;   // a process has listened there: if no process listens, it has ended
     HostEntry self;                  // without members
 };
 
+// Owned by Control, thread-bound to the service thread.
 class CheckInClient {
   public:
     using OnRankTable = std::function<void(RankTable)>;
@@ -28,13 +29,13 @@ class CheckInClient {
 
     void begin() { connect(); }
     void end();
-    // Tells the root which ranks have joined since.
-    void look_around();
-    // Tells the root, once, that this host's ranks have given up.
-    void tell_abort();
-    // Ranks of this host that the root knows, or will.
+    // Reports the ranks that have joined since.
+    void report_joined();
+    // Reports, once, that this host's ranks have given up.
+    void send_abort();
+    // The ranks of this host that the root knows, or will know.
     const std::set<int>& members() const { return members_; }
-    // What stands in the way of checking in, or who has not come; empty: nothing known.
+    // The obstacle to checking in, or the missing ranks; empty: unknown.
     std::string obstacle() const;
 
   private:
@@ -54,11 +55,11 @@ class CheckInClient {
     std::unique_ptr<AsyncConnect> connect_;
     std::unique_ptr<ControlConnection> root_;
     std::set<int> members_;
-    bool abort_told_ = false;
+    bool abort_sent_ = false;
     int64_t retry_us_;
-    int64_t refused_us_ = 0;  // since when nobody listens where the root is to be; 0: not so
+    int64_t refused_us_ = 0;  // since when no process listens at the root's addresses; 0: one does
     uint64_t retry_timer_ = 0;
-    std::string obstacle_;  // as last heard
+    std::string obstacle_;  // as last received
 };
 
 }  // namespace weft::internal

@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
-#include <set>
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
@@ -21,13 +20,13 @@ namespace weft::internal {
 
 namespace {
 
-constexpr int64_t tick_us = TreeLinks::tick_us;     // how soon a death on this host is told to others
-constexpr int64_t unreachable_us = 3'000'000;       // for who is behind it to be known
+constexpr int64_t tick_us = TreeLinks::tick_us;     // how soon a death on this host is reported to others
+constexpr int64_t unreachable_us = 3'000'000;       // the cause is usually known within this time
 constexpr int64_t failure_patience_us = 1'000'000;  // for neighbours' kernels to acknowledge a failure
-constexpr int64_t finish_patience_us = 12'000'000;  // for neighbours to take the last words
+constexpr int64_t finish_patience_us = 12'000'000;  // for neighbours to receive the last frames
 constexpr int64_t finish_at_exit_us = 2'000'000;    // likewise, at the end of the process
-// At the end of the process: how often it is looked whether others are in calls that need us, how long they may be, and
-// how long nothing may be heard of them.
+// At the end of the process: how often the control checks whether calls of other ranks need it, and how long it waits.
+// Ranks that are silent for `silence_us` do not count.
 constexpr int64_t exit_tick_us = 10'000, exit_patience_us = 10'000'000, silence_us = 2'000'000;
 
 struct LeavingControls {
@@ -53,17 +52,15 @@ Control::Control(std::shared_ptr<AcceptDispatcher> dispatcher, std::shared_ptr<S
                 [this](RankTable rank_table) { settle(std::move(rank_table)); }) {
     dispatcher_->listener().register_identity(identity_);
     service().run([this] {
-        service().on_failure(this, [this](const char* what) {
-            char sentence[256];  // memory may be what is missing
+        service().on_failure(this, [this](ErrorId error, const char* what) {
+            char sentence[256];  // no allocation: memory may have run out
             const auto end =
                 fmt::format_to_n(sentence, sizeof sentence,
                                  "the service thread of process {}, which leads its host, failed: {}", getpid(), what);
-            segment_->raise(what == std::string_view(lost_descriptor_text) ? weftInvalidUsage : weftSystemError, -1,
-                            {sentence, std::min(end.size, sizeof sentence)});
+            segment_->raise(error, -1, {sentence, std::min(end.size, sizeof sentence)});
         });
-        if (Status status = service().watch(segment_->doorbell(), EPOLLIN, [this](uint32_t) { look_around(); });
-            !status)
-            WEFT_LOG(warn, init, "{}", status.sentence());
+        Status status = service().watch(segment_->doorbell(), EPOLLIN, [this](uint32_t) { read_segment(); });
+        if (!status) WEFT_LOG(warn, init, "{}", status.text());
         tick_timer_ = service().after(tick_us, [this] { tick(); });
         check_in_.begin();
     });
@@ -100,8 +97,9 @@ Status Control::write_rows() {
             info.host = int32_t(host);
             if (here) continue;
             if (check_in_.members().count(member.rank))
-                return fail(weftMismatch, "two processes are rank {} of {}: pid {} here and pid {} on {}", member.rank,
-                            segment_->ranks(), info.pid.load(), member.pid, rank_table_.hosts[host].text());
+                return fail(error::mismatch_rank_twice, "two processes are rank {} of {}: pid {} here and pid {} on {}",
+                            member.rank, segment_->ranks(), info.pid.load(), member.pid, rank_table_.hosts[host].text())
+                    .about({.rank = member.rank});
             if (member.device.use != DeviceFacts::none) {
                 WEFT_TRY(segment_->back_rows(member.rank, 1));
                 segment_->row(member.rank).device = member.device;
@@ -120,13 +118,13 @@ Status Control::write_rows() {
         memcpy(info.listener_addresses, listener.data(), sizeof info.listener_addresses);
     }
     WEFT_TRY(segment_->set_host_infos(infos));
-    return host_ >= 0 ? ok() : fail(weftInternalError, "the rank table of the ranks lacks this host");
+    return host_ >= 0 ? ok() : fail(error::internal_state, "the rank table lacks this host");
 }
 
 void Control::settle(RankTable rank_table) {
     rank_table_ = std::move(rank_table);
     SegmentHeader& header = segment_->header();
-    // All are here, only later than usual: the segment says so too, and nobody needs the network.
+    // All ranks are on this host and joined late. The segment is complete, and no rank needs the network.
     if (rank_table_.hosts.size() == 1 && is_here(rank_table_.hosts[0])) return;
     Status status = write_rows();
     if (status) {
@@ -162,19 +160,19 @@ void Control::settle(RankTable rank_table) {
                               -1);
                 go_if_done();
             },
-            [this](const std::string& sentence) {
-                segment_->raise(weftRemoteError, -1, sentence);
-                tell_abort(-1);
+            [this](const Status& trouble) {
+                segment_->raise(trouble, -1);
+                send_abort(-1);
             }});
     health_table_ = std::make_unique<HealthTable>(service(), segment_, *tree_links_, host_,
-                                                  int(rank_table_.hosts.size()), [this] { look_first(); });
-    look_around();
+                                                  int(rank_table_.hosts.size()), [this] { read_before_report(); });
+    read_segment();
 }
 
 // ---- ControlFrame
 
-// Whether that process ended in order, if perhaps without a shutdown frame (_exit, exec): its ranks have told that they left.
-// What others of its host send and receive needs it not.
+// Whether that process ended in order, perhaps without a shutdown frame (_exit): its ranks have reported that they left.
+// Data connections of other processes of its host do not need it.
 bool Control::leader_has_left(int host) const {
     const std::vector<int> ranks = ranks_of_leader(host);
     return std::all_of(ranks.begin(), ranks.end(), [this](int rank) {
@@ -190,13 +188,13 @@ std::vector<int> Control::ranks_of_leader(int host) const {
     return ranks;
 }
 
-// Not an error by itself: what that host sent before may suffice for the calls that others are in. Who waits for its
-// ranks in vain reports it.
+// No error by itself: the data that the host sent before may suffice for the calls of other ranks. A rank that waits for
+// the host in vain reports it.
 void Control::mark_lost(int host, const std::string& sentence, int except) {
-    // If its leader was told of a failure, this failure ended the host's other ranks, too: no more is known of them.
-    Status told;
+    // An error that was returned to the leader's ranks counts for the host's other ranks too: no more is known of them.
+    Status returned;
     for (const int rank : ranks_of_leader(host))
-        if (told) told = segment_->returned_error(rank);
+        if (returned) returned = segment_->returned_error(rank);
     LossRecord& loss = segment_->header().loss;
     if (loss.state.load(std::memory_order_relaxed) == 0) {
         loss.host = host;
@@ -207,7 +205,7 @@ void Control::mark_lost(int host, const std::string& sentence, int except) {
         if (member.pid != rank_table_.hosts[size_t(host)].pid && segment_->back_rows(member.rank, 1)) {
             RankRow& row = segment_->row(member.rank);
             const auto position = row.position.read();
-            if (!told && position) row.returned_error.write(position->entered, told.failure());
+            if (!returned && position) row.returned_error.write(position->entered, returned.failure());
             row.out_of_sight.store(1, std::memory_order_release);
         }
         segment_->mark_dead(member.rank);
@@ -231,7 +229,7 @@ void Control::on_frame(int host, ControlFrame kind, ByteReader& content) {
             const int rank = content.get<int32_t>();
             const Failure failure = content.get_failure();
             segment_->raise(failure, rank);
-            return tell_abort(host);
+            return send_abort(host);
         }
         case ControlFrame::alive: return;
         case ControlFrame::query_request: return health_table_->request();
@@ -256,15 +254,15 @@ void Control::on_frame(int host, ControlFrame kind, ByteReader& content) {
             return go_if_done();
         }
     }
-    WEFT_LOG(warn, net, "{} sent a message that means nothing here", rank_table_.text(host));
+    WEFT_LOG(warn, net, "{} sent an invalid control frame", rank_table_.text(host));
 }
 
-// What this host's ranks have for others.
-void Control::carry() {
+// Sends what this host's ranks have for other hosts.
+void Control::send_pending() {
     if (host_ >= 0)
         for (const int rank : segment_->locals())
             while (const auto* entry = segment_->next_outgoing_oob(rank, oob_sent_[rank])) forward(*entry);
-    if (segment_->aborted()) return tell_abort(-1);
+    if (segment_->aborted()) return send_abort(-1);
     send_returned_errors();
 }
 
@@ -275,7 +273,7 @@ void Control::forward(const Segment::OobEntry& entry) {
         if (unreachable_timer_ == 0)
             unreachable_timer_ = service().after(unreachable_us, [this] {
                 unreachable_timer_ = 0;
-                tell_unreachable();
+                report_unreachable();
                 go_if_done();
             });
         return;
@@ -285,29 +283,30 @@ void Control::forward(const Segment::OobEntry& entry) {
     tree_links_->send(next, ControlFrame::oob, content);
 }
 
-// Two ranks would wait for each other in silence. Whoever died or left meanwhile has been named by others.
-void Control::tell_unreachable() {
+// Without this error two ranks would wait for each other for ever. Ranks that died or left have been reported by others.
+void Control::report_unreachable() {
     for (const int rank : std::exchange(unreachable_, {})) {
         const RankState state = segment_->row(rank).state.load(std::memory_order_acquire);
         if (state == RankState::left || state == RankState::dead || segment_->aborted()) continue;
         const int target = segment_->rank_info(rank).host;
-        segment_->raise(
-            weftRemoteError, -1,
-            fmt::format("{} cannot be reached for the first time: status of {} goes by {}, whose leader has ended",
-                        segment_->name_of(rank), rank_table_.hosts[size_t(target)].name,
-                        rank_table_.hosts[size_t(HostTree::next(host_, target))].name));
-        tell_abort(-1);
+        segment_->raise(error::host_lost, -1,
+                        fmt::format("{} cannot be reached for the first time: frames to {} pass through {}, whose "
+                                    "leader has ended",
+                                    segment_->name_of(rank), rank_table_.hosts[size_t(target)].name,
+                                    rank_table_.hosts[size_t(HostTree::next(host_, target))].name),
+                        {.rank = rank});
+        send_abort(-1);
     }
 }
 
-// The doorbell rang: what has changed in the segment that others must know?
-void Control::look_around() {
+// The doorbell rang: sends the changes of the segment to other hosts.
+void Control::read_segment() {
     segment_->drain_doorbell();
-    carry();
+    send_pending();
     if (host_ < 0) {
         if (segment_->aborted() || int(segment_->header().joined.load(std::memory_order_acquire)) == segment_->ranks())
             signal_settled();
-        return check_in_.look_around();
+        return check_in_.report_joined();
     }
     const uint32_t health_requests = segment_->header().health_requests.load(std::memory_order_acquire);
     if (health_requests != std::exchange(health_requests_, health_requests)) health_table_->request();
@@ -316,39 +315,40 @@ void Control::look_around() {
 
 void Control::tick() {
     tick_timer_ = service().after(tick_us, [this] { tick(); });
-    if (tree_links_) tree_links_->notice_sleep();
-    look_around();
-    if (!segment_->aborted()) look_for_the_dead();
+    if (tree_links_) tree_links_->detect_pause();
+    read_segment();
+    if (!segment_->aborted()) find_dead_ranks();
     if (tree_links_ && !segment_->aborted()) tree_links_->tick();
     go_if_done();
 }
 
 // The order of sending: the first error, then the failures returned to our ranks, then their deaths.
-void Control::look_first() {
-    carry();
-    if (!segment_->aborted()) look_for_the_dead();
-    carry();
+void Control::read_before_report() {
+    send_pending();
+    if (!segment_->aborted()) find_dead_ranks();
+    send_pending();
 }
 
-void Control::look_for_the_dead() {
+void Control::find_dead_ranks() {
     for (const int rank : check_in_.members()) {
         const RankRow& row = segment_->row(rank);
         if (row.state.load(std::memory_order_acquire) != RankState::joined) continue;
         if (segment_->alive(rank) || row.state.load(std::memory_order_acquire) != RankState::joined) continue;
         if (host_ < 0) {
-            segment_->raise(weftRemoteError, rank,
-                            fmt::format("{} died while the ranks were meeting", segment_->name_of(rank)));
-            return tell_abort(-1);
+            segment_->raise(error::init_rank_died, rank,
+                            fmt::format("{} died while the ranks were joining", segment_->name_of(rank)),
+                            {.rank = rank});
+            return send_abort(-1);
         }
         segment_->mark_dead(rank);
         tree_links_->flood(ControlFrame::table, health_table_->table_of({rank}));
     }
 }
 
-void Control::tell_abort(int except) {
-    if (host_ < 0) return check_in_.tell_abort();
-    if (std::exchange(abort_told_, true)) return;
-    failure_told_us_ = now_us();
+void Control::send_abort(int except) {
+    if (host_ < 0) return check_in_.send_abort();
+    if (std::exchange(abort_sent_, true)) return;
+    failure_sent_us_ = now_us();
     const Status failure = segment_->abort_status();
     ByteWriter content;
     content.put(int32_t(segment_->header().abort.rank));
@@ -364,16 +364,16 @@ void Control::send_returned_errors() {
         if (calls != 0 && std::exchange(returned_errors_sent_[rank], calls) != calls) changed.push_back(rank);
     }
     if (changed.empty()) return;
-    failure_told_us_ = now_us();
+    failure_sent_us_ = now_us();
     tree_links_->flood(ControlFrame::table, health_table_->table_of(changed));
 }
 
-void Control::tell_failure() {
+void Control::report_failure() {
     for (bool looked = false, arrived = false;; usleep(200)) {
         service().run([&] {
-            if (!ended_ && tree_links_ && !std::exchange(looked, true)) look_first();
+            if (!ended_ && tree_links_ && !std::exchange(looked, true)) read_before_report();
             arrived =
-                ended_ || !tree_links_ || tree_links_->arrived() || now_us() > failure_told_us_ + failure_patience_us;
+                ended_ || !tree_links_ || tree_links_->arrived() || now_us() > failure_sent_us_ + failure_patience_us;
         });
         if (arrived) return;
     }
@@ -390,9 +390,9 @@ void Control::leave(std::shared_ptr<Control> control) {
         std::lock_guard lock(leaving_controls().mutex);
         leaving_controls().controls.insert(std::move(control));
     }
-    // What leaves the process before this returns is told even if it ends now without any ceremony.
+    // Sent before this returns, so that it arrives even if the process ends now by _exit.
     dispatcher->service().run([self] {
-        self->look_around();
+        self->read_segment();
         if (self->tree_links_)
             self->tree_links_->flood(ControlFrame::ranks_left, self->health_table_->table_of(self->segment_->locals()));
         self->leaving_ = true;
@@ -400,14 +400,14 @@ void Control::leave(std::shared_ptr<Control> control) {
     });
 }
 
-// A rank of this host, which says so when they have ended, after it has left.
+// Of a rank of this host that has left. The rank reports the end of its kernels in `device_left`.
 bool Control::has_kernels(int rank) const {
     const RankRow& row = segment_->row(rank);
     return row.device.use != DeviceFacts::none && !row.device_left.load(std::memory_order_acquire) &&
            row.state.load(std::memory_order_acquire) == RankState::left && segment_->alive(rank);
 }
 
-// In a call that this host's ranks have finished.
+// Whether a rank is still in a call that this host's ranks have finished, so that it may need this host.
 bool Control::in_calls() const {
     uint64_t last = 0;
     for (const int rank : segment_->locals())
@@ -431,7 +431,7 @@ bool Control::needed() const {
     bool here = false;
     for (const int rank : segment_->locals())
         here |= segment_->row(rank).state.load(std::memory_order_acquire) == RankState::joined || has_kernels(rank);
-    // Connection info that has no way is told of in a while.
+    // An entry without a path is reported later.
     if (!here && tree_links_->remaining() <= 1 && (unreachable_.empty() || exiting_since_us_ != 0)) return false;
     return exiting_since_us_ == 0 || (now_us() - exiting_since_us_ < exit_patience_us && in_calls());
 }
@@ -441,8 +441,8 @@ void Control::go_if_done() {
     if (!tree_links_) return end();
     if (finishing_since_us_ == 0) {
         if (needed()) return;
-        carry();
-        tell_unreachable();
+        send_pending();
+        report_unreachable();
         tree_links_->flood(ControlFrame::shutdown, health_table_->table_of(health_table_->ours()));
         finishing_since_us_ = now_us();
         tree_links_->finish();
@@ -452,7 +452,7 @@ void Control::go_if_done() {
         end();
 }
 
-// From the first call on again and again.
+// Repeats itself from the first call on.
 void Control::poll_at_exit() {
     if (ended_) return;
     const int64_t now = now_us();
@@ -476,11 +476,11 @@ void Control::end() {
         tree_links_.reset();
         return;
     }
-    // We may stand on a neighbour's frame.
+    // As a task, because the caller may be a callback of a connection.
     service().post([this] {
         health_table_.reset();
         tree_links_.reset();
-        std::shared_ptr<Control> self;  // ends outside the lock
+        std::shared_ptr<Control> self;  // destroyed outside the lock
         std::lock_guard lock(leaving_controls().mutex);
         const auto& all = leaving_controls().controls;
         const auto place = std::find_if(all.begin(), all.end(), [this](const auto& one) { return one.get() == this; });
@@ -489,7 +489,7 @@ void Control::end() {
     });
 }
 
-// At the end of the process. Its child after fork, which has nobody leaving, passes through.
+// At the end of the process. A child after fork has no leaving controls and returns at once.
 void Control::await_shutdown() {
     std::unique_lock lock(leaving_controls().mutex);
     const auto controls = leaving_controls().controls;

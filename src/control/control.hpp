@@ -1,10 +1,10 @@
-// control.hpp: what the leader of a host does for its ranks while a communicator has several hosts: checks them in at
-// the root, writes the rank table into the rows of the segment, and then, linked with the leaders of other hosts in a tree,
-// carries connection info, the first error, signs of life, and on request where everyone is. It acts on the service thread when
-// the doorbell of the segment rings, when a frame comes and at a slow tick.
+// control.hpp: the control plane of a host's leader, for a communicator on several hosts. It checks the host's ranks in
+// at the root and writes the rank table into the segment. Then it exchanges frames with the leaders of other hosts over
+// a tree of connections: out-of-band entries, the first error, heartbeats, and the health of ranks on request. It runs
+// on the service thread when the segment's doorbell rings, when a frame comes, and at a slow tick.
 //
-// Connection info of other hosts may pass through this one, so it goes on when its own ranks have left, until it is the last or
-// has one neighbour only. The tree is taken down from its leaves.
+// Entries of other hosts may pass through this one, so it continues after its own ranks have left, until it has at most
+// one neighbour. The tree ends from its leaves.
 #pragma once
 #include <map>
 #include <memory>
@@ -17,7 +17,7 @@
 namespace weft::internal {
 
 struct ControlSettings {
-    int64_t heartbeat_ms = 10'000;  // a host silent for so long is dead; 0: never
+    int64_t heartbeat_ms = 10'000;  // a host that is silent for this long counts as dead; 0: never
     CheckInSettings check_in;
     Fd settled_event;  // an eventfd
 };
@@ -28,17 +28,18 @@ class Control {
     Control(std::shared_ptr<AcceptDispatcher> dispatcher, std::shared_ptr<Segment> segment,
             const net::Identity& identity, ControlSettings settings);
     ~Control();
-    // The leader's ranks have left. Its control stays as long as other hosts, or other processes of this one, may need
-    // it, owned by nobody else; at the end of the process that is bounded. Returns at once. Thread-safe.
+    // The leader's ranks have left. The control keeps itself alive while other hosts, or other processes of this host,
+    // may need it; the end of the process bounds that. Returns at once. Thread-safe.
     static void leave(std::shared_ptr<Control> control);
-    // The end of the process: returns when those that have left are not needed any more, after some seconds at most.
+    // For the end of the process: returns when the controls that have left are not needed any more, after some seconds
+    // at most.
     static void await_shutdown();
-    // Call it before an error is returned to the caller, whose process may end then. Sends what the rows tell of the
-    // error (ReturnedError). Returns when the neighbouring hosts have it, or after a second. Thread-safe.
-    void tell_failure();
-    // What stands in the way of checking in, or who has not come; empty: nothing known. Thread-safe.
+    // Call it before an error is returned to the caller, whose process may then end. Sends the ranks' ReturnedError
+    // records. Returns when the neighbouring hosts have them, or after a second. Thread-safe.
+    void report_failure();
+    // The obstacle to checking in, or the missing ranks; empty: unknown. Thread-safe.
     std::string obstacle();
-    // Readable once the rendezvous has come to its end, whatever that is.
+    // Readable once the rendezvous has ended, with success or failure.
     int settled_event() const { return health_.number(); }
 
   private:
@@ -50,14 +51,14 @@ class Control {
     bool leader_has_left(int host) const;
     std::vector<int> ranks_of_leader(int host) const;
     void mark_lost(int host, const std::string& sentence, int except);
-    void look_around();
-    void look_first();
-    void carry();
+    void read_segment();
+    void read_before_report();
+    void send_pending();
     void forward(const Segment::OobEntry& entry);
-    void tell_unreachable();
+    void report_unreachable();
     void tick();
-    void look_for_the_dead();
-    void tell_abort(int except);
+    void find_dead_ranks();
+    void send_abort(int except);
     void send_returned_errors();
     void go_if_done();
     bool needed() const;
@@ -75,25 +76,24 @@ class Control {
     Fd health_;
     CheckInClient check_in_;
 
-    // From the rank table on.
+    // Valid once the rank table has come.
     RankTable rank_table_;
-    int host_ = -1;  // ours
+    int host_ = -1;  // this host
     std::unique_ptr<TreeLinks> tree_links_;
     std::unique_ptr<HealthTable> health_table_;
-    std::map<int, uint32_t> oob_sent_;  // of local ranks, carried so far
-    std::set<int> unreachable_;         // ranks elsewhere for whom there is connection info and no way
+    std::map<int, uint32_t> oob_sent_;  // entries forwarded so far, by local rank
+    std::set<int> unreachable_;         // remote ranks with entries that have no path
     uint64_t unreachable_timer_ = 0;
-    bool abort_told_ = false;
-    int64_t failure_told_us_ = 0;
-    bool ranks_left_sent_ =
-        false;  // that one host has left goes to all: collectives cannot succeed any more; who asks is told the rest
-    std::map<int, uint64_t> returned_errors_sent_;  // ReturnedError::calls of local ranks, as others know them
+    bool abort_sent_ = false;
+    int64_t failure_sent_us_ = 0;
+    bool ranks_left_sent_ = false;  // the first host that has left is reported to all: collectives cannot succeed now
+    std::map<int, uint64_t> returned_errors_sent_;  // ReturnedError::calls of local ranks, as sent to others
     uint32_t health_requests_ = 0;                  // as last seen
     uint64_t tick_timer_ = 0;
 
     bool leaving_ = false, ended_ = false;
     int64_t finishing_since_us_ = 0;  // 0: not yet
-    int64_t exiting_since_us_ = 0;    // since when the process wants to end; 0: it does not
+    int64_t exiting_since_us_ = 0;    // since when the process is ending; 0: it is not
     uint64_t exit_timer_ = 0;
 };
 

@@ -96,7 +96,7 @@ void ControlConnection::rewatch() {
     watched_ = true;
     const uint32_t events = EPOLLIN | (out ? uint32_t(EPOLLOUT) : 0u);
     if (Status status = service_->watch(stream_.descriptor(), events, [this](uint32_t seen) { step(seen); }); !status)
-        WEFT_LOG(warn, net, "{}", status.sentence());
+        WEFT_LOG(warn, net, "{}", status.text());
 }
 
 void ControlConnection::step(uint32_t) {
@@ -120,7 +120,7 @@ void ControlConnection::step(uint32_t) {
 
 void ControlConnection::end(Status why) {
     service_->forget(stream_.descriptor());
-    const OnEnd on_end = on_end_;  // it may destroy us
+    const OnEnd on_end = on_end_;  // it may destroy this object
     on_end(std::move(why));
 }
 
@@ -159,7 +159,7 @@ void AsyncConnect::step() {
             (entry.events & POLLIN ? uint32_t(EPOLLIN) : 0u) | (entry.events & POLLOUT ? uint32_t(EPOLLOUT) : 0u);
         if (service_->watch(entry.fd, events, [this](uint32_t) { step(); })) watched_.push_back(entry.fd);
     }
-    constexpr int64_t look_again_us = 50'000;  // its own deadlines have no descriptor
+    constexpr int64_t look_again_us = 50'000;  // the deadlines of the connection have no descriptor
     timer_ = service_->after(look_again_us, [this] { step(); });
 }
 
@@ -169,11 +169,12 @@ Result<std::shared_ptr<AcceptDispatcher>> AcceptDispatcher::of_process() {
         if (!service) return service.take_status();
         auto listener = net::Listener::of_process();
         if (!listener) return listener.take_status();
-        // Descriptors of its own: a dispatcher that is just ending may still watch the same listener.
+        // Its own descriptors: a dispatcher that is just ending may still watch the same listener.
         Fd listener_event = Fd::duplicate((*listener)->descriptor());
         Fd pending = Fd::duplicate((*listener)->pending_event_descriptor());
         if (!listener_event || !pending)
-            return fail(weftSystemError, "no descriptor for the process's listener: {}", no_descriptor_text(errno));
+            return fail(error::system_descriptors, "no descriptor is left for the process's listener: {}",
+                        no_descriptor_text(errno));
         return std::make_shared<AcceptDispatcher>(std::move(*service), std::move(*listener), std::move(listener_event),
                                                   std::move(pending));
     });
@@ -187,9 +188,9 @@ AcceptDispatcher::AcceptDispatcher(std::shared_ptr<Service> service, std::shared
       pending_event_(std::move(pending)) {
     service_->run([this] {
         Status status = service_->watch(listener_event_.number(), EPOLLIN, [this](uint32_t) { step(); });
-        // A rank that waits for its data connections makes progress at the listener too, and parks what is ours.
+        // A rank that waits for data connections also calls progress() and makes connections pending.
         if (status) status = service_->watch(pending_event_.number(), EPOLLIN | EPOLLET, [this](uint32_t) { step(); });
-        if (!status) WEFT_LOG(warn, net, "{}", status.sentence());
+        if (!status) WEFT_LOG(warn, net, "{}", status.text());
     });
 }
 
@@ -201,15 +202,15 @@ AcceptDispatcher::~AcceptDispatcher() {
 }
 
 void AcceptDispatcher::step() {
-    if (Status status = listener_->progress(); !status) WEFT_LOG(warn, net, "{}", status.sentence());
-    // Handlers may expect more or less.
+    if (Status status = listener_->progress(); !status) WEFT_LOG(warn, net, "{}", status.text());
+    // A copy, because handlers may call expect() and stop_expecting().
     std::vector<Key> keys;
     for (const auto& [key, expected] : expected_) keys.push_back(key);
     for (const Key& key : keys) {
         hand_over(key);
         const auto place = expected_.find(key);
         if (place == expected_.end() || !place->second.on_trouble) continue;
-        const OnTrouble on_trouble = place->second.on_trouble;  // it may expect more or less
+        const OnTrouble on_trouble = place->second.on_trouble;
         if (const Status trouble = listener_->trouble(key.name); !trouble) on_trouble(trouble);
     }
 }

@@ -15,6 +15,8 @@
 
 namespace weft::internal {
 
+// Sends frames as the socket takes them, passes received frames to a callback, and reports its end once. Thread-bound to
+// the service thread.
 class ControlConnection {
   public:
     using OnFrame = std::function<void(uint32_t kind, ByteReader& content)>;
@@ -37,7 +39,7 @@ class ControlConnection {
     const net::Address& peer() const { return stream_.peer(); }
     // The time since the other machine sent anything, including its kernel's acknowledgements. Empty: unknown.
     std::optional<int64_t> machine_silent_us() const;
-    // net::lost_packets of the connection; empty if the other end has been silent itself.
+    // net::lost_packets() of the connection; empty if the other end has been silent itself.
     std::string lost_packets() const;
     std::string missing_packets() const;
     int64_t heard_us = 0;   // when a frame was last received
@@ -54,13 +56,13 @@ class ControlConnection {
     OnEnd on_end_;
     bool closing_ = false, finishing_ = false, shut_ = false;
     bool watched_ = false, out_watched_ = false;
-    std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // false once destroyed, for callbacks under way
+    std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // false once destroyed, for posted callbacks
 };
 
-// Connects, and proves who we are, until it has succeeded or failed. Thread-bound to the service thread.
+// Connects and authenticates until it has succeeded or failed. Thread-bound to the service thread.
 class AsyncConnect {
   public:
-    using OnDone = std::function<void(Result<Fd>)>;  // may destroy the connect
+    using OnDone = std::function<void(Result<Fd>)>;  // may destroy the AsyncConnect
     AsyncConnect(Service& service, const net::Identity& identity, net::Purpose purpose, net::TargetProcess target,
                  std::vector<net::Address> addresses, OnDone on_done);
     ~AsyncConnect();
@@ -114,14 +116,14 @@ class AcceptDispatcher {
         std::map<uint64_t, OnAccepted> by_token;
         OnAccepted any;
         OnTrouble on_trouble;
-        std::multimap<uint64_t, net::AcceptedConnection> early;  // for tokens that nobody expects yet
+        std::multimap<uint64_t, net::AcceptedConnection> early;  // for tokens without a handler yet
     };
     void step();
     void hand_over(const Key& key);
 
     std::shared_ptr<Service> service_;
     std::shared_ptr<net::Listener> listener_;
-    Fd listener_event_, pending_event_;  // the listener's descriptors once more
+    Fd listener_event_, pending_event_;  // duplicates of the listener's descriptors
     std::map<Key, Expected> expected_;
 };
 

@@ -8,14 +8,14 @@ namespace weft::internal {
 
 namespace {
 
-// Where a rank is, as it travels.
+// The health of a rank in a frame.
 struct RankHealth {
     int32_t rank;
     uint32_t state;  // RankState
     uint32_t stopped;
     uint32_t has_returned_error;  // 1: the failure that was returned to the rank follows
     uint64_t entered, finished;
-    // For how long, 0: not; see RankRow.
+    // Durations, 0: not so; see RankRow.
     int64_t in_function_us, partner_wait_us, held_us;
     uint64_t partner_wait;
     uint64_t wanted, failed;  // see SplitRow
@@ -23,15 +23,15 @@ struct RankHealth {
     Operation operation;
 };
 
-constexpr int64_t query_apart_us = 200'000;  // queries cost every host a message
+constexpr int64_t query_apart_us = 200'000;  // each query costs every host a message
 constexpr int64_t report_patience_us = 500'000;
-constexpr int rows_at_once = 32;  // that get memory together: some pages
+constexpr int rows_at_once = 32;  // rows in a block that gets memory at once: some pages
 
 }  // namespace
 
 HealthTable::HealthTable(Service& service, std::shared_ptr<Segment> segment, TreeLinks& tree_links, int host, int hosts,
-                         std::function<void()> look_first)
-    : look_first_(std::move(look_first)),
+                         std::function<void()> before_report)
+    : before_report_(std::move(before_report)),
       service_(&service),
       segment_(std::move(segment)),
       tree_links_(&tree_links),
@@ -53,9 +53,9 @@ void HealthTable::request() {
         });
 }
 
-// Asks the subtree, and answers when all of it has, or after a while.
+// Queries the subtree and reports when all of it has, or at a deadline.
 void HealthTable::query(uint32_t number) {
-    look_first_();
+    before_report_();
     number_ = number;
     querying_ = true;
     queried_before_us_ = std::exchange(queried_us_, now_us());
@@ -73,7 +73,7 @@ void HealthTable::query(uint32_t number) {
     });
     if (reports_due_.empty()) return report();
     service_->cancel(timer_);
-    // Who is nearer to the tree's root waits longer, so that one silent host hides itself alone.
+    // Hosts nearer to the top wait longer, so that a silent host hides only itself.
     int levels = 1;
     for (int below = host_ * HostTree::arity + 1; below < hosts_; below = below * HostTree::arity + 1) ++levels;
     timer_ = service_->after(levels * report_patience_us, [this] {
@@ -161,8 +161,8 @@ void HealthTable::report() {
     on_answer(own);
 }
 
-// The earliest time at which the answer was true. The top host asked, so it knows the time. Another host knows
-// only that this question was asked after the previous one was answered, so after the previous one came here.
+// Passes the earliest time at which the answer was true. The top host started the query, so it knows the time. Another
+// host knows only that this query started after the previous one was answered, so after the previous one came here.
 void HealthTable::on_answer(ByteReader& content) {
     const bool latest = content.get<uint32_t>() == number_;
     read_table(content, !latest ? 0 : top() ? queried_us_ : queried_before_us_);
@@ -188,11 +188,11 @@ void HealthTable::read_table(ByteReader& content, int64_t known_us) {
         if (!content.ok() || entry.rank < 0 || entry.rank >= segment_->ranks() || segment_->local(entry.rank)) continue;
         if (!back(entry.rank)) return;
         RankRow& row = segment_->row(entry.rank);
-        // Tables come by several ways, an older one sometimes last.
+        // Tables come on several paths, so an older one may come last.
         const auto known = row.position.read();
         if (known && entry.entered > known->entered) row.position.enter(entry.entered, entry.operation);
         if (known && entry.finished > known->finished) row.position.finish(entry.finished);
-        // Sent before the end that it explains. An answer may be older than the failures that the leader has returned since.
+        // The error is written before the end that it explains. An answer may be older than the leader's newest errors.
         if (entry.has_returned_error && known && entry.entered >= known->entered)
             row.returned_error.write(entry.entered, error);
         const bool left = entry.state == uint32_t(RankState::left);

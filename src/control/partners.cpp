@@ -1,13 +1,11 @@
-// partners.cpp: what the watchdog looks at when messages between two ranks each do not come.
+// partners.cpp: the watchdog's check of ranks that owe point-to-point messages or one-sided calls.
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/control/watchdog.hpp"
 
 namespace weft::internal {
 
-// What another host's rank sent before its end may come after the news of that: of one that died soon, of one that left
-// in order its connection says more.
-
+// The data of a remote rank may arrive after the report of its end: soon if it died, later if it left in order.
 Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, const Owed& owed, const char* awaited) {
     if (segment_->aborted()) return segment_->abort_status();
     if (silence_us >= compare_after_us) health_.ask();
@@ -19,7 +17,7 @@ Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, co
         const bool left = state == RankState::left, here = segment_->local(other);
         if (!found || (!left && segment_->alive(other))) return;
         if (!here && silence_us < (left ? RemoteHealth::departed_us : RemoteHealth::settled_us)) return;
-        // What it sent before may have come since we last polled.
+        // Its last data may have come since this rank last polled, so the failure waits for the next check.
         if (!departed_.contains(other)) return departed_.insert(other);
         const LossRecord& loss = segment_->header().loss;
         const bool lost = !left && !here && loss.state.load(std::memory_order_acquire) &&

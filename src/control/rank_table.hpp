@@ -1,5 +1,4 @@
-// rank_table.hpp: who the ranks of a communicator are and on which host each is, and the messages in which hosts tell the
-// root of themselves and the root tells all of all. Values.
+// rank_table.hpp: the ranks and hosts of a communicator, and their form in frames between a host and the root. Values.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -15,19 +14,19 @@ struct RankEntry {
     int32_t rank = 0;
     int32_t pid = 0;
     int32_t cpu = -1;      // RankInfo::cpu
-    DeviceFacts device{};  // takes no room in messages where there is none
+    DeviceFacts device{};  // absent in frames if the rank has no device
 
     void write(ByteWriter& to) const;
     static RankEntry read(ByteReader& from);
 };
 
-// What the leader of a host says when it checks in. Ranks that join later follow in messages of their own.
+// Sent by the leader of a host when it checks in. Ranks that join later follow in frames of their own.
 struct HostEntry {
     uint64_t identity = 0;  // of the host
     std::string name;
     int32_t pid = 0;        // of the leader
     uint32_t process = 0;   // net::process_mark() of the leader
-    int32_t ranks = 0;      // of the communicator, as the host's ranks were told
+    int32_t ranks = 0;      // nranks, as the host's ranks were given
     uint64_t boot = 0;      // boot_identity()
     CpuShare share{};       // of its ranks
     int64_t link_mbps = 0;  // 0: unknown
@@ -51,15 +50,15 @@ struct RankTable {
     AgreedFacts facts{};
     AgreedTexts texts{};
 
-    // Addresses are for everybody: when ranks have died the others meet where any that is left may be.
+    // With the addresses of all hosts: after deaths the other ranks may use any remaining host as a root.
     void write(ByteWriter& to) const;
     static RankTable read(ByteReader& from);
     // `host node7 (10.0.0.3:4711) with ranks 4 to 7`
     std::string text(int host) const;
 };
 
-// What these hosts are together: those of one machine share its processors, and if there is no other machine their
-// messages go through its memory, whatever network it has.
+// Facts of these hosts together. Hosts of one machine share its processors. If there is only one machine, messages go
+// through its memory, so its network does not count.
 AgreedFacts facts_of(const std::vector<HostEntry>& hosts);
 
 // The tree of the hosts' leaders: host 0 is its root.

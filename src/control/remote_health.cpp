@@ -5,7 +5,7 @@
 namespace weft::internal {
 
 constexpr int64_t cause_patience_us = 400'000;     // some ticks of the leaders
-constexpr int64_t health_patience_us = 5'000'000;  // leaders that are alive and not given a processor
+constexpr int64_t health_patience_us = 5'000'000;  // for living leaders that have no processor
 
 void RemoteHealth::ask() {
     if (segment_->one_host()) return;

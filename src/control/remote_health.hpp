@@ -1,5 +1,5 @@
-// remote_health.hpp: what is known on this host of ranks on others. Their rows show what the leaders told last, and they tell
-// when asked (control/control.hpp).
+// remote_health.hpp: the health of remote ranks as this host knows it. Their rows have the leaders' last report, and the
+// leaders report on request (control/control.hpp).
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -8,21 +8,21 @@
 
 namespace weft::internal {
 
-// Thread-safe. On one host there is nothing to ask.
+// Thread-safe. Does nothing on one host.
 class RemoteHealth {
   public:
     explicit RemoteHealth(Segment& segment) : segment_(&segment) {}
 
-    // Asks, twice a second at most, where the ranks of other hosts are.
+    // Requests the health of remote ranks, at most twice a second.
     void ask();
-    // Whether it is known where all ranks that live and have not left were at that time or later.
+    // Whether the health of all ranks that live and have not left is known as of that time or later.
     bool since(int64_t since_us) const;
-    // Whether the cause of a connection that broke at that time may still be told: a broken connection is often what
-    // another's end looks like from here.
+    // Whether the cause of a connection that broke at that time may still be reported: often another rank's end is the
+    // cause.
     bool cause_may_come(int64_t broken_us) const;
 
-    // What a rank sent before it died may come so long after the news of that; of one that left in order, which nobody
-    // saw begin or end a connection, later still.
+    // The data that a rank sent before it died may arrive this long after the report of its death. After a report that
+    // it left in order, data may arrive later still.
     static constexpr int64_t settled_us = 500'000, departed_us = 5'000'000;
 
     static constexpr int64_t ask_apart_us = 500'000;  // the answer takes a message to every host

@@ -17,16 +17,16 @@
 
 namespace weft::internal {
 
-// What the thread works on. It may outlive the Service by the task that ended it.
+// The state of the thread. It outlives the Service if a task of the thread destroyed the Service.
 struct Service::Loop {
     Fd epoll, bell;
-    // Of the thread.
+    // Only for the thread.
     std::map<int, std::shared_ptr<std::function<void(uint32_t)>>> callbacks;
     std::map<std::pair<int64_t, uint64_t>, Task> timers;  // by when, then by number
-    std::map<uint64_t, int64_t> due;                      // of a timer's number
+    std::map<uint64_t, int64_t> due;                      // by a timer's number
     uint64_t next_timer = 1;
-    std::map<const void*, std::function<void(const char*)>> failure_handlers;
-    std::vector<Task> running;  // not on its stack, where a leak checker in a forked child would not see them
+    std::map<const void*, FailureHandler> failure_handlers;
+    std::vector<Task> running;  // not on the stack, where a leak checker in a forked child would not find them
     // Shared.
     std::atomic<bool> ending{false};
     std::mutex mutex;
@@ -35,7 +35,7 @@ struct Service::Loop {
     void run();
     template <class Body>
     void guard(Body&& body);
-    void fail(const char* what);
+    void fail(ErrorId error, const char* what);
     int64_t run_timers();
     void run_tasks();
 };
@@ -46,13 +46,13 @@ Result<std::shared_ptr<Service>> Service::of_process() {
         loop->epoll = Fd::epoll();
         loop->bell = Fd::event();
         if (!loop->epoll || !loop->bell)
-            return weft::internal::fail(weftSystemError, "the service thread has no descriptors: {}",
+            return weft::internal::fail(error::system_descriptors, "the service thread has no descriptors: {}",
                                         no_descriptor_text(errno));
         epoll_event event{};
         event.events = EPOLLIN;
         event.data.fd = loop->bell.number();
         if (epoll_ctl(loop->epoll.number(), EPOLL_CTL_ADD, loop->bell.number(), &event) != 0)
-            return weft::internal::fail(weftSystemError, "the service thread cannot wait: epoll_ctl: {}",
+            return weft::internal::fail(error::system_call, "the service thread cannot wait: epoll_ctl: {}",
                                         errno_text(errno));
         auto thread = OwnedThread::start("weft-service", [loop] { loop->run(); });
         if (!thread) return thread.take_status();
@@ -109,7 +109,7 @@ Status Service::watch(int fd, uint32_t events, std::function<void(uint32_t)> cal
     event.data.fd = fd;
     const int change = loop_->callbacks.count(fd) ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
     if (epoll_ctl(loop_->epoll.number(), change, fd, &event) != 0)
-        return fail(weftSystemError, "the service thread cannot wait for another descriptor: {}", errno_text(errno));
+        return fail(error::system_call, "the service thread cannot wait for another descriptor: {}", errno_text(errno));
     loop_->callbacks[fd] = std::make_shared<std::function<void(uint32_t)>>(std::move(callback));
     return ok();
 }
@@ -133,7 +133,7 @@ void Service::cancel(uint64_t timer) {
     loop_->due.erase(place);
 }
 
-void Service::on_failure(const void* owner, std::function<void(const char*)> handler) {
+void Service::on_failure(const void* owner, FailureHandler handler) {
     if (handler)
         loop_->failure_handlers[owner] = std::move(handler);
     else
@@ -145,25 +145,25 @@ void Service::Loop::guard(Body&& body) {
     try {
         body();
     } catch (const std::bad_alloc&) {
-        fail("out of memory");
+        fail(error::memory_exhausted, "out of memory");
     } catch (const std::exception& exception) {
-        fail(exception.what());
+        fail(error::internal_exception, exception.what());
     } catch (...) {
-        fail("an unknown exception");
+        fail(error::internal_exception, "an unknown exception");
     }
 }
 
-void Service::Loop::fail(const char* what) {
+void Service::Loop::fail(ErrorId error, const char* what) {
     for (const auto& [owner, handler] : failure_handlers) {
         try {
-            handler(what);
+            handler(error, what);
         } catch (...) {
-            // It has raised its error before it needed memory to tell others.
+            // The handler has recorded its error before it needs memory to report it.
         }
     }
 }
 
-// Microseconds until the next one, -1 if there is none.
+// Microseconds until the next timer, -1 if there is none.
 int64_t Service::Loop::run_timers() {
     while (!timers.empty() && !ending.load(std::memory_order_acquire)) {
         const auto first = timers.begin();
@@ -188,7 +188,8 @@ void Service::Loop::run_tasks() {
 
 void Service::Loop::run() {
     constexpr int at_once = 64;
-    // The kernel does not say that the descriptors have been closed. Then there are only tasks and timers, to end with.
+    // epoll does not report closed descriptors. Without them the thread still runs tasks and timers, so that all owners
+    // can end.
     constexpr int64_t look_ms = 1000, lost_nap_ms = 10;
     bool lost = false;
     epoll_event events[at_once];
@@ -198,7 +199,7 @@ void Service::Loop::run() {
         const int timeout = int(left < 0 ? most : std::min((left + 999) / 1000, most));
         const auto lose = [&] {
             lost = true;
-            fail(lost_descriptor_text);
+            fail(error::usage_closed_descriptor, lost_descriptor_text);
         };
         if (!lost && (!epoll.intact() || !bell.intact())) lose();
         if (lost) {
@@ -208,7 +209,7 @@ void Service::Loop::run() {
         }
         const int count =
             ending.load(std::memory_order_acquire) ? 0 : epoll_wait(epoll.number(), events, at_once, timeout);
-        // An event descriptor of the program's that has got the number looks like ours to intact().
+        // intact() cannot see that the number now belongs to an event descriptor of the program.
         if (count < 0 && errno != EINTR) lose();
         for (int i = 0; i < count; ++i) {
             const int fd = events[i].data.fd;
@@ -216,7 +217,7 @@ void Service::Loop::run() {
                 drain_event(bell);
                 run_tasks();
             } else if (const auto found = callbacks.find(fd); found != callbacks.end()) {
-                const auto callback = found->second;  // it may forget itself
+                const auto callback = found->second;  // it may call forget() for itself
                 guard([&] { (*callback)(events[i].events); });
             }
         }

@@ -1,7 +1,7 @@
-// service.hpp: the process's one service thread, for what must be answered while no rank is inside Weft: connections
-// that come in, heartbeats, news between hosts. It sleeps in epoll. There is none on one host: it is started by the
-// first who needs it and ends with the last; a child after fork makes its own. Everything but watch(), forget(),
-// after(), cancel() and on_failure(), which are for the thread itself (inside a task or a callback), is thread-safe.
+// service.hpp: the service thread of a process. It serves incoming connections, heartbeats and control frames while no
+// rank is inside Weft, and sleeps in epoll. The first owner starts it, it ends with the last owner, and a child after
+// fork makes its own. Jobs on one host have none. Thread-safe, except for watch(), forget(), after(), cancel() and
+// on_failure(), which only the thread itself may call (inside a task or a callback).
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -18,30 +18,32 @@ namespace weft::internal {
 class Service {
   public:
     static Result<std::shared_ptr<Service>> of_process();
-    // On the thread itself too, by a task that gives up its last owner: the thread ends after the task then.
+    // May run on the thread itself, in a task that releases the last owner: the thread then ends after the task.
     ~Service();
 
     using Task = std::function<void()>;
-    // Runs on the thread, soon.
+    // Runs the task on the thread, asynchronously.
     void post(Task task);
-    // Runs on the thread and returns when it has, or throws what it threw; at once if the caller is the thread.
+    // Runs the task on the thread and waits for it; rethrows its exception. Runs it at once on the thread itself.
     void run(const Task& task);
 
-    // Calls back with the events seen, as epoll has them; again for other events of the same descriptor.
+    // Calls back with epoll's events. A second call for the same descriptor changes the events.
     Status watch(int fd, uint32_t events, std::function<void(uint32_t)> callback);
     void forget(int fd);
-    // Calls once after that time. The number is for cancel().
+    // Runs the task once after that time. Returns a number for cancel().
     uint64_t after(int64_t us, Task task);
     void cancel(uint64_t timer);
-    // An exception that leaves a task or callback, as when memory runs out, leaves what that worked on half done: all
-    // who have something here are told, and must give it up. `owner` names the handler; an empty one takes it away.
-    void on_failure(const void* owner, std::function<void(const char* what)> handler);
+    // An exception of a task or callback (memory ran out) leaves its work half done. The thread then calls all handlers,
+    // and every owner must give up its work. `owner` is the key of the handler; an empty handler removes it. `error`:
+    // memory.exhausted, internal.exception, or usage.closed-descriptor.
+    using FailureHandler = std::function<void(ErrorId error, const char* what)>;
+    void on_failure(const void* owner, FailureHandler handler);
 
     struct Loop;
     Service(std::shared_ptr<Loop> loop, OwnedThread thread);
 
   private:
-    std::shared_ptr<Loop> loop_;  // the thread's too
+    std::shared_ptr<Loop> loop_;  // shared with the thread
     OwnedThread thread_;
 };
 

@@ -11,7 +11,7 @@ namespace weft::internal {
 
 namespace {
 constexpr int64_t retry_us = 20'000;
-constexpr int64_t link_patience_us = 10'000'000;  // for a neighbour to link, at least
+constexpr int64_t link_patience_us = 10'000'000;  // the least time for a neighbour to connect
 }  // namespace
 
 TreeLinks::TreeLinks(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity,
@@ -51,8 +51,8 @@ void TreeLinks::connect_to_parent() {
                 return;
             }
             ended_.insert(parent);
-            handlers_.on_trouble(fmt::format("{} could not be reached from {}: {}", rank_table_->text(parent),
-                                             rank_table_->hosts[size_t(host_)].name, socket.status().sentence()));
+            handlers_.on_trouble(fail(socket.status(), "{} could not be reached from {}: {}", rank_table_->text(parent),
+                                      rank_table_->hosts[size_t(host_)].name, socket.status().sentence()));
         });
 }
 
@@ -115,19 +115,19 @@ void TreeLinks::finish() {
     for (const auto& [host, link] : links_) link->finish();
 }
 
-// Signs leave at ticks: less than some of them is no silence.
+// Heartbeats are sent at ticks, so silence is at least some ticks.
 int64_t TreeLinks::limit_us() const { return std::max(heartbeat_ms_ * 1000, 4 * tick_us); }
 
-// Who was stopped itself, or not given a processor, has not listened: it does not accuse others of silence.
-void TreeLinks::notice_sleep() {
+// A process that was stopped itself, or had no processor, has read no frames: it must not report others as silent.
+void TreeLinks::detect_pause() {
     const int64_t now = now_us(), asleep_us = now - std::exchange(ticked_us_, now);
     const int64_t waited = processor_wait_us(), waited_us = waited - std::exchange(processor_wait_us_, waited);
     if (asleep_us > std::min(4 * tick_us, limit_us() / 2))
         for (const auto& [host, link] : links_) link->heard_us = now;
     if (heartbeat_ms_ > 0 && asleep_us > limit_us() / 2)
         WEFT_LOG(warn, net,
-                 "this process, which leads its host, {} for {:.1f} s and gave no sign of life: after {} ms "
-                 "(WEFT_HEARTBEAT_MS) others take its host for dead",
+                 "this process, which leads its host, {} for {:.1f} s and sent no heartbeat: after {} ms "
+                 "(WEFT_HEARTBEAT_MS) other hosts take its host for dead",
                  waited_us > asleep_us / 2
                      ? "was given no processor, which others used,"
                      : "was stopped (SIGSTOP, a debugger, its container's quota, or its whole machine)",
@@ -139,14 +139,14 @@ static std::string missing_text(const ControlConnection& link) {
     return missing.empty() ? "" : ", or " + missing;
 }
 
-// The rank whose packets are lost may wait for nothing itself, so this is told as soon as it is seen.
-void TreeLinks::look_at_packets(int64_t now) {
-    next_look_at_packets_us_ = now + look_at_packets_us;
+// A rank whose packets are lost may wait for nothing itself, so this is logged as soon as it is seen.
+void TreeLinks::check_packets(int64_t now) {
+    next_check_packets_us_ = now + check_packets_us;
     std::string lost = net::lost_packets_of_process();
     for (const auto& [host, link] : links_)
         if (lost.empty()) lost = link->lost_packets();
     if (lost.empty()) return;
-    next_look_at_packets_us_ = now + tell_of_packets_us;
+    next_check_packets_us_ = now + report_packets_us;
     WEFT_LOG(warn, net, "{}", lost);
 }
 
@@ -157,8 +157,8 @@ void TreeLinks::tick() {
         visit([&](int host) {
             if (links_.count(host) || !ended_.insert(host).second) return;
             trouble = fmt::format(
-                "{} has met the others but does not answer {} since: it is down or stopped, or the "
-                "network between them is cut or loses large packets (MTU)",
+                "{} has joined but does not answer {} since: it is down or stopped, or the network between them is cut "
+                "or loses large packets (MTU)",
                 rank_table_->text(host), rank_table_->hosts[size_t(host_)].name);
         });
     for (const auto& [host, link] : links_) {
@@ -166,9 +166,9 @@ void TreeLinks::tick() {
         if (now - link->spoken_us > limit_us() / 4) send(host, ControlFrame::alive);
         if (now - link->heard_us > limit_us() && !departed_.count(host) && trouble.empty())
             trouble = fmt::format(
-                "{} has given no sign of life for {:.1f} s: {} (WEFT_HEARTBEAT_MS is {})", rank_table_->text(host),
+                "{} has sent no heartbeat for {:.1f} s: {} (WEFT_HEARTBEAT_MS is {})", rank_table_->text(host),
                 double(now - link->heard_us) / 1e6,
-                // We have sent some meanwhile.
+                // This host has sent heartbeats meanwhile, which the other machine's kernel acknowledges.
                 link->machine_silent_us().value_or(limit_us()) < limit_us() / 2
                     ? fmt::format("its machine acknowledges what is sent to it, so its leader (pid {}) is stopped or "
                                   "is given no processor{}",
@@ -177,9 +177,9 @@ void TreeLinks::tick() {
                 heartbeat_ms_);
     }
     if (!trouble.empty())
-        handlers_.on_trouble(trouble);
-    else if (now > next_look_at_packets_us_)
-        look_at_packets(now);
+        handlers_.on_trouble(fail(error::host_lost, "{}", trouble));
+    else if (now > next_check_packets_us_)
+        check_packets(now);
 }
 
 }  // namespace weft::internal

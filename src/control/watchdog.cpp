@@ -20,7 +20,7 @@ constexpr int64_t in_flight_us = 30'000'000;
 
 std::string seconds(int64_t us) { return fmt::format("{:.1f} s", double(us) / 1e6); }
 
-// What a rank is at that is in no collective; empty: that is not known.
+// The reason of a wait outside of collectives; empty: unknown.
 std::string beside_collectives(const RankRow& row) {
     // By PartnerWait::WaitReason.
     static constexpr const char* waits[] = {
@@ -41,7 +41,7 @@ std::string beside_collectives(const RankRow& row) {
 
 }  // namespace
 
-// The ranks of other hosts are known to live, or their loss would have been told.
+// The ranks of other hosts are alive: otherwise their loss would have been reported.
 std::string Watchdog::lost_packets() {
     const std::string lost = net::lost_packets_of_process();
     return lost.empty() ? "" : "; " + lost;
@@ -63,8 +63,8 @@ Status Watchdog::mismatch(int other, uint64_t sequence, const Operation& operati
         if (auto report = segment_->row(other).position.read(); report && report->entered >= sequence) {
             if (report->entered > sequence)
                 return fail(error::mismatch_call,
-                            "operation {}{}: rank {} called {}, rank {} something else before it went on to operation "
-                            "{}, {}; every rank must make the same calls in the same order",
+                            "operation {}{}: rank {} called {}, and rank {} called something else before operation {}, "
+                            "{}; every rank must make the same calls in the same order",
                             sequence, name(), rank_, operation.text(), other, report->entered, report->operation.text())
                     .about(facts);
             Operation ours = operation, theirs = report->operation;
@@ -89,8 +89,8 @@ Status Watchdog::mismatch(int other, uint64_t sequence, const Operation& operati
         usleep(1000);
     }
     return fail(error::mismatch_call,
-                "operation {}{}: rank {} called {}, rank {} something else; every rank must make the same calls in the "
-                "same order",
+                "operation {}{}: rank {} called {}, and rank {} called something else; every rank must make the same "
+                "calls in the same order",
                 sequence, name(), rank_, operation.text(), other)
         .about(facts);
 }
@@ -98,16 +98,16 @@ Status Watchdog::mismatch(int other, uint64_t sequence, const Operation& operati
 Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operation, int64_t silence_us) {
     const FailureFacts facts{.rank = other, .peer = rank_, .operation = operation.collective, .sequence = sequence};
     const RankRow& row = segment_->row(other);
-    // Before its last call: who has ended or left makes none any more. A process ends after its ranks have left.
+    // Read before its last call: a rank that has ended or left makes no more calls. A process ends after its ranks left.
     const bool alive = segment_->alive(other), left = row.state.load(std::memory_order_acquire) == RankState::left;
-    // What it called before what became of it: a rank that called something else and left has mismatched, not died.
+    // The call is compared before the end: a rank that made another call and left is a mismatch, not a death.
     const auto report = row.position.read();
     if (report && report->entered == sequence && !(report->operation == operation))
         return mismatch(other, sequence, operation);
-    // It finished this operation, so all that it owes us is there, perhaps since we last polled; it may have ended in
-    // order. What is still missing at the next look will never come.
+    // The rank finished this operation, so all its data was sent, perhaps since this rank last polled. Data that is
+    // still missing at the next check will never come.
     if (report && report->finished >= sequence) {
-        // What came over a network may be on its way for long.
+        // Data on a network may be in flight for long.
         if (!segment_->local(other) && silence_us < in_flight_us) return ok();
         if (!finished_.contains(other)) return finished_.insert(other), ok();
         return fail(error::mismatch_call,
@@ -119,7 +119,7 @@ Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operatio
     if (!alive && !left) {
         const bool here = segment_->local(other);
         if (!here && silence_us < RemoteHealth::settled_us) return ok();
-        // Who was not given a processor has been silent itself: what came meanwhile is found before the next look.
+        // This rank may have had no processor: data that came meanwhile is found before the next check.
         if (!here && !gone_.contains(other)) return gone_.insert(other), ok();
         const LossRecord& loss = segment_->header().loss;
         if (!here && loss.state.load(std::memory_order_acquire) && loss.host == segment_->rank_info(other).host)
@@ -138,7 +138,7 @@ Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operatio
     return ok();
 }
 
-// Whom we wait for may itself wait for somebody: who died, left or called something else is told by whoever sees it.
+// A missing rank may itself wait for another one, so ranks that are not missing are checked too.
 Status Watchdog::look_beyond(const RankSet& missing, uint64_t sequence, const Operation& operation,
                              int64_t silence_us) {
     for (int other = 0; other < segment_->ranks(); ++other) {
@@ -148,7 +148,7 @@ Status Watchdog::look_beyond(const RankSet& missing, uint64_t sequence, const Op
         const RankState state = segment_->row(other).state.load(std::memory_order_acquire);
         const bool gone = state == RankState::left || state == RankState::dead || !segment_->alive(other),
                    differs = report->entered == sequence && !(report->operation == operation);
-        // A rank that ended after it was told of a failure is not the cause, of which news may still come.
+        // A rank that ended after an error was returned to it is not the cause, which may still be reported.
         if (gone && silence_us == INT64_MAX && !segment_->returned_error(other)) continue;
         if (gone || differs) WEFT_TRY(look_at(other, sequence, operation, silence_us));
     }
@@ -166,7 +166,7 @@ Status Watchdog::await_cause(const std::function<Status()>& cause) const {
     return ok();
 }
 
-// Those of whom it is known that they have not come; if there are none, those whom we wait for ourselves.
+// The ranks that are known not to have made the call; if there are none, the ranks that this rank waits for.
 RankSet Watchdog::causes(const RankSet& missing, uint64_t sequence, int64_t silence_us) const {
     RankSet absent;
     for (int other = 0; other < segment_->ranks(); ++other) {
@@ -177,7 +177,7 @@ RankSet Watchdog::causes(const RankSet& missing, uint64_t sequence, int64_t sile
         if (const auto report = row.position.read(); report && report->entered < sequence) absent.insert(other);
     }
     if (!absent.empty()) return absent;
-    // All have come: of one that does not come out of its function the others may be missing in turn.
+    // All have made the call. A rank that stays in a user's function may hold up all the others.
     RankSet inside;
     for (int other = 0; other < segment_->ranks(); ++other) {
         const int64_t since_us = segment_->row(other).in_function_us.load(std::memory_order_relaxed);
@@ -192,9 +192,9 @@ std::string Watchdog::position_text(int other, uint64_t sequence) const {
     std::string text = segment_->name_of(other);
     const int64_t heard_us = row.heard_us.load(std::memory_order_acquire),
                   ago_us = segment_->local(other) ? 0 : now_us() - heard_us;
-    if (!segment_->local(other) && heard_us == 0) return text + " has sent no news yet";
+    if (!segment_->local(other) && heard_us == 0) return text + " has not been reported yet";
     if (ago_us > 2 * RemoteHealth::ask_apart_us + 1'000'000)
-        text += fmt::format(" has sent no news for {}", seconds(ago_us));
+        text += fmt::format(" has not been reported for {}", seconds(ago_us));
     else
         text += segment_->stopped(other) ? " is stopped (SIGSTOP or a debugger)" : " is alive";
     const std::string beside = beside_collectives(row);
@@ -213,7 +213,7 @@ std::string Watchdog::position_text(int other, uint64_t sequence) const {
 Status Watchdog::look(const RankSet& missing, uint64_t sequence, const Operation& operation, int64_t silence_us) {
     if (segment_->aborted()) return segment_->abort_status();
     const int64_t since_us = now_us() - silence_us;
-    if (since_us > std::exchange(silent_since_us_, since_us) + 1000) gone_.clear();  // something came between
+    if (since_us > std::exchange(silent_since_us_, since_us) + 1000) gone_.clear();  // there was progress in between
     if (silence_us >= compare_after_us) health_.ask();
     Status found;
     missing.for_each([&](int other) {

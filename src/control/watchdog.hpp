@@ -1,5 +1,5 @@
-// watchdog.hpp: what is looked at when a rank has waited for long: has somebody died, left, or called something else;
-// who is late, and where is everyone. Looks at shared memory and, for the living, at the kernel; never on the hot path.
+// watchdog.hpp: checks the other ranks while a rank waits for long: dead ranks, ranks that have left or made another
+// call, and late ranks. Reads shared memory and, for living ranks, the kernel; never on the hot path.
 #pragma once
 #include <functional>
 
@@ -13,34 +13,33 @@ struct WatchdogLimits {
     int64_t timeout_us = 0;  // 0: never
 };
 
-// Thread-bound to the rank it watches for.
+// Thread-bound to the waiting rank.
 class Watchdog {
   public:
     Watchdog(Segment& segment, int rank, std::string communicator, WatchdogLimits limits)
         : segment_(&segment), health_(segment), rank_(rank), communicator_(std::move(communicator)), limits_(limits) {}
 
-    // From here on other limits; `option` is the name of what sets the deadline.
+    // Sets new limits; `option` is the name of the option that sets the deadline.
     void limit(WatchdogLimits limits, const char* option) {
         limits_ = limits;
         option_ = option;
     }
-    // After `silence_us` without progress in `operation`, waiting for `missing`. A failure is what all ranks shall be
-    // told.
+    // Call it after `silence_us` without progress in `operation`, waiting for `missing`. The caller reports a failure to
+    // all ranks.
     Status look(const RankSet& missing, uint64_t sequence, const Operation& operation, int64_t silence_us);
-    // The same for messages between two ranks each, whose `missing` ranks owe something: in words that follow a rank's
-    // name. After silence of INT64_MAX only who died or left counts.
+    // The same for messages between two ranks. `owed`: the part of a sentence that follows the name of a `missing` rank.
+    // With a silence of INT64_MAX only ranks that died or left count.
     using Owed = std::function<std::string(int rank)>;
     Status look_at_partners(const RankSet& missing, int64_t silence_us, const Owed& owed,
                             const char* awaited = "messages");
-    // Another rank's words do not fit ours: the sentence that names both calls. Waits briefly for the other to say what
-    // it called. `of`: the operation of the message that does not fit, 0: it was none.
+    // The data of `other` does not fit this rank's call: names both calls. Waits briefly for the other rank to publish
+    // its call. `of`: the operation of the message that does not fit; 0: it was no message.
     Status mismatch(int other, uint64_t sequence, const Operation& operation, uint64_t of = 0);
-    // What may be behind a broken connection in `operation`: who died, left or called something else, as far as it is
-    // known here. ok: nothing.
+    // The cause of a broken connection in `operation`: a rank that died, left or made another call. ok: none is known.
     Status cause(uint64_t sequence, const Operation& operation);
-    // What `cause` finds, asked as long as others may still tell it.
+    // Calls `cause` as long as other hosts may still report one.
     Status await_cause(const std::function<Status()>& cause) const;
-    // A new call: the warning may come again.
+    // A new call begins: the warning may be logged again.
     void begin() {
         warned_ = false;
         if (!finished_.empty()) [[unlikely]]
@@ -52,7 +51,7 @@ class Watchdog {
     }
 
   private:
-    // Ranks that share no word of memory in an operation (a ring beside a flag block) compare calls only after this long.
+    // Ranks that share no flag in an operation (in a ring, not the flag block) compare their calls after this long.
     static constexpr int64_t compare_after_us = 50'000;
     Status look_at(int other, uint64_t sequence, const Operation& operation, int64_t silence_us);
     Status look_beyond(const RankSet& missing, uint64_t sequence, const Operation& operation, int64_t silence_us);
@@ -68,10 +67,10 @@ class Watchdog {
     WatchdogLimits limits_;
     const char* option_ = "WEFT_TIMEOUT_MS";
     bool warned_ = false;
-    RankSet finished_;             // missing ranks that had finished the operation when looked at before
-    RankSet gone_;                 // missing ranks of other hosts that were dead at the last look
-    int64_t silent_since_us_ = 0;  // at the last look
-    RankSet departed_;             // missing partners that were dead or had left at the last look at them
+    RankSet finished_;             // missing ranks that had finished the operation at the last check
+    RankSet gone_;                 // missing remote ranks that were dead at the last check
+    int64_t silent_since_us_ = 0;  // at the last check
+    RankSet departed_;             // missing partners that were dead or had left at the last check
     int64_t partners_silent_since_us_ = 0;
 };
 

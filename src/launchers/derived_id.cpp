@@ -17,9 +17,9 @@ constexpr int first_port = 20000, ports = 10000;  // below Linux's ephemeral por
 Result<std::string> root_among_pods(int index, Deadline deadline) {
     auto name = net::look_up_own_name().take(deadline.remaining_ms());
     if (!name)
-        return fail(weftTimeout,
+        return fail(error::launcher_name_lookup,
                     "this pod's full name, from which pod 0's follows, was still being looked up after {} ms: set "
-                    "WEFT_ROOT_HOST to pod 0's name or address on all ranks, or look why the resolver is silent",
+                    "WEFT_ROOT_HOST to pod 0's name or address on all ranks, or check the resolver",
                     deadline.all_ms());
     if (!*name) return name->take_status();
     return first_pod(**name, index);
@@ -34,7 +34,7 @@ Result<std::string> root_of(const Family& family, const LaunchedRank& place, con
             const auto list = environment("SLURM_STEP_NODELIST");
             if (!list) return std::string();
             auto nodes = parse_node_list(*list);
-            if (!nodes) return fail(weftInvalidUsage, "SLURM_STEP_NODELIST: {}", nodes.status().sentence());
+            if (!nodes) return fail(nodes.status(), "SLURM_STEP_NODELIST: {}", nodes.status().sentence());
             return nodes->front();
         }
         case RootSource::pod_0: return root_among_pods(place.rank, deadline);
@@ -43,7 +43,7 @@ Result<std::string> root_of(const Family& family, const LaunchedRank& place, con
     return std::string();
 }
 
-// MASTER_PORT, where something else listens already; 0 if there is none.
+// MASTER_PORT, at which another service listens already; 0: not set.
 uint16_t taken_port() {
     const auto port = parse_integer(environment("MASTER_PORT").value_or(""));
     return port && *port > 0 && *port <= UINT16_MAX ? uint16_t(*port) : 0;
@@ -76,7 +76,7 @@ uint16_t derived_port(const std::string& identity, uint16_t taken) {
 Result<UniqueId> derive_id(const Family& family, const LaunchedRank& place, const Options& options,
                            const std::string& reason, Deadline deadline) {
     const std::string why = reason.empty() ? fmt::format("{} carries no unique id", family.name) : reason;
-    // With these, ranks that share a host meet over the network all the same.
+    // With these options ranks of one host may need the network too.
     const bool over_network = !options.hostid.empty() || !options.transports.empty();
     const bool one_host = place.on_one_host() && !over_network;
     std::string root;
@@ -85,23 +85,24 @@ Result<UniqueId> derive_id(const Family& family, const LaunchedRank& place, cons
         if (!found) return found.take_status();
         root = found->empty() && place.on_one_host() ? "127.0.0.1" : *found;
         if (root.empty())
-            return fail(weftInvalidUsage,
-                        "{}, and where rank 0 is cannot be told: set WEFT_ROOT_HOST to its host's name or address on "
-                        "all ranks, or hand a weftUniqueId to all ranks (by MPI_Bcast, say) and call weftCommInitRank",
-                        why);
+            return fail(
+                error::launcher_root_host,
+                "{}, and the host of rank 0 is unknown: set WEFT_ROOT_HOST to its name or address on all ranks, "
+                "or pass a weftUniqueId to all ranks (by MPI_Bcast, say) and call weftCommInitRank",
+                why);
     }
     std::string identity = family_identity(family);
     if (family.id_transport == IdTransport::pmi && place.on_one_host()) identity += pmi_identity();
     if (family.root == RootSource::pod_0) identity += root;
     if (identity.empty() && options.secret.empty())
-        return fail(weftInvalidUsage,
-                    "{}, and nothing tells this job from another: set WEFT_SECRET to a text of its own on all ranks of "
-                    "each job",
+        return fail(error::launcher_secret,
+                    "{}, and nothing distinguishes this job from another: set WEFT_SECRET on all ranks to a text that "
+                    "is different for each job",
                     why);
     identity = fmt::format("{} {}", place.ranks, identity);
     if (options.secret.empty() && !place.on_one_host() && !is_loopback(root))
         WEFT_LOG_RANK(place.rank, warn, init,
-                      "{}: it is derived from what the job is called, so others in this network can guess it; set "
+                      "{}: it is derived from the job's variables, so others in this network can guess it; set "
                       "WEFT_SECRET to a random text on all ranks",
                       why);
     if (one_host) return UniqueId::derive(identity);

@@ -40,7 +40,7 @@ Result<Answer> read_answer(ServerConnection& server, const std::string& what) {
         }
         if (i == headers_most) return server.unexpected_answer(what, *header);
     }
-    // Only a body that is wanted is read: the server closes after each answer.
+    // The bodies of other answers are not read: the server closes after each answer.
     if (*code != 200) return Answer{*code, {}};
     auto body = server.receive(size_t(bytes), what);
     if (!body) return body.take_status();
@@ -52,11 +52,11 @@ Result<Answer> read_answer(ServerConnection& server, const std::string& what) {
 Result<ExchangedText> exchange_by_http(const std::string& host, uint16_t port, const IdExchange& exchange) {
     const std::string path = "/weft/unique_id";
     const std::string what = "rank 0's unique id: does rank 0 run, and call Weft?";
-    // Horovod's server is of HTTP 1.0: a connection each time; and it does not wait for a key.
+    // Horovod's server speaks HTTP 1.0, which needs a connection for each request, and it does not wait for a key.
     for (auto pause = std::chrono::milliseconds(10);; pause = std::min(2 * pause, std::chrono::milliseconds(500))) {
         auto connection = ServerConnection::connect(server_name, host, port, exchange.deadline);
         if (!connection) return connection.take_status();
-        if (!*connection) return no_id_transport(fmt::format("nobody serves {} at {}:{}", server_name, host, port));
+        if (!*connection) return no_id_transport(fmt::format("no process serves {} at {}:{}", server_name, host, port));
         ServerConnection& server = **connection;
         const std::string head = fmt::format(" {} HTTP/1.1\r\nHost: {}:{}\r\nConnection: close\r\n", path, host, port);
         if (exchange.rank == 0) {
@@ -69,10 +69,11 @@ Result<ExchangedText> exchange_by_http(const std::string& host, uint16_t port, c
         if (!answer) return answer.take_status();
         if (answer->code == 200) return ExchangedText{exchange.rank == 0 ? exchange.text : answer->body, {}};
         if (exchange.rank == 0 || answer->code != 404)
-            return fail(weftRemoteError, "{} answered {} to {} {}", server.server(), answer->code,
+            return fail(error::launcher_lost, "{} answered {} to {} {}", server.server(), answer->code,
                         exchange.rank == 0 ? "PUT" : "GET", path);
         if (exchange.deadline.passed())
-            return fail(weftTimeout, "{}: waited {} ms for {}", server.server(), exchange.deadline.all_ms(), what);
+            return fail(error::launcher_timeout, "{}: waited {} ms for {}", server.server(), exchange.deadline.all_ms(),
+                        what);
         std::this_thread::sleep_for(pause);
     }
 }

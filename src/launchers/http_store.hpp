@@ -1,10 +1,10 @@
-// http_store.hpp: an id handed out by Horovod's rendezvous server: PUT and GET of /scope/key over plain HTTP.
+// http_store.hpp: exchanges the unique id by Horovod's rendezvous server: PUT and GET of /scope/key over plain HTTP.
 #pragma once
 #include "src/rendezvous/id_exchange.hpp"
 
 namespace weft::internal {
 
-// Nobody carries the id if nothing listens there.
+// If no process listens there, the result has no text.
 Result<ExchangedText> exchange_by_http(const std::string& host, uint16_t port, const IdExchange& exchange);
 
 }  // namespace weft::internal

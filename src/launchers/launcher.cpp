@@ -16,21 +16,22 @@ namespace weft::internal {
 
 namespace {
 
-// A variable that the family needs, so that it is there.
+// A variable that the family requires, so it is set.
 std::string text_of(const char* variable) { return environment(variable).value_or(""); }
 
 Result<uint16_t> port_of(const char* variable) {
     const auto port = parse_integer(text_of(variable));
     if (!port || *port < 1 || *port > UINT16_MAX)
-        return fail(weftInvalidUsage, "{} is `{}`, not a port from 1 to {}", variable, text_of(variable), UINT16_MAX);
+        return fail(error::launcher_variables, "{} is `{}`, not a port from 1 to {}", variable, text_of(variable),
+                    UINT16_MAX);
     return uint16_t(*port);
 }
 
 Result<UniqueId> id_of_text(const std::string& hex, const std::string& source) {
     auto bytes = from_hex(hex);
-    if (!bytes) return fail(weftInvalidUsage, "{}: {}", source, bytes.status().sentence());
+    if (!bytes) return fail(error::launcher_variables, "{}: {}", source, bytes.status().sentence());
     auto id = UniqueId::read(*bytes);
-    if (!id) return fail(weftInvalidUsage, "{}: {}", source, id.status().sentence());
+    if (!id) return fail(error::launcher_variables, "{}: {}", source, id.status().sentence());
     return id;
 }
 
@@ -43,7 +44,7 @@ const char* name_of(IdTransport id_transport) {
         case IdTransport::pmi: return "the launcher's PMI server";
         case IdTransport::pmix: return "the launcher's PMIx server";
     }
-    return "nobody";
+    return "no store";
 }
 
 Result<ExchangedText> exchange_by_pmix(const Options& options, const IdExchange& exchange, LaunchedRank& place) {
@@ -52,8 +53,8 @@ Result<ExchangedText> exchange_by_pmix(const Options& options, const IdExchange&
     if (!found->shared.text) return std::move(found->shared);
     if (place.ranks < 0) place = {place.rank, found->ranks, found->local_rank, found->local_size};
     if (place.ranks <= place.rank || place.ranks != found->ranks)
-        return fail(weftRemoteError, "rank {} of {}: the launcher's PMIx server says {} ranks", place.rank, place.ranks,
-                    found->ranks);
+        return fail(error::launcher_lost, "rank {} of {}: the launcher's PMIx server says {} ranks", place.rank,
+                    place.ranks, found->ranks);
     return std::move(found->shared);
 }
 
@@ -80,7 +81,7 @@ Result<ExchangedText> exchange_id(const Family& family, const Options& options, 
         case IdTransport::pmi: {
             const auto descriptor = parse_integer(text_of("PMI_FD"));
             if (!descriptor || *descriptor < 0 || *descriptor > INT_MAX)
-                return fail(weftInvalidUsage, "PMI_FD is `{}`, not a number from 0 on", text_of("PMI_FD"));
+                return fail(error::launcher_variables, "PMI_FD is `{}`, not a number from 0 on", text_of("PMI_FD"));
             return exchange_by_pmi(int(*descriptor), text_of("PMI_JOBID"), exchange);
         }
         case IdTransport::pmix: return exchange_by_pmix(options, exchange, place);
@@ -115,12 +116,14 @@ Result<LaunchedJob> read_job(const Options& options) {
     auto shared = exchange_id(**family, options, exchange, *place);
     if (!shared) return shared.take_status();
     LaunchedJob job{(*family)->name, place->rank, place->ranks, place->local_rank, place->local_size, {}, {}};
-    if (place->ranks < 0) return fail(weftInvalidUsage, "{}: {}", (*family)->name, shared->reason);
+    if (place->ranks < 0)
+        return fail(error::launcher_none, "{}: the number of ranks is unknown: {}", (*family)->name, shared->reason);
     const char* source = name_of((*family)->id_transport);
     auto id = shared->text ? id_of_text(*shared->text, source)
                            : derive_id(**family, *place, options, shared->reason, exchange.deadline);
+    if (id && !options.secret.empty()) id = id->keyed(options.secret);
     if (!id) return id.take_status();
-    job.id = options.secret.empty() ? *id : id->keyed(options.secret);
+    job.id = *id;
     job.id_source = shared->text             ? source
                     : shared->reason.empty() ? "the job's identity"
                                              : fmt::format("the job's identity, as {}", shared->reason);
@@ -128,9 +131,9 @@ Result<LaunchedJob> read_job(const Options& options) {
 }
 
 Result<LaunchedJob> read_job() {
-    // Held while a launcher's store is asked: a child that was forked meanwhile asks for itself.
+    // Locked while the launcher's store is asked; a child that is forked meanwhile has a lock of its own.
     static PerProcess<std::mutex> reading;
-    static std::atomic<const LaunchedJob*> known{nullptr};  // leaked: threads that outlive main may still ask
+    static std::atomic<const LaunchedJob*> known{nullptr};  // leaked: threads that outlive main may still read it
     std::lock_guard lock(reading.get());
     const LaunchedJob* found = known.load(std::memory_order_acquire);
     if (!found) {
@@ -138,7 +141,7 @@ Result<LaunchedJob> read_job() {
         if (!job) return job.take_status();
         found = new LaunchedJob(std::move(*job));
         known.store(found, std::memory_order_release);
-        // The job's later communicators are met where its id says: at this process's listener, which therefore stays open.
+        // The ranks of later communicators check in at this process's listener, which therefore stays open.
         if (found->ranks > 1 && found->id.has_root() && found->id.made_here()) {
             static PerProcess<std::shared_ptr<AcceptDispatcher>> kept;
             if (auto dispatcher = AcceptDispatcher::of_process()) kept.get() = std::move(*dispatcher);

@@ -27,11 +27,11 @@ std::string joined(const std::vector<std::string>& words) {
     return text;
 }
 
-// Whether the row counts: any of what tells it is there.
-bool tells(const Family& family) {
+// Whether the row counts: any of its variables is set.
+bool is_present(const Family& family) {
     if (*family.sign && !is_set(family.sign)) return false;
-    const std::string told = *family.variables ? family.variables : fmt::format("{} {}", family.rank, family.size);
-    for (const std::string& variable : words_of(told, ' '))
+    const std::string names = *family.variables ? family.variables : fmt::format("{} {}", family.rank, family.size);
+    for (const std::string& variable : words_of(names, ' '))
         if (is_set(variable)) return true;
     return false;
 }
@@ -46,20 +46,19 @@ Status check_complete(const Family& family) {
         (found ? present : missing).push_back(found ? *found : either[0]);
     }
     if (missing.empty()) return ok();
-    // Of what tells a family there may be more than it needs.
+    // `variables` may contain more than the family needs.
     if (present.empty())
         for (const std::string& variable : words_of(family.variables, ' '))
             if (is_set(variable)) present.push_back(variable);
-    const std::string hint =
-        *family.hint ? family.hint : fmt::format("either all of {}'s variables or none", family.name);
-    return fail(weftInvalidUsage, "{} is set but {} is not: {}", joined(present), joined(missing), hint);
+    const std::string hint = *family.hint ? family.hint : fmt::format("set all of {}'s variables or none", family.name);
+    return fail(error::launcher_variables, "{} is set but {} is not: {}", joined(present), joined(missing), hint);
 }
 
 Result<int> number(const char* variable, int least) {
     const std::string text = environment(variable).value_or("");
     auto value = parse_integer(text);
     if (!value || *value < least || *value > INT_MAX)
-        return fail(weftInvalidUsage, "{} is `{}`, not a number from {} on", variable, text, least);
+        return fail(error::launcher_variables, "{} is `{}`, not a number from {} on", variable, text, least);
     return int(*value);
 }
 
@@ -69,15 +68,15 @@ Result<int> counted_entry(const std::string& column) {
     const std::string list = column.substr(0, open), index = column.substr(open + 1, column.size() - open - 2);
     if (!is_set(list) || !is_set(index)) return -1;
     auto counts = parse_task_counts(*environment(list.c_str()));
-    if (!counts) return fail(weftInvalidUsage, "{}: {}", list, counts.status().sentence());
+    if (!counts) return fail(counts.status(), "{}: {}", list, counts.status().sentence());
     auto entry = number(index.c_str(), 0);
     if (!entry) return entry.take_status();
     if (size_t(*entry) >= counts->size())
-        return fail(weftInvalidUsage, "{} is {}, but {} has {} nodes", index, *entry, list, counts->size());
+        return fail(error::launcher_variables, "{} is {}, but {} has {} nodes", index, *entry, list, counts->size());
     return (*counts)[size_t(*entry)];
 }
 
-// A column of numbers that need not be there; -1 then.
+// The number of a column that need not be set; -1: it is not.
 Result<int> optional_number(const char* column, int least) {
     if (!*column) return -1;
     if (*column >= '0' && *column <= '9') return *column - '0';
@@ -97,12 +96,12 @@ const std::vector<Family>& launcher_families() {
     return families;
 }
 
-// The first row after `family` whose variables are all there, and the size that they tell: 0 if that is no number, -1 if
-// the row has none. Null: there is no such row.
+// The first row after `family` whose variables are all set, and its size: 0 if the variable is no number, -1 if the row
+// has no size. Null: there is no such row.
 static std::pair<const Family*, int> complete_after(const Family& family) {
     const auto& rows = launcher_families();
     for (const Family* row = &family + 1; row < rows.data() + rows.size(); ++row) {
-        if (!tells(*row) || !check_complete(*row)) continue;
+        if (!is_present(*row) || !check_complete(*row)) continue;
         if (!*row->size) return {row, -1};
         auto size = number(row->size, 1);
         return {row, size ? *size : 0};
@@ -110,7 +109,8 @@ static std::pair<const Family*, int> complete_after(const Family& family) {
     return {nullptr, 0};
 }
 
-// Variables that stand in a shell or an image do not start a process. A launcher that has set all of its own did.
+// Users also set inheritable variables in a shell or an image. If another launcher's variables are all set, that
+// launcher started the process.
 static Result<const Family*> innermost(const Family& family, std::string& warning) {
     const auto [other, other_size] = complete_after(family);
     if (!other) return &family;
@@ -130,15 +130,15 @@ static Result<const Family*> innermost(const Family& family, std::string& warnin
         return other;
     }
     if (other_size < 0) return &family;
-    return fail(weftInvalidUsage,
-                "{} is {} ({}) and {} is {} ({}): which of the two started this process cannot be told; unset the "
-                "variables of the other",
+    return fail(error::launcher_variables,
+                "{} is {} ({}) and {} is {} ({}): either launcher may have started this process; unset the variables "
+                "of the other",
                 family.size, *size, family.name, other->size, other_size, other->name);
 }
 
 Result<const Family*> find_family(std::string* warning) {
     for (const Family& family : launcher_families()) {
-        if (!tells(family)) continue;
+        if (!is_present(family)) continue;
         if (!family.inheritable) {
             WEFT_TRY(check_complete(family));
             return &family;
@@ -163,8 +163,9 @@ Result<LaunchedRank> read_launched_rank(const Family& family) {
         if (!size) return size.take_status();
         place.ranks = *size;
         if (place.rank >= place.ranks)
-            return fail(weftInvalidUsage, "{} is {} and {} is {}: ranks count from 0 to one less than the size",
-                        family.rank, place.rank, family.size, place.ranks);
+            return fail(error::launcher_variables,
+                        "{} is {} and {} is {}: ranks count from 0 to one less than the size", family.rank, place.rank,
+                        family.size, place.ranks);
     }
     auto local_rank = optional_number(family.local_rank, 0), local_size = optional_number(family.local_size, 1);
     if (!local_rank) return local_rank.take_status();
@@ -172,11 +173,12 @@ Result<LaunchedRank> read_launched_rank(const Family& family) {
     place.local_rank = *local_rank;
     place.local_size = *local_size;
     if (place.local_size > 0 && place.local_rank >= place.local_size)
-        return fail(weftInvalidUsage, "{} is {} and {} is {}: ranks of a host count from 0 to one less than the size",
-                    family.local_rank, place.local_rank, family.local_size, place.local_size);
+        return fail(error::launcher_variables,
+                    "{} is {} and {} is {}: ranks of a host count from 0 to one less than the size", family.local_rank,
+                    place.local_rank, family.local_size, place.local_size);
     if (place.ranks > 0 && place.local_size > place.ranks)
-        return fail(weftInvalidUsage, "{} is {} and {} is {}: a host has no more ranks than the job", family.local_size,
-                    place.local_size, family.size, place.ranks);
+        return fail(error::launcher_variables, "{} is {} and {} is {}: a host has no more ranks than the job",
+                    family.local_size, place.local_size, family.size, place.ranks);
     return place;
 }
 

@@ -1,4 +1,4 @@
-// launcher_family.hpp: reads who this process is from its launcher's variables, by the rows of launcher.def.
+// launcher_family.hpp: reads rank and size of this process from its launcher's variables, by the rows of launcher.def.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,18 +7,18 @@
 
 namespace weft::internal {
 
-// How a unique id reaches all ranks; derived: by nobody, each rank makes the same one.
+// How the unique id reaches all ranks; derived: each rank derives the same one.
 enum class IdTransport { derived, given, torch_store, http, pmi, pmix };
-// Where rank 0 of a derived id is met.
+// How the host of rank 0 is found for a derived id.
 enum class RootSource { unknown, master_addr, slurm_nodes, pod_0 };
 
-// A row of launcher.def, which says what the columns are.
+// A row of launcher.def, which explains the columns.
 struct Family {
     const char* name = "";  // for the log
     const char* sign = "";
     const char* variables = "";
     const char* rank = "";
-    const char* size = "";  // empty: asked of the PMIx server
+    const char* size = "";  // empty: the PMIx server has it
     const char* needs = "";
     const char* local_rank = "";
     const char* local_size = "";
@@ -30,7 +30,7 @@ struct Family {
 };
 const std::vector<Family>& launcher_families();
 
-// What a launcher said; -1 where it did not.
+// The numbers of a launcher; -1: unknown.
 struct LaunchedRank {
     int rank = 0;
     int ranks = 1;
@@ -39,11 +39,10 @@ struct LaunchedRank {
     bool on_one_host() const { return local_size == ranks; }
 };
 
-// The launcher that started this process; null if none did. A part of its variables is weftInvalidUsage, and the sentence
-// names what is set and what is missing. If a later row overrules an inheritable one, `warning` names both; sizes above 1
-// that differ are weftInvalidUsage.
+// The launcher that started this process; null if none did. launcher.variables: only a part of its variables is set, or
+// two launchers give different sizes above 1. If a later row overrules an inheritable one, `warning` names both.
 Result<const Family*> find_family(std::string* warning = nullptr);
-// Its numbers, checked.
+// The launcher's numbers, validated.
 Result<LaunchedRank> read_launched_rank(const Family& family);
 // The variables that are set, in one line of text.
 std::string family_identity(const Family& family);

@@ -12,7 +12,7 @@ namespace weft::internal {
 
 namespace {
 
-// libmpi.so.12, libmpi.so.40, libmpich.so.12, libmpi_abi.so: what the loader has under such a name.
+// The loaded libraries with names such as libmpi.so.12, libmpi.so.40, libmpich.so.12 and libmpi_abi.so.
 std::vector<std::string> loaded_mpi_libraries() {
     std::vector<std::string> names;
     dl_iterate_phdr(
@@ -26,7 +26,7 @@ std::vector<std::string> loaded_mpi_libraries() {
     return names;
 }
 
-// Nothing if the library has no such function.
+// Empty if the library has no such function.
 std::optional<bool> asked(void* library, const char* function) {
     int flag = 0;
     const auto ask = reinterpret_cast<int (*)(int*)>(dlsym(library, function));

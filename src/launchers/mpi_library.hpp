@@ -1,11 +1,11 @@
-// mpi_library.hpp: whether an MPI library lives in this process, and has begun. Weft neither needs nor loads one.
+// mpi_library.hpp: whether an MPI library is loaded in this process, and initialized. Weft neither needs nor loads one.
 #pragma once
 
 namespace weft::internal {
 
 enum class MpiState { absent, loaded, initialized, finalized };
 
-// Loaded: and not initialized yet. Reentrant; asks whatever libmpi is loaded, also by dlopen with RTLD_LOCAL.
+// `loaded`: not initialized yet. Reentrant; finds every loaded libmpi, also one of dlopen with RTLD_LOCAL.
 MpiState mpi_state();
 
 }  // namespace weft::internal

@@ -8,7 +8,7 @@ namespace weft::internal {
 
 namespace {
 
-constexpr size_t nodes_most = 1'000'000;  // more is a damaged list, not a cluster
+constexpr size_t nodes_most = 1'000'000;  // a longer list is damaged
 
 // At commas outside of brackets. Empty pieces stay.
 std::vector<std::string> split(const std::string& text) {
@@ -25,7 +25,7 @@ std::vector<std::string> split(const std::string& text) {
     return pieces;
 }
 
-// Digits only, no sign; -1 for all else.
+// Digits only, no sign; otherwise -1.
 int64_t plain_number(const std::string& text) {
     const bool digits =
         !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -44,7 +44,7 @@ bool expand_range(const std::string& range, std::vector<std::string>& numbers) {
     return true;
 }
 
-// One name with any number of brackets, "rack[1-2]n[01-02]": the last one counts fastest.
+// One name with any number of brackets, such as "rack[1-2]n[01-02]": the last bracket changes fastest.
 bool expand(const std::string& name, std::vector<std::string>& nodes) {
     const size_t open = name.find('['), close = name.find(']');
     if (open == std::string::npos) {
@@ -72,7 +72,7 @@ Result<std::vector<std::string>> parse_node_list(const std::string& text) {
     std::vector<std::string> nodes;
     for (const std::string& name : split(text))
         if (!expand(name, nodes))
-            return fail(weftInvalidUsage, "`{}` is no list of nodes such as gpu[01-03,7],login1", text);
+            return fail(error::launcher_variables, "`{}` is no list of nodes such as gpu[01-03,7],login1", text);
     return nodes;
 }
 
@@ -86,7 +86,7 @@ Result<std::vector<int>> parse_task_counts(const std::string& text) {
                               : open == std::string::npos ? 1
                                                           : -1;
         if (tasks < 1 || tasks > INT_MAX || times < 1 || counts.size() + size_t(times) > nodes_most)
-            return fail(weftInvalidUsage, "`{}` are no tasks of nodes such as 4(x2),1", text);
+            return fail(error::launcher_variables, "`{}` is no list of task counts such as 4(x2),1", text);
         counts.insert(counts.end(), size_t(times), int(tasks));
     }
     return counts;

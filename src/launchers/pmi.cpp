@@ -23,12 +23,12 @@ namespace weft::internal {
 
 namespace {
 
-constexpr size_t answer_line_most = 16 * 1024;  // no answer of a server comes near it
+constexpr size_t answer_line_most = 16 * 1024;  // answers of servers are much shorter
 constexpr const char* id_key = "weft_unique_id";
 
 using Fields = std::map<std::string, std::string>;
 
-// key=value between separators. A doubled separator within a value (PMI-2's escape) does not occur in ours.
+// key=value between separators. Our values contain no doubled separator (PMI-2's escape).
 Fields fields_of(const std::string& text, char separator) {
     Fields fields;
     std::stringstream stream(text);
@@ -39,7 +39,7 @@ Fields fields_of(const std::string& text, char separator) {
     return fields;
 }
 
-// The answer named `expected`, without an error in it.
+// The fields of an answer, which must be named `expected` and contain no error.
 Result<Fields> checked(const ServerConnection& connection, const std::string& answer, char separator,
                        const char* expected) {
     Fields fields = fields_of(answer, separator);
@@ -63,7 +63,7 @@ class Version1 {
         if (!maxes) return maxes.take_status();
         const auto most = parse_integer((*maxes)["vallen_max"]);
         if (!most || *most <= int64_t(exchange.text.size()))
-            return fail(weftRemoteError, "{} takes values of `{}` characters at most; {} are needed",
+            return fail(error::launcher_lost, "{} takes values of at most `{}` characters, and {} are needed",
                         connection.server(), shown((*maxes)["vallen_max"]), exchange.text.size() + 1);
         auto name = ask(connection, "cmd=get_my_kvsname", "my_kvsname");
         if (!name) return name.take_status();
@@ -116,17 +116,17 @@ class Version2 {
     static constexpr const char* finalize = "13    cmd=finalize;";
 };
 
-// Says goodbye when the process ends, as the launcher expects of whoever said hello.
+// Sends `finalize` when the process ends, as the launcher expects after `init`.
 class PendingFinalize {
   public:
     PendingFinalize(Fd socket, const char* words) : socket_(std::move(socket)), words_(words) {}
     PendingFinalize(PendingFinalize&&) = default;
     ~PendingFinalize() {
-        // An MPI that came later says goodbye itself, or does not and wants the job to end.
+        // A later MPI sends its own `finalize`, or omits it to end the job.
         const MpiState mpi = mpi_state();
         if (!socket_ || mpi == MpiState::initialized || mpi == MpiState::finalized) return;
         ServerConnection connection("PMI", socket_.number(), Deadline::in_ms(2000));
-        // Nobody could be told that it failed, and the process ends anyway.
+        // A failure is ignored: the process ends anyway.
         if (connection.send(words_).ok()) (void)connection.receive(6, "the answer to finalize").ok();
     }
 
@@ -135,10 +135,10 @@ class PendingFinalize {
     const char* words_;
 };
 
-// A forked child leaves them, and their lock, to its parent.
+// A forked child leaves them and their lock to its parent.
 struct PendingFinalizes {
     std::mutex mutex;
-    std::vector<PendingFinalize> all;  // one a process, but for tests
+    std::vector<PendingFinalize> all;  // one for each process; several in tests
 };
 PendingFinalizes& pending_finalizes() {
     static PerProcess<PendingFinalizes> processes;
@@ -153,7 +153,7 @@ void finalize_all() {
 void finalize_at_exit(int descriptor, const char* words) {
     static const int registered = atexit(finalize_all);
     (void)registered;
-    // A descriptor of our own: the number may be somebody else's by then.
+    // A duplicate, because the number may have another use by then.
     Fd socket = Fd::duplicate(descriptor);
     std::lock_guard lock(pending_finalizes().mutex);
     if (socket) pending_finalizes().all.emplace_back(std::move(socket), words);
@@ -165,7 +165,7 @@ bool is_socket(int descriptor) {
 }
 
 Result<int> agreed_version(ServerConnection& connection) {
-    // Every server known speaks version 1; one that does not says so, and is asked again.
+    // All known servers speak version 1. A server that refuses it is asked for version 2.
     for (const int version : {1, 2}) {
         WEFT_TRY(
             connection.send(fmt::format("cmd=init pmi_version={} pmi_subversion={}\n", version, version == 1 ? 1 : 0)));
@@ -177,7 +177,7 @@ Result<int> agreed_version(ServerConnection& connection) {
             return version;
         if (version == 2) return connection.unexpected_answer("`response_to_init` of PMI 1 or 2", *line);
     }
-    return fail(weftInternalError, "PMI: no version was asked for");
+    return fail(error::internal_state, "PMI: no version was requested");
 }
 
 }  // namespace
@@ -186,7 +186,7 @@ Result<ExchangedText> exchange_by_pmi(int descriptor, const std::string& job, co
     if (!is_socket(descriptor))
         return no_id_transport(fmt::format("PMI_FD {} is closed in this process, or no socket", descriptor));
     if (const MpiState mpi = mpi_state(); mpi == MpiState::initialized || mpi == MpiState::finalized)
-        return no_id_transport("MPI was initialised before and speaks to the launcher alone");
+        return no_id_transport("MPI was initialised before and owns the connection to the launcher");
     ServerConnection connection(fmt::format("the launcher's PMI server (PMI_FD {})", descriptor), descriptor,
                                 exchange.deadline);
     auto version = agreed_version(connection);
@@ -203,7 +203,7 @@ std::string pmi_server_identity(int descriptor) {
     socklen_t size = sizeof peer;
     if (getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0) return {};
     const std::string text = system_file(fmt::format("/proc/{}/stat", peer.pid));
-    // Behind the name, which may hold anything, field 22 is the start since boot.
+    // Field 22, counted after the name (which may contain anything), is the start time since boot.
     std::istringstream fields(text.substr(std::min(text.rfind(')'), text.size())));
     std::string field;
     for (int i = 2; i <= 22; ++i) fields >> field;

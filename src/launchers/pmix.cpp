@@ -20,7 +20,7 @@ namespace weft::internal {
 
 namespace {
 
-// The few of PMIx's types and numbers that are needed, as its ABI has had them since version 2 (pmix_common.h).
+// PMIx's types and numbers that are used here; its ABI has had them since version 2 (pmix_common.h).
 struct PmixProcess {
     char job[256];
     uint32_t rank;
@@ -61,7 +61,7 @@ std::vector<std::string> places(const std::string& library) {
     std::vector<std::string> prefixes, paths;
     for (const char* variable : {"PMIX_PREFIX", "OPAL_PREFIX", "PRTE_PREFIX"})
         if (const auto prefix = environment(variable)) prefixes.push_back(*prefix);
-    // The launcher's daemon, mostly our parent, lies in its bin: prterun, prted, orted.
+    // The launcher's daemon (prterun, prted, orted) is usually our parent, and lies in its installation's bin.
     char path[4096];
     const ssize_t length = readlink(fmt::format("/proc/{}/exe", getppid()).c_str(), path, sizeof path);
     const std::string program(path, size_t(std::max<ssize_t>(length, 0)));
@@ -76,7 +76,7 @@ std::vector<std::string> places(const std::string& library) {
 // Stays loaded: libpmix keeps state for the life of a process.
 void* open_library(const std::string& library) {
     const StandardNumbers held;
-    // MPI's own, if it is there: two in one process would be two clients of one rank.
+    // A library that MPI has loaded comes first: two in one process would be two clients of one rank.
     if (void* handle = dlopen("libpmix.so.2", RTLD_NOW | RTLD_NOLOAD); handle && library.empty()) return handle;
     for (const std::string& place : places(library))
         if (void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) return handle;
@@ -96,7 +96,7 @@ bool find_functions(void* handle, PmixLibrary& library) {
            find(handle, "PMIx_Error_string", library.error_text);
 }
 
-// One session, on a thread of its own, for the library's calls have no deadline.
+// One session, on a thread of its own because the library's calls have no deadline.
 struct Session {
     PmixLibrary library;
     int rank;
@@ -104,13 +104,14 @@ struct Session {
     std::atomic<const char*> step{"its start"};
     std::mutex mutex;
     std::condition_variable changed;
-    bool done = false;  // under the mutex, as is what follows
+    // Under the mutex:
+    bool done = false;
     Status status;
     PmixShared result;
 
     Status call(const char* what, int code) const {
         if (code == 0) return ok();
-        return fail(weftRemoteError, "PMIx, {}: {} ({})", what, library.error_text(code), code);
+        return fail(error::launcher_lost, "PMIx, {}: {} ({})", what, library.error_text(code), code);
     }
     int number(const PmixProcess& of, const char* key) const {
         PmixValue* value = nullptr;
@@ -118,7 +119,7 @@ struct Session {
         if (value->type == u32_type) return int(value->data.u32);
         return value->type == u16_type ? int(value->data.u16) : -1;
     }
-    // The values got are the library's and some bytes: they are left to it.
+    // The values that get() returns are not freed: they are small, and the library has the allocator.
     Status exchange(const PmixProcess& self, PmixShared& found) {
         if (rank == 0) {
             PmixValue value{};
@@ -141,7 +142,7 @@ struct Session {
         PmixValue* value = nullptr;
         WEFT_TRY(call("rank 0's unique id", library.get(&root, pmix_id_key, nullptr, 0, &value)));
         if (!value || value->type != text_type || !value->data.text)
-            return fail(weftRemoteError, "PMIx: rank 0's unique id is no text");
+            return fail(error::launcher_lost, "PMIx: rank 0's unique id is no text");
         found.shared.text = value->data.text;
         PmixProcess all = self;
         all.rank = wildcard_rank;
@@ -157,8 +158,7 @@ struct Session {
         Status failure = call("the beginning of a session", library.init(&self, nullptr, 0));
         if (failure) {
             failure = exchange(self, found);
-            // A second session in a process is one too many for libpmix, but a launcher kills a job whose process
-            // leaves one open.
+            // libpmix allows no second session in a process, but a launcher kills a job whose process leaves one open.
             library.finalize(nullptr, 0);
         }
         std::lock_guard lock(mutex);
@@ -181,12 +181,12 @@ Result<PmixShared> exchange_by_pmix(const std::string& library, const IdExchange
                       "it before Weft");
     void* handle = open_library(library);
     if (!handle && !library.empty())
-        return fail(weftInvalidUsage, "WEFT_PMIX_LIBRARY is `{}`, which cannot be loaded: {}", library, dlerror());
+        return fail(error::option_library, "WEFT_PMIX_LIBRARY is `{}`, which cannot be loaded: {}", library, dlerror());
     if (!handle)
         return PmixShared{no_id_transport("libpmix.so.2 was not found; WEFT_PMIX_LIBRARY may name it"), -1, -1, -1};
     auto session = std::make_shared<Session>();
     if (!find_functions(handle, session->library))
-        return fail(weftSystemError, "libpmix.so.2 lacks functions of PMIx: {}", dlerror());
+        return fail(error::launcher_library, "libpmix.so.2 lacks functions of PMIx: {}", dlerror());
     session->rank = exchange.rank;
     session->text = exchange.text;
     std::thread([session] { session->run(); }).detach();
@@ -195,7 +195,8 @@ Result<PmixShared> exchange_by_pmix(const std::string& library, const IdExchange
     if (const int left_ms = exchange.deadline.remaining_ms(); left_ms < 0) {
         session->changed.wait(lock, done);
     } else if (!session->changed.wait_for(lock, std::chrono::milliseconds(left_ms), done)) {
-        return fail(weftTimeout, "PMIx: waited {} ms for {}", exchange.deadline.all_ms(), session->step.load());
+        return fail(error::launcher_timeout, "PMIx: waited {} ms for {}", exchange.deadline.all_ms(),
+                    session->step.load());
     }
     WEFT_TRY(std::move(session->status));
     return std::move(session->result);

@@ -13,22 +13,23 @@ namespace weft::internal {
 
 namespace {
 
-constexpr int name_pause_ms = 200;  // between two questions for a name that is not known yet
+constexpr int name_pause_ms = 200;  // between two lookups of a name without an address
 
-// By any family: the server is the launcher's.
+// Of any family: WEFT_SOCKET_FAMILY does not concern the launcher's server.
 Result<std::vector<net::Address>> resolve_by(const std::string& server, const std::string& host, uint16_t port,
                                              Deadline deadline) {
     while (true) {
         auto found = net::look_up(host, port, AF_UNSPEC).take(deadline.remaining_ms());
         if (!found)
-            return fail(weftTimeout, "{}: the name {} had no address within {} ms: it is still being looked up", server,
-                        host, deadline.all_ms());
+            return fail(error::launcher_name_lookup,
+                        "{}: the name {} had no address within {} ms: it is still being looked up", server, host,
+                        deadline.all_ms());
         if (*found) return std::move(**found);
         const std::string& reason = found->status().sentence();
-        if (found->status().code() != weftRemoteError) return fail(weftSystemError, "{}: {}", server, reason);
+        if (found->status().id() != error::tcp_unknown_host) return fail(found->status(), "{}: {}", server, reason);
         if (deadline.passed())
-            return fail(weftTimeout, "{}: the name {} had no address within {} ms: {}", server, host, deadline.all_ms(),
-                        reason);
+            return fail(error::launcher_name_lookup, "{}: the name {} had no address within {} ms: {}", server, host,
+                        deadline.all_ms(), reason);
         const int left_ms = deadline.remaining_ms();
         std::this_thread::sleep_for(
             std::chrono::milliseconds(left_ms < 0 ? name_pause_ms : std::min(left_ms, name_pause_ms)));
@@ -79,12 +80,12 @@ Result<std::optional<ServerConnection>> ServerConnection::connect(std::string se
             connection.peer_ = address;
             return std::optional<ServerConnection>(std::move(connection));
         }
-        // A family that this host has not is no address at which somebody could listen.
+        // An address of a family that this host does not have counts as refused.
         all_refused = all_refused && (error == ECONNREFUSED || error == EAFNOSUPPORT || error == EADDRNOTAVAIL);
     }
     if (all_refused) return std::optional<ServerConnection>();
-    return fail(error == ETIMEDOUT ? weftTimeout : weftSystemError, "{} cannot be reached: {}", server,
-                no_descriptor_text(error));
+    return fail(error == ETIMEDOUT ? error::launcher_timeout : error::launcher_unreachable, "{} cannot be reached: {}",
+                server, no_descriptor_text(error));
 }
 
 Status ServerConnection::wait(short events, const std::string& what) {
@@ -92,8 +93,9 @@ Status ServerConnection::wait(short events, const std::string& what) {
     while (true) {
         const int count = poll(&ready, 1, deadline_.remaining_ms());
         if (count > 0) return ok();
-        if (count == 0) return fail(weftTimeout, "{}: waited {} ms for {}", server_, deadline_.all_ms(), what);
-        if (errno != EINTR) return fail(weftSystemError, "{}: poll: {}", server_, errno_text(errno));
+        if (count == 0)
+            return fail(error::launcher_timeout, "{}: waited {} ms for {}", server_, deadline_.all_ms(), what);
+        if (errno != EINTR) return fail(error::system_call, "{}: poll: {}", server_, errno_text(errno));
     }
 }
 
@@ -105,7 +107,7 @@ Status ServerConnection::send(std::string_view bytes) {
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             WEFT_TRY(wait(POLLOUT, "room to send a request"));
         } else if (errno != EINTR) {
-            return fail(weftRemoteError, "{} went away: {}", server_, errno_text(errno));
+            return fail(error::launcher_lost, "{} closed the connection: {}", server_, errno_text(errno));
         }
     }
     return ok();
@@ -119,11 +121,12 @@ Status ServerConnection::receive_some(const std::string& what) {
             ahead_.append(buffer, size_t(count));
             return ok();
         }
-        if (count == 0) return fail(weftRemoteError, "{} closed the connection instead of {}", server_, what);
+        if (count == 0) return fail(error::launcher_lost, "{} closed the connection instead of {}", server_, what);
         if (errno == EAGAIN || errno == EWOULDBLOCK) {
             WEFT_TRY(wait(POLLIN, what));
         } else if (errno != EINTR) {
-            return fail(weftRemoteError, "{} went away instead of {}: {}", server_, what, errno_text(errno));
+            return fail(error::launcher_lost, "{} closed the connection instead of {}: {}", server_, what,
+                        errno_text(errno));
         }
     }
 }
@@ -149,7 +152,7 @@ Result<std::string> ServerConnection::receive_line(size_t most, const std::strin
 }
 
 Status ServerConnection::unexpected_answer(const std::string& what, std::string_view answer) const {
-    return fail(weftRemoteError, "{} sent `{}` instead of {}", server_, shown(answer), what);
+    return fail(error::launcher_lost, "{} sent `{}` instead of {}", server_, shown(answer), what);
 }
 
 }  // namespace weft::internal

@@ -1,4 +1,5 @@
-// server_connection.hpp: a stream to a launcher's server: whole requests out, whole lines or counts of bytes in, by a deadline.
+// server_connection.hpp: a stream to a launcher's server: sends whole requests, and receives whole lines or counts of
+// bytes, by a deadline.
 #pragma once
 #include <optional>
 #include <string>
@@ -11,31 +12,30 @@
 
 namespace weft::internal {
 
-// Blocks, but never past its deadline. Failures name the server and what was waited for: weftTimeout when the deadline
-// passed, weftRemoteError when the server went away or does not speak as expected, weftSystemError for the rest.
-// Thread-bound.
+// Blocks, but never past its deadline. Failures name the server and the awaited answer: launcher.timeout at the
+// deadline, launcher.lost if the server ended or sent something else. Thread-bound.
 class ServerConnection {
   public:
-    // A connection that is ours alone.
+    // Owns the socket.
     ServerConnection(std::string server, Fd socket, Deadline deadline);
-    // A socket that somebody else owns, and may use after us.
+    // Borrows the socket, which its owner may use later.
     ServerConnection(std::string server, int descriptor, Deadline deadline);
 
-    // Connects over TCP to the first address that answers; a name that is not known yet (pods, new hosts) is asked for
-    // again. Empty if nobody listens there.
+    // Connects over TCP to the first address that answers. A name without an address (pods, new hosts) is looked up
+    // again until the deadline. Empty if no process listens there.
     static Result<std::optional<ServerConnection>> connect(std::string server, const std::string& host, uint16_t port,
                                                            Deadline deadline);
 
     const std::string& server() const { return server_; }
     const Deadline& deadline() const { return deadline_; }
-    // Where connect() reached the server.
+    // The address at which connect() reached the server.
     const net::Address& peer() const { return peer_; }
     Status send(std::string_view bytes);
-    // `what` is waited for, as a sentence has it: "the answer to `get`".
+    // `what` is the awaited answer in a sentence, such as "the answer to `get`".
     Result<std::string> receive(size_t bytes, const std::string& what);
-    // Without its end of line; a longer one than `most` is no line of this server.
+    // Without its end of line. A line longer than `most` is a failure.
     Result<std::string> receive_line(size_t most, const std::string& what);
-    // The failure of a server that answers what it should not; shows the begin of it.
+    // The failure of an unexpected answer; contains its beginning.
     Status unexpected_answer(const std::string& what, std::string_view answer) const;
 
   private:
@@ -47,10 +47,10 @@ class ServerConnection {
     Fd owned_;
     int descriptor_;
     Deadline deadline_;
-    std::string ahead_;  // received, not asked for yet
+    std::string ahead_;  // received and not returned yet
 };
 
-// Text as a log can show it: one line, printable, at most `most` characters.
+// Text made fit for a log: one line, printable, at most `most` characters.
 std::string shown(std::string_view text, size_t most = 60);
 
 }  // namespace weft::internal

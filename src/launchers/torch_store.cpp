@@ -16,13 +16,13 @@ namespace weft::internal {
 
 namespace {
 
-// torch/csrc/distributed/c10d/TCPStoreBackend.hpp: one byte says what is asked; numbers are in the host's order, which
-// is little-endian wherever PyTorch runs.
+// torch/csrc/distributed/c10d/TCPStoreBackend.hpp: the first byte is the kind of request. Numbers are in the host's byte
+// order, which is little-endian wherever PyTorch runs.
 enum class Query : uint8_t { validate = 0, set = 1, get = 3, check = 5, wait = 6, delete_key = 8 };
 constexpr uint32_t validation = 0x3C85F7CE;
 constexpr size_t value_most = 64 * 1024;
 constexpr char stop_waiting = 0, key_exists = 0, key_missing = 1;
-// Requests sent before their answers are read: both directions fit into the socket's buffers.
+// Requests that are sent before their answers are read: both directions fit into the socket's buffers.
 constexpr size_t requests_at_once = 64;
 constexpr int64_t pause_first_ms = 1, pause_most_ms = 20;
 
@@ -43,7 +43,7 @@ Status set(ServerConnection& store, const std::string& key, const std::string& v
     return store.send(query(Query::set) + text(key) + text(value));
 }
 
-// Blocks until the key is there.
+// Blocks until the key exists.
 Status await(ServerConnection& store, const std::string& key, const std::string& what) {
     WEFT_TRY(store.send(query(Query::wait) + number(uint64_t(1)) + text(key)));
     auto answer = store.receive(1, what);
@@ -65,8 +65,8 @@ Result<std::string> read(ServerConnection& store, const std::string& key, const 
     return receive_value(store, what);
 }
 
-// The values of these keys; empty where there is none. The store ends the connection of a client that gets a missing
-// key.
+// The values of these keys; empty for missing keys. Checks first, because the store closes the connection of a client
+// that gets a missing key.
 Status read_all(ServerConnection& store, const std::vector<std::string>& keys, std::vector<std::string>& values,
                 const std::string& what) {
     values.assign(keys.size(), "");
@@ -117,8 +117,8 @@ std::string make_nonce() {
     return nonce;
 }
 
-// Of every rank but rank 0. Only a rank 0 that has read this attempt's nonce writes the key of its answer, so that the
-// text is this attempt's, whatever earlier attempts left in the store.
+// For every rank but rank 0. Rank 0 writes the answer under a key with this attempt's nonce, so that the text cannot be
+// of an earlier attempt.
 Result<ExchangedText> ask(ServerConnection& store, const std::string& job, const IdExchange& exchange) {
     const std::string what = "rank 0's unique id: does rank 0 run, and call Weft?";
     const std::string nonce = make_nonce(), own = rank_key(job, exchange.rank), answer = answer_key(job, nonce);
@@ -138,7 +138,7 @@ Result<ExchangedText> ask(ServerConnection& store, const std::string& job, const
 // Rank 0: answers every rank. If the nonce of a rank's key changes, the old one was of an earlier attempt, and rank 0
 // answers again. Ends when each rank has its answer, and deletes its own keys and the ranks'.
 Result<ExchangedText> answer_all(ServerConnection& store, const std::string& job, const IdExchange& exchange) {
-    std::map<int, std::string> told;  // the nonce that each rank was answered last
+    std::map<int, std::string> answered;  // the last nonce of each rank that was answered
     std::vector<std::string> written, keys, values;
     std::vector<int> missing;
     for (int rank = 1; rank < exchange.ranks; ++rank) {
@@ -153,7 +153,7 @@ Result<ExchangedText> answer_all(ServerConnection& store, const std::string& job
         std::vector<int> still_missing;
         for (size_t i = 0; i < missing.size(); ++i) {
             const int rank = missing[i];
-            std::string& nonce = told[rank];
+            std::string& nonce = answered[rank];
             if (!nonce.empty() && values[i] == std::string(has) + nonce) {
                 changed = true;
                 continue;
@@ -170,7 +170,7 @@ Result<ExchangedText> answer_all(ServerConnection& store, const std::string& job
         pause_ms = changed ? pause_first_ms : std::min(2 * pause_ms, pause_most_ms);
         std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
         if (exchange.deadline.passed())
-            return fail(weftTimeout,
+            return fail(error::launcher_timeout,
                         "{}: waited {} ms for {} to ask there for rank 0's unique id: do they run, and call Weft?",
                         store.server(), exchange.deadline.all_ms(), ranks_text(missing));
     }
@@ -185,13 +185,14 @@ Result<ExchangedText> exchange_by_torch_store(const std::string& host, uint16_t 
     auto connection =
         ServerConnection::connect("PyTorch's store (MASTER_ADDR, MASTER_PORT)", host, port, exchange.deadline);
     if (!connection) return connection.take_status();
-    if (!*connection) return no_id_transport(fmt::format("nobody serves PyTorch's store at {}:{}", host, port));
+    if (!*connection) return no_id_transport(fmt::format("no process serves PyTorch's store at {}:{}", host, port));
     ServerConnection& store = **connection;
     WEFT_TRY(store.send(query(Query::validate) + number(validation)));
     const std::string job = "/weft/" + key;
     auto shared = exchange.rank == 0 ? answer_all(store, job, exchange) : ask(store, job, exchange);
     if (shared || shared.status().code() != weftTimeout) return shared;
-    return fail(weftTimeout, "{}{}", shared.status().sentence(), loopback_hint("MASTER_ADDR", host, {store.peer()}));
+    return fail(shared.status(), "{}{}", shared.status().sentence(),
+                loopback_hint("MASTER_ADDR", host, {store.peer()}));
 }
 
 }  // namespace weft::internal

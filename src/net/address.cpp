@@ -41,7 +41,7 @@ static Result<uint16_t> parse_port(const std::string& text) {
     uint16_t port = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
     if (error != std::errc() || end != text.data() + text.size() || port == 0)
-        return fail(weftInvalidArgument, "{} is no port: a number from 1 to 65535 is expected", text);
+        return fail(error::tcp_address, "{} is no port: a number from 1 to 65535 is expected", text);
     return port;
 }
 
@@ -54,7 +54,7 @@ Result<Address> Address::parse(const std::string& text) {
     uint16_t port = 0;
     if (colon != std::string::npos && !bare_six) {
         auto parsed = parse_port(text.substr(colon + (bracketed ? 2 : 1)));
-        if (!parsed) return fail(weftInvalidArgument, "{}: {}", text, parsed.status().sentence());
+        if (!parsed) return fail(parsed.status(), "{}: {}", text, parsed.status().sentence());
         port = *parsed;
     }
     Address result;
@@ -64,11 +64,11 @@ Result<Address> Address::parse(const std::string& text) {
     sockaddr_in6 six{AF_INET6, 0, 0, {}, 0};
     const bool closed = !bracketed || colon != std::string::npos || text.find(']') == text.size() - 1;
     if (!closed || inet_pton(AF_INET6, host.substr(0, percent).c_str(), &six.sin6_addr) != 1)
-        return fail(weftInvalidArgument, "{} is no address: 10.0.0.1:29500 or [fd00::1]:29500 is expected", text);
+        return fail(error::tcp_address, "{} is no address: 10.0.0.1:29500 or [fd00::1]:29500 is expected", text);
     if (percent != std::string::npos) {
         six.sin6_scope_id = if_nametoindex(host.c_str() + percent + 1);
         if (six.sin6_scope_id == 0)
-            return fail(weftInvalidArgument, "{}: there is no network interface {}", text, host.substr(percent + 1));
+            return fail(error::tcp_address, "{}: there is no network interface {}", text, host.substr(percent + 1));
     }
     result.storage_.six = six;
     return result.with_port(port);
@@ -153,7 +153,7 @@ static Result<int> wanted_family(const std::string& family) {
     if (family.empty()) return int(AF_UNSPEC);
     if (family == "AF_INET") return int(AF_INET);
     if (family == "AF_INET6") return int(AF_INET6);
-    return fail(weftInvalidArgument, "{} is {}; AF_INET or AF_INET6 is expected",
+    return fail(error::option_value, "{} is {}; AF_INET or AF_INET6 is expected",
                 options().variable(OptionIndex::socket_family), family);
 }
 
@@ -183,14 +183,14 @@ Result<std::vector<Address>> resolve(const std::string& host, uint16_t port, std
     const StandardNumbers held;
     const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found);
     if (error != 0)
-        return fail(error == EAI_AGAIN || error == EAI_NONAME ? weftRemoteError : weftSystemError,
+        return fail(error == EAI_AGAIN || error == EAI_NONAME ? error::tcp_unknown_host : error::tcp_resolver,
                     "the name {} could not be resolved: {}", host,
                     error == EAI_SYSTEM ? errno_text(errno) : gai_strerror(error));
     std::vector<Address> addresses;
     for (const addrinfo* item = found; item; item = item->ai_next)
         if (auto address = Address::of(item->ai_addr)) addresses.push_back(address->with_port(port));
     freeaddrinfo(found);
-    if (addresses.empty()) return fail(weftSystemError, "the name {} has no IPv4 or IPv6 address", host);
+    if (addresses.empty()) return fail(error::tcp_resolver, "the name {} has no IPv4 or IPv6 address", host);
     return addresses;
 }
 

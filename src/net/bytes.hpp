@@ -13,8 +13,7 @@
 
 namespace weft::internal {
 
-// Numbers and texts in a row of bytes, as the sender's processor lays them out: all hosts of a communicator run the
-// same build.
+// Numbers and texts in the sender's byte order: all hosts of a communicator run the same build.
 class ByteWriter {
   public:
     template <class T>
@@ -23,8 +22,8 @@ class ByteWriter {
         append(&value, sizeof value);
     }
     void append(const void* data, size_t bytes);
-    void put_text(std::string_view text);   // a sentence or a name: what is longer is cut
-    void put_bytes(std::string_view text);  // all of it
+    void put_text(std::string_view text);   // a sentence or a name; cut at 1000 bytes
+    void put_bytes(std::string_view text);  // complete
     void put_addresses(const std::vector<net::Address>& addresses);
     void put_failure(const Failure& failure);
     void put_failure(const std::optional<Failure>& failure);
@@ -34,7 +33,7 @@ class ByteWriter {
     std::vector<std::byte> bytes_;
 };
 
-// Reads what a ByteWriter wrote; past the end it gives zeros, and ok() is false.
+// Reads the bytes of a ByteWriter. Past the end it returns zeros, and ok() is false.
 class ByteReader {
   public:
     ByteReader(const std::byte* data, size_t bytes) : at_(data), end_(data + bytes) {}
@@ -54,7 +53,7 @@ class ByteReader {
     bool ok() const { return ok_; }
     size_t left() const { return size_t(end_ - at_); }
     bool at_end() const { return ok_ && at_ == end_; }
-    // What has not been read.
+    // The bytes that were not read yet.
     ByteWriter rest() const;
 
   private:

@@ -19,9 +19,9 @@ namespace weft::internal {
 namespace {
 
 constexpr uint64_t fd_server_magic = 0x7765'6674'6d61'696c;
-constexpr int64_t client_patience_us = 2'000'000;  // who does not ask by then, or does not take, is a stranger
+constexpr int64_t client_patience_us = 2'000'000;  // a client that takes longer is dropped
 constexpr size_t descriptors_a_packet = 128;       // the kernel passes 253 at most
-constexpr size_t clients_max = 64;                 // further ones wait in the listener's queue
+constexpr size_t clients_max = 64;                 // further clients wait in the listener's queue
 
 struct FdRequest {
     uint64_t magic, secret[2], number;
@@ -39,7 +39,7 @@ struct AbstractName {
 AbstractName name_of(const FdServerAddress& where) {
     AbstractName name;
     name.address.sun_family = AF_UNIX;
-    // Behind a zero: the name is of the network namespace, and gone with the socket.
+    // The leading zero makes the name abstract: it belongs to the network namespace and ends with the socket.
     const std::string text = fmt::format("weft-fd-passing-{:016x}{:016x}", where.name[0], where.name[1]);
     memcpy(name.address.sun_path + 1, text.data(), text.size());
     name.bytes = socklen_t(offsetof(sockaddr_un, sun_path) + 1 + text.size());
@@ -205,12 +205,12 @@ Result<bool> FdServer::send_packet(int socket, const PassedFds* fds, size_t firs
     }
     if (sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
     if (would_block()) return false;
-    // As many of this user's as may be are on their way: others must take theirs.
+    // This user has as many descriptors in flight as the kernel allows: other processes must take theirs first.
     if (errno == ETOOMANYREFS) return usleep(1000), false;
     return fail(error::system_call, "{}", errno_text(errno));
 }
 
-// What can be done for it now. False: it goes.
+// Does the work that is possible now. False: the client is done.
 bool FdServer::serve_client(Client& client) const {
     const int socket = client.socket.number();
     if (!client.asked) {
@@ -227,14 +227,14 @@ bool FdServer::serve_client(Client& client) const {
     do {
         const auto sent = send_packet(socket, client.fds.get(), client.sent);
         if (sent && !*sent) return true;
-        if (!sent) WEFT_LOG(info, mem, "cannot pass file descriptors: {}", sent.status().sentence());
+        if (!sent) WEFT_LOG(info, mem, "cannot pass file descriptors: {}", sent.status().text());
         if (!sent) return false;
         client.sent += std::min(descriptors_a_packet, all - client.sent);
     } while (client.sent < all);
     return false;
 }
 
-// Whoever fetches when there is no memory left meets a deadline.
+// If memory runs out here, clients fail at their deadline.
 void FdServer::serve() try {
     std::vector<Client> clients;
     std::vector<pollfd> entries;

@@ -1,7 +1,7 @@
-// fd_passing.hpp: file descriptors for other processes of this user and network namespace. Whoever has some posts
-// them as a set; whoever was told address and number fetches it over a socket without a name in the file system. A
-// thread of the process's hands sets out while somebody holds the server. A child after fork keeps neither sockets nor
-// sets, nor what is being fetched.
+// fd_passing.hpp: passes file descriptors to other processes of this user and network namespace. A process posts a set;
+// a process that knows address and number fetches it over an abstract Unix socket. A thread of the process serves the
+// sets while the server has an owner. A child after fork keeps neither sockets nor sets, nor a set that is being
+// fetched.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -16,7 +16,7 @@
 
 namespace weft::internal {
 
-// Travels between processes, through what no stranger reads: who knows it may fetch.
+// A process that knows it may fetch, so it is sent only through memory and connections of the communicator.
 struct FdServerAddress {
     uint64_t name[2];  // of the socket
     uint64_t secret[2];
@@ -38,7 +38,7 @@ class FdServer {
     ~FdServer();
 
     const FdServerAddress& address() const { return address_; }
-    // Its number; it may be fetched any number of times until it is withdrawn, which closes the descriptors.
+    // Returns the set's number. It may be fetched any number of times until withdraw(), which closes the descriptors.
     uint64_t post(PassedFds fds);
     void withdraw(uint64_t number);
 
@@ -47,7 +47,7 @@ class FdServer {
     void serve();
     bool serve_client(Client& client) const;
     std::shared_ptr<const PassedFds> find(uint64_t number) const;
-    // One packet of a set, or of none, from its descriptor number `first` on. False: not now.
+    // Sends one packet of a set, or of none, from its descriptor `first` on. False: the socket would block.
     static Result<bool> send_packet(int socket, const PassedFds* fds, size_t first);
 
     UnsharedFd listener_;
@@ -59,8 +59,8 @@ class FdServer {
     OwnedThread thread_;
 };
 
-// A set of another process's, or this one's. Fails when that process has ended, is not reached (of another network
-// namespace), has withdrawn the set, or has not answered by the deadline (now_us()).
+// A set of another process, or of this one. Fails if that process has ended, is in another network namespace, has
+// withdrawn the set, or has not answered by the deadline (in now_us() time).
 Result<PassedFds> fetch_fds(const FdServerAddress& from, uint64_t number, int64_t deadline_us);
 
 }  // namespace weft::internal

@@ -11,12 +11,12 @@ FrameStream::FrameStream(Fd socket) : socket_(std::move(socket)), peer_(peer_add
 
 Status FrameStream::broken(std::string& failure, const std::string& how) const {
     if (failure.empty()) failure = fmt::format("{}: {}", peer_.text(), how);
-    return fail(weftRemoteError, "{}", failure);
+    return fail(error::tcp_broken, "{}", failure);
 }
 
 Status FrameStream::queue(uint32_t kind, const void* bytes, size_t count) {
     if (count > frame_bytes_max)
-        return fail(weftInternalError, "a frame of {} bytes; {} are the most", count, frame_bytes_max);
+        return fail(error::internal_state, "a frame has {} bytes, and {} are the most", count, frame_bytes_max);
     if (!send_failure_.empty()) return broken(send_failure_, "");
     if (queued_bytes() + count > queue_bytes_max)
         return broken(send_failure_,
@@ -50,7 +50,7 @@ Result<bool> FrameStream::next(Frame& frame) {
     if (end_ - begin_ < sizeof header) return false;
     memcpy(&header, incoming_.data() + begin_, sizeof header);
     if (header.magic != Header::expected_magic || header.bytes > frame_bytes_max)
-        return broken(receive_failure_, "what came is no frame of Weft's");
+        return broken(receive_failure_, "the data that came is no frame of Weft");
     if (end_ - begin_ < sizeof header + header.bytes) return false;
     const std::byte* body = incoming_.data() + begin_ + sizeof header;
     frame.kind = header.kind;
@@ -73,7 +73,7 @@ Result<std::optional<Frame>> FrameStream::receive() {
             end_ -= begin_;
             begin_ = 0;
         }
-        // Memory follows what has come, not what a header claims.
+        // Memory grows with the data that has come, not with the size that a header claims.
         if (incoming_.size() - end_ < read_bytes) incoming_.resize(std::max(2 * incoming_.size(), end_ + read_bytes));
         bool closed = false;
         auto got = read_some(socket_.number(), incoming_.data() + end_, incoming_.size() - end_, &closed);

@@ -1,4 +1,4 @@
-// frames.hpp: whole messages over a connected stream socket: queued, sent as the kernel takes them, received whole.
+// frames.hpp: messages (frames) over a connected stream socket: queued, sent as the kernel takes them, received whole.
 #pragma once
 #include <poll.h>
 
@@ -16,22 +16,22 @@ struct Frame {
     std::vector<std::byte> bytes;
 };
 
-// Owned by who made it, thread-bound. Never blocks. A direction that has failed fails for good, with the same sentence;
-// what had come before the other end broke can still be received.
+// Owned by its creator, thread-bound. Never blocks. A direction that has failed always fails again with the same
+// sentence. Frames that came before the connection broke can still be received.
 class FrameStream {
   public:
     static constexpr size_t frame_bytes_max = size_t(16) << 20;
-    static constexpr size_t queue_bytes_max = size_t(32) << 20;  // more than any peer that reads leaves unread
+    static constexpr size_t queue_bytes_max = size_t(32) << 20;  // more than a peer that reads ever leaves unread
 
     FrameStream() = default;
     explicit FrameStream(Fd socket);
 
-    // Keeps a copy until flush() has sent it. weftInternalError: larger than frame_bytes_max. weftRemoteError: the peer
-    // has left more than queue_bytes_max unread.
+    // Keeps a copy until flush() has sent it. internal.state: the frame is larger than frame_bytes_max. tcp.broken: the
+    // peer has left more than queue_bytes_max unread.
     Status queue(uint32_t kind, const void* bytes, size_t count);
-    // True: nothing is left to send. weftRemoteError names the peer's address and errno.
+    // True: nothing is left to send. tcp.broken names the peer's address and errno.
     Result<bool> flush();
-    // The next frame that is whole. weftRemoteError: the peer closed, or sent what is no frame.
+    // The next complete frame. tcp.broken: the peer closed, or sent data that is no frame.
     Result<std::optional<Frame>> receive();
     bool ended() const { return ended_; }  // the peer closed, at the end of a frame
 
@@ -57,7 +57,7 @@ class FrameStream {
     std::vector<std::byte> outgoing_;
     size_t sent_ = 0;  // of outgoing_
     std::vector<std::byte> incoming_;
-    size_t begin_ = 0, end_ = 0;  // of what is in incoming_ and no frame yet
+    size_t begin_ = 0, end_ = 0;  // of the data in incoming_ that no frame was made of yet
     std::string send_failure_, receive_failure_;
     bool ended_ = false;
 };

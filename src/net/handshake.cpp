@@ -12,8 +12,6 @@ namespace weft::internal::net {
 
 namespace {
 
-constexpr weftResult_t told_codes[] = {weftSystemError, weftInvalidArgument, weftRemoteError, weftMismatch};
-
 bool is_head(const std::byte* data, HandshakeHead::MessageType kind) {
     HandshakeHead head;
     memcpy(&head, data, sizeof head);
@@ -41,7 +39,7 @@ Digest mac_of(const Secret& secret, const char (&role)[8], const HelloMessage& h
     return secret.prove(text, sizeof text);
 }
 
-// What a stranger wrote, fit for a log: one line of printable characters.
+// Text of an unauthenticated process, made fit for a log: one line of printable characters.
 std::string printable(const char* text, size_t bytes) {
     std::string clean;
     for (size_t i = 0; i < bytes && text[i] != 0; ++i) clean += text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
@@ -89,30 +87,6 @@ Digest client_proof(const Secret& secret, const HelloMessage& hello, const Chall
     return mac_of(secret, "called ", hello, challenge, purpose);
 }
 
-void PartialMessage::put(const void* message, size_t bytes) {
-    assert(bytes <= sizeof data_);
-    memcpy(data_, message, bytes);
-    bytes_ = bytes;
-    done_ = 0;
-}
-
-Result<bool> PartialMessage::write(int socket) {
-    auto written = write_some(socket, data_ + done_, bytes_ - done_);
-    if (!written) return written.take_status();
-    done_ += *written;
-    return done_ == bytes_;
-}
-
-Result<bool> PartialMessage::read(int socket, size_t bytes) {
-    assert(bytes <= sizeof data_);
-    if (done_ < bytes) {
-        auto got = read_some(socket, data_ + done_, bytes - done_);
-        if (!got) return got.take_status();
-        done_ += *got;
-    }
-    return done_ >= bytes;
-}
-
 ClientHandshake::ClientHandshake(const Identity& identity, const Purpose& purpose, const TargetProcess& target)
     : identity_(identity), purpose_(purpose), target_(target) {
     hello_.name = identity.name;
@@ -129,26 +103,26 @@ Result<bool> ClientHandshake::read_answer(int socket, HandshakeHead::MessageType
     if (is_head(message_.data(), expected)) return message_.read(socket, bytes);
     answered_ = true;
     if (!is_head(message_.data(), HandshakeHead::refusal))
-        return fail(weftRemoteError, "what listens there does not speak Weft's handshake");
+        return fail(error::tcp_stranger, "the process that listens there does not speak Weft's handshake");
     there = message_.read(socket, sizeof(RefusalMessage));
     if (!there || !*there) return there;
     RefusalMessage refusal;
     memcpy(&refusal, message_.data(), sizeof refusal);
-    weftResult_t code = weftRemoteError;
-    unknown_ = !proven_ && refusal.code == weftInvalidArgument;
-    for (const weftResult_t known : told_codes)
-        if (proven_ && refusal.code == known) code = known;
-    return fail(code, "it refuses: {}", printable(refusal.sentence, sizeof refusal.sentence));
+    const auto error = error_named(printable(refusal.error, sizeof refusal.error));
+    unknown_ = !proven_ && error == error::init_id_unknown;
+    // An end that has not proved the secret chooses no error of this rank.
+    return fail(proven_ ? error.value_or(error::tcp_turned_away) : error::tcp_turned_away, "it refuses: {}",
+                printable(refusal.sentence, sizeof refusal.sentence));
 }
 
-// Other builds say something else there; they are told apart by the verdict.
+// Other builds have another meaning there; the verdict reports them.
 Status ClientHandshake::check_target() {
     if (challenge_.head.version != wire_version) return ok();
     const TargetProcess there = target_of_nonce(challenge_.nonce);
     misdirected_ = (target_.process != 0 && target_.process != there.process) || (target_.root && !there.root);
     if (!misdirected_) return ok();
     answered_ = true;
-    return fail(weftRemoteError, "{}",
+    return fail(error::tcp_stranger, "{}",
                 there.process == process_mark() ? "this process itself answers there"
                                                 : "another process of the job answers there");
 }
@@ -165,7 +139,8 @@ Result<bool> ClientHandshake::advance(int socket) {
         if (!there || !*there) return there;
         memcpy(&challenge_, message_.data(), sizeof challenge_);
         answered_ = !equal_digests(challenge_.mac, challenge_proof(identity_.secret, hello_, challenge_));
-        if (answered_) return fail(weftRemoteError, "what listens there does not know the secret of the unique id");
+        if (answered_)
+            return fail(error::tcp_secret, "the process that listens there does not know the secret of the unique id");
         WEFT_TRY(check_target());
         proven_ = true;
         ProofMessage proof;
@@ -184,7 +159,7 @@ Result<bool> ClientHandshake::advance(int socket) {
         auto there = read_answer(socket, HandshakeHead::welcome, sizeof(HandshakeHead));
         if (!there || !*there) return there;
         if (challenge_.head.version != wire_version)
-            return fail(weftMismatch, "{}", version_sentence(challenge_.head.version));
+            return fail(error::mismatch_version, "{}", version_sentence(challenge_.head.version));
         stage_ = Stage::done;
     }
     return true;
@@ -200,9 +175,9 @@ ServerHandshake::Outcome ServerHandshake::say(int socket) {
     return *sent ? verdict_ : Outcome::pending;
 }
 
-ServerHandshake::Outcome ServerHandshake::refuse(int socket, weftResult_t code, std::string sentence, Outcome outcome) {
+ServerHandshake::Outcome ServerHandshake::refuse(int socket, ErrorId error, std::string sentence, Outcome outcome) {
     RefusalMessage refusal;
-    refusal.code = code;
+    std::string_view(row_of(error).id).copy(refusal.error, sizeof refusal.error - 1);
     sentence.copy(refusal.sentence, sizeof refusal.sentence - 1);
     sentence_ = std::move(sentence);
     message_.put(&refusal, sizeof refusal);
@@ -223,7 +198,7 @@ ServerHandshake::Outcome ServerHandshake::advance(int socket, const Find& find, 
         memcpy(&hello_, message_.data(), sizeof hello_);
         const Identity* identity = find(hello_.name);
         if (identity == nullptr)
-            return refuse(socket, weftInvalidArgument,
+            return refuse(socket, error::init_id_unknown,
                           "this process does not know this unique id (of an earlier job, or of another?)",
                           Outcome::refused);
         identity_ = *identity;
@@ -250,9 +225,10 @@ ServerHandshake::Outcome ServerHandshake::advance(int socket, const Find& find, 
             return Outcome::impostor;
         purpose_ = proof.purpose;
         if (hello_.head.version != wire_version)
-            return refuse(socket, weftMismatch, version_sentence(hello_.head.version), Outcome::outdated);
+            return refuse(socket, error::mismatch_version, version_sentence(hello_.head.version), Outcome::outdated);
         if (find(hello_.name) == nullptr)
-            return refuse(socket, weftRemoteError, "the communicator has ended in this process", Outcome::refused);
+            return refuse(socket, error::tcp_turned_away, "the communicator has ended in this process",
+                          Outcome::refused);
         const HandshakeHead welcome{.kind = HandshakeHead::welcome};
         message_.put(&welcome, sizeof welcome);
         stage_ = Stage::verdict;

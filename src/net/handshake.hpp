@@ -1,8 +1,10 @@
-// handshake.hpp: how the two ends of a fresh stream socket prove to each other that they know a communicator's secret,
-// and what the connection is for. Who called says hello{id name, nonce}; who answers challenge{nonce, mac}; then proof
-// {purpose, mac}; then welcome, or refusal{code, sentence}. Every mac covers who speaks, both nonces, both versions and
-// the purpose, so nothing recorded can be used again. These layouts are the same in all versions of the library, or
-// versions that differ could not tell each other so.
+// handshake.hpp: the authenticated handshake over a fresh stream socket. Both ends prove that they know a
+// communicator's secret, and the client says what the connection is for.
+// The client sends hello{id name, nonce}, and the server challenge{nonce, mac}.
+// The client sends proof{purpose, mac}, and the server welcome or refusal{error id, sentence}.
+// Every mac covers the role of the sender, both nonces, both versions and the purpose, so that no recording can be
+// replayed. These layouts are the same in all versions of the library: otherwise different versions could not report
+// that they differ.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -10,11 +12,12 @@
 
 #include "src/base/result.hpp"
 #include "src/base/wire_version.hpp"
+#include "src/net/partial_message.hpp"
 #include "src/net/secret.hpp"
 
 namespace weft::internal::net {
 
-// What a connection is for; whose `detail` and `token` mean what, each kind knows.
+// The use of a connection. Each kind gives `detail` and `token` a meaning.
 enum PurposeKind : uint32_t { checkin = 1, control = 2, data = 3 };
 struct Purpose {
     uint32_t kind = 0;
@@ -22,18 +25,18 @@ struct Purpose {
     uint64_t token = 0;
 };
 
-// Which process a call is for. If two hosts have an address in common, a call to it may reach another process of the
-// job, or the one that calls.
+// The process that a client wants to reach. If two hosts have an address in common, a connection to it may reach
+// another process of the job, or the client itself.
 struct TargetProcess {
     uint32_t process = 0;  // its process_mark(); 0: any
-    bool root = false;     // the one where the ranks of the communicator check in
+    bool root = false;     // the process where the ranks of the communicator check in
 };
-// Of this process, never 0; another after a fork. Random: two processes of a job have the same by chance alone.
+// Of this process: random, never 0, and different after a fork.
 uint32_t process_mark();
 
 struct HandshakeHead {
     enum MessageType : uint32_t { hello = 1, challenge, proof, welcome, refusal };
-    static constexpr uint64_t expected_magic = 0x317465'6e'74666577u;  // "weftnet1"
+    static constexpr uint64_t expected_magic = 0x327465'6e'74666577u;  // "weftnet2"
     uint64_t magic = expected_magic;
     uint32_t kind = 0;
     uint32_t version = wire_version;
@@ -55,11 +58,12 @@ struct ProofMessage {
 };
 struct RefusalMessage {
     HandshakeHead head{.kind = HandshakeHead::refusal};
-    int32_t code = 0;  // weftResult_t
-    char sentence[412] = {};
+    char error[error_id_bytes] = {};  // the id of the error
+    char sentence[384] = {};
 };
+static_assert(sizeof(RefusalMessage) <= PartialMessage::bytes_most);
 
-// Half of it is random, the rest says who answers.
+// Half of it is random, the rest names the answering process.
 Digest server_nonce_of(const TargetProcess& answers);
 TargetProcess target_of_nonce(const Digest& challenge_nonce);
 
@@ -67,35 +71,19 @@ Digest challenge_proof(const Secret& secret, const HelloMessage& hello, const Ch
 Digest client_proof(const Secret& secret, const HelloMessage& hello, const ChallengeMessage& challenge,
                     const Purpose& purpose);
 
-// A message on its way in or out, as far as it has come.
-class PartialMessage {
-  public:
-    void put(const void* message, size_t bytes);
-    Result<bool> write(int socket);               // true: all of it went
-    Result<bool> read(int socket, size_t bytes);  // true: `bytes` are there, counted from the last clear()
-    void clear() { done_ = bytes_ = 0; }
-    size_t done() const { return done_; }
-    const std::byte* data() const { return data_; }
-
-  private:
-    std::byte data_[sizeof(RefusalMessage)];
-    size_t done_ = 0;
-    size_t bytes_ = 0;
-};
-
-// The end that called. Non-blocking; the owner polls for events().
+// The end that connected. Non-blocking; the owner polls for events().
 class ClientHandshake {
   public:
     ClientHandshake(const Identity& identity, const Purpose& purpose, const TargetProcess& target = {});
-    // True once welcome. Else why not: weftMismatch (another version; proven, so final) or weftRemoteError.
+    // True once welcome. Failures: mismatch.version (proven, so final), and ids of weftRemoteError.
     Result<bool> advance(int socket);
     short events() const;
     bool proven() const { return proven_; }  // the other end knows the secret
-    // The other end said what it thinks, or is not the one that is meant; else a failure is a connection that ended.
+    // After a failure: the other end refused, or is not the wanted process. False: the connection ended.
     bool answered() const { return answered_; }
-    // It speaks our language and does not know the communicator.
+    // The other end speaks the handshake and does not know the communicator.
     bool unknown() const { return unknown_; }
-    // It knows the secret and is not the process that is meant. It was not told the purpose.
+    // The other end knows the secret and is not the wanted process. It did not learn the purpose.
     bool misdirected() const { return misdirected_; }
 
   private:
@@ -115,7 +103,7 @@ class ClientHandshake {
     bool unknown_ = false;
 };
 
-// The end that was called. Whoever breaks the rules learns nothing; who is refused for a reason is told it.
+// The end that accepted. A client that breaks the protocol learns nothing; any other refused client learns the reason.
 class ServerHandshake {
   public:
     using Find = std::function<const Identity*(const IdName&)>;
@@ -124,10 +112,10 @@ class ServerHandshake {
     enum class Outcome {
         pending,
         welcome,
-        refused,   // told why: let it read that before the socket is closed
-        outdated,  // refused for its version, having proved the secret: the ranks here should know
+        refused,   // the refusal is sent: the client should read it before the socket is closed
+        outdated,  // refused for its version after it proved the secret: the ranks here should know
         noise,     // not Weft's handshake
-        impostor,  // knows the name and not the secret
+        impostor,  // knows the name but not the secret
         broken     // the connection ended first
     };
     Outcome advance(int socket, const Find& find, const Roots& roots = {});
@@ -139,7 +127,7 @@ class ServerHandshake {
 
   private:
     enum class Stage { hello, challenge, proof, verdict };
-    Outcome refuse(int socket, weftResult_t code, std::string sentence, Outcome outcome);
+    Outcome refuse(int socket, ErrorId error, std::string sentence, Outcome outcome);
     Outcome say(int socket);
     Identity identity_;
     HelloMessage hello_;

@@ -1,4 +1,4 @@
-// interfaces.cpp: this host's own addresses (address.hpp): which network interfaces are used, and in which order.
+// interfaces.cpp: this host's own addresses (address.hpp): which network interfaces are used, in which order.
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <unistd.h>
@@ -16,8 +16,8 @@ namespace weft::internal::net {
 
 namespace {
 
-// WEFT_SOCKET_IFNAME, with NCCL_SOCKET_IFNAME's syntax: eth,ib: what begins so; ^docker: all but what begins so; =eth0:
-// exactly this name; ^=eth0: all but exactly this name.
+// WEFT_SOCKET_IFNAME, with NCCL_SOCKET_IFNAME's syntax: `eth,ib` takes names with these prefixes, `^docker` all names
+// without this prefix, `=eth0` exactly this name, `^=eth0` all names but this one.
 class NameFilter {
   public:
     explicit NameFilter(const std::string& text) {
@@ -32,7 +32,7 @@ class NameFilter {
             at = end + 1;
         }
     }
-    bool chooses() const { return !names_.empty(); }  // the user said something
+    bool chooses() const { return !names_.empty(); }  // the user set the option
     bool excludes() const { return excludes_; }
     bool takes(const std::string& interface) const {
         if (names_.empty()) return true;
@@ -48,7 +48,7 @@ class NameFilter {
     std::vector<std::string> names_;
 };
 
-// Bridges of containers and virtual machines have the same addresses on every host, so they lead nowhere.
+// Bridges of containers and virtual machines have the same addresses on every host, so they lead to no other host.
 bool is_private_bridge(const std::string& interface) {
     for (const char* prefix : {"docker", "virbr", "br-", "podman", "cni", "lxcbr", "lxdbr"})
         if (interface.rfind(prefix, 0) == 0) return true;
@@ -77,7 +77,7 @@ Result<std::vector<Address>> choose_addresses(const std::vector<InterfaceAddress
                                               const std::string& family) {
     const NameFilter filter(names);
     if (!family.empty() && family != "AF_INET" && family != "AF_INET6")
-        return fail(weftInvalidArgument, "{} is {}; AF_INET or AF_INET6 is expected",
+        return fail(error::option_value, "{} is {}; AF_INET or AF_INET6 is expected",
                     options().variable(OptionIndex::socket_family), family);
     std::vector<InterfaceAddress> taken;
     for (const InterfaceAddress& one : all) {
@@ -85,17 +85,18 @@ Result<std::vector<Address>> choose_addresses(const std::vector<InterfaceAddress
         if (wanted_family && filter.takes(one.interface)) taken.push_back(one);
     }
     if (taken.empty())
-        return fail(weftInvalidArgument,
-                    "no address to be reached at: {} is {}, {} {}; the network interfaces that are up: {}",
+        return fail(error::tcp_interface,
+                    "no address of this host fits: {} is {}, {} {}; the network interfaces that are up: {}",
                     options().variable(OptionIndex::socket_ifname), names.empty() ? "unset" : names,
                     options().variable(OptionIndex::socket_family), family.empty() ? "unset" : family, list_of(all));
-    // A name that the user gave is meant, also lo; else the best class that there is.
+    // A name that the user gave is taken as it is, even lo; otherwise the best class is used.
     if (!filter.chooses() || filter.excludes()) {
         int best = 2;
         for (const InterfaceAddress& one : taken) best = std::min(best, class_of(one));
         std::erase_if(taken, [&](const InterfaceAddress& one) { return class_of(one) != best; });
     }
-    // A link-local address needs an interface named at the other end too: only where there is no other.
+    // A link-local address also needs the name of an interface at the other end, so it is used only if there is no
+    // other address.
     const std::vector<InterfaceAddress> before = taken;
     std::erase_if(taken, [&](const InterfaceAddress& one) {
         return one.address.is_link_local() &&
@@ -129,7 +130,7 @@ static Result<std::vector<InterfaceAddress>> all_that_are_up() {
     ifaddrs* list = nullptr;
     const StandardNumbers held;  // it opens a netlink socket
     if (getifaddrs(&list) != 0)
-        return fail(weftSystemError, "the network interfaces could not be listed: {}", errno_text(errno));
+        return fail(error::system_call, "the network interfaces could not be listed: {}", errno_text(errno));
     std::vector<InterfaceAddress> all;
     for (const ifaddrs* item = list; item; item = item->ifa_next) {
         if ((item->ifa_flags & IFF_UP) == 0 || (item->ifa_flags & IFF_RUNNING) == 0) continue;
@@ -170,7 +171,7 @@ int64_t link_mbps(const std::vector<std::string>& interfaces, const std::string&
     int64_t sum = 0;
     for (const std::string& interface : interfaces) {
         const std::string path = folder + "/" + interface;
-        // A veth claims 10 Gbit/s whatever it is; what stands for a device, or for several, knows.
+        // A veth claims 10 Gbit/s without a reason. Interfaces with a device, or of several devices, know their speed.
         if (access((path + "/device").c_str(), F_OK) != 0 && access((path + "/bonding").c_str(), F_OK) != 0) return 0;
         int64_t speed = 0;
         if (!(std::istringstream(system_file(path + "/speed")) >> speed) || speed <= 0) return 0;
@@ -184,7 +185,7 @@ int64_t link_mbps() {
     if (!all) return 0;
     const auto chosen = choose_addresses(*all, options().socket_ifname, options().socket_family);
     if (!chosen) return 0;
-    // All that the user named are used together, else one is.
+    // All interfaces that the user named are used together; otherwise one is used.
     const NameFilter filter(options().socket_ifname);
     const bool together = filter.chooses() && !filter.excludes();
     std::vector<std::string> interfaces;

@@ -16,31 +16,22 @@ namespace weft::internal::net {
 
 namespace {
 
-constexpr int accepted_at_once = 64;  // a step ends, however fast strangers come
+constexpr int accepted_at_once = 64;  // so that a step ends even if connections come very fast
 constexpr uint64_t timer_key = ~uint64_t(0);
-constexpr uint64_t first_connection_key = 1000;  // keys below are those of listeners
-constexpr int64_t pause_us = 50'000;             // nothing is accepted for so long when there is no room
-constexpr int64_t silent_for_us = 100'000;       // from then on a silent connection makes room for others
-constexpr int64_t exhausted_for_us = 3'000'000;  // from then on who waits for somebody is told
+constexpr uint64_t first_connection_key = 1000;  // keys below belong to listeners
+constexpr int64_t pause_us = 50'000;             // if there is no room, nothing is accepted for this long
+constexpr int64_t silent_for_us = 100'000;       // after this long a silent connection may be dropped for others
 constexpr int64_t half_done_for_us = 2'000'000;  // and one that has not finished its handshake
+constexpr int64_t exhausted_for_us = 3'000'000;  // after this long without descriptors trouble() reports it
 
 }  // namespace
-
-std::optional<int> RateLimit::now(int64_t now_us) {
-    if (now_us < next_us_) {
-        ++suppressed_;
-        return {};
-    }
-    next_us_ = now_us + 10'000'000;
-    return std::exchange(suppressed_, 0);
-}
 
 Result<std::pair<uint16_t, uint16_t>> parse_port_range(const std::string& text) {
     const size_t dash = text.find('-');
     const auto first = parse_integer(text.substr(0, dash));
     const auto last = parse_integer(text.substr(dash == std::string::npos ? 0 : dash + 1));
     if (!first || !last || *first < 1 || *last > 65535 || *first > *last)
-        return fail(weftInvalidArgument, "WEFT_PORT_RANGE is {}; first-last is expected, as 40000-40999", text);
+        return fail(error::option_value, "WEFT_PORT_RANGE is {}; first-last is expected, such as 40000-40999", text);
     return std::pair(uint16_t(*first), uint16_t(*last));
 }
 
@@ -65,19 +56,20 @@ Result<std::shared_ptr<Listener>> Listener::open(const std::vector<Address>& add
     listener->timer_ = Fd::timer();
     listener->pending_event_ = Fd::event();
     if (!listener->epoll_ || !listener->timer_ || !listener->pending_event_)
-        return fail(weftSystemError, "no descriptor for the process's listener: {}", no_descriptor_text(errno));
+        return fail(error::system_descriptors, "no descriptor is left for the process's listener: {}",
+                    no_descriptor_text(errno));
     listener->watch(listener->timer_.number(), timer_key, POLLIN, true);
     Status last;
     for (const Address& address : addresses)
         for (int port = range.first; port <= range.second; ++port) {
             last = listener->listen_at(address.with_port(uint16_t(port)));
             if (last) break;
-            if (port == range.second) WEFT_LOG(info, net, "{}", last.sentence());
+            if (port == range.second) WEFT_LOG(info, net, "{}", last.text());
         }
     if (listener->addresses_.empty()) {
-        if (last) return fail(weftInternalError, "no address to listen at");
+        if (last) return fail(error::internal_state, "there is no address to listen at");
         if (port_range.empty()) return last;
-        return fail(last, "no port of WEFT_PORT_RANGE {} can be listened on; the last one: {}", port_range,
+        return fail(last, "no port of WEFT_PORT_RANGE {} is free to listen on; the last one: {}", port_range,
                     last.sentence());
     }
     WEFT_LOG(
@@ -117,7 +109,7 @@ Status Listener::listen_also(uint16_t port) {
     }
     if (!last || opened == 0) {
         while (opened-- > 0) listeners_.pop_back();
-        return last ? fail(weftSystemError, "port {} cannot be listened on: no address family works", port)
+        return last ? fail(error::tcp_listen, "cannot listen on port {}: no address family works", port)
                     : std::move(last);
     }
     extra_ports_.push_back(port);
@@ -167,10 +159,11 @@ std::optional<AcceptedConnection> Listener::accept_for(const IdName& name, uint3
 Status Listener::trouble(const IdName& name) const {
     std::lock_guard lock(mutex_);
     if (exhausted_error_ != 0 && now_us() - exhausted_since_us_ > exhausted_for_us)
-        return fail(weftSystemError, "connections wait to be accepted: {}", no_descriptor_text(exhausted_error_));
+        return fail(error::system_descriptors, "connections wait to be accepted: {}",
+                    no_descriptor_text(exhausted_error_));
     const auto found = members_.find(name);
     if (found == members_.end() || found->second.trouble.empty()) return ok();
-    return fail(weftMismatch, "{}", found->second.trouble);
+    return fail(error::mismatch_version, "{}", found->second.trouble);
 }
 
 int Listener::pending_descriptor(const IdName& name) {
@@ -184,7 +177,7 @@ int Listener::pending_descriptor(const IdName& name) {
     return found->second.signal.number();
 }
 
-// Makes the member's descriptor readable exactly if something is pending.
+// Makes the member's descriptor readable exactly if a connection is pending.
 void Listener::signal(Member& member) {
     if (!member.signal) return;
     if (member.pending.empty())
@@ -195,7 +188,7 @@ void Listener::signal(Member& member) {
 
 void Listener::remove(uint64_t key) {
     const auto found = unauthenticated_.find(key);
-    // Not by closing alone: a forked child may hold the socket too.
+    // Closing alone does not remove it: a forked child may hold the socket too.
     (void)epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, found->second.socket.number(), nullptr);
     unauthenticated_.erase(found);
 }
@@ -251,7 +244,7 @@ void Listener::advance(uint64_t key, int64_t now) {
                 member->second.trouble = sentence;
             if (const auto suppressed = refusals_.now(now))
                 WEFT_LOG(info, net, "refused {} ({} others before)", sentence, *suppressed);
-            // Closed now, with something unread, the refusal could be lost.
+            // If the socket were closed now with unread data, the refusal could be lost.
             shutdown(connection.socket.number(), SHUT_WR);
             connection.leaving = true;
             watch(connection.socket.number(), key, POLLIN, false);
@@ -274,7 +267,7 @@ void Listener::advance(uint64_t key, int64_t now) {
     remove(key);
 }
 
-// Drops the oldest connection that has had its chance. True: there is room.
+// Drops the oldest connection that has had enough time. True: there is room.
 bool Listener::make_room(int64_t now, bool must) {
     if (!must && unauthenticated_.size() < unauthenticated_max) return true;
     for (const auto& [key, connection] : unauthenticated_)
@@ -296,7 +289,7 @@ void Listener::pause(int64_t now) {
     rest(now);
 }
 
-// Sets the timer to when something is due although no socket says so.
+// Sets the timer to the next moment at which work is due without an event of a socket.
 void Listener::rest(int64_t now) {
     int64_t due = 0;
     if (!unauthenticated_.empty()) due = unauthenticated_.begin()->second.since_us + handshake_timeout_us;
@@ -345,9 +338,10 @@ Status Listener::progress() {
     epoll_event events[64];
     for (int round = 0; round < 8; ++round) {
         const int count = epoll_wait(epoll_.number(), events, 64, 0);
-        if (count < 0 && (errno == EBADF || errno == EINVAL)) return fail(weftInvalidUsage, "{}", lost_descriptor_text);
+        if (count < 0 && (errno == EBADF || errno == EINVAL))
+            return fail(error::usage_closed_descriptor, "{}", lost_descriptor_text);
         if (count < 0 && errno != EINTR)
-            return fail(weftSystemError, "the process's listener failed: {}", errno_text(errno));
+            return fail(error::system_call, "the process's listener failed: {}", errno_text(errno));
         if (count <= 0) return ok();
         const int64_t now = now_us();
         for (int i = 0; i < count; ++i) {

@@ -12,7 +12,7 @@ namespace weft::internal::net {
 
 namespace {
 
-// Silence after which the next address is tried too: of a network (RFC 8305), and of whoever accepted a connection.
+// Silence after which the next address is tried too: of a network (RFC 8305), and of a process that has accepted.
 constexpr int64_t next_after_us = 250'000;
 constexpr int64_t next_after_accepted_us = 1'000'000;
 
@@ -35,7 +35,7 @@ OutgoingConnection::OutgoingConnection(const Identity& identity, const Purpose& 
             attempts_.emplace_back(address);
             continue;
         }
-        // It says nothing of our interface: any of ours that has such an address may be the right one.
+        // The address does not say which of our interfaces leads there: every one with a link-local address may.
         if (own.empty())
             if (auto found = local_addresses()) own = std::move(*found);
         for (const Address& mine : own)
@@ -53,11 +53,12 @@ OutgoingConnection::OutgoingConnection(const Identity& identity, const Purpose& 
                 : fmt::format(": {} is {}", options().variable(OptionIndex::socket_family), options().socket_family));
 }
 
-void OutgoingConnection::give_up(Attempt& attempt, const std::string& why) {
+void OutgoingConnection::give_up(Attempt& attempt, const Status& why) {
     const bool misdirected = attempt.handshake && attempt.handshake->misdirected();
     misdirected_ |= misdirected;
     given_up_otherwise_ |= !misdirected;
-    why_ += fmt::format("{}{}: {}", why_.empty() ? "" : "; ", attempt.address.text(), why);
+    error_ = error_ == ErrorId::none || error_ == why.id() ? why.id() : error::tcp_refused;
+    why_ += fmt::format("{}{}: {}", why_.empty() ? "" : "; ", attempt.address.text(), why.sentence());
     if (misdirected)
         for (const InterfaceAddress& own : addresses_of_this_host())
             if (own.address.with_scope(0) == attempt.address.with_port(0).with_scope(0))
@@ -69,7 +70,7 @@ void OutgoingConnection::give_up(Attempt& attempt, const std::string& why) {
 Status OutgoingConnection::failed_to_connect(int error) {
     refused_ |= error == ECONNREFUSED;
     failed_otherwise_ |= error != ECONNREFUSED && error != ENETUNREACH;
-    return fail(weftRemoteError, "{}", errno_text(error));
+    return fail(error::tcp_refused, "{}", errno_text(error));
 }
 
 Status OutgoingConnection::start(Attempt& attempt, int64_t now) {
@@ -81,18 +82,18 @@ Status OutgoingConnection::start(Attempt& attempt, int64_t now) {
     if (source_) {
         const Address from = source_->with_port(0);
         if (bind(attempt.socket.number(), from.raw(), from.raw_bytes()) != 0)
-            return fail(weftSystemError, "no connection from {}: {}", from.text(), errno_text(errno));
+            return fail(error::system_call, "no connection from {}: {}", from.text(), errno_text(errno));
     }
     if (connect(attempt.socket.number(), attempt.address.raw(), attempt.address.raw_bytes()) == 0) {
         attempt.connected = true;
         attempt.connected_us = now;
     } else if (errno != EINPROGRESS && errno != EINTR) {
-        give_up(attempt, failed_to_connect(errno).sentence());
+        give_up(attempt, failed_to_connect(errno));
     }
     return ok();
 }
 
-// True: connected and welcome. A failure is this attempt's.
+// True: connected and welcome. A failure concerns this attempt only.
 Result<bool> OutgoingConnection::advance(Attempt& attempt) {
     if (!attempt.connected) {
         pollfd state{attempt.socket.number(), POLLOUT, 0};
@@ -138,11 +139,11 @@ Result<std::optional<Fd>> OutgoingConnection::advance() {
             if (done && *done) return std::optional(std::move(attempt.socket));
             if (!done && attempt.connected && attempt.handshake && !attempt.handshake->answered()) closed_early_ = true;
             if (!done && attempt.handshake && attempt.handshake->unknown()) unknown_ = true;
-            // Who knows the secret and refuses means it; of others there may be a better one behind the next address.
+            // A refusal by a process that knows the secret is final. Otherwise the next address may be the right one.
             if (!done && proven) return fail(done.status(), "{}: {}", attempt.address.text(), done.status().sentence());
             if (!done) {
                 failed_otherwise_ |= attempt.connected;
-                give_up(attempt, done.status().sentence());
+                give_up(attempt, done.status());
                 failed = true;
                 continue;
             }
@@ -155,10 +156,13 @@ Result<std::optional<Fd>> OutgoingConnection::advance() {
             }
             ++i;
         }
-        if (attempts_.empty())
+        if (attempts_.empty()) {
+            // All addresses failed alike, by the network or the process there; otherwise tcp.refused.
+            const bool alike = error_ != ErrorId::none && row_of(error_).code == weftRemoteError;
             return fail(
-                weftRemoteError, "{}{}", why_,
+                alike ? error_ : error::tcp_refused, "{}{}", why_,
                 misdirected_ ? "; set WEFT_SOCKET_IFNAME on all ranks to the interface that joins the hosts" : "");
+        }
         if (!failed) return std::optional<Fd>();
     }
 }

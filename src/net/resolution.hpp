@@ -1,5 +1,5 @@
-// resolution.hpp: asks the resolver without keeping anybody waiting: it may take as long as it likes, and cannot be
-// interrupted, so it runs on a thread of its own, which is left alone when nobody wants to know any more.
+// resolution.hpp: asks the resolver without blocking the caller. The resolver has no deadline and cannot be interrupted,
+// so it runs on a thread of its own, which the caller may abandon.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -16,15 +16,15 @@
 
 namespace weft::internal::net {
 
-// What `ask` answers, an exception included. Thread-bound.
+// The answer of `ask`, which runs on another thread; an exception becomes a failure. Thread-bound.
 template <class T>
 class Question {
   public:
-    // On this thread: what is known at once.
+    // With a known answer.
     explicit Question(Result<T> known) : shared_(std::make_shared<Shared>()) { shared_->answer = std::move(known); }
-    // `what` for the sentence: the name node7 could not be resolved.
+    // `what`: the beginning of the sentence of a failure, such as "the name node7 could not be resolved".
     Question(const std::string& what, std::function<Result<T>()> ask) : shared_(std::make_shared<Shared>()) {
-        const auto failed = [what](const char* why) { return fail(weftSystemError, "{}: {}", what, why); };
+        const auto failed = [what](const char* why) { return fail(error::tcp_resolver, "{}: {}", what, why); };
         const Status started = run_detached("weft-resolver", [shared = shared_, ask = std::move(ask), failed] {
             Result<T> answer = [&]() -> Result<T> {
                 try {
@@ -39,7 +39,7 @@ class Question {
         });
         if (!started) shared_->answer = failed(started.sentence().c_str());
     }
-    // Nothing yet; the answer, once. Waits for it, so long at most; below 0: without end.
+    // Nothing yet; the answer, once. Waits for at most `wait_ms`; below 0: without a limit.
     std::optional<Result<T>> take(int wait_ms = 0) {
         std::unique_lock lock(shared_->mutex);
         const auto known = [this] { return shared_->answer.has_value(); };
@@ -57,11 +57,11 @@ class Question {
     std::shared_ptr<Shared> shared_;  // with the thread
 };
 
-// The addresses of a name. One in numbers is there at once, without a thread. `family` as resolve() has it.
+// The addresses of a name. A numeric address needs no thread. `family`: as in resolve().
 using Resolution = Question<std::vector<Address>>;
 Resolution look_up(const std::string& host, uint16_t port, std::optional<int> family = {});
 
-// This host's full name, as its resolver has it; its short one, if it has no other.
+// This host's full name by its resolver, or its short name if there is no other.
 Question<std::string> look_up_own_name();
 
 }  // namespace weft::internal::net

@@ -27,6 +27,18 @@ Identity Identity::of(const Secret& secret) {
     return identity;
 }
 
+Result<Digest> key_of_password(const std::string& password, const Digest& salt) {
+    ready_crypto();
+    Digest key;
+    static_assert(crypto_pwhash_SALTBYTES <= sizeof(Digest));
+    if (crypto_pwhash(key.data(), key.size(), password.data(), password.size(), salt.data(),
+                      crypto_pwhash_OPSLIMIT_INTERACTIVE, crypto_pwhash_MEMLIMIT_INTERACTIVE,
+                      crypto_pwhash_ALG_ARGON2ID13) != 0)
+        return fail(error::memory_exhausted, "{} MiB to derive a key from WEFT_SECRET could not be allocated",
+                    crypto_pwhash_MEMLIMIT_INTERACTIVE >> 20);
+    return key;
+}
+
 bool equal_digests(const Digest& one, const Digest& other) {
     return sodium_memcmp(one.data(), other.data(), one.size()) == 0;
 }

@@ -11,7 +11,7 @@ namespace weft::internal::net {
 namespace {
 
 void set(int socket, int level, int option, int value) {
-    // A socket without one of these still works, so nobody needs to hear of it.
+    // A socket works without any of these options, so a failure is not reported.
     (void)setsockopt(socket, level, option, &value, sizeof value);
 }
 
@@ -19,10 +19,10 @@ void set(int socket, int level, int option, int value) {
 
 Result<Fd> open_stream(int family) {
     Fd stream = Fd::socket(family, SOCK_STREAM);
-    if (!stream) return fail(weftSystemError, "no socket to be had: {}", no_descriptor_text(errno));
+    if (!stream) return fail(error::system_descriptors, "a socket could not be made: {}", no_descriptor_text(errno));
     set(stream.number(), IPPROTO_TCP, TCP_NODELAY, 1);
-    // A network that is cut is found by heartbeats, long before this; keepalive finds it where there are none. There is
-    // no TCP_USER_TIMEOUT: it would also end connections to ranks that are alive and read late.
+    // Heartbeats find a cut network long before this; keepalive finds it where there are no heartbeats.
+    // TCP_USER_TIMEOUT is not set: it would also end connections to living ranks that read late.
     set(stream.number(), SOL_SOCKET, SO_KEEPALIVE, 1);
     set(stream.number(), IPPROTO_TCP, TCP_KEEPIDLE, 30);
     set(stream.number(), IPPROTO_TCP, TCP_KEEPINTVL, 5);
@@ -38,22 +38,23 @@ Result<Fd> open_listener(const Address& address, int* error) {
     if (error) *error = 0;
     auto listener = open_stream(address.family());
     if (!listener) return listener;
-    set(listener->number(), SOL_SOCKET, SO_REUSEADDR, 1);  // a port whose last owner's connections still fade away
+    set(listener->number(), SOL_SOCKET, SO_REUSEADDR, 1);  // the last owner's connections may be in TIME_WAIT
     if (address.family() == AF_INET6) set(listener->number(), IPPROTO_IPV6, IPV6_V6ONLY, 1);
     if (bind(listener->number(), address.raw(), address.raw_bytes()) != 0 || listen(listener->number(), 4096) != 0) {
         const int cause = errno;
         if (error) *error = cause;
         if (cause == EADDRINUSE)
-            return fail(weftSystemError, "port {} is taken by another process of this host ({})", address.port(),
+            return fail(error::tcp_listen, "port {} is taken by another process of this host ({})", address.port(),
                         address.text());
-        return fail(weftSystemError, "no listening at {}: {}", address.text(), errno_text(cause));
+        return fail(error::tcp_listen, "cannot listen at {}: {}", address.text(), errno_text(cause));
     }
     return listener;
 }
 
 Status broken_connection(int error) {
-    if (is_lost_descriptor(error)) return fail(weftInvalidUsage, "{} ({})", lost_descriptor_text, errno_text(error));
-    return fail(weftRemoteError, "the connection broke: {}", errno_text(error));
+    if (is_lost_descriptor(error))
+        return fail(error::usage_closed_descriptor, "{} ({})", lost_descriptor_text, errno_text(error));
+    return fail(error::tcp_broken, "the connection broke: {}", errno_text(error));
 }
 
 static Address name_of(int socket, int (*ask)(int, sockaddr*, socklen_t*)) {
@@ -70,7 +71,7 @@ Result<size_t> read_some(int socket, void* to, size_t bytes, bool* closed) {
     const ssize_t got = recv(socket, to, bytes, MSG_DONTWAIT);
     if (got > 0) return size_t(got);
     if (closed) *closed = got == 0;
-    if (got == 0) return fail(weftRemoteError, "the connection was closed");
+    if (got == 0) return fail(error::tcp_broken, "the connection was closed");
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return size_t(0);
     return broken_connection(errno);
 }

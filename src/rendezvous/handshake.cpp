@@ -28,9 +28,9 @@ Result<bool> send_message(int socket, const HandshakeMessage& message, std::span
     if (sent == ssize_t(sizeof message)) return true;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
     if (sent < 0 && (errno == EPIPE || errno == ECONNRESET))
-        return fail(weftRemoteError, "a process of this host closed its connection: {}", errno_text(errno));
-    if (sent < 0 && is_lost_descriptor(errno)) return fail(weftInvalidUsage, "{}", lost_descriptor_text);
-    return fail(weftSystemError, "a message to a process of this host could not be sent: {}", errno_text(errno));
+        return fail(error::init_rank_died, "a process of this host closed its connection: {}", errno_text(errno));
+    if (sent < 0 && is_lost_descriptor(errno)) return fail(error::usage_closed_descriptor, "{}", lost_descriptor_text);
+    return fail(error::system_call, "a message to a process of this host could not be sent: {}", errno_text(errno));
 }
 
 Result<std::optional<HandshakeMessage>> receive_message(int socket, std::vector<Fd>* passed) {
@@ -48,9 +48,10 @@ Result<std::optional<HandshakeMessage>> receive_message(int socket, std::vector<
     const ssize_t received = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return std::optional<HandshakeMessage>();
-    if (received < 0 && is_lost_descriptor(errno)) return fail(weftInvalidUsage, "{}", lost_descriptor_text);
+    if (received < 0 && is_lost_descriptor(errno))
+        return fail(error::usage_closed_descriptor, "{}", lost_descriptor_text);
     if (received < 0)
-        return fail(weftRemoteError, "a process of this host closed its connection: {}", errno_text(errno));
+        return fail(error::init_rank_died, "a process of this host closed its connection: {}", errno_text(errno));
     std::vector<Fd> fds;
     for (cmsghdr* item = CMSG_FIRSTHDR(&header); item; item = CMSG_NXTHDR(&header, item))
         if (item->cmsg_level == SOL_SOCKET && item->cmsg_type == SCM_RIGHTS)
@@ -60,12 +61,12 @@ Result<std::optional<HandshakeMessage>> receive_message(int socket, std::vector<
                 fds.push_back(Fd::adopt(number));
             }
     if (header.msg_flags & MSG_CTRUNC)
-        return fail(weftSystemError, "the shared segment that another process passes could not be taken: {}",
+        return fail(error::system_descriptors, "the shared segment of another process could not be received: {}",
                     no_descriptor_text(EMFILE));
-    if (received == 0) return fail(weftRemoteError, "a process of this host closed its connection");
+    if (received == 0) return fail(error::init_rank_died, "a process of this host closed its connection");
     if (received != ssize_t(sizeof message) || (header.msg_flags & MSG_TRUNC) ||
         message.magic != HandshakeMessage::expected_magic)
-        return fail(weftRemoteError, "a process of this host sent something that is not Weft's handshake");
+        return fail(error::tcp_stranger, "a process of this host sent something that is not Weft's handshake");
     message.sentence[sizeof message.sentence - 1] = 0;
     if (passed) *passed = std::move(fds);
     return std::optional<HandshakeMessage>(message);

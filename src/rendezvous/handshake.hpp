@@ -1,7 +1,6 @@
-// handshake.hpp: how two processes that meet on a socket prove to each other that they know the secret, and what is
-// said after it. Four messages over SOCK_SEQPACKET: hello, challenge, proof, welcome (with the descriptors of the
-// segment and of the leader's doorbell) or refusal. The proofs cover both nonces and who speaks, so nothing recorded
-// can be used again.
+// handshake.hpp: the authenticated handshake between processes of one host. Four messages over SOCK_SEQPACKET: hello,
+// challenge, proof, welcome (with the descriptors of the segment and of the leader's doorbell) or refusal. The proofs
+// cover both nonces and the role of the sender, so that no recording can be replayed.
 #pragma once
 #include <optional>
 #include <span>
@@ -21,14 +20,15 @@ struct HandshakeMessage {
     Kind kind = hello;
     uint32_t weft_version = wire_version;
     int32_t pid = 0;
-    int32_t code = 0;  // of a refusal, weftResult_t
+    int32_t unused = 0;
     Digest nonce{};
     Digest mac{};
-    char sentence[400] = {};  // of a refusal
+    char error[error_id_bytes] = {};  // of a refusal: the id of the error
+    char sentence[400] = {};          // of a refusal
 };
 
-// Both return nothing as long as the socket would block; a Status if it is broken or was closed.
-// Descriptors travel with a message, two at most.
+// Both return nothing while the socket would block, and fail if it is broken or was closed.
+// At most two descriptors are sent with a message.
 Result<bool> send_message(int socket, const HandshakeMessage& message, std::span<const int> passed = {});
 Result<std::optional<HandshakeMessage>> receive_message(int socket, std::vector<Fd>* passed = nullptr);
 

@@ -20,46 +20,28 @@ namespace weft::internal {
 
 namespace {
 
-constexpr int accepted_at_once = 64;  // a step ends, however fast strangers come
+constexpr int accepted_at_once = 64;  // so that a step ends even if connections come very fast
 
-constexpr int slice_ms = 5, told_slice_ms = 50;
+constexpr int slice_ms = 5, control_slice_ms = 50;
 constexpr int64_t try_apart_us = 500'000;
 constexpr int64_t look_again_us = 2'000;
-constexpr int64_t seeing_off_us = 100'000;
-constexpr int64_t greeting_us = 5'000'000;  // a client greets as soon as it has connected; who does not is none
+constexpr int64_t last_answers_us = 100'000;
+constexpr int64_t hello_timeout_us = 5'000'000;  // a client sends its hello as soon as it has connected
 
 Status check_user(int socket, int& pid) {
     ucred peer{};
     socklen_t length = sizeof peer;
     if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
-        return fail(weftSystemError, "who is at the other end of a Unix socket: {}", errno_text(errno));
+        return fail(error::system_call, "the peer of a Unix socket could not be read: {}", errno_text(errno));
     pid = peer.pid;
     if (peer.uid != geteuid())
-        return fail(weftSystemError,
+        return fail(error::init_foreign_process,
                     "process {} of user {} takes part in the rendezvous; ranks of one communicator run as one user",
                     peer.pid, peer.uid);
     return ok();
 }
 
 }  // namespace
-
-Membership::Membership(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity,
-                       std::shared_ptr<Control> control, std::unique_ptr<RootRendezvous> root)
-    : dispatcher_(std::move(dispatcher)), identity_(identity), root_(std::move(root)), control_(std::move(control)) {
-    dispatcher_->listener().register_identity(identity_);
-}
-
-Membership::~Membership() {
-    if (control_) Control::leave(std::move(control_));
-    // Hosts that are slow to take the rank table shall have it.
-    if (root_) RootRendezvous::keep(std::move(root_), identity_.name);
-    RootRendezvous::release(identity_.name);
-    dispatcher_->listener().unregister_identity(identity_.name);
-}
-
-void Membership::tell_failure() {
-    if (control_) control_->tell_failure();
-}
 
 std::shared_ptr<HostRendezvous> HostRendezvous::of_process(const UniqueId& id, uint64_t host, int ranks) {
     struct All {
@@ -100,8 +82,8 @@ int HostRendezvous::descriptors(std::vector<pollfd>& list) {
     if (connection_) list.push_back({connection_.number(), POLLIN, 0});
     for (const Client& client : clients_) list.push_back({client.socket.number(), POLLIN, 0});
     if (control_) list.push_back({control_->settled_event(), POLLIN, 0});
-    // Without the control's news a leader must see ranks join in memory; who has no answer must try again.
-    return control_ ? told_slice_ms : segment_ ? 1 : slice_ms;
+    // The control reports joined ranks. Without it the leader must poll the segment, and a client its connection.
+    return control_ ? control_slice_ms : segment_ ? 1 : slice_ms;
 }
 
 void HostRendezvous::close() {
@@ -114,12 +96,12 @@ Status HostRendezvous::meet_other_hosts(bool roots) {
     std::lock_guard lock(mutex_);
     Status status = try_other_hosts(roots);
     if (status || foreign()) return status;
-    // All ranks may well be on this host, which needs no network.
+    // All ranks may be on this host, which needs no network.
     obstacle_ = status.sentence();
     return ok();
 }
 
-// Nothing: not yet, and `obstacle_` says why.
+// Empty: not found yet, and `obstacle_` has the reason.
 std::optional<std::vector<net::Address>> HostRendezvous::find_root() {
     if (id_.root_host().empty()) return id_.root_addresses();
     if (!resolution_) resolution_ = net::look_up(id_.root_host(), id_.root_port());
@@ -141,14 +123,14 @@ std::optional<std::vector<net::Address>> HostRendezvous::find_root() {
 Status HostRendezvous::try_other_hosts(bool roots) {
     const bool rooting = roots && id_.derived() && !root_;
     if (!id_.has_root() || (!rooting && (!leads_ || control_))) return ok();
-    // A rank of this process may have tried just before the one that makes it the root.
+    // Another rank of this process may have tried just before the rank that makes it the root.
     int64_t& next_us = rooting ? next_root_us_ : next_try_us_;
     if (now_us() < next_us) return ok();
     next_us = now_us() + try_apart_us;
     auto dispatcher = AcceptDispatcher::of_process();
     if (!dispatcher) return dispatcher.take_status();
     if (rooting) {
-        // Before the port listens: a rank that connects while there is no root gives up for good.
+        // Before the port listens: a rank that connects while there is no root fails for good.
         auto root = std::make_unique<RootRendezvous>(*dispatcher, id_.identity());
         if (id_.root_port() != 0) WEFT_TRY((*dispatcher)->listener().listen_also(id_.root_port()));
         root_ = std::move(root);
@@ -160,7 +142,8 @@ Status HostRendezvous::try_other_hosts(bool roots) {
     ControlSettings settings;
     settings.settled_event = Fd::event();
     if (!settings.settled_event)
-        return fail(weftSystemError, "no descriptor for news of the rendezvous: {}", no_descriptor_text(errno));
+        return fail(error::system_descriptors, "no descriptor is left for the rendezvous: {}",
+                    no_descriptor_text(errno));
     settings.heartbeat_ms = options().heartbeat_ms;
     settings.check_in.root = std::move(*addresses);
     settings.check_in.root_exists = !id_.derived();
@@ -180,8 +163,9 @@ Status HostRendezvous::try_other_hosts(bool roots) {
     if (machine_ && *machine_)
         self.machine = **machine_;
     else if (machine_)
-        self.refusal = {machine_->status().code(),
-                        fmt::format("process {} on {}: {}", self.pid, self.name, machine_->status().sentence())};
+        self.refusal =
+            fail(machine_->status(), "process {} on {}: {}", self.pid, self.name, machine_->status().sentence())
+                .failure();
     self.addresses = (*dispatcher)->listener().addresses();
     control_ = std::make_shared<Control>(*dispatcher, segment_, id_.identity(), std::move(settings));
     return ok();
@@ -211,15 +195,18 @@ Status HostRendezvous::take_role() {
     memcpy(address.sun_path + 1, name.data(), name.size());  // abstract: the first byte is zero
     const auto length = socklen_t(offsetof(sockaddr_un, sun_path) + 1 + name.size());
     Fd socket_fd = Fd::socket(AF_UNIX, SOCK_SEQPACKET);
-    if (!socket_fd) return fail(weftSystemError, "no Unix socket to be had: {}", no_descriptor_text(errno));
+    if (!socket_fd)
+        return fail(error::system_descriptors, "a Unix socket could not be made: {}", no_descriptor_text(errno));
     if (bind(socket_fd.number(), reinterpret_cast<sockaddr*>(&address), length) == 0) {
         if (listen(socket_fd.number(), 4096) != 0)
-            return fail(weftSystemError, "listen on a Unix socket: {}", errno_text(errno));
+            return fail(error::system_call, "cannot listen on a Unix socket: {}", errno_text(errno));
         auto segment = Segment::create(ranks_, false);
         if (!segment) return segment.take_status();
         if (id_.has_root()) {
             Fd doorbell = Fd::event();
-            if (!doorbell) return fail(weftSystemError, "no descriptor for a doorbell: {}", no_descriptor_text(errno));
+            if (!doorbell)
+                return fail(error::system_descriptors, "no descriptor is left for the rendezvous: {}",
+                            no_descriptor_text(errno));
             (*segment)->set_doorbell(std::move(doorbell));
         }
         segment_ = std::move(*segment);
@@ -229,59 +216,60 @@ Status HostRendezvous::take_role() {
                  segment_->memory().segment_bytes() >> 10);
         return ok();
     }
-    if (errno != EADDRINUSE) return fail(weftSystemError, "bind of a Unix socket: {}", errno_text(errno));
+    if (errno != EADDRINUSE) return fail(error::system_call, "cannot bind a Unix socket: {}", errno_text(errno));
     Fd client = Fd::socket(AF_UNIX, SOCK_SEQPACKET);
-    if (!client) return fail(weftSystemError, "no Unix socket to be had: {}", no_descriptor_text(errno));
+    if (!client)
+        return fail(error::system_descriptors, "a Unix socket could not be made: {}", no_descriptor_text(errno));
     if (connect(client.number(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
-        // Bound but not listening yet, its backlog full, or just gone: next time.
+        // The leader does not listen yet, its backlog is full, or it has just ended: the next step tries again.
         if (errno == ECONNREFUSED || errno == EAGAIN || errno == EINTR) return ok();
-        return fail(weftSystemError, "connect to the leader of the rendezvous: {}", errno_text(errno));
+        return fail(error::system_call, "cannot connect to the leader of the rendezvous: {}", errno_text(errno));
     }
     WEFT_TRY(check_user(client.number(), leader_pid_));
     hello_ = {};
     hello_.pid = getpid();
     random_bytes(hello_.nonce.data(), hello_.nonce.size());
     auto sent = send_message(client.number(), hello_);
-    if (!sent) return leader_failed(sent.take_status());
+    if (!sent) return lost_leader(sent.take_status());
     connection_ = std::move(client);
     return ok();
 }
 
-// One step of everything that clients want. A client that misbehaves is dropped, whoever it is: it cannot hurt the
-// rendezvous.
+// One step for all clients. A client that breaks the protocol is dropped, so that it cannot harm the rendezvous.
 Status HostRendezvous::serve() {
     for (int accepted = 0; accepted < accepted_at_once; ++accepted) {
         Fd socket = Fd::accept(listener_.number());
         if (!socket) {
-            // Clients that are being served give theirs back soon.
+            // Clients that are being served free their descriptors soon.
             const int error = errno;
             const bool exhausted = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
             if (exhausted && clients_.empty())
-                return fail(weftSystemError, "the leader of the rendezvous cannot accept another process: {}",
+                return fail(error::system_descriptors, "the leader of the rendezvous cannot accept another process: {}",
                             no_descriptor_text(error));
-            if (is_lost_descriptor(error) || error == EINVAL) return fail(weftInvalidUsage, "{}", lost_descriptor_text);
+            if (is_lost_descriptor(error) || error == EINVAL)
+                return fail(error::usage_closed_descriptor, "{}", lost_descriptor_text);
             break;
         }
         Client client;
         client.socket = std::move(socket);
         client.since_us = now_us();
         if (Status status = check_user(client.socket.number(), client.pid); !status)
-            WEFT_LOG(warn, init, "a stranger was turned away: {}", status.sentence());
+            WEFT_LOG(warn, init, "a connection was refused: {}", status.text());
         else
             clients_.push_back(std::move(client));
     }
     for (auto client = clients_.begin(); client != clients_.end();) {
         auto done = serve(*client);
-        if (!done) WEFT_LOG(warn, init, "process {} was turned away: {}", client->pid, done.status().sentence());
+        if (!done) WEFT_LOG(warn, init, "process {} was refused: {}", client->pid, done.status().text());
         client = !done || *done ? clients_.erase(client) : std::next(client);
     }
     return ok();
 }
 
-// The rendezvous has failed. Who has called already gets the segment all the same, which says why: else its only news
-// would be a leader that hangs up.
+// The rendezvous has failed. Clients that have connected still get the segment, which has the error. Otherwise they
+// would see only that the leader closes the connection.
 void HostRendezvous::answer_last_clients() {
-    const int64_t deadline = now_us() + seeing_off_us;
+    const int64_t deadline = now_us() + last_answers_us;
     do {
         if (!serve() || clients_.empty()) return;
         std::vector<pollfd> list;
@@ -293,9 +281,9 @@ void HostRendezvous::answer_last_clients() {
 Result<bool> HostRendezvous::serve(Client& client) {
     auto message = receive_message(client.socket.number());
     if (!message) return message.take_status();
-    // One that has greeted may take its time, stopped or on a busy machine; it knows what it is here for.
-    if (!*message && !client.greeted && now_us() - client.since_us > greeting_us)
-        return fail(weftRemoteError, "it connected and said nothing for {} s", greeting_us / 1'000'000);
+    // A client that has sent its hello may be slow: it may be stopped, or the machine busy.
+    if (!*message && !client.greeted && now_us() - client.since_us > hello_timeout_us)
+        return fail(error::tcp_stranger, "it connected and sent nothing for {} s", hello_timeout_us / 1'000'000);
     if (!*message) return false;
     if (!client.greeted && (*message)->kind == HandshakeMessage::hello) {
         client.greeted = true;
@@ -310,15 +298,15 @@ Result<bool> HostRendezvous::serve(Client& client) {
     }
     if (!client.greeted || (*message)->kind != HandshakeMessage::proof ||
         !equal_digests((*message)->mac, proof_mac(id_, client.hello.nonce, client.challenge.nonce)))
-        return fail(weftRemoteError, "it does not know the secret of the unique id");
+        return fail(error::tcp_secret, "it does not know the secret of the unique id");
     HandshakeMessage answer;
     answer.pid = getpid();
     if (client.hello.weft_version != wire_version) {
         const std::string sentence = wire_mismatch(fmt::format("process {} has", client.pid), client.hello.weft_version,
                                                    fmt::format("process {}", getpid()), wire_version);
-        segment_->raise(weftMismatch, -1, sentence);
+        segment_->raise(error::mismatch_version, -1, sentence);
         answer.kind = HandshakeMessage::refusal;
-        answer.code = weftMismatch;
+        strncpy(answer.error, row_of(error::mismatch_version).id, sizeof answer.error - 1);
         strncpy(answer.sentence, sentence.c_str(), sizeof answer.sentence - 1);
         auto sent = send_message(client.socket.number(), answer);
         if (!sent) return sent.take_status();
@@ -332,24 +320,24 @@ Result<bool> HostRendezvous::serve(Client& client) {
     return true;
 }
 
-// What a client says when it cannot talk to the leader; the system's refusals to this process stay as they are.
-Status HostRendezvous::leader_failed(Status cause) const {
+// The failure of a client whose connection to the leader failed. Failures of this process's own system calls stay.
+Status HostRendezvous::lost_leader(Status cause) const {
     if (cause.code() != weftRemoteError) return cause;
-    return fail(weftRemoteError,
-                "process {}, which led the rendezvous of the ranks, ended or turned this process away ({})",
-                leader_pid_, cause.sentence());
+    return fail(error::init_leader_lost,
+                "process {}, which led the rendezvous of the ranks, ended or refused this process ({})", leader_pid_,
+                cause.sentence());
 }
 
 Status HostRendezvous::follow_leader() {
     std::vector<Fd> passed;
     auto received = receive_message(connection_.number(), &passed);
-    if (!received) return leader_failed(received.take_status());
+    if (!received) return lost_leader(received.take_status());
     if (!*received) return ok();
     const HandshakeMessage& message = **received;
     switch (message.kind) {
         case HandshakeMessage::challenge: {
             if (!equal_digests(message.mac, challenge_mac(id_, hello_.nonce, message.nonce)))
-                return fail(weftSystemError,
+                return fail(error::init_foreign_process,
                             "process {} holds the rendezvous's socket but does not know the secret of the unique id",
                             leader_pid_);
             HandshakeMessage proof;
@@ -358,7 +346,7 @@ Status HostRendezvous::follow_leader() {
             proof.mac = proof_mac(id_, hello_.nonce, message.nonce);
             proved_ = true;
             auto sent = send_message(connection_.number(), proof);
-            return sent ? ok() : leader_failed(sent.take_status());
+            return sent ? ok() : lost_leader(sent.take_status());
         }
         case HandshakeMessage::welcome: {
             if (!proved_ || passed.empty()) break;
@@ -369,12 +357,15 @@ Status HostRendezvous::follow_leader() {
             connection_.reset();
             return ok();
         }
-        case HandshakeMessage::refusal:
-            if (!proved_ || message.code <= weftSuccess || message.code >= weftNumResults) break;
-            return {weftResult_t(message.code), message.sentence};
+        case HandshakeMessage::refusal: {
+            const auto error = error_named(std::string(message.error, strnlen(message.error, sizeof message.error)));
+            if (!proved_ || !error) break;
+            return {*error, message.sentence};
+        }
         default: break;
     }
-    return fail(weftInternalError, "process {}, which leads the rendezvous, sent a message out of turn", leader_pid_);
+    return fail(error::internal_state, "process {}, which leads the rendezvous, sent an unexpected message",
+                leader_pid_);
 }
 
 }  // namespace weft::internal

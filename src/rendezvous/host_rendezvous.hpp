@@ -1,6 +1,6 @@
-// host_rendezvous.hpp: the process's part of a rendezvous. The first process of a host that binds the abstract socket named by
-// the id leads: it makes the segment and hands it to every process that proves to know the secret; the others are its
-// clients. If the ranks may be on several hosts, the leader also meets the other hosts: it checks the host in at the root.
+// host_rendezvous.hpp: one process's part of a rendezvous. The first process of a host that binds the abstract socket
+// of the id becomes the leader. It makes the segment and passes it to every process that proves the secret; those
+// processes are its clients. If the ranks may be on several hosts, the leader also checks its host in at the root.
 #pragma once
 #include <poll.h>
 
@@ -13,46 +13,28 @@
 #include "src/control/control.hpp"
 #include "src/net/resolution.hpp"
 #include "src/rendezvous/handshake.hpp"
+#include "src/rendezvous/membership.hpp"
 #include "src/rendezvous/root_rendezvous.hpp"
 #include "src/segment/segment.hpp"
 
 namespace weft::internal {
 
-// What a process keeps as long as it has ranks of a communicator over several hosts: its listener open for them, and, if it
-// leads, the control. Thread-safe.
-class Membership {
-  public:
-    Membership(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity,
-               std::shared_ptr<Control> control, std::unique_ptr<RootRendezvous> root);
-    ~Membership();
-    const net::Identity& identity() const { return identity_; }
-    // If this process leads its host: Control::tell_failure().
-    void tell_failure();
-    // Where this process lets others in.
-    net::PackedAddresses listener_addresses() const { return net::pack_addresses(dispatcher_->listener().addresses()); }
-
-  private:
-    std::shared_ptr<AcceptDispatcher> dispatcher_;
-    net::Identity identity_;
-    std::unique_ptr<RootRendezvous> root_;  // lives until all hosts have the rank table
-    std::shared_ptr<Control> control_;
-};
-
-// Its lock is held for short steps only; any rank thread of the process makes the steps.
+// Thread-safe: any rank thread of the process makes the steps, and the lock is held for one short step.
 class HostRendezvous {
   public:
-    // Shared by the process's ranks of one host, so that they share the segment's mapping, the lifetime lock, the
-    // descriptors, and, under a race detector, addresses.
+    // Shared by the process's ranks of one host, so that they share the segment's mapping, the lifetime lock and the
+    // descriptors. A race detector needs the shared mapping too.
     static std::shared_ptr<HostRendezvous> of_process(const UniqueId& id, uint64_t host, int ranks);
     HostRendezvous(const UniqueId& id, uint64_t host, int ranks);
     ~HostRendezvous();
 
-    // The segment once this process has it.
+    // The segment once this process has it; null before.
     Result<std::shared_ptr<Segment>> advance();
-    // Takes the rendezvous to other hosts, if the id has a root; at the latest when this host's ranks alone have not been
-    // all for a moment. `roots`: the process shall be the root of a derived id.
+    // Extends the rendezvous to other hosts if the id has a root. `roots`: this process becomes the root of a derived
+    // id.
     Status meet_other_hosts(bool roots);
-    // Before it meets the other hosts: what the leader is to say of this machine, see AgreedTexts, or why it cannot. Once.
+    // Whether the leader still needs set_machine() before meet_other_hosts(): the description of this machine (see
+    // AgreedTexts), or the reason why there is none.
     bool needs_machine() {
         std::lock_guard lock(mutex_);
         return leads_ && !machine_;
@@ -61,20 +43,20 @@ class HostRendezvous {
         std::lock_guard lock(mutex_);
         machine_ = std::move(described);
     }
-    // A different host than where the id was made, so this host's ranks cannot be all.
+    // The id was made on another host, so the ranks of this host cannot be all ranks.
     bool foreign() const { return id_.has_root() && !id_.derived() && id_.host() != host_; }
-    // What to wait for: descriptors, and how long at most.
+    // Appends the descriptors to wait for; returns the longest time to wait in milliseconds.
     int descriptors(std::vector<pollfd>& list);
-    // Everybody has joined: nobody else is let in.
+    // All ranks have joined: no other process is accepted.
     void close();
-    // After the ranks of several hosts have met.
+    // After the ranks of several hosts have joined.
     Result<std::shared_ptr<Membership>> membership();
-    // The process that leads; 0: not known, or this one.
+    // The leader's process; 0: unknown, or this process.
     int leader_pid() {
         std::lock_guard lock(mutex_);
         return leader_pid_;
     }
-    // What the leader knows of why others are missing; clients know nothing.
+    // The leader's reason why others are missing; empty on clients.
     std::string obstacle();
     // loopback_hint() about the root's name, once it is resolved.
     std::string root_hint() {
@@ -101,7 +83,7 @@ class HostRendezvous {
     Result<bool> serve(Client& client);
     void answer_last_clients();
     Status follow_leader();
-    Status leader_failed(Status cause) const;
+    Status lost_leader(Status cause) const;
     Status try_other_hosts(bool roots);
     std::optional<std::vector<net::Address>> find_root();
 
@@ -119,7 +101,7 @@ class HostRendezvous {
     bool proved_ = false;
     int leader_pid_ = 0;
 
-    std::unique_ptr<RootRendezvous> root_;  // rank 0's process's, of a derived id; it hears the leader's last word
+    std::unique_ptr<RootRendezvous> root_;  // in rank 0's process, of a derived id
     std::shared_ptr<Control> control_;      // the leader's
     int64_t next_try_us_ = 0, next_root_us_ = 0;
     std::optional<net::Resolution> resolution_;  // of the root's name

@@ -1,5 +1,4 @@
-// id_exchange.hpp: what every rendezvous does: hand a text that rank 0 has to all ranks of a job, each in its launcher's
-// way.
+// id_exchange.hpp: the exchange of rank 0's unique id through a launcher's store. Each launcher has its own transport.
 #pragma once
 #include <optional>
 #include <string>
@@ -12,12 +11,12 @@ namespace weft::internal {
 struct IdExchange {
     int rank;
     int ranks;
-    std::string text;  // rank 0's; the others' is not read
+    std::string text;  // of rank 0; ignored on the other ranks
     Deadline deadline;
 };
 
-// Rank 0's text, or why there is nobody who could carry it, which all ranks find alike: they derive an id then. What
-// fails after it began is a failure, not a reason: other ranks may have got the text.
+// Rank 0's text. Without a text, `reason` says why no store can carry it: all ranks find the same reason and derive an
+// id. An exchange that fails after it began is a failure and no reason, since other ranks may have the text.
 struct ExchangedText {
     std::optional<std::string> text;
     std::string reason;

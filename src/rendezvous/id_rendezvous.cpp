@@ -19,22 +19,22 @@ namespace weft::internal {
 namespace {
 
 constexpr int64_t futex_slice_ms = 20;
-constexpr int64_t alone_us = 50'000;             // ranks of one host have met by then as a rule, without any network
-constexpr int64_t client_patience_us = 200'000;  // the leader knows better what is wrong: it speaks first
+constexpr int64_t alone_us = 50'000;             // ranks of one host usually need less, without any network
+constexpr int64_t client_patience_us = 200'000;  // the leader knows more of the cause, so it reports first
 
-// Who fails waits for the others all the same: who comes late would wait for it in vain.
+// A rank whose source fails still joins: a late rank would wait for it in vain otherwise.
 template <class T>
 Result<T> ask(const std::function<Result<T>()>& source) {
-    Result<T> told = source ? source() : T();
-    if (!told) WEFT_LOG(warn, init, "{}; all ranks fail with this as soon as they have met", told.status().sentence());
-    return told;
+    Result<T> answer = source ? source() : T();
+    if (!answer) WEFT_LOG(warn, init, "{}; all ranks fail with this when all have joined", answer.status().text());
+    return answer;
 }
 
 AgreedTexts texts_of_rank_0(const RendezvousOptions& options) {
     AgreedTexts texts;
     auto machine = ask(options.machine);
     auto tuning = ask(options.tuning);
-    // On one host; if there are several, their leaders say more.
+    // For one host; if there are several, their leaders describe the machines.
     if (machine) texts.add_machine(std::move(*machine));
     if (tuning) texts.tuning = std::move(*tuning);
     if (machine && tuning) return texts;
@@ -47,9 +47,9 @@ AgreedTexts texts_of_rank_0(const RendezvousOptions& options) {
 
 Status claim_row(Segment& segment, int rank, int ranks, const RendezvousOptions& options, bool backed) {
     if (segment.ranks() != ranks)
-        return fail(weftMismatch,
-                    "rank {} (pid {}) was told that there are {} ranks, the rank that came first {}: all ranks must be "
-                    "given the same nranks",
+        return fail(error::mismatch_ranks,
+                    "rank {} (pid {}) was given nranks {}, and the first rank was given {}: all ranks must be given "
+                    "the same nranks",
                     rank, getpid(), ranks, segment.ranks());
     WEFT_TRY(segment.claim(rank));
     auto arena = Arena::get();
@@ -90,8 +90,7 @@ IdRendezvous::IdRendezvous(const UniqueId& id, int ranks, int rank, const Rendez
 IdRendezvous::~IdRendezvous() = default;
 
 Result<bool> IdRendezvous::advance() {
-    // In a group other ranks of the thread may be prepared before the first of them goes on, for longer than it should
-    // wait for them.
+    // The deadline starts here: in a group the thread may prepare other ranks for long before it advances this one.
     if (begun_us_ == 0) begun_us_ = now_us();
     auto segment = host_rendezvous_->advance();
     if (!segment) return give_up(segment.take_status());
@@ -118,7 +117,7 @@ Result<bool> IdRendezvous::advance() {
             !status)
             return give_up(std::move(status));
     }
-    // Complete, even if others have gone on and failed since, or since we looked: the first call says so.
+    // A complete communicator stays complete even if others have failed since: the first call reports that.
     if (Status status = check_others(); !status && !complete()) return give_up(std::move(status));
     return false;
 }
@@ -135,7 +134,7 @@ Status IdRendezvous::claim() {
     return ok();
 }
 
-// A failure of one is the end for all: nobody waits for a rank that has given up.
+// The failure of one rank ends the rendezvous of all, so that no rank waits for it.
 Status IdRendezvous::give_up(Status failure) {
     if (segment_) segment_->raise(failure, rank_);
     return failure;
@@ -147,14 +146,15 @@ Status IdRendezvous::check_others() {
     const int64_t patience_us = host_rendezvous_->leads() || !id_.has_root() ? 0 : client_patience_us;
     if (options_.timeout_ms > 0 && now - begun_us_ > options_.timeout_ms * 1000 + patience_us) return late();
     if (!segment_ || now < next_check_us_) return ok();
-    // The more ranks look, the less often each does.
+    // The more ranks check, the less often each does.
     next_check_us_ = now + 50'000 + 4'000 * int64_t(ranks_);
     for (int rank = 0; rank < ranks_; ++rank) {
         if (!died(rank)) continue;
-        // A rank that gives up says why before it lets go of what shows that it lives.
+        // A rank that gives up records its error before it releases its lifetime lock.
         if (segment_->aborted()) return segment_->abort_status();
-        return fail(weftRemoteError, "rank {} (pid {}) died while the ranks were meeting", rank,
-                    segment_->rank_info(rank).claimant_pid.load(std::memory_order_acquire));
+        return fail(error::init_rank_died, "rank {} (pid {}) died while the ranks were joining", rank,
+                    segment_->rank_info(rank).claimant_pid.load(std::memory_order_acquire))
+            .about({.rank = rank, .peer = rank_});
     }
     return ok();
 }
@@ -162,24 +162,26 @@ Status IdRendezvous::check_others() {
 Status IdRendezvous::late() const {
     if (!segment_) {
         const int leader = host_rendezvous_->leader_pid();
-        return fail(weftTimeout, "rank {} waited {} ms for {} to answer{}", rank_, options_.timeout_ms,
+        return fail(error::init_no_answer, "rank {} waited {} ms for {} to answer{}", rank_, options_.timeout_ms,
                     leader == 0 ? "the process that leads the rendezvous of the ranks"
                                 : fmt::format("process {}, which leads the rendezvous of the ranks,", leader),
-                    stopped_processes());
+                    stopped_processes())
+            .about({.rank = -1, .peer = rank_});
     }
-    // Who is missing: the root's word counts, for this host's segment has only the ranks that are here.
+    // The root knows the missing ranks of all hosts, this host's segment only those of this host.
     const std::string obstacle = host_rendezvous_->obstacle();
-    // Who met and failed before this rank came left nothing behind that says so.
-    return fail(weftTimeout,
+    // Ranks that failed before this rank came left no trace here, so the sentence points at their errors.
+    return fail(error::init_rank_missing,
                 "rank {} waited {} ms for {}: are all {} ranks started, with this unique id? If some have failed "
                 "already, their errors say why{}{}",
                 rank_, options_.timeout_ms,
-                obstacle.empty() || obstacle.starts_with("rank") ? obstacle.empty() ? missing_ranks() : obstacle
-                                                                 : missing_ranks() + "; " + obstacle,
-                ranks_, stopped_processes(), host_rendezvous_->root_hint());
+                obstacle.empty() || obstacle.starts_with("rank") ? obstacle.empty() ? ranks_text(missing()) : obstacle
+                                                                 : ranks_text(missing()) + "; " + obstacle,
+                ranks_, stopped_processes(), host_rendezvous_->root_hint())
+        .about({.rank = first_missing(), .peer = rank_});
 }
 
-// Of those that this rank may be waiting for.
+// Names the stopped processes among those that this rank waits for.
 std::string IdRendezvous::stopped_processes() const {
     std::string text;
     const auto look = [&](int pid, const std::string& whose) {
@@ -195,17 +197,23 @@ std::string IdRendezvous::stopped_processes() const {
 
 bool IdRendezvous::died(int rank) const {
     if (segment_->died_joining(rank)) return true;
-    // Rows of ranks elsewhere name no process.
+    // Rows of remote ranks name no process.
     return segment_->rank_info(rank).pid.load(std::memory_order_acquire) != 0 && segment_->one_host() &&
            segment_->row(rank).state.load(std::memory_order_acquire) == RankState::joined &&
            segment_->row(rank).process != 0 && !segment_->alive(rank);
 }
 
-std::string IdRendezvous::missing_ranks() const {
+std::vector<int> IdRendezvous::missing() const {
     std::vector<int> ranks;
     for (int rank = 0; rank < ranks_; ++rank)
         if (segment_->rank_info(rank).pid.load(std::memory_order_acquire) == 0) ranks.push_back(rank);
-    return ranks_text(ranks);
+    return ranks;
+}
+
+// -1: unknown, because this host has all ranks that it knows of.
+int IdRendezvous::first_missing() const {
+    const std::vector<int> ranks = missing();
+    return ranks.empty() ? -1 : ranks.front();
 }
 
 void IdRendezvous::wait() {

@@ -1,10 +1,11 @@
-// id_rendezvous.hpp: a rank's way into a communicator by its unique id. It claims its row in the segment of its host
-// (host_rendezvous.hpp); when every row is claimed, or the rank table says that the missing ranks are on other hosts, the
-// communicator is complete.
+// id_rendezvous.hpp: the rendezvous of a rank by unique id. The rank claims its row in the segment of its host
+// (host_rendezvous.hpp). The communicator is complete when every row is claimed, or when the rank table says that the
+// missing ranks are on other hosts.
 #pragma once
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "src/control/agreed_texts.hpp"
 #include "src/rendezvous/unique_id.hpp"
@@ -12,30 +13,30 @@
 
 namespace weft::internal {
 
-class HostRendezvous;  // what the ranks of one process share of a rendezvous
-class Membership;      // and what they keep of it, if there are several hosts
+class HostRendezvous;  // shared by the ranks of one process
+class Membership;      // likewise, after the rendezvous of several hosts
 
 struct RendezvousOptions {
     int64_t timeout_ms = 0;    // 0: never
-    AgreedOptions proposal{};  // this process's requests; rank 0's become everybody's
-    // For AgreedTexts; none: unknown. Rank 0 asks for both, who leads a host for the machine. They may take some
-    // milliseconds; what they fail with becomes AgreedTexts::refusal.
+    AgreedOptions proposal{};  // this process's options; all ranks use rank 0's
+    // For AgreedTexts; none: unknown. Rank 0 calls both, the leader of a host calls `machine`. They may take some
+    // milliseconds. Their failure becomes AgreedTexts::refusal.
     std::function<Result<std::string>()> tuning{};
     std::function<Result<MachineText>()> machine{};
-    uint64_t host = 0;     // host_identity(), or what stands for it
+    uint64_t host = 0;     // host_identity(), or a substitute in tests
     CpuQuota quota{};      // of this process
-    DeviceFacts device{};  // for the others of the host
+    DeviceFacts device{};  // for the other ranks of the host
     bool spread = false;   // known to have ranks on several hosts
-    bool roots = false;    // this process shall be the root of an id of UniqueId::of_child()
+    bool roots = false;    // this process becomes the root of an id of UniqueId::of_child()
 };
 
-// One rank's way into a communicator. Thread-bound; never blocks but in wait().
+// One rank's rendezvous. Thread-bound; only wait() blocks.
 class Rendezvous {
   public:
     virtual ~Rendezvous() = default;
-    // True when all ranks have joined. A failure is final, and told to the others.
+    // True when all ranks have joined. A failure is final and is reported to the other ranks.
     virtual Result<bool> advance() = 0;
-    // Sleeps until something may have happened, some milliseconds at most.
+    // Sleeps until advance() may have work, for some milliseconds at most.
     virtual void wait() = 0;
     virtual std::shared_ptr<Segment> segment() const = 0;
     // Null if all ranks are on one host.
@@ -57,10 +58,11 @@ class IdRendezvous final : public Rendezvous {
     Status give_up(Status failure);
     Status check_others();
     bool all_here() const;  // on this host
-    bool complete() const;  // here or elsewhere
+    bool complete() const;  // on this host or on several
     bool died(int rank) const;
     Status late() const;
-    std::string missing_ranks() const;
+    std::vector<int> missing() const;  // ranks that have not joined, as far as this host knows
+    int first_missing() const;
     std::string stopped_processes() const;
 
     UniqueId id_;
@@ -75,7 +77,7 @@ class IdRendezvous final : public Rendezvous {
     int64_t next_check_us_ = 0;
 };
 
-// Writes the row of `rank` in the segment of its host and counts it as joined. `backed`: the row has its memory already.
+// Writes the row of `rank` in the segment of its host and counts it as joined. `backed`: the row has memory already.
 Status claim_row(Segment& segment, int rank, int ranks, const RendezvousOptions& options, bool backed = false);
 
 }  // namespace weft::internal

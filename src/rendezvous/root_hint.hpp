@@ -1,4 +1,4 @@
-// root_hint.hpp: what an error message says about the name of rank 0's host.
+// root_hint.hpp: the part of an error message about the name of rank 0's host.
 #pragma once
 #include <string>
 #include <vector>

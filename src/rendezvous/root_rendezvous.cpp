@@ -17,12 +17,12 @@ namespace {
 constexpr int64_t tell_after_us = 1'000'000;
 constexpr int64_t rank_table_patience_us = 2'000'000;
 
-// Of ids that nobody has used yet. Each costs some memory and a look at every connection that comes.
+// Of ids that no rank has used yet. Each costs memory, and a check for every incoming connection.
 constexpr size_t open_roots_most = 1024;
 
 struct OpenRoot {
     std::unique_ptr<RootRendezvous> root;
-    uint64_t number;  // rises: the least is the oldest
+    uint64_t number;  // grows: the smallest is the oldest
 };
 struct OpenRoots {
     std::mutex mutex;
@@ -50,8 +50,8 @@ void RootRendezvous::keep(std::unique_ptr<RootRendezvous> root, const net::IdNam
             oldest = it;
     if (roots.size() >= open_roots_most && oldest != roots.end()) {
         WEFT_LOG(warn, init,
-                 "this process made {} unique ids that no rank has used: ranks on several hosts cannot meet by the "
-                 "oldest any more",
+                 "this process made {} unique ids that no rank has used: ranks on several hosts cannot use the oldest "
+                 "any more",
                  roots.size());
         ended = std::move(oldest->second.root);
         roots.erase(oldest);
@@ -96,15 +96,14 @@ RootRendezvous::RootRendezvous(std::shared_ptr<AcceptDispatcher> dispatcher, con
     : dispatcher_(std::move(dispatcher)), identity_(identity), on_use_(std::move(on_use)) {
     dispatcher_->listener().register_identity(identity_, true);
     dispatcher_->service().run([this] {
-        dispatcher_->service().on_failure(this, [this](const char* what) {
-            if (failure_ && !complete_)
-                fail_all(fail(weftSystemError, "the process where the ranks check in failed: {}", what));
+        dispatcher_->service().on_failure(this, [this](ErrorId error, const char* what) {
+            if (failure_ && !complete_) fail_all(fail(error, "the process where the ranks check in failed: {}", what));
         });
         dispatcher_->expect(
             identity_.name, net::checkin, {},
             [this](net::AcceptedConnection accepted) { welcome(std::move(accepted)); },
             [this](const Status& trouble) {
-                if (failure_ && !complete_) fail_all(fail(trouble, "{}", trouble.sentence()));
+                if (failure_ && !complete_) fail_all(trouble.copy());
             });
     });
 }
@@ -122,7 +121,7 @@ RootRendezvous::~RootRendezvous() {
 
 void RootRendezvous::welcome(net::AcceptedConnection accepted) {
     used_.store(true, std::memory_order_release);
-    // As a task, for it may open and close roots.
+    // As a task, because it may open and close roots.
     if (auto on_use = std::exchange(on_use_, {})) dispatcher_->service().post(std::move(on_use));
     Client& client = clients_.emplace_back();
     client.link = std::make_unique<ControlConnection>(
@@ -135,8 +134,8 @@ void RootRendezvous::welcome(net::AcceptedConnection accepted) {
 void RootRendezvous::on_frame(Client& client, uint32_t kind, ByteReader& content) {
     Status status;
     std::vector<RankEntry> members;
-    if (!failure_ || complete_) {  // too late: it gets what the others got
-        if (complete_) status = fail(weftMismatch, "all {} ranks of this unique id have met already", ranks_);
+    if (!failure_ || complete_) {  // too late: it receives the outcome of the others
+        if (complete_) status = fail(error::init_id_used, "all {} ranks of this unique id have joined already", ranks_);
     } else if (kind == uint32_t(CheckInFrame::host) && !client.checked_in) {
         client.entry = HostEntry::read(content);
         client.checked_in = true;
@@ -146,9 +145,9 @@ void RootRendezvous::on_frame(Client& client, uint32_t kind, ByteReader& content
             first_text_ = client.entry.text();
         }
         if (content.ok() && client.entry.ranks != ranks_) {
-            status = fail(weftMismatch,
-                          "the ranks of {} were told that there are {} ranks, those of {} {}: all ranks must be given "
-                          "the same nranks",
+            status = fail(error::mismatch_ranks,
+                          "the ranks of {} were given nranks {}, and those of {} were given {}: all ranks must be "
+                          "given the same nranks",
                           client.entry.text(), client.entry.ranks, first_text_, ranks_);
         } else {
             status = add_ranks(client, members, content);
@@ -162,7 +161,7 @@ void RootRendezvous::on_frame(Client& client, uint32_t kind, ByteReader& content
     } else if (kind == uint32_t(CheckInFrame::failed)) {
         status = Status(content.get_failure());
     } else {
-        status = fail(weftInternalError, "{} sent the root a message out of turn", client.link->peer().text());
+        status = fail(error::internal_state, "{} sent the root an unexpected message", client.link->peer().text());
     }
     if (!status && complete_) {
         refuse(client, status);
@@ -178,13 +177,15 @@ void RootRendezvous::on_frame(Client& client, uint32_t kind, ByteReader& content
 Status RootRendezvous::add_ranks(Client& client, const std::vector<RankEntry>& members, ByteReader& content) {
     for (const RankEntry& member : members) {
         if (member.rank < 0 || member.rank >= ranks_)
-            return fail(weftInternalError, "{} claims to have rank {} of {}", client.entry.text(), member.rank, ranks_);
+            return fail(error::internal_state, "{} claims to have rank {} of {}", client.entry.text(), member.rank,
+                        ranks_);
         if (const auto [place, first] = by_rank_.emplace(member.rank, &client); !first) {
             const HostEntry& other = place->second->entry;
             const auto earlier = std::find_if(other.members.begin(), other.members.end(),
                                               [&](const RankEntry& one) { return one.rank == member.rank; });
-            return fail(weftMismatch, "two processes are rank {} of {}: pid {} on {} and pid {} on {}", member.rank,
-                        ranks_, earlier->pid, other.text(), member.pid, client.entry.text());
+            return fail(error::mismatch_rank_twice, "two processes are rank {} of {}: pid {} on {} and pid {} on {}",
+                        member.rank, ranks_, earlier->pid, other.text(), member.pid, client.entry.text())
+                .about({.rank = member.rank});
         }
         client.entry.members.push_back(member);
         if (member.rank == 0) {
@@ -193,7 +194,8 @@ Status RootRendezvous::add_ranks(Client& client, const std::vector<RankEntry>& m
             texts_.refusal = content.get_optional_failure();
         }
     }
-    if (!content.at_end()) return fail(weftInternalError, "{} sent the root a damaged message", client.entry.text());
+    if (!content.at_end())
+        return fail(error::internal_damaged, "{} sent the root a damaged message", client.entry.text());
     return ok();
 }
 
@@ -221,7 +223,7 @@ void RootRendezvous::finish() {
     ByteWriter common;
     rank_table.write(common);
     for (Client& client : clients_) {
-        // Another has not said who it is, and comes too late.
+        // A client that has not checked in comes too late.
         if (std::find(order.begin(), order.end(), &client) == order.end()) continue;
         client.link->send(uint32_t(CheckInFrame::rank_table), common);
         client.link->close_when_idle();
@@ -238,7 +240,7 @@ void RootRendezvous::refuse(Client& client, const Status& why) {
 
 void RootRendezvous::fail_all(Status failure) {
     failure_ = std::move(failure);
-    WEFT_LOG(warn, init, "the ranks cannot meet: {}", failure_.text());
+    WEFT_LOG(warn, init, "the rendezvous failed: {}", failure_.text());
     for (Client& client : clients_) refuse(client, failure_);
 }
 
@@ -250,12 +252,13 @@ void RootRendezvous::on_end(Client& client, const Status& why) {
         std::vector<int> lost;
         for (const RankEntry& member : entry.members) lost.push_back(member.rank);
         std::sort(lost.begin(), lost.end());
-        fail_all(fail(weftRemoteError, "process {}, which led {} with {}, went away while the ranks were meeting: {}",
-                      entry.pid, entry.text(), ranks_text(lost), why ? "it closed the connection" : why.sentence()));
+        fail_all(fail(error::init_rank_died, "process {}, which led {} with {}, ended while the ranks were joining: {}",
+                      entry.pid, entry.text(), ranks_text(lost), why ? "it closed the connection" : why.sentence())
+                     .about({.rank = lost.front()}));
     }
     if ((!complete_ && failure_) || !clients_.empty()) return;
     finished_.store(true, std::memory_order_release);
-    // One that failed tells those who come late why, until somebody closes it.
+    // A failed root sends its failure to late hosts until it is closed.
     if (complete_) dispatcher_->service().post([] { close_finished(); });
 }
 

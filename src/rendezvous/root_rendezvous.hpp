@@ -1,6 +1,7 @@
-// root_rendezvous.hpp: where the hosts of a communicator check in. It runs on the service thread of the process that made the
-// unique id (or, of an id that all derived, of rank 0's process), collects who is where, and when all ranks have come
-// tells every host of all; from then on it is not needed. The first failure is told to all who have come and will come.
+// root_rendezvous.hpp: the root, at which the hosts of a communicator check in. It runs on the service thread of the
+// process that made the unique id, or of rank 0's process if all ranks derived the id. When all ranks have checked in
+// it sends the rank table to every host and is not needed any more. It sends the first failure to all hosts, also to
+// those that come later.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -15,19 +16,19 @@ namespace weft::internal {
 
 class RootRendezvous {
   public:
-    // Thread-safe. Open as long as it lives. `on_use`: on the service thread, when the first host comes.
+    // Thread-safe. Open as long as it lives. `on_use` is called on the service thread when the first host connects.
     RootRendezvous(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity,
                    std::function<void()> on_use = {});
     ~RootRendezvous();
-    // All hosts that have come know the outcome.
+    // All hosts that have connected know the outcome.
     bool finished() const { return finished_.load(std::memory_order_acquire); }
 
-    // Keeps a root open until it has finished: for who makes an id and cannot wait. At the end of the process hosts
-    // that are slow to take the rank table are waited for, for a moment. Thread-safe.
+    // Keeps a root open until it has finished, for a process that makes an id and does not wait. At the end of the
+    // process it waits briefly for hosts that are slow to receive the rank table. Thread-safe.
     static void keep(std::unique_ptr<RootRendezvous> root, const net::IdName& name);
-    // Closes the root of this id, if it was opened here and nobody is checked in at it: all ranks met without.
+    // Closes the root of this id if it was opened here and no host has checked in: all ranks joined without it.
     static void release(const net::IdName& name);
-    // Closes those that have finished since.
+    // Closes the kept roots that have finished.
     static void close_finished();
 
   private:
@@ -50,8 +51,8 @@ class RootRendezvous {
     net::Identity identity_;
     std::function<void()> on_use_;
     std::list<Client> clients_;
-    int ranks_ = 0;           // 0: nobody has come yet
-    std::string first_text_;  // the host that came first, whose number counts
+    int ranks_ = 0;           // as the first host was given; 0: no host has checked in yet
+    std::string first_text_;  // that host
     std::map<int, Client*> by_rank_;
     AgreedOptions agreed_{};
     AgreedTexts texts_;  // of rank 0

@@ -19,13 +19,13 @@ namespace weft::internal {
 namespace {
 
 constexpr int64_t check_apart_us = 10'000;
-constexpr int64_t yield_us = 5'000;  // ranks that run come within that
+constexpr int64_t yield_us = 5'000;  // running ranks join within this time
 constexpr useconds_t branch_nap_us = 500;
 
-// One mapping a process of a child's segment.
+// One mapping of a child's segment for each process.
 Result<std::shared_ptr<Segment>> segment_of(const Segment& parent, uint64_t number,
                                             const std::function<Result<std::shared_ptr<Segment>>()>& make) {
-    // Not by its address, where another parent may lie when this one is gone and its child is not.
+    // The key is not the parent's address: another parent may lie there while a child of this one still lives.
     return shared_by_process<Segment>(std::pair(parent.memory().inode(), number), make);
 }
 
@@ -55,7 +55,7 @@ void say_given_up(const Segment& parent, const Child& child, int rank) {
     SplitRow& own = split_row_of(parent, child, rank);
     own.wanted.store(0, std::memory_order_release);
     own.offered.store(0, std::memory_order_release);
-    // Of the first rank: who tries again before it shall not go where it went.
+    // A rank that tries again before the first rank must not read the segment of the failed attempt.
     own.refused.store(0, std::memory_order_release);
     own.fallback.store(0, std::memory_order_release);
     own.failed.store(child.number, std::memory_order_release);
@@ -88,7 +88,7 @@ Result<bool> SplitRendezvous::advance() {
         claimed_ = true;
     }
     if (all_here()) return true;
-    // Who refuses never joins: so either all take the fallback or nobody does.
+    // A rank that refuses the segment never joins, so either all ranks take the fallback or none.
     if (split_row(0).refused.load(std::memory_order_acquire) == child_.number) return take_fallback();
     if (Status status = check_others(); !status && !all_here()) return give_up(std::move(status));
     return false;
@@ -113,8 +113,8 @@ Status SplitRendezvous::find_segment() {
         if (mapped) {
             segment_ = std::move(*mapped);
         } else {
-            WEFT_LOG_RANK(rank_, info, init, "the ranks meet by a unique id, for the segment of rank 0: {}",
-                          mapped.status().sentence());
+            WEFT_LOG_RANK(rank_, info, init, "the ranks join by a unique id, since the segment of rank 0 is no use: {}",
+                          mapped.status().text());
             first.refused.store(child_.number, std::memory_order_release);
         }
     }
@@ -122,7 +122,7 @@ Status SplitRendezvous::find_segment() {
 }
 
 Result<std::shared_ptr<Segment>> SplitRendezvous::map_segment() const {
-    if (by_id_) return fail(weftSystemError, "it is not to be opened");
+    if (by_id_) return fail(error::shm_peer_memory, "the caller asked for a unique id");
     return segment_of(*parent_, child_.number, [&]() -> Result<std::shared_ptr<Segment>> {
         const RankRow& first = parent_->row(child_.ranks[0]);
         auto fd = open_peer_memory({first.pid, first.split.fd, first.process, first.split.inode});
@@ -148,7 +148,7 @@ Result<bool> SplitRendezvous::take_fallback() {
     auto id = UniqueId::read(bytes);
     if (!id) return give_up(id.take_status());
     segment_.reset();
-    // The rendezvous is between ranks that have all come, but for those that end now: it has the same time once more.
+    // All ranks have come by now, so the fallback gets a whole timeout of its own.
     fallback_ = std::make_unique<IdRendezvous>(*id, int(child_.ranks.size()), rank_, options_);
     return false;
 }
@@ -157,7 +157,7 @@ bool SplitRendezvous::all_here() const {
     return segment_ && segment_->header().joined.load(std::memory_order_acquire) == child_.ranks.size();
 }
 
-// A failure of one is the end for all: nobody waits for a rank that has given up.
+// The failure of one rank ends the rendezvous of all, so that no rank waits for it.
 Status SplitRendezvous::give_up(Status failure) {
     if (segment_) segment_->raise(failure, rank_);
     say_given_up(*parent_, child_, rank_);
@@ -167,35 +167,39 @@ Status SplitRendezvous::give_up(Status failure) {
 Status SplitRendezvous::check_others() {
     if (segment_ && segment_->aborted()) return segment_->abort_status();
     const int64_t now = now_us();
+    const int self = child_.ranks[size_t(rank_)];
     if (options_.timeout_ms > 0 && now - begun_us_ > options_.timeout_ms * 1000)
-        return fail(weftTimeout,
-                    "rank {} waited {} ms for {} to make a communicator from this one: every rank that is to be in it "
-                    "makes the same call",
-                    child_.ranks[size_t(rank_)], options_.timeout_ms, missing_ranks());
+        return fail(error::init_rank_missing,
+                    "rank {} waited {} ms for {} to make a communicator from this one: all ranks of the new "
+                    "communicator must make the call",
+                    child_.ranks[size_t(rank_)], options_.timeout_ms, ranks_text(missing_ranks()))
+            .about({.rank = missing_ranks().empty() ? -1 : missing_ranks().front(), .peer = self});
     if (now < next_check_us_) return ok();
     next_check_us_ = now + check_apart_us;
     if (const int other = given_up_->find(*parent_, child_); other >= 0)
-        return fail(weftRemoteError, "{} has given up making a communicator from this one: its error says why",
-                    parent_->name_of(other));
+        return fail(error::rank_failed, "{} has given up making a communicator from this one: its error says why",
+                    parent_->name_of(other))
+            .about({.rank = other, .peer = self});
     for (size_t rank = 0; rank < child_.ranks.size(); ++rank) {
         const int old = child_.ranks[rank];
-        // One that has joined may have destroyed the parent since.
+        // A rank that has joined may have destroyed the parent since.
         const bool joined = segment_ && segment_->rank_info(int(rank)).pid.load(std::memory_order_acquire) != 0;
         const bool left = parent_->row(old).state.load(std::memory_order_acquire) == RankState::left;
         if (int(rank) == rank_ || (joined ? segment_->alive(int(rank)) : !left && parent_->alive(old))) continue;
-        // A rank that gives up says why before it lets go of what shows that it lives.
+        // A rank that gives up records its error before it releases its lifetime lock.
         if (segment_ && segment_->aborted()) return segment_->abort_status();
-        if (given_up_->find(*parent_, child_) >= 0) return ok();  // the next look says so
+        if (given_up_->find(*parent_, child_) >= 0) return ok();  // the next check reports it
         return first_cause(*parent_,
-                           fail(weftRemoteError, "{} {} while the ranks were making a communicator from this one",
-                                parent_->name_of(old), left && !joined ? "left" : "died"),
+                           fail(error::init_rank_died, "{} {} while the ranks were making a communicator from this one",
+                                parent_->name_of(old), left && !joined ? "left" : "died")
+                               .about({.rank = old, .peer = self}),
                            old);
     }
     return ok();
 }
 
-// Those that have not called; if all have, those that have not joined yet.
-std::string SplitRendezvous::missing_ranks() const {
+// Ranks of the parent that have not made the call. If all have: those that have not joined yet.
+std::vector<int> SplitRendezvous::missing_ranks() const {
     std::vector<int> absent, late;
     for (size_t rank = 0; rank < child_.ranks.size(); ++rank) {
         if (split_row(int(rank)).wanted.load(std::memory_order_acquire) != child_.number)
@@ -205,7 +209,7 @@ std::string SplitRendezvous::missing_ranks() const {
     }
     std::vector<int>& missing = absent.empty() ? late : absent;
     std::sort(missing.begin(), missing.end());
-    return ranks_text(missing);
+    return missing;
 }
 
 void SplitRendezvous::wait() {

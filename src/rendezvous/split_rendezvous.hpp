@@ -1,7 +1,7 @@
-// split_rendezvous.hpp: a rank's way into a communicator that is made from another one whose ranks are on its host. They need
-// no socket to meet: the child's first rank makes the segment and says in the parent's where it is, the others open it
-// by its name in that process. Where that may not be (processes numbered differently, or protected from each other)
-// they meet by a unique id that the first rank leaves in the parent's segment instead.
+// split_rendezvous.hpp: the rendezvous of ranks of one host that make a communicator (the child) from another one (the
+// parent). They need no socket: the child's first rank makes the segment and writes its descriptor into the parent's
+// segment, and the others open it through /proc. If that fails (other pid namespaces, process isolation), they use a
+// unique id that the first rank writes into the parent's segment.
 #pragma once
 #include <optional>
 #include <vector>
@@ -10,31 +10,31 @@
 
 namespace weft::internal {
 
-// A communicator to be made, as all of its ranks know it.
+// A communicator that is being made; equal on all of its ranks.
 struct Child {
-    uint64_t number = 0;     // tells it from others made from the same parent; not 0
+    uint64_t number = 0;     // distinguishes the children of a parent; not 0
     std::vector<int> ranks;  // of the parent, in their order in the child
-    bool again = false;      // the number may be that of an attempt before, which failed
+    bool again = false;      // an earlier, failed attempt may have had the same number
 };
 
-// Who has given up making a child: from then on nobody waits for that rank. Where it may be tried again only what was
-// said since this was made counts.
+// Finds ranks that have given up making a child, so that no rank waits for them. With Child::again only ranks that gave
+// up after its construction count.
 class GivenUp {
   public:
     GivenUp(const Segment& parent, const Child& child);
-    // A rank of the parent on this host; -1: nobody has.
+    // A rank of the parent on this host; -1: no rank has given up.
     int find(const Segment& parent, const Child& child);
 
   private:
     std::vector<bool> before_;  // by rank of the child
 };
-// Says so of this rank; begins anew.
+// This rank has given up; this rank begins an attempt.
 void say_given_up(const Segment& parent, const Child& child, int rank);
 void say_wanted(const Segment& parent, const Child& child, int rank);
 
 class SplitRendezvous final : public Rendezvous {
   public:
-    // `rank`: in the child. All of the child's ranks are on this host. `by_id`: as if no segment could be opened.
+    // `rank`: in the child. All of the child's ranks are on this host. `by_id`: uses the unique id at once.
     SplitRendezvous(std::shared_ptr<Segment> parent, Child child, int rank, const RendezvousOptions& options,
                     bool by_id = false);
 
@@ -50,7 +50,7 @@ class SplitRendezvous final : public Rendezvous {
     Status give_up(Status failure);
     Status check_others();
     bool all_here() const;
-    std::string missing_ranks() const;
+    std::vector<int> missing_ranks() const;
     SplitRow& split_row(int rank) const { return parent_->row(child_.ranks[size_t(rank)]).split; }
 
     std::shared_ptr<Segment> parent_;

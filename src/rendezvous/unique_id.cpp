@@ -34,11 +34,12 @@ uint64_t hash_of(const void* bytes, size_t count) {
 
 uint64_t hash_of(const std::string& text) { return hash_of(text.data(), text.size()); }
 
-// The roots of a job's communicators, opened some ahead of the last that was used: ranks make them in one order, and
-// one that is asked for too early is asked for again. Owned by its roots, thread-bound to the service thread.
+// The roots of a job's later communicators. Some are open ahead of the last one that was used, since ranks make
+// communicators in one order; a rank that comes too early tries again. Owned by its roots, thread-bound to the service
+// thread.
 class Descendants : public std::enable_shared_from_this<Descendants> {
   public:
-    // `open`: the id that has a root already.
+    // `open`: the id whose root is open already.
     Descendants(std::shared_ptr<AcceptDispatcher> dispatcher, const UniqueId& first, const net::Identity& open)
         : dispatcher_(std::move(dispatcher)), first_(first), open_(open.name) {}
     void open_after(uint64_t used) {
@@ -68,17 +69,17 @@ uint64_t boot_identity() {
 }
 
 Result<uint64_t> host_identity() {
-    static std::atomic<uint64_t> known{0};  // so that it does not need a descriptor at every call
+    static std::atomic<uint64_t> known{0};  // so that later calls need no descriptor
     uint64_t identity = known.load(std::memory_order_relaxed);
     if (identity != 0) return identity;
     std::string facts;
     if (!options().hostid.empty()) return hash_of("WEFT_HOSTID " + options().hostid);
     errno = 0;
     std::istringstream file(system_file("/proc/sys/kernel/random/boot_id"));
-    // Without /proc all ranks lack it alike; with too few descriptors only this process would take itself for another
-    // host.
+    // Without /proc all ranks get the same value. With too few descriptors only this process would get another one.
     if (file.str().empty() && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
-        return fail(weftSystemError, "which host this is could not be read: {}", no_descriptor_text(errno));
+        return fail(error::system_descriptors, "the identity of this host could not be read: {}",
+                    no_descriptor_text(errno));
     file >> facts;
     struct stat status {};
     if (stat("/proc/self/ns/net", &status) == 0) facts += fmt::format(" {}", status.st_ino);
@@ -105,7 +106,7 @@ Result<UniqueId> UniqueId::make() {
     auto dispatcher = AcceptDispatcher::of_process();
     if (!dispatcher) {
         if (dispatcher.status().code() == weftInvalidArgument) return dispatcher.take_status();  // an option's value
-        WEFT_LOG(info, init, "this unique id is for ranks of this host: {}", dispatcher.status().sentence());
+        WEFT_LOG(info, init, "this unique id is for ranks of this host: {}", dispatcher.status().text());
         return id;
     }
     const net::PackedAddresses place = net::pack_addresses((*dispatcher)->listener().addresses());
@@ -134,7 +135,9 @@ Status UniqueId::meet_descendants(const std::string& secret) const {
     if (!has_root()) return ok();
     auto dispatcher = AcceptDispatcher::of_process();
     if (!dispatcher) return dispatcher.take_status();
-    auto descendants = std::make_shared<Descendants>(*dispatcher, secret.empty() ? *this : keyed(secret), identity());
+    auto first = secret.empty() ? Result<UniqueId>(*this) : keyed(secret);
+    if (!first) return first.take_status();
+    auto descendants = std::make_shared<Descendants>(*dispatcher, *first, identity());
     (*dispatcher)->service().run([&] { descendants->open_after(0); });
     return ok();
 }
@@ -164,18 +167,18 @@ Result<UniqueId> UniqueId::read(const weftUniqueId& bytes) {
     UniqueId id;
     memcpy(&id.content_, &bytes, sizeof bytes);
     if (id.content_.magic != id_magic)
-        return fail(weftInvalidArgument,
+        return fail(error::argument_unique_id,
                     "this is no unique id of Weft: pass the 128 bytes that weftGetUniqueId wrote on one rank, "
                     "unchanged, to all ranks");
     if (id.content_.checksum != checksum(id.content_) || id.content_.version != 1)
-        return fail(weftInvalidArgument,
-                    "the unique id was damaged on its way here: all of its 128 bytes count, zeros too");
+        return fail(error::argument_unique_id,
+                    "the unique id was damaged on its way here: pass all of its 128 bytes, zeros too");
     auto host = host_identity();
     if (!host) return host.take_status();
     if (id.content_.host != *host && !id.has_root())
-        return fail(weftInvalidArgument,
+        return fail(error::init_id_local,
                     "the unique id was made on another host or in another network namespace, for the ranks there: its "
-                    "maker could not, or was told not to, listen on a network (its log at INFO says why)");
+                    "maker does not listen on a network, and its log at INFO says why");
     return id;
 }
 
@@ -190,7 +193,7 @@ UniqueId UniqueId::derive(const std::string& seed) {
 Result<UniqueId> UniqueId::derive(const std::string& seed, const std::string& root_host, uint16_t root_port) {
     UniqueId id = derive(seed);
     if (root_host.size() >= sizeof id.content_.root_host)
-        return fail(weftInvalidUsage,
+        return fail(error::launcher_root_host,
                     "the name of rank 0's host, `{}`, has {} characters, of which {} fit into a unique id: set "
                     "WEFT_ROOT_HOST to a shorter name or to its address, on all ranks",
                     root_host, root_host.size(), sizeof id.content_.root_host - 1);
@@ -206,7 +209,7 @@ std::string UniqueId::root_host() const {
 
 uint16_t UniqueId::root_port() const { return content_.root_port; }
 
-// The same place and maker, with a secret that follows from this one's.
+// The same root and maker, with a secret that is derived from this one.
 UniqueId UniqueId::descendant(const std::string& label) const {
     UniqueId id = *this;
     const Digest secret = prove(label.data(), label.size());
@@ -216,7 +219,12 @@ UniqueId UniqueId::descendant(const std::string& label) const {
     return id;
 }
 
-UniqueId UniqueId::keyed(const std::string& secret) const { return descendant("keyed by " + secret); }
+// The salt follows from the id, so that no table of keys serves two jobs.
+Result<UniqueId> UniqueId::keyed(const std::string& password) const {
+    auto key = net::key_of_password(password, prove("salt", 4));
+    if (!key) return key.take_status();
+    return descendant("keyed by " + std::string(key->begin(), key->end()));
+}
 
 UniqueId UniqueId::nth(uint64_t index) const {
     return index == 0 ? *this : descendant(fmt::format("communicator {}", index));
@@ -264,7 +272,7 @@ Result<weftUniqueId> from_hex(const std::string& text) {
     if (sodium_hex2bin(reinterpret_cast<unsigned char*>(id.internal), sizeof id.internal, text.data(), text.size(),
                        nullptr, &length, nullptr) != 0 ||
         length != sizeof id.internal)
-        return fail(weftInvalidArgument, "a unique id in text is {} hexadecimal digits; this has {} characters",
+        return fail(error::argument_unique_id, "a unique id in text is {} hexadecimal digits; this has {} characters",
                     2 * sizeof id.internal, text.size());
     return id;
 }

@@ -1,4 +1,4 @@
-// unique_id.hpp: what is inside the 128 bytes that name a communicator: a secret, and where and by whom it was made.
+// unique_id.hpp: the content of the 128 bytes that name a communicator: a secret, and the place and process of origin.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -15,52 +15,53 @@ using net::Digest;
 using net::equal_digests;
 using net::random_bytes;
 
-// A value; knows the secret, so it is never logged.
+// A value. It contains the secret, so it is never logged.
 class UniqueId {
   public:
-    // Opens the process's listener for the hosts of ranks to check in at, and keeps it open for this id until all have met.
-    // Where that cannot be, the id is for ranks of this host.
+    // Opens the process's listener and a root, and keeps them open for this id until all hosts have checked in. If the
+    // process cannot listen, the id is for ranks of this host.
     static Result<UniqueId> make();
-    // For ranks of this host; opens nothing.
+    // For ranks of this host; opens no listener.
     static Result<UniqueId> make_local();
-    // Refuses bytes that no weftGetUniqueId made, that were damaged on the way, or that were made on another host for
-    // ranks of that host.
+    // argument.unique-id: the bytes are not of weftGetUniqueId, or damaged. init.id-local: they are for ranks of another
+    // host.
     static Result<UniqueId> read(const weftUniqueId& bytes);
-    // An id that all who know `seed` derive alike; for launchers without a private channel.
+    // All processes with the same `seed` derive the same id; for launchers without a private channel.
     static UniqueId derive(const std::string& seed);
-    // The same for ranks on several hosts: the ranks are met at this place. A name too long to fit is a sentence.
+    // The same for ranks on several hosts, with the root's address. launcher.root-host: the name is too long.
     static Result<UniqueId> derive(const std::string& seed, const std::string& root_host, uint16_t root_port);
-    // Where a derived id says that ranks are met; an empty name in an id of ranks on one host, and in one of make().
+    // The root's address in a derived id; empty if the ranks are on one host, and in an id of make().
     std::string root_host() const;
     uint16_t root_port() const;
-    // Whether ranks of several hosts can meet, and where: of make(), addresses; of derive() a name, to be resolved.
-    // `derived`: rank 0's process is the root; else the process that made the id.
+    // Whether ranks of several hosts can join. The root's place is a list of addresses in an id of make(), and a name
+    // in an id of derive(). `derived`: rank 0's process is the root, otherwise the process that made the id.
     bool has_root() const;
     bool derived() const { return content_.pid == 0 || content_.descendant != 0; }
-    // A communicator's that is made from another one.
+    // The id of a communicator that is made from another one.
     bool of_child() const { return content_.host == 0 && has_root() && content_.root_host[0] == 0; }
-    // Whether this process made it, or one that it follows from.
+    // Whether this process made the id, or the id that it follows from.
     bool made_here() const;
     std::vector<net::Address> root_addresses() const;
-    // The id of a communicator made from the one with `secret`; `number` tells it from others made from that. Its rank
-    // 0's process, or one that its ranks agree on, is the root, at these addresses.
+    // The id of a communicator made from the one with `secret`; `number` distinguishes its children. The root, at these
+    // addresses, is the process of its rank 0, or one that its ranks agree on.
     static UniqueId of_child(const net::Secret& secret, uint64_t number, const net::PackedAddresses& root);
-    // The same id with a secret that whoever read the id cannot know without `secret` (WEFT_SECRET).
-    UniqueId keyed(const std::string& secret) const;
+    // The same id with a secret that only a process with `password` (WEFT_SECRET) can know. Takes about 0.1 s: see
+    // net::key_of_password().
+    Result<UniqueId> keyed(const std::string& password) const;
     // The id of the index-th communicator of a job; 0 is this one.
     UniqueId nth(uint64_t index) const;
-    // For who makes an id and is no rank, a launcher: ranks meet here by the ids that follow from it too, of the job's
-    // later communicators, with the job's secret (empty: none). Some are expected ahead of the last that was used.
+    // For a launcher, which makes an id and is no rank. Opens roots for the job's later communicators, whose ids follow
+    // from this id and the job's secret (empty: none). Some are open ahead of the last one that was used.
     Status meet_descendants(const std::string& secret) const;
 
     weftUniqueId bytes() const;
-    // A name that tells nothing about the secret: how ranks of a host find each other.
+    // The name by which ranks of a host find each other; reveals nothing about the secret.
     std::string rendezvous_name(uint64_t host) const;
     std::string rendezvous_name() const;             // of this host
-    uint64_t host() const { return content_.host; }  // where it was made; 0: derived
-    // Proof of knowing the secret, over `message`.
+    uint64_t host() const { return content_.host; }  // where the id was made; 0: derived
+    // HMAC of `message` with the secret.
     Digest prove(const void* message, size_t bytes) const;
-    // What the communicator is and proves on the network.
+    // The communicator's name and secret on the network.
     net::Identity identity() const;
 
   private:
@@ -70,10 +71,9 @@ class UniqueId {
         uint32_t pid;
         uint64_t host;
         unsigned char secret[32];
-        uint16_t root_port;  // of a derived id
-        char root_host[sizeof(
-            net::PackedAddresses)];  // and zeros to its end; of a made id a zero, a count and packed addresses
-        uint8_t descendant;          // 1: not the id that was made, but one that follows from it
+        uint16_t root_port;                            // of a derived id
+        char root_host[sizeof(net::PackedAddresses)];  // a name padded with zeros; in an id of make() PackedAddresses
+        uint8_t descendant;                            // 1: the id follows from another one
         uint64_t checksum;
     };
     static_assert(sizeof(Content) == WEFT_UNIQUE_ID_BYTES);
@@ -84,10 +84,11 @@ class UniqueId {
     Content content_;
 };
 
-// The boot and the network namespace, or WEFT_HOSTID: equal exactly for processes that can meet on this host.
-// weftSystemError where that cannot be read now.
+// The boot and the network namespace, or WEFT_HOSTID: equal exactly for processes that can share memory on this host.
+// system.descriptors if it cannot be read now.
 Result<uint64_t> host_identity();
-// The boot alone: hosts that have it in common (containers, pretended ones) share processors. 0: unknown.
+// The boot alone: hosts with the same boot (containers, hosts of a simulation by WEFT_HOSTID) share processors. 0:
+// unknown.
 uint64_t boot_identity();
 
 std::string to_hex(const weftUniqueId& id);

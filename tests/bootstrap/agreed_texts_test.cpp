@@ -1,7 +1,8 @@
-// agreed_texts_test.cpp: texts that ranks have in common, in the segment of a host.
+// agreed_texts_test.cpp: agreed texts in the segment of a host.
 #include "src/control/agreed_texts.hpp"
 
 #include "tests/catch.hpp"
+#include "tests/error.hpp"
 
 namespace weft::internal::test {
 
@@ -14,7 +15,7 @@ TEST_CASE("texts come back unchanged, and texts without room are unknown", "[tex
     texts.add_machine({"one"});
     texts.add_machine({std::string(AgreedTexts::machine_bytes_most + 1, 'x'), "another"});
     CHECK(texts.machines.size() == 2);
-    texts.refusal = {weftSystemError, "no file"};
+    texts.refusal = Failure(error::file_unreadable, "no file", {.rank = 3});
     const auto segment = Segment::create(3);
     REQUIRE(segment.ok());
     REQUIRE(texts.leave(**segment));
@@ -28,7 +29,7 @@ TEST_CASE("texts come back unchanged, and texts without room are unknown", "[tex
     CHECK(read.machine(4) == MachineText{"", "another"});
     for (const int host : {-1, 1, 99}) CHECK(read.machine(host) == MachineText());
     REQUIRE(read.refusal);
-    CHECK(read.refusal->code == weftSystemError);
+    CHECK_ERROR(*read.refusal, "file.unreadable", 3);
     CHECK(read.refusal->sentence == "no file");
     // Thousands of hosts that are all different.
     AgreedTexts many;

@@ -1,5 +1,5 @@
-// job_reader.cpp: a process that reads its job as weftCommInitFromEnvironment does and says what it found, one word a
-// line; "failed", the code and the sentence otherwise.
+// job_reader.cpp: a process that reads its job as weftCommInitFromEnvironment does and prints it, one word on each line.
+// On failure it prints "failed", the error id and the sentence.
 #include <cstdio>
 
 #include "src/launchers/launcher.hpp"
@@ -7,7 +7,7 @@
 int main() {
     const auto job = weft::internal::read_job();
     if (!job) {
-        std::printf("failed\n%d\n%s\n", int(job.status().code()), job.status().sentence().c_str());
+        std::printf("failed\n%s\n%s\n", weft::internal::row_of(job.status().id()).id, job.status().sentence().c_str());
         return 0;
     }
     const weft::internal::Digest digest = job->id.prove("test", 4);

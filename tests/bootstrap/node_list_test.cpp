@@ -2,6 +2,7 @@
 #include "src/launchers/node_list.hpp"
 
 #include "tests/catch.hpp"
+#include "tests/error.hpp"
 
 using namespace weft::internal;
 using Names = std::vector<std::string>;
@@ -44,14 +45,12 @@ TEST_CASE("a text that is no node list is an error", "[node_list]") {
                              "n[0-999999]m[0-999999]"}) {
         INFO(text);
         const auto nodes = parse_node_list(text);
-        REQUIRE(!nodes);
-        CHECK(nodes.status().code() == weftInvalidUsage);
-        CHECK(nodes.status().sentence() ==
-              "`" + std::string(text) + "` is no list of nodes such as gpu[01-03,7],login1");
+        CHECK_ERROR(nodes, "launcher.variables");
+        CHECK(nodes.status().sentence().rfind("`" + std::string(text) + "`", 0) == 0);
     }
 }
 
-TEST_CASE("counts of tasks are repeated as often as they say", "[node_list]") {
+TEST_CASE("a count of tasks is repeated by its factor", "[node_list]") {
     CHECK(*parse_task_counts("4") == std::vector<int>{4});
     CHECK(*parse_task_counts("4(x2),1") == std::vector<int>{4, 4, 1});
     CHECK(*parse_task_counts("1(x1),2,3(x3)") == std::vector<int>{1, 2, 3, 3, 3});
@@ -63,7 +62,7 @@ TEST_CASE("a text that is no list of task counts is an error", "[node_list]") {
                              "four", "4(x2)(x2)", "4(x99999999)", "99999999999", "4 (x2)"}) {
         INFO(text);
         const auto counts = parse_task_counts(text);
-        REQUIRE(!counts);
-        CHECK(counts.status().sentence() == "`" + std::string(text) + "` are no tasks of nodes such as 4(x2),1");
+        CHECK_ERROR(counts, "launcher.variables");
+        CHECK(counts.status().sentence().rfind("`" + std::string(text) + "`", 0) == 0);
     }
 }

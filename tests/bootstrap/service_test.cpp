@@ -7,6 +7,7 @@
 #include <set>
 
 #include "src/control/control_connection.hpp"
+#include "tests/error.hpp"
 #include "tests/net/ends.hpp"
 
 using namespace weft::internal;
@@ -45,45 +46,47 @@ std::set<int> epoll_descriptors() {
 
 TEST_CASE("an exception that leaves a task reaches all users of the thread, which goes on", "[service]") {
     const auto service = service_of_process();
-    std::string first, second;
+    ErrorId first{}, second{};
     service->run([&] {
-        service->on_failure(&first, [&](const char* what) { first = what; });
-        service->on_failure(&second, [&](const char* what) {
-            second = what;
+        service->on_failure(&first, [&](ErrorId error, const char*) { first = error; });
+        service->on_failure(&second, [&](ErrorId error, const char*) {
+            second = error;
             throw std::bad_alloc();
         });
     });
     service->post([] { throw std::bad_alloc(); });
     service->run([] {});
-    CHECK(first == "out of memory");
-    CHECK(second == "out of memory");
+    CHECK(first == error::memory_exhausted);
+    CHECK(second == error::memory_exhausted);
     service->run([&] {
         service->on_failure(&second, {});
         service->after(1, [] { throw std::runtime_error("of a timer"); });
     });
     CHECK(eventually([&] {
-        std::string now;
+        ErrorId now{};
         service->run([&] { now = first; });
-        return now == "of a timer";
+        return now == error::internal_exception;
     }));
-    CHECK(second == "out of memory");
+    CHECK(second == error::memory_exhausted);
     service->run([&] { service->on_failure(&first, {}); });
 }
 
-TEST_CASE("an event descriptor of the program's that has the loop's number is noticed", "[service]") {
+TEST_CASE("an event descriptor of the program with the loop's number is detected", "[service]") {
     REQUIRE(eventually([] { return epoll_descriptors().empty(); }));
     auto service = service_of_process();
     const std::set<int> loops = epoll_descriptors();
     REQUIRE(loops.size() == 1);
-    std::atomic<bool> told{false};
-    service->run([&] { service->on_failure(&told, [&](const char*) { told = true; }); });
+    std::atomic<bool> lost{false};
+    service->run([&] {
+        service->on_failure(&lost, [&](ErrorId error, const char*) { lost = error == error::usage_closed_descriptor; });
+    });
     Fd foreign(eventfd(0, EFD_CLOEXEC));
     REQUIRE(dup2(foreign.number(), *loops.begin()) >= 0);
-    CHECK(eventually([&] { return told.load(); }));
+    CHECK(eventually([&] { return lost.load(); }));
     bool ran = false;
     service->run([&] { ran = true; });
     CHECK(ran);
-    service->run([&] { service->on_failure(&told, {}); });
+    service->run([&] { service->on_failure(&lost, {}); });
     service.reset();  // with its descriptors, so that a later case gets a loop of its own
 }
 
@@ -150,19 +153,19 @@ TEST_CASE("a link to a peer that never reads is ended, with an error", "[service
     const auto service = service_of_process();
     auto ends = socket_pair();
     std::unique_ptr<ControlConnection> link;
-    std::string why;
+    ErrorId why{};
     service->run([&] {
         link = std::make_unique<ControlConnection>(
             *service, std::move(ends.first), [](uint32_t, ByteReader&) {},
-            [&](const Status& status) { why = status.sentence(); });
+            [&](const Status& status) { why = status.id(); });
         ByteWriter content;
         content.append(std::string(1 << 20, 'm').data(), 1 << 20);
         for (int i = 0; i < 40; ++i) link->send(1, content);
     });
     CHECK(eventually([&] {
-        std::string now;
+        ErrorId now{};
         service->run([&] { now = why; });
-        return now.find("it does not read") != std::string::npos;
+        return now == error::tcp_broken;
     }));
     service->run([&] { link.reset(); });
 }

@@ -114,7 +114,7 @@ TEST_CASE("a stopped leader misses the heartbeat, and learns it when it goes on"
                   const std::string told = job[rank].output();
                   as_expected &=
                       contains(told, "reduce 6 ") && contains(told, "host node1 ") && contains(told, "with rank 1") &&
-                      contains(told, "no sign of life") &&
+                      contains(told, "no heartbeat") && contains(told, "[host.lost]") &&
                       contains(told, "so its leader (pid " + std::to_string(job[1].pid()) + ") is stopped") &&
                       contains(told, "async 6");
               }

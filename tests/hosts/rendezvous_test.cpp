@@ -108,7 +108,7 @@ TEST_CASE("a wrong file of rank 0 is an error of all ranks, at any delay", "[ren
                 INFO(variable << ", " << hosts << " hosts" << (late ? ", late" : ""));
                 SpreadJob job(hosts, 4 / hosts);
                 job.start(0, {"init"}, {"WEFT_DEBUG=WARN", variable + "=/nonexistent"});
-                if (late) REQUIRE(eventually([&] { return contains(job[0].error(), "as soon as they have met"); }));
+                if (late) REQUIRE(eventually([&] { return contains(job[0].error(), "all ranks fail with this"); }));
                 for (int rank = 1; rank < 4; ++rank) job.start(rank, {"init"}, {quiet, variable + "="});
                 job.finish();
                 for (int rank = 0; rank < 4; ++rank) {
@@ -219,10 +219,9 @@ TEST_CASE("hosts with different sizes get an error with both", "[rendezvous]") {
         const std::string told = job.answer(process, "init");
         INFO(told);
         CHECK(told.rfind("9 ", 0) == 0);
-        for (const char* text : {"node0 (", "node1 (", "all ranks must be given the same nranks"})
-            CHECK(contains(told, text));
-        CHECK((contains(told, "there are 2 ranks") && contains(told, " 3: ")) !=
-              (contains(told, "there are 3 ranks") && contains(told, " 2: ")));
+        for (const char* text : {"node0 (", "node1 (", "[mismatch.ranks]"}) CHECK(contains(told, text));
+        CHECK((contains(told, "nranks 2,") && contains(told, "given 3:")) !=
+              (contains(told, "nranks 3,") && contains(told, "given 2:")));
     }
 }
 
@@ -240,7 +239,7 @@ TEST_CASE("a wrong secret and an old id admit no process and disturb no rank", "
         for (int process = 0; process < 2; ++process) {
             INFO(others.answer(process, "init"));
             CHECK(others.answer(process, "init").rfind("5 ", 0) == 0);
-            CHECK(contains(others.answer(process, "init"), "does not know this unique id (of an earlier job"));
+            CHECK(contains(others.answer(process, "init"), "[init.id-unknown]"));
         }
     }
     job.start(1, {"init", "reduce=1000", "destroy"}, {quiet});
@@ -253,7 +252,7 @@ TEST_CASE("a wrong secret and an old id admit no process and disturb no rank", "
     job.finish();
     for (const int process : {2, 3}) {
         INFO(job.answer(process, "init"));
-        CHECK(contains(job.answer(process, "init"), "does not know this unique id (of an earlier job"));
+        CHECK(contains(job.answer(process, "init"), "[init.id-unknown]"));
     }
 }
 
@@ -318,7 +317,7 @@ TEST_CASE("another version of the library at the root is an error of both, with 
     REQUIRE(send(caller.number(), &proof, sizeof proof, 0) == ssize_t(sizeof proof));
     weft::internal::net::RefusalMessage refusal;
     REQUIRE(recv(caller.number(), &refusal, sizeof refusal, MSG_WAITALL) == ssize_t(sizeof refusal));
-    CHECK(refusal.code == weftMismatch);
+    CHECK(std::string(refusal.error) == "mismatch.version");
     job.finish();
     for (const std::string& sentence : {std::string(refusal.sentence), job.answer(0, "init")}) {
         INFO(sentence);

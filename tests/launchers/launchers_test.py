@@ -149,7 +149,7 @@ class RealLaunchers(unittest.TestCase):
         jobs = [{"RANK": str(rank), "WORLD_SIZE": str(RANKS), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(RANKS),
                  "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port} for rank in range(RANKS)]
         output = self.output_of([SWEEP] * RANKS, jobs)
-        self.check_job(output, "env://", "the job's identity, as nobody serves PyTorch's store at 127.0.0.1:" + port)
+        self.check_job(output, "env://", "the job's identity, as no process serves PyTorch's store at 127.0.0.1:" + port)
 
     def test_weft_before_and_after_mpi_init_in_one_process(self):
         for order in ("mpi-first", "weft-first"):

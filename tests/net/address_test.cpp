@@ -1,4 +1,4 @@
-// address_test.cpp: addresses as text and as bytes, and which of a host's addresses are used.
+// address_test.cpp: addresses as text and as bytes, and the selection of a host's addresses.
 #include "src/net/address.hpp"
 
 #include <net/if.h>
@@ -11,6 +11,7 @@
 
 #include "src/net/resolution.hpp"
 #include "tests/catch.hpp"
+#include "tests/error.hpp"
 
 using namespace weft::internal;
 using net::Address;
@@ -85,7 +86,7 @@ TEST_CASE("a text that is no address is refused and repeated in the error", "[ad
         INFO(text);
         auto address = Address::parse(text);
         REQUIRE_FALSE(address.ok());
-        CHECK(address.status().code() == weftInvalidArgument);
+        CHECK_ERROR(address, "tcp.address");
         CHECK_THAT(address.status().sentence(), Catch::Contains(text));
     }
 }
@@ -177,7 +178,9 @@ TEST_CASE("interfaces are chosen by name as NCCL_SOCKET_IFNAME does", "[address]
     CHECK(chosen(",ib,") == "fe80::2/0");
 }
 
-TEST_CASE("a choice without any interface lists the existing ones", "[address]") {
+TEST_CASE("a selection without an address lists the interfaces", "[address]") {
+    CHECK_ERROR(net::choose_addresses(machine, "eth9", ""), "tcp.interface");
+    CHECK_ERROR(net::choose_addresses(machine, "", "AF_INET4"), "option.value");
     for (const std::string& sentence : {chosen("eth9"), chosen("ib", "AF_INET")}) {
         CHECK_THAT(sentence, Catch::Contains("WEFT_SOCKET_IFNAME is") && Catch::Contains("eth1 10.1.0.1") &&
                                  Catch::Contains("lo 127.0.0.1"));
@@ -201,6 +204,7 @@ TEST_CASE("this machine has an address, and names are resolved", "[address]") {
     }
     auto missing = net::resolve("no-such-host.invalid", 1);
     REQUIRE_FALSE(missing.ok());
+    CHECK_ERROR(missing, "tcp.unknown-host");
     CHECK_THAT(missing.status().sentence(), Catch::Contains("no-such-host.invalid"));
 }
 
@@ -234,10 +238,11 @@ TEST_CASE("a look-up without an answer blocks no thread, and its exception is it
     over.set_value();
     auto answer = slow.take(-1);
     REQUIRE(answer);
+    CHECK_ERROR(*answer, "tcp.resolver");
     CHECK(answer->status().sentence() == "a slow question: no");
 }
 
-TEST_CASE("the speed of the interfaces that are used is the kernel's word, of real ones", "[address]") {
+TEST_CASE("the speed of the used interfaces comes from the kernel, and counts for real interfaces only", "[address]") {
     namespace fs = std::filesystem;
     const fs::path folder = fs::temp_directory_path() / ("weft-speeds-" + std::to_string(getpid()));
     const auto make = [&](const std::string& name, const std::string& kind, const std::string& speed) {

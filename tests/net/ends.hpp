@@ -28,7 +28,7 @@ inline net::Address loopback(const std::string& text = "127.0.0.1") {
     return *address;
 }
 
-// Not in every container.
+// False in some containers.
 inline bool has_ipv6() { return net::open_listener(loopback("::1")).ok(); }
 
 inline std::shared_ptr<net::Listener> open_test_listener(const std::vector<net::Address>& addresses = {loopback()}) {
@@ -37,7 +37,7 @@ inline std::shared_ptr<net::Listener> open_test_listener(const std::vector<net::
     return *listener;
 }
 
-// A stranger's socket, connected.
+// A connected socket without a handshake.
 inline Fd stranger_at(const net::Address& address) {
     Fd socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!socket || connect(socket.number(), address.raw(), address.raw_bytes()) != 0)
@@ -45,7 +45,7 @@ inline Fd stranger_at(const net::Address& address) {
     return socket;
 }
 
-// Steps the listener until the call has come to an end.
+// Steps the listener until the call has ended.
 inline Result<Fd> finish(net::OutgoingConnection& call, net::Listener* listener = nullptr) {
     std::optional<Result<Fd>> end;
     const bool ended = eventually([&] {
@@ -84,7 +84,7 @@ inline void write_all(const Fd& socket, const void* bytes, size_t count) {
     REQUIRE(send(socket.number(), bytes, count, MSG_NOSIGNAL) == ssize_t(count));
 }
 
-// Steps the listener until something has come for this communicator.
+// Steps the listener until a connection for this communicator is pending.
 inline net::AcceptedConnection accept_for(net::Listener& listener, const net::Identity& identity, uint32_t kind) {
     std::optional<net::AcceptedConnection> accepted;
     const bool came = eventually([&] {

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "tests/amount.hpp"
+#include "tests/error.hpp"
 #include "tests/net/ends.hpp"
 
 using namespace weft::internal;
@@ -30,7 +31,7 @@ struct End {
     std::optional<Result<bool>> caller;
 };
 
-// Both ends until each has come to an end; `caller` was made with the identity that it proves.
+// Steps both ends until each has ended; `caller` was made with the identity that it proves.
 End shake(ClientHandshake& caller, ServerHandshake& answer, const Identity& known,
           const ServerHandshake::Roots& roots = {}) {
     auto [near, far] = socket_pair();
@@ -49,7 +50,7 @@ End shake(ClientHandshake& caller, ServerHandshake& answer, const Identity& know
     return end;
 }
 
-// A caller by hand, to say what ClientHandshake never would.
+// A client by hand, which can send what ClientHandshake never sends.
 struct HandCaller {
     Fd near, far;
     ServerHandshake answer;
@@ -129,9 +130,9 @@ TEST_CASE("a caller that reaches the wrong process reports that, and sends no pu
         CHECK(caller.misdirected() == !each.meant);
         CHECK(end.answer == (each.meant ? Ending::welcome : Ending::broken));
         CHECK(answer.purpose().token == (each.meant ? handshake_purpose.token : 0));
-        if (!each.meant) CHECK(end.caller->status().code() == weftRemoteError);
+        if (!each.meant) CHECK_ERROR(*end.caller, "tcp.stranger");
     }
-    // Another build may say anything there: it is told apart by its version alone.
+    // Another build may have another meaning there: only its version counts.
     auto [near, far] = socket_pair();
     ClientHandshake caller(identity, handshake_purpose, {elsewhere, true});
     REQUIRE(caller.advance(near.number()).ok());
@@ -149,7 +150,7 @@ TEST_CASE("challenges are fresh, and name the answering process", "[handshake]")
     CHECK_FALSE(net::target_of_nonce(net::server_nonce_of({77, false})).root);
 }
 
-TEST_CASE("an identity's name does not depend on chance and differs between secrets", "[handshake]") {
+TEST_CASE("an identity's name is the same for the same secret and differs between secrets", "[handshake]") {
     const Identity one = fresh_identity(), other = fresh_identity();
     CHECK(Identity::of(one.secret).name == one.name);
     CHECK(one.name != other.name);
@@ -164,10 +165,9 @@ TEST_CASE("a wrong secret is found by the caller, and a caller's wrong one by th
     ServerHandshake answer;
     const End end = shake(caller, answer, identity);
     REQUIRE((end.caller && !end.caller->ok()));
-    CHECK(end.caller->status().code() == weftRemoteError);
-    CHECK_THAT(end.caller->status().sentence(), Catch::Contains("does not know the secret"));
+    CHECK_ERROR(*end.caller, "tcp.secret");
     CHECK_FALSE(caller.proven());
-    CHECK(end.answer == Ending::broken);  // the caller did not go on
+    CHECK(end.answer == Ending::broken);  // the client sent no proof
 
     HandCaller forger(identity);
     CHECK(forger.say(&forger.hello, sizeof forger.hello) == Ending::pending);
@@ -176,18 +176,18 @@ TEST_CASE("a wrong secret is found by the caller, and a caller's wrong one by th
     CHECK(forger.say(&proof, sizeof proof) == Ending::impostor);
 }
 
-TEST_CASE("an unknown id is refused with a sentence", "[handshake]") {
+TEST_CASE("an unknown id is refused with a reason", "[handshake]") {
     const Identity identity = fresh_identity(), other = fresh_identity();
     ClientHandshake caller(other, handshake_purpose);
     ServerHandshake answer;
     const End end = shake(caller, answer, identity);
     CHECK(end.answer == Ending::refused);
     REQUIRE((end.caller && !end.caller->ok()));
-    CHECK(end.caller->status().code() == weftRemoteError);
-    CHECK_THAT(end.caller->status().sentence(), Catch::Contains("does not know this unique id"));
+    CHECK_ERROR(*end.caller, "tcp.turned-away");  // without a proof any process can say this
+    CHECK(caller.unknown());
 }
 
-TEST_CASE("a recorded handshake proves nothing when it is played again", "[handshake]") {
+TEST_CASE("a recorded handshake cannot be replayed", "[handshake]") {
     const Identity identity = fresh_identity();
     HandCaller first(identity);
     CHECK(first.say(&first.hello, sizeof first.hello) == Ending::pending);
@@ -198,7 +198,7 @@ TEST_CASE("a recorded handshake proves nothing when it is played again", "[hands
     CHECK(again.say(&first.hello, sizeof first.hello) == Ending::pending);
     CHECK(again.say(&proof, sizeof proof) == Ending::impostor);
 
-    // Nor does a challenge that was recorded, to a caller; nor its own proof, sent back to it.
+    // Nor can a recorded challenge, to a client.
     auto [near, far] = socket_pair();
     ClientHandshake caller(identity, handshake_purpose);
     REQUIRE(caller.advance(near.number()).ok());
@@ -209,7 +209,7 @@ TEST_CASE("a recorded handshake proves nothing when it is played again", "[hands
     CHECK_FALSE(caller.advance(near.number()).ok());
 }
 
-TEST_CASE("a purpose that was changed on the way is no proof", "[handshake]") {
+TEST_CASE("a proof does not fit another purpose", "[handshake]") {
     const Identity identity = fresh_identity();
     for (int part = 0; part < 3; ++part) {
         HandCaller caller(identity);
@@ -235,7 +235,7 @@ TEST_CASE("with another library version both ends name both versions, if the oth
     CHECK_THAT(newer.answer.sentence(), Catch::Contains(here) && Catch::Contains(there));
     net::RefusalMessage refusal;
     REQUIRE(recv(newer.near.number(), &refusal, sizeof refusal, 0) == ssize_t(sizeof refusal));
-    CHECK(refusal.code == weftMismatch);
+    CHECK(std::string(refusal.error) == "mismatch.version");
     CHECK_THAT(std::string(refusal.sentence), Catch::Contains(here) && Catch::Contains(there));
 
     HandCaller liar(identity);
@@ -244,31 +244,45 @@ TEST_CASE("with another library version both ends name both versions, if the oth
     const net::ProofMessage nothing;
     CHECK(liar.say(&nothing, sizeof nothing) == Ending::impostor);
 
-    // A newer one answers, and refuses or lets us in.
+    // A newer build answers, and refuses or accepts.
     for (const bool lenient : {false, true}) {
         auto [near, far] = socket_pair();
         ClientHandshake caller(identity, handshake_purpose);
         REQUIRE(caller.advance(near.number()).ok());
         challenge_by_newer_build(far, identity);
         REQUIRE(caller.advance(near.number()).ok());
-        net::RefusalMessage told;
-        told.code = weftMismatch;
-        strcpy(told.sentence, "version 1 and version 2\n\033[2J");
+        net::RefusalMessage refused;
+        strcpy(refused.error, "mismatch.version");
+        strcpy(refused.sentence, "version 1 and version 2\n\033[2J");
         const net::HandshakeHead welcome{.kind = net::HandshakeHead::welcome};
         if (lenient)
             write_all(far, &welcome, sizeof welcome);
         else
-            write_all(far, &told, sizeof told);
+            write_all(far, &refused, sizeof refused);
         auto end = caller.advance(near.number());
         REQUIRE_FALSE(end.ok());
-        CHECK(end.status().code() == weftMismatch);
-        CHECK_THAT(end.status().sentence(), Catch::Contains("version"));
+        CHECK_ERROR(end, "mismatch.version");
         CHECK_THAT(end.status().sentence(), !Catch::Contains("\n") && !Catch::Contains("\033"));
         CHECK(caller.proven());
     }
 }
 
-TEST_CASE("another build of the same version says so, and not that messages are damaged", "[handshake]") {
+TEST_CASE("a refusal carries its error id, and an id of another version becomes tcp.turned-away", "[handshake]") {
+    const Identity identity = fresh_identity();
+    for (const std::string id : {"rank.left", "a.newer-id", ""}) {
+        auto [near, far] = socket_pair();
+        ClientHandshake caller(identity, handshake_purpose);
+        REQUIRE(caller.advance(near.number()).ok());
+        challenge_by_newer_build(far, identity);
+        REQUIRE(caller.advance(near.number()).ok());
+        net::RefusalMessage refused;
+        id.copy(refused.error, sizeof refused.error);
+        write_all(far, &refused, sizeof refused);
+        CHECK_ERROR(caller.advance(near.number()), id == "rank.left" ? id : "tcp.turned-away");
+    }
+}
+
+TEST_CASE("another build of the same version is refused because of its version", "[handshake]") {
     const Identity identity = fresh_identity();
     HandCaller other(identity);
     other.hello.head.version = wire_version + (1u << wire_version_bits);
@@ -282,7 +296,7 @@ TEST_CASE("another build of the same version says so, and not that messages are 
               WEFT_VERSION_CODE, wire_revision, wire_revision + 1));
 }
 
-TEST_CASE("noise is noticed at the first message, cut streams when they end", "[handshake]") {
+TEST_CASE("noise is refused at its first message, and a cut stream when it ends", "[handshake]") {
     const Identity identity = fresh_identity();
     std::mt19937 random(seed());
     for (int round = 0; round < 200; ++round) {

@@ -1,4 +1,4 @@
-// limits_test.cpp: thousands of strangers and a process without descriptors: members still get in.
+// limits_test.cpp: thousands of unauthenticated connections, and a process without descriptors: members still connect.
 #include <sys/resource.h>
 
 #include "src/net/listener.hpp"
@@ -37,7 +37,7 @@ class Limit {
 
 }  // namespace
 
-TEST_CASE("thousands of silent strangers do not keep a member out, nor stay", "[limits]") {
+TEST_CASE("thousands of silent connections do not keep a member out, and are dropped", "[limits]") {
     const Limit limit(16384);
     auto listener = open_test_listener();
     const net::Identity identity = fresh_identity();
@@ -57,7 +57,7 @@ TEST_CASE("thousands of silent strangers do not keep a member out, nor stay", "[
     }
 }
 
-TEST_CASE("ten thousand connections that come and go leave nothing", "[limits]") {
+TEST_CASE("ten thousand connections that open and close leave no descriptor", "[limits]") {
     auto listener = open_test_listener();
     const net::Identity identity = fresh_identity();
     listener->register_identity(identity);
@@ -79,7 +79,7 @@ TEST_CASE("ten thousand connections that come and go leave nothing", "[limits]")
     }));
 }
 
-TEST_CASE("without descriptors connections wait, and are accepted when there are some again", "[limits]") {
+TEST_CASE("without descriptors connections wait, and are accepted when descriptors are free again", "[limits]") {
     auto listener = open_test_listener();
     const net::Identity identity = fresh_identity();
     listener->register_identity(identity);

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "tests/amount.hpp"
+#include "tests/error.hpp"
 #include "tests/net/ends.hpp"
 
 using namespace weft::internal;
@@ -39,7 +40,7 @@ bool closed(const Fd& socket) {
 
 }  // namespace
 
-TEST_CASE("a listener listens at each address and can be dismissed as often as it was admitted to", "[listener]") {
+TEST_CASE("a listener listens at each address, and registrations are counted", "[listener]") {
     auto listener = open_test_listener({loopback(), loopback("127.0.0.3"), loopback("127.0.0.2")});
     REQUIRE(listener->addresses().size() == 3);
     const net::Identity identity = fresh_identity();
@@ -57,15 +58,16 @@ TEST_CASE("a listener listens at each address and can be dismissed as often as i
     REQUIRE(socket.ok());
     listener->unregister_identity(identity.name);
     CHECK_FALSE(listener->accept_for(identity.name, net::checkin));
-    CHECK(eventually([&] { return closed(*socket); }));  // what was pending is dropped
+    CHECK(eventually([&] { return closed(*socket); }));  // the pending connection is dropped
     OutgoingConnection late(identity, listener_purpose, listener->addresses());
     auto refused = finish(late, listener.get());
     REQUIRE_FALSE(refused.ok());
-    CHECK_THAT(refused.status().sentence(), Catch::Contains("does not know this unique id"));
-    listener->unregister_identity(identity.name);  // once too often is nothing
+    CHECK_ERROR(refused, "tcp.turned-away");
+    CHECK(late.unknown());
+    listener->unregister_identity(identity.name);  // once more has no effect
 }
 
-TEST_CASE("arrivals are claimed by communicator, kind and token, oldest first", "[listener]") {
+TEST_CASE("connections are taken by communicator, kind and token, oldest first", "[listener]") {
     auto listener = open_test_listener();
     const net::Identity one = fresh_identity(), other = fresh_identity();
     listener->register_identity(one);
@@ -90,7 +92,7 @@ TEST_CASE("arrivals are claimed by communicator, kind and token, oldest first", 
     CHECK_FALSE(listener->accept_for(one.name, net::data));
 }
 
-TEST_CASE("a sleeper is woken when something is pending for its communicator", "[listener]") {
+TEST_CASE("a descriptor wakes a sleeping thread when a connection for its communicator is pending", "[listener]") {
     auto listener = open_test_listener();
     const net::Identity identity = fresh_identity(), other = fresh_identity();
     CHECK(listener->pending_descriptor(identity.name) == -1);
@@ -114,7 +116,7 @@ TEST_CASE("a sleeper is woken when something is pending for its communicator", "
     CHECK_FALSE(readable(listener->descriptor()));  // and the listener itself has nothing to do
 }
 
-TEST_CASE("noise is turned away at once, and a member gets in beside it", "[listener]") {
+TEST_CASE("noise is refused at once, and a member connects beside it", "[listener]") {
     auto listener = open_test_listener();
     const net::Identity identity = fresh_identity();
     listener->register_identity(identity);
@@ -131,11 +133,11 @@ TEST_CASE("noise is turned away at once, and a member gets in beside it", "[list
     member_gets_in(*listener, identity);
 }
 
-TEST_CASE("a recorded call is turned away when it is played again", "[listener]") {
+TEST_CASE("a recorded connection cannot be replayed", "[listener]") {
     auto listener = open_test_listener();
     const net::Identity identity = fresh_identity();
     listener->register_identity(identity);
-    // Between them a stranger who copies what the member says.
+    // A process between them records the member's messages.
     auto tap = net::open_listener(loopback());
     REQUIRE(tap.ok());
     OutgoingConnection call(identity, listener_purpose, {net::local_address(tap->number())});
@@ -170,7 +172,7 @@ TEST_CASE("a recorded call is turned away when it is played again", "[listener]"
     CHECK_FALSE(listener->accept_for(identity.name, net::checkin));
 }
 
-TEST_CASE("another version is trouble for the communicator if the caller knows the secret", "[listener]") {
+TEST_CASE("another version is reported for the communicator if the client knows the secret", "[listener]") {
     auto listener = open_test_listener();
     const net::Identity identity = fresh_identity();
     listener->register_identity(identity);
@@ -191,21 +193,20 @@ TEST_CASE("another version is trouble for the communicator if the caller knows t
         CHECK(read_to_end(newer, *listener).size() == (knows ? sizeof(net::RefusalMessage) : 0));
         CHECK(listener->trouble(identity.name).ok() == !knows);
     }
-    CHECK(listener->trouble(identity.name).code() == weftMismatch);
+    CHECK_ERROR(listener->trouble(identity.name), "mismatch.version");
     CHECK_THAT(listener->trouble(identity.name).sentence(),
                Catch::Contains(std::to_string(WEFT_VERSION_CODE + 1)) && Catch::Contains("127.0.0.1"));
     CHECK(listener->trouble(fresh_identity().name).ok());
 }
 
-TEST_CASE("a port that was agreed before can be listened on as well, and one that is taken is a sentence",
-          "[listener]") {
+TEST_CASE("a listener can also listen on a given port, and fails if the port is taken", "[listener]") {
     auto listener = open_test_listener();
     auto other = open_test_listener({loopback("127.0.0.2")});
     const net::Identity identity = fresh_identity();
     listener->register_identity(identity);
     const Status taken = listener->listen_also(other->addresses()[0].port());
-    CHECK(taken.code() == weftSystemError);
-    CHECK_THAT(taken.sentence(), Catch::Contains(fmt::format("port {} is taken", other->addresses()[0].port())));
+    CHECK_ERROR(taken, "tcp.listen");
+    CHECK_THAT(taken.sentence(), Catch::Contains(fmt::format("port {} ", other->addresses()[0].port())));
     uint16_t port = 0;
     {
         auto listener = net::open_listener(loopback());
@@ -224,17 +225,18 @@ TEST_CASE("a port that was agreed before can be listened on as well, and one tha
     }
 }
 
-TEST_CASE("ports come from the range, and a full range is a sentence", "[listener]") {
+TEST_CASE("ports come from the range, and a full range is an error", "[listener]") {
     CHECK(net::parse_port_range("40000-40999")->second == 40999);
     CHECK(net::parse_port_range("7")->first == 7);
     for (const char* text : {"-", "0-5", "5-4", "1-65536", "a-b", "1-2-3", "-5", "5-", " "}) {
-        CHECK(net::parse_port_range(text).status().code() == weftInvalidArgument);
+        CHECK_ERROR(net::parse_port_range(text), "option.value");
         CHECK_FALSE(Listener::open({loopback()}, text).ok());
     }
     auto first = open_test_listener();
     const uint16_t port = first->addresses()[0].port();
     const auto full = Listener::open({loopback()}, fmt::format("{0}-{0}", port));
     REQUIRE_FALSE(full.ok());
+    CHECK_ERROR(full, "tcp.listen");
     CHECK_THAT(full.status().sentence(), Catch::Contains("WEFT_PORT_RANGE") && Catch::Contains(std::to_string(port)));
     auto second = Listener::open({loopback()}, fmt::format("{}-{}", port, std::min(65535, port + 50)));
     REQUIRE(second.ok());

@@ -1,9 +1,10 @@
-// outgoing_connection_test.cpp: a call finds the address that works, and says of each that does not why.
+// outgoing_connection_test.cpp: a connect finds the address that works, and gives a reason for each that does not.
 #include "src/net/outgoing_connection.hpp"
 
 #include <netinet/tcp.h>
 
 #include "src/base/options.hpp"
+#include "tests/error.hpp"
 #include "tests/net/ends.hpp"
 
 using namespace weft::internal;
@@ -16,7 +17,7 @@ namespace {
 
 const net::Purpose purpose{net::control, 5, 77};
 
-// An address of loopback at which nobody listens, nor can as long as this lives.
+// An address of loopback at which no process listens, nor can as long as this lives.
 struct Deserted {
     Fd socket{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
     Deserted() { REQUIRE(bind(socket.number(), loopback().raw(), loopback().raw_bytes()) == 0); }
@@ -58,7 +59,7 @@ TEST_CASE("a call arrives at the listener with its purpose, and bytes flow both 
     }
 }
 
-TEST_CASE("addresses that do not answer are passed over, and a socket of a stranger too", "[call]") {
+TEST_CASE("addresses that do not answer are skipped, and listeners of other jobs too", "[call]") {
     auto listener = open_test_listener({loopback("127.0.0.2")});
     auto strangers = open_test_listener();  // a listener that does not know the id
     auto mute = net::open_listener(loopback());
@@ -85,8 +86,8 @@ TEST_CASE("addresses that do not answer are passed over, and a socket of a stran
     CHECK_FALSE(listener->accept_for(identity.name, net::control));  // one accepted for each call
 }
 
-// As hosts do that have an address in common: each reaches itself there.
-TEST_CASE("a call passes over a process of the job that is not meant, and fails at once where there is no other",
+// Hosts with an address in common reach themselves there.
+TEST_CASE("a call skips a process of the job that is not the target, and fails at once if there is no other",
           "[call]") {
     const net::Identity identity = fresh_identity();
     auto wrong = open_test_listener(), right = open_test_listener({loopback("127.0.0.2")});
@@ -112,17 +113,17 @@ TEST_CASE("a call passes over a process of the job that is not meant, and fails 
         OutgoingConnection alone(identity, purpose, wrong->addresses(), {}, target);
         auto end = finish(alone, wrong.get());
         REQUIRE_FALSE(end.ok());
-        CHECK(end.status().code() == weftRemoteError);
+        CHECK_ERROR(end, "tcp.stranger");
         CHECK(alone.misdirected());
         CHECK_FALSE(alone.closed_early());  // trying again changes nothing
         CHECK_THAT(end.status().sentence(), Catch::Contains(wrong->addresses()[0].text()) && Catch::Contains(" lo"));
     }
-    // Somebody who is late may still come to the address that nobody listens at.
+    // A late process may still listen at the other address.
     const Deserted deserted;
     OutgoingConnection both(identity, purpose, {wrong->addresses()[0], deserted.address()}, {}, root);
     CHECK_FALSE(finish(both, wrong.get()).ok());
     CHECK_FALSE(both.misdirected());
-    // A root that has ended is none.
+    // A process whose root has ended is no root.
     right->register_identity(identity);
     right->unregister_identity(identity.name, true);
     OutgoingConnection late(identity, purpose, right->addresses(), {}, root);
@@ -138,19 +139,25 @@ TEST_CASE("a connection that is refused everywhere has a reason for each address
     OutgoingConnection call(identity, purpose, {empty, strangers->addresses()[0]});
     auto end = finish(call, strangers.get());
     REQUIRE_FALSE(end.ok());
-    CHECK(end.status().code() == weftRemoteError);
+    CHECK_ERROR(end, "tcp.refused");  // the addresses failed in different ways
     CHECK_THAT(end.status().sentence(), Catch::Contains(empty.text()) && Catch::Contains("errno 111") &&
-                                            Catch::Contains(strangers->addresses()[0].text()) &&
-                                            Catch::Contains("does not know this unique id"));
+                                            Catch::Contains(strangers->addresses()[0].text()));
+    OutgoingConnection unknown(identity, purpose, strangers->addresses());
+    CHECK_ERROR(finish(unknown, strangers.get()), "tcp.turned-away");
+    CHECK(unknown.unknown());
+    OutgoingConnection absent(identity, purpose, {empty});
+    CHECK_ERROR(finish(absent), "tcp.refused");
+    CHECK(absent.refused());
 
     OutgoingConnection nobody(identity, purpose, {});
     auto nothing = nobody.advance();
     REQUIRE_FALSE(nothing.ok());
-    CHECK_THAT(nothing.status().sentence(), Catch::Contains("it has none"));
+    CHECK_ERROR(nothing, "tcp.refused");
     OutgoingConnection apart(identity, purpose, strangers->addresses(), loopback("::1"));  // not even tried
     auto families = apart.advance();
     REQUIRE_FALSE(families.ok());
-    CHECK_THAT(families.status().sentence(), Catch::Contains("family") && Catch::Contains("127.0.0.1"));
+    CHECK_ERROR(families, "tcp.refused");
+    CHECK_THAT(families.status().sentence(), Catch::Contains("127.0.0.1"));
 }
 
 TEST_CASE("a connection in progress names what it waits for, and is woken by it", "[call]") {
@@ -195,7 +202,7 @@ TEST_CASE("an unanswered connection names the addresses that accepted it, and th
                                    Catch::Contains(" ms ago and has not answered"));
 }
 
-TEST_CASE("a call may come from an address of ours", "[call]") {
+TEST_CASE("a call may come from a given address of this host", "[call]") {
     auto listener = open_test_listener();
     const net::Identity identity = fresh_identity();
     listener->register_identity(identity);
@@ -204,14 +211,15 @@ TEST_CASE("a call may come from an address of ours", "[call]") {
     CHECK(accept_for(*listener, identity, net::control).peer.with_port(0) == loopback("127.0.0.2"));
 }
 
-// Run apart, with WEFT_SOCKET_FAMILY set to AF_INET6.
-TEST_CASE("an address of a family that the user ruled out is not called", "[.family]") {
+// Run in a test of its own, with WEFT_SOCKET_FAMILY set to AF_INET6.
+TEST_CASE("an address of a family that the user excluded is not called", "[.family]") {
     REQUIRE(options().socket_family == "AF_INET6");
     const net::Identity identity = fresh_identity();
     auto four = open_test_listener();
     four->register_identity(identity);
     OutgoingConnection ruled_out(identity, purpose, four->addresses());
     const auto socket = finish(ruled_out, four.get());
+    CHECK_ERROR(socket, "tcp.refused");
     CHECK_THAT(socket.status().sentence(),
                Catch::Contains(four->addresses()[0].text()) && Catch::Contains("WEFT_SOCKET_FAMILY is AF_INET6"));
     if (!has_ipv6()) return;
