@@ -1,5 +1,5 @@
-// What the command draws: files that XML readers read, that hold what was asked for and nothing that runs, whatever the
-// names in it; and what it refuses to draw.
+// The pictures of the commands: XML readers can read the files, and the files contain the requested things. They
+// contain nothing that runs, whatever names are in them. Pictures that would be unreadable are refused.
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -9,6 +9,7 @@
 #include "src/base/xml.hpp"
 #include "src/registry.hpp"
 #include "tests/catch.hpp"
+#include "tests/error.hpp"
 #include "tests/folder.hpp"
 #include "tests/subprocess.hpp"
 #include "tools/pictures/svg.hpp"
@@ -190,27 +191,27 @@ TEST_CASE("every algorithm's schedules are drawn, with an arrow for each step th
         }
 }
 
-TEST_CASE("what could not be read is refused with a sentence", "[pictures]") {
+TEST_CASE("an unreadable picture is refused", "[pictures]") {
     const Folder made;
     const std::string file = made.path / "picture.svg";
-    const auto refused = [&](std::vector<std::string> words, const std::string& sentence) {
+    const auto refused = [&](std::vector<std::string> words, const std::string& expected) {
         words.insert(words.begin(), WEFT_COMMAND);
         words.insert(words.end(), {"--svg", file});
         const ProcessResult outcome = run(words);
         INFO(outcome.error);
         CHECK(outcome.status != 0);
-        CHECK(outcome.error.find(sentence) != std::string::npos);
+        CHECK_EXPECTED(PrintedError{outcome.error}, expected);
         CHECK_FALSE(std::filesystem::exists(file));
     };
-    refused({"schedule", "show", "ring", "-n", "17"}, "a picture of 17 ranks could not be read; at most 16 are drawn");
-    refused({"schedule", "show", "ring", "-n", "8", "--bytes", "512M"}, "more than 1200 steps could not be read");
-    refused({"schedule", "show", "all_pairs", "-n", "12"}, "tracks could not be read");
-    refused({"schedule", "show", "ring", "-n", "5", "--hosts", "2"}, "5 ranks do not fill 2 hosts alike");
-    refused({"schedule", "show", "ring", "-n", "9", "--host", "dgx-h100"}, "a dgx-h100 has 8 devices, not 9");
-    refused({"schedule", "show", "ring", "-n", "4", "--host", "abacus"},
-            "there is no kind of host `abacus`; there are dgx");
-    refused({"schedule", "show", "ring", "-n", "4", "--rank", "1"}, "--svg or --rank, not both");
-    refused({"topology", "search", machines + "dgx1_v100.xml", "--graph", "found.xml"}, "--svg");
+    refused({"schedule", "show", "ring", "-n", "17"}, "[command.option] at most 16 ranks, not 17");
+    refused({"schedule", "show", "ring", "-n", "8", "--bytes", "512M"}, "[usage.limit] at most 1200 steps");
+    refused({"schedule", "show", "all_pairs", "-n", "12"}, "[usage.limit] tracks");
+    refused({"schedule", "show", "ring", "-n", "5", "--hosts", "2"}, "[command.option] 5 ranks");
+    refused({"schedule", "show", "ring", "-n", "9", "--host", "dgx-h100"},
+            "[command.option] a dgx-h100 has 8 devices, not 9");
+    refused({"schedule", "show", "ring", "-n", "4", "--host", "abacus"}, "[command.option] `abacus`");
+    refused({"schedule", "show", "ring", "-n", "4", "--rank", "1"}, "[command.option] --svg or --rank, not both");
+    refused({"topology", "search", machines + "dgx1_v100.xml", "--graph", "found.xml"}, "[] --svg");
     const std::string large = made.path / "large.xml";
     {
         std::ofstream xml(large);
@@ -219,7 +220,7 @@ TEST_CASE("what could not be read is refused with a sentence", "[pictures]") {
             xml << "<pci busid=\"" << std::hex << 0x1000 + device << ":00:00.0\" class=\"0x020000\"/>";
         xml << "</cpu></system>";
     }
-    refused({"topology", "show", large}, "a picture of 401 devices could not be read; it can have 400");
+    refused({"topology", "show", large}, "[usage.limit] at most 400 devices, not 401");
     for (const std::vector<std::string>& words : {std::vector<std::string>{"schedule", "show", "ring", "-n", "4"},
                                                   {"topology", "show", machines + "a100_bridge.xml"}}) {
         std::vector<std::string> all{WEFT_COMMAND};
@@ -230,7 +231,7 @@ TEST_CASE("what could not be read is refused with a sentence", "[pictures]") {
         CHECK(outcome.error.find("/nowhere/picture.svg could not be written") != std::string::npos);
     }
     tools::Svg nothing;
-    CHECK(tools::draw_timeline(nothing, {}, {}).sentence().find("there is nothing to draw") == 0);
+    CHECK_ERROR(tools::draw_timeline(nothing, {}, {}), "command.input");
 }
 
 TEST_CASE("names are text in pictures, whatever is in them", "[pictures]") {
@@ -252,7 +253,7 @@ TEST_CASE("names are text in pictures, whatever is in them", "[pictures]") {
     elements_of(text);
     CHECK(text.find(">a&lt;b&gt;&amp;&quot;?\?\xc3\xa9\?\?\?<") != text.npos);
     CHECK(text.find("<title>&lt;&amp;&gt;</title>") != text.npos);
-    // No letter is cut in two.
+    // No character is cut in two.
     CHECK(tools::fitted("\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9", 20, 10) == "\xc3\xa9...");
     CHECK(tools::fitted("short", 200, 10) == "short");
 }

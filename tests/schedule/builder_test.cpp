@@ -1,4 +1,4 @@
-// The builder and what algorithms/ says with it.
+// The builder, and the schedules and predictions of algorithms/.
 #include "src/schedule/builder.hpp"
 
 #include "src/schedule/text.hpp"
@@ -73,7 +73,7 @@ TEST_CASE("predictions are positive, grow with the message, and prefer the algor
     CHECK(best(8, 4, 64 << 10) == "two_shot");
     CHECK(best(2, 1, 64 << 20) == "two_shot");
     CHECK(best(8, 4, 64 << 20) == "two_shot");
-    // A message is as far from the processors in pieces as it is whole: around the size of the cache as well.
+    // The pieces of a message have the same cache distance as the whole: also around the size of the cache.
     for (int ranks : {2, 3, 4, 8, 16, 32})
         for (int ranks_per_core : {1, ranks / 2, ranks})
             for (size_t bytes = 256 << 10; bytes <= size_t(512) << 20; bytes = bytes * 5 / 4) {
@@ -106,7 +106,7 @@ TEST_CASE("between hosts predictions grow with the message, and say what each al
     CHECK(best(8, 8, 32 << 10) == "all_pairs");
     CHECK(best(16, 16, 32 << 10) == "halving_doubling");
     CHECK(best(8, 8, 1 << 20) == "ring");
-    // One rank's link is its host's: what leaves a host once must not leave it with every rank.
+    // The link of a host serves all its ranks. Data that leaves a host once must not leave it with every rank.
     for (const int bytes : {8, 4 << 10, 256 << 10, 64 << 20}) {
         CHECK(made_of_two(best(8, 2, size_t(bytes))));
     }
@@ -177,7 +177,7 @@ TEST_CASE("every message of the largest tile fits a slot, and tiles are the same
                 }
                 INFO(one.text() << ", " << ranks << " ranks");
                 CHECK(longest <= slot_bytes);
-                // Nothing is wasted: what is called the largest message is sent, of whole lines a chunk.
+                // Nothing is wasted: the largest message of the header is sent, with whole lines for each chunk.
                 const Schedule first = schedule_of(one, ranks, 0);
                 if (first.fifo_depth > 0) CHECK(longest > slot_bytes - 64 * size_t(std::max(8, first.span)));
             }
@@ -213,7 +213,7 @@ TEST_CASE("messages of any tile fit a slot, also those that go round", "[schedul
 }
 
 TEST_CASE("a message that goes round in the middle of a whole fits a slot", "[schedule]") {
-    // Of 8 chunks 3, 4 and 0: neither end of the two pieces is the whole's.
+    // Of 8 chunks 3, 4 and 0: neither end of the two pieces is an end of the whole.
     Builder builder("x", Collective::broadcast, {.ranks = 2, .rank = 0},
                     {.chunks = 8, .fifo_depth = 2, .span = 3, .root = 0});
     StepBuilder sent = builder.block({.target = 1}).span(3).send(Chunk{0, 3, 5});

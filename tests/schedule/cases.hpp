@@ -13,8 +13,9 @@ enum class Way { plain, mixed, all_readable, direct, pipelined, pipelined_mixed 
 enum class InPlaceMode { out, in, mixed };
 inline constexpr InPlaceMode in_place_modes[] = {InPlaceMode::out, InPlaceMode::in, InPlaceMode::mixed};
 
-// Where the ranks are: on one host; in blocks on two; rank 0 alone and the others together; dealt out to three in turn;
-// two on each host, and the last perhaps alone; 32 on each, the most that rails have, for larger numbers.
+// The hosts of the ranks. `one`: one host. `two`: blocks on two hosts. `lonely`: rank 0 alone and the others together.
+// `dealt`: cyclically on three hosts. `pairs`: two on each host, the last perhaps alone. `rails`: 32 on each, the most
+// for rails, with larger numbers of ranks.
 enum class Hosts { one, two, lonely, dealt, pairs, rails };
 // For any number of ranks.
 inline constexpr Hosts all_hosts[] = {Hosts::one, Hosts::two, Hosts::lonely, Hosts::dealt, Hosts::pairs};
@@ -36,19 +37,19 @@ struct Case {
     Layout layout(int ranks, int rank) const { return {ranks, rank, hosts_of(hosts, ranks)}; }
 };
 
-// Which an algorithm has with so many ranks: channels matter to the ring only, the ways to share buffers to the
-// two-shot all-reduce only, and some need one host or several. Who needs neither runs on one and on such that put ranks
-// in another order. Of roots some, or all where there are few ranks.
-// Whether the algorithm serves so many ranks on whatever hosts.
-bool anywhere(const Algorithm& algorithm, int ranks);
+// The cases of an algorithm with so many ranks. Channels matter only to the ring, and ways to share buffers only to the
+// two-shot all-reduce. Some algorithms need one host or several. An algorithm that needs neither runs on one host and
+// on hosts that reorder the ranks. All roots are tried for small numbers of ranks, some for large ones.
 std::vector<Case> cases_of(const Algorithm& algorithm, int channels_most, int ranks);
+// Whether the algorithm serves so many ranks on any hosts.
+bool anywhere(const Algorithm& algorithm, int ranks);
 
 std::vector<bool> every_second(int ranks);
 DirectMode mode_of(Way way, int ranks);
 Schedule schedule_of(const Case& one, int ranks, int rank);
 CheckedOperation operation_of(const Case& one, int ranks);
 
-// A ring whose blocks divide the work: one receives and sums, one sends, and dependencies hold them together.
+// A ring whose blocks divide the work: one receives and sums, one sends, and dependencies join them.
 Schedule two_block_ring(int ranks, int rank);
 
 }  // namespace weft::internal::test

@@ -1,5 +1,4 @@
-// catalog_test.cpp: algorithms of the user's own: which files are read, what is refused and with which words, and which
-// calls they serve.
+// catalog_test.cpp: a user's algorithms: which files are read, which are refused, and which calls they serve.
 #include "src/selector/catalog.hpp"
 
 #include <fstream>
@@ -27,7 +26,7 @@ struct Files : Folder {
     Catalog load(int ranks, bool any_order = false) const {
         return Catalog::load(list, ranks, registry::algorithms(), any_order);
     }
-    // Why what is left out cannot be used.
+    // The reason why ignored files cannot be used.
     std::string refusal(int ranks) const { return load(ranks).faults(); }
 };
 
@@ -59,7 +58,7 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 
 }  // namespace
 
-TEST_CASE("what is for another number of ranks is told with its file", "[catalog]") {
+TEST_CASE("a schedule for another number of ranks is reported with its file", "[catalog]") {
     Files files;
     const std::string file = files.write("mine.txt", write_text(mine("ring", 4)));
     const auto here = files.load(4), elsewhere = files.load(5);
@@ -71,7 +70,7 @@ TEST_CASE("what is for another number of ranks is told with its file", "[catalog
           file + ": mine for all_reduce is for 4 ranks, this communicator has 5: left out");
 }
 
-TEST_CASE("what a file lacks and is taken for it is told", "[catalog]") {
+TEST_CASE("an assumed property of a file is reported", "[catalog]") {
     Files files;
     const std::string rest =
         " name=\"mine\" ngpus=\"1\" nchunksperloop=\"1\" proto=\"Simple\" inplace=\"1\">"
@@ -109,7 +108,7 @@ TEST_CASE("a user's algorithm serves the messages, ranks and root that its file 
     CHECK(files.load(0).of_users().size() == 2);  // to be listed
 }
 
-TEST_CASE("a user's board of all ranks is for one host", "[catalog]") {
+TEST_CASE("a user's flag block of all ranks is for one host", "[catalog]") {
     Files files;
     files.write("board.txt", write_text(mine("one_shot", 4)));
     const auto catalog = files.load(4);
@@ -117,7 +116,7 @@ TEST_CASE("a user's board of all ranks is for one host", "[catalog]") {
     CHECK(chosen(catalog, 4, 100, "", {0, 0, 1, 1}) != "mine");
 }
 
-TEST_CASE("files that are none, or wrong, are refused with place and reason", "[catalog]") {
+TEST_CASE("wrong files are refused with place and reason", "[catalog]") {
     Files files;
     SECTION("missing") {
         files.list = "/nowhere/at/all";
@@ -173,7 +172,7 @@ TEST_CASE("files that are none, or wrong, are refused with place and reason", "[
     }
 }
 
-TEST_CASE("other files have another digest, none have none", "[catalog]") {
+TEST_CASE("different files have different digests, and no files have none", "[catalog]") {
     Files one, other, none;
     one.write("a.txt", write_text(mine("ring", 3)));
     other.write("a.txt", write_text(mine("ring", 3)) + "\n");
@@ -197,7 +196,7 @@ TEST_CASE("a file that cannot be used is left out, and the others serve", "[cata
     CHECK((catalog.left_out()[0].faulty && catalog.left_out()[1].faulty));
     CHECK(contains(catalog.left_out()[0].told, "broken.txt"));
     CHECK(contains(catalog.left_out()[1].told, "/nowhere/at/all"));
-    // A job that asks for it by name gets the reason; other jobs go on without it.
+    // A job that names it gets the reason; other jobs continue without it.
     CHECK(catalog.check("WEFT_ALGO", "").ok());
     CHECK(catalog.check("WEFT_ALGO", "^broken").ok());
     CHECK(catalog.check("WEFT_ALGO", "mine,ring").ok());
@@ -207,11 +206,11 @@ TEST_CASE("a file that cannot be used is left out, and the others serve", "[cata
         CHECK(contains(catalog.check("WEFT_ALGO", algo).sentence(), "/nowhere/at/all") == !contains(algo, "broken"));
         CHECK(contains(catalog.check("WEFT_ALGO", algo).sentence(), "broken.txt"));
     }
-    // To other ranks, on which nobody has proved it, it is of no concern.
+    // For other numbers of ranks, for which it is not proved, it does not matter.
     CHECK(files.load(4).check("WEFT_ALGO", "broken").ok());
 }
 
-TEST_CASE("files that cannot be read count for nothing when ranks compare what they have", "[catalog]") {
+TEST_CASE("files that cannot be read are ignored when ranks compare their files", "[catalog]") {
     Files files, gone, rubbish;
     const std::string text = write_text(mine("ring", 3));
     files.write("a.txt", text);
@@ -226,7 +225,7 @@ TEST_CASE("files that cannot be read count for nothing when ranks compare what t
 
 TEST_CASE("sums in another order on each rank serve if any order will do", "[catalog]") {
     Files files;
-    // Each rank adds what it has received to its own, and cannot do so in another order: the text says how.
+    // Each rank adds received data to its own and cannot use another order; the text states it.
     std::string text;
     for (int rank = 0; rank < 2; ++rank)
         text += fmt::format(

@@ -1,6 +1,8 @@
-// Wrong schedules from tests/schedules/wrong/: each is refused, for the reason that its first line expects.
+// Wrong schedules from tests/schedules/wrong/. Each is refused for the reason in its first line:
+//
 //     # expect: [its.id] the sentence, or a part of it
-// and perhaps, as `weft schedule check` takes them: # readable: 0,2   # board slots: 1   # fifo depth: 1
+//
+// Options of `weft schedule check` may follow: # readable: 0,2   # board slots: 1   # fifo depth: 1
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -15,7 +17,7 @@
 using namespace weft::internal;
 using namespace weft::internal::test;
 
-// What follows "# what: " in the text; empty if nothing does.
+// The text after "# what: "; empty if there is none.
 static std::string comment(const std::string& text, const std::string& what) {
     const size_t place = text.find("# " + what + ": ");
     if (place == text.npos) return {};
@@ -38,7 +40,7 @@ static Status check_text(const std::string& text) {
     return check_set(*schedules, mode, options);
 }
 
-TEST_CASE("a wrong schedule is refused with a sentence that says where and why", "[schedule]") {
+TEST_CASE("a wrong schedule is refused with place and reason", "[schedule]") {
     int files = 0;
     for (const auto& entry : std::filesystem::directory_iterator(std::string(WEFT_SCHEDULES) + "/wrong")) {
         std::ifstream file(entry.path(), std::ios::binary);

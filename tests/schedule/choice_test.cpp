@@ -1,5 +1,5 @@
-// choice_test.cpp: what Weft chooses between hosts, of GPUs and of processors, held against the simulator: it takes what is
-// hardly slower than the best of those that can serve.
+// choice_test.cpp: compares Weft's choices between hosts, of GPUs and of processors, with the simulator: the choice is
+// at most slightly slower than the best algorithm that can serve.
 #include <cmath>
 #include <vector>
 
@@ -66,7 +66,7 @@ constexpr const char* collectives[] = {"all_reduce",     "broadcast",  "reduce",
 
 }  // namespace
 
-// Of hosts whose devices share an adapter, as the selector takes it: what goes to another host goes through the host's sockets.
+// On hosts whose devices share an adapter, as the selector assumes: messages to other hosts use the host's sockets.
 TEST_CASE("between hosts of GPUs what is chosen is hardly slower than the best of what kernels run", "[schedule]") {
     std::vector<SimulateRequest> machines;
     for (const char* machine : {"a100_bridge", "pcie_4_gpus"})
@@ -80,7 +80,7 @@ TEST_CASE("between hosts of GPUs what is chosen is hardly slower than the best o
     for (const char* collective : collectives) check_regrets(collective, machines, 1.25, 2.2);
 }
 
-// As connections would have it that leave by each device's own adapter.
+// The connections of hosts where each device has its own adapter.
 TEST_CASE("between hosts with an adapter for each device what is chosen is hardly slower than the best", "[schedule]") {
     std::vector<SimulateRequest> machines;
     for (const int hosts : {2, 4, 8}) {

@@ -1,5 +1,5 @@
-// The checker is checked: schedules with one fault each must be refused, and those that are not must be right all the
-// same.
+// Tests the checker: schedules with one fault each must be refused, and the others must be correct in spite of the
+// change.
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -13,12 +13,12 @@
 using namespace weft::internal;
 using namespace weft::internal::test;
 
-// Two operations in a row, out of place, in place and mixed: a fault is caught if one of them is refused.
-// On a flag block without a slot to spare, which would forgive some.
+// Two operations in a row, out of place, in place and mixed: a fault is found if one of them is refused. The flag block
+// has no spare slot, which could hide faults.
 static int slots_needed(const Case& one, int ranks) {
     const Way way = one.way;
     const bool two_levels = one.algorithm.find("two_level") == 0 || one.algorithm.find("leader") == 0;
-    // Who carries on what lies in a slot holds it longer than the flag block's next tile.
+    // A rank that forwards the content of a slot holds it longer than the flag block's next tile.
     if (two_levels && one.collective != Collective::all_reduce)
         return one.algorithm == "leader_halving_doubling" || one.algorithm == "leader_all_pairs" ||
                        facts_of(one.collective).reduces
@@ -27,12 +27,12 @@ static int slots_needed(const Case& one, int ranks) {
     if (registry::find_algorithm(one.algorithm) && one.layout(ranks, 0).host_count() > 1) {
         size_t least = size_t(ranks);
         for (const auto host : one.layout(ranks, 0).ranks_by_host()) least = std::min(least, host.size());
-        // A single owner stages nothing, and what others stage is read before the next tile.
+        // A single owner stages nothing, and staged data of others is read before the next tile.
         return least == 1 || one.algorithm == "leader_doubling" ? 2 : 4;
     }
     if (way == Way::pipelined || way == Way::pipelined_mixed) return 3;
-    // Where nobody stages, a slot is first written after a wait for entries, which all post after their last read of
-    // it.
+    // If no rank stages, a slot is first written after a wait for arrival flags, which all ranks post after their last
+    // read.
     return way == Way::direct || way == Way::all_readable ? 1 : 2;
 }
 
@@ -58,8 +58,8 @@ struct Neighbours {
     const Instruction* at(int step) const {
         return step < 0 || step >= int(block.instructions.size()) ? nullptr : &block.instructions[step];
     }
-    // Whether on every rank the posts that the two waits (or posts) are about follow each other directly, so that who
-    // has seen one of them knows all that the other would tell.
+    // Whether on every rank the posts of the two waits (or posts) follow each other directly. Then the second flag adds
+    // nothing to the first.
     bool paired(const Instruction* one, const Instruction* other) const {
         if (!one || !other || one->opcode != other->opcode || kind_of(one->opcode) != OpcodeKind::flag) return false;
         for (const Schedule& schedule : schedules)
@@ -82,14 +82,14 @@ struct Neighbours {
     }
 };
 
-// Whether the two work on different memory of their rank, so that their order is all one.
+// Whether the two use different memory of their rank, so that their order does not matter.
 static bool disjoint(const Instruction& one, const Instruction& other, int ranks) {
     using Touched = std::set<std::tuple<Buffer, int, int>>;  // tile, chunk; input and output as one, as in place
     auto touch = [ranks](const Instruction& it, Touched& read, Touched& written) {
         for (int place = 0; place < it.repeat * it.count; ++place) {
             const int chunk = it.chunk.at(place / it.count, place % it.count);
             const int into = it.moves ? it.into.at(place) : chunk;
-            // What a copy reads in another's slot, this rank does not write.
+            // Data that a copy reads from another rank's slot is not written by this rank.
             const bool own_slot = it.source == Buffer::slot && kind_of(it.opcode) == OpcodeKind::connection;
             if (own_slot) read.insert({Buffer::slot, it.tile, chunk});
             const auto cell = [&](int number, int otherwise) { return number < 0 ? otherwise : -1 - number; };
@@ -114,7 +114,7 @@ static bool disjoint(const Instruction& one, const Instruction& other, int ranks
 
 static bool halves(const std::string& algorithm) { return algorithm.find("halving") != std::string::npos; }
 
-// Why a survivor is no fault at all; null if there is no such reason.
+// The reason why a survivor is no fault; null if there is none.
 static const char* harmless(const Case& one, const Mutant& mutant, const std::vector<Schedule>& original) {
     const int ranks = int(original.size());
     const bool chain = one.collective == Collective::broadcast || one.collective == Collective::reduce;
@@ -129,14 +129,14 @@ static const char* harmless(const Case& one, const Mutant& mutant, const std::ve
     auto is_local = [](const Instruction* it) { return it && kind_of(it->opcode) == OpcodeKind::local; };
     if (mutant.fault == Fault::shifted_chunk && one.way == Way::direct && mutant.rank < 0)
         return "all ranks reduce their neighbour's chunk: each still has its one rank, and the results go to all";
-    // A one-shot that goes on as a two-shot.
+    // A one-shot that continues as a two-shot.
     if (one.way == Way::mixed && first && first->targets == Buffer::slot && first->repeat == ranks) {
         if (mutant.fault == Fault::shifted_chunk) return "all chunks are staged, whichever comes first";
         if (mutant.fault == Fault::shortened_loop) return "its own chunk, staged last, nobody reads there";
     }
     if (mutant.fault == Fault::missing_wait && (here.paired(before, first) || here.paired(first, second)))
         return "the wait beside it sees posts made back to back with these";
-    // Along rails what comes from the own host is added up in one place.
+    // Along rails, all data from the own host is summed in one place.
     const Layout layout = one.layout(ranks, std::max(mutant.rank, 0));
     const bool inside = made_of_two(one.algorithm) && here.block.source >= 0 &&
                         layout.host_of(here.block.source) == layout.host_of(layout.rank);
@@ -145,7 +145,7 @@ static const char* harmless(const Case& one, const Mutant& mutant, const std::ve
     if (mutant.fault == Fault::exchanged_operands && (!exchange || mutant.rank < 0))
         return "the sum is made in one place, or by all who make it alike";
     if (mutant.fault != Fault::exchanged_neighbours || !second) return nullptr;
-    // Of an instruction that copies what its rank keeps: whether the other does something else.
+    // For an instruction that copies kept data: whether the other one does something else.
     const auto keeps = [&](const Instruction* it, const Instruction* other) {
         const bool looked_at = (other->source | other->targets) & Buffer::output && other->chunk == it->chunk;
         const bool for_itself = it->targets == Buffer::output || (it->targets == Buffer::scratch && is_flag(other));

@@ -1,4 +1,4 @@
-// Algorithms that combine in rank order; that their rows tell the truth proof_test.cpp sees.
+// Algorithms that combine in rank order. proof_test.cpp checks that their rows say so.
 #include "algorithms/algorithms.hpp"
 #include "tests/catch.hpp"
 #include "tests/schedule/cases.hpp"
@@ -49,7 +49,7 @@ TEST_CASE("a sum of scratch wants a cell for each rank, all of them written", "[
                 if (it.target_cell >= 0) it.target_cell = schedule.rank == 0 ? 1 : 0;
     };
     CHECK(!fault(other_cell).empty());
-    // What came for the next tile would overwrite what is summed up.
+    // A part of the next tile would overwrite a part that is summed.
     const auto no_gate = [](Schedule& schedule) {
         for (Block& block : schedule.blocks)
             for (Instruction& it : block.instructions)

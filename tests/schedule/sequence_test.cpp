@@ -1,4 +1,4 @@
-// Operations one after the other over one flag block and one set of connections.
+// Operations in a row over one flag block and one set of connections.
 #include <iterator>
 #include <random>
 
@@ -22,7 +22,7 @@ static std::string text_of(const std::vector<Case>& cases) {
     return text;
 }
 
-// What may be called on these hosts. `few`: of the others than all-reduce each algorithm once.
+// The calls on these hosts. `few`: of collectives other than all-reduce, each algorithm once.
 static std::vector<Case> all_cases(std::initializer_list<int> tile_counts, Hosts hosts, int ranks, bool few) {
     std::vector<Case> all;
     for (const Algorithm& row : registry::algorithms())
@@ -66,7 +66,7 @@ TEST_CASE("long sequences of any operations are right", "[schedule]") {
     }
 }
 
-TEST_CASE("a board needs two slots for plain operations, three for pipelined ones", "[schedule]") {
+TEST_CASE("a flag block needs two slots for plain operations, three for pipelined ones", "[schedule]") {
     for (int ranks : {2, 3, 4, 7}) {
         for (const char* algorithm : {"one_shot", "two_shot"}) {
             for (const Way way : {Way::plain, Way::mixed}) {

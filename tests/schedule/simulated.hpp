@@ -1,4 +1,4 @@
-// simulated.hpp: what tests of fabrics ask the simulator.
+// simulated.hpp: helpers of tests that simulate calls on fabrics.
 #pragma once
 #include <utility>
 

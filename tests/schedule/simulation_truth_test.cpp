@@ -1,5 +1,5 @@
-// The simulator against what others have published: NCCL's all-reduce on one host of eight GPUs, with NCCL's constants.
-// The table is in perf/results/2026-11-25-simulator.md.
+// The simulator against published results: NCCL's all-reduce on one host of eight GPUs, with NCCL's constants. The
+// table is in perf/results/2026-11-25-simulator.md.
 #include <cmath>
 #include <cstdio>
 
@@ -44,8 +44,8 @@ constexpr Published published[] = {
     {"dgx-a100", 1024 * mib, 8139.9},
 };
 
-// NCCL runs a tree on as many channels as a ring, and takes shorter chunks of short messages: blocks are no limit here,
-// and of some tiles the best is taken.
+// NCCL runs a tree on as many channels as a ring, and uses shorter chunks for short messages. Blocks are no limit here,
+// and the best of several tile sizes counts.
 double predicted_us(const char* host, size_t bytes, const char* algorithm, Protocol protocol) {
     const Algorithm& row = *registry::find_algorithm(algorithm, Collective::all_reduce);
     const bool tree = row.tree;

@@ -1,4 +1,4 @@
-// stable_sends_test.cpp: which sends of the algorithms may tell where their bytes lie, and which may not.
+// stable_sends_test.cpp: which sends of the algorithms may be zero-copy, and which may not.
 #include "src/schedule/stable_sends.hpp"
 
 #include "src/registry.hpp"
@@ -8,7 +8,7 @@ using namespace weft::internal;
 
 namespace {
 
-// Of a rank's instructions that send: those that may lend, and all.
+// Of a rank's sends: the number that may be zero-copy, and the number of all.
 std::pair<int, int> zero_copy_sends(const char* name, Collective collective, int ranks, int rank) {
     const Parameters parameters{.channels = 1, .root = facts_of(collective).rooted ? 0 : -1};
     const Schedule schedule =
@@ -31,7 +31,7 @@ using Count = std::pair<int, int>;
 
 }  // namespace
 
-TEST_CASE("what is only handed out may be lent", "[schedule]") {
+TEST_CASE("data that is only copied out may be sent zero-copy", "[schedule]") {
     CHECK(zero_copy_sends("all_pairs", Collective::all_gather, 4, 1) == Count{3, 3});
     CHECK(zero_copy_sends("all_pairs", Collective::all_to_all, 4, 1) == Count{3, 3});
     CHECK(zero_copy_sends("all_pairs", Collective::reduce_scatter, 4, 1) == Count{3, 3});
@@ -43,12 +43,12 @@ TEST_CASE("what is only handed out may be lent", "[schedule]") {
     CHECK(zero_copy_sends("linear", Collective::scatter, 4, 0) == Count{3, 3});
 }
 
-TEST_CASE("what is written over while a peer may read it is not lent", "[schedule]") {
-    // In place a finished chunk comes where its contribution lay; and a sum is sent from where the next one is made.
+TEST_CASE("data that is overwritten while a peer may read it is not sent zero-copy", "[schedule]") {
+    // In place, a finished chunk replaces its contribution, and a sum is sent from the place of the next one.
     CHECK(zero_copy_sends("all_pairs", Collective::all_reduce, 4, 1) == Count{0, 6});
     // With two ranks the sum is made by one instruction.
     CHECK(zero_copy_sends("all_pairs", Collective::all_reduce, 2, 1) == Count{1, 2});
-    // Partial sums exist in slots alone; the first chunk is input, which in place lies where nothing comes.
+    // Partial sums are only in slots. The first chunk is input, which nothing overwrites in place.
     CHECK(zero_copy_sends("ring", Collective::reduce_scatter, 4, 1) == Count{1, 2});
     // The scratch of one tile is that of the next.
     CHECK(zero_copy_sends("binomial_tree", Collective::reduce, 4, 2) == Count{0, 1});

@@ -1,4 +1,4 @@
-// tiles_test.cpp: how large the tiles are that go over a flag block.
+// tiles_test.cpp: the size of tiles in a flag block.
 #include "src/schedule/tiles.hpp"
 #include "src/registry.hpp"
 #include "src/segment/flag_block.hpp"
@@ -14,7 +14,7 @@ TEST_CASE("tiles on one host leave room in its caches, between hosts they are no
         const Parameters parameters{.root = facts_of(collective).rooted ? 0 : -1};
         const Layout layout = layout_in_blocks(ranks, hosts);
         const size_t first = tile_bytes_of(algorithm.build(layout, parameters), bytes, bounds);
-        // Headers alone decide, which ranks have alike.
+        // Only headers decide, and ranks have equal headers.
         Layout last = layout;
         last.rank = ranks - 1;
         CHECK(tile_bytes_of(algorithm.build(last, parameters), bytes, bounds) == first);
@@ -29,7 +29,7 @@ TEST_CASE("tiles on one host leave room in its caches, between hosts they are no
         CHECK(tile("two_shot", ranks, 1, 4 * mib) == in_two_slots(8 * mib));
         if (ranks > 2) CHECK(tile("two_shot", ranks, 1, 64 * mib) == 512 * kib);
     }
-    // What one rank gives goes in pieces.
+    // The data of a single rank is split.
     CHECK(tile("two_shot", 4, 1, mib, Collective::reduce) == 256 * kib);
     CHECK(tile("one_shot", 8, 1, mib, Collective::broadcast) == 256 * kib);
     for (const char* algorithm : {"two_level_ring", "two_level_doubling"})

@@ -1,5 +1,5 @@
-// tuning_test.cpp: what `weft tune` has measured: read and written, refused where it is broken, and what it makes of
-// predictions and choices. The times are made up.
+// tuning_test.cpp: tuning files of `weft tune`: reading, writing, errors, and their effect on predictions and choices.
+// The times are invented.
 #include "src/selector/tuning.hpp"
 
 #include <cmath>
@@ -91,7 +91,7 @@ TEST_CASE("a tuning survives its text", "[tuning]") {
     CHECK(read->curves[2].points[1].us == 300);
 }
 
-TEST_CASE("what is no tuning is refused with what is wrong and where", "[tuning]") {
+TEST_CASE("a text that is no tuning is refused with the fault and its place", "[tuning]") {
     CHECK(objection(a_tuning().text()) == "");
     CHECK_THAT(objection(""), Contains("not JSON"));
     CHECK_THAT(objection("[]"), Contains("not JSON"));
@@ -115,7 +115,7 @@ TEST_CASE("what is no tuning is refused with what is wrong and where", "[tuning]
                Contains("times[2]: it is not an object"));
 }
 
-TEST_CASE("what of a tuning counts for nothing is noted", "[tuning]") {
+TEST_CASE("ignored parts of a tuning are noted", "[tuning]") {
     Tuning tuning = tuning_of_here();
     tuning.curves = {{Collective::all_reduce, "ring", 2, 1, {{8, 1}}},
                      {Collective::all_reduce, "ring", 4, 1, {{8, 1}}},
@@ -205,7 +205,7 @@ TEST_CASE("a curve of ranks that its algorithm cannot serve counts for nothing",
 
 TEST_CASE("the measured times choose, the same on every rank, and rules still bind", "[tuning]") {
     const Costs costs = costs_of(a_tuning(), 4);
-    // All others cost what the model says; these two are made the best.
+    // All others have the costs of the model; these two are made the best.
     Preferences two;
     two.algo = "one_shot,ring";
     CHECK(chosen(costs, 8, two) == "one_shot");
@@ -226,7 +226,7 @@ TEST_CASE("constants that were fitted are the model's, those of the network if i
     Tuning tuning = a_tuning();
     tuning.constants.signal_us = 7;
     tuning.constants.net_latency_us = 70;
-    // Machines whose network's speed nobody knows are none of the measured ones.
+    // Machines with unknown network speed are not among the measured ones.
     CHECK(tuning.fitted(network_link_costs(3, 0)).net_latency_us == LinkCosts{}.net_latency_us);
     const LinkCosts same = tuning.fitted(network_link_costs(3, 0, true, true));
     CHECK(same.signal_us == Approx(7));
@@ -238,7 +238,7 @@ TEST_CASE("constants that were fitted are the model's, those of the network if i
     CHECK(other.net_us_per_byte == 8.0 / 10'000);
 }
 
-TEST_CASE("what a tuning predicts is of the tiles that are run, whatever its constants", "[tuning]") {
+TEST_CASE("predictions of a tuning are for the tiles that are run, with any constants", "[tuning]") {
     Tuning tuning = a_tuning();
     tuning.constants.signal_us *= 15;
     tuning.constants.net_latency_us *= 9;
@@ -353,7 +353,7 @@ TEST_CASE("a file of another machine or version is left aside", "[tuning]") {
     CHECK_FALSE(used(other));
 }
 
-TEST_CASE("a file that is missing or none is an error that says what to do", "[tuning]") {
+TEST_CASE("a file that is missing or wrong is an error with its remedy", "[tuning]") {
     const Folder folder;
     const std::string name = folder.path / "tune.json";
     const auto missing = tuning_of_file(name);

@@ -1,5 +1,5 @@
-// two_level_test.cpp: what is made of two, one form inside a host and one between hosts: whom it serves, when it is
-// chosen, and how much goes through a host's link.
+// two_level_test.cpp: algorithms with one form inside a host and one between hosts: their layouts, when they are
+// chosen, and the traffic through a host's link.
 #include <map>
 #include <set>
 
@@ -82,8 +82,8 @@ TEST_CASE("layouts without two levels, or whose parts do not lie as they must, a
           "needs two connections to every rank of a host: at most 32 ranks on each");
 }
 
-// A ring keeps links and processors busy, too, and passes a host's border as seldom; of an all-to-all between two hosts
-// all bytes pass the one border anyway, by pairs without a detour.
+// A ring keeps links and processors busy too, and crosses a host's border as rarely. In an all-to-all between two hosts
+// all bytes cross the only border anyway, without a detour by pairs.
 TEST_CASE("between hosts with several ranks each, what is made of two is predicted to be fastest, or a ring",
           "[schedule]") {
     for (const Collective collective : over_hosts)

@@ -1,4 +1,4 @@
-// info_test.cpp: `weft info` tells everything the tables hold, in both forms, and what is wrong with the environment.
+// info_test.cpp: `weft info` prints everything of the tables, in both forms, and the errors of the environment.
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -33,7 +33,7 @@ Json option(const Json& all, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("every option is told with variable, value, origin and help", "[info]") {
+TEST_CASE("every option is printed with variable, value, origin and help", "[info]") {
     ProcessResult outcome = run({WEFT_COMMAND, "info"});
     CHECK(outcome.status == 0);
     CHECK(outcome.error == "");
@@ -69,7 +69,7 @@ TEST_CASE("a secret is not shown", "[info]") {
     }
 }
 
-TEST_CASE("every algorithm and transport of the registry is told", "[info]") {
+TEST_CASE("every algorithm and transport of the registry is printed", "[info]") {
     std::string text = run({WEFT_COMMAND, "info"}).output;
     Json all = info({});
     CHECK(all["algorithms"].size() == registry::algorithms().size());
@@ -86,7 +86,7 @@ TEST_CASE("every algorithm and transport of the registry is told", "[info]") {
     }
 }
 
-TEST_CASE("version, build and machine are told", "[info]") {
+TEST_CASE("version, build and machine are printed", "[info]") {
     Json all = info({});
     CHECK(all["build"]["version"] ==
           std::to_string(WEFT_MAJOR) + "." + std::to_string(WEFT_MINOR) + "." + std::to_string(WEFT_PATCH));
@@ -97,7 +97,7 @@ TEST_CASE("version, build and machine are told", "[info]") {
     CHECK(all["machine"]["page_bytes"] == sysconf(_SC_PAGESIZE));
 }
 
-TEST_CASE("what is wrong with the environment is told, and the status says so", "[info]") {
+TEST_CASE("errors of the environment are printed, and the status says so", "[info]") {
     Json all = info({"WEFT_DIRECT=7", "WEFT_ISA=mmx", "WEFT_ALGO=rign", "WEFT_TIMOUT_MS=1"}, 1);
     CHECK(all["errors"].size() == 3);
     CHECK(all["warnings"] == Json::array({"WEFT_TIMOUT_MS is not an option; did you mean WEFT_TIMEOUT_MS?"}));
@@ -120,7 +120,7 @@ TEST_CASE("what is wrong with the environment is told, and the status says so", 
         REQUIRE(all["errors"].size() == 1);
         CHECK_THAT(all["errors"][0].get<std::string>(), Catch::Contains(sentence));
     }
-    // Those that programs are only warned of.
+    // Those for which programs only print a warning.
     CHECK_THAT(info({"WEFT_DEBUG=INF"})["warnings"][0].get<std::string>(),
                Catch::Contains("WEFT_DEBUG is INF, which is not a level"));
     CHECK_THAT(info({"WEFT_DEBUG_SUBSYS=INTI"})["warnings"][0].get<std::string>(),
@@ -145,7 +145,7 @@ TEST_CASE("an error id is explained, and a wrong one is answered with ids near i
     for (const ErrorRow& row : error_rows()) CHECK(contains(all.output, row.id));
 }
 
-TEST_CASE("what would be chosen is explained for ranks and hosts that do not exist", "[info]") {
+TEST_CASE("a choice is explained for ranks and hosts that do not exist", "[info]") {
     const auto explained = [](std::vector<std::string> arguments, std::vector<std::string> variables = {}) {
         arguments.insert(arguments.begin(), {WEFT_COMMAND, "info", "explain"});
         return run(arguments, std::move(variables));
@@ -168,8 +168,9 @@ TEST_CASE("what would be chosen is explained for ranks and hosts that do not exi
         CHECK(explained({name, "1M", "--ranks", "4"}).output == all_gather);
     CHECK(explained({"allreduce", "1M", "--ranks", "4"}).output == here.output);
     CHECK(explained({"allreduce", "1M", "--collective", "all_reduce"}).status == 2);
-    CHECK(contains(explained({"1M", "allreduce"}).error, "allreduce is no size"));
-    CHECK(contains(explained({"all", "1M"}).error, "there is no collective `all`; there are all_reduce, "));
+    CHECK(contains(explained({"1M", "allreduce"}).error, "allreduce is not a size"));
+    CHECK(
+        contains(explained({"all", "1M"}).error, "collective `all` does not exist; the collectives are all_reduce, "));
     CHECK(contains(explained({"8", "-n", "8", "--hosts", "4"}).output, "on 8 ranks of 4 hosts"));
     CHECK(contains(explained({"8", "-n", "3", "--hosts", "3"}).output, "over tcp"));
     CHECK(contains(explained({"1M", "-n", "4"}, {"WEFT_ALGO=ring"}).output, "chosen: ring"));
@@ -196,7 +197,7 @@ TEST_CASE("what would be chosen is explained for ranks and hosts that do not exi
     }
 }
 
-TEST_CASE("what a job would refuse of the environment nothing is explained with", "[info]") {
+TEST_CASE("nothing is explained with an environment that a job would refuse", "[info]") {
     const auto explained = [](std::vector<std::string> variables) {
         return run({WEFT_COMMAND, "info", "explain", "1M", "-n", "4"}, std::move(variables));
     };
@@ -232,7 +233,7 @@ TEST_CASE("hosts that are one machine are explained as a program there chooses",
                         machine = explained({"--hosts", "4", "--cores", "2", "--one-machine"});
     CHECK(contains(hosts.output, "on 8 ranks of 4 hosts, 1 a core"));
     CHECK(contains(machine.output, "on 8 ranks of 4 hosts, 4 a core"));
-    // Whoever is not allowed to share memory is a host of its own.
+    // A rank that may not share memory is a host of its own.
     const std::vector<std::string> no_shm = {"WEFT_TRANSPORTS=tcp"};
     CHECK(explained({"--cores", "2"}, no_shm).output ==
           explained({"--hosts", "8", "--cores", "2", "--one-machine"}).output);
@@ -271,8 +272,8 @@ TEST_CASE("rings, rails and NVLink domains of machines that a file describes are
     CHECK(explained("dgx_h100.xml", {"--hosts", "2", "--link-mbps", "400000"}).output == two.output);
     CHECK(explained("dgx_h100.xml", {"--hosts", "2", "--link-mbps", "1000"}).output != two.output);
     CHECK(contains(explained("cpu_two_sockets.xml", {"-n", "4"}).output, "processors: 1 kind of machines; "));
-    // What cannot be.
-    CHECK(contains(explained("dgx_h100.xml", {"-n", "9"}).error, "9 ranks have no room"));
+    // Impossible questions.
+    CHECK(contains(explained("dgx_h100.xml", {"-n", "9"}).error, "9 ranks do not fit"));
     CHECK(explained("dgx_h100.xml", {"-n", "9"}).status == 2);
     CHECK(explained("dgx_h100.xml", {"-n", "0"}).status == 2);
     CHECK(explained("dgx_h100.xml", {"--hosts", "0"}).status == 2);
@@ -281,7 +282,7 @@ TEST_CASE("rings, rails and NVLink domains of machines that a file describes are
     CHECK(contains(explained("nowhere.xml", {}).error, "nowhere.xml"));
 }
 
-TEST_CASE("the machine's topology is told in a few lines", "[info]") {
+TEST_CASE("the machine's topology is summarized", "[info]") {
     const Json topology = info({})["machine"]["topology"];
     REQUIRE(topology["summary"].size() == 3);
     CHECK(contains(topology["summary"][0].get<std::string>(), "NUMA domain"));

@@ -64,13 +64,13 @@ TEST_CASE("a slow reader gets everything", "[run]") {
     CHECK(outcome.output == "600000\n");
 }
 
-TEST_CASE("when nobody reads any more, the ranks meet SIGPIPE", "[run]") {
+TEST_CASE("if no process reads any more, the ranks get SIGPIPE", "[run]") {
     ProcessResult outcome = run({"sh", "-c", WEFT_COMMAND " run -n 2 --label --grace 0.1 yes | head -n 1"});
     CHECK((outcome.output == "[0] y\n" || outcome.output == "[1] y\n"));
     CHECK(outcome.error.find("was killed by signal 13 (SIGPIPE)") != std::string::npos);
 }
 
-TEST_CASE("output that cannot be written is a sentence and a status other than 0, of every command", "[run]") {
+TEST_CASE("output that cannot be written is an error with a status other than 0, of every command", "[run]") {
     const std::vector<std::string> commands = {"--help",
                                                "--version",
                                                "run --help",
@@ -129,7 +129,7 @@ TEST_CASE("a file that does not fit its disk is not left in part, and an old one
     }
 }
 
-TEST_CASE("what the launcher itself says comes after what the ranks had said", "[run]") {
+TEST_CASE("the launcher's own lines come after the earlier output of the ranks", "[run]") {
     ProcessResult outcome = run(labelled("1", "echo last words >&2; exit 3"));
     CHECK(outcome.error.rfind("[0] last words\nweft run: rank 0 (pid ", 0) == 0);
 }

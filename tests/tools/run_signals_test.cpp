@@ -14,7 +14,7 @@ using namespace weft::internal::test;
 
 namespace {
 
-// Ranks that tell their pid and wait.
+// Ranks that print their pid and wait.
 const char* const wait_for_end = "echo rank $$; while :; do sleep 0.02; done";
 
 std::vector<pid_t> pids_in(const std::string& output) {
@@ -27,7 +27,7 @@ std::vector<pid_t> pids_in(const std::string& output) {
 
 }  // namespace
 
-TEST_CASE("signals are passed on to every rank, and the launcher lives", "[run]") {
+TEST_CASE("signals are forwarded to every rank, and the launcher lives", "[run]") {
     for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
         std::string name = sigabbrev_np(signal);
         Subprocess job({WEFT_COMMAND, "run", "-n", "3", "sh", "-c",
@@ -40,7 +40,7 @@ TEST_CASE("signals are passed on to every rank, and the launcher lives", "[run]"
     }
 }
 
-TEST_CASE("a signal that ranks do not catch ends them, and the status tells", "[run]") {
+TEST_CASE("a signal that ranks do not catch ends them, and the status reports it", "[run]") {
     Subprocess job({WEFT_COMMAND, "run", "-n", "2", "sh", "-c", wait_for_end});
     REQUIRE(job.says("rank", 2));
     job.kill(SIGTERM);
@@ -73,7 +73,7 @@ TEST_CASE("where the kernel refuses pidfd_open, ends are seen, signals arrive an
     }
 }
 
-TEST_CASE("whatever else the kernel refuses, the launcher works without or ends with status 1", "[run]") {
+TEST_CASE("if the kernel refuses other calls, the launcher works without them or ends with status 1", "[run]") {
     for (const std::string call :
          {"close_range", "clone3", "epoll_create1", "getrandom", "membarrier", "memfd_create", "pipe2", "prctl",
           "prlimit64", "rseq", "sched_getaffinity", "sched_setaffinity", "signalfd4", "socket", "statx", "waitid"})

@@ -1,4 +1,4 @@
-// channels.hpp: what every result of a search must be, and random machines to search.
+// channels.hpp: checks that every search result must pass, and random machines to search.
 #pragma once
 #include <random>
 
@@ -6,8 +6,8 @@
 
 namespace weft::internal::test {
 
-// Rings pass each site once over links that join, and no link carries more than it can; the bound is no less than what
-// was found; orders and trees hold each rank once.
+// Rings pass each site once over existing links. No link is overloaded. The bound is at least the result. Orders and
+// trees contain each rank once.
 void check_channels_are_valid(const topology::Channels& channels);
 
 // A host of `gpus` GPUs on one or two cpus, some joined by NVLinks of 20 GB/s, with NICs.

@@ -1,8 +1,9 @@
-// `weft topology show` and `search`: what they print, write and return.
+// `weft topology show` and `search`: their output, files and exit status.
 #include <filesystem>
 #include <fstream>
 
 #include "tests/catch.hpp"
+#include "tests/error.hpp"
 #include "tests/folder.hpp"
 #include "tests/subprocess.hpp"
 #include "tests/topology/machines.hpp"
@@ -40,7 +41,7 @@ P2C C2C and a cpu's NIC, PXN through another GPU's NIC, PHB through a cpu, SYS b
     }
 }
 
-TEST_CASE("weft topology show --xml writes what it read, and says what it cannot", "[topology]") {
+TEST_CASE("weft topology show --xml writes a copy of its input, and reports what it cannot write", "[topology]") {
     const Folder made;
     const std::string file = made.path / "out.xml";
     CHECK(run({WEFT_COMMAND, "topology", "show", folder + "machines/dgx_h100.xml", "--xml", file}).status == 0);
@@ -59,7 +60,7 @@ TEST_CASE("weft topology show --xml writes what it read, and says what it cannot
           std::string::npos);
 }
 
-TEST_CASE("weft topology show without a file shows this machine, merged with what WEFT_TOPO_FILE says", "[topology]") {
+TEST_CASE("weft topology show without a file shows this machine, merged with WEFT_TOPO_FILE", "[topology]") {
     const Folder made;
     const std::string dump = made.path / "dump.xml", file = made.path / "file.xml";
     const ProcessResult here = run({WEFT_COMMAND, "topology", "show"}, {"WEFT_TOPO_DUMP_FILE=" + dump});
@@ -79,7 +80,7 @@ TEST_CASE("weft topology show without a file shows this machine, merged with wha
     const ProcessResult broken =
         run({WEFT_COMMAND, "topology", "show"}, {"WEFT_TOPO_FILE=" + folder + "broken/truncated.xml"});
     CHECK(broken.status == 1);
-    CHECK(broken.error.find("WEFT_TOPO_FILE, ") != std::string::npos);
+    CHECK_EXPECTED(PrintedError{broken.error}, "[topology.file] WEFT_TOPO_FILE, ");
     CHECK(run({WEFT_COMMAND, "topology", "show"}, {"WEFT_TOPO_FILE=/nowhere.xml"}).status == 1);
     const Folder stranger;
     const std::string other = stranger.path / "other.xml";
@@ -111,16 +112,16 @@ TEST_CASE("weft topology show plays hwloc's machines, or says why it cannot", "[
           std::string::npos);
 }
 
-TEST_CASE("hwloc's files are taken where NCCL's are, by what stands in them", "[topology]") {
+TEST_CASE("hwloc's files are accepted in place of NCCL's, by their content", "[topology]") {
     const std::string file = folder + "hwloc/two_sockets.xml";
     const std::vector<std::string> show = {WEFT_COMMAND, "topology", "show"};
     const ProcessResult without = run({WEFT_COMMAND, "topology", "show", file}, {"WEFT_HWLOC_LIBRARY=none"});
     CHECK(without.status == 1);
-    CHECK(without.error.find("two_sockets.xml: a file of hwloc's, which alone can read it: ") != std::string::npos);
+    CHECK(without.error.find("two_sockets.xml: only hwloc can read this file of hwloc: ") != std::string::npos);
     CHECK(without.error.find("writes one that needs none") != std::string::npos);
     const ProcessResult refused = run(show, {"WEFT_TOPO_FILE=" + file, "WEFT_HWLOC_LIBRARY=none"});
     CHECK(refused.status == 1);
-    CHECK(refused.error.find("two_sockets.xml: a file of hwloc's, which alone can read it: ") != std::string::npos);
+    CHECK(refused.error.find("two_sockets.xml: only hwloc can read this file of hwloc: ") != std::string::npos);
     for (const char* text : {"<topology version=\"2.0\">", "<!-- <system> --><topology version=\"1.0\"/>"}) {
         const Folder made;
         const std::string broken = made.path / "broken.xml";
@@ -140,7 +141,7 @@ TEST_CASE("hwloc's files are taken where NCCL's are, by what stands in them", "[
     CHECK(both.error.find("not detected") != std::string::npos);
 }
 
-TEST_CASE("weft topology search prints channels, their quality and what bounds them", "[topology]") {
+TEST_CASE("weft topology search prints channels, their quality and their bound", "[topology]") {
     const std::string bridge = folder + "machines/a100_bridge.xml";
     const ProcessResult one = run({WEFT_COMMAND, "topology", "search", folder + "machines/pcie_4_gpus.xml"});
     CHECK(one.status == 0);
@@ -153,7 +154,7 @@ rings: 1 channel of 6 GB/s each, 6 GB/s in all, SYS within a machine
   the fullest link: from cpu 1 to gpu 3 (0000:af:00.0), 6 GB/s for 1 channel
 trees: the same chains, 6 GB/s reduced and handed back
 quality: 100.0 % of what these links can carry, 6 GB/s
-bound by what joins gpu 3 with the rest: pci of 6 GB/s from gpu 3 to cpu 1
+bound by the links that join gpu 3 to the rest: pci of 6 GB/s from gpu 3 to cpu 1
 )");
     const ProcessResult many = run({WEFT_COMMAND, "topology", "search", bridge, "--hosts", "4096"});
     CHECK(many.status == 0);
@@ -201,7 +202,10 @@ TEST_CASE("a machine without a cpu is neither shown nor drawn, nor searched", "[
         const ProcessResult refused = run({WEFT_COMMAND, "topology", command, file, "--svg", picture});
         CHECK(refused.status == 2);
         CHECK(refused.output == "");
-        CHECK(refused.error.find("weft topology: " + file + ": ") != std::string::npos);
+        CHECK_EXPECTED(PrintedError{refused.error},
+                       (command == std::string("show") ? "[topology.invalid] weft topology: "
+                                                       : "[topology.placement] weft topology: ") +
+                           file + ": ");
         CHECK(!std::filesystem::exists(picture));
     }
 }
@@ -217,7 +221,7 @@ TEST_CASE("weft topology search --graph holds a graph file against the machine",
         run({WEFT_COMMAND, "topology", "search", folder + "machines/pcie_4_gpus.xml", "--graph", file});
     CHECK(other.status == 1);
     CHECK(other.output.find("passes gpu 4, which the machine does not have") != std::string::npos);
-    CHECK(other.error.find("does not fit") != std::string::npos);
+    CHECK_ERROR(PrintedError{other.error}, "command.input");
     CHECK(run({WEFT_COMMAND, "topology", "search", mesh, "--graph", mesh}).error.find("this is not a graph file") !=
           std::string::npos);
 }

@@ -1,4 +1,4 @@
-// A host as /sys and /proc tell it: made-up trees, whole, in part, denied and strange.
+// Hosts in /sys and /proc: invented trees, complete, partial, denied and strange.
 #include "topology/detect/discover.hpp"
 
 #include <unistd.h>
@@ -46,7 +46,7 @@ Path between(const Graph& graph, const char* source, const char* target) {
 
 }  // namespace
 
-TEST_CASE("a server is what /sys tells: processors, caches, switches, devices, ports", "[topology][discover]") {
+TEST_CASE("a server is as in /sys: processors, caches, switches, devices, ports", "[topology][discover]") {
     SystemTree tree;
     make_server(tree);
     const Discovered found = discovered(tree.sources());
@@ -95,7 +95,7 @@ TEST_CASE("a host of which nothing is known is one cpu, and its sentences say so
     CHECK(discovered(nowhere).graph.node(0).cpu.affinity == "1");
 }
 
-TEST_CASE("one core, no NUMA, no packages: what is there counts", "[topology][discover]") {
+TEST_CASE("one core, no NUMA, no packages: the existing parts count", "[topology][discover]") {
     SystemTree tree;
     tree.file("sys/devices/system/cpu/online", "0");
     tree.file("sys/devices/system/cpu/cpu0/topology/thread_siblings_list", "0");
@@ -154,7 +154,7 @@ TEST_CASE("names and values of any bytes end in a graph that can be written and 
     CHECK(graph.node(node_named(graph, "0000:1a:00.0")).pci.device == "0??");
 }
 
-TEST_CASE("what may not be read is said, a few sentences at most", "[topology][discover]") {
+TEST_CASE("a denied access is noted, in some sentences at most", "[topology][discover]") {
     SystemTree tree;
     make_server(tree);
     // A loop of links is refused to root, too.
@@ -177,7 +177,7 @@ TEST_CASE("what may not be read is said, a few sentences at most", "[topology][d
     std::filesystem::permissions(denied.path() / "sys/class", std::filesystem::perms::owner_all);
 }
 
-TEST_CASE("a link that runs below what it can is used as it runs, and said", "[topology][discover]") {
+TEST_CASE("a link below its maximum is used as it runs, with a note", "[topology][discover]") {
     SystemTree tree;
     make_server(tree);
     tree.file("sys/bus/pci/devices/0000:04:00.0/current_link_width", "8");
@@ -211,7 +211,7 @@ TEST_CASE("a virtual function has the link of its device, a port that is down is
     CHECK(between(graph, "mlx5_1", "0000:1a:00.0").path_class == PathClass::pix);
 }
 
-TEST_CASE("what stands for virtual functions is no port, and a NIC's ports are bounded", "[topology][discover]") {
+TEST_CASE("a representor of a virtual function is no port, and a NIC's ports are bounded", "[topology][discover]") {
     SystemTree tree;
     tree.processors(1, 1);
     const std::string nic = tree.pci("pci0000:00/0000:00:1d.0", "0x020000", "0x15b3");
@@ -242,7 +242,7 @@ TEST_CASE("over Ethernet a port is reached by its address of RoCE version 2", "[
     CHECK(found.graph.node(node_named(found.graph, "mlx5_0")).port.gid == gids[3]);
 }
 
-TEST_CASE("devices of a NUMA domain that is unknown, or has no processors, are placed and said",
+TEST_CASE("devices of a NUMA domain that is unknown, or has no processors, are placed with a note",
           "[topology][discover]") {
     SystemTree tree;
     make_server(tree);
@@ -308,7 +308,7 @@ TEST_CASE("control groups of both versions limit the time, the least of all abov
     CHECK(quota(two) == 2.5);
     const Discovered found = discovered(two.sources());
     CHECK(found.notes == std::vector<std::string>{"control groups give this process the time of 2.5 hardware threads"});
-    // Whoever is below the group that limits shares its time.
+    // A group below the limiting one shares its time.
     const auto group = [&](const char* path) {
         two.file("proc/self/cgroup", path);
         SystemFiles sys(two.path() / "sys"), proc(two.path() / "proc");

@@ -1,10 +1,9 @@
-// fake_verbs.cpp: a libibverbs whose devices stand in FAKE_VERBS, separated by semicolons, each after what it belongs to:
-//   device NAME [denied|mute]        that cannot be opened, or asked
-//   port STATE WIDTH SPEED LAYER     numbers as the library gives them
-//   port mute                        that cannot be asked
-//   gid GROUPS TYPE                  "fe80:0000:0000:0000:0c42:a103:0065:ba1a"
-//   dma_buf ERRNO                    what registering one is refused with
-// "none": there are no devices; "error": they cannot be listed. -DOLD: a library from before dma-buf and tables of GIDs.
+// fake_verbs.cpp: a libibverbs whose devices are in FAKE_VERBS, separated by semicolons, each after its owner.
+//   `device NAME [denied|mute]`: a device that cannot be opened, or does not answer.
+//   `port STATE WIDTH SPEED LAYER`: numbers of the library. `port mute`: a port that does not answer.
+//   `gid GROUPS TYPE`: for example "fe80:0000:0000:0000:0c42:a103:0065:ba1a".
+//   `dma_buf ERRNO`: the error of registering one.
+// `none`: there are no devices. `error`: they cannot be listed. -DOLD: a library without dma-buf and tables of GIDs.
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>

@@ -1,4 +1,4 @@
-// Files of others: NCCL's, RCCL's and hwloc's as people have them, which are read, and what follows from them.
+// Files from NCCL, RCCL and hwloc as users have them, and the resulting graphs.
 #include "src/drivers/hwloc/hwloc.hpp"
 #include "tests/catch.hpp"
 #include "tests/topology/machines.hpp"
@@ -68,7 +68,7 @@ std::vector<std::string> objections(const std::string& graphs, const Graph& grap
 
 }  // namespace
 
-TEST_CASE("a link of a device to itself is left out and said", "[topology][foreign]") {
+TEST_CASE("a link of a device to itself is ignored with a note", "[topology][foreign]") {
     const ReadTopology read = read_foreign("link_to_itself.xml");
     CHECK(read.notes.size() == 1);
     CHECK(nvlinks_gbs(read.graph, node_named(read.graph, "gpu0")) == 0);
@@ -106,7 +106,7 @@ TEST_CASE("a port that stands under several cpus is one", "[topology][foreign]")
     CHECK(read_in_cpu("<nic/>").graph.nodes().size() == 1);
 }
 
-TEST_CASE("GPUs that share a dev are told apart, and the parts of one count its links once", "[topology][foreign]") {
+TEST_CASE("GPUs that share a dev are distinguished, and the parts of one count its links once", "[topology][foreign]") {
     const ReadTopology parts = read_foreign("mlopart.xml");
     REQUIRE(parts.graph.of_kind(NodeKind::gpu).size() == 2);
     for (const int gpu : parts.graph.of_kind(NodeKind::gpu)) {

@@ -1,5 +1,5 @@
-// GPUs as NVML tells them, with the fake library: links to each other, to switches, to the cpu, down, hidden; GPUs
-// that are lost, a library that is old or refuses.
+// GPUs from NVML, with the fake library. Links lead to each other, to switches and to the cpu; some are down or hidden.
+// GPUs are lost, and a library is old or refuses.
 #include <memory>
 
 #include "tests/catch.hpp"
@@ -52,7 +52,7 @@ std::string switched(int gpus, int links, const char* end) {
 
 }  // namespace
 
-TEST_CASE("GPUs linked with each other are told with their links", "[topology][nvml]") {
+TEST_CASE("GPUs linked with each other have their links", "[topology][nvml]") {
     const GpuHost host("nvlink 0 0 1; nvlink 0 1 1; nvlink 1 0 0; nvlink 1 1 0");
     const Discovered found = host.discover();
     CHECK(found.notes.empty());
@@ -76,7 +76,7 @@ TEST_CASE("NVSwitches join GPUs, seen or hidden", "[topology][nvml]") {
     }
 }
 
-TEST_CASE("an NVLink that leads to its own GPU is said and left out, and the GPUs are known", "[topology][nvml]") {
+TEST_CASE("an NVLink that leads to its own GPU is ignored with a note, and the GPUs are known", "[topology][nvml]") {
     const GpuHost host("nvlink 0 0 0; nvlink 0 1 1; nvlink 1 0 0");
     const Discovered found = host.discover();
     CHECK(found.notes ==
@@ -84,7 +84,7 @@ TEST_CASE("an NVLink that leads to its own GPU is said and left out, and the GPU
     CHECK(found.graph.of_kind(NodeKind::gpu).size() == 2);
 }
 
-TEST_CASE("links that are down are said and do not count", "[topology][nvml]") {
+TEST_CASE("links that are down are ignored with a note", "[topology][nvml]") {
     const GpuHost host("nvlink 0 0 1; nvlink 0 1 down; nvlink 1 0 0; nvlink 1 1 down");
     const Discovered found = host.discover();
     CHECK(found.notes == std::vector<std::string>{"1 of 2 NVLinks of GPU 0 (0000:1a:00.0) are down",
@@ -110,7 +110,7 @@ TEST_CASE("C2C leads to the GPU's own cpu, a fabric joins hosts", "[topology][nv
     CHECK(found.graph.node(found.graph.of_kind(NodeKind::nvswitch)[0]).host == -1);
 }
 
-TEST_CASE("a GPU that is lost is said, the others are used", "[topology][nvml]") {
+TEST_CASE("a lost GPU is noted, the others are used", "[topology][nvml]") {
     const GpuHost host("lost 1; nvlink 0 0 1");
     const Discovered found = host.discover();
     CHECK(says(found.notes, "NVML does not tell of GPU 1: the GPU is lost (15)"));
@@ -119,7 +119,7 @@ TEST_CASE("a GPU that is lost is said, the others are used", "[topology][nvml]")
     CHECK(node_named(found.graph, "gpu0") > 0);
 }
 
-TEST_CASE("an NVML that is old, refuses or fails leaves what /sys tells", "[topology][nvml]") {
+TEST_CASE("with an NVML that is old, refuses or fails the facts of /sys remain", "[topology][nvml]") {
     {
         const GpuHost host("fault nvmlDeviceGetCount_v2 0 4");
         const Discovered found = host.discover();
@@ -141,7 +141,7 @@ TEST_CASE("an NVML that is old, refuses or fails leaves what /sys tells", "[topo
     CHECK(found.graph.of_kind(NodeKind::gpu).size() == 2);
 }
 
-TEST_CASE("GPUs that /sys hides are what NVML tells of them", "[topology][nvml]") {
+TEST_CASE("GPUs that /sys hides are as in NVML", "[topology][nvml]") {
     const GpuHost host("nvlink 0 0 1; nvlink 1 0 0");
     fake::add_setting("");
     SystemTree bare;

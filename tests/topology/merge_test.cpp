@@ -1,4 +1,4 @@
-// A file and what was detected, as one graph: the file wins, what it lacks is added, contradictions are said.
+// A file and a detected machine as one graph: the file wins, missing facts are added, contradictions are noted.
 #include "topology/files/merge.hpp"
 
 #include "tests/catch.hpp"
@@ -65,7 +65,7 @@ TEST_CASE("a cloud's file knows the switches, the machine knows its devices", "[
           "kept");
 }
 
-TEST_CASE("a graph merged with itself is the same, and nothing is to be said", "[topology]") {
+TEST_CASE("a graph merged with itself is the same, without notes", "[topology]") {
     for (const auto& file : files_in("machines")) {
         INFO(file);
         const auto machine = read_topology(file_text(file));
@@ -76,7 +76,7 @@ TEST_CASE("a graph merged with itself is the same, and nothing is to be said", "
     }
 }
 
-TEST_CASE("what the file states is kept, and the contradiction told", "[topology]") {
+TEST_CASE("the file's facts are kept, and the contradiction noted", "[topology]") {
     const Graph file = graph_of(R"(<cpu numaid="0" arch="x86_64" host_hash="0x1">
         <pci busid="0000:01:00.0" class="0x030200" link_speed="16 GT/s" link_width="8"><gpu dev="0" sm="80">
             <nvlink target="0000:02:00.0" count="4" tclass="0x030200"/></gpu></pci>
@@ -120,14 +120,13 @@ TEST_CASE("a file of processors that the machine does not have is of another mac
           "the file is of another machine: arch of cpu 0 is arm64, and here it is x86_64");
     CHECK(merged(machine("arch=\"x86_64\" vendor=\"GenuineIntel\""), here).foreign ==
           "the file is of another machine: vendor of cpu 0 is GenuineIntel, and here it is AuthenticAMD");
-    // What is not stated, or not detected, contradicts nobody.
+    // An unknown fact on one side is no contradiction.
     for (const char* facts : {"", "arch=\"x86_64\"", "vendor=\"AuthenticAMD\" familyid=\"6\""})
         CHECK(merged(machine(facts), here).foreign == "");
     CHECK(merged(machine("arch=\"arm64\" vendor=\"ARM\""), machine("")).foreign == "");
 }
 
-TEST_CASE("what only one of two files states is taken, where both do and differ the first one's is kept",
-          "[topology]") {
+TEST_CASE("a fact of one of two files is used, and of different facts the first one's", "[topology]") {
     const std::string machine = R"(<cpu numaid="0">
         <pci busid="0000:01:00.0" class="0x030200"><gpu sm="90"{}><c2c bw="{}" count="10"/></gpu></pci>
         <pci busid="0000:02:00.0" class="0x020000"><nic><net name="eth0"{}/></nic></pci></cpu>)";
@@ -156,7 +155,7 @@ TEST_CASE("a domain of several hosts that detection knows takes the place of the
     CHECK(both.graph.name(both.graph.of_kind(NodeKind::nvswitch)[0]) == "nvswitch of domain rack");
 }
 
-TEST_CASE("devices of a file that were not detected are said in one sentence, and kept", "[topology]") {
+TEST_CASE("devices of a file that were not detected are kept, with one note", "[topology]") {
     const Merged both = merged(read_machine("dgx_h100").graph, graph_of(R"(<cpu numaid="0"/>)"));
     CHECK(both.notes ==
           std::vector<std::string>{"16 devices of the file, gpu 0 (0000:1b:00.0) first, were not detected: "

@@ -42,7 +42,7 @@ TEST_CASE("ring algorithms on found orders are right", "[topology]") {
     }
 }
 
-TEST_CASE("trees: chains within machines, and among them who is inner in one tree is a leaf in the other",
+TEST_CASE("trees: chains within machines, and between machines an inner rank of one tree is a leaf of the other",
           "[topology]") {
     const Graph graph = read_machine("dgx_h100").graph;
     const auto job = job_of_all(graph, 6);

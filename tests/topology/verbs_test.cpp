@@ -1,5 +1,5 @@
-// RDMA devices as libibverbs tells them, with a fake one: what /sys hides, what cannot be opened, is down, or does not
-// take device memory; an old library, one that is none, and none.
+// RDMA devices from libibverbs, with a fake library: devices that /sys hides, that cannot be opened, are down, or do
+// not take device memory. Also old libraries and libraries that cannot be used.
 #include "src/drivers/verbs/verbs.hpp"
 
 #include <cerrno>
@@ -83,7 +83,7 @@ bool has_port(const Discovered& found, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("what /sys does not say of an RDMA device, libibverbs does", "[topology][verbs]") {
+TEST_CASE("libibverbs adds facts of an RDMA device that /sys lacks", "[topology][verbs]") {
     VerbsHost host(std::string("device mlx5_0; ") + ndr_port);
     // No rate, no link layer, no GID, no GUID.
     host.tree.file(host.nic + "/infiniband/mlx5_0/ports/1/state", "4: ACTIVE");
@@ -102,7 +102,7 @@ TEST_CASE("what /sys does not say of an RDMA device, libibverbs does", "[topolog
     CHECK(found.graph.node(found.graph.node(node_named(found.graph, "mlx5_0")).parent).busid == "0000:04:00.0");
 }
 
-TEST_CASE("what /sys says stands, and a device that it hides is added", "[topology][verbs]") {
+TEST_CASE("facts of /sys are kept, and a device that it hides is added", "[topology][verbs]") {
     VerbsHost host(
         std::string("device mlx5_0; port 4 2 32 2; device rxe0; port 4 1 32 2; "
                     "gid fe80:0000:0000:0000:0000:0000:0000:0001 1; "
@@ -118,7 +118,7 @@ TEST_CASE("what /sys says stands, and a device that it hides is added", "[topolo
     CHECK(port_of(found, "rxe0").gid == "0000:0000:0000:0000:0000:ffff:0a00:0002");
 }
 
-TEST_CASE("a device that cannot be opened or asked is what /sys tells, which is said", "[topology][verbs]") {
+TEST_CASE("a device that cannot be opened or does not answer is as in /sys, with a note", "[topology][verbs]") {
     for (const auto& [mode, why] :
          {std::pair{"denied", "mlx5_0 cannot be opened: "}, std::pair{"mute", "mlx5_0 does not answer: "}}) {
         VerbsHost host(std::string("device mlx5_0 ") + mode + "; port 4 2 32 1");
@@ -133,7 +133,7 @@ TEST_CASE("a device that cannot be opened or asked is what /sys tells, which is 
     }
 }
 
-TEST_CASE("ports that are down are left out, and said once", "[topology][verbs]") {
+TEST_CASE("ports that are down are ignored, with one note", "[topology][verbs]") {
     VerbsHost host(std::string("device mlx5_0; port 1 2 128 1; port 2 2 128 1; device mlx5_1; port 1 2 128 1"));
     // The first is up by /sys, which is late; the second is one that /sys has down itself; the third /sys has not.
     host.tree.rdma(host.nic, "mlx5_0");
@@ -146,7 +146,7 @@ TEST_CASE("ports that are down are left out, and said once", "[topology][verbs]"
     CHECK(!has_port(found, "mlx5_1"));
 }
 
-TEST_CASE("a port that does not answer is what /sys tells, which is said", "[topology][verbs]") {
+TEST_CASE("a port that does not answer is as in /sys, with a note", "[topology][verbs]") {
     VerbsHost host("device mlx5_0; port mute; device rxe0; port mute; port 4 2 32 2");
     host.tree.rdma(host.nic, "mlx5_0");
     const Discovered found = host.discover();
@@ -207,7 +207,7 @@ TEST_CASE("GPUDirect by dma-buf takes a library and a driver that register it", 
     CHECK(notes.empty());
 }
 
-TEST_CASE("an old libibverbs tells what it can", "[topology][verbs]") {
+TEST_CASE("an old libibverbs reports a part of the facts", "[topology][verbs]") {
     const VerbsHost host(std::string("device mlx5_0; ") + ndr_port);
     const Discovered found = host.discover(OLD_VERBS_LIBRARY);
     CHECK(found.notes.empty());
@@ -215,7 +215,7 @@ TEST_CASE("an old libibverbs tells what it can", "[topology][verbs]") {
     CHECK(port_of(found, "mlx5_0").speed == 400'000);
 }
 
-TEST_CASE("without libibverbs, or devices, RDMA devices are what /sys tells", "[topology][verbs]") {
+TEST_CASE("without libibverbs, or devices, RDMA devices are as in /sys", "[topology][verbs]") {
     VerbsHost host("none");
     host.tree.rdma(host.nic, "mlx5_0");
     CHECK(host.discover().notes.empty());
@@ -224,9 +224,9 @@ TEST_CASE("without libibverbs, or devices, RDMA devices are what /sys tells", "[
         const char *library, *note;
     };
     for (const auto& [library, note] :
-         {Row{"none", "WEFT_VERBS_LIBRARY is none: RDMA devices are what "},
+         {Row{"none", "WEFT_VERBS_LIBRARY is none: the RDMA devices are those of "},
           Row{"/nowhere/libibverbs.so", "no libibverbs: /nowhere/libibverbs.so"},
-          Row{NO_VERBS_LIBRARY, "is no such library, or too old: RDMA devices are what "}}) {
+          Row{NO_VERBS_LIBRARY, "is no such library, or too old: the RDMA devices are those of "}}) {
         INFO(library);
         const Discovered found = host.discover(library);
         CHECK(says(found.notes, note));
@@ -234,10 +234,11 @@ TEST_CASE("without libibverbs, or devices, RDMA devices are what /sys tells", "[
         CHECK(port_of(found, "mlx5_0").speed == 200'000);
     }
     setenv("FAKE_VERBS", "error", 1);
-    CHECK(says(host.discover().notes, "libibverbs lists no devices: the kernel has no RDMA: RDMA devices are what "));
+    CHECK(says(host.discover().notes,
+               "libibverbs lists no devices: the kernel has no RDMA: the RDMA devices are those of "));
 }
 
-// Whatever machine this is: the real library, if it is there, is asked and leaves nothing open.
+// On any machine: the real library, if it is installed, answers and leaves nothing open.
 TEST_CASE("this machine's own libibverbs answers or is missing", "[topology][verbs]") {
     const auto devices = verbs::devices("");
     if (!devices) CHECK(!devices.status().sentence().empty());
