@@ -9,7 +9,7 @@ const char* UserAlgorithm::refusal(const Layout& layout) const {
     for (const Schedule& schedule : schedules)
         if (std::any_of(schedule.shared_ranks.begin(), schedule.shared_ranks.end(),
                         [&](int32_t other) { return layout.host_of(other) != layout.host_of(schedule.rank); }))
-            return "has a board of ranks that are on several hosts";
+            return "has a flag block of ranks on several hosts";
     return nullptr;
 }
 

@@ -1,8 +1,8 @@
 // One-shot all-reduce, for small messages: each rank stages its whole buffer on the flag block and sums all staged
 // buffers in rank order. One wait; each rank reads N times the buffer. The other collectives follow the same pattern: a
 // source stages, all ranks wait once, a destination copies.
-// Source: the all-gather and local sum of Bar-Noy, Kipnis and Schieber, "An optimal algorithm for computing census
-// functions in message-passing systems", 1993. One write to shared memory replaces its rounds.
+// Source: the all-gather and local sum of Bar-Noy, Kipnis and Schieber, `An optimal algorithm for computing census
+// functions in message-passing systems`, 1993. One write to shared memory replaces its rounds.
 #include "algorithms/algorithms.hpp"
 #include "src/schedule/builder.hpp"
 

@@ -48,6 +48,15 @@ inline std::string id_in(const std::string& text) {
     return begin == text.npos || text.back() != ']' ? "" : text.substr(begin + 1, text.size() - begin - 2);
 }
 
+// The error in the last line that a command printed. A fault of the command line itself has no id: CLI11 prints it.
+struct PrintedError {
+    std::string output;
+};
+inline SeenError seen(const PrintedError& printed) {
+    const size_t end = printed.output.find_last_not_of('\n');
+    return {id_in(printed.output.substr(0, end == std::string::npos ? 0 : end + 1)), -1, -1, printed.output};
+}
+
 }  // namespace weft::internal::test
 
 #define CHECK_ERROR(error, ...) WEFT_CHECK_ERROR(::weft::internal::test::seen(error), __VA_ARGS__)

@@ -33,9 +33,9 @@ bool is_algorithm_file(const std::string& word) {
 
 Result<ScheduleFile> read_schedule_file(const std::string& name, bool any_order) {
     const auto text = read_file(name, file_bytes_most, Pipes::read);
-    if (!text) return fail(weftInvalidUsage, "{}", text.status().sentence());
+    if (!text) return fail(error::command_input, "{}", text.status().sentence());
     auto file = read_schedules(*text, any_order);
-    if (!file) return fail(weftInvalidUsage, "{}: {}", name, file.status().sentence());
+    if (!file) return fail(error::algorithm_file, "{}: {}", name, file.status().sentence());
     return file;
 }
 
@@ -60,7 +60,7 @@ Result<std::shared_ptr<const FileAlgorithm>> algorithm_of_file(const std::string
         if (fits) meant.push_back(&set);
     }
     if (meant.size() != 1)
-        return fail(weftInvalidArgument, "{} holds {}: {}", name, held,
+        return fail(error::command_option, "{} contains {}; {}", name, held,
                     meant.empty() ? "--ranks, --collective or --root does not fit it"
                                   : "choose one by --ranks, --collective or --root");
     std::vector<Schedule>& set = *meant[0];
@@ -68,10 +68,10 @@ Result<std::shared_ptr<const FileAlgorithm>> algorithm_of_file(const std::string
     const Schedule& first = set[0];
     for (size_t rank = 0; rank < set.size(); ++rank)
         if (set[rank].rank != int(rank) || int(set.size()) != first.ranks)
-            return fail(weftInvalidUsage, "{}: {}: it takes one schedule of each rank, and there are {}", name,
+            return fail(error::algorithm_file, "{}: {} needs one schedule for each rank, but there are {}", name,
                         text_of(first), set.size());
     if (choice.channels && *choice.channels != first.channels)
-        return fail(weftInvalidArgument, "--channels {}: {} has {}, as it stands there", *choice.channels, name,
+        return fail(error::command_option, "--channels is {}, but {} has {} channels", *choice.channels, name,
                     first.channels);
     auto algorithm = std::make_shared<FileAlgorithm>();
     algorithm->user = {first.algorithm, name, std::move(set)};
@@ -88,7 +88,7 @@ Status prove(const FileAlgorithm& algorithm) {
     const Status status =
         algorithm.file.check(algorithm.user.schedules, {}, {.any_order = algorithm.any_order}, &proved);
     return status ? ok()
-                  : fail(weftInvalidUsage, "{}: {}{}", algorithm.user.file, status.sentence(),
+                  : fail(error::algorithm_file, "{}: {}{}", algorithm.user.file, status.sentence(),
                          proved.orders_differ ? "; --any-order lets that pass" : "");
 }
 

@@ -23,7 +23,7 @@ Result<Collective> collective_meant(const std::string& name) {
         if (letters_of(name) == letters_of(name_of(each))) return each;
         names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(each));
     }
-    return fail(weftInvalidArgument, "there is no collective `{}`; there are {}", name, names);
+    return fail(error::command_option, "collective `{}` does not exist; the collectives are {}", name, names);
 }
 
 Result<const Algorithm*> algorithm_named(const std::string& algorithm, const std::string& collective) {
@@ -33,7 +33,8 @@ Result<const Algorithm*> algorithm_named(const std::string& algorithm, const std
     if (const Algorithm* row = registry::find_algorithm(algorithm, *found)) return row;
     for (const Algorithm& each : registry::algorithms())
         if (each.collective == *found) names += fmt::format("{}{}", names.empty() ? "" : ", ", each.name);
-    return fail(weftInvalidArgument, "there is no algorithm `{}` for {}; there are {}", algorithm, collective, names);
+    return fail(error::command_option, "algorithm `{}` does not exist for {}; the algorithms are {}", algorithm,
+                collective, names);
 }
 
 }  // namespace weft::internal::tools

@@ -43,7 +43,7 @@ Result<std::vector<int>> allowed_processors() {
         }
         if (errno != EINVAL) break;  // EINVAL: the kernel's mask is larger than ours
     }
-    return fail(weftSystemError, "cannot read which processors may be used: {}", errno_text(errno));
+    return fail(error::system_call, "the set of usable processors cannot be read: {}", errno_text(errno));
 }
 
 // The number of allowed hardware threads of the same core that have a lower index. The kernel's format is "0-1,8".

@@ -20,7 +20,7 @@ int explain_error(std::string id) {
     if (id.ends_with(']')) id.pop_back();
     const auto error = error_named(id);
     if (!error) {
-        print_error("weft explain: there is no error id `{}`; near it are:\n", id);
+        print_error("weft explain: error id `{}` does not exist; similar ids are:\n", id);
         for (const std::string& near : ids_near(id)) print_error("  {}\n", near);
         return 2;
     }
@@ -35,7 +35,7 @@ int explain_error(std::string id) {
 void add_error_command(CLI::App& app, int& exit_status) {
     auto id = std::make_shared<std::string>();
     CLI::App* command = app.add_subcommand(
-        "explain", "Explains an error id: what it means, its usual causes and what to do; without one lists all ids");
+        "explain", "Explains an error id: its meaning, usual causes and remedy; without an id, lists all of them");
     command->add_option("id", *id, "The id, as in the brackets at the end of an error: mismatch.count")
         ->option_text("ID");
     command->callback([=, &exit_status] {

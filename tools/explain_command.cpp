@@ -48,11 +48,12 @@ struct ExplainedLayout {
 Result<ExplainedLayout> layout_on_equal_hosts(const Question& question) {
     const int ranks = question.ranks.value_or(2);
     if (ranks < 1 || question.hosts < 1 || question.hosts > ranks)
-        return fail(weftInvalidArgument, "{} ranks on {} hosts cannot be", ranks, question.hosts);
+        return fail(error::command_option, "{} ranks do not fit on {} hosts", ranks, question.hosts);
     const int machines = question.one_machine ? 1 : question.hosts;
     if (machines == 1 && question.link_mbps > 0)
-        return fail(weftInvalidArgument,
-                    "--link-mbps is of the network between machines, and here is one: give --hosts, or leave it out");
+        return fail(
+            error::command_option,
+            "--link-mbps is the speed between machines, but there is one machine; add --hosts, or leave it out");
     // The layout of programs that are started in this environment.
     const int hosts = ranks_share_memory() ? question.hosts : ranks;
     const int cores = question.cores > 0 ? question.cores : topology::usable_cores();
@@ -62,17 +63,18 @@ Result<ExplainedLayout> layout_on_equal_hosts(const Question& question) {
 // Prints all rings and the messages that communicators would log at their creation.
 Result<ExplainedLayout> layout_on_topology(const Question& question) {
     if (question.one_machine)
-        return fail(weftInvalidArgument, "--one-machine is of this machine, --topology of others: give one of them");
+        return fail(error::command_option, "--one-machine means this machine, --topology other ones; give one of them");
     if (!ranks_share_memory())
-        return fail(weftInvalidArgument,
-                    "--topology is of ranks that share their hosts' memory, and WEFT_TRANSPORTS forbids it");
+        return fail(error::command_option,
+                    "--topology needs ranks that share the memory of their host, but WEFT_TRANSPORTS excludes it");
     const auto text = read_file(question.topology, topology::topology_file_bytes_most);
     if (!text) return text.status().copy();
     const auto read = topology::discover_file(options().hwloc_library, *text);
-    if (!read) return fail(weftInvalidArgument, "{}: {}", question.topology, read.status().sentence());
-    if (question.ranks && *question.ranks < 1) return fail(weftInvalidArgument, "{} ranks cannot be", *question.ranks);
+    if (!read) return fail(read.status(), "{}: {}", question.topology, read.status().sentence());
+    if (question.ranks && *question.ranks < 1)
+        return fail(error::command_option, "--ranks is {}; it must be at least 1", *question.ranks);
     auto simulated = topology::simulate_hosts(read->graph, question.hosts, question.ranks.value_or(0));
-    if (!simulated) return fail(weftInvalidArgument, "{}: {}", question.topology, simulated.status().sentence());
+    if (!simulated) return fail(simulated.status(), "{}: {}", question.topology, simulated.status().sentence());
     for (const std::string& note : read->notes) print_error("{}: {}\n", question.topology, note);
     Layout& layout = simulated->layout;
     for (const std::string& note :
@@ -100,7 +102,7 @@ int answer(const Question& question) {
         if (word_is_name) size.clear();
     }
     const auto bytes = parse_integer(size.empty() ? "0" : size, true);
-    if (!bytes || *bytes < 0) return refuse(fmt::format("{} is no size: it is bytes, with K, M or G", size));
+    if (!bytes || *bytes < 0) return refuse(fmt::format("{} is not a size; a size is bytes, with K, M or G", size));
     const auto collective = collective_meant(name.empty() ? name_of(Collective::all_reduce) : name);
     if (!collective) return refuse(collective.status().sentence());
     if (size.empty() && *collective != Collective::barrier)
@@ -140,16 +142,16 @@ int answer(const Question& question) {
 CLI::App* add_explain_command(CLI::App& info, int& exit_status) {
     auto question = std::make_shared<Question>();
     CLI::App* explaining = info.add_subcommand(
-        "explain", "Tells which algorithm a collective would take, and what each is predicted to cost");
+        "explain", "Prints the algorithm that a collective would use, and the predicted cost of each");
     explaining
         ->add_option("call", question->call,
                      "A collective, all_reduce if it is left out, and the size of the larger buffer: bytes, with K, M "
                      "or G; a barrier has none")
         ->option_text("[COLLECTIVE] SIZE")
         ->expected(0, 2);
-    explaining->add_option("--collective", question->collective, "The collective, where SIZE stands alone");
+    explaining->add_option("--collective", question->collective, "The collective, if SIZE has no collective");
     explaining
-        ->add_option("-n,--ranks", question->ranks, "Ranks of the communicator (2; of --topology as many as have room)")
+        ->add_option("-n,--ranks", question->ranks, "Ranks of the communicator (2; with --topology as many as fit)")
         ->check(CLI::Range(1, max_ranks));
     explaining
         ->add_option("--hosts", question->hosts,
@@ -168,7 +170,7 @@ CLI::App* add_explain_command(CLI::App& info, int& exit_status) {
     explaining->add_option(
         "--topology", question->topology,
         "NCCL's topology file of the machines: ranks sit on their GPUs, or on cores, and rings, rails "
-        "and NVLink domains are told as communicators there would find them");
+        "and the NVLink domains are those that communicators there would find");
     explaining->callback([=, &exit_status] { exit_status = answer(*question); });
     return explaining;
 }

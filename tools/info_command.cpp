@@ -215,7 +215,7 @@ void print(const Json& all) {
     for (const Json& row : all["algorithms"]) {
         print_output("  {:<12}  {}: {}\n", word(row["name"]), word(row["collective"]), word(row["cost"]));
     }
-    print_output("\nOptions: value, where it comes from, what it does\n");
+    print_output("\nOptions: value, source, meaning\n");
     for (const Json& row : all["options"]) {
         std::string value = word(row["value"]);
         std::string also = row["aliases"].empty() ? "" : " (also " + list(row["aliases"]) + ")";

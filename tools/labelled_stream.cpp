@@ -14,7 +14,7 @@ namespace weft::internal::tools {
 
 Result<LabelledStream> LabelledStream::make(int target) {
     Fd epoll(epoll_create1(EPOLL_CLOEXEC));
-    if (!epoll) return fail(weftSystemError, "cannot watch the ranks' output: {}", errno_text(errno));
+    if (!epoll) return fail(error::system_call, "the output of the ranks cannot be polled: {}", errno_text(errno));
     return LabelledStream(target, std::move(epoll));
 }
 
@@ -25,7 +25,7 @@ Status LabelledStream::add(int rank, Fd pipe) {
     event.data.ptr = source.get();
     int number = source->pipe.number();
     if (fcntl(number, F_SETFL, O_NONBLOCK) != 0 || epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, number, &event) != 0) {
-        return fail(weftSystemError, "cannot watch the output of rank {}: {}", rank, errno_text(errno));
+        return fail(error::system_call, "the output of rank {} cannot be polled: {}", rank, errno_text(errno));
     }
     sources_.push_back(std::move(source));
     return ok();

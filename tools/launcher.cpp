@@ -105,7 +105,7 @@ Status Launcher::prepare() {
     events_ = Fd(epoll_create1(EPOLL_CLOEXEC));
     int ends[2];
     if (!signals_ || !events_ || pipe2(ends, O_CLOEXEC) != 0) {
-        return fail(weftSystemError, "cannot set up the launcher: {}", errno_text(errno));
+        return fail(error::system_call, "the launcher cannot be set up: {}", errno_text(errno));
     }
     report_source_ = Fd(ends[0]);
     report_target_ = Fd(ends[1]);
@@ -121,8 +121,8 @@ Status Launcher::raise_descriptor_limit() {
     if (original_.open_files.rlim_cur >= needed) return ok();
     rlimit raised = {std::min(needed, original_.open_files.rlim_max), original_.open_files.rlim_max};
     if (raised.rlim_cur < needed || setrlimit(RLIMIT_NOFILE, &raised) != 0) {
-        return fail(weftSystemError, "{} ranks need {} open files, but the hard limit is {} (`ulimit -Hn`)", job_.ranks,
-                    needed, original_.open_files.rlim_max);
+        return fail(error::command_system, "{} ranks need {} open files, but the hard limit is {} (`ulimit -Hn`)",
+                    job_.ranks, needed, original_.open_files.rlim_max);
     }
     return ok();
 }
@@ -132,7 +132,7 @@ Status Launcher::watch(int descriptor, uint64_t event) {
     wanted.events = EPOLLIN;
     wanted.data.u64 = event;
     if (epoll_ctl(events_.number(), EPOLL_CTL_ADD, descriptor, &wanted) == 0) return ok();
-    return fail(weftSystemError, "cannot watch descriptor {}: {}", descriptor, errno_text(errno));
+    return fail(error::system_call, "file descriptor {} cannot be polled: {}", descriptor, errno_text(errno));
 }
 
 Status Launcher::start(int rank, int processor) {
@@ -141,7 +141,7 @@ Status Launcher::start(int rank, int processor) {
     for (int i = 0; job_.label && i < 2; ++i) {
         int ends[2];
         if (pipe2(ends, O_CLOEXEC) != 0) {
-            return fail(weftSystemError, "cannot make a pipe for rank {}: {}", rank, errno_text(errno));
+            return fail(error::system_call, "a pipe for rank {} cannot be made: {}", rank, errno_text(errno));
         }
         writing[i] = Fd(ends[1]);
         WEFT_TRY(streams[i]->add(rank, Fd(ends[0])));

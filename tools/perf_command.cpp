@@ -52,7 +52,7 @@ int become(std::vector<std::string> words) {
     if (std::find(std::begin(benchmark_names), std::end(benchmark_names), name) == std::end(benchmark_names)) {
         std::string known;
         for (const char* each : benchmark_names) known += (known.empty() ? "" : ", ") + std::string(each);
-        print_error("weft perf: {} is not a benchmark; there are {}\n", words[0], known);
+        print_error("weft perf: {} is not a benchmark; the benchmarks are {}\n", words[0], known);
         return 2;
     }
     const std::string program = program_of(name);

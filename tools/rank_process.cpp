@@ -87,8 +87,9 @@ Result<pid_t> start_rank(const RankStart& start, int report) {
     pid_t child = fork();
     if (child == 0) become_rank(start, report, launcher);
     if (child < 0) {
-        return fail(weftSystemError, "cannot start rank {} of {}: {}; `ulimit -u` says how many processes you may have",
-                    start.rank, start.ranks, errno_text(errno));
+        return fail(error::command_system,
+                    "rank {} of {} cannot be started: {}; `ulimit -u` prints the limit of processes", start.rank,
+                    start.ranks, errno_text(errno));
     }
     return child;
 }

@@ -49,7 +49,7 @@ Result<std::string> make_unique_id() {
     stay_on_loopback();
     weftUniqueId id;
     if (weftGetUniqueId(&id) != weftSuccess)
-        return fail(weftSystemError, "no unique id: {}", weftGetLastError(nullptr));
+        return fail(error::system_call, "no unique id: {}", weftGetLastError(nullptr));
     // With WEFT_HOSTID, the job's later communicators have several hosts too.
     if (auto made = UniqueId::read(id)) WEFT_TRY(made->meet_descendants(options().secret));
     std::string text;
@@ -70,10 +70,12 @@ Result<int> run(Job& job, std::vector<std::string> command) {
     if (!command.empty() && command[0] == separator)
         command.erase(command.begin());
     else if (!command.empty() && command[0][0] == '-') {
-        return fail(weftInvalidArgument, "{} is not an option of weft run (`weft run --help` lists them)", command[0]);
+        return fail(error::command_option, "{} is not an option of weft run (`weft run --help` lists them)",
+                    command[0]);
     }
     if (command.empty())
-        return fail(weftInvalidArgument, "which program? As in `weft run -n 4 ./program its arguments`");
+        return fail(error::command_option,
+                    "the program is missing; an example is `weft run -n 4 ./program its arguments`");
     job.command = std::move(command);
     WEFT_TRY(check_names_of_algorithms());
     Result<std::string> id = make_unique_id();
@@ -99,7 +101,7 @@ void add_run_command(CLI::App& app, int& exit_status) {
         double value = 0;
         return CLI::detail::lexical_cast(text, value) && value >= 0 && value <= seconds_most
                    ? std::string()
-                   : fmt::format("{} is no number of seconds from 0 to {}", text, seconds_most);
+                   : fmt::format("{} is not a number of seconds from 0 to {}", text, seconds_most);
     };
     CLI::App* command = app.add_subcommand(
         "run", "Starts a program as the N ranks of a job on this machine: weft run -n 4 ./program its arguments");
@@ -111,7 +113,7 @@ void add_run_command(CLI::App& app, int& exit_status) {
         "ended\n"
         "it; 124 after --timeout; 127 if the program is not found. What the ranks leave running is ended with the "
         "job,\n"
-        "unless weft run itself is killed with SIGKILL: what ranks have started lives on then.");
+        "unless weft run itself is killed with SIGKILL: the processes that ranks have started then live on.");
     command->add_option("-n,--ranks", job->ranks, "Ranks to start")->required()->check(CLI::Range(1, ranks_limit));
     command
         ->add_option("--bind", *bind, "core: rank r to the r-th core allowed, in turns if there are more ranks; none")
@@ -127,7 +129,7 @@ void add_run_command(CLI::App& app, int& exit_status) {
         job->end_others = !*no_kill;
         job->bind_cores = *bind == "core";
         Result<int> status = run(*job, command->remaining());
-        if (!status) print_error("weft run: {}\n", status.status().sentence());
+        if (!status) print_error("weft run: {}\n", status.status().text());
         exit_status = status ? *status : status.status().code() == weftInvalidArgument ? 2 : 1;
     });
 }

@@ -53,7 +53,7 @@ Result<DirectMode> parse_readable(std::string_view list, int ranks) {
         int rank = -1;
         const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), rank);
         if (error != std::errc() || end != word.data() + word.size() || rank < 0 || rank >= ranks)
-            return fail(weftInvalidArgument, "`{}` is not a rank; there are 0..{}, as in readable=0,2", word,
+            return fail(error::command_option, "`{}` is not a rank from 0 to {}; an example is readable=0,2", word,
                         ranks - 1);
         mode.readable[rank] = true;
     }
@@ -74,14 +74,16 @@ Result<Schedule> expanded(const Schedule& schedule, const std::string& expansion
         int tiles = 0;
         const auto [end, error] = std::from_chars(text.data() + 10, text.data() + text.size(), tiles);
         if (error != std::errc() || end != text.data() + text.size() || tiles < 1 || tiles > tiles_shown_most)
-            return fail(weftInvalidArgument, "pipelined takes a number of tiles, 1..{}, as in pipelined=4",
+            return fail(error::command_option, "pipelined takes a number of tiles from 1 to {}, as in pipelined=4",
                         tiles_shown_most);
         if (!is_two_shot(schedule))
-            return fail(weftInvalidArgument, "{} is not pipelined; two_shot is", schedule.algorithm);
+            return fail(error::command_option, "{} is not pipelined; two_shot is", schedule.algorithm);
         return expand_pipelined(schedule, {}, tiles);
     }
-    return fail(weftInvalidArgument,
-                "there is no expansion `{}`; there are staged, direct, readable=RANK,... and pipelined=TILES", text);
+    return fail(
+        error::command_option,
+        "expansion `{}` does not exist; the expansions are staged, direct, readable=RANK,... and pipelined=TILES",
+        text);
 }
 
 // The requested schedules and their row.
@@ -101,7 +103,8 @@ Status find_row(Request& request, Made& made) {
         request.ranks = made.file->user.schedules[0].ranks;
         return ok();
     }
-    if (request.ranks == 0) return fail(weftInvalidArgument, "--ranks is required: a name stands for any number");
+    if (request.ranks == 0)
+        return fail(error::command_option, "--ranks is missing; a named algorithm takes any number of ranks");
     auto named = algorithm_named(request.algorithm, request.collective);
     if (!named) return named.take_status();
     made.row = *named;
@@ -114,16 +117,16 @@ Result<Made> make(Request request) {
     const Algorithm* row = made.row;
     const bool rooted = facts_of(row->collective).rooted;
     if (!made.file && rooted && request.root >= request.ranks)
-        return fail(weftInvalidArgument, "there is no rank {} of {} to be the root; there are 0..{}", request.root,
-                    request.ranks, request.ranks - 1);
+        return fail(error::command_option, "--root {} is not one of the {} ranks, 0 to {}", request.root, request.ranks,
+                    request.ranks - 1);
     if (request.rank >= request.ranks)
-        return fail(weftInvalidArgument, "there is no rank {} of {}; there are 0..{}", request.rank, request.ranks,
+        return fail(error::command_option, "--rank {} is not one of the {} ranks, 0 to {}", request.rank, request.ranks,
                     request.ranks - 1);
     if (request.hosts > request.ranks)
-        return fail(weftInvalidArgument, "{} ranks cannot be on {} hosts", request.ranks, request.hosts);
+        return fail(error::command_option, "{} ranks do not fit on {} hosts", request.ranks, request.hosts);
     Layout layout = layout_in_blocks(request.ranks, request.hosts);
     if (const char* refusal = row->refusal(layout))
-        return fail(weftInvalidArgument, "{} {}: --ranks {} --hosts {}", row->name, refusal, request.ranks,
+        return fail(error::command_option, "{} {}: --ranks {} --hosts {}", row->name, refusal, request.ranks,
                     request.hosts);
     for (int rank = 0; rank < request.ranks; ++rank) {
         if (request.rank >= 0 && rank != request.rank) continue;
@@ -138,7 +141,8 @@ Result<Made> make(Request request) {
 }
 
 Status draw(const Request& request, const Made& made) {
-    if (request.rank >= 0) return fail(weftInvalidArgument, "a picture is of all ranks: --svg or --rank, not both");
+    if (request.rank >= 0)
+        return fail(error::command_option, "a picture shows all ranks; give --svg or --rank, not both");
     // The simulation of a wrong algorithm would mean nothing.
     if (made.file) WEFT_TRY(prove(*made.file));
     PictureRequest picture = request.picture;
@@ -181,7 +185,7 @@ Status check_file(const Request& request) {
     Proved proved;
     const Status status = file->check(schedules, request.readable.empty() ? DirectMode() : *mode, options, &proved);
     if (!status)
-        return fail(weftInvalidUsage, "{}: {}{}", request.file, status.sentence(),
+        return fail(error::algorithm_file, "{}: {}{}", request.file, status.sentence(),
                     proved.orders_differ ? "; --any-order lets that pass" : "");
     print_assumption(request.file, *file);
     const char* order = !facts_of(schedules[0].collective).reduces ? ""
@@ -210,7 +214,7 @@ void add_schedule_command(CLI::App& app, int& exit_status) {
         app.add_subcommand("schedule", "Shows, writes, proves and simulates the schedules of algorithms");
     command->require_subcommand(1);
     auto report = [&exit_status](const Status& status) {
-        if (!status) print_error("weft schedule: {}\n", status.sentence());
+        if (!status) print_error("weft schedule: {}\n", status.text());
         // Errors of the command line are invalid arguments; errors of a file are not.
         exit_status = status ? 0 : status.code() == weftInvalidArgument ? 2 : 1;
     };
@@ -266,7 +270,7 @@ void add_schedule_command(CLI::App& app, int& exit_status) {
     });
 
     CLI::App* check_command = command->add_subcommand(
-        "check", "Proves the schedules of all ranks in a file, or says what is wrong: weft schedule check ring.txt");
+        "check", "Proves the schedules of all ranks in a file, or prints the fault: weft schedule check ring.txt");
     check_command->add_option("file", request->file, "File to read: schedules as text, or MSCCL's XML")->required();
     check_command->add_option("--readable", request->readable, "Ranks that `either` reads in place, as in 0,2");
     check_command

@@ -18,16 +18,15 @@ constexpr int ranks_drawn_most = 16;
 Result<HostKind> kind_of(const PictureRequest& request, const Algorithm& row, int ranks) {
     const HostKind* kind = find_host_kind(request.host);
     if (!kind)
-        return fail(weftInvalidArgument, "there is no kind of host `{}`; there are {}", request.host,
+        return fail(error::command_option, "kind of host `{}` does not exist; the kinds are {}", request.host,
                     host_kind_names());
     if (ranks > ranks_drawn_most)
-        return fail(weftInvalidArgument, "a picture of {} ranks could not be read; at most {} are drawn", ranks,
-                    ranks_drawn_most);
+        return fail(error::command_option, "a picture shows at most {1} ranks, not {0}", ranks, ranks_drawn_most);
     if (ranks % request.hosts != 0)
-        return fail(weftInvalidArgument, "{} ranks do not fill {} hosts alike, and hosts are equal in pictures", ranks,
-                    request.hosts);
+        return fail(error::command_option, "{} ranks cannot be divided equally among {} hosts", ranks, request.hosts);
     if (kind->devices && ranks / request.hosts > kind->ranks)
-        return fail(weftInvalidArgument, "a {} has {} devices, not {}", kind->name, kind->ranks, ranks / request.hosts);
+        return fail(error::command_option, "a {} has {} devices, not {}", kind->name, kind->ranks,
+                    ranks / request.hosts);
     return with_protocol(*kind, Protocol::simple, row.tree);
 }
 

@@ -54,10 +54,12 @@ Result<Shown> shown(const SimulateRequest& request, const Scene& before, const S
         if (const auto kept_us = us_of(*shown.damaged, call_of(request, before, row)))
             shown.row.old_rings_us = *kept_us;
     auto found = simulate(shown.fabric(), shown.call);
-    if (found)
+    if (found) {
         shown.row.found = std::move(*found);
-    else
+    } else {
         shown.row.objection = found.status().sentence();
+        shown.row.objection_id = found.status().id();
+    }
     return shown;
 }
 
@@ -92,7 +94,7 @@ Result<SimulatedRows> simulated_rows(const SimulateRequest& request) {
 
 Status tune(SimulateRequest request, bool all_collectives) {
     if (request.algorithm != "all" || !request.trace.empty() || request.as_json)
-        return fail(weftInvalidArgument, "--tune is of `all` algorithms, without --trace and --json");
+        return fail(error::command_option, "--tune needs `all` algorithms, and excludes --trace and --json");
     if (all_collectives) request.collective.clear();
     request.anyway = true;  // a curve without its largest sizes would mislead in this case too
     return write_simulated_tuning(std::move(request), simulated_rows);
@@ -101,7 +103,7 @@ Status tune(SimulateRequest request, bool all_collectives) {
 Status simulate_request(SimulateRequest request) {
     WEFT_TRY(read_algorithm_file(request));
     if (!request.trace.empty() && request.algorithm == "all")
-        return fail(weftInvalidArgument, "--trace is of one algorithm; name it in place of `all`");
+        return fail(error::command_option, "--trace needs one algorithm in place of `all`");
     auto before = scene_of(request);
     if (!before) return before.take_status();
     auto after = scene_after(request, *before);
@@ -118,7 +120,7 @@ Status simulate_request(SimulateRequest request) {
             rows.push_back(std::move(each->row));
             continue;
         }
-        if (!each->row.found) return fail(weftInvalidArgument, "{}", each->row.objection);
+        if (!each->row.found) return fail(each->row.objection_id, "{}", each->row.objection);
         print_simulation(request, now, each->fabric(), each->row);
         return request.trace.empty() ? ok() : trace(request, each->fabric(), each->call, *each->row.found);
     }
@@ -134,7 +136,7 @@ void add_machines(CLI::App& command, SimulateRequest& request) {
         ->check(CLI::Range(1, simulated_ranks_most));
     command.add_option(
         "--host", request.host,
-        "Their kind, dgx-h100 if not said; with --topology, what the devices do by themselves: " + host_kind_names());
+        "Their kind, dgx-h100 by default; with --topology, the model for the devices themselves: " + host_kind_names());
     command.add_option("--topology", request.topology,
                        "File of NCCL's, or hwloc's, whose GPUs, or cores where it has none, the ranks sit on");
     command
@@ -152,10 +154,10 @@ void add_damage(CLI::App& command, SimulateRequest& request) {
     };
     add("--slow-link", request.slow_links,
         "NAME=FACTOR, as in \"network out of rank 3=2\": half the bandwidth; names as in the table of busiest links");
-    add("--slow-host", request.slow_hosts, "HOST=FACTOR: its ranks take so many times as long for their steps");
+    add("--slow-host", request.slow_hosts, "HOST=FACTOR: the steps of its ranks take FACTOR times as long");
     add("--slow-rank", request.slow_ranks, "RANK=FACTOR: the same for one rank");
     add("--fail-link", request.failed_links,
-        "NAME of a link that is gone: what takes it goes another way, if there is one, and rings are searched anew");
+        "NAME of a failed link: its messages take another route if there is one, and rings are searched again");
     add("--fail-host", request.failed_hosts,
         "HOST that is gone with its ranks: the others are a communicator of their own");
 }
@@ -198,7 +200,7 @@ void add_simulate_command(CLI::App& schedule_command, std::function<void(const S
         ->transform(CLI::AsSizeValue(false));
     command->add_flag("--every-rank", request->every_rank,
                       "Simulates all ranks, also where one host's would stand for all");
-    command->add_flag("--anyway", request->anyway, "Simulates also what takes more than 200 million steps, for long");
+    command->add_flag("--anyway", request->anyway, "Simulates more than 200 million steps too, which takes long");
     command->add_option("--links", request->links_shown, "How many of the busiest links are shown")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();

@@ -13,9 +13,10 @@ namespace {
 Result<std::optional<Scene>> without_hosts(const SimulateRequest& request, const Scene& scene) {
     if (!request.slow_links.empty() || !request.slow_hosts.empty() || !request.slow_ranks.empty() ||
         !request.failed_links.empty())
-        return fail(weftInvalidArgument,
-                    "--fail-host stands alone: what is left is numbered anew, and names of its links and ranks would "
-                    "mean others");
+        return fail(
+            error::command_option,
+            "--fail-host excludes the other options of faults: the hosts that are left get new numbers, so names of "
+            "links and ranks would be ambiguous");
     std::set<int> failed;
     for (const std::string& text : request.failed_hosts) {
         auto host = number_of("--fail-host", text, scene.hosts);
@@ -23,12 +24,12 @@ Result<std::optional<Scene>> without_hosts(const SimulateRequest& request, const
         failed.insert(*host);
     }
     if (int(failed.size()) == scene.hosts)
-        return fail(weftInvalidArgument, "--fail-host: no host is left of {}", scene.hosts);
+        return fail(error::command_option, "--fail-host leaves none of the {} hosts", scene.hosts);
     const auto is_left = [&](int rank) { return failed.count(scene.layout.host_of(rank)) == 0; };
     int root = 0;  // of a rooted collective, in the current numbering
     if (scene.parameters.root >= 0) {
         if (!is_left(request.root))
-            return fail(weftInvalidArgument, "--root {} is on host {}, which has failed: name another one",
+            return fail(error::command_option, "--root {} is on host {}, which --fail-host removes; name another root",
                         request.root, scene.layout.host_of(request.root));
         for (int rank = 0; rank < request.root; ++rank) root += is_left(rank);
     }

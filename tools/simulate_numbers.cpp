@@ -12,14 +12,14 @@ Result<NamedNumber> named_number(const std::string& option, const std::string& t
     const char* const begin = sign == std::string::npos ? end : text.data() + sign + 1;
     const auto [behind, error] = std::from_chars(begin, end, found.value);
     if (error != std::errc() || behind != end || !std::isfinite(found.value))
-        return fail(weftInvalidArgument, "{} takes a name and a number, as in {}=2", option, found.name);
+        return fail(error::command_option, "{} takes a name and a number, as in {}=2", option, found.name);
     return found;
 }
 
 Result<NamedNumber> slowed(const std::string& option, const std::string& text) {
     auto found = named_number(option, text);
     if (found && found->value < 1)
-        return fail(weftInvalidArgument, "{} takes how many times as slow it is, 1 or more, as in {}=2", option,
+        return fail(error::command_option, "{} takes a factor of 1 or more by which it is slower, as in {}=2", option,
                     found->name);
     return found;
 }
@@ -28,7 +28,7 @@ Result<int> number_of(const std::string& option, const std::string& text, int co
     int number = -1;
     const auto [behind, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (error != std::errc() || behind != text.data() + text.size() || number < 0 || number >= count)
-        return fail(weftInvalidArgument, "{}: there is no number `{}`; there are 0..{}", option, text, count - 1);
+        return fail(error::command_option, "{}: `{}` is not a number from 0 to {}", option, text, count - 1);
     return number;
 }
 

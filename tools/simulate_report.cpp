@@ -116,7 +116,7 @@ void print_simulation(const SimulateRequest& request, const Scene& scene, const 
     if (found.ranks_simulated < scene.layout.ranks)
         print_output("\n{} rank{} simulated, which stand for all{}\n", found.ranks_simulated,
                      found.ranks_simulated == 1 ? "" : "s",
-                     found.even ? "; chunks counted as of one size, empty ones too" : "");
+                     found.even ? "; all chunks count as of one size, empty ones too" : "");
 }
 
 namespace {

@@ -15,6 +15,7 @@ struct SimulatedRow {
     // If failed links change the rings: the time with the old rings.
     std::optional<double> old_rings_us;
     std::string objection;
+    ErrorId objection_id = ErrorId::none;
 };
 
 // Prints one algorithm in detail. The fabric defines the names of links.

@@ -32,7 +32,7 @@ Status place_on_equal(const SimulateRequest& request, Scene& scene) {
     const HostKind& kind = scene.kind;
     int ranks_a_host = request.ranks;
     if (request.ranks == 0 && request.hosts == 0)
-        return fail(weftInvalidArgument, "say --ranks or --hosts or both, or --topology");
+        return fail(error::command_option, "--ranks, --hosts or --topology is missing");
     if (request.ranks == 0) {
         scene.hosts = request.hosts;
         ranks_a_host = kind.ranks;
@@ -41,14 +41,14 @@ Status place_on_equal(const SimulateRequest& request, Scene& scene) {
         scene.hosts = full ? request.ranks / kind.ranks : request.hosts;
         ranks_a_host = full ? kind.ranks : request.ranks / request.hosts;
         if (ranks_a_host == 0 || scene.hosts * ranks_a_host != request.ranks)
-            return fail(weftInvalidArgument, "{} ranks do not fill {} alike, and hosts are equal here", request.ranks,
+            return fail(error::command_option, "{} ranks cannot be divided equally among {}", request.ranks,
                         request.hosts > 0 ? fmt::format("{} hosts", request.hosts)
                                           : fmt::format("hosts of {} ranks", kind.ranks));
     }
     if (kind.devices && ranks_a_host > kind.ranks)
-        return fail(weftInvalidArgument, "a {} has {} devices, not {}", kind.name, kind.ranks, ranks_a_host);
+        return fail(error::command_option, "a {} has {} devices, not {}", kind.name, kind.ranks, ranks_a_host);
     if (int64_t(scene.hosts) * ranks_a_host > simulated_ranks_most)
-        return fail(weftInvalidArgument, "{} hosts of {} ranks are more than {} ranks", scene.hosts, ranks_a_host,
+        return fail(error::schedule_limit, "{} hosts of {} ranks are more than {} ranks", scene.hosts, ranks_a_host,
                     simulated_ranks_most);
     return seat_on_equal(request, scene.hosts, ranks_a_host, scene);
 }
@@ -57,7 +57,7 @@ Status read_graph(const SimulateRequest& request, Scene& scene) {
     auto text = read_file(request.topology, topology::topology_file_bytes_most, Pipes::read);
     if (!text) return text.take_status();
     auto read = topology::discover_file(options().hwloc_library, *text);
-    if (!read) return fail(weftInvalidUsage, "{}: {}", request.topology, read.status().sentence());
+    if (!read) return fail(error::command_input, "{}: {}", request.topology, read.status().sentence());
     scene.graph = std::make_shared<topology::Graph>(std::move(read->graph));
     for (const std::string& note : read->notes) scene.notes.push_back(request.topology + ": " + note);
     return ok();
@@ -67,7 +67,8 @@ Status read_graph(const SimulateRequest& request, Scene& scene) {
 Status place_on_graph(const SimulateRequest& request, Scene& scene) {
     const int copies = std::max(1, request.hosts);
     if (request.ranks % copies != 0)
-        return fail(weftInvalidArgument, "{} ranks do not fill {} machines alike", request.ranks, copies);
+        return fail(error::topology_placement, "{} ranks cannot be divided equally among {} machines", request.ranks,
+                    copies);
     auto job = topology::job_of_ranks(*scene.graph, copies, request.ranks / copies);
     if (!job) return fail(job.status(), "{}: {}", request.topology, job.status().sentence());
     scene.job = std::move(*job);
@@ -132,7 +133,7 @@ Status find_kind(const SimulateRequest& request, Scene& scene) {
                                      ? &topology::host_kind_like(*scene.graph)
                                      : find_host_kind(request.host.empty() ? "dgx-h100" : request.host);
     if (!kind)
-        return fail(weftInvalidArgument, "there is no kind of host `{}`; there are {}", request.host,
+        return fail(error::command_option, "kind of host `{}` does not exist; the kinds are {}", request.host,
                     host_kind_names());
     scene.kind = *kind;
     for (const std::string& text : request.constants) {
@@ -144,15 +145,16 @@ Status find_kind(const SimulateRequest& request, Scene& scene) {
     }
     scene.kind = with_working_set(scene.kind, 2 * request.bytes);  // input and output
     if (scene.graph && scene.kind.devices == scene.graph->of_kind(topology::NodeKind::gpu).empty())
-        return fail(weftInvalidArgument, "{} has {}, a {} has {}; name a --host like it, or none", request.topology,
-                    scene.kind.devices ? "no GPU" : "GPUs", scene.kind.name,
+        return fail(error::command_option, "{} has {}, but a {} has {}; name a --host of the same kind, or none",
+                    request.topology, scene.kind.devices ? "no GPU" : "GPUs", scene.kind.name,
                     scene.kind.devices ? "devices" : "threads alone");
     if (request.protocol.empty()) return ok();
     const auto protocol = protocol_named(request.protocol);
     if (!protocol)
-        return fail(weftInvalidArgument, "there is no protocol `{}`; there are simple, ll128, ll", request.protocol);
+        return fail(error::command_option, "protocol `{}` does not exist; the protocols are simple, ll128 and ll",
+                    request.protocol);
     if (!scene.kind.devices)
-        return fail(weftInvalidArgument, "--protocol is for devices; the ranks of a {} are threads", scene.kind.name);
+        return fail(error::command_option, "--protocol is for devices; the ranks of a {} are threads", scene.kind.name);
     scene.protocol = *protocol;
     return ok();
 }
@@ -192,12 +194,12 @@ Status find_rows(const SimulateRequest& request, int root, Scene& scene) {
     }
     const Algorithm& row = *scene.rows[0];
     if (const char* refusal = row.refusal(scene.layout))
-        return fail(weftInvalidArgument, "{} {}: {} ranks on {} hosts", row.name, refusal, scene.layout.ranks,
+        return fail(error::command_option, "{} {}: {} ranks on {} hosts", row.name, refusal, scene.layout.ranks,
                     scene.hosts);
     const bool rooted = facts_of(row.collective).rooted;
     if (rooted && root >= scene.layout.ranks)
-        return fail(weftInvalidArgument, "there is no rank {} of {} to be the root; there are 0..{}", root,
-                    scene.layout.ranks, scene.layout.ranks - 1);
+        return fail(error::command_option, "--root {} is not one of the {} ranks, 0 to {}", root, scene.layout.ranks,
+                    scene.layout.ranks - 1);
     scene.parameters.root = rooted ? root : -1;
     return ok();
 }
@@ -250,7 +252,7 @@ static Status weigh(const char* name, bool anyway, int ranks, const SimulatedEff
         return fmt::format("{}: {}{}", name, long_time, why);
     };
     if (!anyway && effort.steps > steps_most)
-        return fail(weftInvalidArgument, "{}. More than {} million steps are simulated with --anyway alone",
+        return fail(error::schedule_limit, "{}. More than {} million steps are simulated only with --anyway",
                     text(uint64_t(double(effort.steps) / effort.prepared * effort.ranks)), steps_most / 1'000'000);
     if (effort.prepared == effort.ranks && effort.steps > told_from) print_error("{}\n", text(effort.steps));
     return ok();

@@ -40,7 +40,7 @@ std::string awaited_of(const SimulatedStep& step) {
         case Awaited::message: return fmt::format("a message of rank {}", step.of->source);
         case Awaited::credit: return fmt::format("a free slot of rank {}", step.of->target);
         case Awaited::dependency: return "a step of another block";
-        case Awaited::meeting: return "the other ranks of its board";
+        case Awaited::meeting: return "the other ranks of its flag block";
         case Awaited::thread: return "its rank's thread";
     }
     return "";

@@ -26,14 +26,14 @@ std::vector<uint64_t> sizes_up_to(uint64_t most) {
 
 Status check_ranks(const Scene& scene) {
     if (scene.kind.devices)
-        return fail(weftInvalidArgument,
-                    "--tune is for ranks that are threads, as on a --host cpu-10g: calls on device memory choose "
-                    "without a tuning");
+        return fail(error::command_option,
+                    "--tune is for ranks that are threads, as on a --host cpu-10g; calls on device memory do not use a "
+                    "tuning file");
     if (scene.layout.ranks < 2 || scene.layout.ranks > Tuning::ranks_most)
-        return fail(weftInvalidArgument, "--tune is for 2 to {} ranks, and here are {}", Tuning::ranks_most,
+        return fail(error::command_option, "--tune is for 2 to {} ranks, not for {}", Tuning::ranks_most,
                     scene.layout.ranks);
     if (scene.layout.hosts != layout_in_blocks(scene.layout.ranks, scene.hosts).hosts)
-        return fail(weftInvalidArgument, "--tune is for hosts of as many ranks each");
+        return fail(error::command_option, "--tune needs hosts with equal numbers of ranks");
     return ok();
 }
 
@@ -55,7 +55,7 @@ Status write_simulated_tuning(SimulateRequest request, const SimulateRows& rows_
     std::vector<Collective> collectives(std::begin(all_collectives), std::end(all_collectives));
     if (!request.collective.empty()) {
         const auto meant = collective_meant(request.collective);
-        if (!meant) return fail(weftInvalidArgument, "there is no collective `{}`", request.collective);
+        if (!meant) return fail(error::command_option, "collective `{}` does not exist", request.collective);
         collectives = {*meant};
     }
     const std::vector<uint64_t> sizes = sizes_up_to(request.bytes);
@@ -86,8 +86,8 @@ Status write_simulated_tuning(SimulateRequest request, const SimulateRows& rows_
     }
     const std::string text = tuning->text();
     if (text.size() > AgreedTexts::tuning_bytes_most)
-        return fail(weftInvalidArgument, "the file would have {} KiB, and ranks take {} KiB at most", text.size() >> 10,
-                    AgreedTexts::tuning_bytes_most >> 10);
+        return fail(error::command_option, "the file would have {} KiB, but a rank reads at most {} KiB",
+                    text.size() >> 10, AgreedTexts::tuning_bytes_most >> 10);
     WEFT_TRY(write_file(request.tune, text));
     print_output("{} is written, of {} ranks on {}: WEFT_TUNE_FILE={} makes programs there use it\n", request.tune,
                  tuning->curves.empty() ? 0 : tuning->curves[0].ranks, tuning->simulated, request.tune);

@@ -95,7 +95,8 @@ Status show(const Request& request) {
     print_notes(*machine);
     // The error of a search without nodes.
     if (machine->graph.nodes().empty())
-        return fail(weftInvalidArgument, "{}: a machine without a cpu; there is nothing to show", machine->source);
+        return fail(error::topology_invalid, "{}: the machine has no cpu, so there is nothing to show",
+                    machine->source);
     if (!request.xml.empty()) WEFT_TRY(topology::write_topology_file(machine->graph, request.xml));
     return request.svg.empty() ? ok() : draw(request, *machine, nullptr);
 }
@@ -105,7 +106,7 @@ Status check(const Request& request, const Machine& machine, const topology::Job
     const auto text = topology_text(request.graph);
     if (!text) return text.status().copy();
     const auto described = topology::read_graphs(*text);
-    if (!described) return fail(weftInvalidUsage, "{}: {}", request.graph, described.status().sentence());
+    if (!described) return fail(error::command_input, "{}: {}", request.graph, described.status().sentence());
     for (const std::string& note : described->notes) print_error("{}: {}\n", request.graph, note);
     size_t objections = 0;
     for (const topology::ChannelGraph& graph : described->graphs) {
@@ -114,7 +115,7 @@ Status check(const Request& request, const Machine& machine, const topology::Job
         for (const std::string& objection : *found) print_output("{}\n", objection);
         objections += found->size();
     }
-    if (objections > 0) return fail(weftInvalidUsage, "{} does not fit {}", request.graph, machine.source);
+    if (objections > 0) return fail(error::command_input, "{} does not fit {}", request.graph, machine.source);
     print_output("{} fits {}\n", request.graph, machine.source);
     return ok();
 }
@@ -129,10 +130,11 @@ Result<std::vector<int>> gpus_of(const Request& request) {
         begin = end + 1;
         const auto dev = parse_integer(word, false);
         if (!dev || *dev < 0 || *dev > INT_MAX)
-            return fail(weftInvalidArgument, "--gpus {}: `{}` is no GPU's dev; give numbers with commas: 0,1,2,3",
-                        request.gpus, word);
+            return fail(error::command_option,
+                        "--gpus {}: `{}` is not the dev of a GPU; give numbers with commas: 0,1,2,3", request.gpus,
+                        word);
         if (std::count(gpus.begin(), gpus.end(), int(*dev)) > 0)
-            return fail(weftInvalidArgument, "--gpus {} names {} twice", request.gpus, *dev);
+            return fail(error::command_option, "--gpus {} names {} twice", request.gpus, *dev);
         gpus.push_back(int(*dev));
     }
     return gpus;
@@ -157,13 +159,14 @@ Status search(const Request& request) {
     if (!request.svg.empty()) WEFT_TRY(draw(request, *machine, &*found));
     if (request.xml.empty()) return ok();
     if (found->kinds.size() > 1)
-        return fail(weftInvalidUsage, "{}: machines of {} kinds; a graph file describes those of one", machine->source,
+        return fail(error::command_input,
+                    "{}: there are machines of {} kinds; a graph file describes machines of one kind", machine->source,
                     found->kinds.size());
     return write_file(request.xml, topology::write_graphs(found->kinds[0].graphs));
 }
 
 int exit_status_of(const Status& status) {
-    if (!status) print_error("weft topology: {}\n", status.sentence());
+    if (!status) print_error("weft topology: {}\n", status.text());
     return status ? 0 : status.code() == weftInvalidArgument ? 2 : 1;
 }
 

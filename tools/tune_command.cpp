@@ -54,7 +54,8 @@ struct Plan {
 Result<size_t> size_of_option(const char* option, const std::string& text) {
     const auto bytes = parse_integer(text, true);
     if (!bytes || *bytes < 8 || *bytes > int64_t(1) << 40)
-        return fail(weftInvalidArgument, "{} {} is no size from 8 to 1T: give bytes, with K, M or G", option, text);
+        return fail(error::command_option, "{} {} is not a size from 8 to 1T; give bytes, with K, M or G", option,
+                    text);
     return size_t(*bytes);
 }
 
@@ -63,9 +64,9 @@ Status read_collectives(const std::string& list, std::vector<Collective>& collec
         const auto named = collective_named(word);
         if (!named ||
             std::find(std::begin(all_collectives), std::end(all_collectives), *named) == std::end(all_collectives))
-            return fail(weftInvalidArgument,
-                        "--collectives: {} is none of those whose algorithm is chosen, all_reduce or "
-                        "broadcast, say (docs/guide/tuning.md)",
+            return fail(error::command_option,
+                        "--collectives: {} is not a collective with a choice of algorithms; all_reduce and "
+                        "broadcast are (docs/guide/tuning.md)",
                         word);
         collectives.push_back(*named);
     }
@@ -83,20 +84,22 @@ Result<Plan> plan_of(const TuneRequest& request) {
         *bytes = *size;
     }
     if (plan.work.least_bytes > plan.work.most_bytes)
-        return fail(weftInvalidArgument, "--least {} is above --most {}", request.least, request.most);
+        return fail(error::command_option, "--least {} is above --most {}", request.least, request.most);
     WEFT_TRY(read_collectives(request.collectives, plan.work.collectives));
     for (const std::string& transport : words_of(request.transports)) {
         if (transport != "shm" && transport != "tcp")
-            return fail(weftInvalidArgument, "--transports: {} is neither shm nor tcp", transport);
+            return fail(error::command_option, "--transports: {} is neither shm nor tcp", transport);
         for (const std::string& word : words_of(request.ranks)) {
             const auto ranks = parse_integer(word);
             if (!ranks || *ranks < 2 || *ranks > ranks_most)
-                return fail(weftInvalidArgument, "--ranks: {} is no number of ranks from 2 to {}", word, ranks_most);
+                return fail(error::command_option, "--ranks: {} is not a number of ranks from 2 to {}", word,
+                            ranks_most);
             plan.arrangements.push_back({int(*ranks), transport == "shm" ? 1 : int(*ranks), {}});
         }
     }
     if (plan.arrangements.empty())
-        return fail(weftInvalidArgument, "--ranks and --transports name one at least, as in --ranks \"2 4\"");
+        return fail(error::command_option,
+                    "--ranks and --transports need at least one value each, as in --ranks \"2 4\"");
     plan.work.seconds = request.seconds / double(plan.arrangements.size());
     return plan;
 }
@@ -150,7 +153,7 @@ std::vector<std::string> command_of(const std::string& self, const Arrangement& 
 Result<pid_t> start(const Arrangement& arrangement, const TuneWork& work, int output) {
     char path[4096] = {};
     if (readlink("/proc/self/exe", path, sizeof path - 1) <= 0)
-        return fail(weftSystemError, "/proc/self/exe cannot be read: {}", errno_text(errno));
+        return fail(error::file_unreadable, "/proc/self/exe cannot be read: {}", errno_text(errno));
     std::vector<std::string> words = command_of(path, arrangement, work), variables = environment_of(arrangement);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
@@ -158,7 +161,7 @@ Result<pid_t> start(const Arrangement& arrangement, const TuneWork& work, int ou
     pid_t pid = -1;
     const int error = posix_spawn(&pid, path, &actions, nullptr, pointers(words).data(), pointers(variables).data());
     posix_spawn_file_actions_destroy(&actions);
-    if (error != 0) return fail(weftSystemError, "{} cannot be started: {}", path, errno_text(error));
+    if (error != 0) return fail(error::system_call, "{} cannot be started: {}", path, errno_text(error));
     return pid;
 }
 
@@ -180,7 +183,7 @@ void take_times(int source, Arrangement& arrangement) {
 
 Status measure(Arrangement& arrangement, const TuneWork& work) {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) return fail(weftSystemError, "no pipe: {}", errno_text(errno));
+    if (pipe2(ends, O_CLOEXEC) != 0) return fail(error::system_call, "a pipe cannot be made: {}", errno_text(errno));
     Fd source(ends[0]), target(ends[1]);
     const auto pid = start(arrangement, work, target.number());
     if (!pid) return pid.status().copy();
@@ -190,8 +193,8 @@ Status measure(Arrangement& arrangement, const TuneWork& work) {
     while (waitpid(*pid, &status, 0) < 0 && errno == EINTR) {
     }
     if (status != 0 || arrangement.times.empty())
-        return fail(weftSystemError, "{} ranks over {} could not be measured: see above", arrangement.ranks,
-                    arrangement.transport());
+        return fail(error::command_system, "{} ranks over {} could not be measured; the lines above name the cause",
+                    arrangement.ranks, arrangement.transport());
     return ok();
 }
 
@@ -199,7 +202,7 @@ Status measure(Arrangement& arrangement, const TuneWork& work) {
 Status check_file(const std::string& name) {
     const bool there = access(name.c_str(), F_OK) == 0;
     std::FILE* file = std::fopen(name.c_str(), "a");
-    if (!file) return fail(weftSystemError, "-o {}: it cannot be written: {}", name, errno_text(errno));
+    if (!file) return fail(error::file_unwritable, "-o {}: the file cannot be written: {}", name, errno_text(errno));
     std::fclose(file);
     if (!there) unlink(name.c_str());
     return ok();
@@ -222,9 +225,9 @@ Status check_length(const Plan& plan) {
         }
     const size_t bytes = longest.text().size(), most = AgreedTexts::tuning_bytes_most;
     if (bytes <= most) return ok();
-    return fail(weftInvalidArgument,
-                "the file could have {} KiB, and ranks take {} KiB at most: name fewer numbers of ranks, fewer "
-                "collectives, or sizes that lie closer together, with --ranks, --collectives, --least and --most",
+    return fail(error::command_option,
+                "the file could have {} KiB, but a rank reads at most {} KiB; name fewer numbers of ranks, fewer "
+                "collectives, or a smaller range of sizes with --ranks, --collectives, --least and --most",
                 bytes >> 10, most >> 10);
 }
 
@@ -247,7 +250,7 @@ Status tune(const TuneRequest& request) {
         return written;
     }
     print_output(
-        "\nTime of what is chosen over that of the best, less 1, at sizes between those that the file holds, and at "
+        "\nTime of the choice over the best time, minus 1, at sizes between those of the file, and at "
         "the "
         "largest, measured once more:\n"
         "geometric mean over sizes, and worst, by the built-in costs (before) and by the file (after)\n{}\n{} is "
@@ -259,7 +262,7 @@ Status tune(const TuneRequest& request) {
 
 int run_as_rank(const TuneRequest& request) {
     auto plan = plan_of(request);
-    if (!plan) return print_error("weft tune: {}\n", plan.status().sentence()), 2;
+    if (!plan) return print_error("weft tune: {}\n", plan.status().text()), 2;
     plan->work.seconds = request.seconds;
     return run_tune_rank(plan->work);
 }
@@ -272,7 +275,7 @@ void add_tune_command(CLI::App& app, int& exit_status) {
         "tune",
         "Measures this machine and writes a file, from which WEFT_TUNE_FILE lets programs choose their algorithms");
     command->add_option("-o,--output", request->file, "File to write")->capture_default_str();
-    command->add_option("--seconds", request->seconds, "About how long it may take")
+    command->add_option("--seconds", request->seconds, "The approximate duration")
         ->capture_default_str()
         ->check(CLI::Range(0.01, 1e6));
     command->add_option("--ranks", request->ranks, "Numbers of ranks")->capture_default_str();
@@ -290,7 +293,7 @@ void add_tune_command(CLI::App& app, int& exit_status) {
             return;
         }
         const Status tuned = tune(*request);
-        if (!tuned) print_error("weft tune: {}\n", tuned.sentence());
+        if (!tuned) print_error("weft tune: {}\n", tuned.text());
         exit_status = tuned ? 0 : tuned.code() == weftInvalidArgument ? 2 : 1;
     });
 }

@@ -248,7 +248,8 @@ int run_tune_rank(const TuneWork& work) try {
     print_error("weft tune: {}\n", failure.what());
     return 1;
 } catch (const std::bad_alloc&) {
-    print_error("weft tune: two buffers of {} MiB for each rank find no room: lower --most\n", work.most_bytes >> 20);
+    print_error("weft tune: two buffers of {} MiB for each rank do not fit into memory: lower --most\n",
+                work.most_bytes >> 20);
     return 1;
 }
 

@@ -10,10 +10,10 @@ namespace weft::internal::topology {
 
 namespace {
 
-// Virtual machines number their buses each in its own way: only GPUs' ids are asked for.
+// Each virtual machine numbers its buses in its own way; only ids of GPUs are used.
 std::string numbered(size_t device) { return fmt::format("{:04x}:{:02x}:00.0", 0xf000 + device / 256, device % 256); }
 
-// With the parts of a divided one.
+// With the parts of a partitioned GPU.
 std::vector<Gpu*> all_of(Node& node) {
     std::vector<Gpu*> all{&node.gpu};
     for (Gpu& part : node.parts) all.push_back(&part);

@@ -13,7 +13,7 @@ namespace weft::internal::topology {
 
 namespace {
 
-constexpr size_t gpus_most = 64;  // whose paths are looked at
+constexpr size_t gpus_most = 64;  // GPUs whose paths are counted
 
 std::string counted(size_t count, const std::string& what) {
     return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
@@ -33,7 +33,7 @@ std::string processors(const Graph& graph) {
     std::string text = packages.empty() ? "" : counted(packages.size(), "package") + ", ";
     text += counted(cpus.size(), "NUMA domain");
     if (cores_known) text += ", " + counted(cores, "core");
-    // As a rule all are alike.
+    // Usually all are equal.
     if (!cpus.empty())
         for (const Cache& it : graph.node(cpus[0]).cpu.caches) text += ", " + cache_text(it);
     if (cpus.size() > 1 && !graph.node(cpus[0]).cpu.caches.empty()) text += " in the first domain";

@@ -1,4 +1,4 @@
-// summary.hpp: a machine in a few lines, for `weft info` and the log.
+// summary.hpp: describes a machine in some lines, for `weft info` and the log.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace weft::internal::topology {
 
-// Processors with their caches; GPUs and how they are linked; NICs. Of a connected graph of one host or more.
+// Processors with caches, GPUs with their links, NICs. Of a connected graph of one host or more.
 std::vector<std::string> summarize(const Graph& graph);
 
 }  // namespace weft::internal::topology

@@ -54,7 +54,7 @@ Status check_set(std::span<const Schedule> schedules, const DirectMode& mode, co
     };
     std::vector<CheckedOperation> forms;
     if (std::any_of(schedules.begin(), schedules.end(), has_fused)) {
-        // What fused ranks do depends on what is offered; elementary instructions would not follow.
+        // The instructions of fused ranks depend on the exported buffers; elementary ones cannot follow.
         if (!std::all_of(schedules.begin(), schedules.end(), is_one_shot) &&
             !std::all_of(schedules.begin(), schedules.end(), is_two_shot))
             return fail(error::schedule_set,
@@ -70,7 +70,7 @@ Status check_set(std::span<const Schedule> schedules, const DirectMode& mode, co
                      .mode = each});
         }
     } else {
-        // As many runs as bring a slot of the flag block into use again, and blocks as far apart as they may be.
+        // Enough runs to use a slot of the flag block again, with blocks as far apart as possible.
         int apart = 0;
         for (const Schedule& schedule : schedules)
             for (const Block& block : schedule.blocks)
@@ -79,8 +79,8 @@ Status check_set(std::span<const Schedule> schedules, const DirectMode& mode, co
         const int runs = reuses ? apart + options.flag_slots + 1 : 2;
         forms.push_back({.schedule = [&by_rank](int rank) { return *by_rank[rank]; }, .runs = runs, .mode = mode});
     }
-    // Bounds of chunks are multiples of 64 bytes: 64 bytes make one chunk, half as many lines as ranks about half of
-    // them.
+    // Chunk bounds are multiples of 64 bytes. 64 bytes make one chunk, and half as many lines as ranks make about half
+    // of the chunks.
     const bool can_be_in_place = !facts_of(schedules[0].collective).transposes;
     for (CheckedOperation& form : forms) {
         for (const auto* in_place : {&nobody, &everybody, &some}) {

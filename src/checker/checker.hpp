@@ -1,16 +1,18 @@
-// checker.hpp: proves whole collectives: all ranks' schedules, one operation after the other over one flag block and one set
-// of connections, simulated symbolically. One simulated order proves all, for nothing that becomes possible ever
-// becomes impossible again but by the one block that does it; races are judged by happens-before, not by that order.
+// checker.hpp: proves the schedules of all ranks together. It simulates them symbolically, one operation after the
+// other, over one flag block and one set of connections. One simulated order is enough: a step that can run stays able
+// to run until its own block runs it. Races are found by happens-before, which does not depend on that order.
 //
-// Proved: every chunk of every output ends complete (each rank's contribution exactly once), finished once, and by the
-// same expression on all ranks; nothing blocks for ever with the slots that a connection has; every send meets its
-// receive; no two accesses to a chunk, one of them a write, are unordered, be it in a user's buffer (which belongs to
-// its user before the call and after it) or in a slot of the flag block, whatever tile or operation used that before; no
-// word of the flag block is overwritten that somebody may still wait for.
+// The proof shows the following.
+// * Every chunk of every output ends complete, with the contribution of each rank exactly once.
+// * It is finished once, and by the same expression on all ranks.
+// * Nothing deadlocks with the slots of a connection, and every send meets its receive.
+// * Two accesses to a chunk are ordered if one of them writes.
+// * A user's buffer belongs to the user before the call and after it.
+// * A slot of the flag block is checked against all earlier tiles and operations.
+// * No flag word is overwritten while a rank may still wait for it.
 //
-// Order between ranks is taken from posts and waits alone: messages of connections order more, which can only make the
-// checker too strict, where a schedule guards memory of the flag block by messages. Sums of contributions are compared by
-// 64-bit hashes with weights of rank and chunk.
+// Only posts and waits order ranks. Messages order more steps, so the checker can be too strict if messages guard
+// memory of the flag block. Sums of contributions are compared by 64-bit hashes with weights of rank and chunk.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -26,42 +28,42 @@ namespace weft::internal {
 
 // One collective call, as all ranks make it.
 struct CheckedOperation {
-    std::function<Schedule(int rank)> schedule;  // elementary: expand() first
-    int runs = 1;                                // of the schedule, one after the other: the message's tiles
-    DirectMode mode;                             // whom `either` reads in place
-    std::vector<bool> in_place = {};             // by rank; empty: nobody
-    size_t tile_bytes = 0;                       // tells which chunks are empty, and skipped; 0: none is
-    size_t last_tile_bytes = 0;                  // of the last tile; 0: as the others
+    std::function<Schedule(int rank)> schedule;  // without fused instructions: expand() first
+    int runs = 1;                                // runs of the schedule one after the other: the tiles of the message
+    DirectMode mode;                             // the ranks whose buffers `either` reads in place
+    std::vector<bool> in_place = {};             // by rank; empty: no rank
+    size_t tile_bytes = 0;                       // determines which chunks are empty and skipped; 0: none
+    size_t last_tile_bytes = 0;                  // of the last tile; 0: like the others
 };
 
-// The name of a step in messages, for files that number steps in another way than their schedules do.
+// The name of a step in messages, for files that number steps in another way than their schedules.
 using StepName = std::function<std::string(int rank, int block, int step)>;
 
 struct CheckOptions {
     int flag_slots = 4;
-    int fifo_depth = 0;       // slots of every connection; 0: as many as the schedule asks for
+    int fifo_depth = 0;       // slots of every connection; 0: the number in the schedule
     bool any_order = false;   // ranks may sum in different orders
     StepName step_name = {};  // none: "rank 1, block 2, step 3"
 };
 
-// What a proof found besides; of several proofs, of all.
+// Other results of a proof. Of several proofs: of all together.
 struct Proved {
     uint64_t steps = 0;  // instructions simulated
-    // Every result is made at once of the ranks' own contributions, in rank order: rounded once, and the same whoever
-    // makes it of what schedule and size.
+    // Every result is made at once from the ranks' own contributions in rank order. So it is rounded once, and equal on
+    // every rank and for every schedule and size.
     bool in_rank_order = true;
-    // Ranks sum in different orders, each of them right: an objection, unless any order will do.
+    // Ranks sum in different orders, each of which is correct. An error unless any_order is set.
     bool orders_differ = false;
 };
 
-// Reentrant. weftInvalidArgument: a sentence naming operation, rank, block, step, instruction and chunk.
+// Reentrant. weftInvalidArgument: the sentence names operation, rank, block, step, instruction and chunk.
 Status check(int ranks, std::span<const CheckedOperation> operations, const CheckOptions& options = {},
              Proved* proved = nullptr);
 
-// A set of schedules as from a file, one for each rank, in any order: proves two operations of two runs each (over a
-// flag block, or where blocks may be runs apart, as many as use all slots again), out of place, in place and mixed, each with
-// no, most and some chunks empty. Fused instructions are proved in every mode and, a two-shot alone, pipelined, too; for
-// elementary ones `mode` says whom `either` reads in place.
+// Proves the schedules of a file, one for each rank in any order. Two operations of two runs each run out of place, in
+// place and mixed, each with no, most and some empty chunks. With a flag block, or if blocks may be runs apart, there
+// are enough runs to use all slots again. Fused instructions are proved in every mode, and a single two-shot also
+// pipelined. For elementary ones, `mode` names the ranks whose buffers `either` reads in place.
 Status check_set(std::span<const Schedule> schedules, const DirectMode& mode = {}, const CheckOptions& options = {},
                  Proved* proved = nullptr);
 

@@ -1,6 +1,6 @@
-// happens_before.hpp: vector clocks over the blocks of all ranks, and cells of memory that remember who touched them.
-// A *thread* here is one block of one rank. Its clock rises when it releases something (a post, a step that others run
-// after, the end of an operation); an access at clock c happens before all that has acquired a release at c or later.
+// happens_before.hpp: vector clocks over the blocks of all ranks, and memory cells with their accesses. A *thread* here
+// is one block of one rank. Its clock rises when it releases something: a post, a step with dependents, the end of an
+// operation. An access at clock c happens before all steps that have acquired a release at c or later.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -15,15 +15,15 @@ struct ChunkAccess {
     int32_t thread = -1;  // -1: none
     uint32_t clock = 0;
     int32_t operation : 12 = 0;
-    int32_t step : 20 = -1;  // -1: the user, around the call
+    int32_t step : 20 = -1;  // -1: the user, before or after the call
 };
 inline constexpr int operations_most = 1 << 11;
 inline constexpr int steps_most = 1 << 19;
 
 class Clocks {
   public:
-    // A thread touches memory of its own rank and of those on its flag block only, so a row holds their blocks. `places`:
-    // by rank, which of its flag block's it is; `members`: the most that a board has.
+    // A thread accesses memory of its own rank and of its flag block's ranks, so a row holds their blocks. `places`: by
+    // rank, its index in its flag block. `members`: the most ranks of a flag block.
     Clocks(std::vector<int> places, int members, int blocks)
         : blocks_(blocks),
           width_(members * blocks),
@@ -54,15 +54,15 @@ class Clocks {
 struct Cell {
     Value value;
     ChunkAccess write;
-    ChunkAccess read;  // the newest; others hang on it
+    ChunkAccess read;  // the newest; the others are in a list
     int32_t other_reads = -1;
-    int32_t chunk = -1;  // in a cell of scratch: which one it holds
+    int32_t chunk = -1;  // in a cell of scratch: the chunk that it holds
 };
 
-// The reads of all cells beyond the first of each, in lists.
+// The second and further reads of all cells, in lists.
 class ReadLists {
   public:
-    // About a gigabyte: only a schedule that reads one chunk in endless turns gets there.
+    // About 1 GiB. Only a schedule that reads one chunk in an endless loop gets there.
     bool full() const { return nodes_.size() >= size_t(1) << 25 && free_ < 0; }
     void add(Cell& cell, const ChunkAccess& access) {
         if (cell.read.thread >= 0 && cell.read.thread != access.thread) {

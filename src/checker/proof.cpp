@@ -1,5 +1,4 @@
-// proof.cpp: what the checker is given, and the order in which things happen; proof_deadlock.cpp says why nothing
-// happens.
+// proof.cpp: set-up of a proof, and the order of its steps. proof_deadlock.cpp reports why no step can run.
 #include "src/checker/proof.hpp"
 
 #include <cstring>
@@ -8,7 +7,7 @@
 
 namespace weft::internal {
 
-// Bounds of one proof: about a gigabyte, about a minute.
+// Bounds of one proof: about 1 GiB, about a minute.
 static constexpr uint64_t cells_most = uint64_t(1) << 24;
 static constexpr uint64_t clock_words_most = uint64_t(1) << 28;
 static constexpr uint64_t steps_total_most = uint64_t(1) << 28;
@@ -84,8 +83,8 @@ Status Proof::load() {
     return ok();
 }
 
-// Who shares a flag block with whom, and which of the flag block's tiles the operation's are. A rank has one flag block for all
-// operations, so its slots and words are those that the operation before has used.
+// Finds the ranks that share each flag block, and the flag block's tiles of the operation. A rank has one flag block
+// for all operations, so slots and words continue from the operation before.
 Status Proof::load_flag_blocks(OperationState& operation) {
     operation.first_flag_tile.assign(size_t(ranks_), 0);
     std::vector<bool> counted(flag_blocks_.size());
@@ -141,7 +140,8 @@ Status Proof::load_operation(OperationState& operation) {
     for (auto [what, size] :
          {std::pair{"readable", call.mode.readable.size()}, std::pair{"in place", call.in_place.size()}})
         if (size != 0 && size != size_t(ranks_))
-            return fail(error::schedule_set, "{} ranks are said to be {} or not; there are {}", size, what, ranks_);
+            return fail(error::schedule_set, "{} values say whether ranks are {}, but there are {} ranks", size, what,
+                        ranks_);
     operation.schedules.reserve(ranks_);
     for (int rank = 0; rank < ranks_; ++rank) {
         const Schedule& schedule = operation.schedules.emplace_back(call.schedule(rank));
@@ -171,12 +171,12 @@ Status Proof::load_operation(OperationState& operation) {
     return load_connections(operation);
 }
 
-// Both ends of each connection have a block for it. Connections are kept from one operation to the next.
+// Both ends of each connection have a block for it. Connections stay from one operation to the next.
 Status Proof::load_connections(OperationState& operation) {
     auto key = [&](int channel, int source, int target) {
         return (uint64_t(channel) * ranks_ + source) * ranks_ + target;
     };
-    std::unordered_map<uint64_t, int> seen;  // bit 0: sent on, bit 1: received from
+    std::unordered_map<uint64_t, int> seen;  // bit 0: a block sends on it, bit 1: a block receives from it
     for (const Schedule& schedule : operation.schedules) {
         for (const Block& block : schedule.blocks) {
             if (block.target >= 0) seen[key(block.channel, schedule.rank, block.target)] |= 1;
@@ -215,7 +215,7 @@ Status Proof::load_connections(OperationState& operation) {
 }
 
 Status Proof::run() {
-    // The lowest rank comes off the queue first, so that sentences tell of low ranks.
+    // The lowest rank leaves the queue first, so that messages name low ranks.
     for (int rank = ranks_ - 1; rank >= 0; --rank)
         if (!begin_operation(rank)) return std::move(failure_);
     while (!queue_.empty()) {
@@ -235,7 +235,8 @@ void Proof::queue(int thread) {
     queue_.push_back(thread);
 }
 
-// The user has written the input, may have used the output, and calls. Operations without instructions end at once.
+// The user has written the input and may have used the output before the call. Operations without instructions end at
+// once.
 bool Proof::begin_operation(int rank) {
     RankProgress& state = rank_states_[rank];
     const int first_thread = rank * blocks_;
@@ -245,7 +246,7 @@ bool Proof::begin_operation(int rank) {
         const auto& in_place = operation.call->in_place;
         state.in_place = !in_place.empty() && in_place[rank];
         state.start = {first_thread, clocks_->now(first_thread), state.operation, -1};
-        // The call releases all blocks; what the first of them does from here on comes after that.
+        // The call releases all blocks; the first steps of all blocks come after it.
         for (int b = 1; b < blocks_; ++b) clocks_->merge(clocks_->row(first_thread + b), clocks_->row(first_thread));
         clocks_->tick(first_thread);
         state.output.assign(operation.tiles, {});
@@ -266,7 +267,7 @@ bool Proof::begin_operation(int rank) {
     return true;
 }
 
-// All blocks have ended; the user writes both buffers.
+// All blocks have ended; then the user writes both buffers.
 bool Proof::end_operation(int rank) {
     const int first_thread = rank * blocks_;
     for (int b = 1; b < blocks_; ++b) clocks_->merge(clocks_->row(first_thread), clocks_->row(first_thread + b));
@@ -317,7 +318,7 @@ bool Proof::run_thread(int thread) {
     return --rank_states_[rank].blocks_left > 0 || end_operation(rank);
 }
 
-// Releases what was done so far to the steps that run after this one.
+// Releases everything before this step to the steps that run after it.
 void Proof::complete_step(const StepContext& here) {
     if (!here.operation->depended[here.rank][here.block][here.step]) return;
     const uint32_t* row = clocks_->row(here.thread);
@@ -327,7 +328,7 @@ void Proof::complete_step(const StepContext& here) {
         if (b != here.block) queue(here.rank * blocks_ + b);
 }
 
-// Empty chunks are skipped on both ends, and so is a message of nothing else.
+// Both ends skip empty chunks, and messages that have only those.
 bool Proof::skipped(const StepContext& here) const {
     if (kind_of(here.it->opcode) == OpcodeKind::flag) return false;
     for (int offset = 0; offset < here.it->count; ++offset)

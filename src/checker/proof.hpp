@@ -1,5 +1,5 @@
-// proof.hpp: the checker's machine: all ranks' blocks run symbolically, until all have ended or something is wrong.
-// One use: make, run(), read. What it proves stands in checker.hpp.
+// proof.hpp: runs the blocks of all ranks symbolically until all have ended or an error is found. Used once: make,
+// run(), read. checker.hpp states what it proves.
 #pragma once
 #include <deque>
 #include <memory>
@@ -27,7 +27,7 @@ class Proof {
         std::vector<Schedule> schedules;  // by rank
         // By rank and block: connections received from and sent to, -1: none.
         std::vector<std::vector<std::pair<int, int>>> ends;
-        std::vector<std::vector<std::vector<bool>>> depended;  // by rank, block and step: others run after it
+        std::vector<std::vector<std::vector<bool>>> depended;  // by rank, block and step: whether others run after it
         int tiles = 0;                                         // runs * schedule.tiles
         uint32_t first_tile = 0;                               // of the sequence
         std::vector<uint32_t> first_flag_tile;                 // by rank
@@ -40,41 +40,42 @@ class Proof {
         int iteration = 0;
         bool ended = false;
         bool queued = false;
-        std::vector<std::vector<std::vector<uint32_t>>> releases;  // by step others run after, and run: the clock then
+        // by step with dependents, and run: the clock at its end
+        std::vector<std::vector<std::vector<uint32_t>>> releases;
     };
     struct RankProgress {
-        int operation = 0;  // == the number of operations: it has returned from the last
+        int operation = 0;  // equal to the number of operations: it has returned from the last
         int blocks_left = 0;
         bool in_place = false;
         ChunkAccess start;
-        std::vector<std::vector<Cell>> output;  // by tile; in place it is the input too
+        std::vector<std::vector<Cell>> output;  // by tile; in place also the input
         std::vector<ChunkAccess>
             input_readers;  // out of place: the newest read by each thread of another rank; empty: none
     };
     struct SentChunks {
-        std::vector<std::pair<int, Value>> values;  // chunk by chunk, but for the empty ones
+        std::vector<std::pair<int, Value>> values;  // by chunk, without the empty ones
         int chunk = 0;
         int count = 1;
         int step = 0;
-        bool in_scratch = false;  // it was, with who sent it or one before
+        bool in_scratch = false;  // at the sender, or at an earlier one
     };
     struct CheckedConnection {
-        int channel = 0, source = 0, target = 0;  // source: the rank that sends
+        int channel = 0, source = 0, target = 0;  // source: the sending rank
         std::deque<SentChunks> slots;
-        int blocked_sender = -1, blocked_receiver = -1;  // threads
+        int blocked_sender = -1, blocked_receiver = -1;  // threads that wait
     };
-    // A slot of a rank on the flag block, or its scratch: the cells of the newest tile in it, and who touched it in the
+    // A slot of a rank in the flag block, or its scratch: the cells of the newest tile in it, and the accesses of the
     // tiles before.
     struct SlotCells {
         int64_t tile = -1;
         std::vector<Cell> cells;
-        std::vector<ChunkAccess> earlier;  // by column, the newest; empty: nobody
-        int checked_thread = -1;           // that is known to come after all of them
+        std::vector<ChunkAccess> earlier;  // by column, the newest; empty: none
+        int checked_thread = -1;           // a thread that is known to come after all of them
     };
     // One phase of one tile of a flag block.
     struct PhaseState {
         int posted = 0;
-        std::vector<bool> has_posted;     // by place on the flag block
+        std::vector<bool> has_posted;     // by place in the flag block
         std::vector<uint32_t> join;       // of the clocks of all that have posted
         std::vector<ChunkAccess> waited;  // by place
         std::vector<int> waiting;         // threads
@@ -85,14 +86,14 @@ class Proof {
         uint32_t tiles = 0;
         size_t first_phase = 0;
     };
-    // Where a step of a thread is now, for rules and sentences.
+    // The present step of a thread, for rules and messages.
     struct StepContext {
         int thread, rank, block, step, iteration;
         const OperationState* operation;
         const Schedule* schedule;
         const Instruction* it;
         int tile;   // of the operation
-        int chunk;  // the one of the span that is looked at
+        int chunk;  // the checked one of the span
         StepContext at(int offset) const {
             StepContext there = *this;
             there.chunk = it->chunk.at(iteration, offset);
@@ -100,7 +101,7 @@ class Proof {
         }
     };
 
-    // proof.cpp: set-up and the order of things.
+    // In proof.cpp: set-up and order.
     Status load_operation(OperationState& operation);
     Status load_flag_blocks(OperationState& operation);
     Status load_connections(OperationState& operation);
@@ -120,7 +121,7 @@ class Proof {
         return options_.fifo_depth ? options_.fifo_depth : here.schedule->fifo_depth;
     }
 
-    // proof_deadlock.cpp: sentences.
+    // In proof_deadlock.cpp: messages.
     Status deadlock() const;
     Status leftovers() const;
     std::string waits_for(int thread, int& next) const;
@@ -140,12 +141,12 @@ class Proof {
         return false;
     }
 
-    // proof_memory.cpp: values and who may touch them.
+    // In proof_memory.cpp: values and accesses.
     bool execute_connection(const StepContext& here);
     bool execute_copy(const StepContext& here);
     bool execute_add(const StepContext& here);
     bool execute_reduce(const StepContext& here);
-    // Everybody whose memory this rank reaches: the flag block's ranks.
+    // The ranks whose memory this rank accesses: those of the flag block.
     const std::vector<int32_t>& members(const StepContext& here) const {
         return flag_blocks_[size_t(flag_block_of_[here.rank])].ranks;
     }
@@ -170,7 +171,7 @@ class Proof {
     uint64_t in_rank_order(uint32_t tile, int chunk) const;
     std::string fault(OperationState& operation, const Cell& cell, int rank, int tile, int chunk);
 
-    // proof_flags.cpp: posts and waits.
+    // In proof_flags.cpp: posts and waits.
     PhaseState& phase_state(int rank, int64_t flag_tile, int phase);
     bool execute_post(const StepContext& here);
     bool execute_wait(const StepContext& here);
@@ -181,7 +182,7 @@ class Proof {
     const int ranks_;
     const CheckOptions options_;
     std::vector<OperationState> operations_;
-    int blocks_ = 1;  // most of any rank
+    int blocks_ = 1;  // the most of any rank
     Contributions contributions_;
     std::unique_ptr<Clocks> clocks_;
     ReadLists reads_;
@@ -193,11 +194,11 @@ class Proof {
     std::vector<CheckedConnection> connections_;
     size_t under_way_ = 0;                  // chunks in their slots
     std::vector<SlotCells> slots_;          // by rank and slot
-    std::vector<SlotCells> scratches_;      // by rank; empty: nobody has one
+    std::vector<SlotCells> scratches_;      // by rank; empty: no rank has one
     std::vector<PhaseState> phase_states_;  // by flag block, its tile and phase
     std::vector<CheckedFlagBlock> flag_blocks_;
     std::vector<int> flag_block_of_;  // by rank; -1: it has none
-    std::vector<int> place_of_;       // by rank, among its flag block's ranks
+    std::vector<int> place_of_;       // by rank: its index in its flag block
     std::vector<int> queue_;
     uint64_t steps_ = 0;
     Status failure_;

@@ -1,4 +1,4 @@
-// proof_deadlock.cpp: the checker's sentences: where something happened, and who waits for whom when nothing does.
+// proof_deadlock.cpp: the checker's messages: the place of an error, and the cycle of waiting threads in a deadlock.
 #include <cstring>
 
 #include "src/checker/proof.hpp"
@@ -25,12 +25,12 @@ std::string Proof::place(const ChunkAccess& access) const {
 
 bool Proof::object_to_race(const StepContext& here, const char* what, const ChunkAccess& earlier, const char* did,
                            Buffer buffer, int rank) {
-    const std::string user = earlier.step < 0 ? " (nothing tells that the call has begun there)" : "";
+    const std::string user = earlier.step < 0 ? " (the call may not have begun there)" : "";
     return object(error::schedule_race, here, "it {} chunk {} of the {} of rank {}, {} by {}, in no order{}", what,
                   here.chunk, name_of(buffer), rank, did, place(earlier), user);
 }
 
-// What a blocked thread waits for, and which thread could give it; next is -1 if none can.
+// The event that a blocked thread waits for. `next`: the thread that could cause it, or -1.
 std::string Proof::waits_for(int thread, int& next) const {
     const StepContext now = here(thread);
     next = -1;

@@ -1,5 +1,4 @@
-// proof_flags.cpp: posts and waits, the only order between ranks that the proof relies on, and the words they travel
-// in.
+// proof_flags.cpp: posts and waits, which are the only order between ranks in the proof, and their flag words.
 #include "src/checker/proof.hpp"
 
 namespace weft::internal {
@@ -19,8 +18,8 @@ bool Proof::execute_post(const StepContext& here) {
     const int64_t tile = flag_tile(here);
     PhaseState& met = phase_state(here.rank, tile, here.it->phase);
     if (met.has_posted[place_of_[here.rank]]) return object(error::schedule_race, here, "it posts a second time");
-    // The word takes the place of an earlier tile's. Everybody who waits for that one has seen it before; who comes
-    // later is caught in execute_wait.
+    // The word replaces that of an earlier tile. All ranks that wait for the earlier one have seen it; execute_wait
+    // finds a later wait.
     if (tile >= options_.flag_slots)
         for (const ChunkAccess& waiter : phase_state(here.rank, tile - options_.flag_slots, here.it->phase).waited)
             if (!clocks_->ordered(waiter, here.thread))

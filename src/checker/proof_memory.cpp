@@ -1,14 +1,14 @@
-// proof_memory.cpp: what instructions read and write: values, and who else may touch the same chunk at the same time.
+// proof_memory.cpp: reads and writes of instructions: their values, and accesses that may happen at the same time.
 #include <cstring>
 
 #include "src/checker/proof.hpp"
 
 namespace weft::internal {
 
-// Chunks in all slots together: half a gigabyte.
+// Chunks in all slots together: about 512 MiB.
 static constexpr size_t under_way_most = size_t(1) << 24;
 
-// In an all-to-all a chunk's place with its sender is not that with its receiver; its expression tells what it is.
+// In an all-to-all, a chunk has different places at its sender and receiver; its expression identifies it.
 static bool alike_chunks(const Schedule& schedule) { return !facts_of(schedule.collective).transposes; }
 
 bool Proof::execute_connection(const StepContext& here) {
@@ -16,7 +16,7 @@ bool Proof::execute_connection(const StepContext& here) {
     const bool receives = std::strchr(uses, 's'), sends = std::strchr(uses, 't'), reads = std::strchr(uses, 'i');
     const auto [source, target] = here.operation->ends[here.rank][here.block];
     SentChunks message;
-    // Parts are alike, so in scratch a chunk may lie in the place of another part's; what it is its value tells.
+    // Parts are equal, so in scratch a chunk may be in the place of another part's; its value identifies it.
     const bool in_scratch = here.it->source == Buffer::scratch || (here.it->targets & Buffer::scratch);
     bool alike = alike_chunks(*here.schedule);
     if (receives) {
@@ -37,13 +37,13 @@ bool Proof::execute_connection(const StepContext& here) {
                           connection.source, message.step, message.count);
     }
     std::vector<std::pair<int, Value>> passed_on;
-    size_t next = 0;  // of the message's values
+    size_t next = 0;  // index in the values of the message
     for (int offset = 0; offset < here.it->count; ++offset) {
         const StepContext there = here.at(offset);
         if (empty(there)) continue;
         Value value;
         if (receives) {
-            // Of the same size at least: the same share of a part.
+            // At least of the same size: the same share of a part.
             const int shares = alike ? here.schedule->chunks : here.schedule->chunks / here.schedule->parts();
             if (next == message.values.size() || message.values[next].first % shares != there.chunk % shares)
                 return here.it->count == 1
@@ -74,7 +74,7 @@ bool Proof::execute_connection(const StepContext& here) {
         CheckedConnection& connection = connections_[target];
         if ((under_way_ += passed_on.size()) > under_way_most)
             return object(error::schedule_limit, here,
-                          "more than {} chunks are under way at once, which are too many to check", under_way_most);
+                          "more than {} chunks are in flight at once, which is too many to check", under_way_most);
         connection.slots.push_back(
             {std::move(passed_on), here.chunk, here.it->count, here.step, in_scratch || message.in_scratch});
         queue(std::exchange(connection.blocked_receiver, -1));
@@ -86,7 +86,7 @@ bool Proof::execute_copy(const StepContext& here) {
     Value value;
     const int rank = here.it->source == Buffer::slot ? here.it->rank.at(here.iteration) : here.rank;
     if (!read(here, here.it->source, rank, value) || (here.it->finish && !finish(here, value))) return false;
-    // In place what is to be kept is there already, and stays untouched; a contribution may be scaled on its way.
+    // In place, a chunk that is kept is already there. A contribution may be scaled on its way.
     const bool stays = here.it->source == Buffer::input && here.it->targets == Buffer::output && !here.it->moves &&
                        rank_states_[here.rank].in_place && !facts_of(here.schedule->collective).reduces;
     if (stays) return holds_output(here, rank) || write(here, here.it->targets, value);
@@ -118,7 +118,7 @@ bool Proof::execute_add(const StepContext& here) {
 bool Proof::execute_reduce(const StepContext& here) {
     Value sum;
     sum.tile = here.operation->first_tile + here.tile;
-    // Of scratch everybody's, else those of the flag block.
+    // Scratch of all ranks, else slots of the flag block's ranks.
     const bool from_scratch = here.it->source == Buffer::scratch;
     const int count = from_scratch ? ranks_ : int(members(here).size());
     for (int i = 0; i < count; ++i) {
@@ -147,8 +147,7 @@ bool Proof::finish(const StepContext& here, Value& value) {
     return true;
 }
 
-// A rank's buffers are there from its call to its return, and are reached by others only if they are in the same
-// operation.
+// Buffers of a rank are valid from its call to its return. Other ranks access them only in the same operation.
 bool Proof::same_call(const StepContext& here, Buffer buffer, int rank) {
     const int now = rank_states_[here.rank].operation, other = rank_states_[rank].operation;
     if (now == other) return true;
@@ -171,8 +170,7 @@ Cell& Proof::output_cell(const StepContext& here, int rank) {
     return cells[here.chunk];
 }
 
-// The slot of `rank` for this tile, or its scratch. The first to come finds what earlier tiles left and remembers who
-// touched it.
+// The slot of `rank` for this tile, or its scratch. The first access to a tile keeps the accesses of earlier tiles.
 Proof::SlotCells* Proof::enter(const StepContext& here, Buffer buffer, int rank) {
     const bool in_slot = buffer == Buffer::slot;
     const int64_t tile = in_slot ? flag_tile(here) : int64_t(here.operation->first_tile) + here.tile;
@@ -227,14 +225,14 @@ bool Proof::read(const StepContext& here, Buffer buffer, int rank, Value& value)
     RankProgress& owner = rank_states_[rank];
     if (buffer == Buffer::output || owner.in_place) {
         Cell& cell = output_cell(here, rank);
-        // Executors scale what they read as input, whatever has been done to it.
+        // Executors scale everything that they read as input, even if it is already changed.
         if (buffer != Buffer::output && cell.write.step >= 0 && facts_of(here.schedule->collective).reduces)
             return object(here,
                           "it reads chunk {} of the input of rank {}, which in place is the output, written by {}",
                           here.chunk, rank, place(cell.write));
         return read_cell(here, cell, buffer, rank, value);
     }
-    // Out of place nobody writes the input during the call: it needs no cells, only its readers are kept.
+    // Out of place, the input is not written during the call. It needs no cells, only its readers are kept.
     if (!clocks_->ordered(owner.start, here.thread))
         return object_to_race(here, "reads", owner.start, "written", buffer, rank);
     value = input_leaf(here, rank);
@@ -245,7 +243,7 @@ bool Proof::read(const StepContext& here, Buffer buffer, int rank, Value& value)
     return true;
 }
 
-// What is in a cell of scratch is as long as the chunk that was written there.
+// The content of a cell of scratch is as long as the chunk that was written there.
 bool Proof::read_scratch(const StepContext& here, SlotCells& slot, int number, Value& value) {
     if (number < 0) return read_cell(here, slot.cells[here.chunk], Buffer::scratch, here.rank, value);
     Cell& cell = slot.cells[number];
@@ -263,7 +261,7 @@ bool Proof::read_cell(const StepContext& here, Cell& cell, Buffer buffer, int ra
     if (!cell.value.defined())
         return object(here, "it reads chunk {} of the {} of rank {}, where nothing was written yet", here.chunk,
                       name_of(buffer), rank);
-    if (reads_.full()) return object(error::schedule_limit, here, "there are more reads than can be kept in mind");
+    if (reads_.full()) return object(error::schedule_limit, here, "there are too many reads to check");
     value = cell.value;
     reads_.add(cell, access(here));
     return true;
@@ -284,7 +282,7 @@ bool Proof::write(const StepContext& here, unsigned targets, const Value& value)
         if (!(targets & buffer)) continue;
         SlotCells* slot = enter(here, buffer, here.rank);
         if (!slot) return false;
-        // Tiles differ in size and chunks, so whatever an earlier tile touched may be what this one overwrites.
+        // Tiles differ in sizes and chunks, so this tile can overwrite everything that an earlier tile accessed.
         if (slot->checked_thread != here.thread) {
             for (const ChunkAccess& earlier : slot->earlier)
                 if (!clocks_->ordered(earlier, here.thread))
@@ -312,7 +310,7 @@ bool Proof::write_cell(const StepContext& here, Cell& cell, Buffer buffer, int r
     return true;
 }
 
-// The expression of the sum that rounds once, as execute_reduce() makes it.
+// The expression of the sum that is rounded once, as execute_reduce() makes it.
 uint64_t Proof::in_rank_order(uint32_t tile, int chunk) const {
     Value sum;
     if (ranks_ == 1) sum = contributions_.leaf(0, tile, uint32_t(chunk));
@@ -322,7 +320,7 @@ uint64_t Proof::in_rank_order(uint32_t tile, int chunk) const {
     return sum.expression;
 }
 
-// What is wrong with a cell of the output; empty: nothing.
+// The fault of a cell of the output; empty: none.
 std::string Proof::fault(OperationState& operation, const Cell& cell, int rank, int tile, int chunk) {
     const Schedule& schedule = operation.schedules[size_t(rank)];
     if (!cell.value.defined()) return "is not written when it returns";
@@ -330,7 +328,7 @@ std::string Proof::fault(OperationState& operation, const Cell& cell, int rank, 
         return cell.write.step < 0 ? "; nothing was written there" : ", written by " + place(cell.write);
     };
     if (!facts_of(schedule.collective).reduces) {
-        // One rank's chunk, of the same place or, where everybody has something for everybody, of the place of `rank`.
+        // One rank's chunk: of the same place or, if every rank has a part for every rank, of the place of `rank`.
         const int shares = schedule.chunks / schedule.parts(), part = chunk / shares;
         const bool transposed = facts_of(schedule.collective).transposes;
         const bool from_root = facts_of(schedule.collective).input_of_others == Held::nothing;
@@ -353,7 +351,7 @@ std::string Proof::fault(OperationState& operation, const Cell& cell, int rank, 
     return options_.any_order ? std::string() : "is summed in another order than on other ranks" + writer();
 }
 
-// At the return of `rank`: its output is right, and nobody touches its buffers any more.
+// At the return of `rank`: its output is correct, and no rank accesses its buffers any more.
 bool Proof::check_result(int rank) {
     RankProgress& state = rank_states_[rank];
     OperationState& operation = operations_[state.operation];
@@ -382,7 +380,7 @@ bool Proof::check_result(int rank) {
                 }
             }
             if (cells.empty()) continue;
-            // In place others may have read what only the input holds.
+            // In place, other ranks may have read chunks that only the input holds.
             if (!returned(cells[chunk].write) || !reads_.each(cells[chunk], returned)) return false;
             reads_.clear(cells[chunk]);
         }

@@ -1,4 +1,4 @@
-// symbolic.hpp: what a chunk holds, not as numbers but as the expression that made them and the contributions in it.
+// symbolic.hpp: the content of a chunk as the expression that made it and its contributions, in place of numbers.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,10 +7,10 @@
 namespace weft::internal {
 
 struct Value {
-    uint64_t expression = 0;  // hash: equal if and only if made alike
+    uint64_t expression = 0;  // hash: equal if and only if made in the same way
     uint64_t weight = 0;      // sum of the contributions' weights
-    uint32_t count = 0;       // contributions; 0: nothing was ever written here
-    uint32_t tile : 31 = 0;   // of the whole sequence of operations: which message's part this is
+    uint32_t count = 0;       // contributions; 0: never written
+    uint32_t tile : 31 = 0;   // of the whole sequence of operations: the tile of this message
     uint32_t finished : 1 = 0;
 
     bool defined() const { return count != 0; }
@@ -22,7 +22,7 @@ inline uint64_t mix(uint64_t x) {
     return x ^ (x >> 32);
 }
 
-// The contributions of `ranks` ranks to chunks, each with a weight; a sum of weights tells which are in it.
+// The contributions of `ranks` ranks to chunks, each with a weight. A sum of weights identifies its contributions.
 class Contributions {
   public:
     explicit Contributions(int ranks);
@@ -35,7 +35,7 @@ class Contributions {
         return {mix(mix(left.expression) + 3 * right.expression), left.weight + right.weight, left.count + right.count,
                 left.tile, 0};
     }
-    // Adds one more operand to a sum that is rounded only at its end: another expression than a chain of sums.
+    // Adds an operand to a sum that is rounded only at its end. This is another expression than a chain of sums.
     static void accumulate(Value& value, const Value& operand) {
         value.expression = mix(mix(value.expression ^ 0x2545f4914f6cdd1du) + 5 * operand.expression);
         value.weight += operand.weight;
@@ -48,12 +48,12 @@ class Contributions {
     bool complete(const Value& value, int chunk) const {
         return value.count == uint32_t(ranks_) && value.weight == all_ * scale(uint32_t(chunk));
     }
-    // What is wrong with an incomplete one: "lacks the contribution of rank 2".
+    // The fault of an incomplete value: "lacks the contribution of rank 2".
     std::string fault(const Value& value, int chunk) const;
 
   private:
-    // Odd, so a contribution that is there counts: of as many as there are ranks only one of each to that chunk add up to
-    // what complete() asks for.
+    // Odd, so that each contribution counts. Of as many contributions as ranks, only one of each to that chunk add up
+    // to the value in complete().
     static uint64_t scale(uint32_t chunk) { return 2 * uint64_t(chunk) + 1; }
 
     int ranks_;

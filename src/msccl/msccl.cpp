@@ -34,7 +34,7 @@ constexpr Named collectives[] = {{"allreduce", Collective::all_reduce},
                                  {"gather", Collective::gather},
                                  {"scatter", Collective::scatter}};
 
-// The one gpu that no message goes to, or comes from: a file need not name its root.
+// The only gpu that receives (or sends) no message. A file need not name its root.
 std::optional<int> sole_end(const File& file, char receives_or_sends) {
     std::optional<int> root;
     for (const XmlGpu& gpu : file.gpus) {
@@ -49,7 +49,7 @@ std::optional<int> sole_end(const File& file, char receives_or_sends) {
 }
 
 Status find_shape(const File& file, Shape& shape) {
-    // Files of the first days say nothing: there was one collective.
+    // Files of the first versions name no collective, because there was one.
     const std::string_view name = file.collective.empty() ? std::string_view("allreduce") : file.collective;
     const auto row =
         std::find_if(std::begin(collectives), std::end(collectives), [&](const Named& it) { return name == it.name; });
@@ -64,7 +64,7 @@ Status find_shape(const File& file, Shape& shape) {
         return fail_at(file.mark, "nchunksperloop is {}; {} on {} gpus takes a multiple of {}", shape.chunks, name,
                        shape.ranks, shape.ranks);
     if (!facts.rooted) return ok();
-    const bool gives = facts.output_of_others != Held::nothing;  // the root does
+    const bool gives = facts.output_of_others != Held::nothing;  // whether the root sends
     const auto root = file.root >= 0 ? std::optional<int>(file.root) : sole_end(file, gives ? 's' : 't');
     if (!root)
         return fail_at(file.mark, "{} has a root, and no or several gpus {} nothing: name it, as in root=\"0\"", name,
@@ -73,7 +73,7 @@ Status find_shape(const File& file, Shape& shape) {
     return ok();
 }
 
-// The name of a step in messages: the file's, or the schedule's numbers if Weft has added the step.
+// The name of a step in messages: the file's, or the schedule's numbers for a step that Weft added.
 std::string name_of_step(const std::vector<SourceSteps>& origins, int rank, int block, int step) {
     const auto& steps = origins[size_t(rank)];
     if (block < 0 || size_t(block) >= steps.size() || step < 0 || size_t(step) >= steps[size_t(block)].size())
@@ -103,7 +103,7 @@ Result<Translated> translate(const File& file, const Shape& shape, const FollowO
     return all;
 }
 
-// One tile, out of place or in place; what check_set does is more, and for who uses the file.
+// Proves one tile, out of place or in place. A user can run check_set, which does more.
 bool proved(const std::vector<Schedule>& schedules, bool in_place, const CheckOptions& options) {
     CheckedOperation operation;
     operation.schedule = [&](int rank) { return schedules[size_t(rank)]; };
@@ -111,12 +111,12 @@ bool proved(const std::vector<Schedule>& schedules, bool in_place, const CheckOp
     return check(int(schedules.size()), {&operation, 1}, options).ok();
 }
 
-// Schedules that serve in place and out of place, where that can be.
+// Schedules for both in place and out of place, where that is possible.
 Result<Translated> translate_for_both(const File& file, const Shape& shape, bool sort, const CheckOptions& options) {
     auto all = translate(file, shape, {.sort = sort});
     if (!all || file.in_place || facts_of(shape.collective).transposes) return all;
     if (proved(all->schedules, false, options) && !proved(all->schedules, true, options)) {
-        // It reads its input where in place the output is by then.
+        // In place, the program reads its input after the output was written there.
         auto saving = translate(file, shape, {.save = true, .sort = sort});
         if (saving && proved(saving->schedules, true, options)) return saving;
     }

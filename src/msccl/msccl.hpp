@@ -1,7 +1,6 @@
-// msccl.hpp: algorithms as researchers write them, MSCCL's XML, read as schedules. A file names buffers and offsets; a
-// schedule names chunks by their place in the whole, for they differ in size. So the reader walks the file's program
-// with the chunks' identities (msccl_flow.hpp), and what lies where its identity has no place goes to a cell of
-// scratch.
+// msccl.hpp: reads algorithms in MSCCL's XML as schedules. A file names buffers and offsets. A schedule names chunks by
+// their place in the whole, because chunks differ in size. So the reader tracks the identity of each chunk through the
+// program (msccl_flow.hpp). A chunk at another place than its own goes to a cell of scratch.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,36 +15,37 @@
 
 namespace weft::internal {
 
-// Whatever the file says of in place, the schedules serve both: what a step reads of a buffer before the rank has
-// written there it reads of the input, and where in place that would come too late the input is saved beforehand.
+// The schedules serve calls in place and out of place, whatever the file says. A step that reads a buffer before the
+// rank has written there reads the input. If that would be too late in place, the input is saved before.
 struct MscclProgram {
-    std::string name;  // the file's, with _ for all but letters and digits; the schedules' algorithm
+    // the file's name, with _ for all but ASCII alphanumerics; the name of the algorithm
+    std::string name;
     Collective collective = Collective::none;
     int32_t root = -1;
-    size_t min_bytes = 0, max_bytes = SIZE_MAX;  // of messages that the file is meant for, both included
+    size_t min_bytes = 0, max_bytes = SIZE_MAX;  // message sizes of the file, both included
     std::vector<Schedule> schedules;             // by rank, each valid (validate.hpp); check_set proves them
-    StepName step_name = {};                     // by the file's lines and numbers
-    std::string assumed = {};  // a clause: what the file does not state, and the value assumed; or empty
+    StepName step_name = {};                     // lines and numbers of the file
+    std::string assumed = {};  // a clause: the assumed value of something that the file does not state; or empty
 };
 
-// Where ranks would sum in different orders, steps that add to one place are put into the order of ranks if that makes
-// them agree. `any_order`: sums stay as the file has them.
-// Reentrant. weftInvalidArgument: the sentence begins with line and column, both from 1, and says what to do.
+// If ranks would sum in different orders, additions to one place are sorted by rank where that makes the results equal.
+// `any_order`: sums keep the file's order.
+// Reentrant. weftInvalidArgument: the sentence begins with line and column, both from 1, and names the remedy.
 Result<MscclProgram> read_msccl(std::string_view xml, bool any_order = false);
 
 struct ScheduleFile {
     std::vector<Schedule> schedules;
-    StepName step_name = {};   // none: a text's steps have the schedules' numbers
-    std::string assumed = {};  // as MscclProgram has it
+    StepName step_name = {};   // none: the steps of a text have the numbers of the schedules
+    std::string assumed = {};  // as in MscclProgram
 
     // Moves the schedules out: one set for each algorithm, collective, number of ranks, root and range of messages.
     std::vector<std::vector<Schedule>> take_sets();
-    // check_set() of some of the schedules, in the file's words.
+    // check_set() of some of the schedules, with the file's names of steps.
     Status check(std::span<const Schedule> set, const DirectMode& mode, CheckOptions options, Proved* proved) const;
 };
 
-// Schedules of either language: of text.hpp, or of XML, which begins with the one sign that no text holds; with the
-// range of messages that they are for in their headers.
+// Reads schedules of either language: text (text.hpp) or XML. Only XML begins with `<`. The headers of the schedules
+// contain the range of messages.
 Result<ScheduleFile> read_schedules(std::string_view text, bool any_order = false);
 
 }  // namespace weft::internal

@@ -12,7 +12,7 @@ namespace weft::internal::msccl {
 
 namespace {
 
-// Whether the second chunk's move can follow the first's in one instruction.
+// Whether one instruction can do both moves, the second one's chunk after the first one's.
 bool continues(const Move& first, const Move& second) {
     const bool plain = first.does == Move::step && second.does == Move::step && first.sum < 0 && second.sum < 0 &&
                        first.source.cell < 0 && first.target.cell < 0 && first.lifted == BufferCell() &&
@@ -21,8 +21,8 @@ bool continues(const Move& first, const Move& second) {
            second.left == first.left && second.finish == first.finish;
 }
 
-// Steps whose messages are one instruction each. Both ends of a message, and so all steps that a chain of messages
-// joins, are split alike, chunk by chunk, if one of them must be.
+// Steps whose message is one instruction. Both ends of a message are split in the same way, and so are all steps that
+// messages join in a chain. If one of them must be split, all are split into chunks.
 class WholeMessages {
   public:
     WholeMessages(const File& file, const std::vector<RankFlow>& flow) {
@@ -71,9 +71,9 @@ class WholeMessages {
     std::vector<bool> split_;
 };
 
-// One rank's schedule. Up to three blocks follow the file's: one copies chunks that the file does not move, one saves
-// the input, and one is the gate. The gate keeps tiles apart, because they share the scratch: it follows all steps of a
-// tile that use the scratch. Each block waits for the gate of the tile before, and then uses the scratch.
+// One rank's schedule. Up to three blocks follow those of the file. One copies chunks that the file does not move. One
+// saves the input. The last is the gate, which separates tiles because they share the scratch. The gate runs after all
+// steps of a tile that use scratch. Each block waits for the gate of the tile before, and then uses the scratch.
 class Emitter {
   public:
     Emitter(const File& file, const Shape& shape, const RankFlow& flow, WholeMessages& whole_messages, int rank)
@@ -106,7 +106,7 @@ class Emitter {
             schedule_.blocks.emplace_back();
             for (const Dependency& end : scratch_ends_) append(nop(end));
         }
-        // BufferCell a step ends is known when its block is written.
+        // The end of a step is known when its block is written.
         for (const auto& [block, step] : dependent_) {
             Dependency& after = schedule_.blocks[size_t(block)].instructions[size_t(step)].after;
             after.step = ends_[size_t(after.block)][size_t(after.step)];
@@ -135,7 +135,7 @@ class Emitter {
         return found;
     }
 
-    // Those in use, in their order.
+    // Numbers the used cells in their order.
     void number_cells() {
         for (const BlockFlow& block : flow_.blocks)
             for (const Move& move : block.moves)
@@ -164,7 +164,7 @@ class Emitter {
         const BlockFlow& flow = flow_.blocks[size_t(b)];
         schedule_.blocks.push_back({from.channel, flow.receives ? from.receive : -1, flow.sends ? from.send : -1, {}});
         schedule_.channels = std::max(schedule_.channels, from.channel + 1);
-        if (saving_ >= 0 && !from.steps.empty()) append(nop({}));  // emit() says after what
+        if (saving_ >= 0 && !from.steps.empty()) append(nop({}));  // emit() sets its dependency
         bool gated = false;
         Dependency last_in_scratch;
         size_t move = 0;
@@ -213,14 +213,14 @@ class Emitter {
         ends_.push_back(std::move(ends));
     }
 
-    // BufferCell the step's chunk goes, from elsewhere.
+    // A copy of the step's chunk from `source` to its place.
     Instruction copy_of(const BufferCell& source, Move move) const {
         move.source = source;
         move.left = move.finish = false;
         return instruction(Opcode::copy, move, 1);
     }
 
-    // The operands before the place's own are summed apart, and this sum is then the left operand.
+    // The operands before the place's own are summed first, and this sum is then the left operand.
     template <class Emit>
     Dependency emit_sum(const Move& move, Emit& emit) const {
         const RankOrderedSum& sum = flow_.sums[size_t(move.sum)];
@@ -298,13 +298,13 @@ class Emitter {
     SourceSteps origins_;
     std::map<int64_t, int32_t> cells_;
     int saving_ = -1;                                     // block
-    Dependency gate_;                                     // its end, a tile before
-    std::vector<Dependency> scratch_ends_;                // the last step of each block that works there
-    std::vector<std::pair<int32_t, int32_t>> dependent_;  // blocks and steps whose `after` is the file's
-    std::vector<std::vector<int32_t>> ends_;              // by block and the file's step: its last instruction
+    Dependency gate_;                                     // its end, one tile before
+    std::vector<Dependency> scratch_ends_;                // the last step of each block that uses the scratch
+    std::vector<std::pair<int32_t, int32_t>> dependent_;  // blocks and steps with a dependency from the file
+    std::vector<std::vector<int32_t>> ends_;              // by block and step of the file: its last instruction
 };
 
-// The most messages of any connection, in one tile.
+// The most messages of a connection in one tile.
 int32_t most_messages(const std::vector<Emitted>& ranks) {
     int32_t most = 0;
     for (const Emitted& rank : ranks)

@@ -1,4 +1,4 @@
-// msccl_emit.hpp: what the walk over an MSCCL program has found out (msccl_flow.hpp), written as schedules.
+// msccl_emit.hpp: writes the flow of an MSCCL program (msccl_flow.hpp) as schedules.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,12 +7,12 @@
 
 namespace weft::internal::msccl {
 
-// Two, so that a tile is on its way while the one before is still looked at.
+// Two, so that a tile can be in flight while the receiver still reads the one before.
 inline constexpr int32_t fifo_depth_least = 2;
 
-// Which step of the file an instruction was made of.
+// The step of the file that an instruction comes from.
 struct SourceStep {
-    int32_t block = -1, step = -1, line = 0;  // block: its id; -1: of none, it is Weft's
+    int32_t block = -1, step = -1, line = 0;  // block: its id; -1: the instruction is Weft's own
 };
 using SourceSteps = std::vector<std::vector<SourceStep>>;  // by block and instruction
 
@@ -21,9 +21,9 @@ struct Emitted {
     SourceSteps origins;
 };
 
-// The file's name, as far as it is letters, digits and _.
+// The file's name without characters other than ASCII alphanumerics and _.
 std::string algorithm_name(const File& file);
-// All ranks', with slots for a whole tile: no sender ever waits.
+// The schedules of all ranks, with slots for a whole tile, so that no sender waits.
 std::vector<Emitted> emit(const File& file, const Shape& shape, const std::vector<RankFlow>& flow);
 
 }  // namespace weft::internal::msccl

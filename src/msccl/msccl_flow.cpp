@@ -14,14 +14,14 @@ namespace weft::internal::msccl {
 
 namespace {
 
-// Chunks of all ranks' buffers: as many as the checker takes.
+// Chunks of the buffers of all ranks: the checker's limit.
 constexpr int64_t chunks_of_ranks_most = int64_t(1) << 24;
 
-// A chunk on its way: whose place in the whole it has (of an all-to-all: in the sender's), and what is in it.
+// A chunk in flight: its place in the whole (of an all-to-all: in the whole of its sender) and its contributions.
 struct TrackedChunk {
     Value value;
     int32_t chunk = 0;
-    int32_t lowest = 0;  // of the ranks in it
+    int32_t lowest = 0;  // the lowest rank among its contributions
 };
 
 class FlowAnalysis {
@@ -64,7 +64,7 @@ class FlowAnalysis {
         BlockFlow* flow;
         int source = -1, target = -1;  // connections
         size_t step = 0;
-        std::vector<int> waiting = {};  // threads, for a step of this one
+        std::vector<int> waiting = {};  // threads that wait for a step of this one
     };
     struct FlowMessage {
         std::vector<TrackedChunk> data;
@@ -75,16 +75,16 @@ class FlowAnalysis {
         int sender = -1, receiver = -1;  // threads
         std::deque<FlowMessage> messages = {};
     };
-    // The operands that steps add to a place one after the other, while no step reads it.
+    // Operands that steps add to one place in turn, while no step reads the place.
     struct GatheredSum {
-        BufferCell own;  // what lay there before
+        BufferCell own;  // the content before the first addition
         int32_t own_lowest = 0;
         struct Operand {
             BufferCell where;
             int32_t lowest;
             bool received;
             int32_t block;
-            size_t move;  // of the block's
+            size_t move;  // index in the block
         };
         std::vector<Operand> operands = {};
     };
@@ -102,7 +102,7 @@ class FlowAnalysis {
     }
     static StepId step_id_of(const FlowThread& thread) { return {thread.rank, thread.index, int32_t(thread.step)}; }
 
-    // Threads, and connections whose both ends are there. What a block never uses it does not have.
+    // Makes threads, and the connections of which both ends exist. A block has no connection that it never uses.
     Status load() {
         std::map<std::tuple<int, int, int>, int> numbers;
         const auto connection = [&](int channel, int from, int to) {
@@ -151,7 +151,7 @@ class FlowAnalysis {
 
     size_t thread_of(int rank, int block) const { return size_t(first_thread_[size_t(rank)] + block); }
 
-    // As far as it goes.
+    // Runs until the thread waits or ends.
     Status advance(int number) {
         FlowThread& thread = threads_[size_t(number)];
         for (; thread.step < thread.block->steps.size(); ++thread.step) {
@@ -160,7 +160,7 @@ class FlowAnalysis {
                 FlowThread& other = threads_[thread_of(thread.rank, step.after_block)];
                 if (other.step <= size_t(step.after_step)) return other.waiting.push_back(number), ok();
             }
-            // Who has pushed a message into an empty queue queues its receiver.
+            // A push into an empty queue makes the receiver runnable.
             if (receives_message(step) && connections_[size_t(thread.source)].messages.empty()) return ok();
             WEFT_TRY(execute(thread, step));
             for (const int waiting : std::exchange(thread.waiting, {})) queue_.push_back(waiting);
@@ -209,7 +209,7 @@ class FlowAnalysis {
                 }
                 move.source = held->where;
                 TrackedChunk other = receives ? tracked : held->tracked;
-                // A read ends the gathering of this sum, unless the result goes back to the same place.
+                // A read ends the collection of this sum, unless the result returns to the same place.
                 if (combines && !adds && !sends && source.key == target.key)
                     gathered = std::move(held->gathered);
                 else
@@ -264,7 +264,7 @@ class FlowAnalysis {
         return ok();
     }
 
-    // In an all-to-all the chunk of a buffer is where it lies there; a cell holds any of the same size.
+    // In an all-to-all a buffer's chunk is named by its place there. A cell holds any chunk of the same size.
     static void rename(Move& move, int32_t source, int32_t target) {
         const bool from = move.source.buffer != Buffer::none && move.source.buffer != Buffer::scratch,
                    to = move.target.buffer == Buffer::output;
@@ -272,7 +272,7 @@ class FlowAnalysis {
         if (from && to && source != target) move.into = target;
     }
 
-    // What is there now; null: nothing.
+    // The present content; null: none.
     CellContent* find(int rank, const OperandLocation& location) {
         auto& memory = memory_[size_t(rank)];
         if (const auto found = memory.find(location.key); found != memory.end()) return &found->second;
@@ -293,8 +293,8 @@ class FlowAnalysis {
         memory_[size_t(here.rank)][location.key] = {tracked, where};
     }
 
-    // The step of `move`, not yet among its block's, has added one more operand: from the third on the steps before
-    // leave their work to this one.
+    // The step of `move` has added one more operand, and is not yet among the moves of its block. From the third
+    // operand on this step does the work of the earlier ones.
     void sort(int rank, GatheredSum& gathered, Move& move) {
         if (gathered.operands.size() < 2) return;
         RankFlow& flow = flow_[size_t(rank)];
@@ -309,7 +309,7 @@ class FlowAnalysis {
             left_off.does = Move::nothing;
             left_off.target = {};
         }
-        // Its sum, if it was to make one, grows.
+        // If that step was to make a sum, its sum grows.
         move.sum = left_off.sum >= 0 ? left_off.sum : int32_t(flow.sums.size());
         if (left_off.sum < 0) flow.sums.emplace_back().partial = new_cell();
         left_off.sum = -1;
@@ -328,7 +328,7 @@ class FlowAnalysis {
                                        [&](const auto& each) { return each.lowest < gathered.own_lowest; }));
     }
 
-    // In place, what is to be in the output may be there from the beginning.
+    // If the collective is in place, chunks of the output may be there from the beginning.
     void keep() {
         if (!file_.in_place) return;
         for (int rank = 0; rank < shape_.ranks; ++rank)
@@ -345,7 +345,7 @@ class FlowAnalysis {
             }
     }
 
-    // Who waits for whom, from the first thread that waits.
+    // The cycle of waiting threads, beginning with the first thread that waits.
     Status deadlock(const FlowThread& first) const {
         std::string sentence;
         const FlowThread* thread = &first;

@@ -1,4 +1,5 @@
-// msccl_operands.hpp: which place of a gpu's memory an operand of a step means, and how sentences name steps and places.
+// msccl_operands.hpp: the place in a gpu's memory that an operand of a step names, and the names of steps and places in
+// messages.
 #pragma once
 #include <string>
 #include <utility>
@@ -22,11 +23,11 @@ struct StepId {
     auto operator<=>(const StepId&) const = default;
 };
 
-// A place that a step names: in place the same for input and output.
+// A place that a step names. In place, a place of the input and one of the output can be the same.
 struct OperandLocation {
     int64_t key = 0;
-    int32_t chunk = -1;                    // of the whole; -1: scratch has none
-    bool initial = false, output = false;  // whether the input, or what is to be the output, can be there
+    int32_t chunk = -1;                    // of the whole; -1: in scratch
+    bool initial = false, output = false;  // whether the input or the result can be there
 };
 
 // Of a file, which must outlive it. Reentrant.
@@ -36,15 +37,14 @@ class OperandLocations {
 
     // weftInvalidArgument: the gpu has no such place.
     Status locate(const StepId& here, const Operand& operand, int i, OperandLocation& location) const;
-    // Whether the step copies its chunk `i` onto itself, which is no access at all.
+    // Whether the step copies its chunk `i` onto itself, which is no access.
     Status find_stays(const StepId& here, int i, bool& stays) const;
 
     const Step& step_at(const StepId& at) const {
         return file_.gpus[size_t(at.rank)].blocks[size_t(at.block)].steps[size_t(at.step)];
     }
     int id_of(const StepId& at) const { return file_.gpus[size_t(at.rank)].blocks[size_t(at.block)].id; }
-    // "gpu 0, tb 1, step 2", by the file's numbers; of another step than the one where the sentence begins: with its
-    // line.
+    // "gpu 0, tb 1, step 2", with the numbers of the file. A step other than the sentence's own is named with its line.
     std::string name(const StepId& at) const;
     std::string name_and_line(const StepId& at) const;
     static std::string text(const Operand& operand, int i);  // "s[3]"

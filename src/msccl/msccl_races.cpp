@@ -11,7 +11,7 @@ namespace weft::internal::msccl {
 
 namespace {
 
-// About a gigabyte.
+// Clocks of about 1 GiB.
 constexpr uint64_t clock_words_most = uint64_t(1) << 28;
 
 class GpuRaces {
@@ -40,7 +40,7 @@ class GpuRaces {
     }
 
   private:
-    // As far as it goes.
+    // Runs until the block waits or ends.
     Status advance(int block) {
         const auto& steps = gpu_.blocks[size_t(block)].steps;
         for (size_t& s = next_[size_t(block)]; s < steps.size(); ++s) {
@@ -63,7 +63,7 @@ class GpuRaces {
         const uint32_t* row = clocks_.row(block);
         found->second.assign(row, row + clocks_.width());
         clocks_.tick(block);
-        // The step counts as passed when the loop moves on; those that wait are looked at after that.
+        // The loop counts the step as done only afterwards, so waiting blocks are checked after that.
         wake(block);
     }
     void wake(int block) {
@@ -137,10 +137,10 @@ class GpuRaces {
     Clocks clocks_;  // a thread is a block of this gpu
     ReadLists reads_;
     std::unordered_map<int64_t, Cell> memory_;
-    // By block: of steps that others depend on, the clock when they ended.
+    // By block: for steps that others depend on, the clock at their end.
     std::vector<std::unordered_map<int32_t, std::vector<uint32_t>>> releases_;
     std::vector<size_t> next_;               // by block: its next step
-    std::vector<std::vector<int>> waiting_;  // by block: those that wait for a step of it
+    std::vector<std::vector<int>> waiting_;  // by block: the blocks that wait for a step of it
     std::vector<int> queue_;
 };
 

@@ -1,4 +1,4 @@
-// msccl_xml.cpp: a file's elements as the values of msccl_xml.hpp; every number is bounded.
+// msccl_xml.cpp: the elements of a file as values of msccl_xml.hpp. Every number has bounds.
 #include "src/msccl/msccl_xml.hpp"
 
 #include <algorithm>
@@ -14,10 +14,10 @@ using xml::shown;
 
 namespace {
 
-// Chunks that all steps together move: each is walked by itself.
+// Chunks that all steps together move, each of which is tracked.
 constexpr int64_t moved_chunks_most = int64_t(1) << 24;
 
-// A schedule's name has room for this many bytes and a prefix.
+// The name of a schedule holds this many bytes and a prefix.
 constexpr size_t name_bytes_most = name_letters_most - 6;
 
 struct Type {
@@ -71,7 +71,7 @@ class MscclReader : xml::Handler {
         file_.in_place = attributes.number_or("inplace", 0, 1, 0) != 0;
         file_.root = attributes.number_or("root", -1, file_.ranks - 1, -1);
         file_.min_bytes = attributes.number_or<uint64_t>("minBytes", 0, UINT64_MAX, 0);
-        // 0 stands for no limit, too.
+        // 0 also means no limit.
         file_.max_bytes = attributes.number_or<uint64_t>("maxBytes", 0, UINT64_MAX, 0);
         if (file_.max_bytes == 0) file_.max_bytes = UINT64_MAX;
         if (file_.min_bytes > file_.max_bytes)
@@ -95,7 +95,7 @@ class MscclReader : xml::Handler {
         if (block.send == self || block.receive == self)
             attributes.wrong("tb {} of gpu {} {} its own gpu; within a gpu use cpy and re", block.id, self,
                              block.send == self ? "sends to" : "receives from");
-        // Who talks to nobody may say -1.
+        // A block without connections may have channel -1.
         if (block.channel < 0 && (block.send >= 0 || block.receive >= 0))
             attributes.wrong("tb {} has a peer, but no channel: chan is -1", block.id);
         block.channel = std::max(0, block.channel);
@@ -144,13 +144,13 @@ class MscclReader : xml::Handler {
         return operand;
     }
 
-    // Each rank once, in their order.
+    // Requires each rank once, and sorts by rank.
     Status order_gpus() {
         std::vector<int> index(size_t(std::min<size_t>(size_t(file_.ranks), file_.gpus.size() + 1)), -1);
         for (size_t i = 0; i < file_.gpus.size(); ++i) {
             const XmlGpu& gpu = file_.gpus[i];
             if (size_t(gpu.id) >= index.size()) continue;  // then another one is missing
-            if (index[size_t(gpu.id)] >= 0) return fail_at(gpu.mark, "gpu {} stands here a second time", gpu.id);
+            if (index[size_t(gpu.id)] >= 0) return fail_at(gpu.mark, "gpu {} appears twice", gpu.id);
             index[size_t(gpu.id)] = int(i);
         }
         for (size_t id = 0; id < index.size(); ++id)
@@ -160,13 +160,12 @@ class MscclReader : xml::Handler {
         return ok();
     }
 
-    // From the ids of blocks to their indices. What an earlier step of the same block does comes before anyway.
+    // Replaces ids of blocks by their indices, and drops dependencies on earlier steps of the same block.
     static Status find_dependencies(XmlGpu& gpu) {
         std::unordered_map<int, int> index;
         for (size_t i = 0; i < gpu.blocks.size(); ++i)
             if (!index.try_emplace(gpu.blocks[i].id, int(i)).second)
-                return fail_at(gpu.blocks[i].mark, "tb {} of gpu {} stands here a second time", gpu.blocks[i].id,
-                               gpu.id);
+                return fail_at(gpu.blocks[i].mark, "tb {} of gpu {} appears twice", gpu.blocks[i].id, gpu.id);
         for (size_t block = 0; block < gpu.blocks.size(); ++block) {
             auto& steps = gpu.blocks[block].steps;
             for (size_t s = 0; s < steps.size(); ++s) {

@@ -1,5 +1,5 @@
-// msccl_xml.hpp: an MSCCL file as plain values: what it says, each in range, nothing of what it means. Attributes that
-// Weft has no use for (proto, nthreads, hasdep, redop ...) are skipped.
+// msccl_xml.hpp: an MSCCL file as plain values in range, without their meaning. Attributes without a use in Weft
+// (proto, nthreads, hasdep, redop) are ignored.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@ Status fail_at(const xml::Mark& mark, fmt::format_string<Arguments...> format, A
 }
 using xml::Mark;
 
-// Places `offset` and on of the input, output or scratch; none if the step does not use it.
+// Places `offset` and following of the input, output or scratch; none if the step does not use it.
 struct Operand {
     Buffer buffer = Buffer::none;
     int32_t offset = 0;
@@ -52,10 +52,10 @@ struct XmlGpu {
 struct File {
     Mark mark;
     std::string name;
-    std::string collective;  // as it stands there; empty: not said
+    std::string collective;  // as written; empty: not stated
     int32_t ranks = 0;
     int32_t chunks = 0;  // of the whole
-    int32_t root = -1;   // -1: not said
+    int32_t root = -1;   // -1: not stated
     bool in_place = false;
     uint64_t min_bytes = 0, max_bytes = UINT64_MAX;
     std::vector<XmlGpu> gpus;  // by rank

@@ -44,8 +44,8 @@ BlockBuilder Builder::block(Ends ends) {
     return {*this, int(schedule_.blocks.size()) - 1};
 }
 
-// One form for each place: a standing operand is a plain number unless its span goes round, a moving one starts inside
-// its modulus.
+// Gives each place one form. A fixed operand is a plain number, unless its span wraps around. A moving operand starts
+// inside its modulus.
 static Index normalised(Index index, int repeat, int count = 1) {
     const int first = index.at(0);
     const bool turns = count > 1 && index.modulus > 1 && first + count > index.base + index.modulus;

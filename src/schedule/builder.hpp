@@ -1,6 +1,6 @@
-// builder.hpp: how algorithms/ says what a schedule does: a line of C++ an instruction, each with the operands it
-// usually has (source: input, targets: output) and modifiers for the rest. References to blocks and steps are indices
-// into the builder, so they stay good as it grows.
+// builder.hpp: builds a schedule with one line of C++ for each instruction. Each call takes the usual operands (source:
+// input, targets: output); modifiers set the others. References to blocks and steps are indices, so they stay valid as
+// the builder grows.
 //
 //     Builder schedule("ring", Collective::all_reduce, layout, {.channels = 1, .chunks = ranks, .fifo_depth = 2});
 //     BlockBuilder block = schedule.block({.channel = 0, .source = ring.previous, .target = ring.next});
@@ -15,19 +15,19 @@
 
 namespace weft::internal {
 
-// A chunk that may move: Chunk{base, start, modulus}, and .then(step) for the distance from one iteration to the next.
+// A chunk that may move: Chunk{base, start, modulus}. `.then(step)` sets the distance from one iteration to the next.
 using Chunk = Index;
 
 class Builder;
 
-// An instruction just emitted. A loop of no iterations emits nothing, and modifiers of that nothing do nothing.
+// The instruction that was just emitted. A loop without iterations emits nothing; then modifiers have no effect.
 class StepBuilder {
   public:
     StepBuilder& finish();
     StepBuilder& left();  // source[chunk] is the left operand of the sum
     StepBuilder& from(Buffer source);
     StepBuilder& of(Index rank);        // whose slot
-    StepBuilder& into(Chunk chunk);     // of the targets, where it is another than the source's
+    StepBuilder& into(Chunk chunk);     // of the targets, if it differs from the source's chunk
     StepBuilder& to(unsigned targets);  // bits of Buffer
     StepBuilder& to_cell(int cell);     // of scratch, the only target
     StepBuilder& tile(int tile);
@@ -47,10 +47,10 @@ class StepBuilder {
 
 class BlockBuilder {
   public:
-    // The next instruction runs `repeat` times, its operands moving; with 0 it is not emitted at all.
+    // The next instruction runs `repeat` times with moving operands. With 0 it is not emitted.
     BlockBuilder& loop(int repeat);
-    // The next instruction works on `count` chunks in a row, the first of them the one it is given; at the end of that
-    // one's modulus they go on at its base. With 0 it is not emitted.
+    // The next instruction works on `count` consecutive chunks, beginning with its operand. After the modulus they
+    // continue at the base. With 0 it is not emitted.
     BlockBuilder& span(int count);
 
     StepBuilder send(Chunk chunk);
@@ -66,7 +66,7 @@ class BlockBuilder {
     StepBuilder wait(int phase);
     StepBuilder one_shot(Chunk chunk);
     StepBuilder two_shot(Chunk chunk);
-    // An instruction as it stands.
+    // Appends an instruction unchanged.
     StepBuilder append(const Instruction& instruction);
 
     int size() const;  // instructions so far
@@ -89,7 +89,7 @@ class Builder {
         int chunks = 1;
         int fifo_depth = 0;
         int span = 1;
-        std::vector<int32_t> shared_ranks = {};  // its ranks
+        std::vector<int32_t> shared_ranks = {};  // the ranks of the flag block
         int tiles = 1;
         int root = -1;
         int scratch = 0;  // cells
@@ -101,10 +101,10 @@ class Builder {
         int target = -1;
     };
     Builder(const char* algorithm, Collective collective, const Layout& layout, Shape shape);
-    // Another schedule's header, with no block yet.
+    // The header of another schedule, without blocks.
     static Builder like(const Schedule& schedule);
     static Builder like(const Schedule& schedule, int tiles);
-    static Builder in_shares(const Schedule& schedule);  // with a chunk for each rank
+    static Builder in_shares(const Schedule& schedule);  // the same with one chunk for each rank
     BlockBuilder block(Ends ends);
     int blocks() const { return int(schedule_.blocks.size()); }  // so far
     bool receives(int block) const { return schedule_.blocks[size_t(block)].source >= 0; }

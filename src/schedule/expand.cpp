@@ -11,8 +11,8 @@ namespace {
 
 constexpr int entry_phase = 0, done_phase = 1;
 
-// The pieces of a two-shot on one tile, as one rank does them; or of a one-shot, whose ranks stage the whole, that goes
-// on as a two-shot because some offered buffers are used.
+// The pieces of a two-shot on one tile, as one rank runs them. Also of a one-shot whose ranks stage the whole, and
+// which continues as a two-shot because it uses some exported buffers.
 class TwoShot {
   public:
     TwoShot(BlockBuilder& block, const Schedule& schedule, const Instruction& fused, const DirectMode& mode)
@@ -23,7 +23,7 @@ class TwoShot {
           staged_(fused.opcode == Opcode::one_shot ? ranks_ : ranks_ - 1),
           mode_(mode) {}
 
-    // Who reads this rank's input in place needs no copy of it.
+    // Ranks that read this rank's input in place need no copy of it.
     void stage(int tile) {
         if (!mode_.reads(rank_)) block_.loop(staged_).copy(others()).from(fused_.source).to(Buffer::slot).tile(tile);
     }
@@ -39,8 +39,8 @@ class TwoShot {
     void wait(int phase, int tile) { block_.wait(phase).tile(tile); }
 
   private:
-    // Rank q owns chunk q, so one index serves for both; each rank begins behind itself, that not all read one slot at
-    // once.
+    // Rank q owns chunk q, so one index serves for both. Each rank begins after itself, so that ranks read different
+    // slots at the same time.
     Index others() const { return Index{0, rank_ + 1, ranks_}.then(1); }
     StepBuilder finished(StepBuilder step) const { return fused_.finish ? step.finish() : step; }
 
@@ -48,7 +48,7 @@ class TwoShot {
     const Instruction& fused_;
     int rank_;
     int ranks_;
-    int staged_;  // chunks: those of others, then perhaps the own one
+    int staged_;  // chunks: those of other ranks, then perhaps the own one
     const DirectMode& mode_;
 };
 
@@ -78,7 +78,7 @@ void expand_two_shot(TwoShot two_shot, bool direct) {
 Schedule expand(const Schedule& schedule, const DirectMode& mode) {
     const bool shares = is_one_shot(schedule) && schedule.chunks == 1 && !mode.readable.empty();
     Builder builder = shares ? Builder::in_shares(schedule) : Builder::like(schedule);
-    // Where each step's last instruction has gone, for those that run after it.
+    // The new position of each step's last instruction, for dependencies on it.
     std::map<std::pair<int, int>, int> moved;
     for (int b = 0; b < int(schedule.blocks.size()); ++b) {
         const Block& from = schedule.blocks[b];

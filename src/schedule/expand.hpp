@@ -1,5 +1,5 @@
-// expand.hpp: fused instructions as the elementary ones they stand for. The expansion is their definition: the checker
-// proves it, and what the executor does in one routine must leave the same bits.
+// expand.hpp: fused instructions as the elementary ones that they stand for. The expansion is their definition: the
+// checker proves it, and the executor's routine must produce the same bits.
 #pragma once
 #include <vector>
 
@@ -7,11 +7,11 @@
 
 namespace weft::internal {
 
-// What the ranks of a flag block have agreed that they can reach of each other's buffers. A one_shot whose ranks can reach
-// some of them goes on as a two_shot does.
+// The buffers of each other that the ranks of a flag block have agreed to access directly. A one_shot whose ranks can
+// access some of them continues as a two_shot.
 struct DirectMode {
-    std::vector<bool> readable;  // by rank: its input is read in place, it stages nothing; empty: nobody's
-    bool all_writable = false;   // with everybody readable: results go straight to all outputs
+    std::vector<bool> readable;  // by rank: its input is read in place, so it stages nothing; empty: no rank
+    bool all_writable = false;   // if all are readable: results are written directly to all outputs
 
     bool reads(int rank) const { return !readable.empty() && readable[rank]; }
     bool direct(int ranks) const {
@@ -21,11 +21,11 @@ struct DirectMode {
     bool operator==(const DirectMode&) const = default;
 };
 
-// A schedule without fused instructions comes back as it is.
+// A schedule without fused instructions is returned unchanged.
 Schedule expand(const Schedule& schedule, const DirectMode& mode);
 
-// A two-shot over `tiles` tiles with its phases overlapped: round k stages tile k+1, reduces tile k and copies out tile
-// k-1. Of a schedule that is one two_shot instruction. Direct mode is one tile: there is nothing to overlap.
+// A schedule of one two_shot instruction, over `tiles` tiles with overlapping phases. Round k stages tile k+1, reduces
+// tile k and copies out tile k-1. Direct mode has one tile, so nothing overlaps.
 Schedule expand_pipelined(const Schedule& schedule, const DirectMode& mode, int tiles);
 
 }  // namespace weft::internal

@@ -1,6 +1,5 @@
-// instruction.hpp: one line of a schedule as a plain value, and where the chunks that it names lie in a tile. Shared by
-// all who run schedules: the host's step machine and the device's (src/gpu/kernels), which compiles it as device
-// code.
+// instruction.hpp: one line of a schedule as a plain value, and the place of its chunks in a tile. Shared by the step
+// machine of the host and that of the device (src/gpu/kernels), which compiles this file as device code.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -15,23 +14,23 @@ enum class Opcode : uint8_t {
 };
 enum class OpcodeKind : uint8_t { connection, local, flag, fused };
 
-// Where a chunk lives. `input` and `output` are the call's buffers (the same memory if in place); `slot` is a rank's
-// slot of the flag block for this tile; `scratch` is memory of the rank's own for one tile at a time: as large as a tile, or
-// cells that hold any one chunk each (Schedule::scratch).
-// In a set of targets these are bits.
+// The place of a chunk. `input` and `output` are the buffers of the call, the same memory if in place. `slot` is a
+// rank's slot of the flag block for this tile. `scratch` is the rank's own memory for one tile at a time. It has the
+// layout of a tile, or cells that hold any one chunk each (Schedule::scratch). In a set of targets these are bits.
 enum Buffer : uint8_t {
     none = 0,
     input = 1,     // this rank's send buffer
     output = 2,    // this rank's receive buffer
     slot = 4,      // source: the slot of rank `rank` (copy), of every other rank (reduce), or this rank's own
                    // (connections); target: this rank's own
-    inputs = 8,    // reduce only: every rank's send buffer, directly (registered memory)
-    outputs = 16,  // reduce only: every rank's receive buffer, directly
-    either = 32,   // reduce only: of each other rank its slot or, if it is readable (DirectMode), its send buffer
+    inputs = 8,    // only reduce: the send buffer of every rank, accessed directly (registered memory)
+    outputs = 16,  // only reduce: the receive buffer of every rank, accessed directly
+    either = 32,   // only reduce: of each other rank its slot or, if readable (DirectMode), its send buffer
     scratch = 64,
 };
 
-// base + (start + iteration * step) mod modulus: how an operand moves through the iterations of a repeated instruction.
+// base + (start + iteration * step) mod modulus: the position of an operand in each iteration of a repeated
+// instruction.
 struct Index {
     int32_t base = 0;
     int32_t start = 0;
@@ -39,12 +38,11 @@ struct Index {
     int32_t step = 0;
 
     constexpr int at(int iteration) const {
-        if (modulus == 1) return base;  // a division less
+        if (modulus == 1) return base;  // saves a division
         const int64_t turned = (start + int64_t(iteration) * step) % modulus;
         return base + int(turned < 0 ? turned + modulus : turned);
     }
-    // Of a span that begins here: the place `offset` further on. A span ends where it ends, or, if the index has a
-    // modulus, goes on at `base`.
+    // The place at `offset` in a span that begins here. If the index has a modulus, the span wraps around to `base`.
     constexpr int at(int iteration, int offset) const {
         const int first = at(iteration);
         return modulus > 1 && first + offset >= base + modulus ? first + offset - modulus : first + offset;
@@ -54,7 +52,7 @@ struct Index {
 };
 
 // Runs after step `step` (instruction index, all its iterations) of block `block` of the same rank, in the same run of
-// the schedule or in the one `ago` runs before (then what runs first in an operation waits for nothing).
+// the schedule, or `ago` runs before. The first runs of an operation have no earlier ones, and do not wait.
 struct Dependency {
     int32_t block = -1;
     int32_t step = -1;
@@ -67,24 +65,24 @@ struct Instruction {
     Buffer source = Buffer::none;
     uint8_t targets = 0;  // bits of Buffer
     uint8_t phase = 0;    // post, wait: 0 or 1
-    bool finish = false;  // the result is complete: the operation's last step (avg divides) is applied
-    bool left = false;    // of the sum of a slot, or a target, and source[chunk], the latter is the left operand
+    bool finish = false;  // the result is complete: the last step of the reduction (avg divides) is applied
+    bool left = false;    // source[chunk] is the left operand of the sum, before a slot or target
     int32_t repeat = 1;   // iterations; operands move by Index
-    int32_t count = 1;    // a span: so many chunks one behind the other, which travel as one message
+    int32_t count = 1;    // a span: so many consecutive chunks, which travel as one message
     Index chunk;          // the first of them
-    Index rank;           // source slot: whose
-    bool moves = false;   // the targets' chunk is `into`, else it is `chunk`
+    Index rank;           // source slot: its rank
+    bool moves = false;   // the chunk of the targets is `into`; else it is `chunk`
     Index into;
-    // Of scratch that is cells: which of them the chunk is read from, and which it goes to; -1: scratch is as a tile
-    // is.
+    // Of scratch with cells: the cell that the chunk is read from, and the one that it is written to. -1: scratch has
+    // the layout of a tile.
     int32_t source_cell = -1;
     int32_t target_cell = -1;
     Dependency after;
-    int32_t tile = 0;  // of the run's `tiles`: which one this instruction works on
+    int32_t tile = 0;  // of the run's `tiles`: the one of this instruction
     bool operator==(const Instruction&) const = default;
 };
 
-// What a connection instruction does with its slots and with this rank's memory.
+// How a connection instruction uses slots and this rank's memory.
 constexpr bool receives(Opcode opcode) { return opcode != Opcode::send; }
 constexpr bool sends(Opcode opcode) { return opcode != Opcode::recv && opcode != Opcode::recv_reduce_copy; }
 constexpr bool reduces(Opcode opcode) {
@@ -93,37 +91,37 @@ constexpr bool reduces(Opcode opcode) {
 }
 constexpr bool stores(Opcode opcode) { return receives(opcode) && opcode != Opcode::recv_reduce_send; }
 
-// Bytes of tile `tile` of a message of `bytes`; none behind its end.
+// Bytes of tile `tile` of a message of `bytes`; 0 after its end.
 constexpr size_t tile_length(size_t bytes, size_t tile_bytes, uint64_t tile) {
     return std::min<size_t>(tile_bytes, bytes - std::min<size_t>(bytes, tile * tile_bytes));
 }
 
-// Where chunk `index` of `chunks` begins in a tile of `tile_bytes`: shares as equal as 64-byte bounds allow; the last
-// bound (index == chunks) is the end. 64 bytes hold a whole number of elements of every type.
+// The begin of chunk `index` of `chunks` in a tile of `tile_bytes`. Shares are as equal as multiples of 64 bytes allow.
+// The last bound (index == chunks) is the end. 64 bytes hold a whole number of elements of every type.
 constexpr size_t chunk_bound(size_t tile_bytes, int chunks, int index) {
     if (index == 0) return 0;
     if (index >= chunks) return tile_bytes;
-    // tile_bytes * index / chunks, without a product that would not fit.
+    // tile_bytes * index / chunks, without overflow of the product.
     const size_t whole = tile_bytes / unsigned(chunks), rest = tile_bytes % unsigned(chunks);
     const size_t exact = whole * unsigned(index) + rest * unsigned(index) / unsigned(chunks);
     return std::min<size_t>(tile_bytes, (exact + 63) / 64 * 64);
 }
-// The same where the whole has parts: a tile is the same piece of each of them, one behind the other, `tile_bytes`
-// each, and each part has the same number of the chunks.
+// The same if the whole has parts. A tile has the same piece of each part, `tile_bytes` long, one after the other, and
+// each part has the same number of chunks.
 constexpr size_t chunk_bound(size_t tile_bytes, int chunks, int parts, int index) {
     if (parts == 1) return chunk_bound(tile_bytes, chunks, index);
     const int shares = chunks / parts;
     return size_t(index / shares) * tile_bytes + chunk_bound(tile_bytes, shares, index % shares);
 }
 
-// What a cell of scratch is long, so that each chunk of tiles of `tile_bytes` a part fits: bounds are rounded up, so a
-// chunk is at most its exact share rounded up.
+// Bytes of a cell of scratch for the chunks of tiles of `tile_bytes` a part. Bounds are rounded up, so a chunk is at
+// most its exact share rounded up.
 constexpr size_t cell_bytes(size_t tile_bytes, int shares) {
     const size_t share = tile_bytes / unsigned(shares) + (tile_bytes % unsigned(shares) != 0);
     return (share + 63) / 64 * 64;
 }
 
-// Bytes of a tile that lie side by side.
+// Consecutive bytes of a tile.
 struct ChunkRange {
     size_t tile_offset, bytes;
 };
@@ -132,7 +130,7 @@ constexpr ChunkRange chunk_range(size_t tile_bytes, int chunks, int first, int c
     return {begin, chunk_bound(tile_bytes, chunks, parts, first + count) - begin};
 }
 
-// An instruction's chunks: one range, or two if they go on at the start. Together they are `bytes`.
+// The chunks of an instruction: one range, or two if they wrap around. Together they have `bytes`.
 struct ChunkSpan {
     ChunkRange pieces[2];
     int count;
@@ -155,16 +153,16 @@ constexpr ChunkSpan chunk_span(const Instruction& instruction, int iteration, si
     return chunk_span(instruction.chunk, instruction.count, iteration, tile_bytes, chunks, parts);
 }
 
-// How a tile lies in a buffer that holds the whole: bytes of it that are side by side in both.
+// Maps a tile to a buffer that holds the whole: bytes that are consecutive in both.
 struct Piece {
     size_t tile_offset, offset, bytes;  // offset: in the whole
 };
 struct Tiling {
     size_t part_bytes;  // of the whole message
-    size_t tile_bytes;  // of a part: what a tile has of each
-    // What lies side by side from `tile_offset` on, at most `bytes`, in tile number `tile`, whose parts are `length`.
+    size_t tile_bytes;  // of a part: the tile's piece of each
+    // The consecutive bytes from `tile_offset` on, at most `bytes`, in tile number `tile`, whose parts have `length`.
     constexpr Piece piece(uint64_t tile, size_t length, size_t tile_offset, size_t bytes) const {
-        if (length == part_bytes) return {tile_offset, tile_offset, bytes};  // one tile: it is the whole
+        if (length == part_bytes) return {tile_offset, tile_offset, bytes};  // one tile is the whole
         const size_t part = tile_offset / length, inside = tile_offset % length;
         return {tile_offset, part * part_bytes + tile * tile_bytes + inside, std::min(bytes, length - inside)};
     }

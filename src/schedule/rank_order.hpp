@@ -1,5 +1,5 @@
-// rank_order.hpp: which host each rank is on, and ranks in an order, as layouts keep them. Thousands of ranks ask each
-// for itself, so what is in rank order takes no time and no memory to tell.
+// rank_order.hpp: the host of each rank, and orders of ranks, as layouts hold them. Thousands of ranks each compute
+// these, so an order that equals the rank order takes neither time nor memory.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace weft::internal {
 
-// The ranks of each host, ascending. Copies share what they hold.
+// The ranks of each host, ascending. Copies share their content.
 class RanksByHost {
   public:
     RanksByHost() = default;
@@ -44,12 +44,12 @@ class RanksByHost {
             for (size_t rank = 0; rank < hosts.size(); ++rank)
                 ranks[size_t(next[size_t(hosts[rank])]++)] = int32_t(rank);
         }
-        std::vector<int32_t> ranks, begins;  // one host's behind the other's, and where each one's begin
+        std::vector<int32_t> ranks, begins;  // the ranks of all hosts one after the other, and where each host begins
     };
     std::shared_ptr<const Known> known_;
 };
 
-// By rank: its host. Knows at once whether the hosts' ranks lie side by side. Copies share what they hold.
+// By rank: its host. Knows whether the ranks of each host are consecutive. Copies share their content.
 class HostsByRank {
   public:
     HostsByRank() = default;

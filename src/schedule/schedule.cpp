@@ -2,13 +2,14 @@
 
 namespace weft::internal {
 
-// Chunks of whole lines: in no shorter tile either is a piece of a message longer than here, however bounds are rounded.
+// Chunks are whole cache lines. The result holds for all shorter tiles, whose pieces of a message are not longer,
+// whatever the rounding.
 size_t largest_tile_bytes(const Schedule& schedule, size_t slot_bytes) {
     if (schedule.fifo_depth == 0) return SIZE_MAX;
     constexpr size_t line = 64;
     const size_t shares = size_t(schedule.chunks / schedule.parts()), span = size_t(schedule.span);
     if (const size_t lines = slot_bytes / (line * span); lines > 0) return lines * line * shares;
-    // Less than a line for each: the two pieces of a message may be rounded up by one each.
+    // The two pieces of a message may each be rounded up by less than one line.
     const size_t room = slot_bytes > 2 * line ? slot_bytes - 2 * line : slot_bytes;
     const size_t most = size_t((unsigned __int128)room * shares / span);
     return most < line ? most : most / line * line;

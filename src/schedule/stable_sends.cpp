@@ -5,7 +5,7 @@ namespace weft::internal {
 namespace {
 
 // How often a chunk of the output is written, and how often by something else than a copy of the same chunk of the
-// input, which in place changes nothing.
+// input. Such a copy changes nothing in place.
 struct Writes {
     int all = 0, changing = 0;
 };
@@ -36,7 +36,7 @@ bool is_stable(const Instruction& it, const std::vector<Writes>& writes, bool in
                from_output = it.opcode == Opcode::send ? it.source == Buffer::output : it.targets == Buffer::output;
     if (!from_input && !from_output) return false;
     bool all = true;
-    // Whoever reads the output reads what was written there: a chunk that is written once has been.
+    // A read of the output follows a write there, so a chunk that is written once is final.
     each_chunk(it, it.chunk, [&](size_t chunk) {
         all &= from_input ? !in_place || writes[chunk].changing == 0 : writes[chunk].all <= 1;
     });

@@ -1,6 +1,6 @@
-// stable_sends.hpp: which instructions may lend what they send: tell the receiver where it lies, in place of a copy in a
-// slot. It reads there until it releases the slot, when this rank may be many instructions further on, so what is lent
-// must last: no later step of the schedule may write it, also where input and output are the same memory.
+// stable_sends.hpp: finds instructions that may send zero-copy: they give the receiver the address of their chunk in
+// place of a copy in a slot. The receiver reads the chunk until it releases the slot, many instructions of this rank
+// later. So no later step of the schedule may write that chunk, also if input and output are the same memory.
 #pragma once
 #include <vector>
 
@@ -8,8 +8,8 @@
 
 namespace weft::internal {
 
-// By block and instruction; empty if there is none. Of those that lend, `source` of a send and the output of the
-// others.
+// By block and instruction; empty if there is none. A zero-copy send sends its `source`; the other instructions send
+// from the output.
 std::vector<std::vector<bool>> find_stable_sends(const Schedule& schedule);
 
 }  // namespace weft::internal

@@ -1,19 +1,27 @@
-// text.hpp: schedules as people read, diff and edit them. What write_text writes, read_text reads back equal.
+// text.hpp: schedules as text for reading, comparing and editing. read_text reads what write_text writes as an equal
+// schedule.
 //
-//     schedule ring all_reduce rank 0 of 4 channels 1 chunks 4 fifo 2
+//     schedule ring all_reduce rank 0 of 4 channels 1 chunks 4
 //     block channel 0 source 3 target 1
 //       0 send input[3]
 //       1 recv_reduce_send input[(2 - i) mod 4] repeat 2
-//       2 recv_reduce_copy_send input[0] -> output finish
 //
-// A line is a schedule, a block of it or an instruction of that; its number may be left out. `i` is the iteration. The
-// header of a rooted collective says `root 2` behind the ranks; any may say `tiles 3`, `span 4`, `scratch 8`, `bytes
-// 4096 to 65536` (messages that it is for; no upper end: all from there on) and `board`, of all ranks, or `board 0 1`,
-// of these; an instruction `[4 count 3]` (a span),
-// `[(6) mod 8 count 3]` (a span that goes round: 6, 7, 0), `of rank 2` (copy from a slot), `into 3` (copy: the targets'
-// chunk), `left`, `tile 1`, where the header says `scratch 8`, so many cells, `scratch[4 at 7]` and `-> scratch at 7`,
-// `after 0.2` (block, step) and `after 0.2 ago 3` (three runs before); `#` begins a comment. Reading is bounded by the
-// text's length, whatever it holds, and by a bound on ranks that `board` alone stands for.
+// A line is a schedule, a block of the schedule above it, or an instruction of the block above it. The number of an
+// instruction is optional. `i` is the iteration. `#` begins a comment.
+//
+// A header may add:
+// * `root 2`, of a rooted collective.
+// * `fifo 2`, `tiles 3`, `span 4`, and `scratch 8` (cells), as in Schedule.
+// * `bytes 4096 to 65536`: the messages that the schedule is for. Without `to` there is no upper end.
+// * `board`: a flag block of all ranks. `board 0 1`: a flag block of these ranks.
+//
+// An instruction may have:
+// * `[4 count 3]`: a span. `[(6) mod 8 count 3]`: a span that wraps around: 6, 7, 0.
+// * `of rank 2`: a copy from that rank's slot. `into 3`: the targets' chunk of a copy. `left` and `tile 1`.
+// * `scratch[4 at 7]` and `-> scratch at 7`: cell 7, if the header has `scratch`.
+// * `after 0.2`: runs after step 2 of block 0. `after 0.2 ago 3`: of the run three runs before.
+//
+// Reading takes time and memory in proportion to the text. `board` without a list has a bound on its number of ranks.
 #pragma once
 #include <span>
 #include <string>
@@ -31,7 +39,7 @@ std::string write_text(std::span<const Schedule> schedules);
 Result<std::vector<Schedule>> read_texts(std::string_view text);
 Result<Schedule> read_text(std::string_view text);  // exactly one
 
-// An instruction as in its line; with an iteration, the operands as they are then.
+// An instruction as in its line. With an iteration: the operands of that iteration.
 std::string text_of(const Instruction& instruction);
 std::string text_of(const Instruction& instruction, int iteration);
 

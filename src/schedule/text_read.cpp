@@ -1,4 +1,4 @@
-// text_read.cpp: text as Schedules. Line by line, word by word, no recursion; the first fault ends it.
+// text_read.cpp: reads text as schedules, word by word and without recursion. The first fault ends it.
 #include <charconv>
 #include <cstring>
 #include <optional>
@@ -11,7 +11,7 @@ namespace weft::internal {
 namespace {
 
 struct TextWord {
-    std::string_view text;  // empty: the line's end
+    std::string_view text;  // empty: the end of the line
     int column = 1;
     bool is_number() const {
         return !text.empty() &&
@@ -19,7 +19,7 @@ struct TextWord {
     }
 };
 
-// The words of one line: names, numbers (a minus sign directly before a digit belongs to it), "->" and single signs.
+// The words of a line: names, numbers (a minus sign directly before a digit belongs to it), "->" and single signs.
 class Line {
   public:
     Line(std::string_view text, int number) : text_(text.substr(0, text.find('#'))), number_(number) { advance(); }
@@ -45,7 +45,7 @@ class Line {
         return fail(error::file_syntax, "line {}, column {}: {}", number_, word_.column,
                     fmt::format(format, std::forward<Arguments>(arguments)...));
     }
-    // What stands at this place, short and printable, for the sentence.
+    // The word at this place, short and printable, for the sentence.
     std::string found() const {
         if (ended()) return "the line ends";
         std::string text = "`";
@@ -105,7 +105,7 @@ Buffer buffer_named(std::string_view name) {
     return Buffer::none;
 }
 
-// 5, or (3 - 2 i) mod 4, or 8 + (3 + i) mod 4; of a span that goes round, 8 + (3) mod 4.
+// 5, or (3 - 2 i) mod 4, or 8 + (3 + i) mod 4. Of a span that wraps around, 8 + (3) mod 4.
 Status read_index(Line& line, const char* what, Index& index) {
     index = {};
     if (!line.at("(")) {
@@ -125,7 +125,7 @@ Status read_index(Line& line, const char* what, Index& index) {
     line.advance();
     int32_t distance = 1;
     if (line.word().is_number()) {
-        // Read with its sign, so that the one distance without a positive twin is read too.
+        // Read with its sign, because the lowest number has no positive counterpart.
         const std::string digits = (backwards ? "-" : "") + std::string(line.word().text.substr(0, 20));
         const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), distance);
         if (error != std::errc() || end != digits.data() + digits.size())
@@ -145,7 +145,8 @@ Status read_header(Line& line, Schedule& schedule) {
     schedule = {};
     line.advance();
     if (line.ended()) return line.wrong("expected the algorithm's name, the line ends");
-    schedule.algorithm = line.word().text.substr(0, name_letters_most + 1);  // so that validate() sees what is too long
+    // one more, so that validate() finds a name that is too long
+    schedule.algorithm = line.word().text.substr(0, name_letters_most + 1);
     line.advance();
     const auto collective = collective_named(line.word().text);
     if (!collective) return line.wrong("expected a collective (there are{}), {}", collective_list(), line.found());
@@ -182,7 +183,7 @@ Status read_header(Line& line, Schedule& schedule) {
     }
     if (line.at("wide")) {
         line.advance();
-        WEFT_TRY(line.number("how wide slots of the board are", schedule.wide));
+        WEFT_TRY(line.number("the width of the slots of the flag block", schedule.wide));
     }
     if (line.at("bytes")) {
         line.advance();
@@ -196,7 +197,7 @@ Status read_header(Line& line, Schedule& schedule) {
         line.advance();
         const bool all = line.ended();
         while (line.word().is_number()) WEFT_TRY(line.number("a rank", schedule.shared_ranks.emplace_back()));
-        // A number of ranks that is out of range is refused with the whole header.
+        // A number of ranks out of range is refused with the whole header.
         for (int rank = 0; all && rank < std::min(schedule.ranks, ranks_most); ++rank)
             schedule.shared_ranks.push_back(rank);
     }
@@ -222,7 +223,7 @@ Status read_block(Line& line, Block& block) {
 
 Status read_cell(Line& line, int32_t& cell) {
     line.advance();
-    if (line.at("-1")) return line.wrong("expected a cell; scratch that is no cells leaves it out");
+    if (line.at("-1")) return line.wrong("expected a cell; scratch without cells has none");
     return line.number("a cell", cell);
 }
 
@@ -314,8 +315,8 @@ Status read_instruction(Line& line, int step, Instruction& instruction) {
                             line.found());
 }
 
-// The schedule being read, and on which lines its parts stand, to say where an objection lies.
-constexpr size_t shared_ranks_most = size_t(1) << 24;  // of all schedules of a text: `board` says many in one word
+// The schedule that is read, and the lines of its parts for the place of an error.
+constexpr size_t shared_ranks_most = size_t(1) << 24;  // of all schedules of a text: `board` means many with one word
 
 struct Draft {
     Schedule schedule;
@@ -351,7 +352,8 @@ Result<std::vector<Schedule>> read_texts(std::string_view text) {
             draft.emplace().line = number;
             WEFT_TRY(read_header(line, draft->schedule));
             shared_rank_count += draft->schedule.shared_ranks.size();
-            if (shared_rank_count > shared_ranks_most) return line.wrong("the boards of this text have too many ranks");
+            if (shared_rank_count > shared_ranks_most)
+                return line.wrong("the flag blocks of this text have too many ranks");
         } else if (!draft) {
             return line.wrong("expected `schedule`, {}", line.found());
         } else if (line.at("block")) {

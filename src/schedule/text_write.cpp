@@ -1,4 +1,4 @@
-// text_write.cpp: a Schedule as text; text_read.cpp is the way back.
+// text_write.cpp: writes a Schedule as text; text_read.cpp reads it.
 #include <cstdlib>
 #include <cstring>
 

@@ -9,23 +9,24 @@ namespace {
 constexpr size_t line = 64;
 
 constexpr size_t small_tile_bytes = 128 << 10;
-// Messages whose results do not stay in the last-level cache, whoever the ranks are.
+// Messages whose results do not stay in the last-level cache, for any number of ranks.
 constexpr size_t long_bytes = 8 << 20;
 
-// How much of a message a flag block algorithm handles at once: small enough that what a rank reads and writes of a tile stays
-// in its second-level cache, large enough that two waits a tile do not count: 64 KiB of it for each rank to reduce, and
-// more where memory is the limit anyway and a wait costs more than a second-level miss. On one host few ranks take more:
-// the slots of all, which go round, fit the caches. Many take less: they shall leave the last-level cache to the buffers,
-// and of messages whose results are stored past it take twice as much. Where all give and take, and a message is not long,
-// tiles are as large as that cache allows, the whole message if it can be: phase by phase, in two slots. One rank's data
-// travel in several tiles, for while others read the one it writes the next. Measured: perf/results. Where a host has
-// only some of the ranks all count all the same: what travels between hosts is cut into as many pieces more.
+// The tile of an algorithm with a flag block. Measured in perf/results.
+// * The data that a rank reads and writes of a tile should stay in its second-level cache.
+// * Two waits a tile should cost little: 64 KiB for each rank to reduce.
+// * Messages limited by memory use more, because a wait costs more there than a cache miss.
+// * On one host, a small number of ranks uses larger tiles, as long as the slots of all fit the caches.
+// * Many ranks use less, to leave the last-level cache to the buffers. With non-temporal stores they use twice as much.
+// * If all ranks contribute and receive, and the message is not long, a tile is as large as that cache allows.
+// * The data of one rank travel in several tiles: others read one tile while the rank writes the next.
+// * If a host has some of the ranks, all ranks count, because traffic between hosts is split into as many more pieces.
 size_t shared_tile_bytes(const Schedule& schedule, size_t bytes, const TileBounds& bounds) {
     const size_t each = size_t(schedule.ranks);
     const size_t least = bytes < long_bytes ? small_tile_bytes : bytes < 32 << 20 ? 256 << 10 : 512 << 10;
     size_t wanted = (bytes < 32 << 20 ? 64 << 10 : 128 << 10) * each;
     if (shared_by_all(schedule)) {
-        // What so many slots of all ranks take, so long as that is a tile.
+        // The most bytes that so many slots of all ranks allow, but at least a tile.
         const auto slots_hold = [&](size_t slots, size_t all) { return all / (slots * each) / line * line; };
         if (bytes < long_bytes && bounds.two_slots && reads_in_order(schedule) &&
             !facts_of(schedule.collective).rooted) {
@@ -59,7 +60,7 @@ size_t tile_bytes_of(const Schedule& schedule, size_t bytes, const TileBounds& b
     const size_t parts = size_t(schedule.parts());
     const auto of_a_part = [&](size_t tile) { return std::max(line, tile / parts / line * line); };
     size_t tile = bounds.wanted > 0 ? of_a_part((bounds.wanted + line - 1) / line * line) : 0;
-    // Ranks differ in what they do, but not in what the headers of their schedules say: their tiles are equal.
+    // Ranks have different instructions but equal headers, so their tiles are equal.
     const size_t most = largest_tile_bytes(schedule, bounds.slot_bytes);
     if (!schedule.shared_ranks.empty()) {
         if (tile == 0) tile = of_a_part(shared_tile_bytes(schedule, parts * bytes, bounds));

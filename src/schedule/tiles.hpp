@@ -1,37 +1,36 @@
-// tiles.hpp: how much of a message a schedule handles at once: what the planner does with a call and what the simulator
-// predicts of it are the same arithmetic.
+// tiles.hpp: the size of tiles. The planner and the simulator use the same arithmetic.
 #pragma once
 #include "src/schedule/schedule.hpp"
 
 namespace weft::internal {
 
-// Slots of a usual connection.
+// The depth of a connection's FIFO, unless a schedule asks for more.
 inline constexpr int default_slots = 4;
 
-// Bytes of each of a connection's slots where `slot_bytes` are those of the usual few: all slots of one with many take
-// as much memory as those.
+// Bytes of each slot of a connection with `fifo_depth` slots, if `slot_bytes` is the size with the default depth. All
+// slots of a deeper FIFO together take as much memory.
 size_t slot_bytes_of(size_t slot_bytes, int fifo_depth);
 
-// Bounds that a tile keeps to, in bytes; tiles of the whole are said before those of a part follow from them.
+// Bounds of a tile, in bytes. Those of the whole come first; those of a part follow from them.
 struct TileBounds {
-    size_t wanted = 0;             // of the whole; 0: as large as may be
+    size_t wanted = 0;             // of the whole; 0: as large as possible
     size_t slot_bytes = 0;         // of a connection's slots
-    size_t shared_slot_bytes = 0;  // of a rank's slot of the flag block, the most
-    bool two_slots = true;         // do for the data of tiles that are read in order
+    size_t shared_slot_bytes = 0;  // the most of a rank's slot of the flag block
+    bool two_slots = true;         // two slots are enough for tiles that are read in order
 };
 
-// Of each part, not yet cut down to a shorter message. `bytes`: of a part.
+// Of each part, before the limit of a shorter message. `bytes`: of one part.
 size_t tile_bytes_of(const Schedule& schedule, size_t bytes, const TileBounds& bounds);
 
-// Whether a two-shot of `bytes` goes faster where one loop body stages a tile, reduces the one before and hands out the
-// one before that. It spares each tile a wait, and keeps memory busy where what is stored leaves the caches. Measured,
-// perf/README.md.
+// Whether a two-shot of `bytes` is faster if one loop body stages a tile, reduces the tile before and copies out the
+// one before that. This saves a wait for each tile, and keeps the memory busy while non-temporal stores go there
+// (perf/results).
 bool pays_pipelined(const Schedule& schedule, size_t bytes, size_t tile_bytes);
-// Whether each rank reads all that it wants of a tile of the flag block before it posts anything of the next one: Weft's own
-// algorithms that have a flag block alone are one block, which goes from tile to tile. A user's may have several.
+// Whether each rank reads all that it needs of a tile of the flag block before it posts anything of the next tile. True
+// for Weft's own algorithms with only a flag block, because they have one block. A user's algorithm may have several.
 bool reads_in_order(const Schedule& schedule);
 
-// How often the schedule runs, once a tile: an empty message still meets everybody.
+// How often the schedule runs: once for each tile. An empty message also synchronises all ranks.
 constexpr uint64_t tiles_of(size_t bytes, size_t tile_bytes) {
     return bytes == 0 ? 1 : (bytes + tile_bytes - 1) / tile_bytes;
 }

@@ -24,7 +24,7 @@ Sentence object_to_number(const char* what, int64_t value, int64_t least, int64_
     return object("{} is {}; it must lie in {}..{}", what, value, least, most);
 }
 
-// Every value that the index can take, whatever the iteration, lies below `end`.
+// Every value of the index, in any iteration, is below `end`.
 Sentence object_to_index(const char* what, const Index& index, int end) {
     if (index.modulus < 1) return object("{} moves modulo {}; a modulus is at least 1", what, index.modulus);
     if (index.base >= 0 && int64_t(index.base) + index.modulus <= end) return {};
@@ -32,7 +32,7 @@ Sentence object_to_index(const char* what, const Index& index, int end) {
                   index.base < 0 ? int64_t(index.base) : int64_t(index.base) + index.modulus - 1, end - 1);
 }
 
-// Every chunk of the span too.
+// And every chunk of the span.
 Sentence object_to_span(const Instruction& it, int chunks) {
     if (it.count < 1) return object("the number of chunks is {}; it is at least 1", it.count);
     if (Sentence found = object_to_index("the chunk", it.chunk, chunks)) return found;
@@ -49,16 +49,16 @@ Sentence object_to_shared_ranks(const Schedule& schedule) {
     bool member = schedule.shared_ranks.empty();
     for (const int32_t rank : schedule.shared_ranks) {
         if (rank <= before || rank >= schedule.ranks)
-            return object("the board's ranks are not ascending or beyond {}", schedule.ranks - 1);
+            return object("the ranks of the flag block are not ascending, or one is above {}", schedule.ranks - 1);
         member |= rank == schedule.rank;
         before = rank;
     }
-    return member ? Sentence() : object("the board is one of other ranks");
+    return member ? Sentence() : object("the flag block belongs to other ranks");
 }
 
 Sentence object_to_parts(const Schedule& schedule) {
     if (schedule.chunks % schedule.parts() == 0) return {};
-    return object("{} chunks cannot be shared by {} parts alike; it takes a multiple", schedule.chunks,
+    return object("{} chunks cannot be divided equally among {} parts; the number must be a multiple", schedule.chunks,
                   schedule.parts());
 }
 
@@ -66,18 +66,19 @@ Sentence object_to_width(const Schedule& schedule) {
     if (schedule.wide == 1) return {};
     const int most = std::max(1, Schedule::wide_chunks_most / schedule.chunks);
     if (Sentence found = object_to_number("the width", schedule.wide, 1, most)) return found;
-    if (schedule.shared_ranks.empty()) return object("slots of the board are wider than a tile, but there is no board");
+    if (schedule.shared_ranks.empty())
+        return object("slots of the flag block are wider than a tile, but there is no flag block");
     if (schedule.parts() == 1 || schedule.chunks != schedule.parts())
-        return object("slots of the board that are wider than a tile take parts of one chunk each");
+        return object("slots of the flag block that are wider than a tile hold parts of one chunk each");
     return schedule.scratch == 0 ? Sentence() : object("it is wider than a tile, but its scratch is cells");
 }
 
 Sentence object_to_header(const Schedule& schedule) {
     if (schedule.algorithm.empty() || schedule.algorithm.size() > name_letters_most)
-        return object("the algorithm's name has 1..256 letters");
+        return object("the name of an algorithm has 1 to 256 characters");
     for (char letter : schedule.algorithm)
         if (!is_name_sign(letter))
-            return object("the algorithm's name holds something else than letters, digits and _");
+            return object("the name of the algorithm contains other characters than letters, digits and _");
     if (!is_name_letter(schedule.algorithm[0])) return object("the algorithm's name begins with a letter");
     if (!collective_named(name_of(schedule.collective))) return object("the collective is none that a schedule can do");
     const bool rooted = facts_of(schedule.collective).rooted;
@@ -123,16 +124,16 @@ int allowed_targets(Opcode opcode) {
     if (opcode == Opcode::add) return output | scratch;
     return kind_of(opcode) == OpcodeKind::fused ? output : output | slot | scratch;
 }
-// Whether the instruction makes something new that `finish` could complete.
+// Whether the result of the instruction is a new value, which `finish` can complete.
 bool may_finish(Opcode opcode) {
     const bool passes_on = opcode == Opcode::send || opcode == Opcode::recv || opcode == Opcode::recv_copy_send;
     return !passes_on && kind_of(opcode) != OpcodeKind::flag && opcode != Opcode::nop;
 }
 
-// Scratch of cells: each operand there names its own. Else none does.
+// Scratch with cells: each operand there names its cell. Otherwise no operand does.
 Sentence object_to_cells(const Schedule& schedule, const Instruction& it) {
     bool cells = false;
-    // A reduction reads those of all other ranks.
+    // A reduction reads the cells of all other ranks.
     const bool all = it.opcode == Opcode::reduce && it.source == scratch;
     if (all && schedule.scratch != schedule.ranks)
         return object("it sums up scratch, which has {} cells; it takes one for each of the {} ranks", schedule.scratch,
@@ -150,7 +151,7 @@ Sentence object_to_cells(const Schedule& schedule, const Instruction& it) {
     return {};
 }
 
-// How many chunks a place has that is read or written: buffers hold the whole.
+// The number of chunks at a place that is read or written. Buffers hold the whole.
 int chunks_in(const Schedule& schedule, unsigned buffers) {
     const unsigned wide = Buffer::slot | Buffer::scratch;
     return buffers != 0 && (buffers & ~wide) == 0 ? schedule.wide * schedule.chunks : schedule.chunks;
@@ -179,9 +180,11 @@ Sentence object_to_operands(const Schedule& schedule, const Block& block, const 
     if (others_slot && !schedule.shared_ranks.empty() && !shared_by_all(schedule) &&
         (it.rank.modulus != 1 ||
          !std::binary_search(schedule.shared_ranks.begin(), schedule.shared_ranks.end(), it.rank.base)))
-        return object("the rank is none of the board's, or moves where the board is not one of all ranks");
+        return object(
+            "the rank does not share the flag block, or moves data although the flag block is not shared by all ranks");
     if ((is_flag || it.opcode == Opcode::nop) && (it.chunk != Index() || it.repeat != 1 || it.count != 1))
-        return object("it has a chunk or repeats; {} does neither", is_flag ? "a board's instruction" : "a nop");
+        return object("it has a chunk or repeats; {} does neither",
+                      is_flag ? "an instruction of the flag block" : "a nop");
     const unsigned at_chunk = it.moves                      ? unsigned(it.source)
                               : it.opcode == Opcode::reduce ? unsigned(Buffer::input)  // its own contribution
                                                             : it.source | it.targets;
@@ -207,16 +210,16 @@ Sentence object_to_operands(const Schedule& schedule, const Block& block, const 
     if (it.left && it.opcode != Opcode::add && !(std::strchr(uses, 's') && std::strchr(uses, 'i')))
         return object("it has a left operand, but adds nothing");
     if (Sentence found = object_to_number("the phase", it.phase, 0, is_flag ? 1 : 0)) return found;
-    // A copy does so of one rank's contribution alone, which has no average.
+    // A copy may finish only if it is of one rank's contribution; that has no average.
     if (it.finish && (!may_finish(it.opcode) || (it.opcode == Opcode::copy && schedule.ranks > 1)))
         return object("it finishes, but makes nothing new");
     if (Sentence found = object_to_number("the number of iterations", it.repeat, 1, repeat_most)) return found;
     if (Sentence found = object_to_number("the tile", it.tile, 0, schedule.tiles - 1)) return found;
     const int shared_buffers = slot | inputs | outputs | either;
     if (fused && !schedule.shared_ranks.empty() && !shared_by_all(schedule))
-        return object("it is fused: it takes a board of all ranks");
+        return object("it is fused: it needs a flag block of all ranks");
     if (schedule.shared_ranks.empty() && (is_flag || fused || ((source | targets) & shared_buffers)))
-        return object("it uses the board, but the schedule's header does not say `board`");
+        return object("it uses the flag block, but the header of the schedule does not contain `board`");
     return {};
 }
 
@@ -232,7 +235,7 @@ Sentence object_to_dependency(const Schedule& schedule, int block, const Depende
     return {};
 }
 
-// Bits: whether the instruction posts or awaits phase 0, phase 1.
+// Bits: whether the instruction posts phase 0 or 1, or waits for it.
 int phases_of(const Instruction& it) {
     if (kind_of(it.opcode) == OpcodeKind::fused) return 3;
     return kind_of(it.opcode) == OpcodeKind::flag ? 1 << it.phase : 0;
@@ -257,7 +260,7 @@ std::optional<Objection> find_objection(const Schedule& schedule) {
             const Instruction& it = block.instructions[s];
             Sentence found = object_to_operands(schedule, block, it);
             if (!found) found = object_to_dependency(schedule, b, it.after);
-            // In each phase one block speaks for the rank, so that its posts and waits have an order.
+            // In each phase, one block posts and waits for the rank, so that posts and waits have an order.
             for (int phase = 0; phase < 2 && !found; ++phase) {
                 if (!(phases_of(it) >> phase & 1)) continue;
                 if (phase_blocks[phase] >= 0 && phase_blocks[phase] != b)

@@ -1,6 +1,5 @@
-// validate.hpp: whether a schedule is well formed by itself: every operand in range and meant for its instruction,
-// every field that an instruction does not use at its default. What all the rest may rely on; the checker proves the
-// meaning.
+// validate.hpp: checks that a single schedule is well formed: every operand is in range and fits its instruction, and
+// every unused field has its default. All other code relies on this. The checker proves the meaning.
 #pragma once
 #include <optional>
 #include <string>
@@ -10,9 +9,9 @@
 
 namespace weft::internal {
 
-// Most that a schedule may say, so that a file from anywhere costs no more than its length.
+// Limits of a schedule, so that a file from any source costs time and memory in proportion to its length.
 inline constexpr size_t name_letters_most = 256;
-// ASCII alone: names are the same on all ranks, whatever their locales.
+// Only ASCII, so that names are the same on all ranks with any locale.
 constexpr bool is_name_letter(char letter) {
     return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
 }
@@ -29,15 +28,15 @@ inline constexpr int32_t repeat_most = 1 << 24;
 inline constexpr int32_t ago_most = 1 << 16;
 
 struct Objection {
-    int block = -1;  // -1: the schedule's header
-    int step = -1;   // -1: the block's header
+    int block = -1;  // -1: the header of the schedule
+    int step = -1;   // -1: the header of the block
     std::string sentence;
 };
 
 std::optional<Objection> find_objection(const Schedule& schedule);
-// weftInvalidArgument, naming rank, block, step and instruction.
+// weftInvalidArgument: the sentence names rank, block, step and instruction.
 Status validate(const Schedule& schedule);
-// Whether executors can run it: the expansions of fused instructions are for proofs. weftInvalidArgument likewise.
+// Whether executors can run it. Expansions of fused instructions are only for proofs. weftInvalidArgument as above.
 Status check_runnable(const Schedule& schedule);
 
 }  // namespace weft::internal

@@ -40,8 +40,8 @@ Result<int> link_named(const Fabric& fabric, const std::string& name) {
     std::string some;
     for (int link = 0; link < std::min(named_most, fabric.links()); ++link)
         some += fmt::format("{}`{}`", some.empty() ? "" : ", ", fabric.link_name(link));
-    return fail(error::schedule_fabric, "there is no link `{}`; the table of busiest links shows the names, such as {}",
-                name, some);
+    return fail(error::schedule_fabric,
+                "link `{}` does not exist; the table of busiest links shows the names, such as {}", name, some);
 }
 
 }  // namespace weft::internal

@@ -1,5 +1,5 @@
-// degraded_fabric.hpp: a fabric some of whose links, ranks or hosts are slow, or some of whose links are gone. What takes
-// a link that is gone goes another way, if the fabric knows one. Nothing stands for anything else in it any more.
+// degraded_fabric.hpp: a fabric with slow links, ranks or hosts, or with failed links. A message over a failed link
+// takes another route if the fabric knows one. Such a fabric has no symmetry.
 #pragma once
 #include <map>
 #include <memory>
@@ -12,7 +12,7 @@
 namespace weft::internal {
 
 struct Faults {
-    std::map<int, double> slow_links, slow_ranks;  // so many times as slow as they were
+    std::map<int, double> slow_links, slow_ranks;  // factors by which they are slower
     std::vector<int> failed_links;
     bool none() const { return slow_links.empty() && slow_ranks.empty() && failed_links.empty(); }
 };
@@ -38,10 +38,10 @@ class DegradedFabric : public Fabric {
 
     const Fabric& whole_;
     const Faults faults_;
-    const std::unique_ptr<Fabric> around_;  // null: no routes but the old ones are known
+    const std::unique_ptr<Fabric> around_;  // null: only the old routes are known
 };
 
-// weftInvalidArgument: no link is called so; with names of some.
+// weftInvalidArgument: no link has this name; the sentence names some links.
 Result<int> link_named(const Fabric& fabric, const std::string& name);
 
 }  // namespace weft::internal

@@ -1,4 +1,4 @@
-// event_queue.hpp: what happens when, for simulations: the earliest first, and of one time in the order of arrival.
+// event_queue.hpp: the events of a simulation, by time. Events of one time keep the order of their arrival.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -12,7 +12,7 @@ struct SimulatedEvent {
     double at_us;
     uint64_t order;
     int32_t subject;        // a block, a flow or a connection
-    uint32_t version : 29;  // of a flow: the event counts if nothing has changed it since
+    uint32_t version : 29;  // of a flow: the event is valid if the flow has this version
     uint32_t kind_bits : 3;
     EventKind kind() const { return EventKind(kind_bits); }
 };
@@ -22,7 +22,7 @@ class EventQueue {
   public:
     bool empty() const { return heap_.empty(); }
     double next_us() const { return heap_.front().at_us; }
-    uint64_t count() const { return order_; }  // so far
+    uint64_t count() const { return order_; }  // events so far
     void push(double at_us, EventKind kind, int32_t subject, uint32_t version = 0) {
         heap_.push_back({at_us, order_++, subject, version & version_mask, uint32_t(kind)});
         std::push_heap(heap_.begin(), heap_.end(), later);

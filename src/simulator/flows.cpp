@@ -62,7 +62,7 @@ void Flows::settle(double now_us) {
     for (const int32_t each : changed_)
         for (const int32_t number : links_[size_t(each)].flows)
             if (flows_[size_t(number)].settled != settles_) give_speed(now_us, number);
-    // Those that share nothing with anybody.
+    // Flows that share no link.
     for (const int32_t number : started_)
         if (flows_[size_t(number)].settled != settles_) give_speed(now_us, number);
     for (const int32_t each : changed_) links_[size_t(each)].changed = false;
@@ -97,7 +97,7 @@ void Flows::give_speed(double now_us, int number) {
     if (observer_)
         for (int hop = 0; hop < paths_[size_t(flow.path)].count; ++hop)
             touched_.push_back(hops_[paths_[size_t(flow.path)].first + size_t(hop)]);
-    // A speed without limit takes no time.
+    // Unlimited speed takes no time.
     events_.push(now_us + flow.left / speed, EventKind::flow_ends, number, ++flow.version);
 }
 

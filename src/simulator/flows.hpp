@@ -1,7 +1,7 @@
-// flows.hpp: bytes on their way over links that they share. A flow goes as fast as the slowest of its links lets it: a
-// link gives each of the flows on it the same share. That is not max-min fairness, which hands on what a flow leaves
-// over because it is held up elsewhere: so no flow ever goes faster than it would by that, some slower, and a flow that
-// begins or ends changes nobody but those on its own links.
+// flows.hpp: bytes in flight over links that flows share. Each link gives an equal share to each of its flows, and a
+// flow is as fast as its slowest link allows. This is not max-min fairness: bandwidth that a flow cannot use is not
+// given to others. So no flow is faster than under max-min fairness, and some are slower. A flow that begins or ends
+// affects only flows on its own links.
 #pragma once
 #include <functional>
 #include <utility>
@@ -16,20 +16,21 @@ class Flows {
     explicit Flows(EventQueue& events) : events_(events) {}
 
     int add_link(double bytes_per_us);
-    // Of links that were added; flows name it by its number.
+    // Of links that were added. A flow names a path by this number.
     int add_path(const std::vector<int32_t>& links);
 
-    // Told what a link carries from then on, whenever that changes: its number, the time, bytes a microsecond.
+    // Called whenever the load of a link changes: the link's number, the time, and the new load in bytes a microsecond.
     using Observer = std::function<void(int, double, double)>;
     void observe(Observer observer) { observer_ = std::move(observer); }
 
-    // Of one that has ended the number is given again. `bytes` > 0; `most`: bytes a microsecond, whatever links allow.
+    // The number of a flow that has ended is reused. `bytes` > 0. `most`: the upper limit of its speed, in bytes a
+    // microsecond.
     int start(double now_us, int path, double bytes, double most, int owner);
-    // Whether that event is a flow's end: then it is off its links.
+    // Whether that event is the end of a flow. The flow is then removed from its links.
     bool ends(double now_us, const SimulatedEvent& event);
     int owner(int flow) const { return flows_[size_t(flow)].owner; }
-    // When all that happens at a time has: gives those a new speed whose links have won or lost flows, and tells the
-    // queue when they end.
+    // Called after all events of one time. Computes the speeds of flows whose links have gained or lost flows, and puts
+    // their ends into the queue.
     void settle(double now_us);
 
     struct LinkLoad {
@@ -44,14 +45,14 @@ class Flows {
         double since_us = 0;
         std::vector<int32_t> flows;
         bool changed = false;
-        double told = 0;  // to the observer
+        double told = 0;  // load last reported to the observer
     };
     struct Flow {
         int path = -1, owner = -1;
         double bytes = 0, left = 0, most = 0, speed = 0, at_us = 0;
         uint32_t version = 0;
         bool active = false;
-        uint64_t settled = 0;  // in which call of settle()
+        uint64_t settled = 0;  // the call of settle() that computed it
     };
     struct FlowPath {
         size_t first;

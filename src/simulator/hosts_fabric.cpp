@@ -8,12 +8,12 @@ namespace weft::internal {
 
 namespace {
 
-// NVLink: links a device x what NCCL counts each for (20, 20.6, 40.1 GB/s by generation), which is what is left of the
-// line rate. Memory: half the data sheet's, for a copy reads and writes. Blocks: what NCCL counts a channel for. Times:
-// NCCL's for rings and its protocol Simple; of what a message takes to another host Weft's proxy thread has what it has on
-// hosts of threads (net_overhead_us). Adapters: their line rate.
+// NVLink: the links of a device times NCCL's value for one link (20, 20.6, 40.1 GB/s by generation), which is the line
+// rate less the overhead. Memory: half of the data sheet, because a copy reads and writes. Blocks: NCCL's value for a
+// channel. Times: NCCL's for rings with the protocol Simple; for messages to other hosts the proxy thread adds
+// net_overhead_us, as on hosts of threads. Adapters: the line rate.
 constexpr const char* nccl = "NCCL 2.30's tuning constants; NVIDIA's data sheets";
-// As src/schedule/layout.hpp has it, measured: perf/results; memory of a socket with eight channels of DDR4.
+// The values of src/schedule/layout.hpp, with the memory of a socket with eight channels of DDR4.
 constexpr const char* link_costs = "Weft's LinkCosts, measured on virtual machines";
 
 constexpr HostKind dgx_a100{.name = "dgx-a100",
@@ -54,7 +54,7 @@ constexpr HostKind cpu_10g{.name = "cpu-10g",
                            .slot_bytes = 256 << 10,
                            .cache_bytes = 4 << 20};
 
-// What newer machines have more than that one; times are NCCL's for all of them.
+// Only what newer machines have more; times are NCCL's for all of them.
 constexpr HostKind dgx_h100 = [] {
     HostKind kind = dgx_a100;
     kind.name = "dgx-h100";
@@ -98,7 +98,7 @@ constexpr HostKind kinds[] = {dgx_a100, dgx_h100, dgx_h200, dgx_b200, gb200_nvl7
 
 struct ProtocolCosts {
     const char* name;
-    double efficiency;                         // bytes of data in those on the wire
+    double efficiency;                         // payload bytes over bytes on the wire
     double base_us[2], peer_us[2], net_us[2];  // of rings, trees
 };
 // By Protocol. NCCL 2.30, src/graph/tuning.cc.
@@ -179,7 +179,7 @@ Result<HostKind> with_constant(HostKind kind, std::string_view name, double valu
         kind.*each.place = value;
         return kind;
     }
-    return fail(error::schedule_fabric, "there is no constant `{}`; the constants are {}", name, names);
+    return fail(error::schedule_fabric, "constant `{}` does not exist; the constants are {}", name, names);
 }
 
 double carrier_us_of(const HostKind& kind) { return kind.devices ? std::min(kind.carrier_us, kind.net_us / 2) : 0; }

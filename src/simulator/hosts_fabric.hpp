@@ -1,7 +1,6 @@
-// hosts_fabric.hpp: a fabric of equal hosts, described by a few numbers each: a table of kinds, and hosts made of them.
-// Within a host every rank reaches every other alike (a switch of NVLinks; shared memory); between hosts the network
-// carries whatever its adapters bring. So what it cannot say is a switch that is too narrow, rails, and hosts that
-// differ: a graph can.
+// hosts_fabric.hpp: a fabric of equal hosts, each described by a few numbers: a table of kinds of hosts. Within a host
+// all paths are equal (a switch of NVLinks, or shared memory). Between hosts the network carries all that the adapters
+// send. It cannot describe narrow switches, rails or different hosts; a graph can.
 #pragma once
 #include <optional>
 #include <span>
@@ -17,41 +16,42 @@ namespace weft::internal {
 struct HostKind {
     const char* name;
     const char* source;  // of the numbers
-    int ranks;           // as many as there are devices or, of processors, what is usual
-    int channels;        // that fill the links
-    bool devices;        // each with memory and links of its own; else ranks are threads that share the host's memory
-    double peer_bytes_per_us;    // of a device to and from the others; of a thread, what it copies
-    double memory_bytes_per_us;  // of a device, or of the host: bytes copied, which are read and written
-    double net_bytes_per_us;     // of a device's adapter, or of the host's
-    double block_bytes_per_us;   // what one block copies or adds up
-    int gang;                    // blocks that work on a fused instruction
+    int ranks;           // the number of devices; for processors, a usual number
+    int channels;        // channels that use all links
+    // true: each rank is a device with its own memory and links; false: ranks are threads that share the host's memory
+    bool devices;
+    double peer_bytes_per_us;    // of a device to and from the others; of a thread, its copies
+    double memory_bytes_per_us;  // of a device or the host: copied bytes, which are both read and written
+    double net_bytes_per_us;     // of the adapter of a device or host
+    double block_bytes_per_us;   // copies or reductions of one block
+    int gang;                    // blocks that work on one fused instruction
     double step_us, peer_us, net_us, net_overhead_us, signal_us, start_us;
     size_t slot_bytes;
-    double packet_bytes_per_us = unlimited;  // of a device, in packets that hold a flag beside each word
-    double carrier_us = 0;                   // of a device: what net_us has of its host's thread, at each end
-    double cache_bytes = 0;                  // of a thread: what is no larger than this never goes to memory
-    // Of with_protocol(); what bandwidths are above has them in it.
-    double efficiency = 1;                       // bytes of data in those on links
+    double packet_bytes_per_us = unlimited;  // of a device, in packets with a flag beside each word
+    double carrier_us = 0;   // of a device: the part of net_us in which the proxy thread works, at each end
+    double cache_bytes = 0;  // of a thread: buffers up to this size stay in the cache
+    // Set by with_protocol(); the bandwidths above already contain it.
+    double efficiency = 1;                       // payload bytes over bytes on the links
     double connection_bytes_per_us = unlimited;  // between two devices of a host
 };
 
-// A host of threads that work on so many bytes each.
+// A host of threads whose buffers have `bytes` each.
 HostKind with_working_set(HostKind kind, size_t bytes);
-// A host one of whose constants was measured: a name as above, those that are numbers. weftInvalidArgument lists them.
+// A host with another value of one constant: a name of a numeric field above. weftInvalidArgument lists the names.
 Result<HostKind> with_constant(HostKind kind, std::string_view name, double value);
 
-// Of each message to another host and of each from one, no more than its latency has room for.
+// For each message to and from another host, at most the latency of the network.
 double carrier_us_of(const HostKind& kind);
-// What its ranks do by themselves, on so many hosts.
+// The costs of its ranks on so many hosts.
 RankCosts rank_costs_of(const HostKind& kind, int hosts);
 
 std::span<const HostKind> host_kinds();
-std::string host_kind_names();  // `dgx-a100, dgx-h100, ..`
+std::string host_kind_names();  // for example `dgx-a100, dgx-h100`
 const HostKind* find_host_kind(std::string_view name);
 
-// NCCL's three ways to move bytes over a connection, with its constants: base, and a step over NVLink and network.
+// NCCL's three protocols, with its constants: base, and a step over NVLink and network.
 enum class Protocol : uint8_t { simple, ll128, ll };
-// A host of devices on which blocks move bytes so. `tree`: its constants for trees, which differ from those for rings.
+// A host of devices whose blocks use this protocol. `tree`: with the constants for trees in place of rings.
 HostKind with_protocol(HostKind kind, Protocol protocol, bool tree);
 std::optional<Protocol> protocol_named(std::string_view name);
 
@@ -67,11 +67,11 @@ class HostsFabric : public Fabric {
     Route route(int from, int to) const override;
     Route local(int rank) const override;
     Route reading(int rank, int owner) const override;
-    // By a host; of one host by a rank.
+    // One host; within one host, one rank.
     int rotation() const override { return hosts_ == 1 ? 1 : ranks_a_host_; }
     Turned turned(int link) const override;
 
-    std::vector<int32_t> hosts() const;  // by rank, as Layout has it; empty: one
+    std::vector<int32_t> hosts() const;  // by rank, as in Layout; empty: one host
 
   private:
     enum Role { out, in, memory, net_out, net_in, roles_ };
@@ -83,7 +83,7 @@ class HostsFabric : public Fabric {
     HostKind kind_;
     int hosts_, ranks_a_host_;
     RankCosts costs_;
-    int firsts_[roles_ + 1];  // links by role, those of a role by rank or host
+    int firsts_[roles_ + 1];  // links are ordered by role, those of a role by rank or host
 };
 
 }  // namespace weft::internal

@@ -1,11 +1,11 @@
-// simulated_ranks.cpp: what happens: blocks go on as far as they can, then time goes on to the next event.
+// simulated_ranks.cpp: the run of a simulation: each block runs until it waits, then the time moves to the next event.
 #include "src/simulator/simulated_ranks.hpp"
 
 namespace weft::internal {
 
 namespace {
 
-// A flow's owner: a block that drives it, or a connection whose slots somebody else carries.
+// The owner of a flow: a block that drives it, or a connection whose slots a NIC or the kernel carries.
 constexpr int32_t owner_of_connection(int32_t connection) { return -1 - connection; }
 
 bool is_sum(Opcode opcode) { return reduces(opcode) || opcode == Opcode::add || opcode == Opcode::reduce; }
@@ -24,7 +24,7 @@ Status SimulatedRanks::run() {
         queue_at_ = 0;
         if (!failure_) return std::move(failure_);
         give_threads();
-        if (ended_ == int32_t(blocks_.size())) break;  // what is left are ends of flows that have become faster since
+        if (ended_ == int32_t(blocks_.size())) break;  // the rest are ends of flows that have become faster since
         flows_.settle(now_us_);
         if (events_.empty()) break;
         now_us_ = events_.next_us();
@@ -99,7 +99,7 @@ void SimulatedRanks::advance(int32_t index) {
     }
 }
 
-// True: the step is done. Else the block waits, or works.
+// True: the step is done. False: the block waits or works.
 bool SimulatedRanks::advance_step(int32_t index, const Instruction& instruction) {
     SimulatedBlock& state = blocks_[size_t(index)];
     switch (instruction.opcode) {
@@ -109,7 +109,7 @@ bool SimulatedRanks::advance_step(int32_t index, const Instruction& instruction)
         default: break;
     }
     state.bytes = bytes_of(state, instruction);
-    if (state.bytes == 0) return true;  // empty chunks are skipped on both ends
+    if (state.bytes == 0) return true;  // both ends skip empty chunks
     if (!can_begin(index, instruction)) return false;
     if (costs_.one_thread)
         want_thread(index);
@@ -180,7 +180,7 @@ void SimulatedRanks::begin_moving(int32_t index) {
             move(index, rank.local_path, state.bytes, most);
         return;
     }
-    // What is read of others' memory, and written there, moves at the same time.
+    // Reads and writes of other ranks' memory happen at the same time.
     if (!schedule.shared_ranks.empty()) most *= costs_.gang;
     const unsigned theirs = Buffer::slot | Buffer::inputs | Buffer::either;
     if (instruction.opcode == Opcode::reduce && (instruction.source & theirs)) {
@@ -192,7 +192,7 @@ void SimulatedRanks::begin_moving(int32_t index) {
                 if (writes) move(index, reading_path(member, schedule.rank), state.bytes, most / others);
             }
         if (others == 0) move(index, rank.local_path, state.bytes, most);
-    } else if (instruction.opcode == Opcode::reduce) {  // of cells of scratch: each rank's
+    } else if (instruction.opcode == Opcode::reduce) {  // from cells of scratch: one of each rank
         move(index, rank.local_path, state.bytes * std::max(1, shape_.ranks - 1), most);
     } else if (instruction.opcode == Opcode::copy && instruction.source == Buffer::slot &&
                instruction.rank.at(state.iteration) != schedule.rank) {
@@ -230,7 +230,7 @@ void SimulatedRanks::arrived(SlotTimes& full, const SimulatedConnection& connect
         events_.push(full.arrives_us, EventKind::wake, connection.receiver);
 }
 
-// Since when the rank's thread that carries does this, which takes it so long.
+// When the carrier thread of the rank begins this work, which takes `takes_us`.
 double SimulatedRanks::carrier_begins(int32_t index, double takes_us) {
     SimulatedRank& rank = ranks_[size_t(index)];
     const double begins_us = std::max(now_us_, rank.carries_until_us);
@@ -238,7 +238,7 @@ double SimulatedRanks::carrier_begins(int32_t index, double takes_us) {
     return begins_us;
 }
 
-// With its last byte, to the thread that carries.
+// A slot arrives with its last byte, at the carrier thread.
 void SimulatedRanks::come(int32_t number) {
     SimulatedConnection& connection = connections_[size_t(number)];
     const int32_t rank = blocks_[size_t(connection.receiver)].rank;
@@ -246,7 +246,7 @@ void SimulatedRanks::come(int32_t number) {
     arrived(slot(connection, connection.come++), connection, ranks_[size_t(rank)].carries_until_us);
 }
 
-// In their order, one at a time, as they go through a socket or a queue of a NIC, while the window is open.
+// Slots are carried in order, one at a time while the window is open, as through a socket or the queue of a NIC.
 void SimulatedRanks::carry(int32_t number) {
     SimulatedConnection& connection = connections_[size_t(number)];
     if (connection.carrying || connection.carried == connection.filled) return;
@@ -328,8 +328,8 @@ void SimulatedRanks::want_thread(int32_t index) {
     threads_.push_back(blocks_[size_t(index)].rank);
 }
 
-// When all that happens at a time has, so that it does not matter in which order: a block goes on as far as it can, then
-// it is the next one's turn.
+// Called after all events of one time, so that the order of those events has no effect. A block runs until it waits.
+// Then the next block gets the thread.
 void SimulatedRanks::give_threads() {
     for (size_t i = 0; i < threads_.size(); ++i) {
         SimulatedRank& rank = ranks_[size_t(threads_[i])];

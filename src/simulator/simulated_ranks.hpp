@@ -1,7 +1,7 @@
-// simulated_ranks.hpp: the simulator's machine: blocks of ranks that walk their steps, connections with slots and
-// credits between them, flag blocks where they meet. One use: make, add(), connect(), run(), read. Where ranks stand for
-// others (symmetry.hpp) what they send those comes back to those who stand for them: a connection's ends are named by
-// the place of its sender in the turn and the distance between its ends.
+// simulated_ranks.hpp: the state of a simulation: blocks of ranks that run their steps, connections with slots and
+// credits, and flag blocks. Used once: make, add(), connect(), run(), read.
+// A simulated rank can stand for others (symmetry.hpp). Then a message to one of those arrives at the rank that stands
+// for it. So a connection is identified by its sender's place in the turn and the distance between its ends.
 #pragma once
 #include <string>
 #include <unordered_map>
@@ -16,13 +16,13 @@ class SimulatedRanks {
   public:
     struct Shape {
         int ranks = 1;   // in all
-        int period = 1;  // of those the first so many are simulated
+        int period = 1;  // the first `period` ranks are simulated
         size_t bytes = 0, tile_bytes = 0;
-        bool even = false;  // chunks count as the mean of their sizes
+        bool even = false;  // every chunk counts as the mean of the sizes
     };
     SimulatedRanks(const Fabric& fabric, const SimulatedCall& call, const Shape& shape);
 
-    // Elementary, of the next rank.
+    // Schedules without fused instructions, of the next rank.
     void add(Schedule schedule) { schedules_.push_back(std::move(schedule)); }
     Status connect();
     Status run();
@@ -36,14 +36,14 @@ class SimulatedRanks {
     std::vector<LinkUse> link_uses() const;
 
   private:
-    // Those of waiting are numbered as Awaited.
+    // The values from `message` on have the order of Awaited.
     enum class Phase : uint8_t {
-        ready,       // to look whether the next step can begin
+        ready,       // to check whether the next step can begin
         message,     // waits for one
         credit,      // waits for a free slot
-        dependency,  // waits for a step of its rank's
+        dependency,  // waits for a step of its rank
         meeting,     // waits for the others of its flag block
-        thread,      // waits for its rank's only one
+        thread,      // waits for the only thread of its rank
         working,
         ended,
     };
@@ -55,22 +55,22 @@ class SimulatedRanks {
         int32_t step = 0, iteration = 0;
         Phase phase = Phase::ready;
         bool queued = false;
-        int32_t flows = 0;    // of this step, on their way
-        double bytes = 0;     // of this step's message or chunks
-        double begin_us = 0;  // of this step; until then, since when it has wanted its rank's thread
+        int32_t flows = 0;    // flows of this step in progress
+        double bytes = 0;     // bytes of this step's message or chunks
+        double begin_us = 0;  // of this step; before that, the time since when it waits for the thread of its rank
         double busy_us = 0, end_us = 0;
-        double ready_us = 0;  // when its last step that moved bytes had
+        double ready_us = 0;  // when its last step that moved bytes ended
         Awaited awaited = Awaited::nothing;
     };
     struct SimulatedRank {
         int32_t first_block = 0, blocks = 0;
-        int32_t dependents = 0;      // blocks that wait for a step
+        int32_t dependents = 0;      // blocks that wait for a step of this one
         int32_t thread_waiters = 0;  // blocks that wait for the only thread
-        int32_t last = 0;            // the block that had it last
+        int32_t last = 0;            // the block that had the thread last
         bool thread_busy = false;
         int32_t working = 0;  // blocks
         double since_us = 0, busy_us = 0, end_us = 0;
-        double carries_until_us = 0;  // its thread that carries has something to do
+        double carries_until_us = 0;  // until then its carrier thread is busy
         double slowness = 1;
         int32_t flag_block = -1;
         int32_t local_path = -1;
@@ -81,29 +81,30 @@ class SimulatedRanks {
     struct SimulatedConnection {
         int32_t channel, from, distance;
         int32_t depth = 1;
-        int32_t slots = 1;  // that are kept track of: depth, and of those that are carried a window more
+        int32_t slots = 1;  // slots that are tracked: the depth, and one window more if the slots are carried
         size_t first_slot = 0;
-        // Slots: filled by the sender, carried, come to the receiver's carrier if it has one, released by the receiver.
+        // Counts of slots: filled by the sender, carried, arrived at the carrier of the receiver (if it has one), and
+        // released by the receiver.
         uint64_t filled = 0, carried = 0, come = 0, released = 0;
         int32_t sender = -1, receiver = -1;  // blocks
         int32_t path = -1;
         double latency_us = 0, credit_us = 0, overhead_us = 0, carrier_us = 0, most = unlimited;
         bool driven = true, carrying = false;
-        double begins_us = unlimited;  // carrying, when the thread that carries has come to it
+        double begins_us = unlimited;  // carrying: when the carrier thread begins with it
     };
     struct PhaseArrivals {
         uint64_t tile = ~uint64_t(0);
         int32_t posted = 0;
         double last_us = 0;
     };
-    static constexpr int phases_kept = 64;  // tiles that ranks of a flag block may be apart, in any phase
+    static constexpr int phases_kept = 64;  // most tiles that ranks of a flag block can be apart, in any phase
     struct SimulatedFlagBlock {
-        int32_t members = 0;  // that are simulated
+        int32_t members = 0;  // members that are simulated
         PhaseArrivals phases[2][phases_kept];
         std::vector<int32_t> waiting;  // blocks
     };
 
-    // simulated_ranks.cpp
+    // In simulated_ranks.cpp.
     void advance(int32_t index);
     bool advance_step(int32_t index, const Instruction& instruction);
     bool can_begin(int32_t index, const Instruction& instruction);
@@ -131,7 +132,7 @@ class SimulatedRanks {
         return slots_[connection.first_slot + number % uint64_t(connection.slots)];
     }
 
-    // simulated_set_up.cpp
+    // In simulated_set_up.cpp.
     Result<int32_t> connection(int channel, int from, int to, int depth);
     Status connect_rank(int rank);
     Status load_flag_blocks();
@@ -157,11 +158,11 @@ class SimulatedRanks {
     std::unordered_map<uint64_t, int32_t> connection_of_;
     std::vector<SlotTimes> slots_;
     std::vector<SimulatedFlagBlock> flag_blocks_;
-    std::unordered_map<int, int> link_of_;  // of the fabric's, turned
+    std::unordered_map<int, int> link_of_;  // numbers of the fabric's links, turned
     std::vector<int> fabric_link_;          // by number here
     std::unordered_map<uint64_t, int> reading_of_;
     std::vector<int32_t> queue_;    // blocks
-    std::vector<int32_t> threads_;  // ranks some of whose blocks want the only one
+    std::vector<int32_t> threads_;  // ranks with blocks that want the only thread
     size_t queue_at_ = 0;
     int32_t ended_ = 0;
     double now_us_ = 0;

@@ -1,5 +1,5 @@
-// simulated_set_up.cpp: from schedules and a fabric to the machine's connections, links and flag blocks; and what is to be
-// read when it has run, or has stopped.
+// simulated_set_up.cpp: makes connections, links and flag blocks from schedules and a fabric, and collects the results
+// of a run.
 #include <algorithm>
 
 #include "src/schedule/tiles.hpp"
@@ -27,7 +27,7 @@ int SimulatedRanks::stays(int of_fabric) const {
     return shape_.period == shape_.ranks ? 1 : fabric_.turned(of_fabric).stays;
 }
 
-// Its number here; links of one turn are one, whose share of what carries them all is theirs.
+// The number of the link here. Links of one turn are one, which carries its share of the load of all.
 int SimulatedRanks::link(int of_fabric) {
     const bool whole = shape_.period == shape_.ranks;
     const Fabric::Turned turned = whole ? Fabric::Turned{of_fabric, 1} : fabric_.turned(of_fabric);
@@ -53,7 +53,7 @@ int SimulatedRanks::reading_path(int rank, int owner) {
 
 int SimulatedRanks::path_within(int rank, int owner, const Route& route) {
     if (!route.exists && failure_.ok())
-        failure_ = fail(error::schedule_fabric, "no route leads from rank {} to the memory of rank {}", rank, owner);
+        failure_ = fail(error::schedule_fabric, "no route connects rank {} to the memory of rank {}", rank, owner);
     return path_of(route);
 }
 
@@ -63,7 +63,7 @@ Result<int32_t> SimulatedRanks::connection(int channel, int from, int to, int de
     const auto [place, fresh] = connection_of_.try_emplace(key, int32_t(connections_.size()));
     if (!fresh) return place->second;
     const Route route = fabric_.route(sender, (sender + distance) % shape_.ranks);
-    if (!route.exists) return fail(error::schedule_fabric, "no route leads from rank {} to rank {}", from, to);
+    if (!route.exists) return fail(error::schedule_fabric, "no route connects rank {} to rank {}", from, to);
     for (const int32_t each : route.links)
         if (each < 0 || each >= fabric_.links())
             return fail(error::schedule_fabric, "the route from rank {} to rank {} names link {} of {}", from, to, each,
@@ -130,7 +130,7 @@ Status SimulatedRanks::connect() {
 }
 
 Status SimulatedRanks::load_flag_blocks() {
-    std::unordered_map<int, int32_t> flag_block_of;  // by its lowest rank that is simulated
+    std::unordered_map<int, int32_t> flag_block_of;  // by its lowest simulated rank
     for (size_t rank = 0; rank < schedules_.size(); ++rank) {
         const std::vector<int32_t>& members = schedules_[rank].shared_ranks;
         if (members.empty()) continue;
@@ -140,7 +140,7 @@ Status SimulatedRanks::load_flag_blocks() {
             count += member < shape_.period;
         }
         if (members.size() < size_t(shape_.ranks))
-            count = int(members.size());  // all of one turn: see shared_ranks_turn()
+            count = int(members.size());  // all ranks of one turn: see shared_ranks_turn()
         const auto [place, fresh] = flag_block_of.try_emplace(lowest, int32_t(flag_blocks_.size()));
         if (fresh) flag_blocks_.emplace_back().members = count;
         ranks_[rank].flag_block = place->second;

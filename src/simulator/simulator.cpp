@@ -11,10 +11,10 @@ namespace weft::internal {
 
 namespace {
 
-// Tiles of one run of a two-shot whose phases overlap; the executor overlaps all of them, so one seam in so many is
-// wrong.
+// Most tiles in one run of a pipelined two-shot. The executor overlaps all tiles, so one seam in 64 is simulated
+// wrongly.
 constexpr uint64_t pipelined_most = 64;
-// What a connection's key has room for.
+// The bits that a rank has in the key of a connection.
 constexpr int simulated_ranks_most = 1 << 26;
 
 class Preparation {
@@ -30,9 +30,9 @@ class Preparation {
             return fail(error::schedule_fabric, "the schedules are of {} ranks, the fabric of {}", first.ranks,
                         fabric_.ranks());
         size_tiles(first);
-        // As the planner refuses it.
+        // The planner refuses it likewise.
         if (tile_bytes_ == 0 && call_.bytes > 0)
-            return fail(error::schedule_limit, "messages of {} parts find no room in slots of {} bytes", first.span,
+            return fail(error::schedule_limit, "messages of {} parts do not fit into slots of {} bytes", first.span,
                         fabric_.costs().slot_bytes);
         int period = first.ranks;
         if (symmetric(first)) period = fabric_.rotation();
@@ -62,7 +62,7 @@ class Preparation {
                                  {.wanted = call_.wanted_tile_bytes,
                                   .slot_bytes = slot_bytes_of(costs.slot_bytes, first.fifo_depth),
                                   .shared_slot_bytes = costs.shared_slot_bytes});
-        // Where all reach all buffers a fused one is one tile.
+        // If every rank accesses all buffers directly, a fused instruction is one tile.
         if ((is_one_shot(first) || is_two_shot(first)) && call_.mode.direct(first.ranks)) tile = call_.bytes;
         tile_bytes_ = std::min(tile, call_.bytes);
         tiles_ = tile_bytes_ == 0 ? 1 : tiles_of(call_.bytes, tile_bytes_);
@@ -82,13 +82,13 @@ class Preparation {
         return steps;
     }
 
-    // Whether too many chunks are empty, and skipped, for all to count as the mean: more than a quarter. Where messages
-    // are of many chunks few of them are empty.
+    // Whether more than a quarter of the chunks are empty, and skipped, so that the mean would be too wrong. In
+    // messages of many chunks few are empty.
     static bool too_uneven(const Schedule& schedule, size_t length) {
         return schedule.span == 1 && length / size_t(schedule.chunks / schedule.parts()) < 48;
     }
 
-    // Whether the ranks of one turn may stand for all. Builds every rank's schedule to see it.
+    // Whether the ranks of one turn can stand for all. Builds the schedules of all ranks to find out.
     bool symmetric(const Schedule& first) {
         const int period = fabric_.rotation();
         const std::vector<bool>& readable = call_.mode.readable;

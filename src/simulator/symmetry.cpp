@@ -8,7 +8,7 @@ namespace {
 
 int distance(int from, int to, int ranks) { return to < 0 ? -1 : (to - from + ranks) % ranks; }
 
-// What decides how long a step takes and for whom it waits.
+// Compares the fields that decide the duration of a step and what it waits for.
 bool same_step(const Instruction& one, const Instruction& other) {
     return one.opcode == other.opcode && one.source == other.source && one.targets == other.targets &&
            one.phase == other.phase && one.repeat == other.repeat && one.count == other.count &&

@@ -10,6 +10,7 @@
 #include "src/control/agreed_texts.hpp"
 #include "tests/amount.hpp"
 #include "tests/catch.hpp"
+#include "tests/error.hpp"
 #include "tests/folder.hpp"
 #include "tests/subprocess.hpp"
 #include "tests/topology/machines.hpp"
@@ -265,9 +266,8 @@ TEST_CASE("communicators find the same machines as the simulation of a file", "[
             CHECK(std::find(machines.notes().begin(), machines.notes().end(), note) != machines.notes().end());
     }
     const topology::Graph graph = read_machine("dgx_h100").graph;
-    CHECK_THAT(topology::simulate_hosts(graph, 2, 9).status().sentence(),
-               Catch::Contains("9 ranks do not fill 2 machines"));
-    CHECK_THAT(topology::simulate_hosts(graph, 1, 9).status().sentence(), Catch::Contains("9 ranks have no room"));
+    CHECK_EXPECTED(topology::simulate_hosts(graph, 2, 9), "[topology.placement] 9 ranks");
+    CHECK_EXPECTED(topology::simulate_hosts(graph, 1, 9), "[topology.placement] 9 ranks");
     CHECK_FALSE(topology::simulate_hosts(graph, 0, 8).ok());
 }
 

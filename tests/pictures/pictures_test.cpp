@@ -9,6 +9,7 @@
 #include "src/base/xml.hpp"
 #include "src/registry.hpp"
 #include "tests/catch.hpp"
+#include "tests/error.hpp"
 #include "tests/folder.hpp"
 #include "tests/subprocess.hpp"
 #include "tools/pictures/svg.hpp"
@@ -193,24 +194,24 @@ TEST_CASE("every algorithm's schedules are drawn, with an arrow for each step th
 TEST_CASE("an unreadable file is refused with an error", "[pictures]") {
     const Folder made;
     const std::string file = made.path / "picture.svg";
-    const auto refused = [&](std::vector<std::string> words, const std::string& sentence) {
+    const auto refused = [&](std::vector<std::string> words, const std::string& expected) {
         words.insert(words.begin(), WEFT_COMMAND);
         words.insert(words.end(), {"--svg", file});
         const ProcessResult outcome = run(words);
         INFO(outcome.error);
         CHECK(outcome.status != 0);
-        CHECK(outcome.error.find(sentence) != std::string::npos);
+        CHECK_EXPECTED(PrintedError{outcome.error}, expected);
         CHECK_FALSE(std::filesystem::exists(file));
     };
-    refused({"schedule", "show", "ring", "-n", "17"}, "a picture of 17 ranks could not be read; at most 16 are drawn");
-    refused({"schedule", "show", "ring", "-n", "8", "--bytes", "512M"}, "more than 1200 steps could not be read");
-    refused({"schedule", "show", "all_pairs", "-n", "12"}, "tracks could not be read");
-    refused({"schedule", "show", "ring", "-n", "5", "--hosts", "2"}, "5 ranks do not fill 2 hosts alike");
-    refused({"schedule", "show", "ring", "-n", "9", "--host", "dgx-h100"}, "a dgx-h100 has 8 devices, not 9");
-    refused({"schedule", "show", "ring", "-n", "4", "--host", "abacus"},
-            "there is no kind of host `abacus`; there are dgx");
-    refused({"schedule", "show", "ring", "-n", "4", "--rank", "1"}, "--svg or --rank, not both");
-    refused({"topology", "search", machines + "dgx1_v100.xml", "--graph", "found.xml"}, "--svg");
+    refused({"schedule", "show", "ring", "-n", "17"}, "[command.option] at most 16 ranks, not 17");
+    refused({"schedule", "show", "ring", "-n", "8", "--bytes", "512M"}, "[usage.limit] at most 1200 steps");
+    refused({"schedule", "show", "all_pairs", "-n", "12"}, "[usage.limit] tracks");
+    refused({"schedule", "show", "ring", "-n", "5", "--hosts", "2"}, "[command.option] 5 ranks");
+    refused({"schedule", "show", "ring", "-n", "9", "--host", "dgx-h100"},
+            "[command.option] a dgx-h100 has 8 devices, not 9");
+    refused({"schedule", "show", "ring", "-n", "4", "--host", "abacus"}, "[command.option] `abacus`");
+    refused({"schedule", "show", "ring", "-n", "4", "--rank", "1"}, "[command.option] --svg or --rank, not both");
+    refused({"topology", "search", machines + "dgx1_v100.xml", "--graph", "found.xml"}, "[] --svg");
     const std::string large = made.path / "large.xml";
     {
         std::ofstream xml(large);
@@ -219,7 +220,7 @@ TEST_CASE("an unreadable file is refused with an error", "[pictures]") {
             xml << "<pci busid=\"" << std::hex << 0x1000 + device << ":00:00.0\" class=\"0x020000\"/>";
         xml << "</cpu></system>";
     }
-    refused({"topology", "show", large}, "a picture of 401 devices could not be read; it can have 400");
+    refused({"topology", "show", large}, "[usage.limit] at most 400 devices, not 401");
     for (const std::vector<std::string>& words : {std::vector<std::string>{"schedule", "show", "ring", "-n", "4"},
                                                   {"topology", "show", machines + "a100_bridge.xml"}}) {
         std::vector<std::string> all{WEFT_COMMAND};
@@ -230,7 +231,7 @@ TEST_CASE("an unreadable file is refused with an error", "[pictures]") {
         CHECK(outcome.error.find("/nowhere/picture.svg could not be written") != std::string::npos);
     }
     tools::Svg nothing;
-    CHECK(tools::draw_timeline(nothing, {}, {}).sentence().find("there is nothing to draw") == 0);
+    CHECK_ERROR(tools::draw_timeline(nothing, {}, {}), "command.input");
 }
 
 TEST_CASE("names are text in pictures, with any characters", "[pictures]") {

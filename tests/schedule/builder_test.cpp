@@ -1,4 +1,4 @@
-// The builder and what algorithms/ says with it.
+// The builder, and the schedules and predictions of algorithms/.
 #include "src/schedule/builder.hpp"
 
 #include "src/schedule/text.hpp"
@@ -73,7 +73,7 @@ TEST_CASE("predictions are positive, grow with the message, and prefer the algor
     CHECK(best(8, 4, 64 << 10) == "two_shot");
     CHECK(best(2, 1, 64 << 20) == "two_shot");
     CHECK(best(8, 4, 64 << 20) == "two_shot");
-    // A message is as far from the processors in pieces as it is whole: around the size of the cache as well.
+    // The pieces of a message have the same cache distance as the whole: also around the size of the cache.
     for (int ranks : {2, 3, 4, 8, 16, 32})
         for (int ranks_per_core : {1, ranks / 2, ranks})
             for (size_t bytes = 256 << 10; bytes <= size_t(512) << 20; bytes = bytes * 5 / 4) {

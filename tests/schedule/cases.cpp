@@ -79,9 +79,9 @@ std::vector<Case> cases_of(const Algorithm& algorithm, int channels_most, int ra
             for (int channels = 1; channels <= (name == "ring" ? channels_most : 1); ++channels)
                 for (InPlaceMode place : in_place_modes)
                     for (int root : roots) {
-                        // NCCL knows no all-to-all in place.
+                        // NCCL has no all-to-all in place.
                         if (place != InPlaceMode::out && algorithm.collective == Collective::all_to_all) continue;
-                        // On several hosts long enough that a slot of the flag block is used again.
+                        // Long enough on several hosts that a slot of the flag block is used again.
                         const int tiles = way == Way::direct                                  ? 1
                                           : anywhere(algorithm, ranks) || hosts == Hosts::one ? 2
                                                                                               : 6;

@@ -36,20 +36,19 @@ struct Case {
     Layout layout(int ranks, int rank) const { return {ranks, rank, hosts_of(hosts, ranks)}; }
 };
 
+// The cases of an algorithm with so many ranks. Channels matter only to the ring, and ways to share buffers only to the
+// two-shot all-reduce. Some algorithms need one host or several. An algorithm that needs neither runs on one host and
+// on hosts that reorder the ranks. All roots are tried for small numbers of ranks, some for large ones.
+std::vector<Case> cases_of(const Algorithm& algorithm, int channels_most, int ranks);
 // Whether the algorithm serves so many ranks on any hosts.
 bool anywhere(const Algorithm& algorithm, int ranks);
-// The cases of an algorithm with so many ranks. Channels matter to the ring only, the ways to share buffers to the
-// two-shot all-reduce only, and some algorithms need one host or several.
-// An algorithm that needs neither runs on one host and on several that put ranks in another order. Some roots, or all
-// if the ranks are few.
-std::vector<Case> cases_of(const Algorithm& algorithm, int channels_most, int ranks);
 
 std::vector<bool> every_second(int ranks);
 DirectMode mode_of(Way way, int ranks);
 Schedule schedule_of(const Case& one, int ranks, int rank);
 CheckedOperation operation_of(const Case& one, int ranks);
 
-// A ring whose blocks divide the work: one receives and sums, one sends, and dependencies hold them together.
+// A ring whose blocks divide the work: one receives and sums, one sends, and dependencies join them.
 Schedule two_block_ring(int ranks, int rank);
 
 }  // namespace weft::internal::test

@@ -1,5 +1,4 @@
-// catalog_test.cpp: algorithms of the user's own: which files are read, what is refused and with which words, and which
-// calls they serve.
+// catalog_test.cpp: a user's algorithms: which files are read, which are refused, and which calls they serve.
 #include "src/selector/catalog.hpp"
 
 #include <fstream>
@@ -27,7 +26,7 @@ struct Files : Folder {
     Catalog load(int ranks, bool any_order = false) const {
         return Catalog::load(list, ranks, registry::algorithms(), any_order);
     }
-    // Why what is left out cannot be used.
+    // The reason why ignored files cannot be used.
     std::string refusal(int ranks) const { return load(ranks).faults(); }
 };
 
@@ -117,7 +116,7 @@ TEST_CASE("a user's flag block of all ranks is for one host", "[catalog]") {
     CHECK(chosen(catalog, 4, 100, "", {0, 0, 1, 1}) != "mine");
 }
 
-TEST_CASE("files that are none, or wrong, are refused with place and reason", "[catalog]") {
+TEST_CASE("wrong files are refused with place and reason", "[catalog]") {
     Files files;
     SECTION("missing") {
         files.list = "/nowhere/at/all";
@@ -173,7 +172,7 @@ TEST_CASE("files that are none, or wrong, are refused with place and reason", "[
     }
 }
 
-TEST_CASE("other files have another digest, none have none", "[catalog]") {
+TEST_CASE("different files have different digests, and no files have none", "[catalog]") {
     Files one, other, none;
     one.write("a.txt", write_text(mine("ring", 3)));
     other.write("a.txt", write_text(mine("ring", 3)) + "\n");
@@ -207,7 +206,7 @@ TEST_CASE("a file that cannot be used is left out, and the others serve", "[cata
         CHECK(contains(catalog.check("WEFT_ALGO", algo).sentence(), "/nowhere/at/all") == !contains(algo, "broken"));
         CHECK(contains(catalog.check("WEFT_ALGO", algo).sentence(), "broken.txt"));
     }
-    // To other ranks, on which nobody has proved it, it is of no concern.
+    // For other numbers of ranks, for which it is not proved, it does not matter.
     CHECK(files.load(4).check("WEFT_ALGO", "broken").ok());
 }
 
@@ -226,7 +225,7 @@ TEST_CASE("unreadable files do not count when ranks compare their files", "[cata
 
 TEST_CASE("sums in another order on each rank serve if any order will do", "[catalog]") {
     Files files;
-    // Each rank adds what it has received to its own, and cannot do so in another order: the text says how.
+    // Each rank adds received data to its own and cannot use another order; the text states it.
     std::string text;
     for (int rank = 0; rank < 2; ++rank)
         text += fmt::format(

@@ -40,7 +40,7 @@ static Status check_text(const std::string& text) {
     return check_set(*schedules, mode, options);
 }
 
-TEST_CASE("a wrong schedule is refused with a sentence that says where and why", "[schedule]") {
+TEST_CASE("a wrong schedule is refused with place and reason", "[schedule]") {
     int files = 0;
     for (const auto& entry : std::filesystem::directory_iterator(std::string(WEFT_SCHEDULES) + "/wrong")) {
         std::ifstream file(entry.path(), std::ios::binary);

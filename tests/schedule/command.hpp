@@ -1,4 +1,4 @@
-// command.hpp: runs `weft schedule` in this process and catches what it prints.
+// command.hpp: runs `weft schedule` in this process and captures its output.
 #pragma once
 #include <unistd.h>
 #include <CLI/CLI.hpp>
@@ -20,7 +20,7 @@ struct ProcessResult {
     std::string out, err;
 };
 
-// Sends a standard stream into a file of its own for a while.
+// Redirects a standard stream into a temporary file.
 class Capture {
   public:
     explicit Capture(FILE* stream) : stream_(stream), file_(std::tmpfile()) {

@@ -1,5 +1,6 @@
 // `weft schedule`: its output, its files and its exit status.
 #include "tests/schedule/command.hpp"
+#include "tests/error.hpp"
 
 #include <fstream>
 #include <string>
@@ -39,7 +40,8 @@ TEST_CASE("weft schedule check proves the output of weft schedule build", "[sche
     CHECK(proved.out == file.name + ": proved: ring all_reduce on 4 ranks, 1008 steps in all ways it can run\n");
     const ProcessResult refused = run({"schedule", "check", file.name, "--fifo-depth", "1"});
     CHECK(refused.exit_status == 1);
-    CHECK(refused.err.find("weft schedule: " + file.name + ": deadlock: operation 0, rank 0, block 0, step 1") == 0);
+    CHECK_EXPECTED(PrintedError{refused.err},
+                   "[algorithm.file] " + file.name + ": deadlock: operation 0, rank 0, block 0, step 1");
 }
 
 TEST_CASE("weft schedule knows hosts, and proves schedules with a flag block on each", "[schedule]") {
@@ -49,53 +51,55 @@ TEST_CASE("weft schedule knows hosts, and proves schedules with a flag block on 
     const ProcessResult proved = run({"schedule", "check", file.name});
     INFO(proved.err);
     CHECK(proved.exit_status == 0);
-    // A rank may be three tiles ahead of itself: with a slot less it overwrites what others still read.
+    // A rank may be three tiles ahead: with one slot less it overwrites data that others still read.
     const ProcessResult refused = run({"schedule", "check", file.name, "--board-slots", "3"});
     CHECK(refused.exit_status == 1);
-    CHECK(refused.err.find("used for an earlier tile") != std::string::npos);
+    CHECK_ERROR(PrintedError{refused.err}, "algorithm.file");
 }
 
 TEST_CASE("weft schedule lists the existing names when a name is misspelt", "[schedule]") {
     const std::pair<std::vector<std::string>, std::string> mistakes[] = {
         {{"schedule", "show", "rign", "--ranks", "4"},
-         "there is no algorithm `rign` for all_reduce; there are one_shot, two_shot, ring, recursive_doubling"},
+         "[command.option] `rign` does not exist for all_reduce; the algorithms are one_shot, two_shot, ring, "
+         "recursive_doubling"},
         {{"schedule", "show", "two_shot", "--ranks", "4", "--collective", "gather"},
-         "there is no algorithm `two_shot` for gather; there are one_shot, binomial_tree, linear, linear_ahead"},
+         "[command.option] `two_shot` does not exist for gather; the algorithms are one_shot, binomial_tree, linear"},
         {{"schedule", "show", "ring", "--ranks", "4", "--collective", "all_gathr"},
-         "there is no collective `all_gathr`; there are all_reduce, broadcast"},
+         "[command.option] `all_gathr` does not exist; the collectives are all_reduce, broadcast"},
         {{"schedule", "show", "ring", "--ranks", "4", "--collective", "reduce", "--root", "4"},
-         "there is no rank 4 of 4 to be the root; there are 0..3"},
-        {{"schedule", "show", "two_shot", "--ranks", "4", "--expand", "strait"},
-         "there is no expansion `strait`; there are staged, direct, readable=RANK,... and pipelined=TILES"},
+         "[command.option] --root 4"},
+        {{"schedule", "show", "two_shot", "--ranks", "4", "--expand", "strait"}, "[command.option] `strait`"},
         {{"schedule", "show", "two_shot", "--ranks", "4", "--expand", "readable=0,7"},
-         "`7` is not a rank; there are 0..3"},
-        {{"schedule", "show", "ring", "--ranks", "4", "--expand", "pipelined=2"}, "ring is not pipelined; two_shot is"},
-        {{"schedule", "show", "ring", "--ranks", "4", "--rank", "4"}, "there is no rank 4 of 4; there are 0..3"},
-        {{"schedule", "show", "two_level_ring", "--ranks", "4"},
-         "two_level_ring needs several hosts: --ranks 4 --hosts 1"},
-        {{"schedule", "show", "two_level_ring", "--ranks", "4", "--hosts", "4"}, "needs a host with several ranks"},
-        {{"schedule", "show", "one_shot", "--ranks", "4", "--hosts", "2"}, "one_shot needs all ranks on one host"},
-        {{"schedule", "show", "ring", "--ranks", "2", "--hosts", "3"}, "2 ranks cannot be on 3 hosts"},
-        {{"schedule", "show", "ring", "--ranks", "0"}, "0 not in range"},
+         "[command.option] `7` is not a rank from 0 to 3"},
+        {{"schedule", "show", "ring", "--ranks", "4", "--expand", "pipelined=2"},
+         "[command.option] ring is not pipelined"},
+        {{"schedule", "show", "ring", "--ranks", "4", "--rank", "4"}, "[command.option] --rank 4"},
+        {{"schedule", "show", "two_level_ring", "--ranks", "4"}, "[command.option] two_level_ring needs several hosts"},
+        {{"schedule", "show", "two_level_ring", "--ranks", "4", "--hosts", "4"},
+         "[command.option] needs a host with several ranks"},
+        {{"schedule", "show", "one_shot", "--ranks", "4", "--hosts", "2"},
+         "[command.option] one_shot needs all ranks on one host"},
+        {{"schedule", "show", "ring", "--ranks", "2", "--hosts", "3"},
+         "[command.option] 2 ranks do not fit on 3 hosts"},
+        {{"schedule", "show", "ring", "--ranks", "0"}, "[] 0 not in range"},
     };
     for (const auto& [arguments, sentence] : mistakes) {
         const ProcessResult outcome = run(arguments);
         INFO(outcome.err);
         CHECK(outcome.exit_status == 2);
-        CHECK(outcome.err.find(sentence) != std::string::npos);
+        CHECK_EXPECTED(PrintedError{outcome.err}, sentence);
     }
 }
 
 TEST_CASE("weft schedule check of a file that cannot be used says which and why", "[schedule]") {
     const ProcessResult missing = run({"schedule", "check", "/nonexistent/ring.txt"});
     CHECK(missing.exit_status == 1);
-    CHECK(missing.err ==
-          "weft schedule: /nonexistent/ring.txt could not be read: No such file or directory (errno 2)\n");
+    CHECK_EXPECTED(PrintedError{missing.err}, "[command.input] /nonexistent/ring.txt");
     TemporaryFile file;
     std::ofstream(file.name) << "schedule ring all_reduce rank 0 of 1 channels 1 chunks 1\nblock chanel 0\n";
     const ProcessResult faulty = run({"schedule", "check", file.name});
     CHECK(faulty.exit_status == 1);
-    CHECK(faulty.err == "weft schedule: " + file.name + ": line 2, column 7: expected `channel`, found `chanel`\n");
+    CHECK_EXPECTED(PrintedError{faulty.err}, "[algorithm.file] " + file.name + ": line 2, column 7: ");
 }
 
 TEST_CASE("weft schedule check and convert read MSCCL's XML too", "[schedule]") {
@@ -112,7 +116,7 @@ TEST_CASE("weft schedule check and convert read MSCCL's XML too", "[schedule]") 
     std::ofstream(file.name) << "  <algo/>\n";
     const ProcessResult faulty = run({"schedule", "check", file.name});
     CHECK(faulty.exit_status == 1);
-    CHECK(faulty.err == "weft schedule: " + file.name + ": line 1, column 3: <algo> has no attribute name\n");
+    CHECK_EXPECTED(PrintedError{faulty.err}, "[algorithm.file] " + file.name + ": line 1, column 3: ");
 }
 
 TEST_CASE("weft schedule show takes a file in the place of a name, with the same options", "[schedule]") {
@@ -129,7 +133,7 @@ TEST_CASE("weft schedule show takes a file in the place of a name, with the same
         run({"schedule", "show", xml, "--rank", "1", "--collective", "allreduce", "--channels", "1"});
     CHECK(one.out.find("schedule ring_3 all_reduce rank 1 of 3 ") == 0);
     CHECK(one.out.find("rank 2 of 3") == std::string::npos);
-    // Drawn as the same ring under its name, but for that.
+    // The picture equals that of the named ring, except for that.
     CHECK(run({"schedule", "show", golden, "--svg", picture.name, "--hosts", "2", "--bytes", "64K"}).exit_status == 0);
     CHECK(run({"schedule", "show", "ring", "-n", "4", "--svg", named.name, "--hosts", "2", "--bytes", "64K"})
               .exit_status == 0);
@@ -179,7 +183,7 @@ TEST_CASE("weft schedule check lets ranks sum in different orders if asked to", 
         CHECK(run(drawn).exit_status == (any_order ? 0 : 1));
         CHECK(run(timed).exit_status == (any_order ? 0 : 1));
     }
-    // Of MSCCL's files the sums stay as they stand.
+    // Sums of MSCCL's files keep their order.
     const std::string xml = std::string(WEFT_SCHEDULES) + "/msccl/one_pass_all_reduce_3.xml";
     const std::string sorted = run({"schedule", "convert", xml}).out,
                       as_it_stands = run({"schedule", "convert", xml, "--any-order"}).out;

@@ -63,7 +63,7 @@ TEST_CASE("a slow rank takes longer for its steps, and no other rank does", "[si
     CHECK(us(1, 2) == Approx(0.5 + 80 + 3 + 1 + 160));
 }
 
-// Every rank's simulation of the degraded machine is the truth: nothing may stand for anything else.
+// A degraded machine has no symmetry, so every rank must be simulated.
 TEST_CASE("where something is degraded every rank is simulated", "[simulator]") {
     const HostsFabric fabric(*find_host_kind(GENERATE("dgx-h100", "cpu-10g")), 3, 4);
     // Of the second host.
@@ -92,7 +92,7 @@ TEST_CASE("where something is degraded every rank is simulated", "[simulator]") 
     }
 }
 
-TEST_CASE("a link that is gone and has no way around it is a sentence", "[simulator]") {
+TEST_CASE("a failed link without another route is an error", "[simulator]") {
     const HostsFabric fabric(*find_host_kind("dgx-h100"), 2, 4);
     const auto without = [&](const char* name, const char* algorithm) {
         Faults faults;
@@ -100,9 +100,9 @@ TEST_CASE("a link that is gone and has no way around it is a sentence", "[simula
         const Layout layout{8, 0, fabric.hosts()};
         return objection(DegradedFabric(fabric, faults), all_reduce(algorithm, layout, 1 << 20));
     };
-    CHECK(without("network out of rank 3", "ring") == "no route leads from rank 3 to rank 4");
-    CHECK(without("memory of rank 2", "ring") == "no route leads from rank 2 to the memory of rank 2");
-    CHECK(without("NVLink into rank 5", "two_level_ring").find("no route leads from rank") == 0);
+    CHECK(without("network out of rank 3", "ring") == "no route connects rank 3 to rank 4");
+    CHECK(without("memory of rank 2", "ring") == "no route connects rank 2 to the memory of rank 2");
+    CHECK(without("NVLink into rank 5", "two_level_ring").find("no route connects rank") == 0);
     const auto unknown = link_named(fabric, "network of rank 3");
     REQUIRE_FALSE(unknown);
     CHECK_ERROR(unknown, "schedule.fabric");

@@ -1,4 +1,4 @@
-// Schedules against their golden texts in tests/schedules/: a change of an algorithm is reviewed as a diff of those.
+// Schedules against their golden texts in tests/schedules/, so that a change of an algorithm is reviewed as a diff.
 // After a wanted change: `weft schedule build ring --ranks 4 -o tests/schedules/ring_all_reduce_4.txt`, and so on.
 #include <fstream>
 #include <iterator>

@@ -37,7 +37,7 @@ static Status verdict(const std::string& xml, bool any_order = false) {
     return file ? file->check(file->schedules, {}, {.any_order = any_order}, nullptr) : file.take_status();
 }
 
-// The one place where `old` stands, changed.
+// The text with its only `old` replaced.
 static std::string changed(std::string text, const std::string& old, const std::string& now) {
     const size_t place = text.find(old);
     REQUIRE(place != text.npos);
@@ -63,7 +63,7 @@ TEST_CASE("a right MSCCL file is proved in every way it can run", "[schedule]") 
     }
 }
 
-TEST_CASE("a wrong MSCCL file is refused with a sentence that says where and why", "[schedule]") {
+TEST_CASE("a wrong MSCCL file is refused with place and reason", "[schedule]") {
     const auto names = names_in("wrong/");
     CHECK(names.size() >= 10);
     for (const std::string& name : names) {
@@ -251,7 +251,7 @@ TEST_CASE("steps that sum in another order on each rank are put into rank order,
     const std::string twice =
         changed(text, "type=\"re\" srcbuf=\"s\" srcoff=\"1\"", "type=\"re\" srcbuf=\"s\" srcoff=\"0\"");
     CHECK(verdict(twice, true).code() == weftInvalidArgument);
-    // A file of which all ranks agree stays as it is.
+    // A file with equal sums on all ranks stays unchanged.
     const std::string ring = file_text("ring_all_reduce_4_channels_2.xml");
     CHECK(read_msccl(ring)->schedules == read_msccl(ring, true)->schedules);
 }
@@ -318,8 +318,8 @@ TEST_CASE("a text that is no whole MSCCL file is refused with line and column", 
     CHECK(sentence("cnt=\"1\"", "cnt=\"0\"") == "line 4, column 7: cnt of <step> is `0`; it must lie in 1..16777216");
     CHECK(sentence(" srcbuf=\"i\"", "") == "line 4, column 7: <step> has no attribute srcbuf");
     CHECK(sentence("srcbuf=\"i\"", "srcbuf=\"q\"") == "line 4, column 7: srcbuf is `q`; there are i, o and s");
-    CHECK(sentence("id=\"1\" i_chunks", "id=\"3\" i_chunks") == "line 62, column 3: gpu 3 stands here a second time");
-    CHECK(sentence("tb id=\"1\"", "tb id=\"0\"") == "line 12, column 5: tb 0 of gpu 0 stands here a second time");
+    CHECK(sentence("id=\"1\" i_chunks", "id=\"3\" i_chunks") == "line 62, column 3: gpu 3 appears twice");
+    CHECK(sentence("tb id=\"1\"", "tb id=\"0\"") == "line 12, column 5: tb 0 of gpu 0 appears twice");
     CHECK(sentence("s=\"1\"", "s=\"7\"") ==
           "line 5, column 7: this is step 1 of tb 0, but s is 7: steps are numbered from 0");
     CHECK(sentence("send=\"1\"", "send=\"0\"") ==
@@ -351,7 +351,7 @@ TEST_CASE("an MSCCL file with any fault is read as valid schedules or refused wi
             } else {
                 for (uint32_t flips = 1 + random() % 3; flips > 0; --flips) {
                     char& letter = text[random() % text.size()];
-                    // Another digit where there was one goes deeper than rubbish does.
+                    // Another digit in place of a digit reaches deeper than random bytes.
                     letter = std::isdigit(uint8_t(letter)) ? char('0' + random() % 10) : char(random());
                 }
             }

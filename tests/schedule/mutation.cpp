@@ -36,7 +36,7 @@ static std::optional<Index> shifted(Index index, int end) {
     return Index{(index.base + 1) % end, index.start, 1, index.step};
 }
 
-// Those that ran after a step of `block` run after what is in its place now: `place(step)`, or nothing if that is -1.
+// Dependencies on steps of `block` move to the new steps: `place(step)`, or none if that is -1.
 template <class StepMapping>
 static void move_dependencies(Schedule& schedule, int block, StepMapping place) {
     for (Block& each : schedule.blocks) {
@@ -48,7 +48,7 @@ static void move_dependencies(Schedule& schedule, int block, StepMapping place) 
     }
 }
 
-// Applies the fault at the step; false if it cannot be there.
+// Applies the fault at the step; false if the step cannot have it.
 static bool apply(Fault fault, Schedule& schedule, int block, int step) {
     Block& in = schedule.blocks[block];
     Instruction& it = in.instructions[step];
@@ -74,7 +74,7 @@ static bool apply(Fault fault, Schedule& schedule, int block, int step) {
                 it.rank = *shifted(it.rank, schedule.ranks);
                 return true;
             }
-            // A block's peers are shifted once, at its first step: to the next rank that is not this one.
+            // A block's peers are shifted once, at its first step: to the next other rank.
             if (step != 0 || schedule.ranks < 3 || (in.source < 0 && in.target < 0)) return false;
             for (int* end : {&in.source, &in.target}) {
                 if (*end < 0) continue;

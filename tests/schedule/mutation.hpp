@@ -1,4 +1,4 @@
-// mutation.hpp: schedules with one fault each, to see whether the checker objects.
+// mutation.hpp: schedules with one fault each, to test that the checker finds it.
 #pragma once
 #include <functional>
 #include <string>
@@ -37,7 +37,7 @@ struct Mutant {
     std::string text;
 };
 
-// Calls visit for every mutant of every kind: the fault on each rank alone, and on all alike. `slots_needed`: of the
+// Calls visit for every mutant of every kind: the fault on each rank alone, and on all ranks. `slots_needed`: of the
 // flag block.
 void each_mutant(const std::vector<Schedule>& original, int slots_needed,
                  const std::function<void(const Mutant&)>& visit);

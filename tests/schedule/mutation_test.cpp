@@ -1,5 +1,5 @@
-// The checker is checked: schedules with one fault each must be refused, and those that are not must be right all the
-// same.
+// Tests the checker: schedules with one fault each must be refused, and the others must be correct in spite of the
+// change.
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -13,8 +13,8 @@
 using namespace weft::internal;
 using namespace weft::internal::test;
 
-// Two operations in a row, out of place, in place and mixed: a fault is caught if one of them is refused.
-// On a flag block without a slot to spare, which would forgive some.
+// Two operations in a row, out of place, in place and mixed: a fault is found if one of them is refused. The flag block
+// has no spare slot, which could hide faults.
 static int slots_needed(const Case& one, int ranks) {
     const Way way = one.way;
     const bool two_levels = one.algorithm.find("two_level") == 0 || one.algorithm.find("leader") == 0;
@@ -31,8 +31,8 @@ static int slots_needed(const Case& one, int ranks) {
         return least == 1 || one.algorithm == "leader_doubling" ? 2 : 4;
     }
     if (way == Way::pipelined || way == Way::pipelined_mixed) return 3;
-    // Where nobody stages, a slot is first written after a wait for entries, which all post after their last read of
-    // it.
+    // If no rank stages, a slot is first written after a wait for arrival flags, which all ranks post after their last
+    // read.
     return way == Way::direct || way == Way::all_readable ? 1 : 2;
 }
 
@@ -82,7 +82,7 @@ struct Neighbours {
     }
 };
 
-// Whether the two work on different memory of their rank, so that their order is all one.
+// Whether the two use different memory of their rank, so that their order does not matter.
 static bool disjoint(const Instruction& one, const Instruction& other, int ranks) {
     using Touched = std::set<std::tuple<Buffer, int, int>>;  // tile, chunk; input and output as one, as in place
     auto touch = [ranks](const Instruction& it, Touched& read, Touched& written) {
@@ -114,7 +114,7 @@ static bool disjoint(const Instruction& one, const Instruction& other, int ranks
 
 static bool halves(const std::string& algorithm) { return algorithm.find("halving") != std::string::npos; }
 
-// Why a survivor is no fault at all; null if there is no such reason.
+// The reason why a survivor is no fault; null if there is none.
 static const char* harmless(const Case& one, const Mutant& mutant, const std::vector<Schedule>& original) {
     const int ranks = int(original.size());
     const bool chain = one.collective == Collective::broadcast || one.collective == Collective::reduce;
@@ -129,14 +129,14 @@ static const char* harmless(const Case& one, const Mutant& mutant, const std::ve
     auto is_local = [](const Instruction* it) { return it && kind_of(it->opcode) == OpcodeKind::local; };
     if (mutant.fault == Fault::shifted_chunk && one.way == Way::direct && mutant.rank < 0)
         return "all ranks reduce their neighbour's chunk: each still has its one rank, and the results go to all";
-    // A one-shot that goes on as a two-shot.
+    // A one-shot that continues as a two-shot.
     if (one.way == Way::mixed && first && first->targets == Buffer::slot && first->repeat == ranks) {
         if (mutant.fault == Fault::shifted_chunk) return "all chunks are staged, whichever comes first";
         if (mutant.fault == Fault::shortened_loop) return "its own chunk, staged last, nobody reads there";
     }
     if (mutant.fault == Fault::missing_wait && (here.paired(before, first) || here.paired(first, second)))
         return "the wait beside it sees posts made back to back with these";
-    // Along rails what comes from the own host is added up in one place.
+    // Along rails, all data from the own host is summed in one place.
     const Layout layout = one.layout(ranks, std::max(mutant.rank, 0));
     const bool inside = made_of_two(one.algorithm) && here.block.source >= 0 &&
                         layout.host_of(here.block.source) == layout.host_of(layout.rank);
@@ -145,7 +145,7 @@ static const char* harmless(const Case& one, const Mutant& mutant, const std::ve
     if (mutant.fault == Fault::exchanged_operands && (!exchange || mutant.rank < 0))
         return "the sum is made in one place, or by all who make it alike";
     if (mutant.fault != Fault::exchanged_neighbours || !second) return nullptr;
-    // Of an instruction that copies what its rank keeps: whether the other does something else.
+    // For an instruction that copies kept data: whether the other one does something else.
     const auto keeps = [&](const Instruction* it, const Instruction* other) {
         const bool looked_at = (other->source | other->targets) & Buffer::output && other->chunk == it->chunk;
         const bool for_itself = it->targets == Buffer::output || (it->targets == Buffer::scratch && is_flag(other));

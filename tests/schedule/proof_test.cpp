@@ -1,14 +1,14 @@
-// Every algorithm, in every way it can run, is right for every number of ranks.
+// Every algorithm, in every way it can run, is correct for every number of ranks.
 #include "tests/catch.hpp"
 #include "tests/schedule/cases.hpp"
 
 using namespace weft::internal;
 using namespace weft::internal::test;
 
-// How many ways of running a test has proved, so that a table that has become empty is noticed.
+// The number of proved ways of a test, so that an empty table is noticed.
 static int proved_ways;
 
-// Right, and combined in rank order if and only if the row says so.
+// Correct, and combined in rank order if and only if the row says so.
 static void prove(const Algorithm& row, const Case& one, int ranks) {
     const CheckedOperation operation = operation_of(one, ranks);
     Proved proved;
@@ -28,9 +28,10 @@ TEST_CASE("every algorithm is right, and combines in the order that its row says
         for (int ranks = 1; ranks <= (sanitized ? 20 : 128); ++ranks) {
             if (small() && ranks > 20 && ranks % 32 > 1 && ranks != 127) continue;
             for (Case one : cases_of(row, 3, ranks)) {
-                // Of what has a connection to everybody a sample of the larger numbers: 128 ranks have 16,000.
+                // Algorithms with connections between all ranks: a sample of the larger numbers, because 128 ranks have
+                // 16,000.
                 if (row.on_demand && ranks > 32 && ranks % 24 != 0) continue;
-                // Above 32 ranks the places take turns with the numbers of ranks, but for all-reduce on one host.
+                // Above 32 ranks, the places alternate with the numbers of ranks, except for all-reduce on one host.
                 const bool all_places =
                     one.collective == Collective::all_to_all ||
                     (one.collective == Collective::all_reduce && one.hosts == Hosts::one && !small());
@@ -58,9 +59,9 @@ TEST_CASE("every algorithm is right for larger numbers of ranks", "[schedule][la
                      (ranks > 512 && one.root < 0)))
                     continue;
                 if (one.algorithm == "rank_order" && ranks > 129) continue;
-                // FlagBlocks of hundreds of ranks are slow to prove, and two-shot has them too.
+                // Flag blocks of hundreds of ranks are slow to prove, and two-shot covers them.
                 if (ranks > 300 && ranks != 512 && (one.hosts == Hosts::two || one.hosts == Hosts::lonely)) continue;
-                // Above 300 ranks each way takes one of the places in turn, and ways take turns with the numbers of
+                // Above 300 ranks, each way takes one of the places in turn, and ways alternate with the numbers of
                 // ranks.
                 if (ranks > 300 && one.collective != Collective::all_to_all && one.place != in_place_modes[turn++ % 3])
                     continue;
@@ -79,7 +80,7 @@ TEST_CASE("forms of every collective inside hosts and between them are right for
     proved_ways = 0;
     int turn = 0;
     for (const Algorithm& row : registry::algorithms()) {
-        // Of all-reduce the case above has them.
+        // The case above has those of all-reduce.
         if (!made_of_two(row.name) || row.collective == Collective::all_reduce) continue;
         const int before = proved_ways;
         for (const int ranks : {256, 1000, 1024}) {

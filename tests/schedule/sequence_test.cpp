@@ -1,4 +1,4 @@
-// Operations one after the other over one flag block and one set of connections.
+// Operations in a row over one flag block and one set of connections.
 #include <iterator>
 #include <random>
 

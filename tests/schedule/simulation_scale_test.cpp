@@ -1,5 +1,5 @@
-// How large a machine can be simulated, in how long and how much memory: printed, not judged.
-// schedule_test "[scale]"
+// The largest machine that can be simulated, with time and memory: printed, not judged.
+//     schedule_test "[scale]"
 #include <sys/resource.h>
 
 #include <chrono>

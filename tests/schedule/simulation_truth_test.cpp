@@ -1,5 +1,5 @@
-// The simulator against what others have published: NCCL's all-reduce on one host of eight GPUs, with NCCL's constants.
-// The table is in perf/results/2026-11-25-simulator.md.
+// The simulator against published results: NCCL's all-reduce on one host of eight GPUs, with NCCL's constants. The
+// table is in perf/results/2026-11-25-simulator.md.
 #include <cmath>
 #include <cstdio>
 

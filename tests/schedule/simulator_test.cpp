@@ -74,7 +74,7 @@ TEST_CASE("with one slot the second message waits for the first one's credit", "
 
 namespace {
 
-// Between hosts: the bytes of a slot are carried by somebody else. Rank 1 may be slow.
+// Between hosts: a NIC carries the bytes of a slot. Rank 1 may be slow.
 struct CarriedFabric : PairsFabric {
     explicit CarriedFabric(int ranks = 2, double latency_us = 3) : PairsFabric(ranks, 1000, latency_us) {
         turns = false;
@@ -211,7 +211,7 @@ TEST_CASE("without latency twice the bandwidth is half the time, on any links", 
     CHECK(simulated(fabric, call).us == Approx(slow_us / 2));
 }
 
-// Where no two messages share a link nothing that comes earlier makes anything later: of a ring.
+// If no two messages share a link, an earlier event never makes another one later; a ring is such a case.
 TEST_CASE("a faster link never makes a ring slower", "[simulator]") {
     const unsigned seed = GENERATE(range(1u, 9u));
     PairsFabric fabric = PairsFabric::random(7, 7, seed);
@@ -295,7 +295,7 @@ TEST_CASE("chunks that differ by a line are counted as their mean", "[simulator]
             CHECK(simulated(fabric, call).ranks_simulated == fabric.ranks());
             call.symmetry = Symmetry::even;
             const Simulation few = simulated(fabric, call);
-            // Of a short message most chunks are empty, and where each is a message by itself that counts.
+            // Most chunks of a short message are empty. If each is a message by itself, that counts.
             const bool counts = bytes > 1000 || call.schedule(0).span > 1;
             CHECK(few.even == counts);
             CHECK(few.ranks_simulated == (counts ? 8 : 32));

@@ -1,4 +1,4 @@
-// stable_sends_test.cpp: which sends of the algorithms may tell where their bytes lie, and which may not.
+// stable_sends_test.cpp: which sends of the algorithms may be zero-copy, and which may not.
 #include "src/schedule/stable_sends.hpp"
 
 #include "src/registry.hpp"
@@ -8,7 +8,7 @@ using namespace weft::internal;
 
 namespace {
 
-// Of a rank's instructions that send: those that may lend, and all.
+// Of a rank's sends: the number that may be zero-copy, and the number of all.
 std::pair<int, int> zero_copy_sends(const char* name, Collective collective, int ranks, int rank) {
     const Parameters parameters{.channels = 1, .root = facts_of(collective).rooted ? 0 : -1};
     const Schedule schedule =
@@ -48,7 +48,7 @@ TEST_CASE("data that is overwritten while a peer may read it is not sent by zero
     CHECK(zero_copy_sends("all_pairs", Collective::all_reduce, 4, 1) == Count{0, 6});
     // With two ranks the sum is made by one instruction.
     CHECK(zero_copy_sends("all_pairs", Collective::all_reduce, 2, 1) == Count{1, 2});
-    // Partial sums exist in slots alone; the first chunk is input, which in place lies where nothing comes.
+    // Partial sums are only in slots. The first chunk is input, which nothing overwrites in place.
     CHECK(zero_copy_sends("ring", Collective::reduce_scatter, 4, 1) == Count{1, 2});
     // The scratch of one tile is that of the next.
     CHECK(zero_copy_sends("binomial_tree", Collective::reduce, 4, 2) == Count{0, 1});

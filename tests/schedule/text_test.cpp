@@ -55,7 +55,7 @@ TEST_CASE("every schedule is read back equal from its text", "[schedule]") {
     }
 }
 
-// Any valid instruction, far from what an algorithm would say.
+// A random valid instruction, unlike those of algorithms.
 static Schedule random_schedule(std::mt19937& random) {
     auto number = [&](int least, int most) { return std::uniform_int_distribution<int>(least, most)(random); };
     auto index = [&](int end) {
@@ -162,7 +162,7 @@ TEST_CASE("a fault in a text is reported with its line and column", "[schedule]"
         {"schedule x gather rank 0 of 2 root -1 channels 1 chunks 2",
          "line 1, column 36: expected a rank; a collective without root leaves it out"},
         {"schedule x all_gather rank 0 of 2 channels 1 chunks 3",
-         "line 1, column 1: 3 chunks cannot be shared by 2 parts alike; it takes a multiple"},
+         "line 1, column 1: 3 chunks cannot be divided equally among 2 parts; the number must be a multiple"},
         {"schedule x all_reduce rank 0 of 1 channels 1 chunks 2\nblock channel 0\ncopy input[0] -> output into 1",
          "line 3, column 1: it moves a chunk to another's place, where contributions to each are added up"},
         {"schedule x all_to_all rank 0 of 1 channels 1 chunks 2\nblock channel 0\ncopy input[0 count 2] -> output into "
@@ -179,7 +179,7 @@ TEST_CASE("a fault in a text is reported with its line and column", "[schedule]"
         {"schedule x all_reduce rank 0 of 4 channels 1 chunks 1 scratch -2",
          "line 1, column 1: the number of cells is -2; it must lie in 0..65536"},
         {block + "  copy scratch[0 at -1] -> output",
-         "line 3, column 21: expected a cell; scratch that is no cells leaves it out"},
+         "line 3, column 21: expected a cell; scratch without cells has none"},
         {header + "send input[0]", "line 2, column 1: expected `block`, found `send`"},
         {header + "block channel 1", "line 2, column 1: the channel is 1; it must lie in 0..0"},
         {header + "block channel 0 source -1",
@@ -206,7 +206,8 @@ TEST_CASE("a fault in a text is reported with its line and column", "[schedule]"
         {block + "  recv [0] -> output after 0.0",
          "line 3, column 1: it runs after a step of its own block, whose order is fixed"},
         {block + "  recv [0] -> output after 1.0", "line 3, column 1: it runs after block 1, which does not exist"},
-        {block + "  post entry", "line 3, column 1: it uses the board, but the schedule's header does not say `board`"},
+        {block + "  post entry",
+         "line 3, column 1: it uses the flag block, but the header of the schedule does not contain `board`"},
         {"schedule x all_reduce rank 0 of 2 channels 1 chunks 1 board\nblock channel 0\n  one_shot input[0] -> output "
          "finish\n"
          "  nop",

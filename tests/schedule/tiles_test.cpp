@@ -1,4 +1,4 @@
-// tiles_test.cpp: how large the tiles are that go over a flag block.
+// tiles_test.cpp: the size of tiles in a flag block.
 #include "src/schedule/tiles.hpp"
 #include "src/registry.hpp"
 #include "src/segment/flag_block.hpp"
@@ -14,7 +14,7 @@ TEST_CASE("tiles on one host leave room in its caches, between hosts they are no
         const Parameters parameters{.root = facts_of(collective).rooted ? 0 : -1};
         const Layout layout = layout_in_blocks(ranks, hosts);
         const size_t first = tile_bytes_of(algorithm.build(layout, parameters), bytes, bounds);
-        // Headers alone decide, which ranks have alike.
+        // Only headers decide, and ranks have equal headers.
         Layout last = layout;
         last.rank = ranks - 1;
         CHECK(tile_bytes_of(algorithm.build(last, parameters), bytes, bounds) == first);

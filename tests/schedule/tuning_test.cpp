@@ -206,7 +206,7 @@ TEST_CASE("a curve of ranks that its algorithm cannot serve counts for nothing",
 
 TEST_CASE("the measured times choose, the same on every rank, and rules still bind", "[tuning]") {
     const Costs costs = costs_of(a_tuning(), 4);
-    // All others cost what the model says; these two are made the best.
+    // All others have the costs of the model; these two are made the best.
     Preferences two;
     two.algo = "one_shot,ring";
     CHECK(chosen(costs, 8, two) == "one_shot");
@@ -227,7 +227,7 @@ TEST_CASE("constants that were fitted are the model's, those of the network if i
     Tuning tuning = a_tuning();
     tuning.constants.signal_us = 7;
     tuning.constants.net_latency_us = 70;
-    // Machines whose network's speed nobody knows are none of the measured ones.
+    // Machines with unknown network speed are not among the measured ones.
     CHECK(tuning.fitted(network_link_costs(3, 0)).net_latency_us == LinkCosts{}.net_latency_us);
     const LinkCosts same = tuning.fitted(network_link_costs(3, 0, true, true));
     CHECK(same.signal_us == Approx(7));

@@ -120,7 +120,7 @@ TEST_CASE("errors in the environment are shown, and in the exit status", "[info]
         REQUIRE(all["errors"].size() == 1);
         CHECK_THAT(all["errors"][0].get<std::string>(), Catch::Contains(sentence));
     }
-    // Those that programs are only warned of.
+    // Those for which programs only print a warning.
     CHECK_THAT(info({"WEFT_DEBUG=INF"})["warnings"][0].get<std::string>(),
                Catch::Contains("WEFT_DEBUG is INF, which is not a level"));
     CHECK_THAT(info({"WEFT_DEBUG_SUBSYS=INTI"})["warnings"][0].get<std::string>(),
@@ -168,8 +168,9 @@ TEST_CASE("the choice is explained for ranks and hosts that do not exist", "[inf
         CHECK(explained({name, "1M", "--ranks", "4"}).output == all_gather);
     CHECK(explained({"allreduce", "1M", "--ranks", "4"}).output == here.output);
     CHECK(explained({"allreduce", "1M", "--collective", "all_reduce"}).status == 2);
-    CHECK(contains(explained({"1M", "allreduce"}).error, "allreduce is no size"));
-    CHECK(contains(explained({"all", "1M"}).error, "there is no collective `all`; there are all_reduce, "));
+    CHECK(contains(explained({"1M", "allreduce"}).error, "allreduce is not a size"));
+    CHECK(
+        contains(explained({"all", "1M"}).error, "collective `all` does not exist; the collectives are all_reduce, "));
     CHECK(contains(explained({"8", "-n", "8", "--hosts", "4"}).output, "on 8 ranks of 4 hosts"));
     CHECK(contains(explained({"8", "-n", "3", "--hosts", "3"}).output, "over tcp"));
     CHECK(contains(explained({"1M", "-n", "4"}, {"WEFT_ALGO=ring"}).output, "chosen: ring"));
@@ -272,7 +273,7 @@ TEST_CASE("rings, rails and NVLink domains of machines that a file describes are
     CHECK(explained("dgx_h100.xml", {"--hosts", "2", "--link-mbps", "1000"}).output != two.output);
     CHECK(contains(explained("cpu_two_sockets.xml", {"-n", "4"}).output, "processors: 1 kind of machines; "));
     // Impossible arguments.
-    CHECK(contains(explained("dgx_h100.xml", {"-n", "9"}).error, "9 ranks have no room"));
+    CHECK(contains(explained("dgx_h100.xml", {"-n", "9"}).error, "9 ranks do not fit"));
     CHECK(explained("dgx_h100.xml", {"-n", "9"}).status == 2);
     CHECK(explained("dgx_h100.xml", {"-n", "0"}).status == 2);
     CHECK(explained("dgx_h100.xml", {"--hosts", "0"}).status == 2);

@@ -119,7 +119,7 @@ TEST_CASE("an MSCCL file of hundreds of thousands of steps is proved, or refused
 
 TEST_CASE("a line of megabytes is refused with a short sentence", "[large]") {
     LargeFile("schedule " + letters + " all_reduce rank 0 of 1 channels 1 chunks 1\n")
-        .check_refused("the algorithm's name has 1..256 letters");
+        .check_refused("the name of an algorithm has 1 to 256 characters");
     LargeFile("schedule large " + letters).check_refused("expected a collective");
     LargeFile(header + "block channel 0\n" + letters).check_refused("expected `schedule`, `block` or an instruction");
     LargeFile(header + "block channel 1" + std::string(letters.size(), '0')).check_refused("is out of range");
@@ -137,7 +137,7 @@ TEST_CASE("a line of megabytes is refused with a short sentence", "[large]") {
     LargeFile("# " + letters + "\n" + many_steps(2)).check_proved();
 }
 
-TEST_CASE("numbers beyond all range are refused where they stand", "[large]") {
+TEST_CASE("numbers out of range are refused with their place", "[large]") {
     for (const std::string number : {"2147483647", "2147483648", "4294967296", "18446744073709551616"}) {
         INFO(number);
         for (const char* what : {"ranks", "channels", "chunks"}) {
@@ -155,14 +155,14 @@ TEST_CASE("numbers beyond all range are refused where they stand", "[large]") {
     }
 }
 
-TEST_CASE("little text that says very much is refused", "[large]") {
+TEST_CASE("a short text that means very much is refused", "[large]") {
     std::string repeated = header + "block channel 0\n";
     for (int step = 0; step < 100; ++step) repeated += "copy input[0] -> output repeat 16777216\n";
     LargeFile(repeated).check_refused("the schedules have too many steps to check");
-    LargeFile(large_messages(28)).check_refused("chunks are under way at once, which are too many to check");
+    LargeFile(large_messages(28)).check_refused("chunks are in flight at once, which is too many to check");
 }
 
-TEST_CASE("where memory ends a sentence says so", "[large]") {
+TEST_CASE("a lack of memory is an error with a sentence", "[large]") {
     if (small()) return;
     const ProcessResult outcome = LargeFile(large_messages(14)).check(400'000);
     CHECK(outcome.status == 1);

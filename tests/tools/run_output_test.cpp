@@ -70,7 +70,7 @@ TEST_CASE("when the reader has gone, the ranks get SIGPIPE", "[run]") {
     CHECK(outcome.error.find("was killed by signal 13 (SIGPIPE)") != std::string::npos);
 }
 
-TEST_CASE("output that cannot be written is a sentence and a status other than 0, of every command", "[run]") {
+TEST_CASE("output that cannot be written is an error with a status other than 0, of every command", "[run]") {
     const std::vector<std::string> commands = {"--help",
                                                "--version",
                                                "run --help",

@@ -14,7 +14,7 @@ using namespace weft::internal::test;
 
 namespace {
 
-// Ranks that tell their pid and wait.
+// Ranks that print their pid and wait.
 const char* const wait_for_end = "echo rank $$; while :; do sleep 0.02; done";
 
 std::vector<pid_t> pids_in(const std::string& output) {
@@ -27,7 +27,7 @@ std::vector<pid_t> pids_in(const std::string& output) {
 
 }  // namespace
 
-TEST_CASE("signals are passed on to every rank, and the launcher lives", "[run]") {
+TEST_CASE("signals are forwarded to every rank, and the launcher lives", "[run]") {
     for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
         std::string name = sigabbrev_np(signal);
         Subprocess job({WEFT_COMMAND, "run", "-n", "3", "sh", "-c",

@@ -8,6 +8,7 @@
 #include "src/selector/selector.hpp"
 #include "src/selector/tuning_file.hpp"
 #include "tests/catch.hpp"
+#include "tests/error.hpp"
 #include "tests/folder.hpp"
 #include "tests/subprocess.hpp"
 #include "tools/tune_judgement.hpp"
@@ -101,7 +102,7 @@ TEST_CASE("measurements are written, read back, explained and used", "[tune]") {
     CHECK_THAT(believed_not, !Contains("measured"));
 }
 
-TEST_CASE("a tuning that is broken ends a program with a sentence, a strange one with a warning alone", "[tune]") {
+TEST_CASE("a broken tuning ends a program with an error, a strange one causes only a warning", "[tune]") {
     const Folder folder;
     const std::string file = folder.path / "tune.json";
     Tuning tuning = tuning_of_here();
@@ -122,20 +123,20 @@ TEST_CASE("impossible measurements are refused before a minute is spent", "[tune
         const ProcessResult outcome = tune(std::move(arguments));
         INFO(why);
         CHECK(outcome.status != 0);
-        CHECK_THAT(outcome.error, Contains(why));
+        CHECK_EXPECTED(PrintedError{outcome.error}, why);
         CHECK(outcome.output == "");
     };
-    refused({"--ranks", "1"}, "1 is no number of ranks from 2");
-    refused({"--ranks", "two"}, "two is no number of ranks");
-    refused({"--ranks", ""}, "name one at least");
-    refused({"--transports", "shm verbs"}, "verbs is neither shm nor tcp");
-    refused({"--collectives", "all_reduce send"}, "send is none of those");
-    refused({"--least", "much"}, "--least much is no size");
-    refused({"--least", "1M", "--most", "1K"}, "--least 1M is above --most 1K");
+    refused({"--ranks", "1"}, "[command.option] --ranks: 1");
+    refused({"--ranks", "two"}, "[command.option] --ranks: two");
+    refused({"--ranks", ""}, "[command.option] --ranks");
+    refused({"--transports", "shm verbs"}, "[command.option] verbs is neither shm nor tcp");
+    refused({"--collectives", "all_reduce send"}, "[command.option] --collectives: send");
+    refused({"--least", "much"}, "[command.option] --least much");
+    refused({"--least", "1M", "--most", "1K"}, "[command.option] --least 1M is above --most 1K");
     std::string many;
     for (int ranks = 2; ranks < 100; ++ranks) many += std::to_string(ranks) + ' ';
-    refused({"--ranks", many}, "ranks take 512 KiB at most: name fewer numbers of ranks");
-    refused({"-o", "/no/such/folder/tune.json"}, "/no/such/folder/tune.json");
+    refused({"--ranks", many}, "[command.option] at most 512 KiB");
+    refused({"-o", "/no/such/folder/tune.json"}, "[file.unwritable] /no/such/folder/tune.json");
 }
 
 TEST_CASE("times survive their line", "[tune]") {

@@ -1,4 +1,4 @@
-// Graph files against machines: those that a search writes fit, and of others it is said what does not.
+// Graph files against machines: those of a search fit, and others are refused with the reason.
 #include "topology/search/channel_check.hpp"
 
 #include <chrono>
@@ -107,5 +107,5 @@ TEST_CASE("a file of very many stops is held against a machine of very many port
     CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(30));  // it had not ended after 100 s
     CHECK(found.size() == 20);
     CHECK(found[0] ==
-          fmt::format("channel 0 of graph 0 passes net {} on its way; NICs are a channel's ends", ports - 1));
+          fmt::format("channel 0 of graph 0 passes net {} in its middle; NICs are the ends of a channel", ports - 1));
 }

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "tests/catch.hpp"
+#include "tests/error.hpp"
 #include "tests/folder.hpp"
 #include "tests/subprocess.hpp"
 #include "tests/topology/machines.hpp"
@@ -79,7 +80,7 @@ TEST_CASE("weft topology show without a file shows this machine, merged with WEF
     const ProcessResult broken =
         run({WEFT_COMMAND, "topology", "show"}, {"WEFT_TOPO_FILE=" + folder + "broken/truncated.xml"});
     CHECK(broken.status == 1);
-    CHECK(broken.error.find("WEFT_TOPO_FILE, ") != std::string::npos);
+    CHECK_EXPECTED(PrintedError{broken.error}, "[topology.file] WEFT_TOPO_FILE, ");
     CHECK(run({WEFT_COMMAND, "topology", "show"}, {"WEFT_TOPO_FILE=/nowhere.xml"}).status == 1);
     const Folder stranger;
     const std::string other = stranger.path / "other.xml";
@@ -116,11 +117,11 @@ TEST_CASE("hwloc's files are accepted in the place of NCCL's, by their content",
     const std::vector<std::string> show = {WEFT_COMMAND, "topology", "show"};
     const ProcessResult without = run({WEFT_COMMAND, "topology", "show", file}, {"WEFT_HWLOC_LIBRARY=none"});
     CHECK(without.status == 1);
-    CHECK(without.error.find("two_sockets.xml: a file of hwloc's, which alone can read it: ") != std::string::npos);
+    CHECK(without.error.find("two_sockets.xml: only hwloc can read this file of hwloc: ") != std::string::npos);
     CHECK(without.error.find("writes one that needs none") != std::string::npos);
     const ProcessResult refused = run(show, {"WEFT_TOPO_FILE=" + file, "WEFT_HWLOC_LIBRARY=none"});
     CHECK(refused.status == 1);
-    CHECK(refused.error.find("two_sockets.xml: a file of hwloc's, which alone can read it: ") != std::string::npos);
+    CHECK(refused.error.find("two_sockets.xml: only hwloc can read this file of hwloc: ") != std::string::npos);
     for (const char* text : {"<topology version=\"2.0\">", "<!-- <system> --><topology version=\"1.0\"/>"}) {
         const Folder made;
         const std::string broken = made.path / "broken.xml";
@@ -153,7 +154,7 @@ rings: 1 channel of 6 GB/s each, 6 GB/s in all, SYS within a machine
   the fullest link: from cpu 1 to gpu 3 (0000:af:00.0), 6 GB/s for 1 channel
 trees: the same chains, 6 GB/s reduced and handed back
 quality: 100.0 % of what these links can carry, 6 GB/s
-bound by what joins gpu 3 with the rest: pci of 6 GB/s from gpu 3 to cpu 1
+bound by the links that join gpu 3 to the rest: pci of 6 GB/s from gpu 3 to cpu 1
 )");
     const ProcessResult many = run({WEFT_COMMAND, "topology", "search", bridge, "--hosts", "4096"});
     CHECK(many.status == 0);
@@ -201,7 +202,10 @@ TEST_CASE("a machine without a cpu is neither shown nor drawn, nor searched", "[
         const ProcessResult refused = run({WEFT_COMMAND, "topology", command, file, "--svg", picture});
         CHECK(refused.status == 2);
         CHECK(refused.output == "");
-        CHECK(refused.error.find("weft topology: " + file + ": ") != std::string::npos);
+        CHECK_EXPECTED(PrintedError{refused.error},
+                       (command == std::string("show") ? "[topology.invalid] weft topology: "
+                                                       : "[topology.placement] weft topology: ") +
+                           file + ": ");
         CHECK(!std::filesystem::exists(picture));
     }
 }
@@ -217,7 +221,7 @@ TEST_CASE("weft topology search --graph holds a graph file against the machine",
         run({WEFT_COMMAND, "topology", "search", folder + "machines/pcie_4_gpus.xml", "--graph", file});
     CHECK(other.status == 1);
     CHECK(other.output.find("passes gpu 4, which the machine does not have") != std::string::npos);
-    CHECK(other.error.find("does not fit") != std::string::npos);
+    CHECK_ERROR(PrintedError{other.error}, "command.input");
     CHECK(run({WEFT_COMMAND, "topology", "search", mesh, "--graph", mesh}).error.find("this is not a graph file") !=
           std::string::npos);
 }

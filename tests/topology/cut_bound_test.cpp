@@ -1,4 +1,4 @@
-// The cut bound against all borders there are.
+// The cut bound against all borders.
 #include "topology/search/cut_bound.hpp"
 
 #include "tests/amount.hpp"
@@ -42,11 +42,11 @@ double by_hand(const MachineGraph& machine_graph) {
 
 }  // namespace
 
-TEST_CASE("the narrowest border is found, and said", "[topology]") {
+TEST_CASE("the narrowest border is found and reported", "[topology]") {
     const auto pcie = read_machine("pcie_4_gpus");
     const Cut cut = narrowest_cut(all_of(pcie.graph, false));
     CHECK(cut.gbs == Approx(6));
-    CHECK(cut.why == "what joins gpu 3 with the rest: pci of 6 GB/s from gpu 3 to cpu 1");
+    CHECK(cut.why == "the links that join gpu 3 to the rest: pci of 6 GB/s from gpu 3 to cpu 1");
     const auto mesh = read_machine("dgx1_v100");
     CHECK(narrowest_cut(all_of(mesh.graph, false)).gbs == Approx(126));
     MachineGraph near = all_of(mesh.graph, false);
@@ -56,7 +56,7 @@ TEST_CASE("the narrowest border is found, and said", "[topology]") {
     CHECK(narrowest_cut(near, 15).gbs == Approx(6));  // one in 20 GB/s, two in 40
     const Cut out = narrowest_cut(all_of(mesh.graph, true));
     CHECK(out.gbs == Approx(48));
-    CHECK(out.why.find("what leads out of the machine: pci of 12 GB/s from pci 0000:03:00.0 to nic 0000:05:00.0") == 0);
+    CHECK(out.why.find("the links out of the machine: pci of 12 GB/s from pci 0000:03:00.0 to nic 0000:05:00.0") == 0);
     const auto one = read_machine("grace_hopper");
     CHECK(narrowest_cut(all_of(one.graph, false)).gbs > 1e300);
     CHECK(narrowest_cut(all_of(one.graph, true)).gbs == Approx(48));

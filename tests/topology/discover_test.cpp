@@ -1,4 +1,4 @@
-// A host as /sys and /proc tell it: made-up trees, whole, in part, denied and strange.
+// Hosts in /sys and /proc: invented trees, complete, partial, denied and strange.
 #include "topology/detect/discover.hpp"
 
 #include <unistd.h>
@@ -242,7 +242,7 @@ TEST_CASE("over Ethernet a port is reached by its address of RoCE version 2", "[
     CHECK(found.graph.node(node_named(found.graph, "mlx5_0")).port.gid == gids[3]);
 }
 
-TEST_CASE("devices of a NUMA domain that is unknown, or has no processors, are placed and said",
+TEST_CASE("devices of a NUMA domain that is unknown, or has no processors, are placed with a note",
           "[topology][discover]") {
     SystemTree tree;
     make_server(tree);

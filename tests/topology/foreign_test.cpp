@@ -68,7 +68,7 @@ std::vector<std::string> objections(const std::string& graphs, const Graph& grap
 
 }  // namespace
 
-TEST_CASE("a link of a device to itself is left out and said", "[topology][foreign]") {
+TEST_CASE("a link of a device to itself is ignored with a note", "[topology][foreign]") {
     const ReadTopology read = read_foreign("link_to_itself.xml");
     CHECK(read.notes.size() == 1);
     CHECK(nvlinks_gbs(read.graph, node_named(read.graph, "gpu0")) == 0);

@@ -76,7 +76,7 @@ TEST_CASE("NVSwitches join GPUs, seen or hidden", "[topology][nvml]") {
     }
 }
 
-TEST_CASE("an NVLink that leads to its own GPU is said and left out, and the GPUs are known", "[topology][nvml]") {
+TEST_CASE("an NVLink that leads to its own GPU is ignored with a note, and the GPUs are known", "[topology][nvml]") {
     const GpuHost host("nvlink 0 0 0; nvlink 0 1 1; nvlink 1 0 0");
     const Discovered found = host.discover();
     CHECK(found.notes ==
@@ -84,7 +84,7 @@ TEST_CASE("an NVLink that leads to its own GPU is said and left out, and the GPU
     CHECK(found.graph.of_kind(NodeKind::gpu).size() == 2);
 }
 
-TEST_CASE("links that are down are said and do not count", "[topology][nvml]") {
+TEST_CASE("links that are down are ignored with a note", "[topology][nvml]") {
     const GpuHost host("nvlink 0 0 1; nvlink 0 1 down; nvlink 1 0 0; nvlink 1 1 down");
     const Discovered found = host.discover();
     CHECK(found.notes == std::vector<std::string>{"1 of 2 NVLinks of GPU 0 (0000:1a:00.0) are down",
@@ -110,7 +110,7 @@ TEST_CASE("C2C leads to the GPU's own cpu, a fabric joins hosts", "[topology][nv
     CHECK(found.graph.node(found.graph.of_kind(NodeKind::nvswitch)[0]).host == -1);
 }
 
-TEST_CASE("a GPU that is lost is said, the others are used", "[topology][nvml]") {
+TEST_CASE("a lost GPU is noted, the others are used", "[topology][nvml]") {
     const GpuHost host("lost 1; nvlink 0 0 1");
     const Discovered found = host.discover();
     CHECK(says(found.notes, "NVML does not describe GPU 1: the GPU is lost (15)"));

@@ -1,5 +1,5 @@
-// Graphs of machines as fabrics of the simulator: which links messages take, what narrow ones cost, and that one machine
-// stands for all that are like it.
+// Graphs of machines as fabrics of the simulator: the links of messages, the cost of narrow ones, and one machine that
+// stands for all equal ones.
 #include "topology/fabric/graph_fabric.hpp"
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include "src/schedule/builder.hpp"
 #include "src/simulator/degraded_fabric.hpp"
 #include "tests/catch.hpp"
+#include "tests/error.hpp"
 #include "tests/schedule/simulated.hpp"
 #include "tests/topology/machines.hpp"
 #include "topology/search/rank_orders.hpp"
@@ -125,7 +126,7 @@ TEST_CASE("ranks without GPUs sit on cores, spread over the cpus", "[topology]")
     CHECK(Machine("cpu_two_sockets").fabric().ranks() == 64);
     const auto refused = topology::job_of_ranks(machine.graph, 1, 65);
     REQUIRE_FALSE(refused);
-    CHECK(refused.status().sentence() == "65 ranks have no room on a machine with 64 cores");
+    CHECK_EXPECTED(refused, "[topology.placement] 65 ranks");
     const Machine gpus("pcie_4_gpus", 2, 3);
     CHECK(gpus.fabric().ranks() == 6);
     CHECK_FALSE(topology::job_of_ranks(gpus.graph, 1, 5));
@@ -181,7 +182,7 @@ TEST_CASE("around a link that is gone messages go another way, if there is one",
     faults.failed_links.push_back(*link_named(fabric, "pci from cpu 0 to gpu 1 (0000:41:00.0)"));
     const auto cut_off = simulate(DegradedFabric(fabric, faults), call);
     REQUIRE_FALSE(cut_off);
-    CHECK(cut_off.status().sentence() == "no route leads from rank 0 to rank 1");
+    CHECK_EXPECTED(cut_off, "[schedule.fabric] rank 0 to rank 1");
 }
 
 TEST_CASE("a link gone in one machine of several leaves the others as they are", "[topology]") {

@@ -1,4 +1,4 @@
-// A file and what was detected, as one graph: the file wins, what it lacks is added, contradictions are said.
+// A file and a detected machine as one graph: the file wins, missing facts are added, contradictions are noted.
 #include "topology/files/merge.hpp"
 
 #include "tests/catch.hpp"
@@ -65,7 +65,7 @@ TEST_CASE("a cloud's file knows the switches, the machine knows its devices", "[
           "kept");
 }
 
-TEST_CASE("a graph merged with itself is the same, and nothing is to be said", "[topology]") {
+TEST_CASE("a graph merged with itself is the same, without notes", "[topology]") {
     for (const auto& file : files_in("machines")) {
         INFO(file);
         const auto machine = read_topology(file_text(file));
@@ -155,7 +155,7 @@ TEST_CASE("a domain of several hosts that detection knows takes the place of the
     CHECK(both.graph.name(both.graph.of_kind(NodeKind::nvswitch)[0]) == "nvswitch of domain rack");
 }
 
-TEST_CASE("devices of a file that were not detected are said in one sentence, and kept", "[topology]") {
+TEST_CASE("devices of a file that were not detected are kept, with one note", "[topology]") {
     const Merged both = merged(read_machine("dgx_h100").graph, graph_of(R"(<cpu numaid="0"/>)"));
     CHECK(both.notes ==
           std::vector<std::string>{"16 devices of the file, gpu 0 (0000:1b:00.0) first, were not detected: "

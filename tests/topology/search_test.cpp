@@ -7,6 +7,7 @@
 
 #include "tests/amount.hpp"
 #include "tests/catch.hpp"
+#include "tests/error.hpp"
 #include "tests/topology/channels.hpp"
 #include "tests/topology/machines.hpp"
 #include "topology/search/rank_orders.hpp"
@@ -29,9 +30,9 @@ Channels searched(const Graph& graph, int copies, const SearchOptions& options =
     return std::move(*found);
 }
 
-std::string refusal(const Graph& graph, int copies) {
+Status refusal(const Graph& graph, int copies) {
     const auto job = job_of_all(graph, copies);
-    return job ? search(*job).status().sentence() : job.status().sentence();
+    return job ? search(*job).status().copy() : job.status().copy();
 }
 
 // The most cycles through all GPUs over whole NVLinks, each link `times` as many: every set of cycles is tried.
@@ -111,18 +112,18 @@ TEST_CASE("one GPU needs no links, and a cloud's NICs without ports lead nowhere
     CHECK(alone.channels == 1);
     CHECK(alone.found_gbs == 0);
     CHECK(ring_orders(alone) == std::vector<std::vector<int32_t>>{{0}});
-    CHECK(refusal(read_machine("cloud_vm_partial").graph, 2).find("has no port of a NIC that leads out") !=
-          std::string::npos);
+    CHECK_ERROR(refusal(read_machine("cloud_vm_partial").graph, 2), "topology.no-path");
     const Graph graph = read_machine("dgx_h100").graph;
-    CHECK(refusal(graph, 0).find("there must be 1 to") != std::string::npos);
-    CHECK(job_of_all(graph, 1, {0, 9}).status().sentence() == "there is no gpu 9");
-    CHECK(search({{&graph}, {0}, {{0, 1, -1, -1}}}).status().sentence().find("ranks sit on GPUs and cpus") !=
-          std::string::npos);
-    CHECK(search({{&graph}, {0}, {{1, 0, -1, -1}}}).status().sentence() == "rank 0 sits on host set 1; there are 1");
-    CHECK(search({{&graph}, {1}, {{0, 0, -1, -1}}}).status().sentence() == "host set 0 is of graph 1; there are 1");
-    CHECK(search({{&graph}, {0}, {{0, 9999, -1, -1}}}).status().sentence().find("sits on node 9999") !=
-          std::string::npos);
-    CHECK(search({{&graph}, {0}, {}}).status().sentence() == "a job without ranks");
+    CHECK_ERROR(refusal(graph, 0), "topology.placement");
+    CHECK_EXPECTED(job_of_all(graph, 1, {0, 9}), "[topology.placement] gpu 9");
+    const auto check_refused = [](const Job& job, const std::string& part) {
+        CHECK_EXPECTED(search(job), "[topology.placement] " + part);
+    };
+    check_refused({{&graph}, {0}, {{0, 1, -1, -1}}}, "rank 0");
+    check_refused({{&graph}, {0}, {{1, 0, -1, -1}}}, "host set 1");
+    check_refused({{&graph}, {1}, {{0, 0, -1, -1}}}, "graph 1");
+    check_refused({{&graph}, {0}, {{0, 9999, -1, -1}}}, "node 9999");
+    check_refused({{&graph}, {0}, {}}, "no ranks");
 }
 
 TEST_CASE("4096 hosts take the steps of two, and traffic leaves and arrives by the same NIC", "[topology]") {

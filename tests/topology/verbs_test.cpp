@@ -133,7 +133,7 @@ TEST_CASE("a device that cannot be opened or queried has the facts of /sys, with
     }
 }
 
-TEST_CASE("ports that are down are left out, and said once", "[topology][verbs]") {
+TEST_CASE("ports that are down are ignored, with one note", "[topology][verbs]") {
     VerbsHost host(std::string("device mlx5_0; port 1 2 128 1; port 2 2 128 1; device mlx5_1; port 1 2 128 1"));
     // The first is up by /sys, which is late; the second is one that /sys has down itself; the third /sys has not.
     host.tree.rdma(host.nic, "mlx5_0");
@@ -224,9 +224,9 @@ TEST_CASE("without libibverbs, or devices, RDMA devices have the facts of /sys",
         const char *library, *note;
     };
     for (const auto& [library, note] :
-         {Row{"none", "WEFT_VERBS_LIBRARY is none: RDMA devices are what "},
+         {Row{"none", "WEFT_VERBS_LIBRARY is none: the RDMA devices are those of "},
           Row{"/nowhere/libibverbs.so", "no libibverbs: /nowhere/libibverbs.so"},
-          Row{NO_VERBS_LIBRARY, "is another library, or too old: RDMA devices are what "}}) {
+          Row{NO_VERBS_LIBRARY, "is another library, or too old: the RDMA devices are those of "}}) {
         INFO(library);
         const Discovered found = host.discover(library);
         CHECK(says(found.notes, note));
@@ -234,7 +234,8 @@ TEST_CASE("without libibverbs, or devices, RDMA devices have the facts of /sys",
         CHECK(port_of(found, "mlx5_0").speed == 200'000);
     }
     setenv("FAKE_VERBS", "error", 1);
-    CHECK(says(host.discover().notes, "libibverbs lists no devices: the kernel has no RDMA: RDMA devices are what "));
+    CHECK(says(host.discover().notes,
+               "libibverbs lists no devices: the kernel has no RDMA: the RDMA devices are those of "));
 }
 
 // On any machine: the real library, if it is there, is asked and leaves nothing open.

@@ -146,12 +146,11 @@ void draw_trees(Svg& svg, const Channels& channels, Point at) {
 
 void draw_channels(Svg& svg, const Channels& channels, Point at, double width) {
     if (channels.channel_gbs <= 0) return svg.text({at.x, at.y + 12}, "All ranks on one device: no link is needed.");
-    svg.text(
-        {at.x, at.y + 12},
-        fmt::format("{} channel{} of {:.4g} GB/s, {:.4g} GB/s in all: {:.1f} % of what these links can carry{}",
-                    channels.channels, channels.channels == 1 ? "" : "s", channels.channel_gbs, channels.found_gbs,
-                    100 * channels.ratio(), channels.alternates ? "; each second machine the other way round" : ""),
-        {12, Anchor::start, "#222222", true});
+    svg.text({at.x, at.y + 12},
+             fmt::format("{} channel{} of {:.4g} GB/s, {:.4g} GB/s in all: {:.1f} % of what these links can carry{}",
+                         channels.channels, channels.channels == 1 ? "" : "s", channels.channel_gbs, channels.found_gbs,
+                         100 * channels.ratio(), channels.alternates ? "; every second machine in reverse order" : ""),
+             {12, Anchor::start, "#222222", true});
     double bottom = at.y + 26;
     for (const KindChannels& kind : channels.kinds) bottom = draw_rings(svg, channels, kind, {at.x, bottom}, width);
     draw_trees(svg, channels, {at.x, bottom + 6});

@@ -215,14 +215,13 @@ class TimelineDrawing {
 }  // namespace
 
 Status draw_timeline(Svg& svg, const DrawnRun& run, Point at) {
-    if (run.steps.empty()) return fail(weftInvalidUsage, "there is nothing to draw: no step moves any bytes");
+    if (run.steps.empty()) return fail(error::command_input, "no step moves any bytes, so there is nothing to draw");
     if (run.steps.size() > steps_drawn_most)
-        return fail(weftInvalidUsage, "a picture of more than {} steps could not be read: fewer --ranks or --bytes",
+        return fail(error::usage_limit, "a picture shows at most {} steps; use fewer --ranks or --bytes",
                     steps_drawn_most);
     TimelineDrawing drawing(svg, run, at);
     if (drawing.tracks() > tracks_drawn_most)
-        return fail(weftInvalidUsage,
-                    "a picture of {} tracks could not be read; at most {} are drawn: fewer --ranks or --channels",
+        return fail(error::usage_limit, "a picture shows at most {1} tracks, not {0}; use fewer --ranks or --channels",
                     drawing.tracks(), tracks_drawn_most);
     drawing.draw();
     return ok();

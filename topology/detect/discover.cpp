@@ -21,7 +21,7 @@ Discovered finish(Hardware& hardware, const CpuMask& allowed) {
     if (graph) {
         found.graph = std::move(*graph);
     } else {
-        // More than a graph may hold, or nonsense: the processors alone are better than nothing.
+        // More than a graph can hold, or nonsense. The processors alone are better than nothing.
         Hardware flat;
         flat.host = hardware.host;
         flat.arch = hardware.arch;
@@ -30,17 +30,17 @@ Discovered finish(Hardware& hardware, const CpuMask& allowed) {
         flat.model = hardware.model;
         flat.online = hardware.online;
         hardware.notes.push_back(
-            fmt::format("what was detected makes no graph: {}; only processors are known", graph.status().sentence()));
+            fmt::format("the detected parts make no graph: {}; only processors are known", graph.status().sentence()));
         if (Result<Graph> least = make_graph(flat, allowed)) found.graph = std::move(*least);
     }
     found.notes = std::move(hardware.notes);
     return found;
 }
 
-// A tree that is not this machine's is one of a test.
+// A tree of another place is one of a test.
 bool is_this_machine(const Sources& sources) { return sources.sys == "/sys"; }
 
-// The calling thread's; of any number, other than a mask of the C library's. Empty: unknown.
+// Of the calling thread. The C library's mask has a fixed number of threads, this one has not. Empty: unknown.
 CpuMask allowed_threads(SystemFiles& proc, const Sources& sources) {
     const std::string status = proc.text("thread-self/status").value_or(""), key = "Cpus_allowed_list:\t";
     const size_t begin = status.find(key);
@@ -70,7 +70,7 @@ Discovered discover(const Sources& sources) {
             add_hwloc(*machine, hardware);
         else
             hardware.notes.push_back(
-                fmt::format("{}: caches and devices are what {} tells", machine.status().sentence(), sources.sys));
+                fmt::format("{}: the caches and devices are those of {}", machine.status().sentence(), sources.sys));
     }
     add_cpus(sys, proc, hardware);
     add_pci_devices(sys, hardware);
@@ -80,7 +80,7 @@ Discovered discover(const Sources& sources) {
             add_verbs(*devices, sys, hardware);
         else
             hardware.notes.push_back(
-                fmt::format("{}: RDMA devices are what {} tells", devices.status().sentence(), sources.sys));
+                fmt::format("{}: the RDMA devices are those of {}", devices.status().sentence(), sources.sys));
     }
     if (sources.nvml) add_gpus(*sources.nvml, hardware);
     add_gpudirect(sys, proc, hardware);
@@ -116,15 +116,15 @@ Result<Discovered> discover_file(const std::string& library, const std::string& 
     }
     auto found = discover_xml(library, xml);
     if (!found && found.status().code() != weftInvalidArgument)
-        return fail(found.status(),
-                    "a file of hwloc's, which alone can read it: {}; where hwloc is, `weft topology show --hwloc FILE "
-                    "--xml OTHER` writes one that needs none",
-                    found.status().sentence());
+        return fail(
+            found.status(),
+            "only hwloc can read this file of hwloc: {}; on a host with hwloc, `weft topology show --hwloc FILE "
+            "--xml OTHER` writes one that needs none",
+            found.status().sentence());
     return found;
 }
 
-// hwloc tells how PCI links ran when it looked, and GPUs lower the rate of those that rest: what was detected knows
-// better.
+// hwloc reports how PCI links ran at its time, and idle GPUs lower the rate of theirs. So detected values are better.
 static void take_detected_links(Graph& file, const Graph& detected) {
     for (const Node& node : detected.nodes()) {
         const int same = node.busid.empty() || file.hosts().size() != 1 ? -1 : file.find(0, node.busid);
@@ -135,21 +135,22 @@ static void take_detected_links(Graph& file, const Graph& detected) {
     }
 }
 
-// Who has no such device misses no library, which would say so on standard error; who names one wants it asked.
+// Without such a device libibverbs is not opened, because it would print to standard error. If an option names the
+// library, it is opened.
 static bool has_rdma(const Options& options) {
     SystemFiles sys("/sys");
     return !options.verbs_library.empty() || !sys.names("class/infiniband").empty() ||
            !sys.names("class/infiniband_verbs").empty();
 }
 
-// Adds what the user's file says to what was detected. If it is only NCCL's, it has to be of this machine.
+// Adds the user's file to the detected graph. A file that only NCCL's variable names must be of this machine.
 static Status take_file(const Options& options, bool is_of_nccl, Discovered& found) {
     constexpr size_t file_bytes_most = size_t(64) << 20;  // of the largest graph that is read
     const char* const variable = options.variable(OptionIndex::topo_file);
     const auto text = read_file(options.topo_file, file_bytes_most);
     if (!text) return fail(text.status(), "{}: {}", variable, text.status().sentence());
     const auto wrong = [&](const std::string& why) {
-        return fail(weftInvalidUsage, "{}, {}: {}", variable, options.topo_file, why);
+        return fail(error::topology_file, "{}, {}: {}", variable, options.topo_file, why);
     };
     auto file = discover_file(options.hwloc_library, *text);
     if (!file) return wrong(file.status().sentence());
@@ -174,7 +175,7 @@ Result<Discovered> discover_this_host(const Options& options, const Asked& asked
     const Result<const nvml::Nvml*> nvml = asked.nvml ? nvml::Nvml::get() : nullptr;
     if (nvml) sources.nvml = *nvml;
     Discovered found = discover(sources);
-    // Who has no such GPU misses no NVML.
+    // Without such a GPU, a missing NVML is not reported.
     const auto& nodes = found.graph.nodes();
     const auto is_nvidia = [](const Node& it) { return it.kind == NodeKind::gpu && it.pci.vendor == "0x10de"; };
     if (!nvml && std::any_of(nodes.begin(), nodes.end(), is_nvidia))

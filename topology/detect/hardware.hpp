@@ -1,5 +1,5 @@
-// hardware.hpp: what the sources of facts about a host say, each as far as it knows, before it is made a graph: hwloc,
-// /sys, libibverbs, NVML. A later source fills in what those before it left unknown.
+// hardware.hpp: the facts about a host from hwloc, /sys, libibverbs and NVML, before they become a graph. A later
+// source adds facts that the earlier ones left unknown.
 #pragma once
 #include <map>
 #include <optional>
@@ -33,21 +33,21 @@ struct CacheUnit {
 // A PCI device or bridge.
 struct PciDevice {
     Pci pci;
-    std::vector<std::string> bridges;  // bus ids of those above it, nearest first
+    std::vector<std::string> bridges;  // bus ids of the bridges above it, nearest first
     int numa = unknown;
     NodeKind kind() const { return kind_of(pci); }
 };
 
-// A port as the operating system names it. Of one device, or of software.
+// A port with its name in the operating system. Of a device, or of software.
 struct Interface {
     Port port;
     std::string busid;
     bool rdma = false;
-    std::optional<bool> dma_buf;  // whether the device registers what a dma-buf names
+    std::optional<bool> dma_buf;  // whether the device registers memory by dma-buf
 };
 
 struct Nvlinks {
-    std::string busid;                  // of the GPU whose they are
+    std::string busid;                  // of the GPU to which they belong
     std::vector<Statement> statements;  // without their source
 };
 
@@ -67,25 +67,24 @@ struct Hardware {
     std::vector<std::string> notes;
 };
 
-// What each source knows is added to `hardware`; what it cannot tell it says there.
+// Each source adds its facts to `hardware`, and a note for each fact that it cannot provide.
 void add_hwloc(const hwloc::HwlocTopology& machine, Hardware& hardware);
 void add_cpus(SystemFiles& sys, SystemFiles& proc, Hardware& hardware);
 void add_pci_devices(SystemFiles& sys, Hardware& hardware);
 void add_interfaces(SystemFiles& sys, Hardware& hardware);
-// After the interfaces: of those that are known it fills in, too.
+// Call after the interfaces: it also adds facts to known ones.
 void add_verbs(const std::vector<verbs::RdmaDevice>& devices, SystemFiles& sys, Hardware& hardware);
 void add_gpus(const nvml::Nvml& nvml, Hardware& hardware);
-// Whether NICs reach the memory of GPUs, where there are both: by nvidia-peermem or dma-buf.
+// Whether NICs can access GPU memory, by nvidia-peermem or dma-buf, if the host has both.
 void add_gpudirect(SystemFiles& sys, SystemFiles& proc, Hardware& hardware);
 
-// The graph of it, connected.
+// The connected graph of the hardware.
 Result<Graph> make_graph(Hardware& hardware, const CpuMask& allowed);
 
-// "0c42:a103:0065:ba1a" as NCCL writes it: the number that lies so in the memory of a little-endian machine.
+// "0c42:a103:0065:ba1a" as in NCCL: the number with these bytes in the memory of a little-endian machine.
 std::string guid_of(const std::string& text);
 
-// Of a port's GIDs the one by which other hosts reach it: over Ethernet that of RoCE version 2 and an IPv4 address, if it
-// has one.
+// The GID of a port for other hosts: over Ethernet that of RoCE version 2 with an IPv4 address, if there is one.
 class BestGid {
   public:
     void offer(const std::string& gid, bool roce_v2);
@@ -96,7 +95,7 @@ class BestGid {
     int rank_ = 0;
 };
 
-// The bus ids among the parts of a path of /sys, from the host bridge on.
+// The bus ids in a path of /sys, from the host bridge on.
 std::vector<std::string> bus_ids_in(const std::string& path);
 
 }  // namespace weft::internal::topology

@@ -1,5 +1,4 @@
-// hardware_cpus.cpp: processors as /sys and /proc tell them: what is left to know where hwloc is missing, and which
-// host this is.
+// hardware_cpus.cpp: reads processors from /sys and /proc, for hosts without hwloc, and the identity of the host.
 #include <sys/utsname.h>
 
 #include <algorithm>
@@ -51,7 +50,7 @@ void identify(SystemFiles& proc, Hardware& hardware) {
         utsname system{};
         hardware.arch = proc.text("sys/kernel/arch").value_or(uname(&system) == 0 ? system.machine : "");
     }
-    // As NCCL calls them.
+    // NCCL's names.
     if (hardware.arch == "aarch64") hardware.arch = "arm64";
     if (hardware.arch == "ppc64le") hardware.arch = "ppc64";
     const std::string cpuinfo = proc.text("cpuinfo").value_or("");

@@ -1,4 +1,4 @@
-// hardware_gpus.cpp: GPUs as NVML tells them, what links them, and whether NICs reach their memory.
+// hardware_gpus.cpp: reads GPUs and their links from NVML, and whether NICs can access their memory.
 #include <algorithm>
 #include <charconv>
 
@@ -13,7 +13,7 @@ constexpr const char* nvidia = "0x10de";
 constexpr const char* gpu_class = "0x030200";
 constexpr const char* nvswitch_class = "0x068000";
 constexpr const char* cpu_class = "0x068001";
-constexpr const char* hidden = "fffffff:ffff:ff";  // as NCCL writes a bus id that a virtual machine does not see
+constexpr const char* hidden = "fffffff:ffff:ff";  // NCCL's bus id for a device that a virtual machine hides
 
 const char* generation_text(int generation) {
     constexpr const char* texts[] = {
@@ -38,7 +38,7 @@ Nvlinks links_of(const nvml::Nvml& nvml, const std::string& busid, Hardware& har
             say(hardware.notes, "NVML says that NVLink {} of {} leads to itself: it is left out", link.link, busid);
             continue;
         }
-        // What a virtual machine hides is a switch: other GPUs it sees.
+        // A device that the virtual machine hides is a switch, because other GPUs are visible.
         const bool to_switch = link.remote == nvml::RemoteKind::nvswitch ||
                                (link.remote != nvml::RemoteKind::npu && statement.target.empty());
         const auto device = hardware.devices.find(statement.target);
@@ -80,7 +80,7 @@ void add_gpu(const nvml::Nvml& nvml, const nvml::Listed& listed, const std::stri
     hardware.links.push_back(links_of(nvml, busid, hardware));
 }
 
-// GPUs on cards have NVLinks that nobody has joined: where no link is up, none is missed.
+// GPUs on cards have unconnected NVLinks: if no link is up, none is missing.
 void note_links_down(const nvml::Nvml& nvml, Hardware& hardware) {
     const auto active = [](const Nvlinks& links) {
         int count = 0;
@@ -127,7 +127,7 @@ void add_gpudirect(SystemFiles& sys, SystemFiles& proc, Hardware& hardware) {
     for (const char* file :
          {"module/nvidia_peermem", "kernel/mm/memory_peers/nvidia-peermem", "kernel/mm/memory_peers/nv_mem"})
         peermem = peermem || sys.exists(file);
-    // dma-buf: Linux from 5.12 on, and the driver's open modules.
+    // dma-buf: since Linux 5.12, with NVIDIA's open kernel modules.
     const bool dma_buf =
         at_least(proc.text("sys/kernel/osrelease").value_or(""), 5, 12) &&
         proc.text("driver/nvidia/version").value_or("").find("Open Kernel Module") != std::string::npos;
@@ -147,7 +147,7 @@ void add_gpudirect(SystemFiles& sys, SystemFiles& proc, Hardware& hardware) {
         hardware.notes.push_back(
             "NICs do not reach the memory of GPUs: neither is the module nvidia-peermem loaded, nor can dma-buf be "
             "used, "
-            "which takes Linux 5.12 and NVIDIA's open kernel modules");
+            "which needs Linux 5.12 and NVIDIA's open kernel modules");
 }
 
 }  // namespace weft::internal::topology

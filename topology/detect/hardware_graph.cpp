@@ -1,4 +1,5 @@
-// hardware_graph.cpp: a host's hardware as a graph: GPUs and NICs, and the PCI switches between them and their cpus.
+// hardware_graph.cpp: makes a graph of a host's hardware: GPUs and NICs, and the PCI switches between them and their
+// cpus.
 #include <algorithm>
 #include <iterator>
 #include <set>
@@ -11,7 +12,7 @@ namespace weft::internal::topology {
 
 namespace {
 
-constexpr int bridges_most = 32;  // of NCCL's files as they are read
+constexpr int bridges_most = 32;  // the limit for reading NCCL's files
 
 class GraphMaker {
   public:
@@ -41,7 +42,7 @@ class GraphMaker {
                   [](const NumaDomain& one, const NumaDomain& other) { return one.number < other.number; });
     }
 
-    // A port of an RDMA device over Ethernet is an interface, too: they are one.
+    // An Ethernet port of an RDMA device is also an interface; they become one.
     void settle_interfaces() {
         auto& all = hardware_.interfaces;
         std::stable_partition(all.begin(), all.end(), [](const Interface& it) { return it.rdma; });
@@ -61,8 +62,8 @@ class GraphMaker {
         for (size_t i = 0; i < all.size(); ++i) all[i].port.dev = int(i);
     }
 
-    // Of the bridges above a device every second one is the upper end of a switch, which is what stands for it in
-    // NCCL's files; the others are switches' lower ends and the host's ports.
+    // Every second bridge above a device is the upper end of a switch, which represents the switch in NCCL's files. The
+    // others are lower ends of switches and ports of the host.
     std::string switch_above(const std::string& busid) const {
         const auto found = hardware_.devices.find(busid);
         return found == hardware_.devices.end() || found->second.bridges.size() < 2 ? std::string()
@@ -80,15 +81,15 @@ class GraphMaker {
         for (const auto& [busid, device] : hardware_.devices)
             if (device.kind() != NodeKind::pci || ports_.count(busid) != 0 || hardware_.gpus.count(busid) != 0)
                 chosen.insert(busid);
-        std::map<int, int> lost;  // devices of a domain that there is not, or unknown
+        std::map<int, int> lost;  // devices of a missing or unknown domain
         for (const std::string& device : chosen) {
             if (is_bridge(device)) continue;
-            // From the device up; what goes round in circles, as a folder made by hand may, ends at the cpu.
+            // From the device upwards. A cycle, as in a folder made by hand, ends at the cpu.
             std::vector<std::string> way{device};
             int numa = unknown;
             for (;;) {
                 const auto found = hardware_.devices.find(way.back());
-                // The uppermost that is known counts: what is below one switch is at one cpu.
+                // The uppermost known one counts, because a switch is at one cpu.
                 if (found != hardware_.devices.end() && found->second.numa != unknown) numa = found->second.numa;
                 const std::string above = switch_above(way.back());
                 if (above.empty() || !is_bridge(above) || way.size() > size_t(bridges_most)) break;
@@ -148,8 +149,7 @@ class GraphMaker {
         return caches;
     }
 
-    // In the order in which a file has them, so that one that is written reads back as the same graph. No deeper than
-    // bridges_most.
+    // In the order of files, so that a written graph is read as an equal graph. At most bridges_most deep.
     Status add_device(const std::string& busid, int parent) {
         Node node;
         node.parent = parent;
@@ -194,7 +194,7 @@ class GraphMaker {
         node.port = interface.port;
         return graph_.add(std::move(node)).take_status();
     }
-    // Interfaces that are no PCI device's.
+    // Interfaces without a PCI device.
     Status add_software(int cpu) {
         for (const Interface& it : hardware_.interfaces) {
             if (!it.busid.empty() && placed_.count(it.busid) != 0) continue;

@@ -1,4 +1,4 @@
-// hardware_hwloc.cpp: what hwloc's objects say of a host.
+// hardware_hwloc.cpp: reads a host's hardware from hwloc's objects.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -16,8 +16,8 @@ int number_of(const std::string& text) {
     return error == std::errc() && end == text.data() + text.size() && value >= 0 ? value : unknown;
 }
 
-// hwloc tells rate and lanes as one figure, of bits without the code's. The slowest rate of 16 lanes or fewer that has
-// it: faster ones with fewer lanes carry as much.
+// hwloc reports rate and lanes as one number, of bits after the encoding. Takes the slowest rate with which 16 or fewer
+// lanes reach it: faster rates with fewer lanes carry as much.
 void set_link(double gbs, Pci& pci) {
     struct Rate {
         const char* text;
@@ -60,7 +60,7 @@ class HwlocSource {
             }
         }
         if (hardware_.arch == "aarch64") hardware_.arch = "arm64";
-        // Now that all domains are known.
+        // All domains are known now.
         for (size_t i = 0; i < objects_.size(); ++i) {
             const hwloc::ObjectKind kind = objects_[i].kind;
             if (kind == hwloc::ObjectKind::pci || kind == hwloc::ObjectKind::bridge) add_device(i);
@@ -78,7 +78,8 @@ class HwlocSource {
         if (hardware_.family == unknown) hardware_.family = number_of(object.fact("CPUFamilyNumber"));
         if (hardware_.model == unknown) hardware_.model = number_of(object.fact("CPUModelNumber"));
     }
-    // Memory without processors, as GPUs' and CXL's, or with those of another domain, as HBM beside DRAM, is no cpu.
+    // Memory without processors, as of GPUs and CXL, or with processors of another domain, as HBM beside DRAM, is not a
+    // cpu.
     void add_domain(const hwloc::Object& object, const CpuMask& threads) {
         const bool seen = std::any_of(hardware_.domains.begin(), hardware_.domains.end(),
                                       [&](const NumaDomain& it) { return it.threads == threads; });
@@ -104,10 +105,10 @@ class HwlocSource {
             if (const std::string bridge_id = normal_busid(objects_[size_t(above)].bus_id); !bridge_id.empty())
                 device.bridges.push_back(bridge_id);
         if (above >= 0) device.numa = domain_of(CpuMask::from_list(objects_[size_t(above)].cpus));
-        // A file may name one twice; the first one's bridges stand before it, so that none is above itself.
+        // A file may name a device twice. The first has its bridges before it, so that no device is above itself.
         hardware_.devices.try_emplace(busid, std::move(device));
     }
-    // Of a part of the machine; of several domains unknown.
+    // Of a part of the machine; unknown if it has several domains.
     int domain_of(const CpuMask& threads) const {
         for (const NumaDomain& domain : hardware_.domains)
             if ((domain.threads & threads) == threads) return domain.number;
@@ -140,7 +141,7 @@ class HwlocSource {
             hardware_.interfaces.push_back(std::move(made));
         }
     }
-    // "nvml3" is NVML's name of the GPU that it stands under.
+    // "nvml3" is NVML's name of the GPU above it.
     void add_other(size_t index) {
         const std::string& name = objects_[index].name;
         if (name.compare(0, 4, "nvml") != 0 || number_of(name.substr(4)) == unknown) return;

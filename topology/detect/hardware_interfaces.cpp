@@ -1,4 +1,4 @@
-// hardware_interfaces.cpp: ports of networks as /sys tells them: RDMA devices, and the operating system's interfaces.
+// hardware_interfaces.cpp: reads network ports from /sys: RDMA devices and interfaces of the operating system.
 #include <algorithm>
 #include <charconv>
 
@@ -26,11 +26,11 @@ class InterfaceSource {
   public:
     InterfaceSource(SystemFiles& sys, Hardware& hardware) : sys_(sys), hardware_(hardware) {}
     void add() {
-        // What hwloc has seen of them is less.
+        // hwloc's list of interfaces is shorter.
         if (sys_.exists("class/net")) hardware_.interfaces.clear();
         for (const std::string& name : sys_.names("class/infiniband")) add_rdma(name);
         for (const std::string& name : sys_.names("class/net")) add_network(name);
-        // A container often has nothing else.
+        // A container often has no others.
         const bool any = std::any_of(hardware_.interfaces.begin(), hardware_.interfaces.end(),
                                      [](const Interface& it) { return !it.rdma; });
         if (!any) std::move(virtual_.begin(), virtual_.end(), std::back_inserter(hardware_.interfaces));
@@ -84,7 +84,7 @@ class InterfaceSource {
         constexpr int ethernet = 1, infiniband = 32;
         const auto type = sys_.number(folder + "type");
         if (type && *type != ethernet && *type != infiniband) return;
-        // What stands on a switching NIC for a virtual function, "pf0vf3", is no port.
+        // The representor of a virtual function on a switching NIC, "pf0vf3", is not a port.
         const std::string port_name = sys_.text(folder + "phys_port_name").value_or("");
         if (port_name.find("vf") != std::string::npos || port_name.find("sf") != std::string::npos) return;
         const bool physical = sys_.exists(folder + "device");

@@ -1,4 +1,4 @@
-// hardware_pci.cpp: PCI devices as /sys tells them: where they are, what their links can do and how they run.
+// hardware_pci.cpp: reads PCI devices from /sys: their place, and the maximum and current speed of their links.
 #include <algorithm>
 
 #include "topology/detect/hardware.hpp"
@@ -8,7 +8,7 @@ namespace weft::internal::topology {
 
 namespace {
 
-// What a device's port of a link can do, or how the link runs.
+// The maximum of a device's end of a link, or the current state of the link.
 struct PciLink {
     std::string speed;
     int width = unknown;
@@ -23,7 +23,7 @@ class PciSource {
             if (!busid.empty()) add(name, busid);
         }
         for (const auto& [busid, name] : names_) set_link(busid, hardware_.devices[busid]);
-        // A virtual function has no link of its own.
+        // A virtual function has no link.
         for (const auto& [busid, name] : names_) {
             Pci& pci = hardware_.devices[busid].pci;
             const auto physical = hardware_.devices.find(pci.virtual_of);
@@ -63,7 +63,7 @@ class PciSource {
         PciLink link;
         const std::string file = folder_ + '/' + busid + '/' + which + "_link_";
         if (const auto speed = sys_.text(file + "speed"); speed && pci_transfers(*speed) > 0) link.speed = *speed;
-        // 0, 63 and 255 are what Linux says where there is no link.
+        // Linux reports 0, 63 and 255 if there is no link.
         if (const auto width = sys_.number(file + "width"); width && *width > 0 && *width <= 32)
             link.width = int(*width);
         return link;
@@ -84,15 +84,15 @@ class PciSource {
 
     void set_link(const std::string& busid, PciDevice& device) {
         const NodeKind kind = device.kind();
-        // Of bridges the upper ends of switches: what the others tell is the link below them. Above an upper end there is
-        // the host's port, and two bridges more for each switch.
+        // Of bridges only the upper ends of switches: other bridges report the link below them. Above an upper end
+        // there are the host's port, and two bridges for each further switch.
         const bool upper_end = device.pci.device_class.compare(0, 6, "0x0604") == 0 && device.bridges.size() % 2 == 1;
         if (kind == NodeKind::pci && !upper_end) return;
         PciLink link = read_link(busid, "max");
         if (!device.bridges.empty()) link = slower(link, read_link(device.bridges[0], "max"));
         const PciLink now = read_link(busid, "current");
         PciLink used = link;
-        // SimdVector that are missing are a fault; GPUs lower the rate of links that rest.
+        // Missing lanes are a fault. A lower rate is not, because GPUs lower the rate of idle links.
         if (now.width != unknown) used.width = slower(link, now).width;
         if (kind == NodeKind::nic) used.speed = slower(link, now).speed;
         if ((used.width != link.width && link.width != unknown) || (used.speed != link.speed && !link.speed.empty()))
@@ -105,7 +105,7 @@ class PciSource {
     const std::string folder_ = "bus/pci/devices";
     SystemFiles& sys_;
     Hardware& hardware_;
-    std::vector<std::pair<std::string, std::string>> names_;  // bus ids, as they are and as /sys writes them
+    std::vector<std::pair<std::string, std::string>> names_;  // bus ids, normalised and as in /sys
 };
 
 }  // namespace

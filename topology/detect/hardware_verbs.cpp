@@ -1,5 +1,5 @@
-// hardware_verbs.cpp: RDMA devices as libibverbs tells them, which is how they would be used: what /sys hides, what
-// cannot be opened, and whether they take device memory by dma-buf.
+// hardware_verbs.cpp: reads RDMA devices from libibverbs, which also uses them: devices that /sys hides or that cannot
+// be opened, and whether they register device memory by dma-buf.
 #include <algorithm>
 
 #include "topology/detect/hardware.hpp"
@@ -45,7 +45,7 @@ class VerbsSource {
             return;
         }
         if (!port.active) {
-            // What /sys had down was said.
+            // /sys has already reported devices that are down.
             if (known == all.end() && sys_.exists(folder)) return;
             say(hardware_.notes, "not up, and left out: port {} of {} ({})", port.number, name_, port.state);
             if (known != all.end()) all.erase(known);

@@ -18,10 +18,10 @@ namespace weft::internal::topology {
 
 namespace {
 
-constexpr size_t bytes_most = 65'536;  // of a file: cpuinfo of one processor, long lists
+constexpr size_t bytes_most = 65'536;  // of a file: enough for cpuinfo of one processor and long lists
 constexpr size_t refusals_most = 4;
 
-// How the kernel says that a file has nothing to say: the speed of a network that is down, say.
+// Errors by which the kernel reports that a file has no value, as the speed of a network that is down.
 bool is_silent(int error) {
     return error == ENOENT || error == ENOTDIR || error == EINVAL || error == ENODEV || error == ENXIO ||
            error == EOPNOTSUPP || error == ENODATA;
@@ -39,7 +39,7 @@ void SystemFiles::remember(const std::string& name, int error) {
     if (is_silent(error)) return;
     if (refused_.size() < refusals_most)
         refused_.push_back(
-            fmt::format("{}/{} cannot be read: {}; what it tells is unknown", root_, name, errno_text(error)));
+            fmt::format("{}/{} cannot be read: {}; its facts are unknown", root_, name, errno_text(error)));
     else
         ++more_;
 }

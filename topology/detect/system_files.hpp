@@ -1,5 +1,5 @@
-// system_files.hpp: /sys and /proc as those who detect read them, or a folder that stands for them in tests. What is
-// not there is unknown; what may not be read is remembered, to be said.
+// system_files.hpp: reads /sys and /proc, or a folder in their place in tests. Missing files mean unknown. A denied
+// access is remembered for a note.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -8,26 +8,26 @@
 
 namespace weft::internal::topology {
 
-// Names of networks may hold any bytes, XML none that are no letters: each of those becomes a question mark.
+// Replaces bytes that XML cannot contain by question marks; names of networks may have any bytes.
 std::string printable(std::string text);
 
-// Names below the root without a slash in front: "class/net". Thread-bound.
+// Names are relative to the root, without a leading slash: "class/net". Thread-bound.
 class SystemFiles {
   public:
     explicit SystemFiles(std::string root) : root_(std::move(root)) {}
     const std::string& root() const { return root_; }
 
-    // Printable, without white space at its end; none: there is no such file, or it has nothing to say now.
+    // Printable, without white space at its end. None: the file is missing or has no value now.
     std::optional<std::string> text(const std::string& name);
     std::optional<long long> number(const std::string& name);
-    // Of a folder, sorted; empty, too, if there is none.
+    // Of a folder, sorted; empty also if it is missing.
     std::vector<std::string> names(const std::string& folder);
     bool exists(const std::string& name) const;
-    // Of a file or folder, whatever names it has: another one of this machine has another number.
+    // Of a file or folder under any name. Different files of this machine have different numbers.
     uint64_t identity(const std::string& name) const;
-    // Where a link leads in the end, from the root of all; empty: nowhere.
+    // The final target of a link, from the root; empty: none.
     std::string target(const std::string& link);
-    // A sentence for each error that was met; few, however many files had it.
+    // A sentence for each kind of error, for any number of files.
     std::vector<std::string> notes() const;
 
   private:

@@ -42,7 +42,7 @@ GraphFabric::MachineRoutes::MachineRoutes(const MachineGraph& machine_graph, con
     find_ports(prices);
 }
 
-// Of each port the ways of all sites, to it and from it; of these each site takes one.
+// For each port, the routes of all sites to it and from it; each site takes one of these.
 void GraphFabric::MachineRoutes::find_ports(const std::vector<double>& prices) {
     const size_t sites = fabric.sites().size();
     int64_t steps = 0;
@@ -175,7 +175,7 @@ void GraphFabric::add(weft::internal::Route& route, const Machine& machine, cons
     }
 }
 
-// Of the links between the two locations alone.
+// Only of the links between the two locations.
 void GraphFabric::add_way(weft::internal::Route& route, const RankPosition& from, const RankPosition& to) const {
     const Machine &source = machines_[size_t(from.machine)], &target = machines_[size_t(to.machine)];
     const PricedRoute& near = source.routes->within[size_t(from.site)][size_t(to.site)];

@@ -1,6 +1,6 @@
-// graph_fabric.hpp: machines that are graphs, as the simulator sees them: each link of a graph, one way, is a link that
-// messages share, so narrow PCI switches, bridges, NICs of some GPUs and unequal links count. Between machines nothing
-// is narrow but ports and what leads to them.
+// graph_fabric.hpp: graphs of machines as fabrics of the simulator. Each direction of a link of a graph is a link that
+// messages share, so narrow PCI switches, bridges, NICs of single GPUs and unequal links count. Between machines only
+// the ports and the links to them have limits.
 #pragma once
 #include <memory>
 #include <string>
@@ -12,17 +12,17 @@
 
 namespace weft::internal::topology {
 
-// What devices, or cpus, like the graph's do by themselves: a row of host_kinds().
+// The row of host_kinds() with the speed of devices (or cpus) like those of the graph.
 const HostKind& host_kind_like(const Graph& graph);
 
-// Within a machine messages go the cheapest way in the search's sense (fabric.hpp), nearest links first. To other
-// machines ranks take the widest way to a port, of those the nearest, of equal ones in turns; and so back. A rank on a
-// cpu is a thread of its own on a core; the cpu's ranks share its memory.
+// Within a machine a message takes the cheapest route of the channel search (routing_graph.hpp). To other machines a
+// rank takes the widest route to a port, then the nearest; equal ports are used in turn, in both directions. A rank on
+// a cpu is a thread on its own core, and the ranks of a cpu share its memory.
 class GraphFabric : public weft::internal::Fabric {
   public:
-    // Its bandwidths count for what is no link of the graph: cores and memory; its times for steps and ways over
-    // NVLink or within a cpu; other links add their latency. weftInvalidArgument: what place() says. The job's graphs
-    // must outlive it.
+    // `kind` gives the bandwidths of cores and memory, which are no links of the graph, and the times of steps and of
+    // paths over NVLink or within a cpu. Other links add their latency. weftInvalidArgument: as place(). The graphs of
+    // the job must outlive it.
     static Result<GraphFabric> make(const Job& job, const HostKind& kind);
 
     int ranks() const override { return int(positions_.size()); }
@@ -34,41 +34,41 @@ class GraphFabric : public weft::internal::Fabric {
     weft::internal::Route local(int rank) const override;
     weft::internal::Route reading(int rank, int owner) const override;
     std::unique_ptr<weft::internal::Fabric> around(const std::vector<int>& links) const override;
-    // The job that this is the fabric of, where these links are gone. Of machines that lose one it has a graph of their
-    // own, in `graphs`, which must outlive it.
+    // The job of this fabric without these links. A machine that loses one gets its own graph in `graphs`, which must
+    // outlive the job.
     Job job_without(const Job& job, const std::vector<int>& links,
                     std::vector<std::unique_ptr<const Graph>>& graphs) const;
-    // By machines where all are alike and their ranks side by side; of one machine all ranks.
+    // One machine, if all are equal and have consecutive ranks; within one machine all ranks.
     int rotation() const override { return rotation_; }
     Turned turned(int link) const override;
 
-    // Where each second machine is passed the other way round (Channels::alternates), two of them are one turn.
+    // If every second machine is passed in reverse order (Channels::alternates), a turn is two machines.
     void turn_by_two();
-    std::vector<int32_t> hosts() const;  // by rank, as Layout has it; empty: one
+    std::vector<int32_t> hosts() const;  // by rank, as in Layout; empty: one host
 
   private:
-    // Of all machines of one kind; or of one, some of whose links are gone.
+    // Of all machines of one kind, or of one machine that has lost links.
     struct MachineRoutes {
         MachineRoutes(const MachineGraph& machine_graph, const std::vector<int>& failed);
         void find_ports(const std::vector<double>& prices);
 
         RoutingGraph fabric;
         std::vector<std::vector<PricedRoute>> within;  // from site to site
-        std::vector<PricedRoute> out, in;              // of each site, to a port and from one
+        std::vector<PricedRoute> out, in;              // of each site: to a port, and from one
     };
     struct Machine {
         std::shared_ptr<const MachineRoutes> routes;
         int kind = 0, first_link = 0;
-        std::vector<int32_t> ranks;  // in the order of its links
+        std::vector<int32_t> ranks;  // in the order of its sites
     };
     struct RankPosition {
         int machine, site;
-        int place;  // among the machine's ranks
+        int place;  // index among the machine's ranks
     };
 
     GraphFabric(const HostKind& kind, const Placement& placement, const Job& job);
     void find_rotation();
-    // Links of a machine: the graph's, the memory of each site, the core of each rank that is a thread.
+    // Links of a machine: those of the graph, the memory of each site, and the core of each rank that is a thread.
     int arcs_of(const Machine& machine) const { return int(machine.routes->fabric.arcs().size()); }
     int sites_of(const Machine& machine) const { return int(machine.routes->fabric.sites().size()); }
     int links_of(const Machine& machine) const {

@@ -15,7 +15,7 @@ namespace weft::internal::topology {
 
 namespace {
 
-// What a host has beside its ranks' devices.
+// The properties of a host beside its ranks' devices.
 void count_host(const Graph& graph, SimulatedHosts& simulated) {
     int cores = 0;
     int64_t widest = 0;
@@ -26,7 +26,7 @@ void count_host(const Graph& graph, SimulatedHosts& simulated) {
     if (widest > 0) simulated.link_mbps = simulated.link_mbps == 0 ? widest : std::min(simulated.link_mbps, widest);
 }
 
-// Where a host's graph has what the file's has.
+// The node of a host's graph that is this node of the file.
 int location_in(const Graph& graph, const Node& node) {
     return node.kind == NodeKind::gpu ? graph.find(0, node.busid) : graph.find_cpu(0, node.cpu.numaid);
 }
@@ -35,7 +35,7 @@ int location_in(const Graph& graph, const Node& node) {
 
 Result<SimulatedHosts> simulate_hosts(const Graph& graph, int copies, int ranks) {
     if (copies > 0 && ranks % copies != 0)
-        return fail(weftInvalidArgument, "{} ranks do not fill {} machines alike", ranks, copies);
+        return fail(error::topology_placement, "{} ranks cannot be divided equally among {} machines", ranks, copies);
     auto seated = job_of_ranks(graph, copies, copies > 0 ? ranks / copies : 0);
     if (!seated) return seated.take_status();
     SimulatedHosts simulated;
@@ -63,7 +63,7 @@ Result<SimulatedHosts> simulate_hosts(const Graph& graph, int copies, int ranks)
         const int found =
             location_in(*simulated.job.graphs[size_t(simulated.job.graph_of[size_t(host->second)])], node);
         if (found < 0)
-            return fail(weftInvalidArgument, "{} cannot be described, so that nobody could sit there",
+            return fail(error::topology_placement, "{} cannot be described, so no rank can run there",
                         graph.name(location.node));
         simulated.job.locations.push_back({host->second, found, location.cache, location.core});
         host_of.push_back(int32_t(host->second));

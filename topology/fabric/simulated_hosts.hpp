@@ -1,5 +1,5 @@
-// simulated_hosts.hpp: the machines of a file, with ranks on them, as a communicator of such ranks would know them: each host
-// tells of itself alone, and hosts that are alike share what they tell.
+// simulated_hosts.hpp: the machines of a file with ranks, as a communicator of such ranks would know them. Each host
+// describes only itself, and equal hosts share a description.
 #pragma once
 #include <memory>
 #include <vector>
@@ -11,16 +11,16 @@ namespace weft::internal::topology {
 
 struct SimulatedHosts {
     std::vector<std::unique_ptr<const Graph>> graphs;  // of the job
-    Job job;                                           // a host set is a host
-    Layout layout;                                     // who is on which host, no more
-    std::vector<int32_t> domains;                      // as arrange() takes them
-    bool gpus = false;                                 // ranks sit on them; else on cpus
-    int cores = 0;                                     // of the host with the fewest
-    int64_t link_mbps = 0;                             // of the slowest host's widest port; 0: unknown
+    Job job;                                           // a host set is one host
+    Layout layout;                                     // only the hosts of the ranks
+    std::vector<int32_t> domains;                      // as arrange() needs them
+    bool gpus = false;                                 // true: ranks run on GPUs; else on cpus
+    int cores = 0;                                     // of the host with the fewest cores
+    int64_t link_mbps = 0;                             // of the widest port of the slowest host; 0: unknown
 };
 
-// So many copies of what the graph describes, each with an equal share of the ranks, placed as job_of_ranks() does.
-// 0 ranks: as many as have room. weftInvalidArgument: they have none, or do not fill the copies alike.
+// Makes `copies` copies of the described machines, each with an equal share of the ranks, placed as in job_of_ranks().
+// With 0 ranks, as many as fit. weftInvalidArgument: the ranks do not fit, or cannot be divided equally.
 Result<SimulatedHosts> simulate_hosts(const Graph& graph, int copies, int ranks);
 
 }  // namespace weft::internal::topology

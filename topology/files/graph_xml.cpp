@@ -84,8 +84,7 @@ class GraphReader : xml::Handler {
             return element.wrong("there are more than {} graphs", graphs_most);
         ChannelGraph& graph = result_.graphs.emplace_back();
         graph.id = element.number("id", 0, 65'535);
-        if (element.ok() && !ids_.insert(graph.id).second)
-            element.wrong("graph {} stands here a second time", graph.id);
+        if (element.ok() && !ids_.insert(graph.id).second) element.wrong("graph {} appears twice", graph.id);
         graph.pattern = Pattern(element.number("pattern", int(Pattern::balanced_tree), int(Pattern::collnet_direct)));
         graph.cross_nic = element.number_or("crossnic", 0, 2, 0);
         stated_channels_ = element.number_or("nchannels", 0, channels_most, 0);
@@ -121,7 +120,7 @@ class GraphReader : xml::Handler {
         host = int(value >> host_shift);
         value &= (uint64_t(1) << host_shift) - 1;
         if (error != std::errc() || end != text.data() + text.size() || value > 65'535)
-            element.wrong("dev of <{}> is {}, which is no index of a device", element.name(), shown(text));
+            element.wrong("dev of <{}> is {}, which is not the index of a device", element.name(), shown(text));
         return int(value & 0xffff);
     }
     void start_stop(Element& element) {
@@ -136,16 +135,16 @@ class GraphReader : xml::Handler {
         stop.dev = dev(element, stop.host);
         stop.rank = element.number_or("rank", -1, INT_MAX, unknown);
         ChannelGraph& graph = result_.graphs.back();
-        // Trees pass a GPU on their way up and down; a ring does not.
+        // Trees pass a GPU upwards and downwards; a ring does not.
         if (element.ok() && graph.pattern == Pattern::ring && stop.kind == NodeKind::gpu &&
             !gpus_.insert({stop.host, stop.rank == unknown ? stop.dev : -2 - stop.rank}).second)
-            element.wrong("gpu {} stands in this channel a second time; a ring passes each once", stop.dev);
+            element.wrong("gpu {} appears twice in this channel; a ring passes each gpu once", stop.dev);
         graph.channels.back().stops.push_back(stop);
     }
 
     ReadGraphs result_;
     size_t depth_ = 0;
-    size_t skipping_ = 0;       // open elements that are skipped
+    size_t skipping_ = 0;       // open elements that are ignored
     int stated_channels_ = -1;  // -1: no graph is open
     bool states_channels_ = false;
     int line_ = 0;
@@ -175,8 +174,8 @@ std::vector<int> devs_of(const Graph& graph) {
                                              : node.cpu.numaid;
     };
     std::vector<int> devs;
-    std::map<std::pair<NodeKind, int>, int> places;  // by kind and host: how many so far
-    std::map<std::pair<NodeKind, int>, int> beyond;  // and the next number that none has
+    std::map<std::pair<NodeKind, int>, int> places;  // by kind and host: the number so far
+    std::map<std::pair<NodeKind, int>, int> beyond;  // and the next unused number
     std::set<std::tuple<NodeKind, int, int>> given;
     for (const Node& node : graph.nodes()) {
         int& next = beyond[{node.kind, node.host}];
@@ -185,7 +184,7 @@ std::vector<int> devs_of(const Graph& graph) {
     for (const Node& node : graph.nodes()) {
         const int place = places[{node.kind, node.host}]++;
         int dev = stated(node) == unknown ? place : stated(node);
-        // Of devices that share one, the first has it.
+        // If devices share one, the first has it.
         if (stated(node) != unknown && !given.insert({node.kind, node.host, dev}).second)
             dev = beyond[{node.kind, node.host}]++;
         devs.push_back(dev);
@@ -215,7 +214,7 @@ std::string write_graphs(const std::vector<ChannelGraph>& graphs) {
             xml.open("channel");
             for (const Stop& stop : channel.stops) {
                 xml.open(stop.kind == NodeKind::port ? "net" : name_of(stop.kind));
-                // Old NCCLs read decimals, new ones hexadecimals: both take what begins with 0x.
+                // Old versions of NCCL read decimal numbers, new ones hexadecimal; both accept the prefix 0x.
                 const uint64_t dev = uint64_t(stop.host) << host_shift | uint64_t(stop.dev);
                 xml.attribute("dev", dev < 10 ? fmt::format("{}", dev) : fmt::format("{:#x}", dev));
                 if (stop.rank != unknown) xml.attribute("rank", stop.rank);

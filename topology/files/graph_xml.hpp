@@ -1,4 +1,4 @@
-// graph_xml.hpp: NCCL's graph files, read and written: the channels that a search has found, or that somebody wants.
+// graph_xml.hpp: reads and writes NCCL's graph files: the channels of a search, or channels that a user wants.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,21 +10,21 @@
 
 namespace weft::internal::topology {
 
-// By NCCL's numbers.
+// NCCL's numbers.
 enum class Pattern : uint8_t { balanced_tree = 1, split_tree, tree, ring, nvls, collnet_direct };
 const char* name_of(Pattern pattern);
 
 // A stop of a channel.
 struct Stop {
-    NodeKind kind = NodeKind::gpu;  // gpu, or port, which the file calls net, or cpu, which NCCL's files do not have
+    NodeKind kind = NodeKind::gpu;  // gpu; port, which the file calls net; or cpu, which NCCL's files do not have
     int dev = 0;                    // Gpu::dev, Port::dev, Cpu::numaid
     int rank = unknown;
-    int host = 0;  // of the machine's, where NVLink joins several
+    int host = 0;  // of the machine's hosts, if NVLink joins several
     bool operator==(const Stop&) const = default;
 };
 
-// By which files name each node: what is known, else its place among the devices of its kind on its host. If several
-// have one dev, the first keeps it, and the others have numbers that none has.
+// The number of each node in files: the known one, else its index among the devices of its kind on its host. If several
+// have one dev, the first keeps it, and the others get unused numbers.
 std::vector<int> devs_of(const Graph& graph);
 
 struct ChannelPath {
@@ -35,23 +35,24 @@ struct ChannelPath {
 struct ChannelGraph {
     int id = 0;  // NCCL: 0 ring, 1 tree, 2 collnet, 3 nvls
     Pattern pattern = Pattern::ring;
-    int cross_nic = 0;     // a channel may leave by one NIC and arrive by another: 0 no, 1 yes, 2 only if it is better
+    // whether a channel may leave by one NIC and arrive by another: 0 no, 1 yes, 2 only if that is better
+    int cross_nic = 0;
     double intra_gbs = 0;  // of each channel, within a host
     double inter_gbs = 0;  // and between hosts
     double latency_inter_us = 0;
-    PathClass type_intra = PathClass::loc;  // the farthest that a channel takes, within a host
+    PathClass type_intra = PathClass::loc;  // the farthest class that a channel uses within a host
     PathClass type_inter = PathClass::loc;  // and from a GPU to its port
-    bool same_channels = true;              // the channels are those of the ring once more
+    bool same_channels = true;              // the channels are those of the ring again
     std::vector<ChannelPath> channels;
     bool operator==(const ChannelGraph&) const = default;
 };
 
 struct ReadGraphs {
     std::vector<ChannelGraph> graphs;
-    std::vector<std::string> notes;  // what was skipped, a sentence each, with its line
+    std::vector<std::string> notes;  // ignored parts, a sentence each, with the line
 };
 
-// weftInvalidArgument: what is wrong, with line and column.
+// weftInvalidArgument: the fault, with line and column.
 Result<ReadGraphs> read_graphs(std::string_view xml);
 std::string write_graphs(const std::vector<ChannelGraph>& graphs);
 

@@ -51,7 +51,7 @@ class Merger {
     }
 
   private:
-    // Ranks, and indices of ports, are of the run in which the file was written: those detected count, if any were.
+    // Ranks and indices of ports are of the run that wrote the file. Detected ones replace them, if there are any.
     void forget_the_run() {
         const auto any = [&](NodeKind kind, const auto& number) {
             for (const int node : detected_.of_kind(kind))
@@ -68,7 +68,7 @@ class Merger {
             for (const int port : graph_.of_kind(NodeKind::port)) graph_.change(port).port.dev = unknown;
     }
 
-    // What no cpu that was detected has, where some are known to have another.
+    // Differences in a property of processors, if some detected cpus have a known value and none has the file's.
     std::string other_processors(const char* what, std::string Cpu::*member) const {
         std::set<std::string> detected;
         for (const int cpu : detected_.of_kind(NodeKind::cpu)) detected.insert(detected_.node(cpu).cpu.*member);
@@ -83,7 +83,7 @@ class Merger {
         return {};
     }
 
-    // Of the file alone: nothing has been added yet.
+    // Call before anything is added.
     std::string other_devices() const {
         if (graph_.hosts().size() > detected_.hosts().size())
             return fmt::format("the file is of {} hosts", graph_.hosts().size());
@@ -100,7 +100,7 @@ class Merger {
 
     Status match_hosts() {
         const auto& theirs = detected_.hosts();
-        // A hash tells hosts apart; it changes with the host's name, and files of clouds have none.
+        // A hash distinguishes hosts, but it changes with the host's name, and files of clouds have none.
         if (theirs.size() == 1 && graph_.hosts().size() == 1) {
             const std::string stated = graph_.hosts()[0];
             if (!stated.empty() && !theirs[0].empty() && stated != theirs[0])
@@ -129,7 +129,7 @@ class Merger {
         claims_.rank(gpu.rank);
     }
 
-    // On the hosts that were looked at. Bridges hide, as in virtual machines.
+    // On detected hosts. Bridges may be hidden, as in virtual machines.
     void note_unseen() {
         const std::set<int> seen(index_.begin(), index_.end()), hosts(hosts_.begin(), hosts_.end());
         int unseen = 0, first = -1;
@@ -146,7 +146,7 @@ class Merger {
                 unseen, unseen == 1 ? "" : "s", graph_.name(first), unseen == 1 ? "was" : "were");
     }
 
-    // The file's value stays.
+    // The file's value wins.
     template <class Value>
     void fill(int node, const char* what, Value& mine, const Value& theirs) {
         if (!is_known(theirs) || mine == theirs) return;
@@ -162,7 +162,7 @@ class Merger {
         if (theirs.kind == NodeKind::cpu) return graph_.find_cpu(host, theirs.cpu.numaid);
         if (theirs.kind == NodeKind::port) return match_port(theirs);
         if (!theirs.busid.empty()) return graph_.find(host, theirs.busid);
-        // A NIC of software is the one that has a port of the same name.
+        // A NIC of software is equal to the one with a port of the same name.
         const auto name = names_.find(theirs_index);
         if (name == names_.end()) return -1;
         const auto nic = software_nics_.find({host, name->second});
@@ -197,7 +197,7 @@ class Merger {
             default: break;
         }
         fill_pci(mine, node.pci, theirs.pci);
-        // A GPU by its class alone, whose maker the file does not name.
+        // A GPU only by its class, whose maker the file does not state.
         if (node.kind == NodeKind::gpu && node.gpu == Gpu() && node.parts.empty() &&
             stated_.count({mine, LinkKind::nvlink}) + stated_.count({mine, LinkKind::c2c}) == 0)
             node.kind = kind_of(node.pci);
@@ -217,7 +217,7 @@ class Merger {
         node.source_line = {};
         if (node.parent >= 0) {
             node.parent = index_[size_t(node.parent)];
-            // The file may know what was detected as a switch for a device.
+            // The file may know that a detected switch is a device.
             if (node.parent >= 0 && node.kind != NodeKind::port &&
                 (graph_.node(node.parent).kind == NodeKind::gpu || graph_.node(node.parent).kind == NodeKind::nic))
                 node.parent = graph_.cpu_above(node.parent);
@@ -244,7 +244,7 @@ class Merger {
         return ok();
     }
 
-    // A file that knows bridges that were not seen contradicts nobody.
+    // Bridges of the file that were not detected are no contradiction.
     void check_place(const Node& theirs, int mine) {
         if (theirs.parent < 0) return;
         const int parent = index_[size_t(theirs.parent)];
@@ -273,7 +273,7 @@ class Merger {
         fill(node, "device", mine.device, theirs.device);
         fill(node, "subsystem_vendor", mine.subsystem_vendor, theirs.subsystem_vendor);
         fill(node, "subsystem_device", mine.subsystem_device, theirs.subsystem_device);
-        // "16 GT/s" and "16.0 GT/s PCIe" are one speed.
+        // "16 GT/s" and "16.0 GT/s PCIe" are the same speed.
         if (mine.link_speed.empty() || pci_transfers(mine.link_speed) != pci_transfers(theirs.link_speed))
             fill(node, "link_speed", mine.link_speed, theirs.link_speed);
         fill(node, "link_width", mine.link_width, theirs.link_width);
@@ -309,7 +309,7 @@ class Merger {
         fill(index, "gid", mine.gid, theirs.gid);
     }
 
-    // Who has links of a kind in the file has all of them there.
+    // If a node has links of a kind in the file, it has all of them there.
     Status take(const Statement& theirs) {
         const int source = index_[size_t(theirs.source)];
         if (source < 0) return ok();
@@ -344,7 +344,7 @@ class Merger {
     std::vector<int> hosts_;  // of each detected one
     std::vector<int> index_;  // of each detected node
     UniqueNumbers claims_;
-    // Of the file: statements of a node and kind, ports of a NIC, NICs without a bus id by host and name of a port.
+    // Of the file: statements by node and kind, ports of a NIC, NICs without a bus id by host and port name.
     std::map<std::pair<int, LinkKind>, std::vector<const Statement*>> stated_;
     std::map<int, std::vector<int>> ports_;
     std::map<std::pair<int, std::string>, int> software_nics_;

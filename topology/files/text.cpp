@@ -10,11 +10,11 @@ namespace weft::internal::topology {
 
 namespace {
 
-// More columns than this nobody reads, nor waits for where each takes a search of more nodes than any machine has.
+// Limits of the matrix: wider tables are unreadable, and each column needs a search, which takes long in a large graph.
 constexpr size_t columns_most = 96, columns_of_large = 16, large_nodes = 4'096;
 
 std::string bandwidth(double gbs, bool assumed) {
-    // Whole numbers above 100: three digits are more than is known.
+    // Whole numbers from 100 on, because the values have three significant digits.
     return fmt::format("{}{}", assumed ? "~" : "",
                        gbs >= 100 ? fmt::format("{:.0f}", gbs) : fmt::format("{:.3g}", gbs));
 }
@@ -59,7 +59,7 @@ std::string facts_of(const Node& node) {
     return facts.substr(std::min<size_t>(2, facts.size()));
 }
 
-// Short, for a column's head.
+// Short, for the head of a column.
 std::string column_name(const Graph& graph, int index) {
     const Node& node = graph.node(index);
     std::string name = graph.name(index);
@@ -141,7 +141,7 @@ class TextWriter {
             const size_t begin = ends.size();
             for (const int node : graph_.of_kind(kind))
                 if (kind != NodeKind::nic || graph_.children(node) == 0) ends.push_back(node);
-            // By their indices, where they have any.
+            // By their indices, if known.
             std::stable_sort(ends.begin() + std::ptrdiff_t(begin), ends.end(), [&](int one, int other) {
                 const Node &a = graph_.node(one), &b = graph_.node(other);
                 return std::tuple(a.host, a.gpu.dev, a.port.dev) < std::tuple(b.host, b.gpu.dev, b.port.dev);

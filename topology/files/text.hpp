@@ -1,5 +1,5 @@
-// text.hpp: a graph for people: the tree of each host, the links across it, and the matrix of paths between GPUs, ports
-// and cpus as `nvidia-smi topo -m` prints it, with bandwidths.
+// text.hpp: a graph as text: the tree of each host, the links across it, and the matrix of paths between GPUs, ports
+// and cpus as in `nvidia-smi topo -m`, with bandwidths.
 #pragma once
 #include <string>
 

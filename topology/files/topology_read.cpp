@@ -1,4 +1,4 @@
-// topology_read.cpp: the elements of a topology file as nodes and statements of a graph.
+// topology_read.cpp: reads the elements of a topology file as nodes and statements of a graph.
 #include <algorithm>
 #include <charconv>
 #include <climits>
@@ -20,10 +20,10 @@ using xml::Element;
 using xml::shown;
 
 constexpr int topology_versions = 2;  // 1: NCCL's; 2: RCCL's, whose links between GPUs are called xgmi
-// An affinity of 4,096 hardware threads has 1,151 letters.
+// An affinity of 4,096 hardware threads has 1,151 characters.
 constexpr size_t text_bytes_most = 4'096;
 constexpr int tracks_most = 32;
-constexpr int lanes_unknown = 255;  // what Linux says of a device without a link
+constexpr int lanes_unknown = 255;  // Linux's value for a device without a link
 
 enum class Tag : uint8_t { file, system, cpu, pci, gpu, nic, net, nvlink, c2c, pcilink, other };
 struct TagRow {
@@ -43,7 +43,7 @@ const char* name_of(Tag tag) {
     return "file";
 }
 
-// As topology_write writes them. False: the text is something else, and nothing is known.
+// In the form of topology_write. False: another form, and nothing is known.
 bool read_caches(std::string_view text, std::vector<Cache>& caches) {
     const char* place = text.data();
     const char* const end = place + text.size();
@@ -97,7 +97,7 @@ class TopologyReader : xml::Handler {
         if (row == std::end(tag_rows) || (above.tag == Tag::file && row->tag != Tag::system))
             return element.wrong("expected <system>, found <{}>: this is not a topology file", shown(element.name()));
         if (std::find(row->parents.begin(), row->parents.end(), above.tag) == row->parents.end())
-            return element.wrong("<{}> stands in <{}>; it belongs into <{}>", row->name, name_of(above.tag),
+            return element.wrong("<{}> is inside <{}>; it belongs into <{}>", row->name, name_of(above.tag),
                                  name_of(*row->parents.begin()));
         open_.push_back({row->tag, above.node});
         switch (row->tag) {
@@ -122,7 +122,7 @@ class TopologyReader : xml::Handler {
         if (!value) return {};
         std::string text = value;
         if (text.size() > text_bytes_most)
-            element.wrong("{} of <{}> has {} letters; at most {} are read", name, element.name(), text.size(),
+            element.wrong("{} of <{}> has {} characters; at most {} are read", name, element.name(), text.size(),
                           text_bytes_most);
         return text;
     }
@@ -134,7 +134,7 @@ class TopologyReader : xml::Handler {
         const std::string_view stated = element.text(name);
         std::string busid = normal_busid(stated);
         if (busid.empty() && element.ok())
-            element.wrong("{} of <{}> is {}, which is no bus id; write it as in 0000:07:00.0", name, element.name(),
+            element.wrong("{} of <{}> is {}, which is not a bus id; write it as in 0000:07:00.0", name, element.name(),
                           shown(stated));
         return busid;
     }
@@ -191,7 +191,7 @@ class TopologyReader : xml::Handler {
         node.pci.device_class = text(element, "class");
         node.pci.vendor = text(element, "vendor");
         node.pci.device = text(element, "device");
-        node.kind = kind_of(node.pci);  // though the elements of GPUs and NICs are missing
+        node.kind = kind_of(node.pci);  // although the elements of GPUs and NICs are missing
         node.pci.subsystem_vendor = text(element, "subsystem_vendor");
         node.pci.subsystem_device = text(element, "subsystem_device");
         node.pci.link_speed = text(element, "link_speed");
@@ -201,7 +201,8 @@ class TopologyReader : xml::Handler {
             node.pci.link_speed.clear();
         }
         node.pci.link_width = number(element, "link_width", 0, lanes_unknown);
-        if (node.pci.link_width == 0 || node.pci.link_width > tracks_most) {  // 63 and 255: of what does not answer
+        // 63 and 255: of a device that does not answer
+        if (node.pci.link_width == 0 || node.pci.link_width > tracks_most) {
             note(element.mark().line, "link_width of {} is {}: taken for unknown", node.busid, node.pci.link_width);
             node.pci.link_width = unknown;
         }
@@ -210,22 +211,22 @@ class TopologyReader : xml::Handler {
             const Node& above = result_.graph.node(parent);
             node.host = above.host;
             if (above.kind == NodeKind::gpu || above.kind == NodeKind::nic)
-                element.wrong("{} stands in {}, which is a {} by its class: only bridges have devices below them",
+                element.wrong("{} is inside {}, which is a {} by its class: only bridges have devices below them",
                               node.busid, above.busid, name_of(above.kind));
         }
         node.parent = parent;
         return add(element, std::move(node));
     }
-    // The pci element becomes what stands in it.
+    // The pci element becomes the device inside it.
     void become(Element& element, int pci, NodeKind kind) {
         Node& node = result_.graph.change(pci);
         if (node.kind != kind && (node.kind != NodeKind::pci || result_.graph.children(pci) > 0))
-            return element.wrong("<{}> stands in {}, which {}; a device is one of them", element.name(), node.busid,
+            return element.wrong("<{}> is inside {}, which {}; a device is one of them", element.name(), node.busid,
                                  node.kind == NodeKind::pci ? std::string("has devices below it")
                                                             : fmt::format("is a {}", name_of(node.kind)));
         node.kind = kind;
     }
-    // Of a GPU that is divided each part has an element.
+    // A partitioned GPU has an element for each part.
     void start_gpu(Element& element, int pci) {
         become(element, pci, NodeKind::gpu);
         Gpu gpu;
@@ -244,7 +245,7 @@ class TopologyReader : xml::Handler {
             return;
         }
         if (node.parts.empty())
-            note(element.mark().line, "{} has several <gpu>: paths and channels take it for one GPU", node.busid);
+            note(element.mark().line, "{} has several <gpu>: paths and channels treat it as one GPU", node.busid);
         if (node.parts.size() == parts_most)
             return element.wrong("{} has more than {} <gpu>", node.busid, parts_most + 1);
         node.parts.push_back(std::move(gpu));
@@ -254,7 +255,7 @@ class TopologyReader : xml::Handler {
             become(element, above.node, NodeKind::nic);
             return above.node;
         }
-        return above.node;  // a NIC of software, which its first port makes
+        return above.node;  // a NIC of software, made for its first port
     }
     // NCCL's dumps repeat a NIC of software under each cpu.
     bool repeats(const Node& port) const {
@@ -271,7 +272,7 @@ class TopologyReader : xml::Handler {
         node.port.name = text(element, "name");
         node.port.dev = number(element, "dev", -1, 65'535);
         node.port.speed = number(element, "speed", -1, 100'000'000);
-        if (node.port.speed <= 0) {  // NCCL's own files have -1 where a network does not tell
+        if (node.port.speed <= 0) {  // NCCL's own files have -1 if a network has no speed
             if (node.port.speed == 0)
                 note(element.mark().line, "speed of net {} is 0: taken for unknown", shown(node.port.name));
             node.port.speed = unknown;
@@ -289,7 +290,7 @@ class TopologyReader : xml::Handler {
         node.port.gid = text(element, "gid");
         if (!element.ok()) return -1;
         if (repeats(node)) {
-            note(element.mark().line, "net {} stands here once more: it is one port", shown(node.port.name));
+            note(element.mark().line, "net {} appears twice: it is one port", shown(node.port.name));
             return -1;
         }
         if (result_.graph.node(nic).kind == NodeKind::cpu) {
@@ -318,11 +319,12 @@ class TopologyReader : xml::Handler {
         Statement statement{LinkKind::nvlink, gpu, {}, text(element, "tclass"), 1, 0, {}};
         const std::string_view target = element.text("target");
         statement.target = normal_busid(target);
-        // Virtual machines see no bus ids of switches and cpus and write something shorter.
+        // Virtual machines see no bus ids of switches and cpus, and write a shorter text.
         const bool may_hide = statement.target_class == "0x068000" || statement.target_class == "0x068001";
         if (statement.target.empty() && may_hide) statement.target = target.substr(0, 40);
         if (statement.target.empty() && element.ok())
-            element.wrong("target of <nvlink> is {}, which is no bus id; write it as in 0000:07:00.0", shown(target));
+            element.wrong("target of <nvlink> is {}, which is not a bus id; write it as in 0000:07:00.0",
+                          shown(target));
         statement.count = links(element);
         state(element, std::move(statement));
     }
@@ -345,7 +347,7 @@ class TopologyReader : xml::Handler {
     std::vector<Open> open_;
     std::set<std::string> skipped_;
     std::set<int> gpus_;                                      // that have had their element
-    bool is_further_part_ = false;                            // the <gpu> that began last
+    bool is_further_part_ = false;                            // the present <gpu>
     std::map<std::tuple<int, int, std::string>, int> ports_;  // by host, dev and name
 };
 

@@ -1,4 +1,4 @@
-// topology_write.cpp: a graph as NCCL dumps it: what was stated, in the order of the nodes.
+// topology_write.cpp: writes the statements of a graph in NCCL's form, in the order of nodes.
 #include <algorithm>
 
 #include "topology/files/topology_xml.hpp"
@@ -8,7 +8,7 @@ namespace weft::internal::topology {
 
 namespace {
 
-// "L2:2097152:2:16,L3:33554432:16:2": level, bytes, threads that share one, how many.
+// "L2:2097152:2:16,L3:33554432:16:2": level, bytes, threads that share one, number.
 std::string write_caches(const std::vector<Cache>& caches) {
     std::string text;
     for (const Cache& it : caches)
@@ -34,7 +34,7 @@ class TopologyWriter {
     }
 
   private:
-    // RCCL's files have GPUs of AMD's, with XGMI links.
+    // RCCL's files have AMD GPUs with XGMI links.
     bool of_rccl() const {
         return std::any_of(graph_.nodes().begin(), graph_.nodes().end(),
                            [](const Node& it) { return !it.gpu.gcn.empty(); });
@@ -72,7 +72,7 @@ class TopologyWriter {
                 write_pci(child);
         }
     }
-    // Bridges nest no deeper than a file that is read may.
+    // Bridges are nested at most as deep as in files that are read.
     void write_pci(int index) {
         const Node& node = graph_.node(index);
         xml_.open("pci");
@@ -99,7 +99,7 @@ class TopologyWriter {
     void write_gpu(int index) {
         const Gpu& gpu = graph_.node(index).gpu;
         const auto& statements = statements_[size_t(index)];
-        // Nothing to say but what its class says.
+        // All facts are those of its class.
         const auto& parts = graph_.node(index).parts;
         const bool by_class = kind_of(graph_.node(index).pci) == NodeKind::gpu;
         if (gpu == Gpu() && statements.empty() && parts.empty() && by_class) return;

@@ -1,5 +1,5 @@
-// topology_xml.hpp: NCCL's topology files, read and written. Cloud images ship partial ones: a pci element of a GPU's
-// class is a GPU though no <gpu> stands in it, and what is empty, zero or missing is unknown.
+// topology_xml.hpp: reads and writes NCCL's topology files. Cloud images have partial ones: a pci element with a GPU's
+// class is a GPU even without <gpu>, and empty, zero or missing attributes are unknown.
 #pragma once
 #include <string>
 #include <string_view>
@@ -11,17 +11,16 @@
 namespace weft::internal::topology {
 
 struct ReadTopology {
-    Graph graph;  // connected
-    std::vector<std::string>
-        notes;  // what was skipped, left out or taken for something, a sentence each, with its line
+    Graph graph;                     // connected
+    std::vector<std::string> notes;  // ignored, omitted or assumed parts, a sentence each, with the line
 };
 
 constexpr size_t topology_file_bytes_most = size_t(64) << 20;  // of the largest graph that is read
 
-// weftInvalidArgument: what is wrong, with line and column. Time and memory are proportional to the file.
+// weftInvalidArgument: the fault, with line and column. Time and memory are proportional to the file.
 Result<ReadTopology> read_topology(std::string_view xml);
 
-// As NCCL dumps it; what is unknown is left out. Links added by Graph::add_link have no form there.
+// In NCCL's form, without unknown attributes. Links of Graph::add_link have no form there.
 std::string write_topology(const Graph& graph);
 
 }  // namespace weft::internal::topology

@@ -1,4 +1,4 @@
-// xml_writing.hpp: an XML file as a string that grows: elements in each other, attributes escaped.
+// xml_writing.hpp: writes XML into a string: nested elements with escaped attributes.
 #pragma once
 #include <fmt/format.h>
 

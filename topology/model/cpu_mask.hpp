@@ -1,5 +1,5 @@
-// cpu_mask.hpp: a set of hardware threads, by the operating system's numbers; as lists "0-3,8", which Linux and hwloc
-// write, and as the masks of topology files, "ffff0000,0000ffff". A value.
+// cpu_mask.hpp: a set of hardware threads, by the operating system's numbers. Read and written as lists "0-3,8", as in
+// Linux and hwloc, and as masks of topology files, "ffff0000,0000ffff". A value.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,20 +12,20 @@ namespace weft::internal::topology {
 
 class CpuMask {
   public:
-    static constexpr int threads_most = 8'192;  // of Linux
+    static constexpr int threads_most = 8'192;  // the limit of Linux
 
-    // What is no list is left out.
+    // Ignores everything that is not a list.
     static CpuMask from_list(std::string_view list);
-    // As mask() writes it, in groups of 32 bits or fewer. Of what is none: empty.
+    // The form of mask(), in groups of at most 32 bits. Empty for other texts.
     static CpuMask from_mask(std::string_view mask);
     static CpuMask from_set(const CpuSet& set);
     std::string list() const;  // "0-3,8"
-    std::string mask() const;  // in hexadecimal, 32 bits a group; of nothing empty
+    std::string mask() const;  // in hexadecimal, 32 bits in a group; empty for the empty set
 
     void add(int thread);
     bool contains(int thread) const;
     int count() const;
-    // Whether from_mask() can read it: groups of up to eight hexadecimal digits.
+    // Whether from_mask() can read it: groups of at most eight hexadecimal digits.
     static bool is_mask(std::string_view text);
     bool empty() const { return words_.empty(); }
     int first() const;  // -1: none

@@ -68,7 +68,7 @@ NodeKind kind_of(const Pci& pci) {
     std::string vendor = pci.vendor, device = pci.device;
     for (std::string* text : {&vendor, &device})
         for (char& letter : *text) letter = char(std::tolower(static_cast<unsigned char>(letter)));
-    // Consoles that a maker of GPUs has made: Rage XL and ES1000.
+    // GPUs for consoles: Rage XL and ES1000.
     for (const char* console : {"0x4752", "0x515e", "0x5969"})
         if (vendor == "0x1002" && device == console) return NodeKind::pci;
     if (vendor.empty()) return subclass == "0x0300" ? NodeKind::pci : NodeKind::gpu;
@@ -102,7 +102,8 @@ Result<int> Graph::host(std::string_view hash) {
     const auto found = std::find(hosts_.begin(), hosts_.end(), hash);
     if (found != hosts_.end()) return int(found - hosts_.begin());
     if (hosts_.size() == size_t(hosts_most))
-        return fail(weftInvalidArgument, "there are more than {} hosts; describe one of each kind", hosts_most);
+        return fail(error::topology_invalid, "there are more than {} hosts; describe one host of each kind",
+                    hosts_most);
     hosts_.emplace_back(hash);
     cpus_.push_back(0);
     return int(hosts_.size()) - 1;
@@ -110,35 +111,34 @@ Result<int> Graph::host(std::string_view hash) {
 
 Result<int> Graph::add(Node node) {
     if (nodes_.size() == size_t(nodes_most))
-        return fail(weftInvalidArgument, "there are more than {} cpus and devices", nodes_most);
+        return fail(error::topology_invalid, "there are more than {} cpus and devices", nodes_most);
     const int index = int(nodes_.size());
     if (node.kind != NodeKind::nvswitch && size_t(node.host) >= hosts_.size())
-        return fail(weftInvalidArgument, "there is no host {}; there are {}", node.host, hosts_.size());
+        return fail(error::topology_invalid, "host {} does not exist; there are {} hosts", node.host, hosts_.size());
     if (node.kind == NodeKind::cpu) {
         if (cpus_[size_t(node.host)] == cpus_per_host_most)
-            return fail(weftInvalidArgument, "a host has more than {} cpus; a cpu is a NUMA domain",
+            return fail(error::topology_invalid, "a host has more than {} cpus; a cpu is a NUMA domain",
                         cpus_per_host_most);
         if (!by_busid_.try_emplace(cpu_key(node.host, node.cpu.numaid), index).second)
-            return fail(weftInvalidArgument,
-                        "cpu {} stands here a second time; cpus of several hosts need a host_hash each",
+            return fail(error::topology_invalid,
+                        "cpu {} appears twice; the cpus of several hosts need different values of host_hash",
                         node.cpu.numaid);
         ++cpus_[size_t(node.host)];
         node.parent = unknown;
     } else if (node.kind != NodeKind::nvswitch) {
         if (node.parent < 0 || node.parent >= index)
-            return fail(weftInvalidArgument, "{} {} has no parent", name_of(node.kind), node.busid);
+            return fail(error::topology_invalid, "{} {} has no parent", name_of(node.kind), node.busid);
         const Node& parent = nodes_[size_t(node.parent)];
         const bool of_software = node.kind == NodeKind::nic && parent.kind == NodeKind::cpu;
         if (node.busid.empty() && node.kind != NodeKind::port && !of_software)
-            return fail(weftInvalidArgument, "a {} without a bus id", name_of(node.kind));
+            return fail(error::topology_invalid, "a {} has no bus id", name_of(node.kind));
         if (!may_have(parent.kind, node.kind) || parent.host != node.host)
-            return fail(weftInvalidArgument, "a {} cannot have a {} under it", name_of(parent.kind),
+            return fail(error::topology_invalid, "a {} cannot be the parent of a {}", name_of(parent.kind),
                         name_of(node.kind));
         if (node.kind == NodeKind::port && children(node.parent) == ports_per_nic_most)
-            return fail(weftInvalidArgument, "a nic has more than {} ports", ports_per_nic_most);
+            return fail(error::topology_invalid, "a nic has more than {} ports", ports_per_nic_most);
         if (!node.busid.empty() && !by_busid_.try_emplace(busid_key(node.host, node.busid), index).second)
-            return fail(weftInvalidArgument, "busid {} stands here a second time; each device has one of its own",
-                        node.busid);
+            return fail(error::topology_invalid, "busid {} appears twice; each device has its own", node.busid);
     }
     if (node.parent >= 0) ++children_[size_t(node.parent)];
     push(std::move(node));
@@ -153,16 +153,19 @@ void Graph::push(Node node) {
 
 Status Graph::state(Statement statement) {
     if (statement.source < 0 || size_t(statement.source) >= nodes_.size())
-        return fail(weftInvalidArgument, "a link of node {}; there are {}", statement.source, nodes_.size());
+        return fail(error::topology_invalid, "a link begins at node {}; there are {} nodes", statement.source,
+                    nodes_.size());
     const NodeKind kind = node(statement.source).kind;
     if (kind != (statement.kind == LinkKind::local ? NodeKind::pci : NodeKind::gpu))
-        return fail(weftInvalidArgument, "{} cannot have a {} link", name(statement.source), name_of(statement.kind));
+        return fail(error::topology_invalid, "{} cannot have a {} link", name(statement.source),
+                    name_of(statement.kind));
     if (stated_[size_t(statement.source)] == statements_per_node_most)
-        return fail(weftInvalidArgument, "{} has more than {} links", name(statement.source), statements_per_node_most);
+        return fail(error::topology_invalid, "{} has more than {} links", name(statement.source),
+                    statements_per_node_most);
     if (statements_.size() == size_t(links_most))
-        return fail(weftInvalidArgument, "there are more than {} links", links_most);
+        return fail(error::topology_invalid, "there are more than {} links", links_most);
     if (statement.count < 1 || statement.count > nvlinks_most)
-        return fail(weftInvalidArgument, "a link of count {}; it must lie in 1..{}", statement.count, nvlinks_most);
+        return fail(error::topology_invalid, "a link has count {}; a count is 1 to {}", statement.count, nvlinks_most);
     ++stated_[size_t(statement.source)];
     statements_.push_back(std::move(statement));
     return ok();
@@ -170,7 +173,7 @@ Status Graph::state(Statement statement) {
 
 Status Graph::push(Link link) {
     if (links_.size() == size_t(links_most))
-        return fail(weftInvalidArgument, "there are more than {} links", links_most);
+        return fail(error::topology_invalid, "there are more than {} links", links_most);
     links_.push_back(std::move(link));
     return ok();
 }
@@ -178,15 +181,16 @@ Status Graph::push(Link link) {
 Status Graph::add_link(Link link) {
     const int nodes = int(nodes_.size());
     if (link.source < 0 || link.target < 0 || link.source >= nodes || link.target >= nodes)
-        return fail(weftInvalidArgument, "a link of nodes {} and {}; there are {}", link.source, link.target, nodes);
-    if (link.source == link.target) return fail(weftInvalidArgument, "{} is linked with itself", name(link.source));
+        return fail(error::topology_invalid, "a link joins nodes {} and {}; there are {} nodes", link.source,
+                    link.target, nodes);
+    if (link.source == link.target) return fail(error::topology_invalid, "{} is linked with itself", name(link.source));
     if (!(link.bandwidth_gbs > 0) || !(link.latency_us >= 0) || link.count < 1)
-        return fail(weftInvalidArgument,
-                    "the link from {} to {} has {} GB/s, {} us and width {}; no time is negative "
-                    "and the others are above zero",
+        return fail(error::topology_invalid,
+                    "the link from {} to {} has {} GB/s, {} us and width {}; the latency must not be "
+                    "negative, and the others must be above 0",
                     name(link.source), name(link.target), link.bandwidth_gbs, link.latency_us, link.count);
     if (added_links_.size() == size_t(links_most))
-        return fail(weftInvalidArgument, "there are more than {} links", links_most);
+        return fail(error::topology_invalid, "there are more than {} links", links_most);
     added_links_.push_back(std::move(link));
     return ok();
 }
@@ -235,7 +239,7 @@ std::string Graph::name(int index) const {
     return name;
 }
 
-// Ranks name one device each. Indices may name several: of the parts of a GPU, or of processes that each counted alone.
+// A rank names one device. An index may name several: parts of a GPU, or devices that several processes counted.
 Status Graph::check_indices(std::vector<std::string>& notes) {
     UniqueNumbers claims;
     std::map<std::tuple<NodeKind, int, int>, int> first;
@@ -247,7 +251,7 @@ Status Graph::check_indices(std::vector<std::string>& notes) {
             const auto [has, added] = first.try_emplace({it.kind, it.host, dev}, index);
             if (!added) {
                 sharing_dev_.insert({has->second, index});
-                say(notes, "{}{} has the dev of {}: {} tells them apart", at(it.source_line), name(index),
+                say(notes, "{}{} has the dev of {}: {} distinguishes them", at(it.source_line), name(index),
                     name(has->second), it.kind == NodeKind::gpu ? "the bus id" : "the place in the file");
             }
         }
@@ -255,15 +259,15 @@ Status Graph::check_indices(std::vector<std::string>& notes) {
         for (size_t part = 0; part <= it.parts.size(); ++part) {
             const int rank = part == 0 ? it.gpu.rank : it.parts[part - 1].rank;
             if (!claims.rank(rank))
-                return fail(weftInvalidArgument, "{}two gpus have rank {}; each has one of its own", at(it.source_line),
-                            rank);
+                return fail(error::topology_invalid, "{}two gpus have rank {}; each gpu has its own rank",
+                            at(it.source_line), rank);
         }
     }
     return ok();
 }
 
-// The node that stands for all NVSwitches of the GPU's domain: a GPU spreads what it sends over its links to all of
-// them, so that a path through one alone would have a share of the bandwidth.
+// The node that stands for all NVSwitches of the GPU's domain. A GPU distributes its traffic over its links to all of
+// them, so a path through one of them would have only a share of the bandwidth.
 int Graph::nvswitch_of(int gpu) {
     const std::string domain = node(gpu).gpu.domain;
     const int host = domain.empty() && hosts_.size() < 2 ? node(gpu).host : -1;
@@ -278,7 +282,7 @@ int Graph::nvswitch_of(int gpu) {
 }
 
 Status Graph::link_statements(std::vector<std::string>& notes) {
-    // NVLinks between two GPUs, which both ends state: links from the first to the second.
+    // NVLinks between two GPUs, stated by both ends: the links from the first to the second.
     struct Stated {
         int count = 0;
         SourceLine source_line;
@@ -298,18 +302,18 @@ Status Graph::link_statements(std::vector<std::string>& notes) {
         }
         const int target = find(host, it.target);
         if (target == it.source) {
-            say(notes, "{}{} has a link to itself: it is left out", at(it.source_line), name(it.source));
+            say(notes, "{}{} has a link to itself: it is ignored", at(it.source_line), name(it.source));
             continue;
         }
         if (it.kind == LinkKind::local) {
             if (target < 0 || node(target).kind != NodeKind::pci) {
                 say(notes,
-                    "{}the pcilink of {} leads to {}, which is no PCI switch of the host: it is "
-                    "left out; correct its target, or add the switch",
+                    "{}the pcilink of {} leads to {}, which is not a PCI switch of the host: it is "
+                    "ignored; correct its target, or add the switch",
                     at(it.source_line), name(it.source), it.target);
                 continue;
             }
-            // Each half states it.
+            // Both halves state it.
             if (!halves.insert(std::minmax(it.source, target)).second) continue;
             link.target = target;
             link.bandwidth_gbs = local_gbs;
@@ -324,7 +328,7 @@ Status Graph::link_statements(std::vector<std::string>& notes) {
         } else if (it.target_class == "0x068000" || (target >= 0 && node(target).pci.device_class == "0x068000")) {
             link.plane = it.target;
             if (nodes_.size() == size_t(nodes_most))
-                return fail(weftInvalidArgument, "there are more than {} cpus and devices", nodes_most);
+                return fail(error::topology_invalid, "there are more than {} cpus and devices", nodes_most);
             link.target = nvswitch_of(it.source);
         } else if (target >= 0 && node(target).kind == NodeKind::gpu) {
             Stated& stated = between[{it.source, target}];
@@ -333,7 +337,7 @@ Status Graph::link_statements(std::vector<std::string>& notes) {
             continue;
         } else {
             say(notes,
-                "{}the nvlink of {} leads to {}, which is no GPU of the host: it is left out; "
+                "{}the nvlink of {} leads to {}, which is not a GPU of the host: it is ignored; "
                 "correct its target, or add the GPU",
                 at(it.source_line), name(it.source), it.target);
             continue;
@@ -343,7 +347,7 @@ Status Graph::link_statements(std::vector<std::string>& notes) {
     for (const auto& [ends, stated] : between) {
         const auto [source, target] = ends;
         const auto back = between.find({target, source});
-        if (back != between.end() && source > target) continue;  // told with the other one
+        if (back != between.end() && source > target) continue;  // done with the other end's statement
         int count = stated.count;
         if (back == between.end()) {
             say(notes,

@@ -1,8 +1,8 @@
-// graph.hpp: a machine, or several, as a graph: typed nodes, and links with bandwidth, latency and width. The reader of
-// NCCL's topology files and whoever detects devices fill it, merge joins two; path searches read it.
+// graph.hpp: one or more machines as a graph: typed nodes, and links with bandwidth, latency and width. Detection and
+// the reader of NCCL's topology files fill a graph, merge joins two, and path searches read it.
 //
-// What is *stated* (nodes with their parents in the PCI tree, statements of links that lie across the tree) is kept as
-// it was said; *links* are made of it by `connect`, which may be called again when something has been added.
+// Statements are kept as given: nodes with their parents in the PCI tree, and links across the tree. `connect` makes
+// *links* of them, and may be called again after additions.
 #pragma once
 #include <cstdint>
 #include <set>
@@ -15,17 +15,17 @@
 
 namespace weft::internal::topology {
 
-// Bounds of what a file may ask for: a rack of GB200 has some 500 nodes.
+// Limits for files. A rack of GB200 has about 500 nodes.
 constexpr int nodes_most = 65'536;
 constexpr int links_most = 1 << 20;
 constexpr int hosts_most = 4'096;
-constexpr int cpus_per_host_most = 128;  // NUMA domains; all are joined with all
+constexpr int cpus_per_host_most = 128;  // NUMA domains, each linked with each other one
 constexpr int ports_per_nic_most = 256;
 constexpr size_t parts_most = 64;
 constexpr int statements_per_node_most = 1'024;
 constexpr int nvlinks_most = 256;  // of one statement; a B200 has 18 in all
 
-constexpr int unknown = -1;  // of a number that nobody has stated; an empty text is unknown, too
+constexpr int unknown = -1;  // a number that is not stated; an empty text is unknown too
 
 enum class NodeKind : uint8_t { cpu, pci, gpu, nic, port, nvswitch };
 const char* name_of(NodeKind kind);
@@ -34,47 +34,47 @@ const char* name_of(NodeKind kind);
 enum class LinkKind : uint8_t { local, nvlink, c2c, pci, sys, net };
 const char* name_of(LinkKind kind);
 
-// The line of the file it stood in, 0: none. The same fact is the same wherever it stands.
+// The line in a file, 0: none. Facts with different lines are equal.
 struct SourceLine {
     int line = 0;
     bool operator==(const SourceLine&) const { return true; }
 };
 
-// Caches that are alike: `count` of them are a NUMA domain's, or shared with others.
+// Equal caches: `count` of them belong to a NUMA domain, or are shared with others.
 struct Cache {
     int level = 0;
     int64_t bytes = 0;  // of each
-    int threads = 0;    // hardware threads that share one
+    int threads = 0;    // hardware threads that share one cache
     int count = 0;
     bool operator==(const Cache&) const = default;
 };
-constexpr size_t caches_most = 16;  // kinds of them in a domain
+constexpr size_t caches_most = 16;  // kinds of caches in a domain
 
-// A NUMA domain, or a package of one.
+// A NUMA domain, or a package within one.
 struct Cpu {
     int numaid = unknown;
     std::string affinity;   // mask of its hardware threads in hexadecimal, 32 bits a group: "ffff0000,0000ffff"
     std::string allowed;    // those that this process may run on, where a container has a part; "0": none
-    int package = unknown;  // the operating system's number
-    int cores = unknown;    // each of one or more hardware threads
+    int package = unknown;  // number in the operating system
+    int cores = unknown;    // each with one or more hardware threads
     std::vector<Cache> caches;
     std::string arch, vendor;  // "x86_64", "GenuineIntel"
     int family = unknown, model = unknown;
     bool operator==(const Cpu&) const = default;
 };
 
-// What is known of a PCI device, and of the link above it.
+// The known properties of a PCI device and of the link above it.
 struct Pci {
     std::string device_class;  // "0x030200"
     std::string vendor, device, subsystem_vendor, subsystem_device;
     std::string link_speed;    // "16.0 GT/s PCIe"
     int link_width = unknown;  // lanes
-    std::string virtual_of;    // bus id of the device whose virtual function it is
+    std::string virtual_of;    // bus id of the device to which this virtual function belongs
     bool operator==(const Pci&) const = default;
 };
 
-// By its class: gpu, nic or pci. A VGA display is a GPU only if a maker of GPUs is known to have made it: servers have
-// displays for consoles.
+// By its class: gpu, nic or pci. A VGA display is a GPU only if its maker makes GPUs, because servers have displays for
+// consoles.
 NodeKind kind_of(const Pci& pci);
 
 struct Gpu {
@@ -83,71 +83,71 @@ struct Gpu {
     int rank = unknown;  // in the communicator
     int gdr = unknown;   // GPUDirect RDMA: 0, 1
     int keep = unknown;
-    int mlopart = unknown;  // index of this part of a divided GPU
+    int mlopart = unknown;  // index of this part of a partitioned GPU
     std::string gcn;        // architecture of an AMD GPU, as RCCL writes it: "gfx942"
-    std::string domain;     // NVLink domain of several hosts, by the name of its fabric; empty: the host's own
+    std::string domain;     // name of the fabric of an NVLink domain of several hosts; empty: the host's own
     bool operator==(const Gpu&) const = default;
 };
 
-// A port of a NIC, which NCCL calls net.
+// A port of a NIC; NCCL calls it net.
 struct Port {
     std::string name;      // "mlx5_0"
-    int dev = unknown;     // index among the host's
+    int dev = unknown;     // index among the ports of its host
     int speed = unknown;   // Mb/s
-    int number = unknown;  // of the port on its device, from 1
+    int number = unknown;  // number of the port on its device, from 1
     std::string guid;
     double latency_us = unknown;
     int maxconn = unknown, gdr = unknown, coll = unknown, keep = unknown;
     std::string interface;   // of the operating system, "eth0", where `name` is an RDMA device's
     std::string link_layer;  // "InfiniBand", "Ethernet"
-    std::string gid;         // by which others reach it
+    std::string gid;         // the address of the port for other hosts
     bool operator==(const Port&) const = default;
 };
 
 struct Node {
     NodeKind kind = NodeKind::pci;
     int host = 0;          // index; -1: an NVSwitch that several hosts share
-    int parent = unknown;  // in the tree cpu > pci > ... > gpu or nic > port; none of cpus and NVSwitches
+    int parent = unknown;  // in the tree cpu > pci > ... > gpu or nic > port; cpus and NVSwitches have none
     std::string busid;     // of pci, gpu, nic: normal_busid(); unique on its host
     Cpu cpu;
     Pci pci;
-    Gpu gpu;  // of an NVSwitch: the domain alone
-    // Of a GPU that is divided (MIG), further parts, each with an index and a rank of its own; paths take it for one.
+    Gpu gpu;  // of an NVSwitch only the domain
+    // Further parts of a partitioned GPU (MIG), each with its own index and rank; paths treat them as one.
     std::vector<Gpu> parts;
     Port port;
     SourceLine source_line;
     bool operator==(const Node&) const = default;
 };
 
-// A link across the tree, as one of its ends states it.
+// A link across the tree, as stated by one of its ends.
 struct Statement {
     LinkKind kind = LinkKind::nvlink;  // nvlink, c2c (to the GPU's own cpu), local (pcilink)
     int source = 0;                    // node
-    std::string target;                // bus id; of a c2c empty
+    std::string target;                // bus id; empty for c2c
     std::string target_class;          // of an nvlink: "0x030200" a GPU, "0x068000" an NVSwitch, "0x068001" the cpu
     int count = 1;
-    int bandwidth_mbs = 0;  // of each of a c2c's, MB/s each way
+    int bandwidth_mbs = 0;  // of each C2C link, MB/s in each direction
     SourceLine source_line;
     bool operator==(const Statement&) const = default;
 };
 
 struct Link {
     LinkKind kind = LinkKind::pci;
-    int source = 0, target = 0;  // nodes; of the tree's links the source is the child
-    bool both_ways = true;       // else from source to target only
+    int source = 0, target = 0;  // nodes; for links of the tree the source is the child
+    bool both_ways = true;       // false: only from source to target
     int count = 1;               // NVLinks or C2C links; lanes of PCI
-    double bandwidth_gbs = 0;    // usable, each way, of all `count` together, 10^9 bytes a second
-    double latency_us = 0;       // one way, of an unloaded link
-    bool assumed = false;        // the bandwidth rests on something unknown
-    std::string plane;           // to an NVSwitch: the bus id of the one that this link ends at
+    double bandwidth_gbs = 0;    // usable, in each direction, of all `count` together, 10^9 bytes a second
+    double latency_us = 0;       // one way over the idle link
+    bool assumed = false;        // the bandwidth depends on something unknown
+    std::string plane;           // to an NVSwitch: the bus id of the switch at the end of this link
     bool operator==(const Link&) const = default;
 };
 
-// Lower case, "0000:c1:00.0"; a domain of eight digits as NVML writes it becomes four where it can. Empty: not a bus id.
+// Lower case, "0000:c1:00.0". A domain of eight digits, as in NVML, becomes four where possible. Empty: not a bus id.
 std::string normal_busid(std::string_view text);
 
-// Thread-bound while it is filled, then reentrant. Nodes are numbered in the order in which they were added, parents
-// before their children.
+// Thread-bound while it is filled, then reentrant. Nodes are numbered in the order of addition, parents before
+// children.
 class Graph {
   public:
     const std::vector<std::string>& hosts() const { return hosts_; }  // their hashes; empty: unknown
@@ -155,28 +155,28 @@ class Graph {
     const std::vector<Link>& links() const { return links_; }
     const std::vector<Statement>& statements() const { return statements_; }
     const Node& node(int index) const { return nodes_[size_t(index)]; }
-    // To fill in what was not known when it was added; not its host, parent and bus id.
+    // For adding properties that became known later. Host, parent and bus id must not change.
     Node& change(int index) { return nodes_[size_t(index)]; }
 
-    // The index of the host with this hash, which is added if it is new.
+    // The index of the host with this hash; a new one is added.
     Result<int> host(std::string_view hash);
-    // Of a host whose hash was not known.
+    // For a host whose hash was unknown.
     void name_host(int index, std::string_view hash) { hosts_[size_t(index)] = hash; }
-    // The new node's index. weftInvalidArgument: its bus id or NUMA domain is there already, a parent that cannot have
-    // such a child, too many.
+    // The index of the new node. weftInvalidArgument: the bus id or NUMA domain exists already, the parent cannot have
+    // such a child, or there are too many nodes.
     Result<int> add(Node node);
     Status state(Statement statement);
-    // A link that is none of NCCL's files' (tests and detectors have such), kept beside those that are made.
+    // A link that NCCL's files cannot state, as tests and detection have, kept beside the links of `connect`.
     Status add_link(Link link);
-    // Makes the links: those of the tree, of all cpus of a host with each other, and of the statements; NVSwitch nodes
-    // where statements lead to one. If a graph of several hosts states no domain, all its NVSwitches are one, as in
-    // NCCL: it dumps several hosts only if they are of one NVLink domain. What is left out or assumed against a
-    // statement is said in `notes`, a sentence each. weftInvalidArgument: a rank twice.
+    // Makes the links of the tree, between all cpus of a host, and of the statements, with NVSwitch nodes where
+    // statements lead to one. If a graph of several hosts states no domain, all its NVSwitches are one, as in NCCL,
+    // which dumps several hosts only if they share an NVLink domain. `notes` gets a sentence for each statement that is
+    // ignored or changed. weftInvalidArgument: a rank appears twice.
     Status connect(std::vector<std::string>& notes);
 
-    // Of the links that were made: those of the kind from one node to another carry no more that way.
+    // Sets the bandwidth of the links of this kind from one node to another to 0 in that direction.
     void cut(int source, int target, LinkKind kind);
-    // Back to what was stated: forgets the links and, if nothing was added behind them, the NVSwitches that were made.
+    // Removes the links and, if no node was added after them, the NVSwitches that `connect` made.
     void disconnect();
 
     // -1: none
@@ -184,10 +184,10 @@ class Graph {
     int find_cpu(int host, int numaid) const;
     int cpu_above(int node) const;
     std::vector<int> of_kind(NodeKind kind) const;
-    int children(int node) const { return children_[size_t(node)]; }  // how many
-    // Whether another device of its kind on its host has its dev; as of the last connect().
+    int children(int node) const { return children_[size_t(node)]; }  // their number
+    // Whether another device of its kind on its host has the same dev, as of the last connect().
     bool shares_dev(int node) const { return sharing_dev_.count(node) > 0; }
-    // "gpu 0 (0000:07:00.0)", "port mlx5_0", "cpu 1 of host 2": as sentences and tables name it.
+    // "gpu 0 (0000:07:00.0)", "port mlx5_0", "cpu 1 of host 2": the name in sentences and tables.
     std::string name(int node) const;
 
     bool operator==(const Graph& other) const {
@@ -209,8 +209,8 @@ class Graph {
     std::vector<Link> added_links_;
     std::vector<Link> links_;
     std::unordered_map<std::string, int> by_busid_;  // "host busid", and "host cpu numaid"
-    std::vector<int> cpus_;                          // of each host, how many
-    std::vector<int> children_, stated_;             // of each node, how many nodes and statements
+    std::vector<int> cpus_;                          // of each host, their number
+    std::vector<int> children_, stated_;             // of each node, its numbers of children and statements
     std::set<int> sharing_dev_;
 };
 

@@ -1,4 +1,5 @@
-// notes.hpp: what is strange about a machine or a file of one, in sentences for people, not more than somebody reads.
+// notes.hpp: collects notes about anomalies of a machine or its file: sentences for people, with a limit on their
+// number.
 #pragma once
 #include <fmt/core.h>
 

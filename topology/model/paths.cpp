@@ -16,7 +16,7 @@ namespace weft::internal::topology {
 namespace {
 
 constexpr const char* names[] = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "-"};
-// Those that links alone can have, nearest first.
+// The classes of paths over links, nearest first.
 constexpr PathClass classes_by_link[] = {PathClass::loc, PathClass::nvl, PathClass::c2c, PathClass::pix,
                                          PathClass::pxb, PathClass::phb, PathClass::sys};
 
@@ -54,7 +54,7 @@ Paths::Paths(const Graph& graph, PathOptions options)
 }
 
 void Paths::find_islands() {
-    // Each node points to one of the same island, the first one of it to itself.
+    // Each node points to one of the same island; the first node points to itself.
     std::vector<int> first(graph_.nodes().size());
     std::iota(first.begin(), first.end(), 0);
     const auto find = [&](int node) {
@@ -92,7 +92,7 @@ void Paths::add_edges() {
         add(link.source, link.target, link);
         if (link.both_ways) add(link.target, link.source, link);
     }
-    // Parallel links carry what they carry together.
+    // Parallel links add up.
     for (auto& edges : edges_) {
         std::sort(edges.begin(), edges.end(), [](const PathEdge& a, const PathEdge& b) {
             return std::pair(a.target, a.kind) < std::pair(b.target, b.kind);
@@ -117,8 +117,8 @@ bool Paths::forwards(int node) const {
     return kind != NodeKind::gpu && kind != NodeKind::port;
 }
 
-// Ends, which forward nothing, are reached last: so a search needs only what forwards, and as many bandwidths as
-// there are among that.
+// Ends, which do not forward, are reached last. So a search needs only forwarding nodes, and one round for each of
+// their bandwidths.
 void Paths::add_ends() {
     into_.resize(edges_.size());
     for (size_t node = 0; node < edges_.size(); ++node) {
@@ -182,7 +182,7 @@ Paths::ReachedNode Paths::reached(const Row& row, int node, const PathSearch& se
     return best;
 }
 
-// The least that an edge of a way of this bandwidth has, but for the edge into its end.
+// The least bandwidth of an edge on such a path, except for the edge into its end.
 double Paths::width_of(int source, double bandwidth_gbs) const {
     const auto least = std::lower_bound(widths_.begin(), widths_.end(), bandwidth_gbs);
     double width = least == widths_.end() ? std::numeric_limits<double>::infinity() : *least;
@@ -197,14 +197,14 @@ std::vector<Path> Paths::direct(int source, PathClass farthest, bool c2c) const 
     const size_t begin = size_t(place_[size_t(source)]);
     std::vector<Path> paths(island.size());
     paths[begin] = {PathClass::loc, 0, local_gbs, 0, -1, false};
-    // Class after class: what is reached for the first time is of this class, and its widest way lies among the links
-    // of this and nearer ones.
+    // Class by class: a node that is reached for the first time has this class, and its widest path uses only links of
+    // this class and nearer ones.
     size_t left = island.size() - 1;
     for (const PathClass worst : classes_by_link) {
         if (worst > farthest || left == 0) break;
         std::vector<double> widest(island.size(), 0);
         std::priority_queue<std::pair<double, int>> queue;
-        std::map<double, std::vector<int>> found;  // places, by the width of their ways
+        std::map<double, std::vector<int>> found;  // indices, by the bandwidth of their paths
         queue.push({widest[begin] = std::numeric_limits<double>::infinity(), int(begin)});
         while (!queue.empty()) {
             const auto [width, place] = queue.top();

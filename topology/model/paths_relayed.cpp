@@ -1,4 +1,4 @@
-// paths_relayed.cpp: ways on which a device forwards, and those over the network, joined of what links alone give.
+// paths_relayed.cpp: paths on which a device forwards, and paths over the network, made from paths over links.
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -12,14 +12,14 @@ namespace weft::internal::topology {
 namespace {
 
 constexpr size_t arrival_visits_most = size_t(1) << 22;
-constexpr size_t relays_most = 32;  // of a host: twice the GPUs of the largest
+constexpr size_t relays_most = 32;  // of a host: twice the number of GPUs of the largest one
 
 bool better(const Path& a, const Path& b) {
     return std::tuple(a.path_class, -a.bandwidth_gbs, a.hops, a.latency_us) <
            std::tuple(b.path_class, -b.bandwidth_gbs, b.hops, b.latency_us);
 }
 
-// Of ports what counts is what passes through them.
+// For ports, the bandwidth through them counts.
 bool wider(const Path& a, const Path& b) {
     return std::tuple(-a.bandwidth_gbs, a.path_class, a.hops, a.latency_us) <
            std::tuple(-b.bandwidth_gbs, b.path_class, b.hops, b.latency_us);
@@ -32,8 +32,8 @@ Path joined(const Path& a, const Path& b, PathClass path_class, int through) {
 
 }  // namespace
 
-// A host is reached by the port that suits the node best. Of more ports than a second or two are enough for, the
-// fastest ones are tried.
+// A host is reached by the port that is best for the node. If there are more ports than a search of a second or two can
+// handle, only the fastest are tried.
 void Paths::find_arrivals() {
     arrival_port_.assign(graph_.nodes().size(), -1);
     arrival_.resize(graph_.nodes().size());
@@ -42,7 +42,7 @@ void Paths::find_arrivals() {
         const size_t visits_most = arrival_visits_most / ports_.size(), visits = island_of(ports[0]).size();
         const size_t tried = std::max<size_t>(1, visits_most / visits);
         if (ports.size() > tried) {
-            say(notes_, "host {} has {} ports: paths from other hosts arrive by its {} fastest alone",
+            say(notes_, "host {} has {} ports: paths from other hosts arrive only at its {} fastest",
                 graph_.node(ports[0]).host, ports.size(), tried);
             std::stable_sort(ports.begin(), ports.end(), [&](int one, int other) {
                 return port_speed(graph_.node(one).port).bandwidth_gbs >
@@ -198,7 +198,7 @@ std::vector<int> Paths::route(int source, int target) const {
         append(route(source, port));
         append(direct_route(arrival, target));
     } else if (path.path_class == PathClass::nvb) {
-        nodes = {source, path.through, target};  // not through a switch, where there is one, too
+        nodes = {source, path.through, target};  // not through a switch, if there is also one
     } else if (path.path_class == PathClass::pxn) {
         append(direct_route(source, path.through));
         append(direct_route(path.through, target));

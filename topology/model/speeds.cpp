@@ -12,12 +12,13 @@ struct NvlinkRow {
     int sm_least;
     double gbs;
 };
-// Of one link each way: signalling rate less headers. The newest that is not newer than the GPU.
+// Of one link in each direction: signalling rate less headers. The row for a GPU is the newest that is not newer than
+// it.
 constexpr NvlinkRow nvlink_rows[] = {{100, 40.1}, {90, 20.6}, {87, 20.0}, {86, 12.0}, {70, 20.0}, {60, 18.0}};
 constexpr double nvlink_otherwise = 20.0;
 
 struct XgmiRow {
-    const char* gcn;  // what the architecture begins with
+    const char* gcn;  // the prefix of the architecture
     double gbs;
 };
 constexpr XgmiRow xgmi_rows[] = {{"gfx90a", 36}, {"gfx94", 48}, {"gfx95", 48}, {"", 24}};
@@ -27,7 +28,7 @@ struct SysRow {
     int family, model_least;  // -1: any
     double gbs;
 };
-// The first that fits. Intel: Emerald and Granite Rapids, Sapphire Rapids, Skylake, older ones.
+// The first row that fits. Intel: Emerald and Granite Rapids, Sapphire Rapids, Skylake, older ones.
 constexpr SysRow sys_rows[] = {{"x86_64", "GenuineIntel", 6, 0xCF, 40}, {"x86_64", "GenuineIntel", 6, 0x8F, 22},
                                {"x86_64", "GenuineIntel", 6, 0x55, 10}, {"x86_64", "GenuineIntel", -1, -1, 6},
                                {"x86_64", "AuthenticAMD", -1, -1, 16},  {"x86_64", "HygonGenuine", -1, -1, 16},
@@ -68,7 +69,7 @@ Speed nvlink_speed(const Gpu& gpu, int links) {
 Speed pci_speed(const Pci& pci) {
     const double rate = pci_transfers(pci.link_speed);
     const double gts = rate > 0 ? rate : 8;
-    // Of the raw bits 8b/10b leaves four fifths; packets' headers take a quarter of what is left.
+    // 8b/10b leaves four fifths of the raw bits, and packet headers take a quarter of the rest.
     const double lane_gbs = gts <= 5 ? gts * 0.075 : gts * 0.09375;
     const bool width_known = pci.link_width > 0;
     return {(width_known ? pci.link_width : 16) * lane_gbs, rate <= 0 || !width_known};
@@ -81,7 +82,7 @@ Speed sys_speed(const Cpu& one, const Cpu& other) {
 
 Speed port_speed(const Port& port) {
     if (port.speed > 0) return {port.speed / 8000.0, false};
-    return {10'000 / 8000.0, true};  // a network of 10 Gb/s, the least that is usual in such machines
+    return {10'000 / 8000.0, true};  // a network of 10 Gb/s, the lowest usual in such machines
 }
 
 double latency_us(LinkKind kind) {

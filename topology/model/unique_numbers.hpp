@@ -1,5 +1,5 @@
-// unique_numbers.hpp: numbers that name one device each: indices of GPUs and of ports on their host, ranks of all hosts. Who
-// checks a graph, and who joins two, claims them here.
+// unique_numbers.hpp: numbers that name one device each: indices of GPUs and ports on their host, and ranks of all
+// hosts. Checks and merges of graphs claim them here.
 #pragma once
 #include <set>
 #include <tuple>
@@ -10,7 +10,7 @@ namespace weft::internal::topology {
 
 class UniqueNumbers {
   public:
-    // False: another device has it. What is unknown nobody has.
+    // False: another device has the number. `unknown` is always free.
     bool dev(NodeKind kind, int host, int dev) { return dev == unknown || devs_.insert({kind, host, dev}).second; }
     bool rank(int rank) { return rank == unknown || ranks_.insert(rank).second; }
 

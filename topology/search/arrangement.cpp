@@ -14,7 +14,7 @@ namespace weft::internal::topology {
 
 namespace {
 
-// Of several hosts: by which NICs ranks leave them, and which of them NVLinks join.
+// For several hosts: the NICs by which ranks leave them, and the hosts that NVLinks join.
 void note_neighbours(const char* what, const Layout& layout, std::vector<std::string>& notes) {
     const HostCrossings crossings = host_crossings_of(layout, 0);
     const int rails = 1 + *std::max_element(layout.rails.begin(), layout.rails.end());

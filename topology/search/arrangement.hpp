@@ -1,5 +1,5 @@
-// arrangement.hpp: what its machines mean for a job's ranks: by which NICs they leave their hosts, in which order rings pass
-// them, what links carry. And in lines for people, which communicators tell and `weft info explain` shows.
+// arrangement.hpp: the consequences of the machines for a job's ranks: the NICs by which they leave their hosts, the
+// order of rings, and the bandwidth of links. Also as lines of text for the log and `weft info explain`.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,15 +10,15 @@
 namespace weft::internal::topology {
 
 struct ArrangementReport {
-    double gbs = 0;                  // what the rings carry together, as far as links tell; 0: unknown
-    std::vector<std::string> notes;  // a line each
+    double gbs = 0;                  // bandwidth of all rings together, by the links; 0: unknown
+    std::vector<std::string> notes;  // one line each
 };
 
-// Gives a layout of the job's ranks, without orders, what is found: ring orders and, of several hosts, rails and
-// `domains` (as domains_of() has them). `what`: what the ranks sit on, in words. Every rank finds the same.
+// Adds ring orders to a layout of the job's ranks without orders; for several hosts also rails and `domains` (in the
+// form of domains_of()). `what`: the name of the devices of the ranks. Every rank gets the same result.
 ArrangementReport arrange(const Job& job, const char* what, std::vector<int32_t> domains, Layout& layout);
 
-// Layout::domains, of each host's name of the NVLink domain that it is in; empty: it is in none.
+// Layout::domains, from the name of each host's NVLink domain; an empty name: none.
 std::vector<int32_t> domains_of(const std::vector<std::string>& names);
 
 // `4 6 5 7 ..`

@@ -10,7 +10,7 @@ namespace weft::internal::topology {
 
 namespace {
 
-// Speeds in files are rounded, and nominal.
+// Tolerance: speeds in files are rounded nominal values.
 constexpr double over_most = 1.02;
 constexpr size_t objections_most = 20;
 constexpr int64_t steps_most = 20'000'000;
@@ -33,7 +33,7 @@ class ChannelCheck {
         const bool loops = channels_.pattern == Pattern::ring || channels_.pattern == Pattern::tree ||
                            channels_.pattern == Pattern::balanced_tree || channels_.pattern == Pattern::split_tree;
         if (!loops) return {};  // channels of switches have no order
-        // NCCL also dumps patterns of which it has found no channels; but every job has rings.
+        // NCCL also writes patterns for which it found no channels; but every job has rings.
         if (channels_.channels.empty() && channels_.pattern != Pattern::ring) return {};
         if (channels_.channels.empty()) object("graph {} has no channels", channels_.id);
         for (size_t i = 0; i < channels_.channels.size(); ++i) walk(i);
@@ -47,10 +47,10 @@ class ChannelCheck {
         if (objections_.size() < objections_most)
             objections_.push_back(fmt::format(format, std::forward<Arguments>(arguments)...));
     }
-    // Files number the hosts of the job that wrote them: of one host's machine the number says nothing.
+    // Numbers of hosts in a file are those of the job that wrote it, so they mean nothing for a machine of one host.
     int host_of(int host) const { return graph_.hosts().size() > 1 ? host : 0; }
     int node_of(const Stop& stop) const {
-        // Of GPUs that share a dev.
+        // For GPUs that share a dev.
         const auto ranked = by_rank_.find({host_of(stop.host), stop.dev, stop.rank});
         if (stop.kind == NodeKind::gpu && ranked != by_rank_.end()) return ranked->second;
         const auto found = nodes_.find({stop.kind, host_of(stop.host), stop.dev});
@@ -64,7 +64,7 @@ class ChannelCheck {
     void walk(size_t channel) {
         const std::string here = fmt::format("channel {} of graph {}", channel, channels_.id);
         PackedRing ring;
-        std::map<int, size_t> met;  // how often
+        std::map<int, size_t> met;  // how often each occurs
         const auto& stops = channels_.channels[channel].stops;
         for (size_t i = 0; i < stops.size(); ++i) {
             const int node = node_of(stops[i]);
@@ -74,7 +74,7 @@ class ChannelCheck {
             }
             if (stops[i].kind == NodeKind::port) {
                 if (i != 0 && i + 1 != stops.size())
-                    object("{} passes {} on its way; NICs are a channel's ends", here, shown(stops[i]));
+                    object("{} passes {} in its middle; NICs are the ends of a channel", here, shown(stops[i]));
                 (i == 0 ? ring.entry : ring.exit) = node;
                 continue;
             }
@@ -83,7 +83,7 @@ class ChannelCheck {
                 object("{} passes {}, on which no rank sits", here, shown(stops[i]));
             else if (++met[node] > 1 + graph_.node(node).parts.size())
                 object("{} passes {} twice", here, shown(stops[i]));
-            else if (met[node] == 1)  // a divided GPU has a stop for each part
+            else if (met[node] == 1)  // a partitioned GPU has a stop for each part
                 ring.order.push_back(site->second);
         }
         for (const int site : kind_.sites)
@@ -92,7 +92,7 @@ class ChannelCheck {
             object("{} has to begin and to end with a net: the job has several machines", here);
         rings_.push_back(std::move(ring));
     }
-    // GB/s on each arc, as NCCL counts it: each hop once, the way the channel goes, though trees use it both ways.
+    // GB/s on each arc as NCCL counts: each hop once in the channel's direction, although trees use both directions.
     std::vector<double> loads(const std::vector<PackedRing>& rings, int64_t& steps) const {
         std::vector<double> loads(fabric_.arcs().size());
         const double outward_gbs = channels_.inter_gbs > 0 ? channels_.inter_gbs : channels_.intra_gbs;
@@ -104,11 +104,11 @@ class ChannelCheck {
             const bool leads_out = ring.entry >= 0;
             for (size_t hop = 0; hop < ring.routes.size(); ++hop) {
                 const bool last = hop + 1 == ring.routes.size();
-                if (last && !is_ring) continue;  // a tree does not end where it began
+                if (last && !is_ring) continue;  // a tree does not return to its begin
                 carry(ring.routes[hop], leads_out && (hop == 0 || last) ? outward_gbs : channels_.intra_gbs);
             }
             if (is_ring || !leads_out) continue;
-            // Trees leave by the GPU that they enter by, or by the one behind it.
+            // A tree leaves by the GPU at which it enters, or by the next one.
             const size_t leaves = std::min<size_t>(channels_.pattern == Pattern::tree ? 0 : 1, ring.order.size() - 1);
             std::vector<double> prices;
             for (int arc = 0; arc < int(loads.size()); ++arc) prices.push_back(fabric_.price_of(arc));
@@ -117,7 +117,7 @@ class ChannelCheck {
         }
         return loads;
     }
-    // Routes as the search would choose them, the orders as they are.
+    // Routes by the rules of the search, in the order of the file.
     void weigh() {
         if (kind_.sites.size() == 1 && !kind_.machine_graph.outside) return;
         if (channels_.intra_gbs <= 0) return object("graph {} does not say its speed", channels_.id);
@@ -147,7 +147,7 @@ class ChannelCheck {
     const RoutingGraph fabric_;
     std::map<std::tuple<NodeKind, int, int>, int> nodes_;  // by kind, host and dev
     std::map<std::tuple<int, int, int>, int> by_rank_;     // by host, dev and rank
-    std::map<int, int> sites_;                             // their places, by node
+    std::map<int, int> sites_;                             // their indices, by node
     std::vector<PackedRing> rings_;
     std::vector<std::string> objections_;
 };
@@ -158,7 +158,8 @@ Result<std::vector<std::string>> check_channels(const ChannelGraph& channels, co
     const auto placed = place(job);
     if (!placed) return placed.status().copy();
     if (placed->kinds.size() > 1)
-        return fail(weftInvalidArgument, "the job has machines of {} kinds; a graph file describes those of one",
+        return fail(error::topology_placement,
+                    "the job has machines of {} kinds; a graph file describes machines of one kind",
                     placed->kinds.size());
     return ChannelCheck(channels, placed->kinds[0]).run();
 }

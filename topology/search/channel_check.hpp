@@ -1,5 +1,4 @@
-// channel_check.hpp: whether the channels of a graph file fit a job: somebody wrote them for a machine, this one or
-// another.
+// channel_check.hpp: checks whether the channels of a graph file fit a job. A file may be written for another machine.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,9 +8,8 @@
 
 namespace weft::internal::topology {
 
-// A sentence for each thing that does not fit: devices that do not exist, a ring that misses a GPU, stops that nothing
-// joins, links that carry more than they can. weftInvalidArgument: the job itself is wrong, or its machines are of
-// several kinds, which one file does not describe.
+// A sentence for each fault: missing devices, a ring without some GPU, unconnected stops, overloaded links. Fails with
+// weftInvalidArgument if the job itself is wrong, or has machines of several kinds, which one file cannot describe.
 Result<std::vector<std::string>> check_channels(const ChannelGraph& channels, const Job& job);
 
 }  // namespace weft::internal::topology

@@ -14,17 +14,17 @@ namespace weft::internal::topology {
 
 namespace {
 
-constexpr double least_gbs = 1e-9;  // GB/s that count as none: rounding
-constexpr size_t told_most = 6;     // links and sites that a sentence lists
+constexpr double least_gbs = 1e-9;  // GB/s that count as 0, because of rounding
+constexpr size_t told_most = 6;     // links and sites in one sentence
 
-// Dinic's max-flow. A node more than the machine graph has stands for what is outside.
+// Dinic's max-flow. One node beside those of the machine graph is the outside.
 class MaxFlow {
   public:
     MaxFlow(const MachineGraph& machine_graph, double unit_gbs)
         : graph_(*machine_graph.graph), edges_(machine_graph.nodes.size() + 1) {
         std::vector<int> place(graph_.nodes().size(), -1);
         for (size_t i = 0; i < machine_graph.nodes.size(); ++i) place[size_t(machine_graph.nodes[i])] = int(i);
-        // Parallel links carry what they carry together.
+        // Parallel links add up.
         std::map<std::tuple<int, int, LinkKind>, double> gbs;
         for (const Link& link : graph_.links()) {
             const int source = place[size_t(link.source)], target = place[size_t(link.target)];
@@ -58,13 +58,13 @@ class MaxFlow {
         }
         return all;
     }
-    // Of the last flow: on the source's side of the narrowest cut.
+    // After a flow: whether the node is on the source's side of the narrowest cut.
     bool reached(int node) const { return level_[size_t(node)] >= 0; }
 
   private:
     struct FlowEdge {
         int target;
-        size_t back;  // its place among the target's edges
+        size_t back;  // its index among the target's edges
         double gbs, left;
     };
     void join(int source, int target, double gbs) {
@@ -84,7 +84,7 @@ class MaxFlow {
                 }
         return level_[size_t(target)] >= 0;
     }
-    // Along one way, by levels; iterative, for ways may be long.
+    // Along one path, by levels. Iterative, because paths may be long.
     double push(int source, int target, double most) {
         std::vector<int> way{source};
         while (way.back() != target) {
@@ -127,7 +127,7 @@ std::string listed(const std::vector<std::string>& names) {
     return text;
 }
 
-// Without its bus id.
+// The name without its bus id.
 std::string name_without_busid(const Graph& graph, int index) {
     std::string name = graph.name(index);
     const size_t open = name.find(" ("), close = name.find(')');
@@ -164,8 +164,8 @@ std::string reason(const MachineGraph& machine_graph, const std::vector<int>& in
                                     name_without_busid(graph, source), name_without_busid(graph, target)));
     }
     if (machine_graph.outside && sites.size() == machine_graph.sites.size())
-        return fmt::format("what leads out of the machine: {}", listed(links));
-    return fmt::format("what joins {} with the rest: {}", listed(sites), listed(links));
+        return fmt::format("the links out of the machine: {}", listed(links));
+    return fmt::format("the links that join {} to the rest: {}", listed(sites), listed(links));
 }
 
 }  // namespace
@@ -188,13 +188,13 @@ Cut narrowest_cut(const MachineGraph& machine_graph, double unit_gbs) {
         for (size_t i = 0; i < machine_graph.nodes.size(); ++i)
             if (flow.reached(int(i)) == of_source) cut.inside.push_back(machine_graph.nodes[i]);
     };
-    // A border has the first terminal on one of its sides, and some other one on the other.
+    // A border has the first terminal on one side and some other terminal on the other.
     for (size_t i = 1; i < terminals.size(); ++i) {
         try_flow(terminals[0], terminals[i], false);
         try_flow(terminals[i], terminals[0], true);
     }
     if (cut.gbs == infinite) return cut;
-    // The side with fewer sites; the one without the outside, where there is one.
+    // The side with fewer sites, or the one without the outside.
     std::vector<char> is_inside(machine_graph.graph->nodes().size());
     for (const int node : cut.inside) is_inside[size_t(node)] = 1;
     const auto sites = std::count_if(machine_graph.sites.begin(), machine_graph.sites.end(),

@@ -10,7 +10,7 @@ namespace weft::internal::topology {
 namespace {
 
 constexpr double no_way = 1e12;
-constexpr int cycle_rounds_most = 200;  // of improvements; few are ever needed
+constexpr int cycle_rounds_most = 200;  // rounds of improvement; usually a small number is enough
 
 double cost_of(const CostMatrix& costs, const std::vector<int>& order) {
     double cost = 0;
@@ -22,7 +22,7 @@ double cost_of(const CostMatrix& costs, const std::vector<int>& order) {
 Cycle exact(const CostMatrix& costs, int64_t& steps) {
     const int others = costs.places - 1;  // place i + 1 is bit i
     const size_t sets = size_t(1) << others;
-    // The cheapest way from place 0 through a set to its last place.
+    // The cheapest path from place 0 through a set to its last place.
     std::vector<double> cost(sets * size_t(others), infinite);
     std::vector<int8_t> before(cost.size(), -1);
     const auto at = [&](size_t set, int last) { return set * size_t(others) + size_t(last); };
@@ -36,7 +36,8 @@ Cycle exact(const CostMatrix& costs, int64_t& steps) {
                 if (set >> next & 1) continue;
                 const size_t there = at(set | size_t(1) << next, next);
                 const double with = so_far + costs.at(last + 1, next + 1);
-                if (with < cost[there] || (with == cost[there] && with < infinite)) {  // ascending, if all are alike
+                // ascending, if all costs are equal
+                if (with < cost[there] || (with == cost[there] && with < infinite)) {
                     cost[there] = with;
                     before[there] = int8_t(last);
                 }
@@ -79,7 +80,8 @@ std::vector<int> nearest_neighbours(const CostMatrix& costs, int first, int64_t&
     return order;
 }
 
-// Moves runs of up to three places elsewhere while that is cheaper: it keeps directions, as costs have them.
+// Moves runs of up to three places while that makes the cycle cheaper. It keeps directions, because costs differ by
+// direction.
 void improve(const CostMatrix& costs, std::vector<int>& order, int64_t& steps) {
     const size_t places = order.size();
     bool better = true;
@@ -88,7 +90,7 @@ void improve(const CostMatrix& costs, std::vector<int>& order, int64_t& steps) {
         for (size_t run = 1; run <= 3 && run + 2 <= places; ++run) {
             for (size_t from = 0; from < places; ++from) {
                 std::rotate(order.begin(), order.begin() + 1, order.end());
-                // The run stands first; the others are a way from `run` to the end, and closed without it.
+                // The run comes first. The others are a path from the end of `run`, which is closed without it.
                 const int head = order[0], tail = order[run - 1];
                 const double saved =
                     costs.at(order.back(), head) + costs.at(tail, order[run]) - costs.at(order.back(), order[run]);
@@ -115,11 +117,11 @@ void improve(const CostMatrix& costs, std::vector<int>& order, int64_t& steps) {
 Cycle cheapest_cycle(const CostMatrix& costs, int64_t& steps) {
     if (costs.places == 1) return {0, {0}};
     if (costs.places <= exact_cycle_most) return exact(costs, steps);
-    // Sums and differences need numbers.
+    // Sums and differences need finite numbers.
     CostMatrix finite = costs;
     for (double& cost : finite.costs) cost = std::min(cost, no_way);
     Cycle best{infinite, {}};
-    // From a few places: each begins another way.
+    // Several starts, each of which begins a different path.
     for (int first = 0; first < costs.places; first += std::max(1, costs.places / 4)) {
         std::vector<int> order = nearest_neighbours(finite, first, steps);
         improve(finite, order, steps);

@@ -1,4 +1,4 @@
-// cycle.hpp: the cheapest way round all of a few places: exact for a dozen, by local search for more.
+// cycle.hpp: the cheapest cycle through a number of places: exact for a dozen, by local search for more.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -6,9 +6,9 @@
 
 namespace weft::internal::topology {
 
-constexpr int exact_cycle_most = 11;  // places; the exact search doubles with each
+constexpr int exact_cycle_most = 11;  // places; each doubles the time of the exact search
 
-// Square, by rows: from one place to another, infinite: no way.
+// Square, by rows: from one place to another; infinite: there is no path.
 struct CostMatrix {
     explicit CostMatrix(int places) : places(places), costs(size_t(places) * size_t(places)) {}
     double& at(int from, int to) { return costs[size_t(from) * size_t(places) + size_t(to)]; }
@@ -23,7 +23,7 @@ struct Cycle {
     std::vector<int> order;  // begins with place 0
 };
 
-// Of equally cheap ones always the same one. Adds what it looked at to `steps`.
+// Among equally cheap ones, always the same one. Adds its work to `steps`.
 Cycle cheapest_cycle(const CostMatrix& costs, int64_t& steps);
 
 }  // namespace weft::internal::topology

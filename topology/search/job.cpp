@@ -16,7 +16,7 @@ static constexpr int64_t ranks_most = int64_t(1) << 20;
 
 Result<Placement> place(const Job& job) {
     Placement result;
-    if (job.locations.empty()) return fail(weftInvalidArgument, "a job without ranks");
+    if (job.locations.empty()) return fail(error::topology_placement, "the job has no ranks");
     std::vector<std::vector<int>> island_of(job.graphs.size());
     std::vector<std::vector<std::vector<int>>> islands;
     for (size_t i = 0; i < job.graphs.size(); ++i) {
@@ -25,7 +25,7 @@ Result<Placement> place(const Job& job) {
         for (size_t island = 0; island < islands[i].size(); ++island)
             for (const int node : islands[i][island]) island_of[i][size_t(node)] = int(island);
     }
-    // Machines, by their lowest rank, and who sits on which of their nodes.
+    // Machines by their lowest rank, with the ranks on each node.
     using RanksByNode = std::map<int, std::vector<std::tuple<int, int, int32_t>>>;  // cache, core, rank
     std::map<std::pair<int, int>, size_t> machines;                                 // by host set and island
     std::vector<RanksByNode> ranks_by_node;
@@ -33,19 +33,19 @@ Result<Placement> place(const Job& job) {
     for (size_t rank = 0; rank < job.locations.size(); ++rank) {
         const RankLocation& location = job.locations[rank];
         if (location.host_set < 0 || size_t(location.host_set) >= job.graph_of.size())
-            return fail(weftInvalidArgument, "rank {} sits on host set {}; there are {}", rank, location.host_set,
-                        job.graph_of.size());
+            return fail(error::topology_placement, "rank {} is on host set {}; there are {} host sets", rank,
+                        location.host_set, job.graph_of.size());
         const int which = job.graph_of[size_t(location.host_set)];
         if (which < 0 || size_t(which) >= job.graphs.size())
-            return fail(weftInvalidArgument, "host set {} is of graph {}; there are {}", location.host_set, which,
-                        job.graphs.size());
+            return fail(error::topology_placement, "host set {} is of graph {}; there are {} graphs", location.host_set,
+                        which, job.graphs.size());
         const Graph& graph = *job.graphs[size_t(which)];
         if (location.node < 0 || size_t(location.node) >= graph.nodes().size())
-            return fail(weftInvalidArgument, "rank {} sits on node {}; there are {}", rank, location.node,
+            return fail(error::topology_placement, "rank {} is on node {}; there are {} nodes", rank, location.node,
                         graph.nodes().size());
         const NodeKind kind = graph.node(location.node).kind;
         if (kind != NodeKind::gpu && kind != NodeKind::cpu)
-            return fail(weftInvalidArgument, "rank {} sits on {}; ranks sit on GPUs and cpus", rank,
+            return fail(error::topology_placement, "rank {} is on {}; ranks run on GPUs and cpus", rank,
                         graph.name(location.node));
         const int island = island_of[size_t(which)][size_t(location.node)];
         const auto [found, added] = machines.try_emplace({location.host_set, island}, ranks_by_node.size());
@@ -61,7 +61,7 @@ Result<Placement> place(const Job& job) {
         for (const auto& [node, ranks] : ranks_by_node[i]) nodes.push_back(node);
         const auto [which, island] = whose[i];
         if (nodes.size() > size_t(sites_most))
-            return fail(weftInvalidArgument, "one machine has {} devices that ranks sit on; {} are searched",
+            return fail(error::topology_placement, "one machine has ranks on {} devices; a search takes at most {}",
                         nodes.size(), sites_most);
         const auto [found, added] = kinds.try_emplace({which, island, nodes}, int(kinds.size()));
         if (added) {
@@ -91,7 +91,7 @@ int cores_of(const Cpu& cpu) {
 
 Result<Job> job_of_all(const Graph& graph, int copies, const std::vector<int>& devs) {
     if (copies < 1 || copies > hosts_most)
-        return fail(weftInvalidArgument, "{} hosts; there must be 1 to {}", copies, hosts_most);
+        return fail(error::topology_placement, "there are {} hosts; a job has 1 to {}", copies, hosts_most);
     std::vector<int> nodes;
     const std::vector<int> all = devs_of(graph);
     const std::set<int> wanted(devs.begin(), devs.end());
@@ -102,7 +102,7 @@ Result<Job> job_of_all(const Graph& graph, int copies, const std::vector<int>& d
         found.insert(all[size_t(gpu)]);
     }
     for (const int dev : wanted)
-        if (found.count(dev) == 0) return fail(weftInvalidArgument, "there is no gpu {}", dev);
+        if (found.count(dev) == 0) return fail(error::topology_placement, "gpu {} does not exist", dev);
     if (nodes.empty()) nodes = graph.of_kind(NodeKind::cpu);
     std::stable_sort(nodes.begin(), nodes.end(), [&](int one, int other) {
         const Node &a = graph.node(one), &b = graph.node(other);
@@ -110,7 +110,7 @@ Result<Job> job_of_all(const Graph& graph, int copies, const std::vector<int>& d
                std::tuple(b.host, b.gpu.rank, b.gpu.dev, b.cpu.numaid);
     });
     if (int64_t(nodes.size()) * copies > ranks_most)
-        return fail(weftInvalidArgument, "{} hosts of {} ranks are more than are served", copies, nodes.size());
+        return fail(error::topology_placement, "{} hosts of {} ranks are too many ranks", copies, nodes.size());
     Job job{{&graph}, std::vector<int>(size_t(copies), 0), {}};
     for (int copy = 0; copy < copies; ++copy)
         for (const int node : nodes) job.locations.push_back({copy, node, unknown, unknown});
@@ -121,7 +121,7 @@ Result<Job> job_of_ranks(const Graph& graph, int copies, int ranks) {
     auto job = job_of_all(graph, copies);
     if (!job) return job;
     if (job->locations.empty())
-        return fail(weftInvalidArgument, "there is neither a GPU nor a cpu for ranks to sit on");
+        return fail(error::topology_placement, "the machine has neither a GPU nor a cpu for ranks");
     std::vector<RankLocation> cores;  // of the first copy, or its GPUs
     const bool threads = graph.node(job->locations[0].node).kind == NodeKind::cpu;
     for (size_t i = 0; i < job->locations.size() / size_t(copies) && int64_t(cores.size()) < ranks_most; ++i) {
@@ -130,11 +130,11 @@ Result<Job> job_of_ranks(const Graph& graph, int copies, int ranks) {
     }
     const int most = int(cores.size());
     if (ranks > most)
-        return fail(weftInvalidArgument, "{} ranks have no room on a machine with {} {}", ranks, most,
+        return fail(error::topology_placement, "{} ranks do not fit on a machine with {} {}", ranks, most,
                     threads ? "cores" : "GPUs");
     if (ranks == 0) ranks = most;
     if (int64_t(ranks) * copies > ranks_most)
-        return fail(weftInvalidArgument, "{} hosts of {} ranks are more than are served", copies, ranks);
+        return fail(error::topology_placement, "{} hosts of {} ranks are too many ranks", copies, ranks);
     job->locations.clear();
     for (int copy = 0; copy < copies; ++copy)
         for (int rank = 0; rank < ranks; ++rank) {

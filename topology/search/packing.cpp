@@ -12,8 +12,8 @@ namespace weft::internal::topology {
 namespace {
 
 constexpr int rounds_most = 60;
-constexpr int patience = 16;      // rounds without anything better
-constexpr size_t ports_most = 2;  // for which a ring's order is searched
+constexpr int patience = 16;      // rounds without improvement
+constexpr size_t ports_most = 2;  // ports for which the order of a ring is searched
 constexpr double contention_growth = 1.3;
 constexpr double contention_most = 1e4;
 
@@ -31,10 +31,10 @@ class Packer {
     Packing run() {
         for (int round = 0, improved = 0; round < rounds_most && round - improved < patience; ++round) {
             for (size_t i = 0; i < rings_.size(); ++i) {
-                // Now and then those that are in nobody's way, too: they may stand in the only way of others.
+                // Sometimes also rings without contention: they may use the only path of others.
                 if (round > 0 && round % 4 != 0 && !contends(rings_[i])) continue;
                 use(rings_[i], -1);
-                // Out of steps: what there is once more, so that every ring is one.
+                // Out of steps: uses an existing ring again, so that every ring is complete.
                 const bool again = i > 0 && steps_ > request_.steps_most && request_.given.empty();
                 PackedRing ring = again ? rings_[i - 1] : cheapest(i);
                 if (ring.order.empty()) return {};
@@ -82,7 +82,7 @@ class Packer {
         const double base = fabric_.price_of(int(arc)) + history_[arc];
         if (room_[arc] == 0) return base * (1e3 + 1e3 * contention_ * (uses_[arc] + 1));
         const int over = uses_[arc] + 1 - room_[arc];
-        // Scarce ones are spared, a little.
+        // Scarce links cost slightly more.
         return base * (1 + 0.01 * (uses_[arc] + 1) / room_[arc]) * (over > 0 ? 1 + contention_ * over : 1);
     }
     std::vector<double> prices() const {
@@ -106,7 +106,7 @@ class Packer {
             const auto out = leave(now, given ? given->exit : -1), in = arrive(now, given ? given->entry : -1);
             return around(between, out, in, given).second;
         }
-        // Ways are searched by the ports that are least in demand, a cycle by those of them with the cheapest ways.
+        // Routes are searched through the least used ports, and a cycle through those of them with the cheapest routes.
         std::vector<int> ports = fabric_.ports();
         const auto demand = [&](int port) {
             double sum = 0;
@@ -153,7 +153,7 @@ class Packer {
     std::vector<PricedRoute> arrive(const std::vector<double>& now, int port) {
         return fabric_.routes(int(fabric_.sites().size()), RouteScope::arriving, now, port, steps_);
     }
-    // With what it costs. Place 0 is the outside, where there is one; `out` and `in` are by site.
+    // With its cost. Place 0 is the outside, if there is one. `out` and `in` are by site.
     std::pair<double, PackedRing> around(const std::vector<std::vector<PricedRoute>>& between,
                                          const std::vector<PricedRoute>& out, const std::vector<PricedRoute>& in,
                                          const PackedRing* given) {
@@ -197,7 +197,7 @@ class Packer {
         return -1;
     }
 
-    // Whether it is better than what was met before.
+    // Whether it is better than the best so far.
     bool keep_best() {
         double gbs = infinite;
         int narrowest = -1;
@@ -221,7 +221,7 @@ class Packer {
         std::reverse(back.order.begin(), back.order.end());
         std::swap(back.entry, back.exit);
         std::reverse(back.routes.begin(), back.routes.end());
-        // A ring's last route leads to its first place again, which is now the last one.
+        // The last route of a ring leads to its first place, which is now the last one.
         const bool closed = ring.entry < 0 && !back.routes.empty();
         if (closed) std::rotate(back.routes.begin(), back.routes.begin() + 1, back.routes.end());
         for (auto& route : back.routes) {
@@ -246,7 +246,7 @@ class Packer {
 
 double tree_gbs(const RoutingGraph& fabric, const std::vector<PackedRing>& chains) {
     std::vector<int> uses(fabric.arcs().size());
-    // One without a partner has its tree's inner places alone.
+    // A tree without a partner uses only its inner places.
     const bool alone = chains.size() % 2 == 1;
     for (const PackedRing& chain : chains)
         for (size_t hop = 0; hop + 1 < chain.routes.size(); ++hop)

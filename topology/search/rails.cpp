@@ -11,7 +11,7 @@ namespace weft::internal::topology {
 
 namespace {
 
-// The ports of one graph that a rank there would leave by, alike ones together.
+// The ports of one graph by which a rank there leaves, with equal ones together.
 class NearestPorts {
   public:
     explicit NearestPorts(const Graph& graph) : graph_(graph), ports_(graph.of_kind(NodeKind::port)) {

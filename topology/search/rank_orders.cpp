@@ -9,7 +9,7 @@ namespace weft::internal::topology {
 
 namespace {
 
-// Of one machine on one channel.
+// The ranks of one machine on one channel.
 std::vector<int32_t> chain(const Channels& channels, const PlacedMachine& machine, int channel, bool backwards) {
     const KindChannels& kind = channels.kinds[size_t(machine.kind)];
     std::vector<int32_t> ranks;
@@ -25,14 +25,14 @@ std::vector<int32_t> chain(const Channels& channels, const PlacedMachine& machin
     return ranks;
 }
 
-// The in-order binary tree over 0..count-1, whose top is 0: who is `l` from its parent has `l` as its lowest bit.
+// The in-order binary tree over 0..count-1 with root 0. The distance of a node from its parent is its lowest set bit.
 int parent_in_order(int node, int count) {
     if (node == 0) return -1;
     const int bit = node & -node, above = (node ^ bit) | 2 * bit;
     return above < count ? above : node ^ bit;
 }
 
-// The second tree is the first mirrored, or, if there is an odd number, shifted by one.
+// The second tree is the mirror image of the first or, for an odd number, shifted by one.
 int parent_of(int place, int count, bool second) {
     if (!second) return parent_in_order(place, count);
     const bool even = count % 2 == 0;
@@ -41,7 +41,7 @@ int parent_of(int place, int count, bool second) {
     return even ? count - 1 - parent : (parent + count - 1) % count;
 }
 
-// The machines in the order in which rings pass them: those of a domain where its first one stands.
+// The machines in the order of rings. Those of a domain follow its first one.
 std::vector<size_t> machine_order(const Channels& channels, const Layout& layout) {
     std::vector<size_t> order(channels.machines.size());
     std::iota(order.begin(), order.end(), size_t(0));
@@ -56,7 +56,7 @@ std::vector<size_t> machine_order(const Channels& channels, const Layout& layout
     return order;
 }
 
-// Whether a ring that has come to `from` stays on its rail only if it passes these ranks backwards.
+// Whether a ring from `from` stays on its rail only if it passes these ranks backwards.
 bool turns(const Layout& layout, int32_t from, const std::vector<int32_t>& ranks) {
     const auto same = [&](int32_t to) {
         return layout.rails[size_t(from)] >= 0 && layout.rails[size_t(from)] == layout.rails[size_t(to)];

@@ -12,7 +12,7 @@ namespace weft::internal::topology {
 
 namespace {
 
-// A GPU that forwards: dearer than a few PCI switches, cheaper than a host bridge; rather what leaves than what arrives.
+// Price of a forwarding GPU: above some PCI switches, below a host bridge. Forwarding of outgoing data is preferred.
 constexpr double relay_price = 3, arriving_relay_price = 4;
 
 constexpr int within = int(RouteScope::within), leaving = int(RouteScope::leaving),
@@ -61,7 +61,7 @@ void RoutingGraph::add_arcs() {
 void RoutingGraph::add_edges() {
     edges_.resize(machine_graph_.nodes.size() + 1);
     const auto is_gpu = [&](int node) { return graph().node(node).kind == NodeKind::gpu; };
-    // Of each GPU that NVLinks reach: as it forwards from one to the next, out and in.
+    // For each GPU with NVLinks: its vertices as a relay between GPUs, out of the machine and into it.
     struct Relays {
         int between = -1, out = -1, in = -1;
     };

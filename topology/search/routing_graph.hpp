@@ -1,7 +1,7 @@
-// routing_graph.hpp: a machine as channels use it: arcs, which are links one way, parallel ones as one; and the cheapest
-// routes over them between sites, and from sites out of the machine, at prices that the caller sets.
-// Devices do not forward, except a GPU from NVLink to NVLink within a machine (NVB) and between NVLink and PCI on the
-// way out and in (PXN).
+// routing_graph.hpp: a machine as the channel search sees it. Arcs are links in one direction, parallel ones together.
+// A search finds the cheapest routes between sites, and from sites out of the machine, at the caller's prices.
+// Devices do not forward, with two exceptions. A GPU forwards from NVLink to NVLink within a machine (NVB), and between
+// NVLink and PCI at the border of the machine (PXN).
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -14,7 +14,7 @@ struct Arc {
     int source = -1, target = -1;  // nodes
     LinkKind kind = LinkKind::pci;
     PathClass path_class = PathClass::loc;
-    double gbs = 0;  // 0: its way back alone exists
+    double gbs = 0;  // 0: only the opposite direction exists
 };
 
 struct PricedRoute {
@@ -25,22 +25,21 @@ struct PricedRoute {
 
 enum class RouteScope : uint8_t { within = 1, leaving = 2, arriving = 4 };
 
-// Reentrant. The machine graph's reach binds routes within the machine; those out of it may go by any link.
+// Reentrant. The reach of the machine graph limits routes within the machine; routes out of it may use any link.
 class RoutingGraph {
   public:
     explicit RoutingGraph(const MachineGraph& machine_graph);
     const Graph& graph() const { return *machine_graph_.graph; }
-    const std::vector<Arc>& arcs() const { return arcs_; }  // [i ^ 1] is the way back of [i]
+    const std::vector<Arc>& arcs() const { return arcs_; }  // [i ^ 1] is the opposite direction of [i]
     // By host, index and NUMA domain.
     const std::vector<int>& sites() const { return sites_; }
-    const std::vector<int>& ports() const { return ports_; }  // nodes; those that lead out
-    bool symmetric() const { return symmetric_; }             // every link carries as much back
-    // From a site to all sites, and behind them to the outside; or, where `from` is the number of sites, from outside.
-    // `prices`: of each arc, infinite: not to be used. `port`: the only one to be passed, -1: any. Adds what it looked
-    // at to `steps`.
+    const std::vector<int>& ports() const { return ports_; }  // nodes that lead out of the machine
+    bool symmetric() const { return symmetric_; }             // every link has the same bandwidth in both directions
+    // From a site to all sites, and then to the outside; or from the outside, if `from` is the number of sites.
+    // `prices`: of each arc; infinite forbids it. `port`: the only allowed one, -1: any. Adds its work to `steps`.
     std::vector<PricedRoute> routes(int from, RouteScope scope, const std::vector<double>& prices, int port,
                                     int64_t& steps) const;
-    // What an arc costs that is not scarce: far classes cost more than many near hops.
+    // The price of an arc without contention: one far class costs more than many near hops.
     double price_of(int arc) const;
 
   private:
@@ -61,7 +60,7 @@ class RoutingGraph {
 
     MachineGraph machine_graph_;
     std::vector<int> sites_, ports_;
-    std::vector<int> place_;  // of each node among the machine graph's, -1: not here
+    std::vector<int> place_;  // of each node: its index in the machine graph, -1: it is not in it
     std::vector<Arc> arcs_;
     std::vector<std::vector<RouteEdge>> edges_;  // of the vertices: nodes, the outside, then relays
     bool symmetric_ = true;

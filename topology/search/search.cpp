@@ -12,8 +12,8 @@ namespace weft::internal::topology {
 
 namespace {
 
-constexpr double good_enough = 0.995;  // of the bound: no further candidate is tried
-constexpr double worth_it = 1.01;      // that much better, or what is simpler stays
+constexpr double good_enough = 0.995;  // of the bound: then no further candidate is tried
+constexpr double worth_it = 1.01;      // a more complex candidate must be better by this factor
 
 struct ChannelCandidate {
     double gbs;  // of each channel
@@ -33,22 +33,22 @@ class ChannelSearch {
         result_.ranks = int(job_.locations.size());
         WEFT_TRY(find_bounds());
         if (result_.bound_of_all_gbs == infinite) {
-            // Nothing to search: all ranks share one site.
+            // Nothing to search: all ranks are at one site.
             result_.channels = 1;
             result_.bound_gbs = result_.bound_of_all_gbs = 0;
             return std::move(result_);
         }
         search_reaches();
         if (!found_.good())
-            return fail(weftInvalidArgument,
-                        "no ring passes all ranks: devices do not forward, so each has to have a "
-                        "way to two others");
+            return fail(error::topology_no_path,
+                        "no ring passes through all ranks: devices do not forward, so each needs "
+                        "paths to two others");
         take_found();
         return std::move(result_);
     }
 
   private:
-    // The farthest classes that channels take, among ranks and from ranks to ports.
+    // The farthest classes of links for channels, between ranks and from ranks to ports.
     struct Reaches {
         PathClass within = PathClass::sys, outward = PathClass::sys;
     };
@@ -81,7 +81,7 @@ class ChannelSearch {
 
     const Job& job_;
     const SearchOptions& options_;
-    int64_t limit_;  // of steps, of what is searched now
+    int64_t limit_;  // of steps, for the present search
     Channels result_;
     FoundChannels found_;
 };
@@ -92,12 +92,13 @@ Status ChannelSearch::find_bounds() {
         KindChannels& kind = result_.kinds[i];
         kind.bound_of_all = kind.bound = narrowest_cut(kind.machine_graph);
         if (kind.bound.gbs <= 0 && kind.machine_graph.outside)
-            return fail(weftInvalidArgument,
-                        "{} has no port of a NIC that leads out, or none that all its ranks reach, and the job has {} "
-                        "machines; the file has to have its <net> elements",
-                        kind.machine_graph.graph->name(kind.sites.front()), result_.machines.size());
+            return fail(
+                error::topology_no_path,
+                "the job has {1} machines, but {0} has no NIC port to other machines, or none that all its ranks "
+                "reach; the file needs its <net> elements",
+                kind.machine_graph.graph->name(kind.sites.front()), result_.machines.size());
         if (kind.bound.gbs <= 0)
-            return fail(weftInvalidArgument, "no link joins {} with the other ranks",
+            return fail(error::topology_no_path, "no link connects {} to the other ranks",
                         kind.machine_graph.graph->name(kind.sites.front()));
         if (kind.bound.gbs < result_.bound_of_all_gbs) {
             result_.bound_of_all_gbs = kind.bound.gbs;
@@ -117,7 +118,7 @@ std::vector<MachineGraph> ChannelSearch::machine_graphs_at(Reaches reaches) cons
     return machine_graphs;
 }
 
-// What links of these classes can carry. Ports count only where there are several machines.
+// The bandwidth of links of these classes. Ports count only if there are several machines.
 double ChannelSearch::bound_at(Reaches reaches, double unit_gbs) {
     double least = infinite;
     for (MachineGraph machine_graph : machine_graphs_at(reaches)) {
@@ -179,7 +180,7 @@ std::vector<ChannelCandidate> ChannelSearch::candidates(const std::vector<Routin
     std::vector<ChannelCandidate> found;
     for (const double gbs : each_gbs)
         found.push_back({gbs, int(std::min(double(most), std::floor(bound_gbs / gbs + 1e-6)))});
-    // What promises most first; of what promises about as much, few channels, in pairs for trees.
+    // The most promising candidate first. Among similar ones, few channels, in pairs for trees.
     const auto fiftieths = [&](const ChannelCandidate& it) {
         return int(it.gbs * it.channels / bound_gbs * 50 + 1e-6);
     };
@@ -227,13 +228,13 @@ ChannelSearch::FoundChannels ChannelSearch::search_at(Reaches reaches, double bo
     const auto on_rails = [&] { return search_at(reaches, fabrics, symmetric, rails_bound_gbs, true); };
     const auto crossing = [&] {
         FoundChannels found = search_at(reaches, fabrics, symmetric, bound_gbs, false);
-        // Only equal machines have their NICs at the same ends of a channel.
+        // Only if machines are equal, their NICs are at the same ends of a channel.
         found.alternates = symmetric && result_.kinds.size() == 1 && options_.rails == RailUse::best;
         return found;
     };
     if (options_.rails == RailUse::only) return on_rails();
     if (options_.rails == RailUse::any) return crossing();
-    // The form with the greater bound has the first steps, but leaves as many to the other.
+    // The form with the greater bound is first, but leaves half of the steps to the other.
     limit_ = result_.steps + std::max<int64_t>(0, options_.steps_most - result_.steps) / 2;
     if (rails_bound_gbs * worth_it >= bound_gbs) {
         FoundChannels best = on_rails();
@@ -256,19 +257,19 @@ ChannelSearch::FoundChannels ChannelSearch::search_at(Reaches reaches, const std
         if (best.good() && (candidate.gbs * candidate.channels <= best.all_gbs() * worth_it ||
                             best.all_gbs() >= good_enough * bound_gbs || result_.steps > limit_))
             break;
-        // As links of whole channels allow.
+        // The bound for whole channels.
         const double whole = best.good() ? bound_at(reaches, candidate.gbs) : infinite;
         const int channels = std::max(1, int(std::min(double(candidate.channels), whole + 0.5)));
         for (const bool pairs : {true, false}) {
             if (pairs && (!symmetric || channels % 2 != 0)) continue;
             if (channels * candidate.gbs <= best.all_gbs() * worth_it) break;
             FoundChannels found = try_packing(fabrics, {candidate.gbs, channels}, one_port, pairs);
-            if (!found.good() && !best.good()) return best;  // no ring exists, however narrow
+            if (!found.good() && !best.good()) return best;  // no ring exists at any bandwidth
             if (found.all_gbs() > best.all_gbs()) best = std::move(found);
         }
     }
     best.reaches = reaches;
-    best.bound_gbs = result_.machines.size() > 1 ? result_.bound_of_all_gbs : bound_gbs;  // of either form
+    best.bound_gbs = result_.machines.size() > 1 ? result_.bound_of_all_gbs : bound_gbs;  // of both forms
     return best;
 }
 
@@ -299,8 +300,8 @@ std::vector<ChannelGraph> ChannelSearch::graphs_of(const KindChannels& kind) con
         ring.type_inter = std::max(ring.type_inter, packed.outward);
         if (packed.entry != packed.exit && ring.cross_nic == 0) ring.cross_nic = 1;
     }
-    // Trees climb the rings' chains, up and down at once, and leave by the port by which the chain begins. Both trees
-    // of a pair pass twice what they reduce through it.
+    // Trees use the chains of the rings, in both directions at once, and leave by the port at the chain's begin.
+    // Through it pass twice the bytes that both trees of a pair reduce.
     ChannelGraph tree = ring;
     tree.id = 1;
     tree.pattern = Pattern::tree;

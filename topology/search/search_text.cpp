@@ -72,7 +72,7 @@ std::string write_text(const Channels& channels) {
     if (within != PathClass::loc) text += fmt::format(", {} within a machine", name_of(within));
     if (outward != PathClass::loc) {
         text += fmt::format(", {} to NICs, ", name_of(outward));
-        text += channels.alternates                          ? "each second machine the other way round"
+        text += channels.alternates                          ? "every second machine in reverse order"
                 : channels.kinds[0].graphs[0].cross_nic == 0 ? "in and out by the same NIC"
                                                              : "in and out by different NICs";
     }

@@ -1,4 +1,4 @@
-// search_text.hpp: what a search has found, for people: each channel, how good they are together, and what bounds them.
+// search_text.hpp: the result of a search as text: each channel, the quality of all together, and the bound.
 #pragma once
 #include <string>
 
@@ -8,10 +8,10 @@ namespace weft::internal::topology {
 
 std::string write_text(const Channels& channels);
 
-// What all trees together reduce and hand back, of the machines that are slowest at it.
+// The bandwidth of all trees together on the kind of machine where it is least.
 double tree_gbs(const Channels& channels);
 
-// As channels list their stops: "gpu3", "mlx5_0", "cpu1"; of several hosts with the host before.
+// The name in lists of stops: "gpu3", "mlx5_0", "cpu1"; with the host if there are several.
 std::string short_name(const Graph& graph, int node);
 
 }  // namespace weft::internal::topology
