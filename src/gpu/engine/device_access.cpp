@@ -55,7 +55,7 @@ std::vector<int> GpuEngine::window_missing(uint32_t number) const {
 DeviceWindows& GpuEngine::State::own_windows() {
     if (!windows) {
         windows = std::make_unique<DeviceWindows>(*group, rank, *buffer_registry);
-        domain->bind(access_arguments);
+        domain->memory().bind(access_arguments);
     }
     return *windows;
 }
@@ -70,7 +70,7 @@ void GpuEngine::begin_to_close_window(uint32_t number) {
 
 bool GpuEngine::window_closed(uint32_t number) { return !state_->windows || state_->windows->closed(number); }
 
-bool GpuEngine::idle() const { return !state_->domain || !state_->domain->working(); }
+bool GpuEngine::idle() const { return !state_->domain || !state_->domain->launches().working(); }
 
 Status GpuEngine::prepare_access(const DeviceAccess& access) {
     State& s = *state_;
@@ -96,7 +96,7 @@ Status GpuEngine::launch_access(const DeviceAccess& access) {
     WEFT_TRY(scope.take_status());
     auto priority = s.priority(access.settings.priority);
     if (!priority) return priority.take_status();
-    WEFT_TRY(s.domain->order(stream, s.stream));
+    WEFT_TRY(s.domain->launches().order(stream, s.stream));
     AccessArguments& a = s.access_arguments;
     LaunchShape shape{
         .blocks = 1, .threads = 32, .remote_sync_domain = s.kernels->sync_domains(), .priority = *priority};
@@ -114,7 +114,7 @@ Status GpuEngine::launch_access(const DeviceAccess& access) {
             }
             WEFT_TRY(s.enqueue(s.kernels->access(), shape, stream, &a));
         }
-        return s.domain->note(stream, s.stream);
+        return s.domain->launches().note(stream, s.stream);
     }
     a.peer = call.peer;
     a.signal = call.signal;
@@ -129,7 +129,7 @@ Status GpuEngine::launch_access(const DeviceAccess& access) {
     }
     a.launch = ++s.launches;
     WEFT_TRY(s.enqueue(s.kernels->access(), shape, stream, &a));
-    return s.domain->note(stream, s.stream);
+    return s.domain->launches().note(stream, s.stream);
 }
 
 }  // namespace weft::internal

@@ -20,6 +20,7 @@ using cuda::Connections;
 using cuda::Context;
 using cuda::device_count;
 using cuda::Domain;
+using cuda::domain_ranks_max;
 using cuda::Driver;
 using cuda::KernelSet;
 using cuda::ranks_max;
@@ -187,9 +188,9 @@ void GpuEngine::meet(std::shared_ptr<Segment> group, const net::Identity* identi
     if (rank == 0 && options().gpu_threads % 32 != 0)
         warn_of_device_once(fmt::format("WEFT_GPU_THREADS is {}, and kernels have whole warps: {} threads",
                                         options().gpu_threads, agreed.gpu_threads));
-    if (ranks > Domain::ranks_max)
+    if (ranks > domain_ranks_max)
         return s.disable(fmt::format("the communicator has {} ranks: this version serves device memory of up to {}",
-                                     ranks, Domain::ranks_max));
+                                     ranks, domain_ranks_max));
     s.layout = {ranks, blocks_together(facts), agreed.algo};
     if (agreed.gpu_blocks > 0) s.layout.blocks_max = std::min(s.layout.blocks_max, agreed.gpu_blocks);
     s.layout.threads = agreed.gpu_threads;
@@ -221,7 +222,7 @@ void GpuEngine::meet(std::shared_ptr<Segment> group, const net::Identity* identi
         s.buffer_registry = std::make_unique<BufferRegistry>(s.group, rank, s.kernels);
     s.domain = std::make_unique<Domain>(s.group, rank, s.kernels, std::move(connections));
     if (s.layout.hosts == 1) return;
-    s.network = std::make_unique<DeviceNetwork>(s.group, *identity, rank, s.domain->remote_ends());
+    s.network = std::make_unique<DeviceNetwork>(s.group, *identity, rank, s.domain->memory().remote_ends());
     // The obstacle is reported to all ranks like any other.
     if (const Status listening = s.network->listen(); !listening) s.domain->object(listening);
 }
@@ -279,7 +280,7 @@ Status GpuEngine::begin(int64_t timeout_ms) {
     s.timeout_ns = nanoseconds_of(timeout_ms);
     s.exports_buffers = s.buffer_registry && s.domain->fallback_reason().empty();
     if (s.exports_buffers) s.buffer_registry->open();
-    if (s.network) WEFT_TRY(s.network->begin(s.domain->remote_ends(), s.domain->ended()));
+    if (s.network) WEFT_TRY(s.network->begin(s.domain->memory().remote_ends(), s.domain->reports().ended));
     WEFT_LOG_RANK(s.rank, info, init, "serves memory of device {}, {} blocks of a kernel at most{}{}", s.device(),
                   s.layout.blocks_max, s.sharing ? ", which it shares with ranks of this process" : "",
                   s.domain->fallback_text());

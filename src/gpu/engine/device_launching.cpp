@@ -10,7 +10,7 @@ using cuda::adds;
 using cuda::bind_operation;
 using cuda::Body;
 using cuda::ContextScope;
-using cuda::Domain;
+using cuda::DomainLayout;
 using cuda::element_of;
 using cuda::Kernel;
 using cuda::KernelArguments;
@@ -32,7 +32,7 @@ Result<PreparedLaunch*> GpuEngine::State::plan(const Operation& called, uint8_t 
                     .threads = unsigned(plan->threads),
                     .remote_sync_domain = kernels->sync_domains()};
     KernelArguments& a = fresh->arguments;
-    domain->bind(a);
+    domain->memory().bind(a);
     a.fingerprint = plan->fingerprint();
     // Fused bodies combine the contributions of all ranks at once.
     const bool in_one_place =
@@ -40,7 +40,7 @@ Result<PreparedLaunch*> GpuEngine::State::plan(const Operation& called, uint8_t 
     bind_operation(a, operation, layout.ranks, in_one_place);
     // Without data no message would be sent, and no rank would wait for another.
     fresh->of_tokens = a.bytes == 0 && !a.domain;
-    if (fresh->of_tokens) a.bytes = Domain::token_bytes;
+    if (fresh->of_tokens) a.bytes = DomainLayout::token_bytes;
     const int parts = parts_of(operation.collective, layout.ranks);
     const Held in = input_of(operation.collective, rank, operation.root),
                out = output_of(operation.collective, rank, operation.root);
@@ -51,12 +51,12 @@ Result<PreparedLaunch*> GpuEngine::State::plan(const Operation& called, uint8_t 
     fresh->receive_begins = steps ? first_held(out, rank, a.bytes) : 0;
     // If peers read a buffer in place, each receiver's part is one part of a tile.
     a.tile_bytes = steps ? plan->tile_bytes : 0;
-    if (plan->body == Body::peer_two_shot) a.tile_bytes = Domain::staging_bytes / 2;
+    if (plan->body == Body::peer_two_shot) a.tile_bytes = DomainLayout::staging_bytes / 2;
     if (plan->body == Body::peer_one_shot)
-        a.tile_bytes = Domain::staging_bytes / 2 / size_t(a.send_stride ? layout.ranks : 1) / 64 * 64;
+        a.tile_bytes = DomainLayout::staging_bytes / 2 / size_t(a.send_stride ? layout.ranks : 1) / 64 * 64;
     fresh->send_in_place = in != Held::nothing;
     fresh->receive_in_place = out != Held::nothing && plan->body == Body::peer_two_shot;
-    if (steps) domain->bind_program(a, layout.steps[size_t(plan->steps)].program(operation.root));
+    if (steps) domain->memory().bind_program(a, layout.steps[size_t(plan->steps)].program(operation.root));
     a.exports_buffers = plan->staged() && exports_buffers && !a.scaled;
     known.add(plan->operation);
     if (rank == 0) WEFT_LOG_RANK(rank, info, algo, "{}: {}", plan->operation.text(), plan->text());
@@ -116,7 +116,7 @@ Status GpuEngine::prepare(const DeviceCall& call) {
     State& s = *state_;
     WEFT_TRY(s.take_stream(call.stream));
     // Only collectives are counted: other calls are not the same on all ranks.
-    if (s.sharing) WEFT_TRY(s.domain->claim(static_cast<CUstream>(call.stream), s.stream));
+    if (s.sharing) WEFT_TRY(s.domain->launches().claim(static_cast<CUstream>(call.stream), s.stream));
     auto plan = s.plan_of(call);
     if (!plan) return plan.take_status();
     s.prepared = *plan;
@@ -153,7 +153,7 @@ Status GpuEngine::launch(const DeviceCall& call) {
     PreparedLaunch& it = *s.prepared;
     KernelArguments& a = it.arguments;
     if (it.of_tokens) {
-        s.domain->bind_tokens(a);
+        s.domain->memory().bind_tokens(a);
     } else {
         a.send = static_cast<const std::byte*>(call.send) - it.send_begins;
         a.receive = static_cast<std::byte*>(call.receive) - it.receive_begins;
@@ -168,11 +168,11 @@ Status GpuEngine::launch(const DeviceCall& call) {
     WEFT_TRY(scope.take_status());
     auto priority = s.priority(call.settings.priority);
     if (!priority) return priority.take_status();
-    WEFT_TRY(s.domain->order(stream, s.stream));
+    WEFT_TRY(s.domain->launches().order(stream, s.stream));
     LaunchShape shape = it.shape;
     shape.priority = *priority;
     WEFT_TRY(s.enqueue_served(*it.kernel, shape, stream, a));
-    return s.domain->note(stream, s.stream);
+    return s.domain->launches().note(stream, s.stream);
 }
 
 // Not if ranks share a device: launches are counted then, to find ranks that share a stream.
@@ -218,7 +218,7 @@ Status GpuEngine::launch_coalesced(std::span<const DeviceCall> calls) {
     auto priority = s.priority(calls[0].settings.priority);
     if (!priority) return priority.take_status();
     shape.priority = *priority;
-    WEFT_TRY(s.domain->order(stream, s.stream));
+    WEFT_TRY(s.domain->launches().order(stream, s.stream));
     WEFT_TRY(s.note(batched, stream, *priority));
     KernelArguments a = first.arguments;
     a.send = static_cast<const std::byte*>(calls[0].send);
@@ -228,7 +228,7 @@ Status GpuEngine::launch_coalesced(std::span<const DeviceCall> calls) {
     a.batched = s.message_arguments.table;
     a.batched_count = int32_t(batched.size());
     WEFT_TRY(s.enqueue(*first.kernel, shape, stream, &a));
-    return s.domain->note(stream, s.stream);
+    return s.domain->launches().note(stream, s.stream);
 }
 
 Status GpuEngine::State::note(std::span<const MessageItem> items, CUstream on, std::optional<int> priority) {
@@ -270,7 +270,7 @@ Status GpuEngine::State::enqueue_served(const Kernel& kernel, const LaunchShape&
 
 DeviceMessages& GpuEngine::State::own_messages() {
     if (!messages) [[unlikely]] {
-        domain->bind(message_arguments);
+        domain->memory().bind(message_arguments);
         messages = std::make_unique<DeviceMessages>(rank, layout.ranks, message_arguments.remote);
     }
     return *messages;
@@ -321,7 +321,7 @@ Status GpuEngine::launch_messages(void* on, const CallSettings& settings) {
     WEFT_TRY(scope.take_status());
     auto priority = s.priority(settings.priority);
     if (!priority) return priority.take_status();
-    WEFT_TRY(s.domain->order(stream, s.stream));
+    WEFT_TRY(s.domain->launches().order(stream, s.stream));
     if (s.messages->p2p_channels() == 0) return ok();
     const Kernel& kernel = s.kernels->messages();
     const LaunchShape noting{.blocks = 1, .threads = 128, .priority = *priority};
@@ -340,7 +340,7 @@ Status GpuEngine::launch_messages(void* on, const CallSettings& settings) {
                             .remote_sync_domain = s.kernels->sync_domains(),
                             .priority = *priority};
     WEFT_TRY(s.enqueue_served(kernel, shape, stream, a));
-    return s.domain->note(stream, s.stream);
+    return s.domain->launches().note(stream, s.stream);
 }
 
 }  // namespace weft::internal

@@ -28,7 +28,7 @@ GpuEngine::~GpuEngine() {
     State& s = *state_;
     const RelaxedCapture relaxed(*s.driver);  // another thread may capture meanwhile
     // Peers may die while we wait for our kernels, so peers are watched until the kernels have ended.
-    if (s.domain) s.domain->finish();
+    if (s.domain) s.domain->launches().finish();
     if (s.network) (void)s.network->drain(s.timeout_ns > 0 ? now_us() + int64_t(s.timeout_ns / 1000) : 0);
     if (s.service) s.service->run([&] { s.service->cancel(s.timer); });
     s.network.reset();
@@ -46,7 +46,7 @@ DeviceFacts GpuEngine::facts() const { return state_->facts; }
 bool GpuEngine::copies() const { return state_->copies; }
 
 void GpuEngine::finish() const {
-    if (state_->domain) state_->domain->finish();
+    if (state_->domain) state_->domain->launches().finish();
 }
 
 Result<BufferPlacement> GpuEngine::placement_of(const DeviceArgument& send, const DeviceArgument& receive,
@@ -74,11 +74,11 @@ void GpuEngine::State::look_again() {
 // Waits for the call of a rank of another host. False: it may still arrive. The service thread may not wait, because it
 // would receive it.
 bool GpuEngine::State::await_health(const DeviceDiagnosis& observer, bool may_wait) {
-    if (!network || domain->message_report().valid || observer.informed(domain->report())) return true;
+    if (!network || domain->reports().message_report.valid || observer.informed(domain->reports().report)) return true;
     int64_t since_us = 0;
     if (const int64_t now = now_us(); failed_us.compare_exchange_strong(since_us, now)) since_us = now;
     for (;; usleep(1000)) {
-        if (group->aborted() || now_us() - since_us > call_patience_us || observer.informed(domain->report()))
+        if (group->aborted() || now_us() - since_us > call_patience_us || observer.informed(domain->reports().report))
             return true;
         network->health().ask();
         if (!may_wait) return false;
@@ -92,12 +92,13 @@ void GpuEngine::State::look(bool at_others, bool may_wait) try {
     Status found;
     if (domain->failure() != cuda::KernelFailure::none) {
         if (!await_health(observer, may_wait)) return;
-        found = observer.explain(domain->report(), domain->message_report(), domain->signal_report());
+        found = observer.explain(domain->reports().report, domain->reports().message_report,
+                                 domain->reports().signal_report);
     } else if (at_others) {
         // A rank of another host may have sent all its data, which is still on its way.
         const int64_t stalled_us = network ? network->stalled_us() : 0;
         found = observer.check_peers([&](int other, bool died) {
-            if (group->local(other)) return domain->captured() || domain->working();
+            if (group->local(other)) return domain->launches().captured() || domain->launches().working();
             return stalled_us > 0 && (!died || stalled_us >= RemoteHealth::settled_us);
         });
         // Its last data may have arrived meanwhile, and we may wait for another rank, whose data is on its way.
@@ -105,7 +106,7 @@ void GpuEngine::State::look(bool at_others, bool may_wait) try {
         if (accusing && !accused) found = ok();
         accused = accusing;
         if (!accusing && network) found = network->trouble();
-        if (!accusing && found) found = departed_peers.look(*group, rank, domain->block_waits(), stalled_us);
+        if (!accusing && found) found = departed_peers.look(*group, rank, domain->reports().block_waits, stalled_us);
     }
     if (found || !group->raise(found, rank)) return;
     WEFT_LOG_RANK(rank, warn, coll, "{}", found.text());
@@ -151,10 +152,10 @@ std::optional<int> GpuEngine::register_buffer(const void* address, size_t bytes)
 
 Status GpuEngine::deregister_buffer(int entry) {
     // Our kernels that have ended have synchronised with their peers after the last access.
-    state_->domain->finish();
+    state_->domain->launches().finish();
     return state_->buffer_registry->remove(entry, BufferRegistry::RegistrationUse::buffer);
 }
 
-uint64_t GpuEngine::device_bytes() const { return state_->domain ? state_->domain->device_bytes() : 0; }
+uint64_t GpuEngine::device_bytes() const { return state_->domain ? state_->domain->memory().device_bytes() : 0; }
 
 }  // namespace weft::internal
