@@ -2,7 +2,7 @@
 // call and handed out again, for a small call costs the meeting of the ranks, not the bytes. Which calls are coalesced
 // follows from what ranks must call alike, and each rank's group must hold the same: what was coalesced is part of the
 // Operation, so that ranks that group their calls differently are told.
-// Those on device memory keep their own buffers and are one kernel instead (GpuEngine::launch_coalesced), which each rank
+// Those on device memory keep their own buffers and are one kernel instead (GpuCollectives::launch_coalesced), which each rank
 // decides for itself: there nothing of what follows is needed.
 // Whether a call of a group reads what an earlier one of it writes, only its rank knows. One element more says it to
 // all: if it is so on any rank, all throw away what they reduced and carry out the calls one by one.

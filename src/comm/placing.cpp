@@ -45,12 +45,12 @@ Status Communicator::place_counts(const Call& call, CountsOnDevice& counts) {
     for (const auto& [name, address] : tables) {
         if (reinterpret_cast<uintptr_t>(address) % sizeof(uint64_t) != 0)
             return fail(weftInvalidArgument, "{} does not begin at a multiple of 8 bytes: it has size_t", name);
-        WEFT_TRY(device_->room({name, {address, table}}).take_status());
+        WEFT_TRY(device_->buffers().room({name, {address, table}}).take_status());
     }
     const size_t element = datatype_bytes[call.operation.type];
     const auto elements = [&](const char* name, const void* buffer, uint64_t& room) -> Status {
         if (!buffer) return ok();
-        auto bytes = device_->room({name, {buffer, element}});
+        auto bytes = device_->buffers().room({name, {buffer, element}});
         if (bytes) room = *bytes / element;
         return bytes.take_status();
     };
@@ -61,7 +61,7 @@ Status Communicator::place_counts(const Call& call, CountsOnDevice& counts) {
 // In a CUDA stream it is a call on device memory, without any buffers of the user's.
 Status Communicator::place_barrier_on_device(Call& call) {
     if (!device_) return no_device_for_stream();
-    auto placement = device_->placement_of({}, {}, call.stream);
+    auto placement = device_->buffers().placement_of({}, {}, call.stream);
     if (!placement) return placement.take_status();
     call.settings.preference = 0;  // what is asked for is for calls with data
     call.copied = device_->copies();
@@ -105,7 +105,7 @@ Status Communicator::place(Call& call) {
         const void* const on_device = counts_alone  ? call.peer_buffers->counts.sent
                                       : call.queued ? nullptr
                                                     : call.stream;
-        auto placement = device_->placement_of(sends ? send : receive, receives ? receive : send, on_device);
+        auto placement = device_->buffers().placement_of(sends ? send : receive, receives ? receive : send, on_device);
         if (!placement) return placement.take_status();
         if (placement->space == Space::device && call.queued)
             return fail(weftInvalidArgument,
@@ -120,7 +120,8 @@ Status Communicator::place(Call& call) {
                         "weftScalarHostImmediate serves both",
                         call.made);
         // The reduction may be older than the memory's end.
-        if (call.operand_on_device) WEFT_TRY(device_->room({"the scalar", {call.operand, element}}).take_status());
+        if (call.operand_on_device)
+            WEFT_TRY(device_->buffers().room({"the scalar", {call.operand, element}}).take_status());
         // Windows of device memory there are none then, and who asks is told so.
         call.copied = placement->space == Space::device && device_->copies() && !one_sided(collective);
         call.operation.space = call.copied ? Space::host : placement->space;
@@ -136,7 +137,7 @@ Status Communicator::check_device_scalar(const void* scalar, size_t bytes) {
         return fail(weftInvalidArgument, "residence weftScalarDevice: this communicator has no device, for {}",
                     GpuEngine::why_none());
     const DeviceArgument argument{"the scalar", {scalar, bytes}};
-    auto placement = device_->placement_of(argument, argument, nullptr);
+    auto placement = device_->buffers().placement_of(argument, argument, nullptr);
     if (!placement) return placement.take_status();
     if (placement->space == Space::device) return ok();
     return fail(weftInvalidArgument, "the scalar is host memory: its residence is weftScalarHostImmediate");

@@ -14,8 +14,8 @@ Status DomainJoin::begin() {
     return test_.begin();
 }
 
-// A failure leaves the communicator without a domain, but keeps its host ranks: the reason is reported to all. A failure
-// of the descriptor method only rules out that method.
+// A failure leaves the communicator without a domain, but keeps its host ranks: the reason is reported to all. A
+// failure of the descriptor method only rules out that method.
 Status DomainJoin::export_memory() {
     Status made = entries_.method() == ShareMethod::ipc ? begin() : ok();
     Status posted = exports_.post(ranks_.listed(host_backed_), made);

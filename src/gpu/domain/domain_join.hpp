@@ -1,6 +1,6 @@
-// domain_join.hpp: the protocol by which ranks make a domain together. With each method the ranks of a host export their
-// memory, map the exports of the others, and verify that they work. Then the hosts exchange their results. All ranks
-// read the same entries, so all come to the same result. Thread-bound to the rank.
+// domain_join.hpp: the protocol by which ranks make a domain together. With each method the ranks of a host export
+// their memory, map the exports of the others, and verify that they work. Then the hosts exchange their results. All
+// ranks read the same entries, so all come to the same result. Thread-bound to the rank.
 #pragma once
 #include <string>
 #include <vector>

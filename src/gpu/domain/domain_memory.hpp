@@ -1,5 +1,5 @@
-// domain_memory.hpp: the memory of a rank's domain: its own on the device, the addresses of the other ranks' memory, and
-// pinned host memory. It sets the arguments of kernels that follow from these. Thread-bound to the rank.
+// domain_memory.hpp: the memory of a rank's domain: its own on the device, the addresses of the other ranks' memory,
+// and pinned host memory. It sets the arguments of kernels that follow from these. Thread-bound to the rank.
 #pragma once
 #include <memory>
 #include <vector>

@@ -1,5 +1,5 @@
-// domain_ranks.hpp: the ranks of a communicator as a domain sees them: those of this host, which share memory, and those
-// of other hosts. A value.
+// domain_ranks.hpp: the ranks of a communicator as a domain sees them: those of this host, which share memory, and
+// those of other hosts. A value.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -1,5 +1,5 @@
-// join_entries.hpp: the out-of-band entries by which the ranks of a host, and then the hosts, make a domain. Entries of a
-// host stay in the writer's own heap, where all ranks of the host read them. Thread-bound to the rank.
+// join_entries.hpp: the out-of-band entries by which the ranks of a host, and then the hosts, make a domain. Entries of
+// a host stay in the writer's own heap, where all ranks of the host read them. Thread-bound to the rank.
 #pragma once
 #include <string>
 

@@ -1,5 +1,5 @@
-// pinned_pages.hpp: host memory that kernels of all devices of this process can access: the segment's abort flag, and
-// the memory that replaces device memory of ranks that not all others reach.
+// pinned_pages.hpp: host memory that kernels of all devices of this process can access. These are the segment's abort
+// flag, and the memory that replaces device memory of ranks that not all others reach.
 #pragma once
 #include <atomic>
 #include <memory>
