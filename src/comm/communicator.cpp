@@ -219,7 +219,8 @@ Status Communicator::set_call_settings(int64_t timeout_ms, const char* algo, int
         auto preference = planner_.preference(algo_or_agreed(algo), channels_or_agreed(channels));
         if (!preference) return preference.take_status();
         settings.preference = *preference;
-        if (fresh && device_) device_->prefer(settings.preference, algo_or_agreed(algo), channels_or_agreed(channels));
+        if (fresh && device_)
+            device_->collectives().prefer(settings.preference, algo_or_agreed(algo), channels_or_agreed(channels));
     }
     call_settings_ = settings;
     return ok();
@@ -261,12 +262,12 @@ Status Communicator::begin_on_device() {
     if (uneven(call_.operation.collective)) return begin_uneven_on_device();
     if (one_sided(call_.operation.collective)) return begin_access_on_device();
     const DeviceCall call = weft::internal::on_device(call_);
-    if (Status prepared = device_->prepare(call); !prepared) return refuse_or_die(std::move(prepared));
+    if (Status prepared = device_->collectives().prepare(call); !prepared) return refuse_or_die(std::move(prepared));
     // Before the launch: a kernel may fail at once, and its report names the call in our row.
-    segment_->row(rank_).position.enter(++sequence_, device_->prepared());
+    segment_->row(rank_).position.enter(++sequence_, device_->collectives().prepared());
     prepared_ = nullptr;
     on_device_ = true;
-    if (Status launched = device_->launch(call); !launched) return die(std::move(launched));
+    if (Status launched = device_->collectives().launch(call); !launched) return die(std::move(launched));
     return ok();
 }
 
@@ -286,12 +287,13 @@ Status Communicator::begin_coalesced_on_device(std::span<const Call> calls) {
     call_ = calls.back();
     std::vector<DeviceCall> on_device;
     for (const Call& call : calls) on_device.push_back(weft::internal::on_device(call));
-    if (Status prepared = device_->prepare_coalesced(on_device); !prepared) return refuse_or_die(std::move(prepared));
+    GpuCollectives& gpu = device_->collectives();
+    if (Status prepared = gpu.prepare_coalesced(on_device); !prepared) return refuse_or_die(std::move(prepared));
     for (size_t i = 0; i < calls.size(); ++i)
-        segment_->row(rank_).position.enter(++sequence_, device_->prepared_coalesced(i));
+        segment_->row(rank_).position.enter(++sequence_, gpu.prepared_coalesced(i));
     prepared_ = nullptr;
     on_device_ = true;
-    if (Status launched = device_->launch_coalesced(on_device); !launched) return die(std::move(launched));
+    if (Status launched = gpu.launch_coalesced(on_device); !launched) return die(std::move(launched));
     return ok();
 }
 
@@ -302,13 +304,11 @@ Status Communicator::refuse_or_die(Status failure) {
 }
 
 void* Communicator::register_buffer(void* address, size_t bytes) {
-    const auto entry = device_ ? device_->register_buffer(address, bytes) : std::nullopt;
+    const auto entry = device_ ? device_->buffers().add(address, bytes) : std::nullopt;
     if (!entry && Arena::place_of(address, bytes) == 0)
-        WEFT_LOG_RANK(
-            rank_, info, mem,
-            "{} bytes at {} are private memory: peers cannot map them; weftHostAlloc gives memory that they can", bytes,
-            address);
-    return &*registered_.insert(registered_.end(), entry.value_or(GpuEngine::no_entry));
+        WEFT_LOG_RANK(rank_, info, mem, "{} bytes at {} are private memory that peers cannot map; use weftHostAlloc",
+                      bytes, address);
+    return &*registered_.insert(registered_.end(), entry.value_or(GpuBuffers::no_entry));
 }
 
 Status Communicator::deregister_buffer(const void* handle) {
@@ -317,7 +317,7 @@ Status Communicator::deregister_buffer(const void* handle) {
     if (place == registered_.end())
         return fail(error::argument_handle,
                     "weftCommDeregister: {} is no handle of weftCommRegister on this communicator", handle);
-    if (*place != GpuEngine::no_entry) WEFT_TRY(device_->deregister_buffer(*place));
+    if (*place != GpuBuffers::no_entry) WEFT_TRY(device_->buffers().remove(*place));
     registered_.erase(place);
     return ok();
 }

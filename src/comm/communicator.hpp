@@ -106,7 +106,7 @@ class Communicator {
     Status begin(const Call& call);
     // Begins calls on device memory, which CoalescedCalls has accepted, in one kernel. If this is refused, no call has
     // begun.
-    bool joins_on_device() const { return device_ && device_->joins(); }
+    bool joins_on_device() const { return device_ && device_->collectives().joins(); }
     Status begin_coalesced_on_device(std::span<const Call> calls);
     // Returns done, moved, blocked or failed. After a failure the abort flag is set for all ranks, and the communicator
     // is dead.
@@ -212,12 +212,12 @@ class Communicator {
     void complete_window(uint32_t number, std::span<const WindowPart> parts);
     Status open_device_window(uint32_t number, const weftWindow& window, WindowPart& part);
     Result<bool> reach_window(uint32_t number, std::span<const WindowPart> parts) {
-        return device_->reach_window(number, parts);
+        return device_->windows().reach(number, parts);
     }
     void complete_device_window(uint32_t number);
     // After this, window_closed() returns true when no peer maps our part any more.
     void begin_to_close_window(uint32_t number);
-    bool window_closed(uint32_t number) { return !device_ || device_->window_closed(number); }
+    bool window_closed(uint32_t number) { return !device_ || device_->windows().closed(number); }
     bool device_idle() const { return device_->idle(); }
     // While a stage of a window waits for this or other devices. `since_us`: the begin of the wait; 0: no deadline.
     Status pause_for_device(uint32_t number, int64_t since_us);
@@ -257,7 +257,7 @@ class Communicator {
     uint64_t connection_bytes() const { return planner_.connection_bytes(); }
     uint64_t heap_bytes() const {
         return plans_.heap_bytes() + planner_.scratch_bytes() + tokens_.size() + coalesced_.bytes() +
-               coalesced_heap_.size() + partial_results_.heap_bytes() + (device_ ? device_->copied_bytes() : 0);
+               coalesced_heap_.size() + partial_results_.heap_bytes() + (device_ ? device_->staging().bytes() : 0);
     }
     uint64_t device_bytes() const { return device_ ? device_->device_bytes() : 0; }
 
@@ -361,7 +361,7 @@ class Communicator {
     std::map<int, std::shared_ptr<const MadeReduction>> reductions_;
     int next_reduction_ = weftNumOps;
     uint32_t held_calls_ = 0;
-    std::list<int> registered_;  // the entry of a buffer in device memory, else GpuEngine::no_entry
+    std::list<int> registered_;  // the entry of a buffer in device memory, else GpuBuffers::no_entry
 };
 
 template <class Begin, class Advance, class End>

@@ -46,12 +46,12 @@ Status Communicator::place_counts(const Call& call, CountsOnDevice& counts) {
         if (reinterpret_cast<uintptr_t>(address) % sizeof(uint64_t) != 0)
             return fail(error::argument_value, "{} does not begin at a multiple of 8 bytes: its elements are size_t",
                         name);
-        WEFT_TRY(device_->room({name, {address, table}}).take_status());
+        WEFT_TRY(device_->buffers().room({name, {address, table}}).take_status());
     }
     const size_t element = datatype_bytes[call.operation.type];
     const auto elements = [&](const char* name, const void* buffer, uint64_t& room) -> Status {
         if (!buffer) return ok();
-        auto bytes = device_->room({name, {buffer, element}});
+        auto bytes = device_->buffers().room({name, {buffer, element}});
         if (bytes) room = *bytes / element;
         return bytes.take_status();
     };
@@ -62,7 +62,7 @@ Status Communicator::place_counts(const Call& call, CountsOnDevice& counts) {
 // A barrier in a CUDA stream is a call on device memory without buffers.
 Status Communicator::place_barrier_on_device(Call& call) {
     if (!device_) return no_device_for_stream();
-    auto placement = device_->placement_of({}, {}, call.stream);
+    auto placement = device_->buffers().placement_of({}, {}, call.stream);
     if (!placement) return placement.take_status();
     call.settings.preference = 0;  // the user's preference is for calls with data
     call.copied = device_->copies();
@@ -106,7 +106,7 @@ Status Communicator::place(Call& call) {
         const void* const on_device = counts_alone  ? call.peer_buffers->counts.sent
                                       : call.queued ? nullptr
                                                     : call.stream;
-        auto placement = device_->placement_of(sends ? send : receive, receives ? receive : send, on_device);
+        auto placement = device_->buffers().placement_of(sends ? send : receive, receives ? receive : send, on_device);
         if (!placement) return placement.take_status();
         if (placement->space == Space::device && call.queued)
             return fail(error::memory_kind,
@@ -121,7 +121,8 @@ Status Communicator::place(Call& call) {
                         "weftScalarHostImmediate serves both",
                         call.made);
         // The user may have freed the scalar after the reduction was made.
-        if (call.operand_on_device) WEFT_TRY(device_->room({"the scalar", {call.operand, element}}).take_status());
+        if (call.operand_on_device)
+            WEFT_TRY(device_->buffers().room({"the scalar", {call.operand, element}}).take_status());
         // With copies there are no windows of device memory, and registering one fails.
         call.copied = placement->space == Space::device && device_->copies() && !one_sided(collective);
         call.operation.space = call.copied ? Space::host : placement->space;
@@ -137,7 +138,7 @@ Status Communicator::check_device_scalar(const void* scalar, size_t bytes) {
         return fail(error::argument_scalar, "residence weftScalarDevice: this communicator has no device, for {}",
                     GpuEngine::why_none());
     const DeviceArgument argument{"the scalar", {scalar, bytes}};
-    auto placement = device_->placement_of(argument, argument, nullptr);
+    auto placement = device_->buffers().placement_of(argument, argument, nullptr);
     if (!placement) return placement.take_status();
     if (placement->space == Space::device) return ok();
     return fail(error::argument_scalar, "the scalar is host memory: its residence is weftScalarHostImmediate");

@@ -95,9 +95,10 @@ Status Communicator::begin_device_messages(std::span<const Call> messages) {
     }
     if (!first) return ok();
     WEFT_TRY(usable());
-    if (Status prepared = device_->prepare_messages(device_messages_, first->stream); !prepared)
+    if (Status prepared = device_->messages().prepare(device_messages_, first->stream); !prepared)
         return refuse_or_die(std::move(prepared));
-    if (Status launched = device_->launch_messages(first->stream, settings); !launched) return die(std::move(launched));
+    if (Status launched = device_->messages().launch(first->stream, settings); !launched)
+        return die(std::move(launched));
     return ok();
 }
 
@@ -106,9 +107,9 @@ Status Communicator::begin_uneven_on_device() {
     if (call_.operation.collective == Collective::reduce_scatter_v) return launch_parts();
     if (call_.peer_buffers->counts.sent)
         return launch_uneven(
-            device_->prepare_messages(CountedMessages{&call_.peer_buffers->counts, call_.send, call_.receive,
-                                                      weftDataType_t(call_.operation.type), call_.mapped},
-                                      call_.stream));
+            device_->messages().prepare(CountedMessages{&call_.peer_buffers->counts, call_.send, call_.receive,
+                                                        weftDataType_t(call_.operation.type), call_.mapped},
+                                        call_.stream));
     device_messages_.clear();
     const auto add = [&](const std::vector<PeerBuffer>& peer_buffers, bool outgoing) {
         for (const PeerBuffer& peer_buffer : peer_buffers)
@@ -118,14 +119,14 @@ Status Communicator::begin_uneven_on_device() {
     };
     add(call_.peer_buffers->sends, true);
     add(call_.peer_buffers->receives, false);
-    return launch_uneven(device_->prepare_messages(device_messages_, call_.stream));
+    return launch_uneven(device_->messages().prepare(device_messages_, call_.stream));
 }
 
 Status Communicator::launch_uneven(Status prepared) {
     if (!prepared) return refuse_or_die(std::move(prepared));
     segment_->row(rank_).position.enter(++sequence_, call_.operation);
     on_device_ = true;
-    if (Status launched = device_->launch_messages(call_.stream, call_.settings); !launched)
+    if (Status launched = device_->messages().launch(call_.stream, call_.settings); !launched)
         return die(std::move(launched));
     return ok();
 }
@@ -144,11 +145,11 @@ Status Communicator::launch_parts() {
         call.operation.root = root;
         call.operation.count = part.count;
         if (root == rank_) call.receive = call_.peer_buffers->receives[0].data;
-        if (Status prepared = device_->prepare(call); !prepared)
+        if (Status prepared = device_->collectives().prepare(call); !prepared)
             return on_device_ ? die(std::move(prepared)) : refuse_or_die(std::move(prepared));
-        segment_->row(rank_).position.enter(++sequence_, device_->prepared());
+        segment_->row(rank_).position.enter(++sequence_, device_->collectives().prepared());
         on_device_ = true;
-        if (Status launched = device_->launch(call); !launched) return die(std::move(launched));
+        if (Status launched = device_->collectives().launch(call); !launched) return die(std::move(launched));
     }
     on_device_ = true;  // also if there was nothing to launch
     return ok();

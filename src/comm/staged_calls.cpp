@@ -31,9 +31,9 @@ Status Communicator::read_counts(const Call& call, PeerBuffers& peer_buffers) {
     const uint64_t* const from[4] = {counts.sent, counts.send_places, counts.received, counts.receive_places};
     CopiedSpans reads;
     for (const uint64_t* table : from) reads.push_back({table, n * sizeof(uint64_t)});
-    WEFT_TRY(device_->copy_in(GpuEngine::Copied::call, reads, {}, call.stream));
+    WEFT_TRY(device_->staging().copy_in(GpuStaging::Copied::call, reads, {}, call.stream));
     for (int table = 0; table < 4; ++table) {
-        const auto* at = static_cast<const uint64_t*>(device_->copied(GpuEngine::Copied::call, from[table]));
+        const auto* at = static_cast<const uint64_t*>(device_->staging().at(GpuStaging::Copied::call, from[table]));
         tables[table].assign(at, at + n);
     }
     const cuda::MessageCounts read{.sent = tables[0].data(),
@@ -87,8 +87,8 @@ Status Communicator::copy_in(Call& on_host) {
         writes.push_back(held(on_host.receive, output_of(operation.collective, rank_, operation.root)));
     }
     if (on_host.operand_on_device) reads.push_back({on_host.operand, element});
-    WEFT_TRY(device_->copy_in(GpuEngine::Copied::call, reads, writes, on_host.stream));
-    const auto move = [&](const void* from) { return device_->copied(GpuEngine::Copied::call, from); };
+    WEFT_TRY(device_->staging().copy_in(GpuStaging::Copied::call, reads, writes, on_host.stream));
+    const auto move = [&](const void* from) { return device_->staging().at(GpuStaging::Copied::call, from); };
     for (auto* peer_buffers : {&copied_peer_buffers_.sends, &copied_peer_buffers_.receives})
         for (PeerBuffer& peer_buffer : *peer_buffers) peer_buffer.data = move(peer_buffer.data);
     on_host.send = move(on_host.send);
@@ -110,7 +110,7 @@ Status Communicator::begin_copied(const Call& call) {
 
 Status Communicator::end_copied() {
     copying_ = false;
-    Status copied = device_->copy_out(GpuEngine::Copied::call);
+    Status copied = device_->staging().copy_out(GpuStaging::Copied::call);
     return copied ? std::move(copied) : die(std::move(copied));
 }
 
@@ -126,12 +126,12 @@ Status Communicator::begin_copied_messages(std::vector<Call>& messages) {
         (outgoing ? reads : writes).push_back({outgoing ? call.send : call.receive, call.operation.bytes()});
     }
     WEFT_TRY(usable());
-    if (Status copied = device_->copy_in(GpuEngine::Copied::messages, reads, writes, first->stream); !copied)
+    if (Status copied = device_->staging().copy_in(GpuStaging::Copied::messages, reads, writes, first->stream); !copied)
         return refused(copied) ? std::move(copied) : die(std::move(copied));
     for (Call& call : messages) {
         if (!call.copied) continue;
-        call.send = device_->copied(GpuEngine::Copied::messages, call.send);
-        call.receive = device_->copied(GpuEngine::Copied::messages, call.receive);
+        call.send = device_->staging().at(GpuStaging::Copied::messages, call.send);
+        call.receive = device_->staging().at(GpuStaging::Copied::messages, call.receive);
     }
     copying_messages_ = true;
     return ok();
@@ -139,7 +139,7 @@ Status Communicator::begin_copied_messages(std::vector<Call>& messages) {
 
 Progress Communicator::end_copied_messages() {
     copying_messages_ = false;
-    Status copied = device_->copy_out(GpuEngine::Copied::messages);
+    Status copied = device_->staging().copy_out(GpuStaging::Copied::messages);
     if (copied) return Progress::done;
     failure_ = die(std::move(copied));
     return Progress::failed;

@@ -62,7 +62,7 @@ Result<WindowPart> Communicator::open_window(uint32_t number, weftWindow& window
                                  *planner_.heap_used());
     // Otherwise the other ranks would wait for this rank.
     if (!part) return die(part.take_status());
-    if (on_device && window.unfit) window.unfit = device_->fits_window(window.address, window.bytes, window.mapped);
+    if (on_device && window.unfit) window.unfit = device_->windows().fits(window.address, window.bytes, window.mapped);
     part->memory = window.bytes == 0 ? WindowPart::nothing
                    : !window.unfit   ? WindowPart::unfit
                    : on_device       ? WindowPart::device
@@ -73,7 +73,7 @@ Result<WindowPart> Communicator::open_window(uint32_t number, weftWindow& window
 }
 
 Status Communicator::open_device_window(uint32_t number, const weftWindow& window, WindowPart& part) {
-    return device_->open_window(number, window.address, window.bytes, part);
+    return device_->windows().open(number, window.address, window.bytes, part);
 }
 
 void Communicator::complete_window(uint32_t number, std::span<const WindowPart> parts) {
@@ -88,7 +88,7 @@ void Communicator::complete_device_window(uint32_t number) {
 
 void Communicator::begin_to_close_window(uint32_t number) {
     one_sided_->close(number);
-    if (device_) device_->begin_to_close_window(number);
+    if (device_) device_->windows().begin_to_close(number);
 }
 
 void Communicator::give_up_window(uint32_t number) {
@@ -96,7 +96,7 @@ void Communicator::give_up_window(uint32_t number) {
     for (const int64_t until = now_us() + untouched_patience_us; !window_closed(number); usleep(1000)) {
         if (now_us() < until) continue;
         WEFT_LOG_RANK(rank_, warn, mem, "continues although {} may still map our part of a window: do not free it",
-                      ranks_text(device_->window_missing(number)));
+                      ranks_text(device_->windows().missing(number)));
         return;
     }
 }
@@ -109,7 +109,7 @@ Status Communicator::pause_for_device(uint32_t number, int64_t since_us) {
                         "rank {} waited {:.1f} s for the memory of a window to be mapped or unmapped between its "
                         "device and {}; the deadline (WEFT_TIMEOUT_MS) is {} ms: check whether kernels wait for ranks "
                         "that have not made this call",
-                        rank_, double(now_us() - since_us) / 1e6, ranks_text(device_->window_missing(number)),
+                        rank_, double(now_us() - since_us) / 1e6, ranks_text(device_->windows().missing(number)),
                         options_.timeout_ms));
     usleep(50);
     return ok();
@@ -173,11 +173,11 @@ Status Communicator::begin_access_on_device() {
     auto call = one_sided_call();
     if (!call) return call.take_status();
     const DeviceAccess access{*call, call_.stream, call_.settings};
-    if (Status prepared = device_->prepare_access(access); !prepared)
+    if (Status prepared = device_->windows().prepare(access); !prepared)
         return prepared.code() == weftRemoteError ? die(std::move(prepared)) : refuse_or_die(std::move(prepared));
     prepared_ = nullptr;
     on_device_ = true;
-    if (Status launched = device_->launch_access(access); !launched) return die(std::move(launched));
+    if (Status launched = device_->windows().launch(access); !launched) return die(std::move(launched));
     return ok();
 }
 

@@ -12,17 +12,12 @@
 #include "src/drivers/cuda/ipc.hpp"
 #include "src/drivers/cuda/pointer.hpp"
 #include "src/drivers/cuda/stream.hpp"
-#include "src/gpu/domain/passed_memory.hpp"
-#include "src/gpu/domain/registration_mapper.hpp"
-#include "src/gpu/domain/registration_table.hpp"
 #include "src/peer_access/peer_memory.hpp"
 
 namespace weft::internal::cuda {
 
 namespace {
 
-constexpr uint64_t registration_oob_key = 0x7265676973746572;
-constexpr uint64_t without_tables_key = registration_oob_key + 1;
 constexpr int64_t answer_patience_us = 2'000'000;  // service threads call look() every 50 ms
 constexpr int64_t leave_patience_us = 10'000'000;  // other work on the device may delay the unmapping
 
@@ -33,6 +28,7 @@ BufferRegistry::BufferRegistry(std::shared_ptr<Segment> group, int rank, std::sh
       rank_(rank),
       ranks_(segment_->ranks()),
       kernels_(std::move(kernels)),
+      pieces_(segment_, rank_, kernels_),
       looked_(size_t(ranks_), 0) {
     if (rank_ != 0 || segment_->one_process()) return;
     const size_t bytes = sizeof(RegistrationTable) * size_t(ranks_);
@@ -56,7 +52,7 @@ void BufferRegistry::open() {
     auto tables = map_peer_memory(where);
     if (!tables) {
         WEFT_LOG_RANK(rank_, info, mem, "device memory cannot be registered: {}", tables.status().sentence());
-        const Status told = segment_->oob_put(rank_, rank_, without_tables_key, &rank_, sizeof rank_);
+        const Status told = segment_->oob_put(rank_, rank_, registration_without_tables_key, &rank_, sizeof rank_);
         if (!told) WEFT_LOG_RANK(rank_, info, mem, "other ranks cannot be informed of that: {}", told.sentence());
         return;
     }
@@ -103,85 +99,11 @@ bool BufferRegistry::await_answers(int entry, int64_t until_us) const {
 void BufferRegistry::close(int entry) {
     ++own_[size_t(entry)].state;
     if (!mapper_) return;
-    withdraw(entry);
+    pieces_.withdraw(entry);
     RegistrationTable& mine = mapper_->table(rank_);
     mine.entries[entry].state.store(own_[size_t(entry)].state, std::memory_order_release);
     mine.changes.fetch_add(1, std::memory_order_release);
     std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with open()
-}
-
-Result<std::vector<VmmPiece>> BufferRegistry::shared_pieces(const void* address, size_t bytes) const {
-    const Driver& driver = kernels_->driver();
-    auto pieces = vmm_pieces(driver, reinterpret_cast<CUdeviceptr>(address), bytes, pieces_max);
-    if (!pieces) return pieces.take_status();
-    for (int peer = 0; peer < ranks_; ++peer) {
-        const int device = segment_->row(peer).device.ordinal;
-        if (peer == rank_ || !segment_->same_process(rank_, peer) || device == kernels_->context().device()) continue;
-        auto opened = vmm_opened(driver, *pieces, device);
-        if (!opened) return opened.take_status();
-        if (!*opened)
-            return fail(error::gpu_registrations,
-                        "cuMemSetAccess has not opened this VMM memory for device {} of rank {}, which is in this "
-                        "process",
-                        device, peer);
-    }
-    return pieces;
-}
-
-Status BufferRegistry::fits(const void* address, size_t bytes) const {
-    const ContextScope scope(kernels_->context());
-    const RelaxedCapture relaxed(kernels_->driver());
-    auto pieces = shared_pieces(address, bytes);
-    if (!pieces || segment_->one_process()) return pieces.take_status();
-    for (const VmmPiece& piece : *pieces)
-        if (auto descriptor = export_piece(kernels_->driver(), piece.address); !descriptor)
-            return descriptor.take_status();
-    return ok();
-}
-
-Status BufferRegistry::post_pieces(const std::vector<VmmPiece>& pieces, uint64_t& fds_id) {
-    static_assert(pieces_max <= passed_pieces_max);
-    if (!fd_server_) {
-        auto fd_server = FdServer::of_process();
-        if (!fd_server) return fd_server.take_status();
-        fd_server_ = std::move(*fd_server);
-        mapper_->table(rank_).fd_server = fd_server_->address();
-    }
-    auto posted = post_memory(*fd_server_, kernels_->driver(), pieces);
-    if (posted) fds_id = *posted;
-    return posted.take_status();
-}
-
-void BufferRegistry::withdraw(int entry) {
-    if (const uint64_t fds_id = fds_ids_[size_t(entry)].exchange(0, std::memory_order_acquire))
-        fd_server_->withdraw(fds_id);
-}
-
-bool BufferRegistry::without_tables(int peer) const {
-    return mapper_->table(peer).here.load(std::memory_order_relaxed) == 0 &&
-           segment_->oob_get(peer, without_tables_key) != nullptr;
-}
-
-// Descriptors are scarce: a set is withdrawn when all ranks have mapped its memory.
-void BufferRegistry::withdraw_fetched() {
-    for (int entry = 0; entry < entries_max; ++entry) {
-        uint64_t fds_id = fds_ids_[size_t(entry)].load(std::memory_order_acquire);  // pairs with add()
-        if (fds_id == 0) continue;
-        const uint64_t state = mapper_->table(rank_).entries[entry].state.load(std::memory_order_relaxed);
-        bool fetched = true;
-        for (int peer = 0; peer < ranks_ && fetched; ++peer) {
-            const RegistrationTable& theirs = mapper_->table(peer);
-            const RegistrationTable::RegistrationReply& reply = theirs.replies[rank_][entry];
-            const bool replied = reply.state.load(std::memory_order_acquire) == state &&
-                                 reply.wanted.load(std::memory_order_acquire) == 0;
-            fetched = segment_->same_process(rank_, peer) || replied ||
-                      theirs.left.load(std::memory_order_acquire) != 0 || without_tables(peer) ||
-                      !segment_->alive(peer);
-        }
-        // The rank may have closed the entry meanwhile and posted another set.
-        if (fetched && fds_ids_[size_t(entry)].compare_exchange_strong(fds_id, 0, std::memory_order_acquire))
-            fd_server_->withdraw(fds_id);
-    }
 }
 
 Result<int> BufferRegistry::add(const void* address, size_t bytes, RegistrationUse use) {
@@ -200,7 +122,7 @@ Result<int> BufferRegistry::add(const void* address, size_t bytes, RegistrationU
     size_t size = 0;
     std::vector<VmmPiece> pieces;
     if (vmm) {
-        auto shared = shared_pieces(address, bytes);
+        auto shared = pieces_.find(address, bytes);
         if (!shared) return shared.take_status();
         pieces = std::move(*shared);
         base = pieces.front().address;
@@ -227,14 +149,18 @@ Result<int> BufferRegistry::add(const void* address, size_t bytes, RegistrationU
         OwnEntry& own = own_[size_t(entry)];
         if (own.users > 0 || !unanswered(entry).empty()) continue;
         uint64_t fds_id = 0;
-        if (vmm && mapper_) WEFT_TRY(post_pieces(pieces, fds_id));
+        if (vmm && mapper_) {
+            auto posted = pieces_.post(pieces, mapper_->table(rank_));
+            if (!posted) return posted.take_status();
+            fds_id = *posted;
+        }
         own = {base, size, own.state + 1, 1, use == RegistrationUse::buffer, vmm};
         if (!mapper_) return entry;
         RegistrationTable& mine = mapper_->table(rank_);
         mine.entries[entry].handle = exported.handle;
         mine.entries[entry].fds_id = fds_id;
         mine.entries[entry].state.store(own.state, std::memory_order_release);  // pairs with serve()
-        fds_ids_[size_t(entry)].store(fds_id, std::memory_order_release);       // pairs with withdraw_fetched()
+        pieces_.keep(entry, fds_id);
         mine.changes.fetch_add(1, std::memory_order_release);
         return entry;
     }
@@ -315,7 +241,7 @@ void BufferRegistry::look() {
     bool due = false;
     std::unique_lock lock(looking_, std::try_to_lock);
     if (!lock) return;  // another thread looks
-    withdraw_fetched();
+    pieces_.withdraw_fetched(*mapper_);
     due = mapper_->take_due();
     for (int owner = 0; owner < ranks_; ++owner) {
         const uint64_t changes = mapper_->table(owner).changes.load(std::memory_order_acquire);

@@ -8,29 +8,25 @@
 // handle. Each piece of VMM memory has a file descriptor, posted (fd_passing.hpp) until all others have fetched it.
 #pragma once
 #include <array>
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
 
 #include "src/base/shared_memory.hpp"
-#include "src/drivers/cuda/vmm.hpp"
 #include "src/gpu/domain/kernel_set.hpp"
+#include "src/gpu/domain/registered_pieces.hpp"
+#include "src/gpu/domain/registration_mapper.hpp"
+#include "src/gpu/domain/registration_table.hpp"
 #include "src/gpu/kernels/kernel_arguments.hpp"
-#include "src/net/fd_passing.hpp"
 #include "src/segment/segment.hpp"
 
 namespace weft::internal::cuda {
 
-class RegistrationMapper;
-
 // Thread-bound to the rank, except look().
 class BufferRegistry {
   public:
-    static constexpr int entries_max = 32;  // allocations of a rank; for VMM memory, buffers
-    static constexpr size_t pieces_max =
-        512;  // of a buffer: each piece is a file descriptor until all ranks have mapped it
+    static constexpr int entries_max = registrations_max;
 
     // Made before the ranks join their devices. Rank 0 makes the tables, unless all ranks are in one process.
     BufferRegistry(std::shared_ptr<Segment> group, int rank, std::shared_ptr<const KernelSet> kernels);
@@ -45,7 +41,7 @@ class BufferRegistry {
     // Fails for memory that other processes cannot map, or if all entries are taken.
     Result<int> add(const void* address, size_t bytes, RegistrationUse use);
     // Whether add() would accept VMM memory, as far as this process can tell.
-    Status fits(const void* address, size_t bytes) const;
+    Status fits(const void* address, size_t bytes) const { return pieces_.exportable(address, bytes); }
     // Calls that use it must have ended. Waits two seconds for others to unmap it; weftTimeout: call it again.
     Status remove(int entry, RegistrationUse use);
     // The same in two steps that do not wait: the others may map the buffer until removed() is true.
@@ -83,22 +79,14 @@ class BufferRegistry {
 
     void close(int entry);
     bool await_answers(int entry, int64_t until_us) const;
-    // The pieces of VMM memory that ranks of this process can access.
-    Result<std::vector<VmmPiece>> shared_pieces(const void* address, size_t bytes) const;
-    Status post_pieces(const std::vector<VmmPiece>& pieces, uint64_t& fds_id);
-    void withdraw(int entry);
-    void withdraw_fetched();
-    // Whether the peer could not map the tables and never replies. Otherwise it may still map them.
-    bool without_tables(int peer) const;
 
     std::shared_ptr<Segment> segment_;
     int rank_, ranks_;
     std::shared_ptr<const KernelSet> kernels_;
     SharedMemory made_;                           // made by rank 0
     std::shared_ptr<RegistrationMapper> mapper_;  // null: no other process, or no tables
+    RegisteredPieces pieces_;
     std::array<OwnEntry, entries_max> own_{};
-    std::shared_ptr<FdServer> fd_server_;                       // null until a set is posted
-    std::array<std::atomic<uint64_t>, entries_max> fds_ids_{};  // by entry: the posted set; 0: none
     std::mutex looking_;
     std::vector<uint64_t> looked_;  // by rank: the last seen change; guarded by `looking_`
 };

@@ -1,48 +1,165 @@
 #include "src/gpu/domain/domain_memory.hpp"
 
-#include "src/base/per_process.hpp"
+#include <cstring>
+#include <utility>
 
 namespace weft::internal::cuda {
 
-Result<std::shared_ptr<SharedAbortFlag>> SharedAbortFlag::of(const std::shared_ptr<Segment>& group,
-                                                             const Context& context) {
-    return shared_by_process<SharedAbortFlag>(group.get(), [&]() -> Result<std::shared_ptr<SharedAbortFlag>> {
-        auto words = std::make_shared<SharedAbortFlag>();
-        words->segment_ = group;
-        const size_t used = offsetof(SegmentHeader, abort) + sizeof(AbortRecord), page = page_bytes();
-        WEFT_TRY(words->pinned_.pin(context, &group->header(), (used + page - 1) / page * page));
-        return words;
-    });
-}
+DomainMemory::DomainMemory(const DomainRanks& ranks, std::shared_ptr<const KernelSet> kernels, Connections connections)
+    : ranks_(ranks),
+      kernels_(std::move(kernels)),
+      connections_(std::move(connections)),
+      layout_(ranks.count, ranks.several_hosts(), connections_),
+      bases_(size_t(ranks.count), 0) {}
 
-Result<std::shared_ptr<HostFallbackMemory>> HostFallbackMemory::of(const PeerMemory& where, const Context& context) {
-    return shared_by_process<HostFallbackMemory>(
-        std::pair(where.process, where.inode), [&]() -> Result<std::shared_ptr<HostFallbackMemory>> {
-            auto places = std::make_shared<HostFallbackMemory>();
-            auto memory = map_peer_memory(where);
-            if (!memory) return memory.take_status();
-            places->memory_ = std::move(*memory);
-            WEFT_TRY(places->pinned_.pin(context, places->memory_->data(), places->memory_->bytes()));
-            return places;
-        });
-}
-
-Status PinnedPages::pin(const Context& context, void* data, size_t bytes) {
-    auto retained = Context::retain(context.driver(), context.device());
-    if (!retained) return retained.take_status();
-    context_ = std::move(*retained);
-    auto pinned = PinnedMemory::pin(context, data, bytes);
-    if (!pinned) return pinned.take_status();
-    memory_ = std::move(*pinned);
+Status DomainMemory::begin() {
+    const Context& context = kernels_->context();
+    auto flag = SharedAbortFlag::of(ranks_.segment, context);
+    if (!flag) return flag.take_status();
+    shared_abort_flag_ = std::move(*flag);
+    auto abort = shared_abort_flag_->abort();
+    if (!abort) return abort.take_status();
+    abort_ = *abort;
+    if (auto unused = MemoryPool::of_process().take_host(context, remote_bytes())) {
+        host_ = std::move(*unused);
+    } else {
+        auto reports = PinnedMemory::allocate(context, sizeof(HostReports));
+        if (!reports) return reports.take_status();
+        host_.reports = std::move(*reports);
+        if (remote_bytes() > 0) {
+            auto remote = PinnedMemory::allocate(context, remote_bytes());
+            if (!remote) return remote.take_status();
+            host_.remote = std::move(*remote);
+        }
+    }
+    auto* const remote = static_cast<std::byte*>(host_.remote.data());
+    if (remote) memset(remote, 0, connections_.remote_words_bytes());
+    for (size_t i = 0; i < ranks_.remote.size(); ++i)
+        memset(remote + connections_.remote_bytes() + i * sizeof(RemoteMessageArea), 0,
+               offsetof(RemoteMessageArea, sent_slots));
+    memset(host_.reports.data(), 0, sizeof(HostReports));
     return ok();
 }
 
-Result<CUdeviceptr> PinnedPages::address() const {
-    const Driver& driver = context_.driver();
-    CUdeviceptr address = 0;
-    WEFT_TRY(driver.check(driver.MemHostGetDevicePointer(&address, memory_.data(), 0),
-                          "map pinned host memory for a device"));
-    return address;
+Status DomainMemory::allocate(ExportableMemory::ExportMethod way) {
+    const auto use = [this](ExportableMemory& memory) { unused_ = std::exchange(memory_, std::move(memory)); };
+    if (auto unused = MemoryPool::of_process().take(kernels_->context(), layout_.bytes, way)) return use(*unused), ok();
+    auto memory = ExportableMemory::allocate(kernels_->context(), layout_.bytes, way);
+    if (memory) use(*memory);
+    return memory.take_status();
+}
+
+void DomainMemory::give_to_pool() {
+    MemoryPool& pool = MemoryPool::of_process();
+    const auto retained = [this] { return Context::retain(kernels_->driver(), kernels_->context().device()); };
+    for (ExportableMemory* memory : {&memory_, &unused_})
+        if (auto context = retained(); context && memory->address() != 0)
+            pool.give(std::move(*context), std::move(*memory), layout_.bytes);
+    if (auto context = retained(); context && host_.reports.data() != nullptr)
+        pool.give(std::move(*context), std::move(host_));
+}
+
+std::vector<std::byte> DomainMemory::programs() const {
+    std::vector<std::byte*> areas;
+    for (const CUdeviceptr base : bases_)
+        areas.push_back(base ? reinterpret_cast<std::byte*>(base + layout_.connections) : nullptr);
+    return connections_.programs(ranks_.rank, areas, reinterpret_cast<std::byte*>(host_.remote.address()));
+}
+
+void DomainMemory::bind(KernelArguments& arguments) const {
+    arguments.rank = ranks_.rank;
+    arguments.ranks = ranks_.count;
+    arguments.abort = abort_;
+    arguments.report = reinterpret_cast<FailureReport*>(host_.reports.address() + offsetof(HostReports, report));
+    arguments.own = reinterpret_cast<RankFlags*>(bases_[size_t(ranks_.rank)]);
+    if (ranks_.several_hosts())
+        arguments.ended = reinterpret_cast<uint32_t*>(host_.reports.address() + offsetof(HostReports, ended));
+    arguments.domain = ranks_.count <= cuda::ranks_max && !ranks_.several_hosts();
+    for (int peer = 0; arguments.domain && peer < ranks_.count; ++peer) {
+        const CUdeviceptr base = bases_[size_t(peer)];
+        auto* const staging = reinterpret_cast<std::byte*>(base + layout_.staging);
+        arguments.flags[peer] = reinterpret_cast<RankFlags*>(base);
+        arguments.packets[peer] = reinterpret_cast<PacketLine*>(base + layout_.packets);
+        arguments.inputs[peer] = arguments.outputs[peer] = staging;
+    }
+}
+
+void DomainMemory::bind_program(KernelArguments& arguments, size_t index) const {
+    auto* const memory = static_cast<std::byte*>(memory_.data());
+    connections_.bind(arguments, index, memory + layout_.programs);
+    arguments.scratch = memory + layout_.scratch;
+}
+
+void DomainMemory::bind_tokens(KernelArguments& arguments) const {
+    arguments.receive = static_cast<std::byte*>(memory_.data()) + layout_.tokens;
+    arguments.send = arguments.receive + DomainLayout::token_bytes * size_t(ranks_.count);
+}
+
+template <class Arguments>
+void DomainMemory::bind_waiting(Arguments& arguments) const {
+    arguments.rank = ranks_.rank;
+    arguments.abort = abort_;
+    const CUdeviceptr words = host_.reports.address();
+    arguments.report = reinterpret_cast<FailureReport*>(words + offsetof(HostReports, report));
+    arguments.block_waits = reinterpret_cast<BlockWait*>(words + offsetof(HostReports, block_waits));
+    arguments.own = reinterpret_cast<RankFlags*>(bases_[size_t(ranks_.rank)]);
+}
+
+void DomainMemory::bind(MessageArguments& arguments) const {
+    bind_waiting(arguments);
+    const CUdeviceptr words = host_.reports.address();
+    arguments.ranks = ranks_.count;
+    arguments.message_report = reinterpret_cast<MessageReport*>(words + offsetof(HostReports, message_report));
+    arguments.table = reinterpret_cast<MessageItem*>(memory_.address() + layout_.message_table);
+    for (const int peer : ranks_.members)
+        arguments.areas[peer] = reinterpret_cast<std::byte*>(bases_[size_t(peer)] + layout_.messages);
+    if (ranks_.remote.empty()) return;
+    arguments.ended = reinterpret_cast<uint32_t*>(words + offsetof(HostReports, ended));
+    std::byte* const remote = reinterpret_cast<std::byte*>(host_.remote.address());
+    for (size_t i = 0; i < ranks_.remote.size(); ++i) {
+        arguments.remote |= uint64_t(1) << unsigned(ranks_.remote[i]);
+        arguments.areas[ranks_.remote[i]] = remote + connections_.remote_bytes() + i * sizeof(RemoteMessageArea);
+    }
+}
+
+void DomainMemory::bind(AccessArguments& arguments) const {
+    bind_waiting(arguments);
+    arguments.signal_report =
+        reinterpret_cast<SignalReport*>(host_.reports.address() + offsetof(HostReports, signal_report));
+    for (const int peer : ranks_.members)
+        arguments.signals[peer] = reinterpret_cast<SignalCounters*>(bases_[size_t(peer)] + layout_.signals);
+}
+
+size_t DomainMemory::remote_bytes() const {
+    return connections_.remote_bytes() + ranks_.remote.size() * sizeof(RemoteMessageArea);
+}
+
+std::vector<RemoteEnd> DomainMemory::remote_ends() const {
+    std::byte* const remote = static_cast<std::byte*>(host_.remote.data());
+    std::vector<RemoteEnd> ends = connections_.remote_ends(ranks_.rank, remote);
+    for (size_t i = 0; i < ranks_.remote.size(); ++i) {
+        ConnectionEnd end{};
+        end.slot_bytes = message_slot_bytes;
+        end.depth = message_slots;
+        end.peer = ranks_.remote[i];
+        RemoteEnd outgoing{message_channel_remote, false, end}, incoming{message_channel_remote, true, end};
+        if (remote) {
+            auto* const it = reinterpret_cast<RemoteMessageArea*>(remote + connections_.remote_bytes()) + i;
+            const auto place = [](RemoteEnd& there, RemoteMessageArea::RemoteDirection& way, std::byte* slots) {
+                there.end.slots = slots;
+                there.end.filled = way.filled;
+                there.end.consumed = &way.consumed;
+                there.wholes = way.wholes;
+            };
+            place(outgoing, it->outgoing, it->sent_slots[0]);
+            place(incoming, it->incoming, it->received_slots[0]);
+            outgoing.end.lengths = it->outgoing.lengths;
+            incoming.end.wanted = &it->incoming.wanted;
+        }
+        ends.push_back(outgoing);
+        ends.push_back(incoming);
+    }
+    return ends;
 }
 
 }  // namespace weft::internal::cuda

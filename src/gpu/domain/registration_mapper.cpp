@@ -96,7 +96,7 @@ void RegistrationMapper::serve() {
     for (int owner = 0; owner < segment_->ranks(); ++owner) {
         if (segment_->same_process(rank_, owner)) continue;
         bool late = false;
-        for (int entry = 0; entry < BufferRegistry::entries_max; ++entry) {
+        for (int entry = 0; entry < registrations_max; ++entry) {
             serve(owner, entry);
             late |= mapped_[size_t(owner)][size_t(entry)].late;
         }

@@ -23,6 +23,11 @@ class RegistrationMapper : public std::enable_shared_from_this<RegistrationMappe
 
     // The table of a rank. Thread-safe.
     RegistrationTable& table(int owner) const { return reinterpret_cast<RegistrationTable*>(tables_->data())[owner]; }
+    // Whether the rank could not map the tables and never replies. Otherwise it may still map them. Thread-safe.
+    bool without_tables(int rank) const {
+        return table(rank).here.load(std::memory_order_relaxed) == 0 &&
+               segment_->oob_get(rank, registration_without_tables_key) != nullptr;
+    }
     // Lets the thread look at all entries soon. Thread-safe.
     void serve_soon();
     // Whether the thread must look again although nothing has changed: it ended early, or a late process must be asked
@@ -56,8 +61,8 @@ class RegistrationMapper : public std::enable_shared_from_this<RegistrationMappe
     std::shared_ptr<const KernelSet> kernels_;
     std::shared_ptr<SharedMemory> tables_;
     std::atomic<bool> queued_{false}, again_{false};
-    std::vector<std::array<MappedAllocation, BufferRegistry::entries_max>> mapped_;  // by owner
-    std::vector<std::shared_ptr<Lateness>> late_;                                    // by owner: of its process
+    std::vector<std::array<MappedAllocation, registrations_max>> mapped_;  // by owner
+    std::vector<std::shared_ptr<Lateness>> late_;                          // by owner: of its process
     std::atomic<int64_t> retry_us_{INT64_MAX};  // the earliest time to ask one of these again
 };
 

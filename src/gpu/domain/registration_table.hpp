@@ -3,11 +3,16 @@
 #pragma once
 #include <atomic>
 
-#include "src/gpu/domain/buffer_registry.hpp"
+#include "src/drivers/cuda/ipc.hpp"
 #include "src/gpu/kernels/kernel_arguments.hpp"
 #include "src/net/fd_passing.hpp"
 
 namespace weft::internal::cuda {
+
+inline constexpr int registrations_max = 32;  // allocations of a rank; for VMM memory, buffers
+// Where rank 0 publishes the tables, and where a rank publishes that it could not map them.
+inline constexpr uint64_t registration_oob_key = 0x7265676973746572,
+                          registration_without_tables_key = registration_oob_key + 1;
 
 // Each rank writes its own table, and all ranks read all tables.
 struct RegistrationTable {
@@ -28,8 +33,8 @@ struct RegistrationTable {
     std::atomic<uint32_t> here;     // 1: the rank has mapped the tables and replies
     std::atomic<uint32_t> left;     // 1: the rank has unmapped everything and replies no more (release)
     FdServerAddress fd_server;      // of the rank's process, once a set is posted
-    RegistrationEntry entries[BufferRegistry::entries_max];
-    RegistrationReply replies[ranks_max][BufferRegistry::entries_max];  // by owner
+    RegistrationEntry entries[registrations_max];
+    RegistrationReply replies[ranks_max][registrations_max];  // by owner
 
     static constexpr bool is_open(uint64_t state) { return (state & 1) != 0; }
 };

@@ -5,12 +5,14 @@
 
 #include <cerrno>
 
+#include "src/base/log.hpp"
 #include "src/drivers/cuda/device.hpp"
 #include "src/drivers/cuda/stream.hpp"
 #include "src/gpu/engine/device_memory.hpp"
 
 namespace weft::internal {
 
+using cuda::BufferRegistry;
 using cuda::Context;
 using cuda::ContextScope;
 using cuda::MemoryKind;
@@ -50,20 +52,20 @@ Status no_device_memory(const char* buffer, const std::string& why) {
 
 // The driver answers queries only if some context is current. Null: no device is in use, so there is no device memory.
 Result<CUcontext> DeviceBuffers::any_context() {
-    if (own_) return own_->handle();
-    CUcontext own = nullptr;
-    WEFT_TRY(driver_->check(driver_->CtxGetCurrent(&own), "query the current context"));
-    if (own != nullptr) return own;
+    if (own()) return own()->handle();
+    const cuda::Driver& driver = *gpu_.device.driver;
+    CUcontext current = nullptr;
+    WEFT_TRY(driver.check(driver.CtxGetCurrent(&current), "query the current context"));
+    if (current != nullptr) return current;
     if (other_context_.handle() != nullptr) return other_context_.handle();
-    auto count = device_count(*driver_);
+    auto count = device_count(driver);
     if (!count) return count.take_status();
     for (int number = 0; number < *count; ++number) {
         unsigned flags = 0;
         int active = 0;
-        WEFT_TRY(
-            driver_->check(driver_->DevicePrimaryCtxGetState(number, &flags, &active), "look at device {}", number));
+        WEFT_TRY(driver.check(driver.DevicePrimaryCtxGetState(number, &flags, &active), "look at device {}", number));
         if (!active) continue;
-        auto context = Context::retain(*driver_, number);
+        auto context = Context::retain(driver, number);
         if (!context) return context.take_status();
         other_context_ = std::move(*context);
         return other_context_.handle();
@@ -74,15 +76,15 @@ Result<CUcontext> DeviceBuffers::any_context() {
 Result<PointerFacts> DeviceBuffers::describe(const DeviceArgument& argument) {
     const auto [address, bytes] = argument.span;
     // A communicator with a device always asks: a wrong answer would be worse than the cost of the query.
-    if (!own_ && host_addresses_.contains(address)) return PointerFacts{};
-    const RelaxedCapture relaxed(*driver_);
+    if (!own() && host_addresses_.contains(address)) return PointerFacts{};
+    const RelaxedCapture relaxed(*gpu_.device.driver);
     auto context = any_context();
     if (!context) return context.take_status();
     PointerFacts facts;
     if (*context != nullptr) {
-        ContextScope scope(*driver_, *context);
+        ContextScope scope(*gpu_.device.driver, *context);
         WEFT_TRY(scope.take_status());
-        auto described = describe_pointer(*driver_, address);
+        auto described = describe_pointer(*gpu_.device.driver, address);
         if (!described) return described;
         facts = *described;
     }
@@ -91,19 +93,18 @@ Result<PointerFacts> DeviceBuffers::describe(const DeviceArgument& argument) {
             return fail(error::memory_unknown,
                         "{}, at {}, is neither host memory nor memory that CUDA knows: was it freed?", argument.name,
                         address);
-        if (!own_) host_addresses_.insert(address);
+        if (!own()) host_addresses_.insert(address);
     }
     return facts;
 }
 
-Status DeviceBuffers::check(const DeviceArgument& argument, const PointerFacts& at,
-                            const std::string& unsupported_reason) const {
+Status DeviceBuffers::check(const DeviceArgument& argument, const PointerFacts& at) const {
     const char* const name = argument.name;
-    if (!unsupported_reason.empty()) return no_device_memory(name, unsupported_reason);
+    if (!gpu_.unsupported_reason().empty()) return no_device_memory(name, gpu_.unsupported_reason());
     // Managed memory migrates to the device that accesses it.
-    if (at.kind != MemoryKind::managed && at.device != own_->device())
+    if (at.kind != MemoryKind::managed && at.device != own()->device())
         return fail(error::memory_device, "{} is memory of device {}, and the communicator's rank {} is on device {}",
-                    name, at.device, rank_, own_->device());
+                    name, at.device, gpu_.rank, own()->device());
     const auto [base, bytes] = allocation(argument.span.address, at);
     const size_t offset = size_t(reinterpret_cast<CUdeviceptr>(argument.span.address) - base);
     if (base != 0 && offset + argument.span.bytes > bytes)
@@ -112,22 +113,22 @@ Status DeviceBuffers::check(const DeviceArgument& argument, const PointerFacts& 
     return ok();
 }
 
-Result<uint64_t> DeviceBuffers::room(const DeviceArgument& argument, const std::string& unsupported_reason) {
+Result<uint64_t> DeviceBuffers::room(const DeviceArgument& argument) {
     auto at = describe(argument);
     if (!at) return at.take_status();
     if (!at->on_device())
         return fail(error::memory_kind, "{} is {}: it must be device memory", argument.name, name_of(at->kind));
-    WEFT_TRY(check(argument, *at, unsupported_reason));
+    WEFT_TRY(check(argument, *at));
     const auto [base, bytes] = allocation(argument.span.address, *at);
     return base == 0 ? UINT64_MAX : base + bytes - reinterpret_cast<CUdeviceptr>(argument.span.address);
 }
 
 Result<BufferPlacement> DeviceBuffers::placement_of(const DeviceArgument& sent, const DeviceArgument& received,
-                                                    bool stream, const std::string& unsupported_reason) {
+                                                    const void* stream) {
     const DeviceSpan &send = sent.span, &receive = received.span;
     if (send.bytes == 0 && receive.bytes == 0 && (!send.address || !receive.address)) {
-        if (stream && !unsupported_reason.empty())
-            return fail(error::gpu_unavailable, "the call has a stream, but {}", unsupported_reason);
+        if (stream && !gpu_.unsupported_reason().empty())
+            return fail(error::gpu_unavailable, "the call has a stream, but {}", gpu_.unsupported_reason());
         return BufferPlacement{stream ? Space::device : Space::host, false};
     }
     auto from = describe(sent);
@@ -137,7 +138,7 @@ Result<BufferPlacement> DeviceBuffers::placement_of(const DeviceArgument& sent, 
     if (!to) return to.take_status();
     // Without a device managed memory counts as host memory.
     const auto on_device = [&](const PointerFacts& at) {
-        return at.on_device() && (own_ || at.kind != MemoryKind::managed);
+        return at.on_device() && (own() || at.kind != MemoryKind::managed);
     };
     if (on_device(*from) != on_device(*to))
         return fail(error::memory_kind, "{} is {}, and {} is {}: both must be of one kind", sent.name,
@@ -151,8 +152,8 @@ Result<BufferPlacement> DeviceBuffers::placement_of(const DeviceArgument& sent, 
                 sent.name, name_of(from->kind));
         return BufferPlacement{Space::host, false};
     }
-    WEFT_TRY(check(sent, *from, unsupported_reason));
-    WEFT_TRY(check(received, *to, unsupported_reason));
+    WEFT_TRY(check(sent, *from));
+    WEFT_TRY(check(received, *to));
     // Other processes can map cuMemAlloc memory of the primary context, but not a graph's or another process's memory;
     // or it is Weft's own memory.
     const auto reached = [](const DeviceSpan& span, const PointerFacts& at) {
@@ -160,6 +161,28 @@ Result<BufferPlacement> DeviceBuffers::placement_of(const DeviceArgument& sent, 
                (at.kind == MemoryKind::vmm && !own_device_memory(span.address).empty());
     };
     return BufferPlacement{Space::device, reached(send, *from) && reached(receive, *to)};
+}
+
+std::optional<int> DeviceBuffers::add(const void* address, size_t bytes) {
+    if (!own()) return {};
+    const ContextScope scope(*own());
+    const RelaxedCapture relaxed(*gpu_.device.driver);
+    const auto facts = describe_pointer(*gpu_.device.driver, address);
+    if (facts && !facts->on_device()) return {};
+    if (!facts) WEFT_LOG_RANK(gpu_.rank, info, mem, "cannot register {}: {}", address, facts.status().sentence());
+    if (!facts) return no_entry;
+    if (!gpu_.exports_buffers || bytes == 0) return no_entry;
+    const auto entry = gpu_.buffer_registry->add(address, bytes, BufferRegistry::RegistrationUse::buffer);
+    if (entry) return *entry;
+    WEFT_LOG_RANK(gpu_.rank, info, mem, "{} bytes of device memory at {} are not mapped by others: {}", bytes, address,
+                  entry.status().sentence());
+    return no_entry;
+}
+
+Status DeviceBuffers::remove(int entry) {
+    // Our kernels that have ended have synchronised with their peers after the last access.
+    gpu_.domain->launches().finish();
+    return gpu_.buffer_registry->remove(entry, BufferRegistry::RegistrationUse::buffer);
 }
 
 }  // namespace weft::internal

@@ -1,9 +1,11 @@
-// device_buffers.hpp: finds out in which memory the buffers of a call are, and whether the call is supported. The error
+// device_buffers.hpp: finds out in which memory the buffers of a call are, whether the call is supported, and registers
+// buffers. The error
 // says what to change. Thread-bound to the rank.
 #pragma once
 #include "src/drivers/cuda/context.hpp"
 #include "src/drivers/cuda/pointer.hpp"
-#include "src/gpu/engine/gpu_engine.hpp"
+#include "src/gpu/engine/gpu_calls.hpp"
+#include "src/gpu/engine/joined_gpu.hpp"
 
 namespace weft::internal {
 
@@ -21,28 +23,24 @@ class HostAddresses {
     const void* table_[16] = {};
 };
 
-class DeviceBuffers {
+class DeviceBuffers final : public GpuBuffers {
   public:
-    // `own`: the context of the communicator's device; null: it has none. It must outlive this object.
-    DeviceBuffers(const cuda::Driver& driver, const cuda::Context* own, int rank)
-        : driver_(&driver), own_(own), rank_(rank) {}
+    // `gpu` must outlive this object.
+    explicit DeviceBuffers(JoinedGpu& gpu) : gpu_(gpu) {}
 
-    // `unsupported_reason`: why device memory is not supported; empty: it is.
-    Result<BufferPlacement> placement_of(const DeviceArgument& send, const DeviceArgument& receive, bool stream,
-                                         const std::string& unsupported_reason);
-
-    // See GpuEngine::room().
-    Result<uint64_t> room(const DeviceArgument& argument, const std::string& unsupported_reason);
+    Result<BufferPlacement> placement_of(const DeviceArgument& send, const DeviceArgument& receive,
+                                         const void* stream) override;
+    Result<uint64_t> room(const DeviceArgument& argument) override;
+    std::optional<int> add(const void* address, size_t bytes) override;
+    Status remove(int entry) override;
 
   private:
+    const cuda::Context* own() const { return gpu_.device.context(); }  // null: the communicator has no device
     Result<CUcontext> any_context();
     Result<cuda::PointerFacts> describe(const DeviceArgument& argument);
-    Status check(const DeviceArgument& argument, const cuda::PointerFacts& at,
-                 const std::string& unsupported_reason) const;
+    Status check(const DeviceArgument& argument, const cuda::PointerFacts& at) const;
 
-    const cuda::Driver* driver_;
-    const cuda::Context* own_;
-    int rank_;
+    JoinedGpu& gpu_;
     HostAddresses host_addresses_;
     cuda::Context other_context_;  // for queries of a rank without a device
 };

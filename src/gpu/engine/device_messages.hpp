@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "src/gpu/engine/gpu_engine.hpp"
+#include "src/gpu/engine/device_calls.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
 
 namespace weft::internal {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "src/base/name_list.hpp"
-#include "src/gpu/engine/gpu_engine.hpp"
+#include "src/gpu/engine/device_calls.hpp"
 #include "src/selector/selector.hpp"
 
 namespace weft::internal {

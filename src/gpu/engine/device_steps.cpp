@@ -7,7 +7,7 @@
 
 #include "src/base/name_list.hpp"
 #include "src/gpu/domain/program.hpp"
-#include "src/gpu/engine/gpu_engine.hpp"
+#include "src/gpu/engine/device_calls.hpp"
 #include "src/segment/shm_layout.hpp"
 #include "src/selector/selector.hpp"
 

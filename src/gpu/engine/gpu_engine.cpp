@@ -1,160 +1,109 @@
 #include "src/gpu/engine/gpu_engine.hpp"
 
-#include <unistd.h>
+#include <optional>
 
 #include "src/base/clock.hpp"
-#include "src/base/log.hpp"
-#include "src/gpu/engine/gpu_engine_state.hpp"
+#include "src/drivers/cuda/stream.hpp"
+#include "src/gpu/engine/device_buffers.hpp"
+#include "src/gpu/engine/device_collectives.hpp"
+#include "src/gpu/engine/device_watch.hpp"
+#include "src/gpu/engine/gpu_join.hpp"
+#include "src/gpu/engine/message_calls.hpp"
+#include "src/gpu/engine/staged_copies.hpp"
+#include "src/gpu/engine/window_calls.hpp"
 
 namespace weft::internal {
 
-using cuda::BufferRegistry;
-using cuda::ContextScope;
-using cuda::Domain;
-using cuda::RelaxedCapture;
-
 namespace {
 
-// The service thread looks while the rank's thread may be in the driver: deaths are reported within a second.
-constexpr int64_t device_look_apart_us = 50'000;
-// The wait for the call of a rank of another host, which leaders send twice a second.
-constexpr int64_t call_patience_us = 2'000'000;
+class CudaEngine final : public GpuEngine {
+  public:
+    explicit CudaEngine(GpuDevice device) : gpu_(std::move(device)) {}
+    CudaEngine(const CudaEngine&) = delete;
+    ~CudaEngine() override;
 
-}  // namespace
+    DeviceFacts facts() const override { return gpu_.device.facts; }
+    void meet(std::shared_ptr<Segment> group, const net::Identity* identity, int rank, int64_t timeout_ms,
+              std::shared_ptr<const Catalog> catalog, std::shared_ptr<const Machines> machines) override {
+        join_.meet(std::move(group), identity, rank, timeout_ms, std::move(catalog), std::move(machines));
+    }
+    Result<bool> advance() override { return join_.advance(); }
+    Status begin(int64_t timeout_ms) override {
+        WEFT_TRY(join_.begin(timeout_ms));
+        return gpu_.domain && gpu_.group->ranks() > 1 ? watch_.start() : ok();
+    }
+    bool copies() const override { return gpu_.copies; }
+    bool idle() const override { return !gpu_.domain || !gpu_.domain->launches().working(); }
+    void finish() const override {
+        if (gpu_.domain) gpu_.domain->launches().finish();
+    }
+    void look(bool may_wait) const override {
+        if (gpu_.domain && gpu_.domain->failure() != cuda::KernelFailure::none) [[unlikely]]
+            watch_.look(false, may_wait);
+    }
+    std::string explain(const Operation& operation, uint8_t preference) const override;
+    uint64_t device_bytes() const override { return gpu_.domain ? gpu_.domain->memory().device_bytes() : 0; }
 
-GpuEngine::GpuEngine(std::unique_ptr<State> state) : state_(std::move(state)) {}
+    GpuCollectives& collectives() override { return collectives_; }
+    GpuMessages& messages() override { return messages_; }
+    GpuWindows& windows() override { return windows_; }
+    GpuStaging& staging() override { return staging_; }
+    GpuBuffers& buffers() override { return buffers_; }
 
-GpuEngine::~GpuEngine() {
-    State& s = *state_;
-    const RelaxedCapture relaxed(*s.driver);  // another thread may capture meanwhile
+  private:
+    // Set while the engine ends, until its parts are destroyed: another thread may capture meanwhile.
+    std::optional<cuda::RelaxedCapture> ending_;
+    JoinedGpu gpu_;
+    GpuJoin join_{gpu_};
+    DeviceLauncher launcher_{gpu_};
+    MessageCalls messages_{gpu_, launcher_};
+    DeviceCollectives collectives_{gpu_, launcher_, messages_};
+    WindowCalls windows_{gpu_, launcher_};
+    StagedCopies staging_{gpu_, launcher_};
+    DeviceBuffers buffers_{gpu_};
+    mutable DeviceWatch watch_{gpu_};
+};
+
+CudaEngine::~CudaEngine() {
+    ending_.emplace(*gpu_.device.driver);
     // Peers may die while we wait for our kernels, so peers are watched until the kernels have ended.
-    if (s.domain) s.domain->finish();
-    if (s.network) (void)s.network->drain(s.timeout_ns > 0 ? now_us() + int64_t(s.timeout_ns / 1000) : 0);
-    if (s.service) s.service->run([&] { s.service->cancel(s.timer); });
-    s.network.reset();
-    s.buffer_registry.reset();  // before we report that we have unmapped the others' memory
-    if (s.domain)
-        Domain::retire(std::move(s.domain));
-    else if (s.group)
-        s.group->row(s.rank).device_left.store(1, std::memory_order_release);
-    if (s.group && !s.group->one_host()) s.group->ring();  // the leader may be waiting for it
-    state_.reset();
+    finish();
+    if (gpu_.network) (void)gpu_.network->drain(gpu_.timeout_ns > 0 ? now_us() + int64_t(gpu_.timeout_ns / 1000) : 0);
+    watch_.stop();
+    gpu_.network.reset();
+    gpu_.buffer_registry.reset();  // before we report that we have unmapped the others' memory
+    if (gpu_.domain)
+        cuda::Domain::retire(std::move(gpu_.domain));
+    else if (gpu_.group)
+        gpu_.group->row(gpu_.rank).device_left.store(1, std::memory_order_release);
+    if (gpu_.group && !gpu_.group->one_host()) gpu_.group->ring();  // the leader may be waiting for it
 }
 
-DeviceFacts GpuEngine::facts() const { return state_->facts; }
-
-bool GpuEngine::copies() const { return state_->copies; }
-
-void GpuEngine::finish() const {
-    if (state_->domain) state_->domain->finish();
-}
-
-Result<BufferPlacement> GpuEngine::placement_of(const DeviceArgument& send, const DeviceArgument& receive,
-                                                const void* stream) {
-    const State& s = *state_;
-    return s.buffers->placement_of(send, receive, stream != nullptr, s.unsupported_reason);
-}
-
-Result<uint64_t> GpuEngine::room(const DeviceArgument& argument) {
-    return state_->buffers->room(argument, state_->unsupported_reason);
-}
-
-void GpuEngine::look(bool may_wait) const {
-    if (state_->domain && state_->domain->failure() != cuda::KernelFailure::none) [[unlikely]]
-        state_->look(false, may_wait);
-}
-
-void GpuEngine::State::look_again() {
-    timer = service->after(device_look_apart_us, [this] {
-        look(true, false);
-        look_again();
-    });
-}
-
-// Waits for the call of a rank of another host. False: it may still arrive. The service thread may not wait, because it
-// would receive it.
-bool GpuEngine::State::await_health(const DeviceDiagnosis& observer, bool may_wait) {
-    if (!network || domain->message_report().valid || observer.informed(domain->report())) return true;
-    int64_t since_us = 0;
-    if (const int64_t now = now_us(); failed_us.compare_exchange_strong(since_us, now)) since_us = now;
-    for (;; usleep(1000)) {
-        if (group->aborted() || now_us() - since_us > call_patience_us || observer.informed(domain->report()))
-            return true;
-        network->health().ask();
-        if (!may_wait) return false;
-    }
-}
-
-void GpuEngine::State::look(bool at_others, bool may_wait) try {
-    if (at_others && buffer_registry) buffer_registry->look();
-    if (group->aborted()) return;
-    const DeviceDiagnosis observer{*group, rank, known, timeout_ns};
-    Status found;
-    if (domain->failure() != cuda::KernelFailure::none) {
-        if (!await_health(observer, may_wait)) return;
-        found = observer.explain(domain->report(), domain->message_report(), domain->signal_report());
-    } else if (at_others) {
-        // A rank of another host may have sent all its data, which is still on its way.
-        const int64_t stalled_us = network ? network->stalled_us() : 0;
-        found = observer.check_peers([&](int other, bool died) {
-            if (group->local(other)) return domain->captured() || domain->working();
-            return stalled_us > 0 && (!died || stalled_us >= RemoteHealth::settled_us);
-        });
-        // Its last data may have arrived meanwhile, and we may wait for another rank, whose data is on its way.
-        const bool accusing = !found;
-        if (accusing && !accused) found = ok();
-        accused = accusing;
-        if (!accusing && network) found = network->trouble();
-        if (!accusing && found) found = departed_peers.look(*group, rank, domain->block_waits(), stalled_us);
-    }
-    if (found || !group->raise(found, rank)) return;
-    WEFT_LOG_RANK(rank, warn, coll, "{}", found.text());
-} catch (const std::bad_alloc&) {
-    group->raise(error::memory_exhausted, rank, "a rank ran out of memory while it looked after its device",
-                 {.rank = rank});
-}
-
-std::string GpuEngine::explain(const Operation& operation, uint8_t preference) const {
-    const State& s = *state_;
-    if (!s.unsupported_reason.empty())
-        return fmt::format("\nin device memory: not served, for {}", s.unsupported_reason);
-    if (s.copies) return "\nin device memory: the same, on copies in the host's memory";
-    const auto plan = plan_on_device(operation, s.layout_for(preference));
+std::string CudaEngine::explain(const Operation& operation, uint8_t preference) const {
+    if (!gpu_.unsupported_reason().empty())
+        return fmt::format("\nin device memory: not served, for {}", gpu_.unsupported_reason());
+    if (gpu_.copies) return "\nin device memory: the same, on copies in the host's memory";
+    const auto plan = plan_on_device(operation, collectives_.layout_for(preference));
     if (!plan) return fmt::format("\nin device memory: {}", plan.status().sentence());
     return fmt::format("\nin device memory: {}{}{}, by {} that Weft has not measured on a GPU", plan->text(),
-                       s.domain->fallback_text(),
+                       gpu_.domain->fallback_text(),
                        !plan->staged() ? ""
-                       : s.exports_buffers && !operation.scales()
+                       : gpu_.exports_buffers && !operation.scales()
                            ? ", in place where all buffers are of cudaMalloc or weftMemAlloc and, if other "
-                             "processes have ranks, "
-                             "registered, else staged"
+                             "processes have ranks, registered, else staged"
                            : ", staged",
                        plan->steps >= 0 ? "predicted time, with costs" : "size, with thresholds");
 }
 
-std::optional<int> GpuEngine::register_buffer(const void* address, size_t bytes) {
-    State& s = *state_;
-    if (!s.context()) return {};
-    const ContextScope scope(*s.context());
-    const RelaxedCapture relaxed(*s.driver);
-    const auto facts = describe_pointer(*s.driver, address);
-    if (facts && !facts->on_device()) return {};
-    if (!facts) WEFT_LOG_RANK(s.rank, info, mem, "cannot register {}: {}", address, facts.status().sentence());
-    if (!facts) return no_entry;
-    if (!s.exports_buffers || bytes == 0) return no_entry;
-    const auto entry = s.buffer_registry->add(address, bytes, BufferRegistry::RegistrationUse::buffer);
-    if (entry) return *entry;
-    WEFT_LOG_RANK(s.rank, info, mem, "{} bytes of device memory at {} are not mapped by others: {}", bytes, address,
-                  entry.status().sentence());
-    return no_entry;
-}
+}  // namespace
 
-Status GpuEngine::deregister_buffer(int entry) {
-    // Our kernels that have ended have synchronised with their peers after the last access.
-    state_->domain->finish();
-    return state_->buffer_registry->remove(entry, BufferRegistry::RegistrationUse::buffer);
-}
+const char* GpuEngine::why_none() { return "none was current in the thread that called weftCommInitRank"; }
 
-uint64_t GpuEngine::device_bytes() const { return state_->domain ? state_->domain->device_bytes() : 0; }
+Result<std::unique_ptr<GpuEngine>> GpuEngine::find(int which) {
+    auto device = GpuDevice::find(which);
+    if (!device) return device.take_status();
+    if (!*device) return std::unique_ptr<GpuEngine>();
+    return std::unique_ptr<GpuEngine>(std::make_unique<CudaEngine>(std::move(**device)));
+}
 
 }  // namespace weft::internal

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "src/drivers/cuda/memory.hpp"
-#include "src/gpu/engine/gpu_engine.hpp"
+#include "src/gpu/engine/device_calls.hpp"
 #include "src/segment/arena.hpp"
 
 namespace weft::internal {

@@ -1,0 +1,53 @@
+// memory_pool.hpp: memory of retired domains, kept for later domains of the process. Freeing it would wait for the
+// device, where kernels of another communicator may wait for a rank of this very thread.
+#pragma once
+#include <list>
+#include <mutex>
+#include <optional>
+
+#include "src/drivers/cuda/exportable_memory.hpp"
+#include "src/drivers/cuda/memory.hpp"
+
+namespace weft::internal::cuda {
+
+// Pinned host memory of a domain: for reports of kernels, and for other hosts (empty with one host).
+struct HostMemory {
+    PinnedMemory reports, remote;
+};
+
+// One per process. Thread-safe.
+class MemoryPool {
+  public:
+    static MemoryPool& of_process();
+    // Memory that was allocated for the same device and size, and with the same method.
+    std::optional<ExportableMemory> take(const Context& context, size_t bytes, ExportableMemory::ExportMethod way);
+    std::optional<HostMemory> take_host(const Context& context, size_t remote_bytes);
+    // `bytes`: the requested size.
+    void give(Context context, ExportableMemory memory, size_t bytes);
+    void give(Context context, HostMemory memory);
+
+  private:
+    struct RetiredMemory {
+        Context context;
+        ExportableMemory memory;
+        size_t bytes;  // the requested size
+    };
+    struct RetiredHostMemory {
+        Context context;
+        HostMemory memory;
+    };
+
+  public:
+    struct Contents {
+        std::list<RetiredMemory> memory;
+        std::list<RetiredHostMemory> host;
+    };
+    // Empties the pool. The caller frees the contents without a lock.
+    Contents take_all();
+
+  private:
+    std::mutex mutex_;
+    Contents all_;
+};
+
+}  // namespace weft::internal::cuda

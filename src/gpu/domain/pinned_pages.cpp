@@ -1,0 +1,48 @@
+#include "src/gpu/domain/pinned_pages.hpp"
+
+#include "src/base/per_process.hpp"
+
+namespace weft::internal::cuda {
+
+Result<std::shared_ptr<SharedAbortFlag>> SharedAbortFlag::of(const std::shared_ptr<Segment>& group,
+                                                             const Context& context) {
+    return shared_by_process<SharedAbortFlag>(group.get(), [&]() -> Result<std::shared_ptr<SharedAbortFlag>> {
+        auto words = std::make_shared<SharedAbortFlag>();
+        words->segment_ = group;
+        const size_t used = offsetof(SegmentHeader, abort) + sizeof(AbortRecord), page = page_bytes();
+        WEFT_TRY(words->pinned_.pin(context, &group->header(), (used + page - 1) / page * page));
+        return words;
+    });
+}
+
+Result<std::shared_ptr<HostFallbackMemory>> HostFallbackMemory::of(const PeerMemory& where, const Context& context) {
+    return shared_by_process<HostFallbackMemory>(
+        std::pair(where.process, where.inode), [&]() -> Result<std::shared_ptr<HostFallbackMemory>> {
+            auto places = std::make_shared<HostFallbackMemory>();
+            auto memory = map_peer_memory(where);
+            if (!memory) return memory.take_status();
+            places->memory_ = std::move(*memory);
+            WEFT_TRY(places->pinned_.pin(context, places->memory_->data(), places->memory_->bytes()));
+            return places;
+        });
+}
+
+Status PinnedPages::pin(const Context& context, void* data, size_t bytes) {
+    auto retained = Context::retain(context.driver(), context.device());
+    if (!retained) return retained.take_status();
+    context_ = std::move(*retained);
+    auto pinned = PinnedMemory::pin(context, data, bytes);
+    if (!pinned) return pinned.take_status();
+    memory_ = std::move(*pinned);
+    return ok();
+}
+
+Result<CUdeviceptr> PinnedPages::address() const {
+    const Driver& driver = context_.driver();
+    CUdeviceptr address = 0;
+    WEFT_TRY(driver.check(driver.MemHostGetDevicePointer(&address, memory_.data(), 0),
+                          "map pinned host memory for a device"));
+    return address;
+}
+
+}  // namespace weft::internal::cuda

@@ -1,0 +1,75 @@
+#include "src/gpu/domain/registered_pieces.hpp"
+
+#include "src/drivers/cuda/stream.hpp"
+#include "src/gpu/domain/passed_memory.hpp"
+
+namespace weft::internal::cuda {
+
+Result<std::vector<VmmPiece>> RegisteredPieces::find(const void* address, size_t bytes) const {
+    const Driver& driver = kernels_->driver();
+    auto pieces = vmm_pieces(driver, reinterpret_cast<CUdeviceptr>(address), bytes, most);
+    if (!pieces) return pieces.take_status();
+    for (int peer = 0; peer < segment_->ranks(); ++peer) {
+        const int device = segment_->row(peer).device.ordinal;
+        if (peer == rank_ || !segment_->same_process(rank_, peer) || device == kernels_->context().device()) continue;
+        auto opened = vmm_opened(driver, *pieces, device);
+        if (!opened) return opened.take_status();
+        if (!*opened)
+            return fail(error::gpu_registrations,
+                        "cuMemSetAccess has not opened this VMM memory for device {} of rank {}, which is in this "
+                        "process",
+                        device, peer);
+    }
+    return pieces;
+}
+
+Status RegisteredPieces::exportable(const void* address, size_t bytes) const {
+    const ContextScope scope(kernels_->context());
+    const RelaxedCapture relaxed(kernels_->driver());
+    auto pieces = find(address, bytes);
+    if (!pieces || segment_->one_process()) return pieces.take_status();
+    for (const VmmPiece& piece : *pieces)
+        if (auto descriptor = export_piece(kernels_->driver(), piece.address); !descriptor)
+            return descriptor.take_status();
+    return ok();
+}
+
+Result<uint64_t> RegisteredPieces::post(std::span<const VmmPiece> pieces, RegistrationTable& own) {
+    static_assert(most <= passed_pieces_max);
+    if (!fd_server_) {
+        auto fd_server = FdServer::of_process();
+        if (!fd_server) return fd_server.take_status();
+        fd_server_ = std::move(*fd_server);
+        own.fd_server = fd_server_->address();
+    }
+    return post_memory(*fd_server_, kernels_->driver(), pieces);
+}
+
+void RegisteredPieces::withdraw(int entry) {
+    if (const uint64_t fds_id = fds_ids_[size_t(entry)].exchange(0, std::memory_order_acquire))
+        fd_server_->withdraw(fds_id);
+}
+
+// Descriptors are scarce: a set is withdrawn when all ranks have mapped its memory.
+void RegisteredPieces::withdraw_fetched(const RegistrationMapper& mapper) {
+    for (int entry = 0; entry < registrations_max; ++entry) {
+        uint64_t fds_id = fds_ids_[size_t(entry)].load(std::memory_order_acquire);  // pairs with keep()
+        if (fds_id == 0) continue;
+        const uint64_t state = mapper.table(rank_).entries[entry].state.load(std::memory_order_relaxed);
+        bool fetched = true;
+        for (int peer = 0; peer < segment_->ranks() && fetched; ++peer) {
+            const RegistrationTable& theirs = mapper.table(peer);
+            const RegistrationTable::RegistrationReply& reply = theirs.replies[rank_][entry];
+            const bool replied = reply.state.load(std::memory_order_acquire) == state &&
+                                 reply.wanted.load(std::memory_order_acquire) == 0;
+            fetched = segment_->same_process(rank_, peer) || replied ||
+                      theirs.left.load(std::memory_order_acquire) != 0 || mapper.without_tables(peer) ||
+                      !segment_->alive(peer);
+        }
+        // The rank may have closed the entry meanwhile and posted another set.
+        if (fetched && fds_ids_[size_t(entry)].compare_exchange_strong(fds_id, 0, std::memory_order_acquire))
+            fd_server_->withdraw(fds_id);
+    }
+}
+
+}  // namespace weft::internal::cuda

@@ -1,0 +1,189 @@
+#include "src/gpu/engine/gpu_join.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "src/base/clock.hpp"
+#include "src/base/log.hpp"
+#include "src/base/options.hpp"
+
+namespace weft::internal {
+
+using cuda::BufferRegistry;
+using cuda::Connections;
+using cuda::Domain;
+using cuda::domain_ranks_max;
+using cuda::ranks_max;
+
+// The first rank of them reports it. With MPS sharing is as intended; without it, it is too slow to pass unnoticed.
+void GpuJoin::report_sharing(const std::vector<int>& elsewhere) const {
+    const std::string others = ranks_text(elsewhere);
+    if (gpu_.kernels().mps())
+        WEFT_LOG_RANK(gpu_.rank, info, init,
+                      "shares device {} with {} of other processes, whose kernels run at once by MPS",
+                      gpu_.device.ordinal(), others);
+    else
+        WEFT_LOG_RANK(gpu_.rank, warn, init,
+                      "shares device {} with {} of other processes, without MPS: it runs one process at a time, so a "
+                      "call waits for its turns, which is slow; nvidia-cuda-mps-control -d starts MPS, or make these "
+                      "ranks threads of one process",
+                      gpu_.device.ordinal(), others);
+}
+
+// All ranks decide alike, from the rows of all ranks.
+bool GpuJoin::read_facts(std::vector<DeviceFacts>& facts) {
+    const int rank = gpu_.rank;
+    const Segment& group = *gpu_.group;
+    if (group.header().agreed.gpu_path == GpuPath::copies) {
+        gpu_.copies = true;
+        if (rank == 0)
+            WEFT_LOG_RANK(rank, info, init,
+                          "device memory is copied to the host's and back, which is slow: WEFT_GPU_PATH is copies");
+    }
+    std::vector<int> elsewhere;  // ranks of other processes on this device
+    bool first_here = true;      // of the ranks on it
+    for (int other = 0; other < group.ranks(); ++other) {
+        const RankRow& row = group.row(other);
+        facts.push_back(row.device);
+        if (row.device.use == DeviceFacts::copied && !gpu_.copies) {
+            gpu_.copies = true;
+            if (rank == 0)
+                WEFT_LOG_RANK(rank, info, init,
+                              "device memory is copied to the host's and back: no kernels of Weft's run on rank {}'s "
+                              "device, as its log says",
+                              other);
+        }
+        if (row.device.use == DeviceFacts::none)
+            return gpu_.disable(
+                       fmt::format("rank {} joined without a device: it must be current in the thread that calls "
+                                   "weftCommInitRank, on every rank",
+                                   other)),
+                   false;
+        if (row.device.use == DeviceFacts::refused)
+            return gpu_.disable(fmt::format("rank {} cannot use its device: its log says why", other)), false;
+        // One process may act as several hosts. Ranks with the same device are on the same machine.
+        const bool here =
+            group.local(other) ? row.process == group.row(rank).process : group.rank_info(other).pid == getpid();
+        const bool shares =
+            other != rank && std::equal(std::begin(row.device.uuid), std::end(row.device.uuid), gpu_.device.facts.uuid);
+        gpu_.sharing |= shares && here;
+        first_here &= !shares || rank < other;
+        if (shares && !here) elsewhere.push_back(other);
+    }
+    if (gpu_.copies) gpu_.sharing = false;  // no stream waits for another stream's kernels
+    if (!gpu_.copies && !elsewhere.empty() && first_here) report_sharing(elsewhere);
+    return !gpu_.copies;
+}
+
+void GpuJoin::meet(std::shared_ptr<Segment> group, const net::Identity* identity, int rank, int64_t timeout_ms,
+                   std::shared_ptr<const Catalog> catalog, std::shared_ptr<const Machines> machines) {
+    gpu_.group = std::move(group);
+    gpu_.rank = rank;
+    deadline_us_ = timeout_ms > 0 ? now_us() + timeout_ms * 1000 : 0;
+    if (!gpu_.unsupported_reason().empty()) return;
+    gpu_.catalog = std::move(catalog);
+    gpu_.machines = std::move(machines);
+    std::vector<DeviceFacts> facts;
+    if (read_facts(facts)) plan(facts, identity);
+}
+
+void GpuJoin::plan(const std::vector<DeviceFacts>& facts, const net::Identity* identity) {
+    const AgreedOptions& agreed = gpu_.group->header().agreed;
+    const AgreedFacts& shared = gpu_.group->header().facts;
+    const int ranks = gpu_.group->ranks(), rank = gpu_.rank;
+    if (rank == 0 && options().gpu_threads % 32 != 0) {
+        const std::string warning = fmt::format("WEFT_GPU_THREADS is {}, and kernels have whole warps: {} threads",
+                                                options().gpu_threads, agreed.gpu_threads);
+        warn_of_device_once(warning, warning);
+    }
+    if (ranks > domain_ranks_max)
+        return gpu_.disable(fmt::format("the communicator has {} ranks: this version serves device memory of up to {}",
+                                        ranks, domain_ranks_max));
+    DeviceLayout& plans = gpu_.layout;
+    plans = {ranks, blocks_together(facts), agreed.algo};
+    if (agreed.gpu_blocks > 0) plans.blocks_max = std::min(plans.blocks_max, agreed.gpu_blocks);
+    plans.threads = agreed.gpu_threads;
+    for (const DeviceFacts& one : facts) plans.capabilities &= one.capabilities;
+    const Layout layout = gpu_.machines->device_layout(0);
+    plans.rings = gpu_.machines->device_rings();
+    plans.hosts = layout.host_count();
+    if (plans.blocks_max < 1)
+        return gpu_.disable("the ranks that share a device are too many for it: their kernels must run at once");
+    plans.rules = AlgoRules(plans.algo, layout, gpu_.catalog->rows());
+    StepAlgorithms steps =
+        step_algorithms({.rows = gpu_.catalog->rows(),
+                         .own = [&](Collective collective) { return needs_steps(plans, collective); },
+                         .rules = plans.rules,
+                         .channels = int(agreed.channels),
+                         .blocks_max = plans.blocks_max,
+                         .link_mbps = shared.link_mbps,
+                         .one_machine = shared.machines == 1,
+                         .links_gbs = plans.hosts == 1 ? gpu_.machines->device_gbs() : 0,
+                         .deterministic = agreed.deterministic != 0},
+                        layout, rank);
+    plans.steps = std::move(steps.rows);
+    plans.excluded = std::move(steps.excluded);
+    plans.tile_bytes = size_t(agreed.tile_bytes);
+    Connections connections = std::move(steps.connections);
+    if (ranks <= ranks_max && plans.hosts == 1)
+        gpu_.buffer_registry = std::make_unique<BufferRegistry>(gpu_.group, rank, gpu_.device.kernels);
+    gpu_.domain = std::make_unique<Domain>(gpu_.group, rank, gpu_.device.kernels, std::move(connections));
+    if (plans.hosts == 1) return;
+    gpu_.network = std::make_unique<DeviceNetwork>(gpu_.group, *identity, rank, gpu_.domain->memory().remote_ends());
+    // The obstacle is reported to all ranks like any other.
+    if (const Status listening = gpu_.network->listen(); !listening) gpu_.domain->object(listening);
+}
+
+Result<bool> GpuJoin::advance() {
+    if (!gpu_.domain) return true;
+    auto known = gpu_.domain->advance();
+    if (!known) return known.take_status();
+    if (!*known) {
+        WEFT_TRY(check_others(gpu_.domain->missing()));
+        return false;
+    }
+    if (const std::string obstacle = gpu_.domain->obstacle(); !obstacle.empty()) gpu_.disable(obstacle);
+    if (!gpu_.network) return true;
+    auto connected = gpu_.network->connect();
+    if (connected && !*connected) WEFT_TRY(check_others(gpu_.network->missing()));
+    return connected;
+}
+
+Status GpuJoin::check_others(const std::vector<int>& missing) {
+    const int64_t now = now_us();
+    const Segment& group = *gpu_.group;
+    if (group.aborted()) return group.abort_status();
+    if (now < next_look_us_) return ok();
+    next_look_us_ = now + 20'000;
+    for (const int other : missing)
+        if (!group.alive(other))
+            return fail(error::init_rank_died, "{} died while the ranks were joining their devices",
+                        group.name_of(other))
+                .about({.rank = other, .peer = gpu_.rank});
+    if (deadline_us_ > 0 && now > deadline_us_)
+        return fail(error::init_rank_missing,
+                    "rank {} waited for {} to join their devices until the deadline (WEFT_INIT_TIMEOUT_MS)", gpu_.rank,
+                    ranks_text(missing))
+            .about({.rank = missing.empty() ? -1 : missing[0], .peer = gpu_.rank});
+    return ok();
+}
+
+Status GpuJoin::begin(int64_t timeout_ms) {
+    const int rank = gpu_.rank;
+    if (!gpu_.domain) {
+        if (gpu_.group && gpu_.device.kernels && rank == 0 && !gpu_.copies)
+            WEFT_LOG_RANK(rank, info, init, "device memory is not served: {}", gpu_.unsupported_reason());
+        return ok();
+    }
+    gpu_.timeout_ns = nanoseconds_of(timeout_ms);
+    gpu_.exports_buffers = gpu_.buffer_registry && gpu_.domain->fallback_reason().empty();
+    if (gpu_.exports_buffers) gpu_.buffer_registry->open();
+    if (gpu_.network) WEFT_TRY(gpu_.network->begin(gpu_.domain->memory().remote_ends(), gpu_.domain->reports().ended));
+    WEFT_LOG_RANK(rank, info, init, "serves memory of device {}, {} blocks of a kernel at most{}{}",
+                  gpu_.device.ordinal(), gpu_.layout.blocks_max,
+                  gpu_.sharing ? ", which it shares with ranks of this process" : "", gpu_.domain->fallback_text());
+    return ok();
+}
+
+}  // namespace weft::internal
