@@ -1,4 +1,4 @@
-// launcher_family_test.cpp: which launcher a process's variables tell of, and every way in which they may be wrong.
+// launcher_family_test.cpp: the launcher that a process's variables identify, and every way in which they may be wrong.
 #include "src/launchers/launcher_family.hpp"
 
 #include <algorithm>
@@ -151,7 +151,7 @@ TEST_CASE("of several launchers the innermost wins, which is the first row", "[l
             FakeEnvironment environment(both);
             const std::string found = found_name();
             INFO(cases()[inner].launcher << " in " << cases()[outer].launcher);
-            // A variable that only tells two names of one launcher apart comes from the outer one.
+            // A variable that only distinguishes two names of one launcher comes from the outer one.
             const bool renamed = (cases()[inner].launcher == "srun --mpi=pmi2" || cases()[inner].launcher == "PMI" ||
                                   cases()[inner].launcher == "MPICH" || cases()[inner].launcher == "PMIx" ||
                                   cases()[inner].launcher == "env://") &&
@@ -275,7 +275,7 @@ TEST_CASE("every needed variable of every launcher is missed by its name", "[lau
             INFO(each.launcher << " without " << missing);
             Variables variables = each.variables;
             variables.erase(missing);
-            // Without the one variable that tells of it there is no such launcher.
+            // Without its one identifying variable there is no such launcher.
             const std::string told =
                 *family.variables ? family.variables : std::string(family.rank) + " " + family.size;
             if (std::none_of(variables.begin(), variables.end(),

@@ -64,7 +64,7 @@ TEST_CASE("PMI hands rank 0's id to all ranks, in either version", "[pmi]") {
             check_all_have_it(share_on_threads(ranks, [&](const IdExchange& exchange) {
                 return exchange_by_pmi(server.descriptor(exchange.rank), "12.0", exchange);
             }));
-            // Only rank 0 puts, and nobody ends what MPI may still want to use.
+            // Only rank 0 puts, and no rank finalizes PMI, because MPI may still use it.
             int puts = 0;
             for (const std::string& request : server.requests()) {
                 puts += contains(request, "cmd=put ") || contains(request, "cmd=kvs-put;");
