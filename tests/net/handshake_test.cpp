@@ -131,7 +131,7 @@ TEST_CASE("a caller that reaches the wrong process reports that, and sends no pu
         CHECK(answer.purpose().token == (each.meant ? handshake_purpose.token : 0));
         if (!each.meant) CHECK(end.caller->status().code() == weftRemoteError);
     }
-    // Another build may say anything there: it is told apart by its version alone.
+    // Another build may say anything there: its version alone identifies it.
     auto [near, far] = socket_pair();
     ClientHandshake caller(identity, handshake_purpose, {elsewhere, true});
     REQUIRE(caller.advance(near.number()).ok());

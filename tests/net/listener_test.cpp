@@ -135,7 +135,7 @@ TEST_CASE("a recorded call is turned away when it is played again", "[listener]"
     auto listener = open_test_listener();
     const net::Identity identity = fresh_identity();
     listener->register_identity(identity);
-    // Between them a stranger who copies what the member says.
+    // Between them a stranger that copies the member's messages.
     auto tap = net::open_listener(loopback());
     REQUIRE(tap.ok());
     OutgoingConnection call(identity, listener_purpose, {net::local_address(tap->number())});

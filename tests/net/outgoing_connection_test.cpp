@@ -16,7 +16,7 @@ namespace {
 
 const net::Purpose purpose{net::control, 5, 77};
 
-// An address of loopback at which nobody listens, nor can as long as this lives.
+// An address of loopback without a listener, and without a new one as long as this lives.
 struct Deserted {
     Fd socket{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
     Deserted() { REQUIRE(bind(socket.number(), loopback().raw(), loopback().raw_bytes()) == 0); }
@@ -117,7 +117,7 @@ TEST_CASE("a call passes over a process of the job that is not meant, and fails 
         CHECK_FALSE(alone.closed_early());  // trying again changes nothing
         CHECK_THAT(end.status().sentence(), Catch::Contains(wrong->addresses()[0].text()) && Catch::Contains(" lo"));
     }
-    // Somebody who is late may still come to the address that nobody listens at.
+    // A late process may still listen at the address without a listener.
     const Deserted deserted;
     OutgoingConnection both(identity, purpose, {wrong->addresses()[0], deserted.address()}, {}, root);
     CHECK_FALSE(finish(both, wrong.get()).ok());
@@ -173,7 +173,7 @@ TEST_CASE("a connection in progress names what it waits for, and is woken by it"
 }
 
 TEST_CASE("an unanswered connection names the addresses that accepted it, and the others", "[call]") {
-    // The kernel accepts for a listener, as many as its backlog takes; nobody ever speaks.
+    // The kernel accepts for a listener, as many as its backlog takes; the listener never speaks.
     auto silent = net::open_listener(loopback());
     REQUIRE(silent.ok());
     const Fd full(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
