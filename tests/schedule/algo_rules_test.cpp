@@ -54,7 +54,7 @@ TEST_CASE("a rule without a collective is for those that it leaves something", "
     const AlgoRules rules = rules_of("two_shot");
     CHECK(rules.names_for(Collective::all_reduce, 1) == "two_shot");
     CHECK(rules.names_for(Collective::all_to_all, 1) == "");
-    // One that names it binds it, whatever it leaves.
+    // A rule that names it binds it, whatever it leaves.
     CHECK(rules_of("all_to_all:two_shot").names_for(Collective::all_to_all, 1) == "two_shot");
     CHECK_THAT(chosen("all_to_all:two_shot", Collective::all_to_all, 64),
                Catch::Contains("no algorithm can serve") && Catch::Contains("excluded by WEFT_ALGO"));

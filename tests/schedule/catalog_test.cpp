@@ -207,7 +207,7 @@ TEST_CASE("a file that cannot be used is left out, and the others serve", "[cata
         CHECK(contains(catalog.check("WEFT_ALGO", algo).sentence(), "/nowhere/at/all") == !contains(algo, "broken"));
         CHECK(contains(catalog.check("WEFT_ALGO", algo).sentence(), "broken.txt"));
     }
-    // To other ranks, on which nobody has proved it, it is of no concern.
+    // It does not concern other numbers of ranks, for which it was not proved.
     CHECK(files.load(4).check("WEFT_ALGO", "broken").ok());
 }
 

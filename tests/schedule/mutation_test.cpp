@@ -31,8 +31,8 @@ static int slots_needed(const Case& one, int ranks) {
         return least == 1 || one.algorithm == "leader_doubling" ? 2 : 4;
     }
     if (way == Way::pipelined || way == Way::pipelined_mixed) return 3;
-    // Where nobody stages, a slot is first written after a wait for entries, which all post after their last read of
-    // it.
+    // If no rank stages, a slot is first written after a wait for arrival flags, which all post after their last read
+    // of it.
     return way == Way::direct || way == Way::all_readable ? 1 : 2;
 }
 

@@ -84,7 +84,7 @@ TEST_CASE("data on several links of a host takes a share of the time, data of on
         INFO(name_of(row.collective) << ' ' << row.name);
         for (const size_t size : {size_t(8), size_t(64) << 10, bytes}) {
             CHECK(row.predicted_us(layout, each, size) <= row.predicted_us(layout, one, size));
-            // Rails tell nothing where hosts have one link, and all ranks on one rail are as many on one link.
+            // Rails do not matter if hosts have one link, and all ranks on one rail are as many on one link.
             const Layout rails = hosts_of_eight(4, {0, 1, 2, 3, 4, 5, 6, 7}),
                          same = hosts_of_eight(4, {2, 2, 2, 2, 2, 2, 2, 2});
             CHECK(row.predicted_us(rails, one, size) == row.predicted_us(layout, one, size));
@@ -123,7 +123,7 @@ TEST_CASE("a chain of processors that are a host each has ranks that share one w
     for (const size_t bytes : {8, 4 << 10, 64 << 10, 1 << 20, 4 << 20}) CHECK(chain(3, bytes) < tree(3, bytes));
     for (const size_t bytes : {8, 4 << 10, 4 << 20}) CHECK(chain(4, bytes) < tree(4, bytes));
     for (const size_t bytes : {16 << 10, 64 << 10}) CHECK(chain(4, bytes) > tree(4, bytes));
-    // One hop more takes what a message takes that nobody on its core delays.
+    // One hop more takes as long as an undisturbed message.
     CHECK(chain(5, 8) - chain(4, 8) < costs.net_latency_us);
     CHECK(us_of("ring", Collective::reduce, layout_in_blocks(4, 4), costs, 8) > chain(4, 8));
 }

@@ -28,7 +28,8 @@ TEST_CASE("every algorithm is right, and combines in the order that its row says
         for (int ranks = 1; ranks <= (sanitized ? 20 : 128); ++ranks) {
             if (small() && ranks > 20 && ranks % 32 > 1 && ranks != 127) continue;
             for (Case one : cases_of(row, 3, ranks)) {
-                // Of what has a connection to everybody a sample of the larger numbers: 128 ranks have 16,000.
+                // A sample of the larger numbers for algorithms that connect all ranks: 128 ranks have 16,000
+                // connections.
                 if (row.on_demand && ranks > 32 && ranks % 24 != 0) continue;
                 // Above 32 ranks the places take turns with the numbers of ranks, but for all-reduce on one host.
                 const bool all_places =

@@ -1,4 +1,4 @@
-// Algorithms that combine in rank order; that their rows tell the truth proof_test.cpp sees.
+// Algorithms that combine in rank order; proof_test.cpp checks the claims of their rows.
 #include "algorithms/algorithms.hpp"
 #include "tests/catch.hpp"
 #include "tests/schedule/cases.hpp"

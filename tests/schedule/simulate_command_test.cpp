@@ -244,7 +244,7 @@ TEST_CASE("weft schedule simulate all compares the algorithms that can serve, th
         before_us = row["us"];
         CHECK(simulated({row["algorithm"], "--hosts", "2", "-b", "1M"})["us"] == row["healthy_us"]);
     }
-    // Only what ends at one rank of each host still reaches everybody.
+    // Only an algorithm that ends at one rank of each host still reaches all ranks.
     CHECK(cut_off > 0);
     CHECK(found["algorithms"].size() > size_t(cut_off));
     const ProcessResult table = simulate(words);
@@ -385,7 +385,7 @@ TEST_CASE("weft schedule simulate --trace writes the events in order", "[schedul
 TEST_CASE("weft schedule simulate takes a file in the place of a name, with the same options", "[schedule]") {
     const std::string folder = std::string(WEFT_SCHEDULES) + "/", ring = folder + "ring_all_reduce_4.txt",
                       chain = folder + "msccl/chain_broadcast_4.xml";
-    // The same schedule takes the same time, whatever it comes from.
+    // The same schedule takes the same time, from any source.
     for (const std::vector<std::string>& options : std::vector<std::vector<std::string>>{
              {"-b", "1M"},
              {"-b", "1M", "--hosts", "2"},

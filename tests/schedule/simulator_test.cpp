@@ -74,7 +74,7 @@ TEST_CASE("with one slot the second message waits for the first one's credit", "
 
 namespace {
 
-// Between hosts: the bytes of a slot are carried by somebody else. Rank 1 may be slow.
+// Between hosts another thread carries the bytes of a slot. Rank 1 may be slow.
 struct CarriedFabric : PairsFabric {
     explicit CarriedFabric(int ranks = 2, double latency_us = 3) : PairsFabric(ranks, 1000, latency_us) {
         turns = false;

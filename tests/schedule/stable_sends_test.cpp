@@ -1,4 +1,4 @@
-// stable_sends_test.cpp: which sends of the algorithms may tell where their bytes lie, and which may not.
+// stable_sends_test.cpp: the sends of the algorithms that may pass an address, and the others.
 #include "src/schedule/stable_sends.hpp"
 
 #include "src/registry.hpp"
@@ -8,7 +8,7 @@ using namespace weft::internal;
 
 namespace {
 
-// Of a rank's instructions that send: those that may lend, and all.
+// A rank's sending instructions: those that may use zero-copy, and all.
 std::pair<int, int> zero_copy_sends(const char* name, Collective collective, int ranks, int rank) {
     const Parameters parameters{.channels = 1, .root = facts_of(collective).rooted ? 0 : -1};
     const Schedule schedule =

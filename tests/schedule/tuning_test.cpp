@@ -227,7 +227,7 @@ TEST_CASE("constants that were fitted are the model's, those of the network if i
     Tuning tuning = a_tuning();
     tuning.constants.signal_us = 7;
     tuning.constants.net_latency_us = 70;
-    // Machines whose network's speed nobody knows are none of the measured ones.
+    // Machines with an unknown network speed are none of the measured ones.
     CHECK(tuning.fitted(network_link_costs(3, 0)).net_latency_us == LinkCosts{}.net_latency_us);
     const LinkCosts same = tuning.fitted(network_link_costs(3, 0, true, true));
     CHECK(same.signal_us == Approx(7));
