@@ -14,7 +14,7 @@ using namespace weft::internal::test;
 
 namespace {
 
-// Ranks that tell their pid and wait.
+// Ranks that print their pid and wait.
 const char* const wait_for_end = "echo rank $$; while :; do sleep 0.02; done";
 
 std::vector<pid_t> pids_in(const std::string& output) {

@@ -89,7 +89,7 @@ TEST_CASE("measurements are written, read back, explained and used", "[tune]") {
     CHECK_THAT(run_program({"WEFT_TUNE_FILE=" + file}).error,
                !Contains("counts for nothing") && !Contains("count for"));
 
-    // By ranks that sit otherwise it is not believed, who sit as these did take it.
+    // Ranks with another placement ignore it, ranks with the same placement use it.
     const char* left_out = ": inside a host the built-in costs serve";
     CHECK_THAT(run_program({"WEFT_TUNE_FILE=" + file, "WEFT_DEBUG=INFO"}, "3").error, !Contains(left_out));
     Tuning otherwise = *tuning;
