@@ -1,4 +1,4 @@
-// A host as /sys and /proc tell it: made-up trees, whole, in part, denied and strange.
+// A host as in /sys and /proc: made-up trees, whole, in part, denied and strange.
 #include "topology/detect/discover.hpp"
 
 #include <unistd.h>
