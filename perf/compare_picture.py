@@ -5,7 +5,7 @@ import sys
 
 import checked_output
 
-# The colours of Okabe and Ito, which colour-blind readers can tell apart. Weft's own line is thick.
+# The colours of Okabe and Ito, which colour-blind readers can distinguish. Weft's own line is thick.
 LOOKS = {"weft": ("#d55e00", "o", "Weft"), "weft-hostalloc": ("#e69f00", "s", "Weft, weftHostAlloc"),
          "weft-bf16": ("#cc79a7", "D", "Weft, bfloat16"), "limit": ("#888888", None, "limit")}
 OTHERS = (("#0072b2", "^"), ("#009e73", "v"), ("#56b4e9", "<"), ("#7a3e9d", ">"), ("#555555", "p"), ("#000000", "*"))

@@ -12,7 +12,7 @@ Gpu::~Gpu() = default;
 int Gpu::count() { throw Failure("this build of Weft has no CUDA: -g needs one that has (docs/guide/gpu.md)"); }
 std::unique_ptr<Gpu> Gpu::use(int, bool) { return count(), nullptr; }
 
-// No caller reaches these functions: nobody can make a Gpu.
+// No caller reaches these functions: no Gpu can be made.
 std::string Gpu::name() const { return ""; }
 void Gpu::make_current() const {}
 void* Gpu::stream() const { return nullptr; }

@@ -27,7 +27,7 @@ class Runner {
     Runner(Rank& rank, const Case& measured, const std::string& algorithm)
         : rank_(rank), measured_(measured), algorithm_(algorithm) {}
 
-    // The first call connects. The second tells the time of a call; short calls need more samples.
+    // The first call connects. The second gives the time of a call; short calls need more samples.
     void warm_up() {
         time(1);
         double call_us = rank_.combine(time(1), weftMax);

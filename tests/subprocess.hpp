@@ -79,12 +79,12 @@ class Subprocess {
     bool ends() const {
         return eventually([this] { return is_gone(pid_); });
     }
-    // Ends one that hangs, by a signal at which a sanitizer may tell where it stands.
+    // Ends a hanging process by a signal at which a sanitizer may print its stack.
     void end() {
         kill(SIGABRT);
         if (!ends()) kill(SIGKILL);
     }
-    // The status a shell would tell: 128 + signal if one ended it.
+    // The status as in a shell: 128 + signal if one ended it.
     int wait() {
         int status = 0;
         note_queued(pid_);

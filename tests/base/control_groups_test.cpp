@@ -1,4 +1,4 @@
-// control_groups_test.cpp: limits of memory as /proc and /sys would tell them.
+// control_groups_test.cpp: limits of memory as in /proc and /sys.
 #include "src/base/control_groups.hpp"
 
 #include <fstream>

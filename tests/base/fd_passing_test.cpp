@@ -65,7 +65,7 @@ std::string failure_of(const FdServerAddress& from, uint64_t number, int64_t pat
     return fetch_fds(from, number, now_us() + patience_us).status().sentence();
 }
 
-// A socket of that name, in whose queue somebody waits.
+// A socket of that name, with a waiting client in its queue.
 Fd silent_listener(const FdServerAddress& address) {
     sockaddr_un name{};
     name.sun_family = AF_UNIX;
@@ -284,7 +284,7 @@ TEST_CASE("a child that lives on keeps nothing of a set that its parent is fetch
     CHECK_THAT(failure, Catch::Contains("sent something else"));
     char request[64];
     CHECK(recv(client.number(), request, sizeof request, 0) > 1);
-    // Nobody has the other end of the socket any more, nor can anybody write.
+    // No process has the other end of the socket any more, and none can write.
     CHECK(eventually([&] { return recv(client.number(), request, sizeof request, MSG_DONTWAIT) == 0; }));
     CHECK(eventually([&] { return read(reader.number(), request, 1) == 0; }));
     REQUIRE(waitpid(child, nullptr, WNOHANG) == 0);

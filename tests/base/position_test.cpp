@@ -9,7 +9,7 @@
 namespace weft::internal::test {
 namespace {
 
-// All fields follow from the number, so a mixture of two calls is told.
+// All fields follow from the number, so a mixture of two calls shows.
 Operation operation_of(uint64_t sequence) {
     Operation operation;
     operation.collective = Collective::all_reduce;

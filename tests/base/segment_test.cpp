@@ -1,5 +1,5 @@
-// segment_test.cpp: the ranks of a host in their segment: the first error, entries, who lives, what another process
-// may map.
+// segment_test.cpp: the ranks of a host in their segment: the first error, entries, liveness, and access of other
+// processes.
 #include "src/segment/segment.hpp"
 
 #include <fcntl.h>
@@ -165,7 +165,7 @@ TEST_CASE("a rank that ended after it returned an error is not the cause, unless
     CHECK(known_cause(*segment));
     CHECK_ERROR(reported(), "rank.failed", 1, 0);
     CHECK(reported().sentence().find("rank 2 died") != std::string::npos);
-    // A rank that left and was told nothing is the cause of what others were told.
+    // A rank that left without an error is the cause of the others' errors.
     segment->row(2).state = RankState::left;
     CHECK_ERROR(first_cause(*segment, fail(error::rank_left, "rank 2 left"), 2), "rank.left");
     CHECK_ERROR(first_cause(*segment, fail(error::rank_left, "rank 1 left"), 1), "rank.failed");

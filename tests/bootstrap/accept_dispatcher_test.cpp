@@ -1,4 +1,5 @@
-// accept_dispatcher_test.cpp: connections reach whoever expects them on the service thread, whichever thread let them in.
+// accept_dispatcher_test.cpp: connections that any thread accepts reach the task that expects them on the service
+// thread.
 #include <atomic>
 
 #include "src/control/control_connection.hpp"

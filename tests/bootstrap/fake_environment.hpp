@@ -9,7 +9,7 @@ namespace weft::internal::test {
 
 using Variables = std::map<std::string, std::string>;
 
-// Thread-bound: nobody else may read the environment meanwhile.
+// Thread-bound: no other thread may read the environment meanwhile.
 class FakeEnvironment {
   public:
     explicit FakeEnvironment(const Variables& variables) {

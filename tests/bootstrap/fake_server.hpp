@@ -114,7 +114,7 @@ class TcpServer {
     std::thread thread_;
 };
 
-// A port at which nobody listens, nor can as long as this lives.
+// A port without a listener, and without a new one as long as this lives.
 class DesertedPort {
   public:
     DesertedPort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {

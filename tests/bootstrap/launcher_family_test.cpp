@@ -1,4 +1,4 @@
-// launcher_family_test.cpp: which launcher a process's variables tell of, and every way in which they may be wrong.
+// launcher_family_test.cpp: the launcher that a process's variables identify, and every way in which they may be wrong.
 #include "src/launchers/launcher_family.hpp"
 
 #include <algorithm>
@@ -152,7 +152,7 @@ TEST_CASE("of several launchers the innermost wins, which is the first row", "[l
             FakeEnvironment environment(both);
             const std::string found = found_name();
             INFO(cases()[inner].launcher << " in " << cases()[outer].launcher);
-            // A variable that only tells two names of one launcher apart comes from the outer one.
+            // A variable that only distinguishes two names of one launcher comes from the outer one.
             const bool renamed = (cases()[inner].launcher == "srun --mpi=pmi2" || cases()[inner].launcher == "PMI" ||
                                   cases()[inner].launcher == "MPICH" || cases()[inner].launcher == "PMIx" ||
                                   cases()[inner].launcher == "env://") &&

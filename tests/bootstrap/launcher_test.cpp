@@ -60,7 +60,7 @@ std::vector<Found> read_all(int ranks, const std::function<Variables(int rank)>&
     return all;
 }
 
-// All found the same id and nobody else's.
+// All found the same id, and no other job has it.
 void check_one_job(const std::vector<Found>& all, const std::string& launcher, const std::string& source) {
     static std::set<std::string> seen;
     for (size_t rank = 0; rank < all.size(); ++rank) {

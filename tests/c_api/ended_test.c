@@ -204,7 +204,7 @@ static const struct {
 };
 enum { function_count = sizeof functions / sizeof functions[0] };
 
-/* A function of which nobody thought here is one that is not tested. */
+/* A function of the header that is missing here is not tested. */
 static const char* header;
 static void all_functions_are_here(void) {
     FILE* file = fopen(header, "r");
@@ -311,7 +311,7 @@ static void walk_in_groups(weftResult_t expected, const char* sentence) {
     CHECK_FAILS(weftGroupEnd(), expected, sentence);
 }
 
-/* On a stream, or on that of a communicator that does not block: told later, and the stream goes on. */
+/* On a stream, or on that of a non-blocking communicator: the error comes later, and the stream goes on. */
 static void walk_on_a_stream(weftResult_t expected, const char* sentence) {
     size_t i;
     CHECK_OK(weftStreamCreate(&stream));

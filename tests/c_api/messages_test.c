@@ -173,7 +173,7 @@ static void uneven_sums(void) {
     end_all();
 }
 
-/* None begins, so nobody waits, and a right call still works. */
+/* None begins, so no rank waits, and a right call still works. */
 static void wrong_arguments(void) {
     int a[16], b[16];
     const size_t counts[ranks] = {2, 2, 2}, places[ranks] = {0, 2, 4}, same[ranks] = {0, 1, 4},
@@ -232,7 +232,7 @@ static void wrong_arguments(void) {
     CHECK_ERROR_NAMES(weftReduceScatterv(a, b, counts, weftInt32, (weftRedOp_t)77, comm, NULL), "argument.reduction",
                       "op");
 #undef REFUSES
-    /* Nobody was begun with. */
+    /* No call was begun. */
     CHECK_OK(weftGroupStart());
     for (rank = 0; rank < ranks; ++rank) CHECK_OK(weftBarrier(comms[rank], NULL));
     CHECK_OK(weftGroupEnd());

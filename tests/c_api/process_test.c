@@ -272,7 +272,7 @@ static void cancelled_threads(void) {
         CHECK(one.data[counts[i] - 1] == 2 && other.data[counts[i] - 1] == 2);
         free(one.data), free(other.data);
     }
-    /* An error is told to the process's other ranks before it is returned. */
+    /* The process's other ranks know of an error before it is returned. */
     CHECK_OK(weftCommDestroy(other.comm));
     one.data = calloc(2, sizeof(float));
     one.count = 2, one.returned = 0;

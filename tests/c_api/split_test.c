@@ -120,7 +120,7 @@ static void slots_when_wanted(void) {
     end_all(children, 2);
 }
 
-/* A split has its place among the calls of a group, whatever the other ranks put into theirs. */
+/* A split keeps its place among the calls of a group; other ranks' groups may differ. */
 static weftComm_t threaded[2];
 static weftComm_t threaded_children[2];
 static int threaded_values[2][2];

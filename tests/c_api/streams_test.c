@@ -143,7 +143,7 @@ static void an_error_is_told_once_and_the_stream_goes_on(void) {
     CHECK_OK(weftCommInitAll(comms, 2, NULL));
     for (rank = 0; rank < 2; ++rank) CHECK_OK(weftBarrier(comms[rank], streams[rank]));
     wait_all(2);
-    /* Nobody asks: destroying tells. */
+    /* The program does not ask: destroying returns the error. */
     for (rank = 0; rank < 2; ++rank)
         CHECK_OK(weftAllReduce(values[rank], values[rank], 1 + (size_t)rank, weftInt32, weftSum, comms[rank],
                                streams[rank]));

@@ -167,7 +167,7 @@ static void* blocked_group(void* argument) {
     return NULL;
 }
 
-/* Nobody waits for the other one, which the same thread aborts next. */
+/* No abort waits for the other communicator, which the same thread aborts next. */
 static void abort_of_each_in_a_group(void) {
     weftComm_t one[2], other[2];
     struct group_thread blocked = {0};

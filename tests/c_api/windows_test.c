@@ -90,7 +90,7 @@ static void gets_see_puts(void) {
     CHECK(memcmp(in, out, sizeof in) == 0);
     CHECK(half[0] == in[large - 1] && half[1] == -(large + 1));
     CHECK(parts[2][0] == 0 && parts[2][large + 1] == -(large + 1));
-    /* One's own part needs nobody, and the window knows where it is. */
+    /* A rank's own part needs no peer, and the window knows where it is. */
     for (rank = 0; rank < ranks; ++rank) {
         void* part = NULL;
         CHECK_OK(weftWinGetUserPtr(comms[rank], windows[rank], &part));
@@ -174,7 +174,7 @@ static void prepared_puts(void) {
     end_with_windows();
 }
 
-/* Nothing is written, nobody waits, and a right call still works. */
+/* Nothing is written, no rank waits, and a right call still works. */
 static void wrong_arguments(void) {
     weftWaitSignalDesc_t bad = {1, 1, 0, 0};
     weftWindow_t other = NULL;
@@ -252,7 +252,7 @@ static void wrong_arguments(void) {
     end_with_windows();
 }
 
-/* A rank may lend nothing; windows have sizes of their own, several at a time, and nothing of one gets into another. */
+/* A rank may pass no memory; several windows have different sizes, and data of one never gets into another. */
 static void windows_of_different_sizes(void) {
     static int in[count] = {1, 2, 3, 4, 5};
     weftWindow_t more[ranks];

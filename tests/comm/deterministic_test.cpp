@@ -1,5 +1,5 @@
-// deterministic_test.cpp: deterministic mode gives the bits of rank order whatever the algorithm, size and hosts;
-// without it some algorithms give others. Made so by variable or by config.
+// deterministic_test.cpp: deterministic mode gives the bits of rank order with any algorithm, size and hosts; without
+// it some algorithms give others. Set by variable or by config.
 #include <iostream>
 #include <thread>
 

@@ -70,7 +70,7 @@ Machines machines_of(const std::shared_ptr<Segment>& group) {
 }
 
 Order first_ring(const Layout& layout) {
-    // As ranks follow each other, for whoever asks: every rank finds the same ring.
+    // The neighbours of each rank: every rank finds the same ring.
     Order order{0};
     while (true) {
         Layout seen = layout;
@@ -109,7 +109,7 @@ TEST_CASE("ranks of one domain stand by their threads, unbound ones by rank", "[
     CHECK(first_ring(bound.layout(0)) == Order{0, 3, 1, 2});
     const Machines unbound = machines_of(group_of({{0, 0}, {0, 0}, {0, 0}, {0, 0}}, {text_of("cpu_two_sockets")}));
     CHECK(unbound.layout(0).ring_orders.empty());
-    // A thread that no domain has, and one that nobody knows.
+    // A thread that no domain has, and an unknown one.
     const Machines strange = machines_of(group_of({{0, 900}, {0, -1}, {0, 5}}, {text_of("cpu_two_sockets")}));
     CHECK(first_ring(strange.layout(0)).size() == 3);
 }
@@ -170,7 +170,7 @@ TEST_CASE("GPUs stand in rings along their links", "[machines]") {
     for (const Order& order : orders)
         for (size_t i = 0; i < order.size(); ++i) CHECK(linked(gpus[order[i]], gpus[order[(i + 1) % order.size()]]));
     CHECK(machines.device_gbs() > 20);
-    // One whose GPU the machine does not have: nobody has a ring along links.
+    // One whose GPU the machine does not have: no rank has a ring along links.
     members[5].gpu = "0000:ff:00.0";
     const Machines lacking = machines_of(group_of(members, {text_of("dgx1_v100")}));
     CHECK(lacking.device_layout(0).ring_orders.empty());
@@ -273,7 +273,7 @@ TEST_CASE("communicators find the same machines as the simulation of a file", "[
 
 namespace {
 
-// Of random cpus, NICs and GPUs, some of whose facts nobody knows.
+// Random cpus, NICs and GPUs, some with unknown facts.
 MachineText random_machine(std::mt19937& random) {
     const auto draw = [&](int most) { return int(random() % unsigned(most + 1)); };
     const char* const domains[] = {"", "rack-0", "rack-1"};

@@ -24,7 +24,7 @@ constexpr const char* names[] = {"all_reduce",     "reduce",     "broadcast", "b
 // Reductions beside Weft's own.
 constexpr int premultiplied = weftNumOps, commuting = weftNumOps + 1, ordered = weftNumOps + 2;
 
-// `context` is whether it has been told of another type.
+// `context` says whether it got another type.
 template <uint64_t (*combine)(uint64_t, uint64_t)>
 void each(const void* left, const void* right, void* result, size_t count, weftDataType_t type, void* context) {
     if (type != weftUint64) *static_cast<bool*>(context) = true;

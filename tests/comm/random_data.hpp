@@ -1,5 +1,5 @@
-// random_data.hpp: bytes that follow from a seed and a place, so that whoever receives them knows what they must be,
-// and buffers with something around them that nobody may write.
+// random_data.hpp: bytes that follow from a seed and a place, so that a receiver can check them, and buffers with
+// guards that no call may write.
 #pragma once
 #include <algorithm>
 #include <cstddef>

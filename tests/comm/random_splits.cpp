@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t most_alive = 10;
 
-// A communicator as everybody knows it: its ranks, by their number in the first one; and the handles we have.
+// A communicator as every rank knows it: its ranks, by their number in the first one; and the handles we have.
 struct Known {
     std::vector<int> members;
     std::map<int, weftComm_t> own;
@@ -40,7 +40,7 @@ class Family {
             else
                 gather(chosen);
         }
-        // Nobody shall wait for one that has given up.
+        // No rank shall wait for one that has given up.
         while (!alive_.empty() && wrong_.empty()) end(draw(uint32_t(alive_.size())));
         for (const Known& known : alive_)
             for (const auto& [rank, comm] : known.own) (void)weftCommAbort(comm);
@@ -116,7 +116,7 @@ class Family {
         if (code != weftRemoteError) check(code);
     }
     std::map<int, Begun> begin(const Known& parent, const Known& staying) {
-        // No earlier call is in progress anywhere any more; this one may be, on who is slow.
+        // No earlier call is in progress anywhere; this one may be, on a slow rank.
         if (parent.own.size() > 1) check(weftGroupStart());
         for (const auto& [rank, comm] : parent.own) check_or_aborted(weftBarrier(comm, nullptr));
         if (parent.own.size() > 1) check_or_aborted(weftGroupEnd());
@@ -179,7 +179,7 @@ class Family {
             no_place = code != weftSuccess && std::strstr(weftGetLastError(nullptr), "that led their hosts");
             if (!no_place) check(code);
         });
-        // Those who were left out do not hear of it, so it counts as one of which nobody has a part.
+        // The excluded ranks do not learn of it, so it counts as one without members here.
         if (no_place) child.own.clear();
         if (abort) {
             conclude(parent, begun);

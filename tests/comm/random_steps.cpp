@@ -44,7 +44,7 @@ class UnevenStep : public RandomStep {
     RandomUneven uneven_;
 };
 
-// Everybody to the next rank.
+// Each rank to the next one.
 class MessageStep : public RandomStep {
   public:
     MessageStep(const RandomPlace& place, int number, size_t elements)
@@ -108,7 +108,7 @@ class PairStep : public RandomStep {
     std::vector<int> sent_, received_;
 };
 
-// Nobody is through before the last has called. By the machine's clock, which all ranks read.
+// No rank passes before the last has called. By the machine's clock, which all ranks read.
 class BarrierStep : public RandomStep {
   public:
     explicit BarrierStep(const RandomPlace& place) : comm_(place.comm) {}
@@ -136,7 +136,7 @@ class BarrierStep : public RandomStep {
     int64_t called_ns_ = 0, through_ns_ = 0;
 };
 
-// Everybody puts into the next rank's window, waits for what the one before puts, and reads what a third one has.
+// Each rank puts into the next rank's window, waits for the previous rank's put, and reads a third rank's data.
 class WindowStep : public RandomStep {
   public:
     WindowStep(const RandomPlace& place, int number, int index, std::mt19937& random)
@@ -169,7 +169,7 @@ class WindowStep : public RandomStep {
             if (there[i] != element(at(-distance_), i)) wrong = "what was put is not in the window";
         for (size_t i = 0; i < got_.size(); ++i)
             if (got_[i] != RandomWindow::read_element(third_, first_ + i)) wrong = "a get has not what is there";
-        // Nobody puts anew before all have looked.
+        // No rank puts again before all have looked.
         if (settled(place_.comm, weftBarrier(place_.comm, nullptr)) != weftSuccess)
             return weftGetLastError(place_.comm);
         return wrong;

@@ -12,8 +12,8 @@
 
 namespace weft::internal::test {
 
-// A window on a communicator of the program's. Its memory begins with what gets read, which nobody writes; behind that
-// lies a place for each step of a round that puts.
+// A window on a communicator of the program's. Its memory begins with a read-only part for gets; behind it lies a place
+// for each step of a round that puts.
 class RandomWindow {
   public:
     static constexpr size_t read_elements = 1000, put_elements = 5000;

@@ -305,7 +305,7 @@ std::string run_random_windows(weftComm_t comm, const WindowSequence& sequence) 
         if (way == 2 && result == weftSuccess) result = weftStreamWait(stream, WEFT_STREAM_ALL, -1);
         if (result != weftSuccess) return weftGetLastError(nullptr);
         const std::string found = part.fault(*memory, model);
-        // Nobody begins anew before all have looked.
+        // No rank begins again before all have looked.
         if (weftBarrier(comm, nullptr) != weftSuccess) return weftGetLastError(nullptr);
         return found;
     };

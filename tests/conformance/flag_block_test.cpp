@@ -1,5 +1,5 @@
-// flag_block_test.cpp: the flag block as plain memory: lines that all see, slots that do not touch each other, growth that is
-// nobody else's business.
+// flag_block_test.cpp: the flag block as plain memory: lines that all see, slots that do not touch each other, and
+// growth of one rank's slots alone.
 #include <sys/mman.h>
 
 #include <cstring>

@@ -228,12 +228,12 @@ TEST_CASE("a peer that left before it was reached is an error of a rank that has
     Bench bench;
     bench.receiver.reset();
     bench.listener.reset();
-    // Nobody listens there, nor can as long as it is bound.
+    // No process listens there, nor can as long as it is bound.
     const Fd deserted(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     REQUIRE(bind(deserted.number(), loopback().raw(), loopback().raw_bytes()) == 0);
     bench.listen_address.addresses = {net::local_address(deserted.number())};
     auto sender = sender_to(bench.options(1), bench.listen_address, {loopback()});
-    // The refusal may be there at once or a moment later; nobody is told as long as nothing is to be sent.
+    // The refusal may come at once or a moment later; it is no error as long as nothing is to be sent.
     for (int step = 0; step < 100; ++step) {
         auto through = sender->progress();
         REQUIRE(through.ok());

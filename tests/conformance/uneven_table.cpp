@@ -61,7 +61,7 @@ Parts lay(std::vector<size_t> counts, Laying laying, bool far, std::mt19937& ran
         parts.elements += parts.counts[part];
     }
     if (gaps) parts.elements += random() % 4;
-    // Of what is empty nobody reads the place.
+    // The place of an empty part is not read.
     for (size_t part = 0; part < parts.counts.size() && far; ++part)
         if (parts.counts[part] == 0) parts.places[part] = parts.elements + 10'000;
     return parts;

@@ -17,7 +17,7 @@ namespace {
 
 using namespace cuda;
 
-// Rank 1, which takes its steps when it is told, and never ends by itself.
+// Rank 1, which takes its steps on request, and never ends by itself.
 [[noreturn]] void be_other_process(std::shared_ptr<Segment> group, std::shared_ptr<const KernelSet> kernels, int told,
                                    int tells) {
     char step = 0;

@@ -77,7 +77,7 @@ TEST_CASE("kernels that wait for room which others hold that wait for them end a
               (void)eventually([&] { return both.failure() != weftSuccess; });
               std::string sentence;
               if (both.failure(&sentence) != weftTimeout) return "there is no deadline";
-              // Nobody is late.
+              // No rank is late.
               CHECK_THAT(sentence, Catch::Contains("last called operation 1, all_reduce") &&
                                        Catch::Contains("it has made this call, and its kernel may be behind other work "
                                                        "of its stream or have found no room on the device "

@@ -1,5 +1,5 @@
 // groups_test.cpp: small all-reduces of a group on device memory, coalesced into one kernel. Each has the result that
-// it would have alone, whatever other ranks do. Dependent calls keep their order, and errors name each call.
+// it would have alone, with any calls of other ranks. Dependent calls keep their order, and errors name each call.
 #include <algorithm>
 #include <cstring>
 #include <thread>
@@ -295,7 +295,7 @@ TEST_CASE("coalesced calls are captured, prepared and replayed", "[groups]") {
     demand(weftPreparedDestroy(prepared));
 }
 
-// Groups of all ranks, of which rank 1's has another count in one place, a mismatch that all are told, naming a call of
+// Groups of all ranks, in which rank 1 has another count in one place: a mismatch on all ranks that names a call of
 // that place.
 static void check_differing(const Ranks& ranks, const Group& group, size_t place, size_t other) {
     ranks.differing_group([&](int rank) {

@@ -22,7 +22,7 @@ struct Shape {
     }
 };
 
-// A worker tells of calls that fail.
+// A worker prints calls that fail.
 bool said_nothing_between(Subprocess& process, int ranks) {
     std::string expected = "init 0\n";
     for (int rank = 0; rank < ranks; ++rank) expected += "destroy 0\n";

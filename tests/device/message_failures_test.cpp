@@ -120,7 +120,7 @@ TEST_CASE("ranks that wait for messages of a rank that left name it, and others 
     CHECK(pair.receive(0, 1, 1) == weftSuccess);
     pair.ranks->streams[0]->finish();
     CHECK(memcmp(pair.buffers[0]->read(4).data(), &value, 4) == 0);
-    // Nobody else minds.
+    // Other ranks are not affected.
     CHECK(pair.send(2, 0, 9) == weftSuccess);
     CHECK(pair.receive(0, 2, 9) == weftSuccess);
     pair.ranks->streams[0]->finish();

@@ -210,7 +210,7 @@ TEST_CASE("a call follows the one before on another stream", "[streams]") {
     uint32_t power = 1;
     for (int call = 0; call < calls; ++call) {
         power *= 3;
-        // Each reads what the one before wrote; nobody waits in between.
+        // Each reads the previous rank's output, without a wait in between.
         ranks.group([&](int rank) {
             const auto r = size_t(rank);
             const Stream& stream = call % 2 ? *others[r] : *ranks.streams[r];

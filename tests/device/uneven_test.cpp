@@ -76,7 +76,7 @@ void compare_uneven(const Ranks& ranks, Kind kind, std::mt19937& random) {
                       : random() % 2 != 0           ? weftUint8
                                                     : weftFloat64;
     const size_t size = size_of(type);
-    // Of some the driver does not tell where they end.
+    // Of some the driver does not know the end.
     const auto memory = [&] {
         return kind == Kind::device_counts ? DeviceBuffer::Kind(random() % 3) : DeviceBuffer::Kind::plain;
     };

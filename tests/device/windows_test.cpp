@@ -210,7 +210,7 @@ TEST_CASE("captured puts and waits replay, and count on between other calls", "[
             demand(weftPutSignal(sources[r]->data(), count, weftUint32, (rank + 1) % n, window.windows[r], 0, 2, 1, 0,
                                  ranks.comms[r], stream_of(ranks, rank)));
             demand(wait_for(ranks, rank, {{1, (rank + n - 1) % n, 2, 1}}));
-            // Nobody puts again before all have read.
+            // No rank puts again before all have read.
             return weftAllReduce(sums[r]->data(), sums[r]->data(), 1, weftUint32, weftSum, ranks.comms[r],
                                  stream_of(ranks, rank));
         });

@@ -104,7 +104,7 @@ struct Worker {
         pause();
     }
     // Every collective with parts of so many elements, rooted ones from the first and the last rank. If rank g sends
-    // different parts, their values tell the receivers apart.
+    // different parts, their values identify the receivers.
     void all(size_t elements) {
         for (int number = 1; number < int(Collective::barrier); ++number) {
             const auto collective = Collective(number);
@@ -347,8 +347,8 @@ struct Worker {
             tell_wrong(got.data(), elements, expected);
         }
     }
-    // Leaves while its stream does not come to its kernel. When it has, who ends another communicator unmaps what this
-    // one had of others, and waits for the device; meanwhile a third thread makes one more.
+    // Leaves while its stream has not reached its kernel. Later a thread that ends another communicator unmaps peers'
+    // memory of this one and waits for the device; meanwhile a third thread makes one more.
     void leave_stuck() {
         const auto gate = [](void* open) {
             while (!static_cast<std::atomic<bool>*>(open)->load()) usleep(1000);

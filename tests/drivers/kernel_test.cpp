@@ -38,7 +38,7 @@ void meet(FakeBlock&, int32_t* arrived, int32_t expected, int64_t patience_ms) {
     }
 }
 
-// Each block writes its number; behind the meeting it reads its neighbour's.
+// Each block writes its number; after the barrier it reads its neighbour's.
 void pass_on(FakeBlock& block, int32_t* written, int32_t* read) {
     const unsigned own = block.index[0], next = (own + 1) % block.grid[0];
     for (int32_t round = 1; round <= 3; ++round) {

@@ -1,4 +1,4 @@
-// memory_test.cpp: memory of each kind: made, told apart, given to other processes.
+// memory_test.cpp: memory of each kind: made, recognised, exported to other processes.
 #include "src/drivers/cuda/memory.hpp"
 
 #include <dlfcn.h>

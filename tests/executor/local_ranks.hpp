@@ -55,7 +55,7 @@ struct Call {
     std::vector<Bytes> inputs;                // by rank: what it holds of the whole
     std::vector<Bytes> scalars;               // by rank; empty unless premul
     bool extreme = false;  // inputs from extremes(): results are held against a bound, not against bits
-    // By rank; empty: nobody.
+    // By rank; empty: none.
     std::vector<bool> in_place;
     std::vector<bool> from_arena;
     size_t send_offset = 0, receive_offset = 0;  // from a line: up to 64

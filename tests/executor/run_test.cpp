@@ -205,7 +205,7 @@ TEST_CASE("blocked means that nothing moved and names the missing ranks; finishe
     CHECK(first.advance() == Progress::blocked);
     CHECK(first.missing().contains(1));
     CHECK(!first.missing().contains(0));
-    // From here on each turn of one lets the other do something, so nobody may say blocked before it is done.
+    // From here on each turn of one lets the other do something, so neither may report blocked before it is done.
     Progress progress[2] = {Progress::blocked, Progress::blocked};
     for (int turn = 0; turn < 1000 && (progress[0] != Progress::done || progress[1] != Progress::done); ++turn)
         for (int rank : {1, 0}) {

@@ -156,7 +156,7 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
     return enqueue(stream, [address] { return release(number(address), Range::Kind::pool); });
 }
 
-// Waits for the device, as the real one may: freeing while a kernel waits for somebody who is to come is a bug.
+// Waits for the device, as the real one may: freeing while a kernel waits for a rank that is to come is a bug.
 CUresult cuMemFree_v2(CUdeviceptr address) {
     FAKE_ENTER(MemFree);
     FAKE_CURRENT(context);

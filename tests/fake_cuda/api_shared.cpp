@@ -266,7 +266,7 @@ CUresult set_access(uintptr_t address, Piece& piece, const CUmemAccessDesc* acce
     if (mmap(at, piece.bytes, PROT_READ | PROT_WRITE, sharing | MAP_FIXED, piece.physical->fd, off_t(piece.offset)) !=
         at)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    // Which context the range's facts are told of.
+    // The context that the range's facts are attributed to.
     if (Range* range = memory().find(address); range->context == nullptr)
         range->context = &world().devices[size_t(piece.physical->device)]->context;
     return CUDA_SUCCESS;

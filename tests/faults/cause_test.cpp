@@ -1,5 +1,5 @@
-// cause_test.cpp: one rank is killed, and the others exit at once when they are told. Every rank names the rank that was
-// killed, never one that exited because of an error.
+// cause_test.cpp: one rank is killed, and the others exit at once when they get their error. Every rank names the rank
+// that was killed, never one that exited because of an error.
 #include <array>
 
 #include "tests/faults/job.hpp"
@@ -43,7 +43,7 @@ std::vector<std::string> variables_of(const Ways& way, int rank) {
     return variables;
 }
 
-// How many ranks of a new job blame somebody else than the rank that is killed.
+// How many ranks of a new job blame another rank than the one that is killed.
 int wrong_culprits(const Ways& way, int ranks, int victim, int delay_us, const char* loop, const char* end) {
     Job job(ranks);
     for (int rank = 0; rank < ranks; ++rank) job.start(rank, {"init", loop, end}, variables_of(way, rank));
@@ -93,8 +93,7 @@ TEST_CASE("ranks that exit as soon as they get an error are not blamed", "[cause
     }
 }
 
-// The order is forced: a rank that is stopped hears of nothing, neither of the death nor of what the others were told,
-// until they have all exited.
+// The order is forced: a stopped rank learns neither of the death nor of the others' errors until they have all exited.
 TEST_CASE("a rank that hears late of a death names the rank that died, though others have exited since", "[cause]") {
     for (const Ways& way : ways)
         for (const int victim : {1, 3})

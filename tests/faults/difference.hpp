@@ -37,8 +37,8 @@ inline Steps steps_of(const Difference& difference, bool odd, const std::string&
     steps.insert(steps.end(), {"reduce=1", "async", "destroy", "id=" + later_id, "init", "reduce=1000", "destroy"});
     return steps;
 }
-// Every rank is told, and lives on. One rank at least hears both calls. If `or_only_named`, a rank may have ended its
-// empty calls and gone on, so that only its rank and a later call are known.
+// Every rank gets an error, and lives on. At least one rank learns both calls. If `or_only_named`, a rank may have
+// ended its empty calls and gone on, so that only its rank and a later call are known.
 inline void check_told(Job& job, const Difference& difference) {
     bool both = false, only_named = false;
     for (int rank = 0; rank < job.processes(); ++rank) {
@@ -62,7 +62,7 @@ struct WrongCall {
     Steps steps(bool differs) const {
         return {"init", std::string("call=") + (differs ? odd : usual), "reduce=1", "async", "destroy"};
     }
-    // Every rank is told; one rank at least hears both calls.
+    // Every rank gets an error; at least one rank learns both calls.
     void check_told(Job& job) const {
         bool both = false;
         for (int rank = 0; rank < job.processes(); ++rank) {

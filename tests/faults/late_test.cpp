@@ -216,7 +216,7 @@ TEST_CASE("a rank killed while stopped is dead, not late", "[late]") {
     stop(job[2]);
     go_on(job, {0, 1});
     job.kill(2);
-    // The survivors' new communicator has three ranks: somebody takes the place.
+    // The survivors' new communicator has three ranks: another process takes the place.
     for (const int rank : {0, 1})
         CHECK(job[rank].says("reduce 6 rank 2 (pid " + std::to_string(job[2].pid()) +
                              ") died outside Weft after operation 1"));

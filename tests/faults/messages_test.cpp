@@ -1,5 +1,5 @@
-// messages_test.cpp: messages between two ranks whose other end differs, does not come, dies or leaves: every rank is
-// told, with both ranks and both calls, and lives. On one host, and between hosts.
+// messages_test.cpp: messages whose other end differs, does not come, dies or leaves. Every rank gets an error with
+// both ranks and both calls, and lives. On one host, and between hosts.
 #include "tests/faults/job.hpp"
 
 using namespace weft::internal::test;

@@ -1,4 +1,5 @@
-// mismatch_test.cpp: ranks that call different things: every rank is told, with both ranks and both calls, and lives.
+// mismatch_test.cpp: ranks that call different things: every rank gets an error with both ranks and both calls, and
+// lives.
 #include "tests/faults/difference.hpp"
 
 using namespace weft::internal::test;
@@ -65,7 +66,8 @@ TEST_CASE("different calls are an error of all ranks that names both calls", "[m
 }
 
 TEST_CASE("in every collective all ranks report a call that differs", "[mismatch]") {
-    // Over the flag block and over connections, where who only sends has ended before anybody looks: the next call tells it.
+    // Over the flag block and over connections, on which a rank that only sends has ended before another looks: the
+    // next call returns the error.
     for (const char* algo : {"", "ring,all_pairs,linear,dissemination"})
         for (const WrongCall& wrong : wrong_calls)
             for (int ranks = 2; ranks <= (small() ? 2 : 3); ++ranks) {

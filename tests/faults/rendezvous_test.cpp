@@ -23,7 +23,7 @@ TEST_CASE("two processes with one rank learn each other's pid", "[rendezvous]") 
         job.finish();
         for (int process = 0; process < ranks; ++process) {
             INFO(job[process].output());
-            // A bystander that comes when the two have given up already meets nobody.
+            // A third process that comes when the two have already given up finds no rank.
             if (process == 1 && ranks == 3 && !contains(job.answer(process, "init"), "two processes")) {
                 CHECK((contains(job.answer(process, "init"), "which led the rendezvous of the ranks, ended") ||
                        job.answer(process, "init").rfind("8 ", 0) == 0));
@@ -212,7 +212,7 @@ TEST_CASE("ranks with different algorithm files get an error", "[rendezvous]") {
             CHECK(contains(job.answer(process, "init") + job.answer(process, "reduce"),
                            "WEFT_ALGO_FILES of rank 1 holds other algorithms than rank 0's"));
     }
-    // A rank that cannot read what rank 0 reads, or the other way round: both are told by which rank.
+    // A rank that cannot read rank 0's file, or the other way round: both name that rank.
     for (const int without : {0, 1}) {
         Job job(2);
         for (int rank = 0; rank < 2; ++rank)

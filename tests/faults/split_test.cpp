@@ -8,7 +8,7 @@ using namespace weft::internal::test;
 
 namespace {
 
-// Whether it tells that this process was killed.
+// Whether the error names this killed process.
 bool tells_of(Job& job, const std::string& told, int process) {
     return told.rfind("6 ", 0) == 0 && contains(told, "(pid " + std::to_string(job[process].pid()) + ")");
 }

@@ -1,5 +1,5 @@
-// stopped_test.cpp: processes stopped by a signal, at any moment and for longer than anybody waits: the others are told
-// who it is, and so is it when it goes on.
+// stopped_test.cpp: processes stopped by a signal, at any moment and for longer than any rank waits. The others name
+// it, and it gets an error when it goes on.
 #include <random>
 
 #include "tests/amount.hpp"

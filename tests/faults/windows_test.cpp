@@ -1,5 +1,6 @@
-// windows_test.cpp: one-sided calls whose peer stands still, is late, dies or leaves: memory that is reached needs nobody,
-// who waits is told whom for, and every rank lives. On one host, whatever reaches the memory, and between hosts.
+// windows_test.cpp: one-sided calls whose peer stands still, is late, dies or leaves. Reachable memory needs no peer, a
+// waiting rank names the missing one, and every rank lives. On one host, with any access to the memory, and between
+// hosts.
 #include "tests/faults/job.hpp"
 #include "tests/patience.hpp"
 

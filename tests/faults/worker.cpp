@@ -1,6 +1,6 @@
-// worker.cpp: one process of a job that something happens to: `fault_worker ID RANKS RANK STEP...` takes its steps in
-// order and writes a line for each call: its name, the code, the sentence. The steps are the functions below. The ID
-// `make` is made here, and told.
+// worker.cpp: one process of a job under test: `fault_worker ID RANKS RANK STEP...` takes its steps in order. It writes
+// a line for each call: its name, the code, the sentence. The steps are the functions below. The ID `make` is made
+// here, and printed.
 #include <dirent.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -184,7 +184,7 @@ void step_unique_id(Worker&, const Values&) {
     weftUniqueId id;
     tell("unique_id", weftGetUniqueId(&id));
 }
-// make_ids=N: that nobody ever uses
+// make_ids=N: ids that stay unused
 void step_make_ids(Worker&, const Values& values) {
     weftUniqueId id;
     weftResult_t code = weftSuccess;

@@ -70,8 +70,8 @@ class DeviceRanks {
 
     // Binds a call: inputs are copied to the device, arguments made.
     void bind(const Call& call, const DeviceLaunch& launch);
-    // The same without data, for benchmarks: `bytes` a part of whatever lies there. Of an all-reduce, or of what
-    // `call_of` is: its collective and, of steps, its algorithm, channels and tiles.
+    // The same without data, for benchmarks: `bytes` a part of any content. Of an all-reduce, or of `call_of`: its
+    // collective and, of steps, its algorithm, channels and tiles.
     void bind_bytes(weftDataType_t type, size_t bytes, const DeviceLaunch& launch, const Call* call_of = nullptr);
     int blocks() const { return blocks_; }  // of each rank, as bound
     // The next launch of one rank differs from the bound call. Does not wait.

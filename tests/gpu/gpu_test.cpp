@@ -64,7 +64,7 @@ std::vector<DeviceLaunch> launches_of(Collective collective) {
             {peer, 4, 512, true},
             {peer, 4, 512, true, Placing::streams, true}};
 }
-// Any of that collective: root, sizes, who is in place.
+// Any of that collective: root, sizes, ranks in place.
 void draw(Call& call, int n, const WildInputs& inputs, std::mt19937& random) {
     const CollectiveFacts facts = facts_of(call.collective());
     if (facts.rooted) call.root = int(random() % unsigned(n));

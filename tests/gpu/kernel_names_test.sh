@@ -1,5 +1,5 @@
 #!/bin/sh
-# kernel_names_test.sh NAMES KIND NM OBJECT...: every kernel that `NAMES KIND` tells is in one of the objects. The fake
+# kernel_names_test.sh NAMES KIND NM OBJECT...: every kernel that `NAMES KIND` prints is in one of the objects. The fake
 # driver cannot see this: its kernels are the bodies as C++.
 names=$1 kind=$2 nm=$3
 shift 3

@@ -1,5 +1,5 @@
-// death_test.cpp: processes of several hosts that end, in any way and at any moment: every survivor on every host is
-// told who is gone, and makes a new communicator.
+// death_test.cpp: processes of several hosts that end, in any way and at any moment. Every survivor on every host gets
+// an error that names them, and makes a new communicator.
 #include <algorithm>
 #include <random>
 
@@ -100,7 +100,7 @@ TEST_CASE("a leader or another rank that dies inside a call or outside is named 
                 INFO(job[rank].output());
                 CHECK(job[rank].says("async 6"));
             }
-            // Somebody takes its place.
+            // Another process takes its place.
             job.use_id(later);
             job.start(victim, {"init", "reduce=100000", "destroy"}, {quiet});
             job.finish();

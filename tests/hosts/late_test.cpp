@@ -35,7 +35,7 @@ bool warned(SpreadJob& job, int rank) {
 
 TEST_CASE("a rank of another host that computes is known to be outside Weft, which is no error", "[late]") {
     for (const int late : {0, 3})
-        // Until the news have come a warning names whoever is waited for.
+        // Until the health table has come, a warning names the missing ranks.
         CHECK(with_growing_limit(1500, [&](int64_t warn_ms) {
                   SpreadJob job(2, 2);
                   start_waiting(job, {"WEFT_WARN_MS=" + std::to_string(warn_ms)});

@@ -5,7 +5,7 @@
 using namespace weft::internal::test;
 
 TEST_CASE("a rank that dies after its host's leader has left is named on other hosts", "[leave]") {
-    // In a ring of no elements a rank waits for nobody but the rank behind it, until that one has come.
+    // In a ring of no elements a rank waits only for the rank behind it, until that one has come.
     SpreadJob job(2, 2);
     const std::vector<std::string> variables = with(telling, {"WEFT_ALGO=ring", "WEFT_TIMEOUT_MS=60000"});
     // Rank 3 leads its host.

@@ -1,12 +1,12 @@
-// lifetime_test.cpp: communicators over several hosts that come and go, unique ids that nobody uses, and children after
-// fork: nothing is leaked and nobody is disturbed.
+// lifetime_test.cpp: communicators over several hosts that come and go, unused unique ids, and children after fork:
+// nothing leaks and no rank is disturbed.
 #include "tests/hosts/spread_job.hpp"
 
 using namespace weft::internal::test;
 
 namespace {
 
-// Descriptors, threads and segments, as the worker's step `holds` told them for the n-th time.
+// Descriptors, threads and segments, as the worker's step `holds` printed them for the n-th time.
 std::vector<int> held(Job& job, int process, int index) {
     for (const std::string& line : lines_of(job[process].output()))
         if (line.rfind("holds ", 0) == 0 && index-- == 0) {

@@ -19,7 +19,7 @@ bool start_until_failure(NetworkJob& job, const std::string& loop, const std::ve
     return true;
 }
 
-// Every rank was told, and by `mention` of whom or what.
+// Every rank got an error, which has this `mention`.
 bool all_failed(NetworkJob& job, const std::vector<std::string>& mention) {
     bool as_expected = true;
     for (int rank = 0; rank < job.ranks(); ++rank) {

@@ -1,4 +1,5 @@
-// mismatch_test.cpp: ranks of several hosts that call different things: every rank is told both calls, and lives.
+// mismatch_test.cpp: ranks of several hosts that call different things: every rank gets an error with both calls, and
+// lives.
 #include "tests/faults/difference.hpp"
 #include "tests/hosts/spread_job.hpp"
 

@@ -1,6 +1,6 @@
-// network.hpp: network namespaces as hosts: each has one interface on a bridge in a namespace of its own, so that the
-// machine's network is not touched. Needs root and the command `ip`; the names go again whatever
-// happens: those of a test that was killed go with the next one.
+// network.hpp: network namespaces as hosts. Each has one interface on a bridge in a separate namespace, so that the
+// machine's network is not touched. Needs root and the command `ip`. The names are always removed: the next test
+// removes those of a killed one.
 #pragma once
 #include <unistd.h>
 
@@ -106,7 +106,7 @@ class Network {
             on(host, {"ip", "link", "set", "eth0", "mtu", "9000", "gso_max_segs", "1"});
         }
     }
-    // The kernel there ends its TCP connections with another host, and tells the other end.
+    // The kernel there ends its TCP connections with another host, and informs the other end.
     void reset(int host, int other) { on(host, {"ss", "-K", "dst", address(other)}); }
 
   private:
@@ -142,7 +142,7 @@ class NetworkJob : public SpreadJob {
     }
     // Rank 0 first. Of a step `id=later` the second id that rank 0 has made.
     void start(int rank, Steps steps, std::vector<std::string> variables = {}) {
-        // Namespaces do not change the host's name, by which sentences tell them apart.
+        // Namespaces do not change the host's name, by which errors identify hosts.
         variables.push_back("WEFT_HOSTID=" + host_name(rank));
         if (rank == 0) steps.insert(steps.begin(), "make_later");
         for (std::string& step : steps)

@@ -26,7 +26,7 @@ class SpreadJob : public Job {
         return -1;
     }
     std::string pid_text(int rank) { return "(pid " + std::to_string((*this)[rank].pid()); }
-    // Whether the sentence tells who it was: the rank, or its host and the ranks there.
+    // Whether the error names the rank, or its host and the ranks there.
     bool names(const std::string& sentence, int rank) {
         return contains(sentence, "rank " + std::to_string(rank) + " " + pid_text(rank)) ||
                contains(sentence, "host " + host_name(rank)) || contains(sentence, host_name(rank) + " (");

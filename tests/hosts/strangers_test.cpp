@@ -1,4 +1,4 @@
-// strangers_test.cpp: others than ranks who connect to the root and to ranks, in numbers.
+// strangers_test.cpp: many processes that are no ranks connect to the root and to ranks.
 #include <sys/socket.h>
 
 #include "src/base/fd.hpp"

@@ -31,7 +31,7 @@ const char* const small_machine = R"(<system version="1">
   </cpu>
 </system>)";
 
-// Times of rings and trees on hosts of one machine, which nobody has taken: both are chosen, each for some sizes.
+// Made-up times of rings and trees on hosts of one machine: both are chosen, each for some sizes.
 std::string tuning_text(int ranks, int hosts) {
     weft::internal::Tuning tuning = weft::internal::tuning_of_here();
     tuning.cores = weft::internal::topology::usable_cores();

@@ -16,7 +16,7 @@ struct Report {
     std::string text() const;
 };
 
-// States are told apart by a 64-bit hash: at 10^7 states the odds that one is missed are about 10^-6.
+// A 64-bit hash identifies a state: at 10^7 states the odds that one is missed are about 10^-6.
 Report explore(const Scenario& scenario);
 
 }  // namespace weft::internal::model

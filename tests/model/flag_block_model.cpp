@@ -146,7 +146,7 @@ Program Model::beginning(int rank, int index, Mapping mapping) const {
     if (is(Fault::entry_before_payload)) add(Step::post_arrival);
     add(Step::payload_export);
     if (is(Fault::entry_before_staging)) add(Step::post_arrival);
-    // While it is unknown whether exports count, all stage, whatever they exported.
+    // While it is unknown whether exports count, all stage, also ranks that export.
     const bool read_in_place =
         own.exports[rank] != Export::nothing &&
         (mapping == Mapping::yes || (mapping == Mapping::unknown && is(Fault::exporters_do_not_stage)));

@@ -180,7 +180,7 @@ TEST_CASE("a connection in progress names what it waits for, and is woken by it"
 }
 
 TEST_CASE("an unanswered connection names the addresses that accepted it, and the others", "[call]") {
-    // The kernel accepts for a listener, as many as its backlog takes; nobody ever speaks.
+    // The kernel accepts for a listener, as many as its backlog takes; the listener never speaks.
     auto silent = net::open_listener(loopback());
     REQUIRE(silent.ok());
     const Fd full(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -72,7 +72,7 @@ class Compare(unittest.TestCase):
         missed = self.judge(others + both(8, 12, 10) + both(4096, 9, 10), collective="bcast").stdout
         self.assertIn("- slower than impi at 2 ranks, 8: 1.20", missed)
         self.assertIn("- over the goal at 2 ranks: a geometric mean of 1.04, goal 0.8", missed)
-        # Of a file that lacks it nothing is told.
+        # A file that lacks it gives no result.
         self.assertNotEqual(self.judge(others, collective="reduce").returncode, 0)
         readme = self.folder / "README.md"
         readme.write_text("<!-- perf/compare: begin -->\nold\n<!-- perf/compare: end -->\n"

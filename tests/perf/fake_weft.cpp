@@ -22,7 +22,7 @@ struct Put {
     weftDataType_t type;
 };
 
-// The ranks of one communicator, who take turns by a barrier. Thread-safe.
+// The ranks of one communicator, which take turns by a barrier. Thread-safe.
 struct Group {
     explicit Group(int ranks) : ranks(ranks), send(size_t(ranks)), scalar(size_t(ranks)) {}
     const int ranks;

@@ -13,7 +13,7 @@ using Catch::Contains;
 
 namespace {
 
-// As the programs are expected to be; told again, not read from their rows.
+// The expected programs, stated again and not read from their rows.
 struct Expected {
     std::string name;
     std::string bench_name;
@@ -77,7 +77,7 @@ TEST_CASE("a right library passes with every collective, type, reduction and roo
 TEST_CASE("every fault is found with every collective") {
     const Expected& program = GENERATE(from_range(expected));
     const std::string fault = GENERATE("corrupt", "misplace", "overrun", "swap", "scribble", "intrude");
-    // Nothing to exchange, or nobody who has no use for a buffer to receive into.
+    // Nothing to exchange, or no rank without a use for a receive buffer.
     const bool several = program.name == "all_gather" || program.name == "alltoall" || program.name == "alltoallv" ||
                          program.name == "gather";
     if (fault == "swap" && !several) return;

@@ -1,5 +1,5 @@
 // The files that the command draws: XML readers read them, they hold all data that was asked for, and nothing in them
-// runs, whatever the names. Also the input that it refuses to draw.
+// runs, with any names. Also the input that it refuses to draw.
 #include <cstdlib>
 #include <fstream>
 #include <map>

@@ -82,7 +82,7 @@ class Interpreter {
             if (const int held = parts_held(input_held(rank), parts_); held > 0)
                 part_bytes_ = job.inputs[size_t(rank)].size() / size_t(held);
         tiles_ = part_bytes_ == 0 ? 1 : int((part_bytes_ + job.tile_bytes - 1) / job.tile_bytes);
-        // Everybody has the whole of both, what it does not hold too: rubbish.
+        // Each rank has the whole of both buffers, also the parts that it does not hold: garbage.
         for (int rank = 0; rank < ranks_; ++rank) {
             inputs_.push_back(Bytes(part_bytes_ * size_t(parts_), std::byte{0xcd}));
             paste(inputs_.back(), first_held(input_held(rank), rank, part_bytes_), job.inputs[size_t(rank)]);

@@ -1,6 +1,6 @@
 // interpreter.hpp: the meaning of a set of schedules, as slowly and plainly as possible. It takes one element at a time
 // with the arithmetic of plain.hpp, has queues as connections, and keeps every slot of the flag block for ever. The
-// executor must leave the same bits, whatever shortcuts it takes.
+// executor must leave the same bits, with all its shortcuts.
 #pragma once
 #include <cstddef>
 #include <vector>

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# has_compiler_test.sh SOURCE: has_compiler of tools/common.sh tells toolkits that Weft is built with from older ones and none.
+# has_compiler_test.sh SOURCE: has_compiler of tools/common.sh distinguishes toolkits that can build Weft from older
+# ones and none.
 set -uo pipefail
 cd "$1" || exit 1
 . tools/common.sh

@@ -76,7 +76,7 @@ def retired_terms(text):
     return re.compile(r"\b(?:" + "|".join(map(re.escape, terms)) + r")\b", re.I) if terms else None
 
 
-def join_report_letters(suffix, text, retired):
+def findings(suffix, text, retired):
     """(rule, line, what) of one file."""
     if suffix == ".md":
         for number, line in wide_lines(text):

@@ -157,7 +157,7 @@ def cycles(edges):
     return found
 
 
-def join_report_letters(tree):
+def findings(tree):
     """(rule, what, how much) of a Tree of tidy.py."""
     files = [file for file in tree.files if file.startswith(UNITS_OF)]
     edges = {unit_of(file): set() for file in files}

@@ -315,13 +315,13 @@ def prose_findings(root):
             continue
         if path.suffix == "" and not text.startswith("#!"):
             continue
-        for rule, number, what in prose.join_report_letters(path.suffix, text, retired):
+        for rule, number, what in prose.findings(path.suffix, text, retired):
             yield rule, name, number, what
 
 
 def counted(tree):
     """{(rule, what): how much}, of structure and prose."""
-    found = {(rule, what): amount for rule, what, amount in structure.join_report_letters(tree)}
+    found = {(rule, what): amount for rule, what, amount in structure.findings(tree)}
     for rule, name, _, _ in prose_findings(tree.root):
         found[rule, name] = found.get((rule, name), 0) + 1
     return found

@@ -1,4 +1,5 @@
-// call_path_fake.cpp: a made-up library whose all-reduce enters functions of every kind that tools/call_path tells apart.
+// call_path_fake.cpp: a made-up library whose all-reduce enters functions of every kind that tools/call_path
+// distinguishes.
 #include <functional>
 #include <vector>
 

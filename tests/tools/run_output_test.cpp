@@ -101,7 +101,7 @@ TEST_CASE("output that cannot be written is an error with a status other than 0,
     const std::string check = WEFT_COMMAND " schedule check " + file;
     CHECK(!run({"sh", "-c", check}).error.empty());
     CHECK(run({"sh", "-c", check + " 2>/dev/full"}).status == 0);
-    // Nobody reads.
+    // The output has no reader.
     CHECK(run({"bash", "-c", WEFT_COMMAND " info --json | true; exit ${PIPESTATUS[0]}"}).status != 0);
 }
 

@@ -247,7 +247,7 @@ TEST_CASE("64 ranks start, end, and leave nothing", "[run]") {
 }
 
 TEST_CASE("a process that a rank leaves running is ended with the job", "[run]") {
-    // One that ends when asked, one that must be killed, and one whose output nobody hears any more.
+    // One that ends when asked, one that must be killed, and one whose output has no reader any more.
     ProcessResult outcome =
         run(script({"-n", "2", "--grace", "0.2", "--label"},
                    "sleep 1000 & echo $!; sh -c 'trap \"\" TERM; while :; do sleep 0.05; done' & echo $!"));

@@ -153,14 +153,14 @@ TEST_CASE("hosts of one file are of one NVLink domain, as in NCCL", "[topology][
     CHECK(found.ranks == 4);
     CHECK(found.machines.size() == 1);
     CHECK(objections(text_of("two_hosts.graph"), read.graph).empty());
-    // Each host tells the common domain, and a switch of its own.
+    // Each host states the common domain, and a switch of its own.
     CHECK(!shared_domain(read.graph, 0).empty());
     CHECK(shared_domain(read.graph, 0) == shared_domain(read.graph, 1));
     const auto played = simulate_hosts(read.graph, 1, 4);
     REQUIRE(played.ok());
     CHECK(played->domains == std::vector<int32_t>{0, 0});
     CHECK(played->graphs.size() == 1);
-    // GPUs without switches are joined by nobody.
+    // GPUs without switches are not joined.
     std::string text = text_of("two_hosts.xml");
     for (size_t at = text.find("<nvlink"); at != text.npos; at = text.find("<nvlink"))
         text.erase(at, text.find("/>", at) + 2 - at);

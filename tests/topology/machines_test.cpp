@@ -1,4 +1,4 @@
-// Paths on machines that people have: classes as nvidia-smi tells them, bandwidths as NCCL reckons them.
+// Paths on machines that people have: classes as in nvidia-smi, bandwidths as in NCCL.
 #include "tests/topology/machines.hpp"
 #include "tests/catch.hpp"
 

@@ -71,7 +71,7 @@ TEST_CASE("ranks on processors leave by a NIC of their NUMA domain, of equal one
     const Graph two = machine(2, {{0, 100}, {1, 100}});
     CHECK(rails_of(job_on({&two}, {{0, 0, 1, 1}, {1, 0}})) == Order{0, 0, 1, 1, 1, 0});
     const Graph one = machine(1, {{0, 100}, {0, 100}, {0, 10}});
-    // The slow one is nobody's.
+    // The slow one belongs to no rank.
     CHECK(rails_of(job_on({&one}, {{0, 0, 0, 0}, {0}})) == Order{0, 1, 0, 1, 0});
     const Graph far = machine(3, {{2, 25}});
     CHECK(rails_of(job_on({&far}, {{0, 1, 2}})) == Order{0, 0, 0});

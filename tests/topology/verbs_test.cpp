@@ -14,7 +14,7 @@
 
 #if __has_include(<infiniband/verbs.h>)
 #include <infiniband/verbs.h>
-// The real header's, of whatever version, against Weft's own.
+// The real header's, of any version, against Weft's own.
 #define SAME_PLACE(mine, my_field, theirs, field)                                               \
     static_assert(offsetof(weft::internal::verbs::mine, my_field) == offsetof(theirs, field) && \
                   sizeof(weft::internal::verbs::mine::my_field) == sizeof(theirs::field))

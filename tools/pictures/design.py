@@ -52,14 +52,14 @@ def layers():
     """The rooms: a room includes what is below it, or to its right."""
     picture = Picture(760, 500, "The rooms of Weft in layers")
     rows = [
-        ("client", [("perf, tools, examples, src/nccl", "clients of the C API"), ("src/train, python", "clients of the C API")]),
+        ("client", [("perf, tools", "benchmarks, the command weft"), ("examples", "programs to read first")]),
         ("call", [("src/api", "checks arguments, maps errors")]),
-        ("call", [("src/calls", "groups, host streams, prepared"), ("src/comm", "communicator: identity, abort")]),
-        ("run", [("src/planning", "Choice to Plan"), ("src/p2p", "send, receive"), ("src/rma", "windows"), ("src/gpu", "device calls")]),
+        ("call", [("src/calls", "groups, prepared calls"), ("src/comm", "communicator: identity, abort"), ("src/streams", "host streams, turns")]),
+        ("run", [("src/gpu", "device calls"), ("src/rma", "windows"), ("src/p2p", "send, receive"), ("src/planning", "Choice to Plan")]),
         ("run", [("src/executor, src/kernels", "runs a Plan"), ("src/peer_access", "reads peers' memory"), ("transports", "shm, tcp")]),
         ("plan", [("src/selector", "Operation to Choice"), ("algorithms", "Layout to Schedule"), ("topology", "machine as a graph"),
                   ("checker, simulator, msccl", "read a Schedule")]),
-        ("base", [("src/control", "health between hosts"), ("src/rendezvous", "who the ranks are"), ("src/launchers", "rank and size"),
+        ("base", [("src/launchers", "rank and size"), ("src/rendezvous", "how ranks meet"), ("src/control", "health between hosts"),
                   ("src/schedule", "instructions, Layout")]),
         ("base", [("src/segment", "shared memory of a host"), ("src/net", "sockets"), ("src/drivers", "CUDA, NVML, hwloc, verbs")]),
         ("base", [("src/base", "Result, log, options, types, clock, descriptors")]),

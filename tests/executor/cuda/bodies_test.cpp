@@ -14,7 +14,7 @@ const Launch launches[] = {
     {Body::peer_two_shot, 1, true},    {Body::peer_two_shot, 2, true},    {Body::peer_two_shot, 2, true, 16},
     {Body::peer_two_shot, 3, true, 2}, {Body::peer_two_shot, 2, true, -1}};
 
-// Of all ranks at once, in rank order, whatever the kernel.
+// Of all ranks at once, in rank order, for any kernel.
 std::vector<Bytes> in_rank_order(Call call) {
     call.algorithm = registry::find_algorithm("one_shot");
     call.tile_bytes = std::max<size_t>(64, call.bytes());

@@ -1,4 +1,5 @@
-// connections_test.cpp: where connections lie: both ends of each reckon the same places, which nobody else has.
+// connections_test.cpp: the places of connections: both ends of each compute the same ones, which no other connection
+// has.
 #include <cstring>
 #include <map>
 #include <set>

@@ -157,7 +157,7 @@ TEST_CASE("messages go from slot to slot in order, with length and fingerprint, 
         ends.take(number);
         store_release(&ends.in.consumed, number);
     }
-    // Nobody consumes these: as many as slots arrive, the others wait.
+    // No kernel consumes these: as many as slots arrive, the others wait.
     for (uint32_t number = 201; number <= 200 + depth + 1; ++number) {
         ends.hand_over(number);
         CHECK(ends.sent(number));
@@ -176,7 +176,7 @@ TEST_CASE("a launch or a captured call wakes the proxy from its sleep", "[proxy]
     ends.proxy->attach(ends.traffic);
     uint32_t number = 0;
     for (uint32_t launch = 1; launch <= 3; ++launch) {
-        // Longer than it looks by itself after somebody has come.
+        // Longer than it polls by itself after the last event.
         std::this_thread::sleep_for(std::chrono::milliseconds(launch == 1 ? 400 : 10));
         ends.traffic->launching(launch, 1);
         ends.proxy->wake();
@@ -200,7 +200,7 @@ TEST_CASE("a leaving rank waits until handed-over data is on its way, or gives u
     CHECK_FALSE(ends.proxy->detach(*ends.traffic, 1, patience_us));
     ends.proxy->attach(ends.traffic);
     check_sends_once_there_is_room(ends);
-    // Nobody waits for a communicator that has failed.
+    // No rank waits for a communicator that has failed.
     ends.wire.locked([&] { ends.wire.room = 0; });
     ends.hand_over(2);
     ends.proxy->attach(ends.traffic);
