@@ -110,7 +110,7 @@ weft::internal::Status JsonReport::write() {
     if (std::fclose(std::exchange(file_, nullptr)) != 0 && error == 0) error = errno;
     if (error == 0) return weft::internal::ok();
     std::remove(path_.c_str());
-    return weft::internal::fail(weftSystemError, "-J {}: it could not be written: {}", path_,
+    return weft::internal::fail(weft::internal::error::file_unwritable, "-J {}: it could not be written: {}", path_,
                                 weft::internal::errno_text(error));
 }
 

@@ -48,8 +48,9 @@ Result<std::string> topology_text(const std::string& file) {
 
 Result<Machine> played(const std::string& source, Result<topology::Discovered> found) {
     if (!found) {
-        const weftResult_t code = found.status().code();
-        return fail(code == weftInvalidArgument ? weftInvalidUsage : code, "{}: {}", source, found.status().sentence());
+        const Status& why = found.status();
+        if (why.code() == weftInvalidArgument) return fail(error::command_input, "{}: {}", source, why.sentence());
+        return fail(why, "{}: {}", source, why.sentence());
     }
     return Machine{std::move(found->graph), source, std::move(found->notes)};
 }

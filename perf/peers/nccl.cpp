@@ -66,7 +66,7 @@ Result<Nccl> open_nccl() {
     const std::string name = environment("PERF_NCCL_LIBRARY").value_or("libnccl.so.2");
     auto library = DynamicLibrary::open(name);
     if (!library)
-        return fail(weftSystemError, "no NCCL: {}: PERF_NCCL_LIBRARY may name its libnccl.so.2",
+        return fail(error::driver_missing, "no NCCL: {}: PERF_NCCL_LIBRARY may name its libnccl.so.2",
                     library.status().sentence());
     Nccl nccl{};
     std::string missing;
@@ -81,7 +81,7 @@ Result<Nccl> open_nccl() {
     FIND(CommDeregister), FIND(MemAlloc), FIND(MemFree);
 #undef FIND
     library->keep();
-    if (!missing.empty()) return fail(weftSystemError, "{} has no {}: NCCL 2.19 or newer is wanted", name, missing);
+    if (!missing.empty()) return fail(error::driver_missing, "{} has no {}: NCCL 2.19 or newer is wanted", name, missing);
     return nccl;
 }
 
@@ -101,7 +101,7 @@ Result<weftComm_t> make_comm() {
     if (!driver) return driver.take_status();
     auto device = current_device(**driver);
     if (!device) return device.take_status();
-    if (!*device) return fail(weftInvalidUsage, "NCCL has no ranks without a GPU: -g 1 or more");
+    if (!*device) return fail(error::gpu_no_device, "NCCL has no ranks without a GPU: -g 1 or more");
     auto comm = std::make_unique<weftComm>();
     auto context = Context::retain(**driver, **device);
     if (!context) return context.take_status();
@@ -137,7 +137,7 @@ Status reduce_host(const void* send, void* receive, size_t count, weftDataType_t
     void* const staging = comm->staging.data();
     if (const weftResult_t result = nccl()->AllReduce(staging, staging, count, type, op, comm->handle, stream);
         result != weftSuccess)
-        return fail(result, "{}", nccl()->GetLastError(comm->handle));
+        return fail(error::cuda_call, "ncclAllReduce: {}", nccl()->GetLastError(comm->handle));
     WEFT_TRY(copy_async(driver, CUdeviceptr(receive), comm->staging.address(), bytes, stream));
     return comm->stream.synchronize();
 }

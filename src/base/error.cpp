@@ -57,21 +57,4 @@ std::vector<std::string> ids_near(std::string_view id) {
     return ids;
 }
 
-ErrorId other_error(weftResult_t code) {
-    switch (code) {
-        case weftSuccess: return ErrorId::none;
-        case weftUnhandledCudaError: return ErrorId::other_cuda;
-        case weftSystemError: return ErrorId::other_system;
-        case weftInvalidArgument: return ErrorId::other_argument;
-        case weftInvalidUsage: return ErrorId::other_usage;
-        case weftRemoteError: return ErrorId::other_remote;
-        case weftInProgress: return ErrorId::call_in_progress;
-        case weftTimeout: return ErrorId::other_timeout;
-        case weftMismatch: return ErrorId::other_mismatch;
-        case weftInternalError:
-        case weftNumResults: break;
-    }
-    return ErrorId::other_internal;
-}
-
 }  // namespace weft::internal

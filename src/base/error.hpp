@@ -45,8 +45,6 @@ std::span<const ErrorRow> error_rows();
 std::optional<ErrorId> error_named(std::string_view id);
 // Ids that a misspelt or shortened one may mean, the nearest first; never empty.
 std::vector<std::string> ids_near(std::string_view id);
-// For call sites that have no id yet; goes with them.
-ErrorId other_error(weftResult_t code);
 
 // Every id is shorter than this: the room in a record in shared memory.
 inline constexpr size_t error_id_bytes = 32;

@@ -23,8 +23,6 @@ struct Failure {
     Failure() = default;
     Failure(ErrorId error, std::string text, const FailureFacts& known = {})
         : id(error), code(row_of(error).code), sentence(std::move(text)), facts(known) {}
-    // For call sites that have no id yet; goes when all folders are converted.
-    Failure(weftResult_t result, std::string text) : Failure(other_error(result), std::move(text)) {}
     // As in weftGetLastError and log lines: `the sentence [mismatch.count]`. Empty without a failure.
     std::string text() const;
 };
@@ -33,8 +31,6 @@ class [[nodiscard]] Status {
   public:
     Status() = default;
     Status(ErrorId error, std::string sentence) : Status(Failure{error, std::move(sentence)}) {}
-    // For call sites that have no id yet; goes when all folders are converted.
-    Status(weftResult_t code, std::string sentence) : Status(Failure{code, std::move(sentence)}) {}
     explicit Status(Failure failure) : failure_(new Failure(std::move(failure))) {}
     bool ok() const { return failure_ == nullptr; }
     explicit operator bool() const { return ok(); }
@@ -69,11 +65,6 @@ Status fail(ErrorId error, fmt::format_string<Arguments...> format, Arguments&&.
 template <class... Arguments>
 Status fail(const Status& cause, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
     return Status(Failure{cause.id(), fmt::format(format, std::forward<Arguments>(arguments)...), cause.facts()});
-}
-// For call sites that have no id yet; goes when all folders are converted.
-template <class... Arguments>
-Status fail(weftResult_t code, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-    return {code, fmt::format(format, std::forward<Arguments>(arguments)...)};
 }
 
 // A system call's failure: the sentence ends with errno's text. `error` is an errno value.

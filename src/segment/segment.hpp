@@ -285,10 +285,6 @@ class Segment {
     bool raise(ErrorId error, int rank, std::string_view sentence, const FailureFacts& facts = {});
     bool raise(const Failure& failure, int rank) { return raise(failure.id, rank, failure.sentence, failure.facts); }
     bool raise(const Status& failure, int rank) { return raise(failure.failure(), rank); }
-    // For callers whose errors have no id of their own.
-    bool raise(weftResult_t code, int rank, std::string_view sentence) {
-        return raise(other_error(code), rank, sentence);
-    }
     bool aborted() const { return header().abort.state.load(std::memory_order_acquire) != 0; }
     // The recorded error; waits briefly if it is just being written.
     Status abort_status() const;

@@ -40,11 +40,11 @@ struct Wire {
 class WireSender final : public Sender {
   public:
     explicit WireSender(Wire& wire) : wire_(&wire) {}
-    Result<Slot> acquire() override { return fail(weftInternalError, "nobody fills slots of it"); }
-    Status publish(const SlotInfo&) override { return fail(weftInternalError, "nobody fills slots of it"); }
+    Result<Slot> acquire() override { return fail(error::internal_state, "nobody fills slots of it"); }
+    Status publish(const SlotInfo&) override { return fail(error::internal_state, "nobody fills slots of it"); }
     Result<bool> send(const std::byte* data, const SlotInfo& info) override {
         return wire_->locked([&]() -> Result<bool> {
-            if (wire_->broken) return fail(weftRemoteError, "the wire is cut");
+            if (wire_->broken) return fail(error::tcp_broken, "the wire is cut");
             if (wire_->messages.size() >= wire_->room) return false;
             wire_->messages.push_back({{data, data + info.bytes}, info});
             return true;
@@ -58,12 +58,12 @@ class WireSender final : public Sender {
 class WireReceiver final : public Receiver {
   public:
     explicit WireReceiver(Wire& wire) : wire_(&wire) {}
-    Result<Slot> receive(SlotInfo&) override { return fail(weftInternalError, "nobody looks into slots of it"); }
-    Status release() override { return fail(weftInternalError, "nobody looks into slots of it"); }
+    Result<Slot> receive(SlotInfo&) override { return fail(error::internal_state, "nobody looks into slots of it"); }
+    Status release() override { return fail(error::internal_state, "nobody looks into slots of it"); }
     Result<bool> receive_into(std::byte* target, size_t, SlotInfo& info) override {
         return wire_->locked([&]() -> Result<bool> {
             if (wire_->messages.empty()) {
-                if (wire_->broken) return fail(weftRemoteError, "the wire is cut");
+                if (wire_->broken) return fail(error::tcp_broken, "the wire is cut");
                 return false;
             }
             info = wire_->messages.front().info;
