@@ -44,7 +44,7 @@ Result<std::shared_ptr<const Tuning>> load(const std::string& name) {
 }
 
 // Once for all communicators of a process.
-void warn_once(const std::string& sentence) {
+void warn_of_file_once(const std::string& sentence) {
     static PerProcess<std::once_flag> warned;
     std::call_once(warned.get(), [&] { WEFT_LOG(warn, algo, "{}", sentence); });
 }
@@ -67,9 +67,10 @@ Result<std::shared_ptr<const Tuning>> tuning_of_file(const std::string& name) {
     auto tuning = shared_by_process<const Tuning>(name, [&] { return load(name); });
     if (!tuning) return tuning;
     if (const std::string why = inapplicable(**tuning); !why.empty()) {
-        warn_once(fmt::format("WEFT_TUNE_FILE: {} {}: the built-in costs are used; {}", name, why,
-                              (*tuning)->simulated.empty() ? fmt::format("measure anew with `weft tune -o {}`", name)
-                                                           : "simulate anew with `weft schedule simulate --tune`"));
+        warn_of_file_once(fmt::format("WEFT_TUNE_FILE: {} {}: the built-in costs are used; {}", name, why,
+                                      (*tuning)->simulated.empty()
+                                          ? fmt::format("measure anew with `weft tune -o {}`", name)
+                                          : "simulate anew with `weft schedule simulate --tune`"));
         return std::shared_ptr<const Tuning>();
     }
     static PerProcess<std::once_flag> noted;
