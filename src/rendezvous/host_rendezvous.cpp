@@ -14,6 +14,7 @@
 #include "src/base/log.hpp"
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
+#include "src/net/descriptors.hpp"
 #include "src/rendezvous/root_hint.hpp"
 
 namespace weft::internal {
@@ -61,7 +62,8 @@ std::shared_ptr<HostRendezvous> HostRendezvous::of_process(const UniqueId& id, u
     return rendezvous;
 }
 
-HostRendezvous::HostRendezvous(const UniqueId& id, uint64_t host, int ranks) : id_(id), host_(host), ranks_(ranks) {}
+HostRendezvous::HostRendezvous(const UniqueId& id, uint64_t host, int ranks)
+    : id_(id), identity_(id.identity()), host_(host), ranks_(ranks) {}
 
 HostRendezvous::~HostRendezvous() {
     if (listener_) answer_last_clients();
@@ -79,8 +81,10 @@ Result<std::shared_ptr<Segment>> HostRendezvous::advance() {
 int HostRendezvous::descriptors(std::vector<pollfd>& list) {
     std::lock_guard lock(mutex_);
     if (listener_) list.push_back({listener_.number(), POLLIN, 0});
-    if (connection_) list.push_back({connection_.number(), POLLIN, 0});
-    for (const Client& client : clients_) list.push_back({client.socket.number(), POLLIN, 0});
+    if (connection_)
+        list.push_back(
+            {connection_->socket.number(), connection_->welcome ? short(POLLIN) : connection_->handshake.events(), 0});
+    for (const Client& client : clients_) list.push_back({client.socket.number(), client.handshake.events(), 0});
     if (control_) list.push_back({control_->settled_event(), POLLIN, 0});
     // The control reports joined ranks. Without it the leader must poll the segment, and a client its connection.
     return control_ ? control_slice_ms : segment_ ? 1 : slice_ms;
@@ -194,7 +198,7 @@ Status HostRendezvous::take_role() {
     const std::string name = id_.rendezvous_name(host_);
     memcpy(address.sun_path + 1, name.data(), name.size());  // abstract: the first byte is zero
     const auto length = socklen_t(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-    Fd socket_fd = Fd::socket(AF_UNIX, SOCK_SEQPACKET);
+    Fd socket_fd = Fd::socket(AF_UNIX, SOCK_STREAM);
     if (!socket_fd)
         return fail(error::system_descriptors, "a Unix socket could not be made: {}", no_descriptor_text(errno));
     if (bind(socket_fd.number(), reinterpret_cast<sockaddr*>(&address), length) == 0) {
@@ -217,7 +221,7 @@ Status HostRendezvous::take_role() {
         return ok();
     }
     if (errno != EADDRINUSE) return fail(error::system_call, "cannot bind a Unix socket: {}", errno_text(errno));
-    Fd client = Fd::socket(AF_UNIX, SOCK_SEQPACKET);
+    Fd client = Fd::socket(AF_UNIX, SOCK_STREAM);
     if (!client)
         return fail(error::system_descriptors, "a Unix socket could not be made: {}", no_descriptor_text(errno));
     if (connect(client.number(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
@@ -226,12 +230,7 @@ Status HostRendezvous::take_role() {
         return fail(error::system_call, "cannot connect to the leader of the rendezvous: {}", errno_text(errno));
     }
     WEFT_TRY(check_user(client.number(), leader_pid_));
-    hello_ = {};
-    hello_.pid = getpid();
-    random_bytes(hello_.nonce.data(), hello_.nonce.size());
-    auto sent = send_message(client.number(), hello_);
-    if (!sent) return lost_leader(sent.take_status());
-    connection_ = std::move(client);
+    connection_.emplace(Connection{std::move(client), {identity_, net::Purpose{.kind = net::segment}}});
     return ok();
 }
 
@@ -273,55 +272,44 @@ void HostRendezvous::answer_last_clients() {
     do {
         if (!serve() || clients_.empty()) return;
         std::vector<pollfd> list;
-        for (const Client& client : clients_) list.push_back({client.socket.number(), POLLIN, 0});
+        for (const Client& client : clients_) list.push_back({client.socket.number(), client.handshake.events(), 0});
         poll(list.data(), nfds_t(list.size()), slice_ms);
     } while (now_us() < deadline);
 }
 
+// True: the client has the segment, or was refused.
 Result<bool> HostRendezvous::serve(Client& client) {
-    auto message = receive_message(client.socket.number());
-    if (!message) return message.take_status();
-    // A client that has sent its hello may be slow: it may be stopped, or the machine busy.
-    if (!*message && !client.greeted && now_us() - client.since_us > hello_timeout_us)
-        return fail(error::tcp_stranger, "it connected and sent nothing for {} s", hello_timeout_us / 1'000'000);
-    if (!*message) return false;
-    if (!client.greeted && (*message)->kind == HandshakeMessage::hello) {
-        client.greeted = true;
-        client.hello = **message;
-        client.challenge.kind = HandshakeMessage::challenge;
-        client.challenge.pid = getpid();
-        random_bytes(client.challenge.nonce.data(), client.challenge.nonce.size());
-        client.challenge.mac = challenge_mac(id_, client.hello.nonce, client.challenge.nonce);
-        auto sent = send_message(client.socket.number(), client.challenge);
-        if (!sent) return sent.take_status();
-        return false;
+    const auto find = [this](const net::IdName& name) { return name == identity_.name ? &identity_ : nullptr; };
+    using Outcome = net::ServerHandshake::Outcome;
+    switch (client.welcome ? Outcome::welcome : client.handshake.advance(client.socket.number(), find)) {
+        case Outcome::welcome: break;
+        case Outcome::pending:
+            // A client that has sent its hello may be slow: it may be stopped, or the machine busy.
+            if (!client.handshake.silent() || now_us() - client.since_us <= hello_timeout_us) return false;
+            return fail(error::tcp_stranger, "it connected and sent nothing for {} s", hello_timeout_us / 1'000'000);
+        case Outcome::outdated:
+            segment_->raise(
+                error::mismatch_version, -1,
+                fmt::format("process {} refuses process {}: {}", getpid(), client.pid, client.handshake.sentence()));
+            return true;
+        case Outcome::refused: return fail(error::tcp_secret, "{}", client.handshake.sentence());
+        case Outcome::noise: return fail(error::tcp_stranger, "it does not speak Weft's handshake");
+        case Outcome::impostor: return fail(error::tcp_secret, "it does not know the secret of the unique id");
+        case Outcome::broken: return fail(error::init_rank_died, "it closed the connection");
     }
-    if (!client.greeted || (*message)->kind != HandshakeMessage::proof ||
-        !equal_digests((*message)->mac, proof_mac(id_, client.hello.nonce, client.challenge.nonce)))
-        return fail(error::tcp_secret, "it does not know the secret of the unique id");
-    HandshakeMessage answer;
-    answer.pid = getpid();
-    if (client.hello.weft_version != wire_version) {
-        const std::string sentence = wire_mismatch(fmt::format("process {} has", client.pid), client.hello.weft_version,
-                                                   fmt::format("process {}", getpid()), wire_version);
-        segment_->raise(error::mismatch_version, -1, sentence);
-        answer.kind = HandshakeMessage::refusal;
-        strncpy(answer.error, row_of(error::mismatch_version).id, sizeof answer.error - 1);
-        strncpy(answer.sentence, sentence.c_str(), sizeof answer.sentence - 1);
-        auto sent = send_message(client.socket.number(), answer);
-        if (!sent) return sent.take_status();
-        return true;
-    }
-    answer.kind = HandshakeMessage::welcome;
+    client.welcome = true;
     const int passed[] = {segment_->memory().fd(), segment_->doorbell()};
-    auto sent =
-        send_message(client.socket.number(), answer, {passed, segment_->doorbell() >= 0 ? size_t(2) : size_t(1)});
-    if (!sent) return sent.take_status();
-    return true;
+    return net::send_descriptors(client.socket.number(), {passed, segment_->doorbell() >= 0 ? size_t(2) : size_t(1)});
 }
 
 // The failure of a client whose connection to the leader failed. Failures of this process's own system calls stay.
 Status HostRendezvous::lost_leader(Status cause) const {
+    if (cause.id() == error::tcp_secret)
+        return fail(error::init_foreign_process,
+                    "process {} holds the rendezvous's socket but does not know the secret of the unique id",
+                    leader_pid_);
+    if (cause.id() == error::mismatch_version)
+        return fail(cause, "process {}, which leads the rendezvous: {}", leader_pid_, cause.sentence());
     if (cause.code() != weftRemoteError) return cause;
     return fail(error::init_leader_lost,
                 "process {}, which led the rendezvous of the ranks, ended or refused this process ({})", leader_pid_,
@@ -329,43 +317,24 @@ Status HostRendezvous::lost_leader(Status cause) const {
 }
 
 Status HostRendezvous::follow_leader() {
-    std::vector<Fd> passed;
-    auto received = receive_message(connection_.number(), &passed);
-    if (!received) return lost_leader(received.take_status());
-    if (!*received) return ok();
-    const HandshakeMessage& message = **received;
-    switch (message.kind) {
-        case HandshakeMessage::challenge: {
-            if (!equal_digests(message.mac, challenge_mac(id_, hello_.nonce, message.nonce)))
-                return fail(error::init_foreign_process,
-                            "process {} holds the rendezvous's socket but does not know the secret of the unique id",
-                            leader_pid_);
-            HandshakeMessage proof;
-            proof.kind = HandshakeMessage::proof;
-            proof.pid = getpid();
-            proof.mac = proof_mac(id_, hello_.nonce, message.nonce);
-            proved_ = true;
-            auto sent = send_message(connection_.number(), proof);
-            return sent ? ok() : lost_leader(sent.take_status());
-        }
-        case HandshakeMessage::welcome: {
-            if (!proved_ || passed.empty()) break;
-            auto segment = Segment::map(std::move(passed[0]), false);
-            if (!segment) return segment.take_status();
-            if (passed.size() > 1) (*segment)->set_doorbell(std::move(passed[1]));
-            segment_ = std::move(*segment);
-            connection_.reset();
-            return ok();
-        }
-        case HandshakeMessage::refusal: {
-            const auto error = error_named(std::string(message.error, strnlen(message.error, sizeof message.error)));
-            if (!proved_ || !error) break;
-            return {*error, message.sentence};
-        }
-        default: break;
+    if (!connection_->welcome) {
+        auto done = connection_->handshake.advance(connection_->socket.number());
+        if (!done) return lost_leader(done.take_status());
+        if (!*done) return ok();
+        connection_->welcome = true;
     }
-    return fail(error::internal_state, "process {}, which leads the rendezvous, sent an unexpected message",
-                leader_pid_);
+    auto passed = net::receive_descriptors(connection_->socket.number());
+    if (!passed) return lost_leader(passed.take_status());
+    if (!*passed) return ok();
+    std::vector<Fd>& descriptors = **passed;
+    if (descriptors.empty())
+        return fail(error::internal_state, "process {}, which leads the rendezvous, passed no segment", leader_pid_);
+    auto segment = Segment::map(std::move(descriptors[0]), false);
+    if (!segment) return segment.take_status();
+    if (descriptors.size() > 1) (*segment)->set_doorbell(std::move(descriptors[1]));
+    segment_ = std::move(*segment);
+    connection_.reset();
+    return ok();
 }
 
 }  // namespace weft::internal

@@ -1,6 +1,6 @@
 // host_rendezvous.hpp: one process's part of a rendezvous. The first process of a host that binds the abstract socket
-// of the id becomes the leader. It makes the segment and passes it to every process that proves the secret; those
-// processes are its clients. If the ranks may be on several hosts, the leader also checks its host in at the root.
+// of the id becomes the leader. It makes the segment and passes its descriptor, and that of the doorbell, to every
+// process that proves the secret by the handshake of net/handshake.hpp. Those processes are its clients. If the ranks may be on several hosts, the leader also checks its host in at the root.
 #pragma once
 #include <poll.h>
 
@@ -12,9 +12,9 @@
 
 #include "src/control/control.hpp"
 #include "src/net/resolution.hpp"
-#include "src/rendezvous/handshake.hpp"
 #include "src/rendezvous/membership.hpp"
 #include "src/rendezvous/root_rendezvous.hpp"
+#include "src/rendezvous/unique_id.hpp"
 #include "src/segment/segment.hpp"
 
 namespace weft::internal {
@@ -72,9 +72,14 @@ class HostRendezvous {
     struct Client {
         Fd socket;
         int pid = 0;
-        HandshakeMessage challenge, hello;
-        bool greeted = false;
+        net::ServerHandshake handshake;
+        bool welcome = false;
         int64_t since_us = 0;
+    };
+    struct Connection {
+        Fd socket;
+        net::ClientHandshake handshake;
+        bool welcome = false;
     };
 
     bool role_known() const { return listener_ || connection_ || segment_; }
@@ -89,6 +94,7 @@ class HostRendezvous {
 
     std::mutex mutex_;
     UniqueId id_;
+    net::Identity identity_;
     uint64_t host_;
     int ranks_;
     std::shared_ptr<Segment> segment_;
@@ -96,9 +102,7 @@ class HostRendezvous {
     std::optional<Result<MachineText>> machine_;
     Fd listener_;  // the leader's
     std::list<Client> clients_;
-    Fd connection_;  // a client's, to the leader
-    HandshakeMessage hello_;
-    bool proved_ = false;
+    std::optional<Connection> connection_;  // a client's, to the leader
     int leader_pid_ = 0;
 
     std::unique_ptr<RootRendezvous> root_;  // in rank 0's process, of a derived id

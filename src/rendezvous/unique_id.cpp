@@ -242,7 +242,7 @@ std::string UniqueId::rendezvous_name() const {
 }
 
 std::string UniqueId::rendezvous_name(uint64_t host) const {
-    char label[16] = "meeting";
+    char label[16] = "segment";
     memcpy(label + 8, &host, sizeof host);
     const Digest digest = prove(label, sizeof label);
     std::string name = "weft-";
