@@ -187,10 +187,10 @@ DeviceLayout layout_preferring(const DeviceLayout& made, const std::string& algo
         const bool there = std::any_of(layout.steps.begin(), layout.steps.end(),
                                        [&](const StepAlgorithm& steps) { return steps.algorithm == &row; });
         const auto place = made.excluded.find(row.collective);
-        const bool told = place != made.excluded.end() &&
-                          ("; " + place->second).find(fmt::format("; {}: ", row.name)) != std::string::npos;
+        const bool explained = place != made.excluded.end() &&
+                               ("; " + place->second).find(fmt::format("; {}: ", row.name)) != std::string::npos;
         const std::string_view name = row.name;
-        if (named && !there && !told && !row.on_demand && has_device_form(row.collective) && name != "one_shot" &&
+        if (named && !there && !explained && !row.on_demand && has_device_form(row.collective) && name != "one_shot" &&
             name != "two_shot")
             exclude(row,
                     "its connections are made with the communicator, if WEFT_ALGO, or algo of its config, names it or "
