@@ -10,7 +10,7 @@ namespace weft::internal::tools {
 
 namespace {
 
-// As GpuEngine::meet() chooses if the devices have room for all blocks of the kernels.
+// As GpuJoin::plan() chooses if the devices have room for all blocks of the kernels.
 Result<WeftChoice> choice_on_devices(const Operation& operation, const Scene& scene, int64_t link_mbps) {
     if (scene.layout.ranks > cuda::domain_ranks_max)
         return fail(error::usage_limit, "device memory is served for up to {} ranks", cuda::domain_ranks_max);

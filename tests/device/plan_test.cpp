@@ -3,6 +3,7 @@
 #include "src/gpu/engine/device_plan.hpp"
 #include "src/gpu/engine/gpu_engine.hpp"
 #include "src/registry.hpp"
+#include "src/selector/fused_rows.hpp"
 #include "src/selector/selector.hpp"
 
 #include <set>
@@ -35,7 +36,7 @@ DeviceLayout fused_layout(int ranks, int blocks_max, const std::string& algo) {
     return layout;
 }
 
-// As GpuEngine::meet() makes it.
+// As GpuJoin::plan() makes it.
 DeviceLayout layout_of(const Layout& ranks, int blocks_max, const std::string& algo, int channels = 0,
                        uint32_t capabilities = ~uint32_t(0)) {
     DeviceLayout layout = fused_layout(ranks.ranks, blocks_max, "");
@@ -86,6 +87,29 @@ TEST_CASE("longer messages take kernels for longer messages, and grids that kern
             }
             CHECK(before.body == cuda::Body::peer_two_shot);
         }
+}
+
+TEST_CASE("fused kernels change at the limits of the selector's rows") {
+    for (const int ranks : {2, 4, 8})
+        for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::broadcast}) {
+            INFO(name_of(collective) << " of " << ranks << " ranks");
+            for (const FusedRow& row : fused_rows(collective)) {
+                const size_t limit = ranks == 2 ? row.most_bytes_of_two : row.most_bytes;
+                Operation operation = operation_of(0);
+                operation.collective = collective;
+                operation.type = weftInt8;
+                operation.count = limit == SIZE_MAX ? size_t(1) << 40 : limit;
+                if (collective != Collective::all_reduce) operation.count /= size_t(ranks);
+                CHECK(choose_fused(operation, ranks, {true, true}, true) == &row);
+                ++operation.count;
+                CHECK((choose_fused(operation, ranks, {true, true}, true) == &row) == (limit == SIZE_MAX));
+            }
+        }
+    // One-shot alone serves long all-reduces only without step algorithms.
+    const Operation large = operation_of(1 << 24);
+    CHECK(choose_fused(large, 4, {true, false}, true) == nullptr);
+    CHECK(choose_fused(large, 4, {true, false}, false) == &fused_rows(Collective::all_reduce)[0]);
+    CHECK(choose_fused(large, 4, {false, false}, false) == nullptr);
 }
 
 TEST_CASE("plans of different kernels and grids have different fingerprints, and none is the host's") {

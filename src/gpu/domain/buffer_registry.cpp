@@ -52,8 +52,9 @@ void BufferRegistry::open() {
     auto tables = map_peer_memory(where);
     if (!tables) {
         WEFT_LOG_RANK(rank_, info, mem, "device memory cannot be registered: {}", tables.status().sentence());
-        const Status told = segment_->oob_put(rank_, rank_, registration_without_tables_key, &rank_, sizeof rank_);
-        if (!told) WEFT_LOG_RANK(rank_, info, mem, "other ranks cannot be informed of that: {}", told.sentence());
+        const Status announced = segment_->oob_put(rank_, rank_, registration_without_tables_key, &rank_, sizeof rank_);
+        if (!announced)
+            WEFT_LOG_RANK(rank_, info, mem, "other ranks cannot be informed of that: {}", announced.sentence());
         return;
     }
     mapper_ = std::make_shared<RegistrationMapper>(segment_, rank_, kernels_, std::move(*tables));

@@ -67,8 +67,8 @@ Result<bool> DomainJoin::advance() {
         }
     }
     if (stage_ == Stage::agreeing) {
-        if (!told_) WEFT_TRY(entries_.report_to_hosts(obstacle_));
-        told_ = true;
+        if (!reported_) WEFT_TRY(entries_.report_to_hosts(obstacle_));
+        reported_ = true;
         if (entries_.hosts_agree(obstacle_)) stage_ = Stage::known;
     }
     return stage_ == Stage::known;

@@ -62,7 +62,7 @@ class DomainJoin {
     std::string tried_;         // why the earlier methods failed
     std::string not_exported_;  // why this rank exports nothing with this method
     int late_ = -1;             // the rank whose process has not passed its descriptor yet; -1: none
-    bool told_ = false;         // the other hosts have our result
+    bool reported_ = false;     // the other hosts have our result
 };
 
 }  // namespace weft::internal::cuda

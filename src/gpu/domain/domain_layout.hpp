@@ -9,10 +9,10 @@ namespace weft::internal::cuda {
 
 // The words by which ranks test that they reach each other's memory.
 struct ReachProbe {
-    uint32_t own;                      // read by peers
-    uint32_t from[domain_ranks_max];   // written by peers
-    uint32_t seen[domain_ranks_max];   // the values that this rank has read from peers
-    uint32_t given[domain_ranks_max];  // the values that this rank writes to peers
+    uint32_t own;                     // read by peers
+    uint32_t from[domain_ranks_max];  // written by peers
+    uint32_t seen[domain_ranks_max];  // the values that this rank has read from peers
+    uint32_t to[domain_ranks_max];    // the values that this rank writes to peers
 };
 // A rank's memory: flags, packets, staging, connections, the reach probe, signals, messages. Behind them, always on the
 // device: the programs of its own kernels, their scratch, tokens for calls without data, and a table of messages.

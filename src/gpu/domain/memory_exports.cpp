@@ -53,26 +53,26 @@ Status MemoryExports::allocate(ExportableMemory::ExportMethod way) {
 }
 
 Status MemoryExports::post_ipc(Status& made) {
-    DomainExport offer{};
+    DomainExport entry{};
     if (made) made = allocate(ExportableMemory::ExportMethod::ipc);
     if (made) {
-        offer.address = memory_.own().address();
+        entry.address = memory_.own().address();
         if (!ranks_.one_process()) {
             // Without an export the others cannot map it, which does not prevent the domain by itself.
             auto exported = export_ipc(memory_.kernels().driver(), memory_.own().address());
-            offer.shared = bool(exported);
+            entry.shared = bool(exported);
             if (exported)
-                offer.exported = *exported;
+                entry.exported = *exported;
             else
                 WEFT_LOG_RANK(ranks_.rank, info, init, "{}", exported.status().sentence());
         }
     }
-    return entries_.post(JoinEntries::exports, &offer, sizeof offer);
+    return entries_.post(JoinEntries::exports, &entry, sizeof entry);
 }
 
 // Allocates other memory, because cuMemAlloc memory has no descriptor.
 Status MemoryExports::post_descriptor(Status& made) {
-    DescriptorExport offer{};
+    DescriptorExport entry{};
     if (made)
         made = [&]() -> Status {
             WEFT_TRY(allocate(ExportableMemory::ExportMethod::descriptor));
@@ -83,16 +83,16 @@ Status MemoryExports::post_descriptor(Status& made) {
             if (!posted) return posted.take_status();
             fd_server_ = std::move(*fd_server);
             fds_id_ = *posted;
-            offer = {memory_.own().address(), fd_server_->address(), fds_id_};
+            entry = {memory_.own().address(), fd_server_->address(), fds_id_};
             return ok();
         }();
-    return entries_.post(JoinEntries::exports, &offer, sizeof offer);
+    return entries_.post(JoinEntries::exports, &entry, sizeof entry);
 }
 
 // One shared-memory segment, made by the host's first rank, for all host-backed ranks. The first rank exports it first.
 // A rank exports after it has written its own part. The memory of the other ranks stays exported as before.
 Status MemoryExports::post_host_memory(const std::vector<int>& host_backed, Status& made) {
-    weft::internal::PeerMemory offer{};
+    weft::internal::PeerMemory entry{};
     if (made)
         made = [&]() -> Status {
             const size_t each = memory_.layout().programs, bytes = each * host_backed.size();
@@ -101,14 +101,14 @@ Status MemoryExports::post_host_memory(const std::vector<int>& host_backed, Stat
                 if (!memory) return memory.take_status();
                 host_memory_ = std::move(*memory);
                 WEFT_TRY(host_memory_.back(0, bytes));
-                offer = {getpid(), host_memory_.fd(), process_token(), host_memory_.inode()};
+                entry = {getpid(), host_memory_.fd(), process_token(), host_memory_.inode()};
             } else {
                 const int first = ranks_.members[0];
-                memcpy(&offer, entries_.find(first, JoinEntries::exports), sizeof offer);
-                if (offer.process == 0)
+                memcpy(&entry, entries_.find(first, JoinEntries::exports), sizeof entry);
+                if (entry.process == 0)
                     return fail(error::gpu_peer_access, "rank {} has no host memory to export", first);
             }
-            auto pages = HostFallbackMemory::of(offer, memory_.kernels().context());
+            auto pages = HostFallbackMemory::of(entry, memory_.kernels().context());
             if (!pages) return pages.take_status();
             host_fallback_ = std::move(*pages);
             auto address = host_fallback_->address();
@@ -117,8 +117,8 @@ Status MemoryExports::post_host_memory(const std::vector<int>& host_backed, Stat
                 memory_.base(host_backed[place]) = *address + each * place;
             return test_.write();
         }();
-    if (!made) offer = {};
-    return entries_.post(JoinEntries::exports, &offer, sizeof offer);
+    if (!made) entry = {};
+    return entries_.post(JoinEntries::exports, &entry, sizeof entry);
 }
 
 void MemoryExports::withdraw() {
@@ -154,20 +154,20 @@ Status MemoryExports::map(int peer) {
     }
     const Context& context = memory_.kernels().context();
     if (entries_.method() == ShareMethod::descriptors) {
-        DescriptorExport offer;
-        memcpy(&offer, found, sizeof offer);
-        auto import = fetch_memory(context, offer.fd_server, offer.fds_id, now_us() + fetching_patience_us);
+        DescriptorExport entry;
+        memcpy(&entry, found, sizeof entry);
+        auto import = fetch_memory(context, entry.fd_server, entry.fds_id, now_us() + fetching_patience_us);
         if (!import) return import.take_status();
         memory_.base(peer) = import->address();
         imports_.push_back(std::move(*import));
         return ok();
     }
-    DomainExport offer;
-    memcpy(&offer, found, sizeof offer);
-    if (!offer.shared)
+    DomainExport entry;
+    memcpy(&entry, found, sizeof entry);
+    if (!entry.shared)
         return fail(error::gpu_peer_access,
                     "CUDA does not export it to other processes (its log at INFO has the error)");
-    auto mapping = IpcMapping::open(context, offer.exported);
+    auto mapping = IpcMapping::open(context, entry.exported);
     if (!mapping) return mapping.take_status();
     memory_.base(peer) = mapping->address();
     mappings_.push_back(std::move(*mapping));

@@ -25,7 +25,7 @@ Status ReachTest::write() {
     ReachProbe& probe = memory_.reports().probe;
     probe = {};
     probe.own = own_number(ranks_.rank);
-    for (const int peer : ranks_.members) probe.given[peer] = number_between(ranks_.rank, peer);
+    for (const int peer : ranks_.members) probe.to[peer] = number_between(ranks_.rank, peer);
     WEFT_TRY(copy_async(driver(), probe_of(ranks_.rank), memory_.reports_address() + offsetof(HostReports, probe),
                         sizeof probe, stream_.handle()));
     return stream_.synchronize();
@@ -57,7 +57,7 @@ Status ReachTest::access(int peer) {
     WEFT_TRY(
         copy_by_kernel(own + offsetof(ReachProbe, seen) + word * size_t(peer), theirs + offsetof(ReachProbe, own)));
     return copy_by_kernel(theirs + offsetof(ReachProbe, from) + word * size_t(ranks_.rank),
-                          own + offsetof(ReachProbe, given) + word * size_t(peer));
+                          own + offsetof(ReachProbe, to) + word * size_t(peer));
 }
 
 Status ReachTest::check(uint64_t& unreached, Status& fault) {

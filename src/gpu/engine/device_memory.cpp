@@ -29,7 +29,7 @@ struct DeviceAllocations {
     std::mutex mutex;
     std::map<CUdeviceptr, DeviceAllocation> by_address;
 };
-DeviceAllocations& given_memory() {
+DeviceAllocations& allocations() {
     static PerProcess<DeviceAllocations> of_process;
     return of_process.get();
 }
@@ -48,14 +48,14 @@ Result<void*> allocate_device_memory(size_t bytes) {
     if (!device) return device.take_status();
     if (!*device) return no_device(bytes, "no device is current in this thread (cudaSetDevice makes one current)");
     const RelaxedCapture relaxed(**driver);
-    DeviceAllocation given;
+    DeviceAllocation allocation;
     auto context = Context::retain(**driver, **device);
     if (!context) return context.take_status();
-    given.context = std::move(*context);
+    allocation.context = std::move(*context);
     auto properties = describe_device(**driver, **device);
     if (!properties) return properties.take_status();
     const auto allocate = [&](ExportableMemory::ExportMethod way) {
-        return ExportableMemory::allocate(given.context, std::max(bytes, size_t(1)), way);
+        return ExportableMemory::allocate(allocation.context, std::max(bytes, size_t(1)), way);
     };
     const bool descriptors = properties->vmm && properties->vmm_fd;
     auto memory =
@@ -65,17 +65,17 @@ Result<void*> allocate_device_memory(size_t bytes) {
         memory = allocate(ExportableMemory::ExportMethod::ipc);
     }
     if (!memory) return memory.take_status();
-    given.memory = std::move(*memory);
-    given.bytes = bytes;
-    DeviceAllocations& all = given_memory();
-    const CUdeviceptr address = given.memory.address();
+    allocation.memory = std::move(*memory);
+    allocation.bytes = bytes;
+    DeviceAllocations& all = allocations();
+    const CUdeviceptr address = allocation.memory.address();
     const std::lock_guard lock(all.mutex);
-    all.by_address[address] = std::move(given);
+    all.by_address[address] = std::move(allocation);
     return reinterpret_cast<void*>(address);
 }
 
 bool free_device_memory(void* address) {
-    DeviceAllocations& all = given_memory();
+    DeviceAllocations& all = allocations();
     DeviceAllocation freed;  // destroyed without the lock, because that may wait for the device
     {
         const std::lock_guard lock(all.mutex);
@@ -90,14 +90,14 @@ bool free_device_memory(void* address) {
 }
 
 std::span<const std::byte> own_device_memory(const void* address) {
-    DeviceAllocations& all = given_memory();
+    DeviceAllocations& all = allocations();
     const auto begin = reinterpret_cast<CUdeviceptr>(address);
     const std::lock_guard lock(all.mutex);
     const auto next = all.by_address.upper_bound(begin);
     if (next == all.by_address.begin()) return {};
-    const DeviceAllocation& given = std::prev(next)->second;
-    if (begin - given.memory.address() >= given.memory.bytes()) return {};
-    return {static_cast<const std::byte*>(given.memory.data()), given.bytes};
+    const DeviceAllocation& allocation = std::prev(next)->second;
+    if (begin - allocation.memory.address() >= allocation.memory.bytes()) return {};
+    return {static_cast<const std::byte*>(allocation.memory.data()), allocation.bytes};
 }
 
 }  // namespace weft::internal

@@ -5,19 +5,13 @@
 
 #include "src/base/name_list.hpp"
 #include "src/gpu/engine/device_calls.hpp"
+#include "src/selector/fused_rows.hpp"
 #include "src/selector/selector.hpp"
 
 namespace weft::internal {
 
 namespace {
 
-// These limits follow published results for 8 GPUs on one NVSwitch. Weft has not measured them. One-shot sends
-// everything to every rank: one trip, but `ranks` times the bytes. With two ranks it sends no more than two-shot does.
-constexpr size_t one_shot_bytes = 16 << 10, one_shot_bytes_of_two = 64 << 10;
-// Packets double the bytes but need no barrier. This is the limit of a whole, which passes a rank's links.
-constexpr size_t packets_bytes = 512 << 10;
-// The same for a message of or to the root: `ranks` times the bytes pass the root's links.
-constexpr size_t packets_of_root_bytes = 128 << 10;
 // A block of 512 threads has 32 KiB in flight: four 16-byte loads per thread.
 constexpr size_t peer_bytes_a_block = 32 << 10;
 
@@ -49,21 +43,29 @@ bool has(const DeviceLayout& layout, std::initializer_list<Body> bodies) {
                        [&](Body body) { return (cuda::needs(body) & ~layout.capabilities) == 0; });
 }
 
-// The fused bodies that support a collective. Collectives other than all-reduce choose a body by size only. Collectives
-// with parts take one step.
-struct Fused {
-    bool one_shot, two_shot;
+// The fused techniques for a collective in messages whose whole has so many bytes.
+FusedTechniques techniques_of(const DeviceLayout& layout, Collective collective, size_t bytes) {
+    const NameList allowed(layout.rules.names_for(collective, bytes));
+    const bool there = layout.ranks <= cuda::ranks_max && layout.hosts == 1;
+    return {there && allowed.admits("one_shot") && has(layout, {Body::packet_one_shot, Body::peer_one_shot}),
+            there && allowed.admits("two_shot") && has(layout, {Body::packet_two_shot, Body::peer_two_shot})};
+}
 
-    // For messages whose whole has so many bytes.
-    Fused(const DeviceLayout& layout, Collective collective, size_t bytes) {
-        const NameList allowed(layout.rules.names_for(collective, bytes));
-        const bool there = layout.ranks <= cuda::ranks_max && layout.hosts == 1;
-        one_shot = there && allowed.admits("one_shot") && has(layout, {Body::packet_one_shot, Body::peer_one_shot});
-        two_shot = there && allowed.admits("two_shot") && has(layout, {Body::packet_two_shot, Body::peer_two_shot});
-        if (collective != Collective::all_reduce)
-            one_shot = two_shot = one_shot || (two_shot && !facts_of(collective).parted);
+// Whether fused bodies support a collective in messages of any size. All-reduce alone needs two-shot for long messages.
+bool fused_for_all_sizes(FusedTechniques techniques, Collective collective) {
+    if (collective == Collective::all_reduce) return techniques.two_shot;
+    return techniques.one_shot || (techniques.two_shot && !facts_of(collective).parted);
+}
+
+Body body_of(FusedKernel kernel) {
+    switch (kernel) {
+        case FusedKernel::packet_one_shot: return Body::packet_one_shot;
+        case FusedKernel::packet_two_shot: return Body::packet_two_shot;
+        case FusedKernel::peer_one_shot: return Body::peer_one_shot;
+        case FusedKernel::peer_two_shot: return Body::peer_two_shot;
     }
-};
+    __builtin_unreachable();
+}
 
 DevicePlan plan_by(const StepAlgorithm& steps, DevicePlan plan, const DeviceLayout& layout) {
     plan.body = cuda::Body::steps;
@@ -125,41 +127,24 @@ void set_grid(DevicePlan& plan, size_t bytes, size_t bytes_a_block, const Device
     plan.operation.choice = (uint64_t(plan.body) + 1) | uint64_t(plan.blocks) << 8 | uint64_t(plan.threads) << 24;
 }
 
-Result<DevicePlan> plan_all_reduce(DevicePlan plan, const DeviceLayout& layout) {
-    const size_t bytes = plan.operation.bytes(),
-                 most_one_shot = layout.ranks <= 2 ? one_shot_bytes_of_two : one_shot_bytes;
-    const Fused fused(layout, Collective::all_reduce, bytes);
+Result<DevicePlan> plan_fused(DevicePlan plan, const DeviceLayout& layout) {
+    const Operation& operation = plan.operation;
+    const size_t whole = operation.whole_bytes(layout.ranks);
     // If all ranks reach each other, no step algorithm is known to beat two_shot at any size.
     const bool steps = std::any_of(layout.steps.begin(), layout.steps.end(), [&](const StepAlgorithm& one) {
-        return allowed(one, plan.operation, layout) && !one.algorithm->of_user;
+        return allowed(one, operation, layout) && !one.algorithm->of_user;
     });
-    if (!fused.two_shot && (!fused.one_shot || (bytes > most_one_shot && steps))) return plan_by_steps(plan, layout);
-    size_t bytes_a_block = cuda::packet_bytes_a_block;
-    if (!fused.two_shot || (fused.one_shot && bytes <= most_one_shot)) {
-        plan.body = cuda::Body::packet_one_shot;
-    } else if (bytes <= packets_bytes) {
-        plan.body = cuda::Body::packet_two_shot;
-        bytes_a_block *= size_t(layout.ranks);
-    } else {
-        plan.body = cuda::Body::peer_two_shot;
-        bytes_a_block = peer_bytes_a_block;
-    }
-    set_grid(plan, bytes, bytes_a_block, layout);
-    return plan;
-}
-
-// For other collectives. A broadcast or reduce of a long message takes two steps, so that the root's links do not carry
-// it `ranks` times.
-DevicePlan plan_fused(DevicePlan plan, const DeviceLayout& layout) {
-    const Operation& operation = plan.operation;
-    const bool parted = facts_of(operation.collective).parted;
-    const size_t through = operation.bytes() * size_t(layout.ranks);
-    if (through <= (parted ? packets_bytes : packets_of_root_bytes)) {
-        plan.body = cuda::Body::packet_one_shot;
-        set_grid(plan, operation.bytes(), cuda::packet_bytes_a_block, layout);
-    } else {
-        plan.body = parted ? cuda::Body::peer_one_shot : cuda::Body::peer_two_shot;
-        set_grid(plan, operation.whole_bytes(layout.ranks), peer_bytes_a_block, layout);
+    const FusedRow* const row =
+        choose_fused(operation, layout.ranks, techniques_of(layout, operation.collective, whole), steps);
+    if (!row) return plan_by_steps(std::move(plan), layout);
+    plan.body = body_of(row->kernel);
+    switch (row->kernel) {
+        case FusedKernel::packet_one_shot: set_grid(plan, operation.bytes(), cuda::packet_bytes_a_block, layout); break;
+        case FusedKernel::packet_two_shot:
+            set_grid(plan, operation.bytes(), cuda::packet_bytes_a_block * size_t(layout.ranks), layout);
+            break;
+        case FusedKernel::peer_one_shot:
+        case FusedKernel::peer_two_shot: set_grid(plan, whole, peer_bytes_a_block, layout); break;
     }
     return plan;
 }
@@ -172,8 +157,7 @@ bool needs_steps(const DeviceLayout& layout, Collective collective) {
         const NameList names(layout.rules.names_for(collective, bytes));
         const bool named = std::any_of(names.allowed.begin(), names.allowed.end(),
                                        [](std::string_view name) { return name != "one_shot" && name != "two_shot"; });
-        // For all-reduce, one_shot alone supports short messages only.
-        return named || !Fused(layout, collective, bytes).two_shot;
+        return named || !fused_for_all_sizes(techniques_of(layout, collective, bytes), collective);
     });
 }
 
@@ -203,10 +187,10 @@ DeviceLayout layout_preferring(const DeviceLayout& made, const std::string& algo
         const bool there = std::any_of(layout.steps.begin(), layout.steps.end(),
                                        [&](const StepAlgorithm& steps) { return steps.algorithm == &row; });
         const auto place = made.excluded.find(row.collective);
-        const bool told = place != made.excluded.end() &&
-                          ("; " + place->second).find(fmt::format("; {}: ", row.name)) != std::string::npos;
+        const bool explained = place != made.excluded.end() &&
+                               ("; " + place->second).find(fmt::format("; {}: ", row.name)) != std::string::npos;
         const std::string_view name = row.name;
-        if (named && !there && !told && !row.on_demand && has_device_form(row.collective) && name != "one_shot" &&
+        if (named && !there && !explained && !row.on_demand && has_device_form(row.collective) && name != "one_shot" &&
             name != "two_shot")
             exclude(row,
                     "its connections are made with the communicator, if WEFT_ALGO, or algo of its config, names it or "
@@ -236,9 +220,6 @@ Result<DevicePlan> plan_on_device(const Operation& operation, const DeviceLayout
     plan.operation.space = Space::device;
     plan.threads = layout.threads;
     if (const StepAlgorithm* const steps = of_user(operation, layout)) return plan_by(*steps, std::move(plan), layout);
-    if (operation.collective == Collective::all_reduce) return plan_all_reduce(std::move(plan), layout);
-    if (!Fused(layout, operation.collective, operation.whole_bytes(layout.ranks)).two_shot)
-        return plan_by_steps(std::move(plan), layout);
     return plan_fused(std::move(plan), layout);
 }
 

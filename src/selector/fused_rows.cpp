@@ -1,0 +1,57 @@
+#include "src/selector/fused_rows.hpp"
+
+#include "src/base/collective.hpp"
+
+namespace weft::internal {
+
+namespace {
+
+constexpr size_t any_size = SIZE_MAX;
+
+// These limits follow published results for 8 GPUs on one NVSwitch. Weft has not measured them.
+// One-shot sends everything to every rank: one trip, but `ranks` times the bytes. With two ranks it sends no more than
+// two-shot does. Packets double the bytes but need no barrier.
+constexpr FusedRow all_reduce_rows[] = {
+    {true, FusedKernel::packet_one_shot, 64 << 10, 16 << 10},
+    {false, FusedKernel::packet_two_shot, 512 << 10, 512 << 10},
+    {false, FusedKernel::peer_two_shot, any_size, any_size},
+};
+constexpr FusedRow parted_rows[] = {
+    {true, FusedKernel::packet_one_shot, 512 << 10, 512 << 10},
+    {true, FusedKernel::peer_one_shot, any_size, any_size},
+};
+// A broadcast or reduce of a long message takes two steps, so that the root's links do not carry it `ranks` times.
+constexpr FusedRow whole_rows[] = {
+    {true, FusedKernel::packet_one_shot, 128 << 10, 128 << 10},
+    {false, FusedKernel::peer_two_shot, any_size, any_size},
+};
+
+}  // namespace
+
+std::span<const FusedRow> fused_rows(Collective collective) {
+    if (collective == Collective::all_reduce) return all_reduce_rows;
+    if (facts_of(collective).parted) return parted_rows;
+    return whole_rows;
+}
+
+size_t fused_bytes(const Operation& operation, int ranks) {
+    return operation.collective == Collective::all_reduce ? operation.bytes() : operation.bytes() * size_t(ranks);
+}
+
+const FusedRow* choose_fused(const Operation& operation, int ranks, FusedTechniques techniques, bool steps) {
+    const bool parted = facts_of(operation.collective).parted,
+               all_reduce = operation.collective == Collective::all_reduce;
+    const size_t bytes = fused_bytes(operation, ranks);
+    const FusedRow* last = nullptr;
+    for (const FusedRow& row : fused_rows(operation.collective)) {
+        const bool there = all_reduce || parted ? (row.one_shot ? techniques.one_shot : techniques.two_shot)
+                                                : techniques.one_shot || techniques.two_shot;
+        if (!there) continue;
+        last = &row;
+        if (bytes <= (ranks <= 2 ? row.most_bytes_of_two : row.most_bytes)) return last;
+    }
+    // A one-shot kernel serves any size if nothing else can.
+    return steps ? nullptr : last;
+}
+
+}  // namespace weft::internal

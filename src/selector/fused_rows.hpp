@@ -1,0 +1,33 @@
+// fused_rows.hpp: which fused kernel serves a call on device memory, by the shape of its collective and its size: one row
+// for each kernel and shape. Step algorithms are chosen by their predicted times instead. Reentrant.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "src/base/operation.hpp"
+
+namespace weft::internal {
+
+enum class FusedKernel : uint8_t { packet_one_shot, packet_two_shot, peer_one_shot, peer_two_shot };
+
+// The fused techniques that ranks can use, and that WEFT_ALGO allows.
+struct FusedTechniques {
+    bool one_shot = false, two_shot = false;
+};
+
+struct FusedRow {
+    bool one_shot;       // the technique of all-reduces and collectives with parts; others may use either
+    FusedKernel kernel;  // the fastest up to the limit
+    // Of the bytes that pass a rank's links (fused_bytes()): for two ranks, and for more.
+    size_t most_bytes_of_two, most_bytes;
+};
+
+// The rows of a collective, for shorter messages first.
+std::span<const FusedRow> fused_rows(Collective collective);
+// The bytes by which a row is chosen: of an all-reduce the message, of other collectives what passes a rank's links.
+size_t fused_bytes(const Operation& operation, int ranks);
+// The row of a call. Null: none, so step algorithms serve. steps: whether step algorithms could.
+const FusedRow* choose_fused(const Operation& operation, int ranks, FusedTechniques techniques, bool steps);
+
+}  // namespace weft::internal
