@@ -12,6 +12,7 @@ class ExportedBuffers {
     enum class Use : uint8_t { none, inputs, direct, cma, aborted };
 
     ExportedBuffers(const Plan& plan, const FlagSync& flags);
+    void begin() { shared_ = false; }
     // This rank's addresses for its payload. Peers may access the buffers once its arrival flag is posted.
     BufferAddresses export_own(const CallBuffers& buffers);
     // Peers read our input in place, so it is not staged.

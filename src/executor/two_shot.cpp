@@ -16,6 +16,7 @@ TwoShot::TwoShot(const Plan& plan)
 
 void TwoShot::start(const void* send, void* receive, const void* operand, uint64_t sequence) {
     begin_call(send, receive, operand, sequence);
+    exports_.begin();
     stage_ = Stage::post;
 }
 
