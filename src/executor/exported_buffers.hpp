@@ -38,7 +38,7 @@ class ExportedBuffers {
 
   private:
     BufferAddresses payload_of(int rank, uint64_t tile) const;
-    bool uses_cma() const { return plan_->cma && plan_->cma->state() == Cma::State::ready; }
+    bool uses_cma() const { return plan_->two_shot.cma && plan_->two_shot.cma->state() == Cma::State::ready; }
 
     const Plan* plan_;
     const FlagSync* flags_;
