@@ -13,6 +13,7 @@
 #include "src/base/printing.hpp"
 #include "src/comm/joining.hpp"
 #include "src/registry.hpp"
+#include "src/selector/built_in_costs.hpp"
 #include "src/selector/catalog.hpp"
 #include "src/selector/selector.hpp"
 #include "src/selector/tuning_file.hpp"

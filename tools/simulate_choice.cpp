@@ -4,6 +4,7 @@
 
 #include "src/gpu/engine/device_plan.hpp"
 #include "src/registry.hpp"
+#include "src/selector/built_in_costs.hpp"
 #include "src/selector/selector.hpp"
 
 namespace weft::internal::tools {

@@ -10,6 +10,7 @@
 #include "src/base/printing.hpp"
 #include "src/control/agreed_texts.hpp"
 #include "src/selector/tuning_file.hpp"
+#include "src/selector/tuning_text.hpp"
 #include "tools/algorithm_named.hpp"
 #include "tools/tune_ranks.hpp"
 
@@ -84,7 +85,7 @@ Status write_simulated_tuning(SimulateRequest request, const SimulateRows& rows_
         }
         if (tuning) tuning->curves.insert(tuning->curves.end(), curves.begin(), curves.end());
     }
-    const std::string text = tuning->text();
+    const std::string text = tuning_text(*tuning);
     if (text.size() > AgreedTexts::tuning_bytes_most)
         return fail(error::command_option, "the file would have {} KiB, but a rank reads at most {} KiB",
                     text.size() >> 10, AgreedTexts::tuning_bytes_most >> 10);

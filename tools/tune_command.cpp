@@ -18,6 +18,7 @@
 #include "src/control/agreed_texts.hpp"
 #include "src/registry.hpp"
 #include "src/selector/tuning_file.hpp"
+#include "src/selector/tuning_text.hpp"
 #include "tools/tune_judgement.hpp"
 #include "tools/tune_ranks.hpp"
 #include "topology/detect/container.hpp"
@@ -223,7 +224,7 @@ Status check_length(const Plan& plan) {
                 if (!size.held_out && (sized || curve.points.empty())) curve.points.push_back({size.bytes, 1234});
             longest.curves.push_back(std::move(curve));
         }
-    const size_t bytes = longest.text().size(), most = AgreedTexts::tuning_bytes_most;
+    const size_t bytes = tuning_text(longest).size(), most = AgreedTexts::tuning_bytes_most;
     if (bytes <= most) return ok();
     return fail(error::command_option,
                 "the file could have {} KiB, but a rank reads at most {} KiB; name fewer numbers of ranks, fewer "
@@ -245,8 +246,8 @@ Status tune(const TuneRequest& request) {
     Tuning here = tuning_of_here();
     here.cores = topology::usable_cores();
     const Tuning tuning = tuning_of_times(std::move(here), plan->arrangements);
-    if (Status written = write_file(request.file, tuning.text()); !written) {
-        print_output("{}", tuning.text());  // it took a minute to measure
+    if (Status written = write_file(request.file, tuning_text(tuning)); !written) {
+        print_output("{}", tuning_text(tuning));  // it took a minute to measure
         return written;
     }
     print_output(

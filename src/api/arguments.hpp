@@ -54,16 +54,4 @@ inline Status check_reduction(weftComm* comm, weftDataType_t type, weftRedOp_t o
     return ok();
 }
 
-// Handles the result of place(). Called by the thread inside.
-inline Status placed(Entered& entered, Communicator& communicator, Status placed) {
-    if (placed || placed.code() != weftUnhandledCudaError) [[likely]]
-        return placed;
-    // The CUDA context is lost, and the other ranks must not wait for this rank.
-    entered.settle();
-    return communicator.die_of(std::move(placed));
-}
-inline Status place(Entered& entered, Communicator& communicator, Communicator::Call& call) {
-    return placed(entered, communicator, communicator.place(call));
-}
-
 }  // namespace weft::internal

@@ -3,7 +3,7 @@
 
 #include "src/api/arguments.hpp"
 #include "src/api/guard.hpp"
-#include "src/calls/group.hpp"
+#include "src/calls/submission.hpp"
 #include "weft/weft.h"
 
 using namespace weft::internal;
@@ -72,16 +72,14 @@ weftResult_t run(const char* function, const Arguments& arguments, weftComm_t co
         if (!entered.entered()) [[unlikely]]
             return entered.refused();
         Communicator& communicator = *comm->communicator;
-        Group* const group = Group::current_open();
-        const bool quick = !stream && !group && communicator.quick() && unsigned(arguments.op) < unsigned(weftNumOps) &&
+        const bool quick = !stream && !Group::current_open() && communicator.quick() &&
+                           unsigned(arguments.op) < unsigned(weftNumOps) &&
                            !comm->has_own_stream.load(std::memory_order_relaxed);
         const CancelHeld held(!quick);
         WEFT_TRY(check_reduction(comm, arguments.type, facts.reduces ? arguments.op : weftSum, call));
         if constexpr (facts.rooted) WEFT_TRY(check_rank("root", arguments.root, communicator.ranks()));
         if constexpr (collective != Collective::barrier)
             WEFT_TRY(check_buffers<collective>(call, communicator.rank(), communicator.ranks()));
-        WEFT_TRY(place(entered, communicator, call));
-        if (group) return group->add(comm, call);
         return submit(entered, comm, {&call, 1});
     });
 }

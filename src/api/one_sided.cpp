@@ -1,7 +1,7 @@
 // one_sided.cpp: checks the arguments of window and one-sided calls and submits them.
 #include "src/api/arguments.hpp"
 #include "src/api/guard.hpp"
-#include "src/calls/group.hpp"
+#include "src/calls/submission.hpp"
 #include "src/comm/window_registration.hpp"
 #include "weft/weft.h"
 
@@ -60,8 +60,6 @@ weftResult_t run(const char* function, Collective which, const Local& local, int
         call.stream = stream;
         call.only_buffer = local.name;
         call.access = &access;
-        WEFT_TRY(place(entered, *comm->communicator, call));
-        if (Group* const group = Group::current_open()) return group->add(comm, call);
         return submit(entered, comm, {&call, 1});
     });
 }

@@ -1,7 +1,7 @@
 // point_to_point.cpp: checks the arguments of sends and receives and submits them.
 #include "src/api/arguments.hpp"
 #include "src/api/guard.hpp"
-#include "src/calls/group.hpp"
+#include "src/calls/submission.hpp"
 #include "weft/weft.h"
 
 using namespace weft::internal;
@@ -34,13 +34,7 @@ Call message(Collective which, Caller by, const void* send, void* receive, size_
 
 // The messages of one call of the user.
 Status run(Entered& entered, weftComm_t comm, std::span<Call> messages) {
-    Communicator& communicator = *comm->communicator;
-    for (Call& call : messages) WEFT_TRY(place(entered, communicator, call));
-    if (Group* const group = Group::current_open()) {
-        for (const Call& call : messages) WEFT_TRY(group->add(comm, call));
-        return ok();
-    }
-    if (messages.size() == 1 && messages[0].operation.root == communicator.rank())
+    if (messages.size() == 1 && messages[0].operation.root == comm->communicator->rank() && !Group::current_open())
         return fail(error::usage_self_message,
                     "peer is this rank itself; a message to itself needs weftSend and weftRecv in "
                     "one group, or weftSendRecv");

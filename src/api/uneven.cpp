@@ -3,7 +3,7 @@
 
 #include "src/api/arguments.hpp"
 #include "src/api/guard.hpp"
-#include "src/calls/group.hpp"
+#include "src/calls/submission.hpp"
 #include "weft/weft.h"
 
 using namespace weft::internal;
@@ -138,11 +138,7 @@ weftResult_t run(const char* function, const void* send, void* receive, const ch
         call.receive = receive;
         call.stream = stream;
         call.peer_buffers = &peer_buffers;
-        WEFT_TRY(place(entered, communicator, call));
-        if (peer_buffers.counts.sent)
-            WEFT_TRY(placed(entered, communicator, communicator.place_counts(call, peer_buffers.counts)));
-        if (Group* const group = Group::current_open()) return group->add(comm, call);
-        return submit(entered, comm, {&call, 1});
+        return submit(entered, comm, {&call, 1}, peer_buffers.counts.sent ? &peer_buffers.counts : nullptr);
     });
 }
 

@@ -43,7 +43,7 @@ Status start(const weftPrepared& prepared) {
         Status done = check_handle(only.handle);
         if (done) {
             Entered entered(only.handle);
-            done = entered.entered() ? submit(entered, only.handle, {&only.call, 1}) : entered.refused();
+            done = entered.entered() ? submit_placed(entered, only.handle, {&only.call, 1}) : entered.refused();
         }
         if (done) return statuses->done(only.number), ok();
         done = statuses->fail(only.number, only.handle, done);

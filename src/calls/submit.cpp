@@ -106,7 +106,7 @@ Status submit(std::vector<QueuedCall> calls, const std::shared_ptr<CallStatuses>
     return waits ? in_progress() : ok();
 }
 
-Status submit(Entered& entered, weftComm* handle, std::span<const Communicator::Call> calls) {
+Status submit_placed(Entered& entered, weftComm* handle, std::span<const Communicator::Call> calls) {
     const Communicator::Call& first = calls[0];
     if (destination(handle, first)) [[unlikely]] {
         auto stream = stream_of(handle, first);

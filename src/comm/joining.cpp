@@ -120,7 +120,7 @@ Status find_tuning(Joining& joining, const std::string& text) {
     joining.options.tuning = nullptr;
     if (text.empty()) return ok();
     auto tuning = shared_by_process<const Tuning>(text, [&]() -> Result<std::shared_ptr<const Tuning>> {
-        auto read = Tuning::read(text);
+        auto read = read_tuning(text);
         if (!read) return read.take_status();
         return std::make_shared<const Tuning>(std::move(*read));
     });

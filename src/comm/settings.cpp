@@ -13,6 +13,7 @@
 #include "src/registry.hpp"
 #include "src/selector/algo_rules.hpp"
 #include "src/selector/tuning_file.hpp"
+#include "src/selector/tuning_text.hpp"
 #include "topology/detect/container.hpp"
 
 namespace weft::internal {
@@ -56,7 +57,7 @@ Result<std::string> tuning_text_of(const std::string& file, const Catalog& catal
     auto tuning = tuning_of_file(file);
     if (!tuning) return tuning.take_status();
     if (*tuning) warn_of_unknown_once(**tuning, file, catalog);
-    std::string text = *tuning ? (*tuning)->text() : std::string();
+    std::string text = *tuning ? tuning_text(**tuning) : std::string();
     if (text.size() > AgreedTexts::tuning_bytes_most)
         return fail(
             error::option_tuning_file,

@@ -12,6 +12,7 @@ class ExportedBuffers {
     enum class Use : uint8_t { none, inputs, direct, cma, aborted };
 
     ExportedBuffers(const Plan& plan, const FlagSync& flags);
+    void begin() { shared_ = false; }
     // This rank's addresses for its payload. Peers may access the buffers once its arrival flag is posted.
     BufferAddresses export_own(const CallBuffers& buffers);
     // Peers read our input in place, so it is not staged.
@@ -37,7 +38,7 @@ class ExportedBuffers {
 
   private:
     BufferAddresses payload_of(int rank, uint64_t tile) const;
-    bool uses_cma() const { return plan_->cma && plan_->cma->state() == Cma::State::ready; }
+    bool uses_cma() const { return plan_->two_shot.cma && plan_->two_shot.cma->state() == Cma::State::ready; }
 
     const Plan* plan_;
     const FlagSync* flags_;

@@ -21,7 +21,7 @@ int FlagSync::place_of(int rank) const {
 }
 
 void FlagSync::post_arrival(uint64_t tile) {
-    FlagBlock& flags = *plan_->flag_block;
+    FlagBlock& flags = *plan_->flags.block;
     const uint32_t number = flag_tile(tile);
     const int rank = plan_->schedule->rank;
     flags.line(rank, number)
@@ -33,7 +33,7 @@ void FlagSync::post_arrival(uint64_t tile) {
 }
 
 void FlagSync::post_departure(uint64_t tile) {
-    FlagBlock& flags = *plan_->flag_block;
+    FlagBlock& flags = *plan_->flags.block;
     const uint32_t number = flag_tile(tile);
     flags.line(plan_->schedule->rank, number)
         .departure.store(flag_word(number, plan_->operation_fingerprint),

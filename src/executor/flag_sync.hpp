@@ -13,10 +13,10 @@ class FlagSync {
     explicit FlagSync(const Plan& plan);
     // `tile` counts from here.
     void begin() {
-        if (plan_->flag_block) base_tile_ = plan_->flag_block->tile;
+        if (plan_->flags.block) base_tile_ = plan_->flags.block->tile;
     }
     // The next operation's tiles follow this one's.
-    void end(uint64_t tiles) { plan_->flag_block->tile = base_tile_ + uint32_t(tiles); }
+    void end(uint64_t tiles) { plan_->flags.block->tile = base_tile_ + uint32_t(tiles); }
 
     void post_arrival(uint64_t tile);
     void post_departure(uint64_t tile);
@@ -33,12 +33,12 @@ class FlagSync {
     int places() const { return int(plan_->schedule->shared_ranks.size()); }
     int rank_at(int place) const { return ranks_[place]; }
     int place_of(int rank) const;
-    FlagLine& line(int place, uint64_t tile) const { return plan_->flag_block->line(ranks_[place], flag_tile(tile)); }
+    FlagLine& line(int place, uint64_t tile) const { return plan_->flags.block->line(ranks_[place], flag_tile(tile)); }
     // A payload serves as the slot if the whole fits into it: it arrives in the same cache line as the flag.
     bool slots_in_payload() const { return slots_in_payload_; }
     std::byte* slot(int place, uint64_t tile) const {
         return slots_in_payload_ ? line(place, tile).payload
-                                 : plan_->flag_block->slot(ranks_[place], flag_tile(tile), plan_->rotation);
+                                 : plan_->flags.block->slot(ranks_[place], flag_tile(tile), plan_->flags.rotation);
     }
     SlotStores& stores() const { return plan_->slot_stores[plan_->schedule->rank]; }
 

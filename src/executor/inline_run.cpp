@@ -27,7 +27,7 @@ static bool suits(const Instruction& instruction, const ChunkSpan& span) {
 std::vector<InlineStep> InlineRun::steps_of(const Plan& plan) {
     const Schedule& schedule = *plan.schedule;
     if (plan.networked || plan.tiles != 1 || schedule.tiles != 1 || !schedule.shared_ranks.empty() ||
-        plan.changes_input() || (!plan.stable_sends.empty() && plan.zero_copy_least <= inline_step_bytes))
+        plan.changes_input() || (!plan.zero_copy.stable_sends.empty() && plan.zero_copy.least <= inline_step_bytes))
         return {};
     std::vector<int32_t> first_of(schedule.blocks.size() + 1, 0);
     for (size_t block = 0; block < schedule.blocks.size(); ++block)
@@ -96,16 +96,19 @@ Progress InlineRun::take(const InlineStep& step) {
     const Block& block = plan_->schedule->blocks[size_t(step.block)];
     const SlotInfo own{step.bytes, sequence_, plan_->operation_fingerprint};
     Slot incoming;
+    bool zero_copy = false;
     if (receives(step.opcode)) {
         SlotInfo info;
         auto slot = step.source->receive(info);
         if (!slot) return report_.fails(slot.take_status());
         if (!*slot) return blocked_on(block.source);
-        // No message of an inline program is zero-copy.
-        if (info.fingerprint != own.fingerprint || info.operation != own.operation || info.bytes != own.bytes ||
-            info.address != 0)
+        if (info.fingerprint != own.fingerprint || info.operation != own.operation || info.bytes != own.bytes)
             return report_.suspects(block.source, info.operation);
         incoming = *slot;
+        zero_copy = info.address != 0;
+        if (zero_copy) [[unlikely]]
+            if (Status read = read_zero_copy(size_t(step.block), info, incoming); !read)
+                return report_.fails(std::move(read));
         if (step.opcode == Opcode::recv_copy_send) from = incoming.data;
     }
     if (sends(step.opcode)) {
@@ -122,8 +125,21 @@ Progress InlineRun::take(const InlineStep& step) {
     } else {
         copy_inline(to, incoming.data, step.bytes);
     }
+    if (zero_copy && !plan_->zero_copy.cma->remote_memory_valid()) return report_.abandons();
     if (Status status = step.source->release(); !status) return report_.fails(std::move(status));
     return Progress::moved;
+}
+
+// The sender may have stable sends although this rank has none.
+Status InlineRun::read_zero_copy(size_t block, const SlotInfo& info, Slot& incoming) {
+    const BlockEnds& ends = plan_->ends[block];
+    if (!plan_->zero_copy.cma->remote_memory_valid()) return abandoned_operation();
+    const std::byte* mapped = mapped_bytes(info.address, ends.source_arena, ends.source_in_process);
+    incoming.data = const_cast<std::byte*>(mapped);
+    if (mapped) return ok();
+    fetched_.resize(inline_step_bytes);
+    incoming.data = fetched_.data();
+    return plan_->zero_copy.cma->read(plan_->schedule->blocks[block].source, fetched_.data(), info.address, info.bytes);
 }
 
 }  // namespace weft::internal

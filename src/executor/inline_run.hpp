@@ -28,6 +28,7 @@ class InlineRun final : public Run {
 
   private:
     Progress take(const InlineStep& step);
+    Status read_zero_copy(size_t block, const SlotInfo& info, Slot& incoming);
     Progress blocked_on(int rank) {
         report_.missing.insert(rank);
         return Progress::blocked;
@@ -37,6 +38,7 @@ class InlineRun final : public Run {
     std::vector<InlineStep> steps_;
     uint64_t call_ = 0;  // the number of the call
     size_t first_ = 0;   // all steps before it are done
+    std::vector<std::byte> fetched_;
 };
 
 }  // namespace weft::internal

@@ -11,7 +11,7 @@ std::unique_ptr<Run> make_run(const Plan& plan) {
     const std::vector<Block>& blocks = plan.schedule->blocks;
     if (blocks.size() == 1 && !blocks[0].instructions.empty() &&
         kind_of(blocks[0].instructions[0].opcode) == OpcodeKind::fused) {
-        if (is_one_shot(*plan.schedule) && !plan.exports_buffers) return std::make_unique<OneShot>(plan);
+        if (is_one_shot(*plan.schedule) && !plan.two_shot.exports_buffers) return std::make_unique<OneShot>(plan);
         return std::make_unique<TwoShot>(plan);
     }
     if (auto steps = InlineRun::steps_of(plan); !steps.empty())

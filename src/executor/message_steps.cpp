@@ -52,12 +52,12 @@ Progress MessageSteps::move(const StepAt& at, const ChunkSpan& span, const Slot&
     const std::byte* received = incoming.data;
     bool at_once = false;  // CMA copies straight into the output, because the data is not reduced
     if (zero_copy) {
-        if (!plan_->zero_copy_cma->remote_memory_valid()) return report_->abandons();
+        if (!plan_->zero_copy.cma->remote_memory_valid()) return report_->abandons();
         received = mapped_bytes(info.address, ends.source_arena, ends.source_in_process);
         at_once = !received && !reduces && stores;
         if (!received && !at_once) {
             if (fetched_.size() < info.bytes) fetched_.resize(info.bytes);
-            if (Status got = plan_->zero_copy_cma->read(block.source, fetched_.data(), info.address, info.bytes); !got)
+            if (Status got = plan_->zero_copy.cma->read(block.source, fetched_.data(), info.address, info.bytes); !got)
                 return report_->fails(std::move(got));
             received = fetched_.data();
         }
@@ -74,7 +74,7 @@ Progress MessageSteps::move(const StepAt& at, const ChunkSpan& span, const Slot&
         int count = stores ? operands_->targets(instruction, at.tile, piece, destinations) : 0;
         const bool streamed = count > 0 && (instruction.targets & Buffer::output);
         if (at_once && read) {
-            read = plan_->zero_copy_cma->read(block.source, destinations[0], info.address + done, piece.bytes);
+            read = plan_->zero_copy.cma->read(block.source, destinations[0], info.address + done, piece.bytes);
             in = static_cast<const std::byte*>(destinations[0]);
         }
         done += piece.bytes;
@@ -104,7 +104,7 @@ Progress MessageSteps::move(const StepAt& at, const ChunkSpan& span, const Slot&
         }
     });
     if (!read) return report_->fails(std::move(read));
-    if (zero_copy && !plan_->zero_copy_cma->remote_memory_valid()) return report_->abandons();
+    if (zero_copy && !plan_->zero_copy.cma->remote_memory_valid()) return report_->abandons();
     if (sends) {
         zero_copy_sent_ |= address != 0;
         Status status = ends.target->publish({span.bytes, sequence_, plan_->operation_fingerprint, address});
@@ -164,8 +164,8 @@ std::optional<Progress> MessageSteps::move_past_slots(const StepAt& at, const Ch
 // The address of the instruction's data, if it stays valid until the operation ends and the receiver shall read it; else 0.
 uint64_t MessageSteps::zero_copy_address(const StepAt& at, const ChunkSpan& span) const {
     const BlockEnds& ends = plan_->ends[at.block];
-    if (plan_->stable_sends.empty() || !ends.target_reads.any() || span.count != 1 ||
-        span.bytes < plan_->zero_copy_least || !plan_->stable_sends[at.block][size_t(at.step)])
+    if (plan_->zero_copy.stable_sends.empty() || !ends.target_reads.any() || span.count != 1 ||
+        span.bytes < plan_->zero_copy.least || !plan_->zero_copy.stable_sends[at.block][size_t(at.step)])
         return 0;
     const CallBuffers& buffers = operands_->buffers();
     const bool from_input = at.instruction->opcode == Opcode::send && at.instruction->source == Buffer::input;
@@ -174,7 +174,7 @@ uint64_t MessageSteps::zero_copy_address(const StepAt& at, const ChunkSpan& span
     if (piece.bytes != span.bytes) return 0;
     const std::byte* data = from_input ? buffers.send() : buffers.receive();
     return remote_address(data + piece.offset, piece.bytes, ends.target_reads, ends.target_in_process,
-                          plan_->zero_copy_by_cma);
+                          plan_->zero_copy.by_cma);
 }
 
 bool MessageSteps::zero_copy_done() {

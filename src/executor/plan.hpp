@@ -27,28 +27,44 @@ struct BlockEnds {
     std::byte* source_arena = nullptr;  // the source's arena, mapped here
 };
 
+// Messages whose slot holds the address of the data (docs/design/connections.md, Zero-copy).
+struct ZeroCopyPlan {
+    // By block and instruction: whether a send may be zero-copy (schedule/stable_sends.hpp). Empty: none may.
+    std::vector<std::vector<bool>> stable_sends;
+    size_t least = 0;          // bytes of the smallest zero-copy message
+    bool by_cma = true;        // zero-copy also if the receiver needs CMA
+    const Cma* cma = nullptr;  // reads zero-copy messages of this host
+};
+
+// The flag block and the rotation of its slots for a tile of all parts; our slots have memory for all of it.
+struct FlagSlots {
+    FlagBlock* block = nullptr;
+    FlagBlock::Rotation rotation;
+};
+
+// For two-shot, and for a one-shot whose buffers may be exported.
+struct TwoShotPlan {
+    bool pipelined = false;        // one loop body stages, reduces and copies results of different tiles
+    bool exports_buffers = false;  // the first arrival says which buffers peers can reach; an agreed fact
+    DirectAccess* direct_access = nullptr;
+    Cma* cma = nullptr;  // CMA copies, once all ranks have agreed that it works; null: not used
+};
+
 struct Plan {
     Operation operation;
     uint32_t operation_fingerprint = 0;
     const Schedule* schedule = nullptr;
     std::vector<BlockEnds> ends;  // by block
-    // By block and instruction: whether a send may be zero-copy (schedule/stable_sends.hpp). Empty: none may.
-    std::vector<std::vector<bool>> stable_sends;
-    size_t zero_copy_least = 0;          // bytes of the smallest zero-copy message
-    bool zero_copy_by_cma = true;        // zero-copy also if the receiver needs CMA
-    const Cma* zero_copy_cma = nullptr;  // reads zero-copy messages of this host
-    FlagBlock* flag_block = nullptr;
-    FlagBlock::Rotation rotation;  // slots of a tile of all parts; our slots have memory for all of it
-    DirectAccess* direct_access = nullptr;
+    ZeroCopyPlan zero_copy;
+    FlagSlots flags;
+    TwoShotPlan two_shot;
     const CpuKernels* cpu_kernels = nullptr;
-    SlotStores* slot_stores = nullptr;  // by rank: for the slots that it reads; our own entry: for the flag block
-    size_t tile_bytes = 0;              // of each part; a multiple of 64 unless there is one tile
-    uint64_t tiles = 1;                 // at least 1: an empty message still synchronizes all ranks
-    bool pipelined = false;             // two-shot: one loop body stages, reduces and copies results of different tiles
-    bool exports_buffers = false;       // fused: the first arrival says which buffers peers can reach; an agreed fact
-    bool networked = false;             // some end is remote
-    bool in_one_place = false;          // each result is computed from all contributions at once: Sums::in_rank_order
-    Cma* cma = nullptr;                 // fused: CMA copies, once all ranks have agreed that it works; null: not used
+    // By rank: for the slots that it reads; our own entry: for the flag block.
+    SlotStores* slot_stores = nullptr;
+    size_t tile_bytes = 0;      // of each part; a multiple of 64 unless there is one tile
+    uint64_t tiles = 1;         // at least 1: an empty message still synchronizes all ranks
+    bool networked = false;     // some end is remote
+    bool in_one_place = false;  // each result is computed from all contributions at once: Sums::in_rank_order
     // If the schedule uses Buffer::scratch: the rank's, of scratch_bytes(). One operation uses it at a time.
     std::vector<std::byte>* scratch = nullptr;
     Stores stores = Stores::ordinary;

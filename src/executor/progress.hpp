@@ -15,6 +15,9 @@ enum class Progress : uint8_t {
     failed,    // `failure`
 };
 
+// The failure of a run that accesses a peer's memory when the operation is aborted.
+inline Status abandoned_operation() { return {error::rank_failed, "another rank ended the operation with an error"}; }
+
 // The reasons of a run that is blocked, mismatched or failed.
 struct RunReport {
     RankSet missing;
@@ -36,8 +39,7 @@ struct RunReport {
         failure = std::move(status);
         return Progress::failed;
     }
-    // The operation was aborted while this rank read or wrote a peer's memory.
-    Progress abandons() { return fails({error::rank_failed, "another rank ended the operation with an error"}); }
+    Progress abandons() { return fails(abandoned_operation()); }
 };
 
 }  // namespace weft::internal

@@ -42,7 +42,7 @@ Progress StepMachine::advance() try {
     }
     if (!all_ended || !messages_.zero_copy_done()) return so_far;
     const uint64_t run = uint64_t(plan_->schedule->tiles);
-    if (plan_->flag_block) flags_.end((plan_->tiles + run - 1) / run * run);
+    if (plan_->flags.block) flags_.end((plan_->tiles + run - 1) / run * run);
     return Progress::done;
 } catch (const UserReductionFailed& failed) {
     // The run ends in the middle: peers would wait for flags that are never posted.

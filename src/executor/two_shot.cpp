@@ -12,10 +12,11 @@ TwoShot::TwoShot(const Plan& plan)
       destinations_(size_t(std::max(ranks_, 2))),
       staging_(2),
       results_(size_t(ranks_)),
-      cma_copies_(plan.cma ? plan.cma_block_bytes() * size_t(ranks_ - 1) : 0) {}
+      cma_copies_(plan.two_shot.cma ? plan.cma_block_bytes() * size_t(ranks_ - 1) : 0) {}
 
 void TwoShot::start(const void* send, void* receive, const void* operand, uint64_t sequence) {
     begin_call(send, receive, operand, sequence);
+    exports_.begin();
     stage_ = Stage::post;
 }
 
@@ -66,7 +67,7 @@ Progress TwoShot::advance() try {
                     if (++tile_ < plan_->tiles) continue;
                     break;
                 }
-                if (plan_->pipelined) {
+                if (plan_->two_shot.pipelined) {
                     stage_ = Stage::pipeline;  // nothing to wait for before tile 0 is reduced
                     continue;
                 }
@@ -115,7 +116,7 @@ Progress TwoShot::advance() try {
         if (exports_.shared()) {
             // Data that was read after a buffer's owner had left is invalid (rule 9b).
             std::atomic_thread_fence(std::memory_order_acquire);
-            if (plan_->flag_block->aborted()) return report_.abandons();
+            if (plan_->flags.block->aborted()) return report_.abandons();
         }
         flags_.end(stage_ == Stage::in_place ? 1 : plan_->tiles);
         return Progress::done;
@@ -204,13 +205,14 @@ Progress TwoShot::reduce_by_cma(size_t first, size_t last) {
     const size_t block = plan_->cma_block_bytes();
     for (size_t offset = first; offset < last; offset += block) {
         // A rank that has left waits for us no longer, so at most one block arrives late.
-        if (plan_->flag_block->aborted()) return report_.abandons();
+        if (plan_->flags.block->aborted()) return report_.abandons();
         const size_t bytes = std::min(block, last - offset);
         std::byte* copy = cma_copies_.data();
         for (int rank = 0; rank < ranks_; ++rank) {
             sources_[size_t(rank)] = rank == rank_ ? buffers_.send() + offset : copy;
             if (rank == rank_) continue;
-            if (Status status = plan_->cma->read(rank, copy, exports_.cma_input(rank) + offset, bytes); !status)
+            if (Status status = plan_->two_shot.cma->read(rank, copy, exports_.cma_input(rank) + offset, bytes);
+                !status)
                 return report_.fails(std::move(status));
             copy += block;
         }
@@ -218,7 +220,8 @@ Progress TwoShot::reduce_by_cma(size_t first, size_t last) {
         buffers_.reduce(buffers_.reduction(&destination, 1, sources_.data(), ranks_, bytes, true, 0));
         for (int distance = 1; distance < ranks_; ++distance) {
             const int rank = (rank_ + distance) % ranks_;
-            if (Status status = plan_->cma->write(rank, destination, exports_.cma_output(rank) + offset, bytes);
+            if (Status status =
+                    plan_->two_shot.cma->write(rank, destination, exports_.cma_output(rank) + offset, bytes);
                 !status)
                 return report_.fails(std::move(status));
         }

@@ -1,4 +1,5 @@
 #include "src/planning/chooser.hpp"
+#include "src/selector/built_in_costs.hpp"
 
 #include <algorithm>
 

@@ -54,7 +54,7 @@ class PlansByKey {
 // The plans of calls on host memory.
 class PlanCache : public PlansByKey<PreparedPlan> {
   public:
-    // An estimate. Plans grow with the number of ranks. Only the scratch of scaled plans grows with the message.
+    // An estimate. Every run counts as a step machine. Plans grow with the number of ranks. Only the scratch of scaled plans grows with the message.
     uint64_t heap_bytes() const;
 };
 

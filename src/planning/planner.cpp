@@ -98,35 +98,35 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
         bounds.wanted = choice.algorithm->tile_bytes(chooser_.layout(), chooser_.links(), whole);
     plan.tile_bytes = std::min(tile_bytes_of(binding.schedule, bytes, bounds), bytes);
     plan.tiles = tiles_of(bytes, plan.tile_bytes);
-    plan.pipelined =
+    plan.two_shot.pipelined =
         pays_pipelined(binding.schedule, bytes, plan.tile_bytes) && !plan.scaled() && !operation.calls_function();
     if (!binding.schedule.shared_ranks.empty()) {
-        plan.flag_block = flag_block_;
-        const bool in_order = two_slots_ && reads_in_order(binding.schedule) && !plan.pipelined;
-        plan.rotation = FlagBlock::rotation(round_to_line(shared_slot_bytes(binding.schedule, plan.tile_bytes)),
-                                            chooser_.layout().ranks, in_order);
-        WEFT_TRY(flag_block_->reserve(plan.rotation.bytes(), plan.rotation.slots));
+        plan.flags.block = flag_block_;
+        const bool in_order = two_slots_ && reads_in_order(binding.schedule) && !plan.two_shot.pipelined;
+        plan.flags.rotation = FlagBlock::rotation(round_to_line(shared_slot_bytes(binding.schedule, plan.tile_bytes)),
+                                                  chooser_.layout().ranks, in_order);
+        WEFT_TRY(flag_block_->reserve(plan.flags.rotation.bytes(), plan.flags.rotation.slots));
     }
     if (has_scratch(binding.schedule)) {
         const size_t scratch = weft::internal::scratch_bytes(binding.schedule, plan.tile_bytes);
         if (scratch_.size() < scratch) scratch_.resize(scratch);
         plan.scratch = &scratch_;
     }
-    plan.zero_copy_cma = &cma_;
+    plan.zero_copy.cma = &cma_;
     if (agreed_.direct && bytes >= chooser_.links().zero_copy_least_bytes) {
-        plan.stable_sends = binding.stable_sends;
-        plan.zero_copy_least = chooser_.links().zero_copy_least_bytes;
+        plan.zero_copy.stable_sends = binding.stable_sends;
+        plan.zero_copy.least = chooser_.links().zero_copy_least_bytes;
         // Reductions do not use CMA: the sender copies into the slot in parallel, which is faster than the receiver
         // copying first.
-        plan.zero_copy_by_cma =
+        plan.zero_copy.by_cma =
             bytes <= chooser_.links().zero_copy_most_bytes && !facts_of(operation.collective).reduces;
     }
     if (is_two_shot(binding.schedule) || (is_one_shot(binding.schedule) && bytes >= exported_least_bytes)) {
-        plan.direct_access = &direct_access_;
-        plan.exports_buffers = agreed_.direct != 0 && !plan.scaled();
-        if (agreed_.cma_messages && plan.exports_buffers && bytes >= cma_least_bytes && bytes <= cma_most_bytes &&
-            chooser_.layout().ranks <= cma_most_ranks)
-            plan.cma = &cma_;
+        plan.two_shot.direct_access = &direct_access_;
+        plan.two_shot.exports_buffers = agreed_.direct != 0 && !plan.scaled();
+        if (agreed_.cma_messages && plan.two_shot.exports_buffers && bytes >= cma_least_bytes &&
+            bytes <= cma_most_bytes && chooser_.layout().ranks <= cma_most_ranks)
+            plan.two_shot.cma = &cma_;
     }
     plan.stores = whole >= streamed_bytes(chooser_.layout().ranks) ? Stores::streaming : Stores::ordinary;
     return std::make_unique<PreparedPlan>(std::move(plan));

@@ -37,12 +37,6 @@ std::vector<Candidate> candidates(const Operation& operation, const Layout& layo
 Result<Choice> select(const Operation& operation, const Layout& layout, const Costs& costs,
                       const Preferences& preferences, std::span<const Algorithm> rows);
 
-// The built-in costs of shared memory between `ranks` ranks on `cores` cores. `uses_cma`: messages may be copied by CMA.
-LinkCosts host_link_costs(int ranks, int cores, bool uses_cma = true);
-// The built-in costs of ranks on several hosts. `link_mbps`: the slowest host's network; 0: unknown. `one_machine`: all
-// hosts are this machine.
-LinkCosts network_link_costs(int ranks_per_core, int64_t link_mbps, bool uses_cma = true, bool one_machine = false);
-
 // Why a row of a user's file does not serve this call: its range of bytes or its root. Empty: it does, or the row is
 // Weft's own.
 std::string not_meant_for(const Algorithm& row, const Operation& operation, int ranks);

@@ -1,7 +1,9 @@
 #include "src/selector/tuning.hpp"
 
+#include <algorithm>
+
+#include "src/selector/built_in_costs.hpp"
 #include "src/selector/logarithm.hpp"
-#include "src/selector/selector.hpp"
 
 namespace weft::internal {
 
@@ -32,14 +34,6 @@ double Tuning::Curve::us_at(size_t bytes) const {
     const auto place = [](size_t of) { return logarithm(double(std::max<size_t>(of, 1))); };
     const double share = (place(inside) - place(low.bytes)) / (place(high.bytes) - place(low.bytes));
     return exponential(logarithm(low.us) * (1 - share) + logarithm(high.us) * share);
-}
-
-LinkCosts link_costs_in_blocks(int ranks, int hosts, int machines, int cores, int64_t link_mbps, bool uses_cma) {
-    if (hosts == 1) return host_link_costs(ranks, cores, uses_cma);
-    const bool one_machine = machines == 1;
-    const int here = (ranks + machines - 1) / machines;
-    return network_link_costs((here + cores - 1) / std::max(1, cores), one_machine ? 0 : link_mbps, uses_cma,
-                              one_machine);
 }
 
 LinkCosts Tuning::built_in() const { return network_link_costs(1, link_mbps, uses_cma, simulated.empty()); }

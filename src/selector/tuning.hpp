@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "src/base/collective.hpp"
-#include "src/base/result.hpp"
 #include "src/schedule/layout.hpp"
 
 namespace weft::internal {
@@ -49,9 +48,6 @@ struct Tuning {
     std::vector<Curve> curves;
     std::vector<std::string> notes = {};  // about ignored parts of the text; not written
 
-    // weftInvalidUsage: the text is cut off, has another form or a value out of range. The sentence says where.
-    static Result<Tuning> read(std::string_view text);
-    std::string text() const;
     static std::span<const Constant> constant_table();
 
     // Whether `links`, not fitted, describe the measured network. For simulated hosts: whether there is a network.
@@ -75,8 +71,5 @@ struct Tuning {
     // a host, or several ranks on several hosts. Null: there is none.
     const Curve* nearest(Collective collective, std::string_view algorithm, const Layout& layout) const;
 };
-
-// host_link_costs() or network_link_costs() for ranks in blocks on hosts, and hosts in blocks on machines of `cores` cores.
-LinkCosts link_costs_in_blocks(int ranks, int hosts, int machines, int cores, int64_t link_mbps, bool uses_cma);
 
 }  // namespace weft::internal

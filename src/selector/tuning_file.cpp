@@ -1,4 +1,5 @@
 #include "src/selector/tuning_file.hpp"
+#include "src/selector/tuning_text.hpp"
 
 #include <unistd.h>
 
@@ -34,7 +35,7 @@ std::string inapplicable(const Tuning& tuning) {
 Result<std::shared_ptr<const Tuning>> load(const std::string& name) {
     auto text = read_file(name, file_bytes_most);
     if (!text) return fail(text.status(), "WEFT_TUNE_FILE: {}", text.status().sentence());
-    auto tuning = Tuning::read(*text);
+    auto tuning = read_tuning(*text);
     if (!tuning)
         return fail(error::option_tuning_file,
                     "WEFT_TUNE_FILE: {} was not made by `weft tune`: {}; make it with `weft tune "

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "src/base/result.hpp"
 #include "src/selector/tuning.hpp"
 
 namespace weft::internal {

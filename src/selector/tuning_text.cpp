@@ -1,12 +1,11 @@
-// tuning_text.cpp: a tuning as JSON, which `weft tune` writes and WEFT_TUNE_FILE names.
+#include "src/selector/tuning_text.hpp"
+
 #include <algorithm>
 #include <charconv>
 #include <climits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <tuple>
-
-#include "src/selector/tuning.hpp"
 
 namespace weft::internal {
 
@@ -142,7 +141,7 @@ void note_doubled(const std::vector<Tuning::Curve>& curves, std::vector<std::str
 
 }  // namespace
 
-Result<Tuning> Tuning::read(std::string_view text) {
+Result<Tuning> read_tuning(std::string_view text) {
     const Json json = Json::parse(text, nullptr, false);
     if (json.is_discarded() || !json.is_object())
         return fail(error::option_tuning_file, "it is not JSON, or it is cut off");
@@ -162,7 +161,7 @@ Result<Tuning> Tuning::read(std::string_view text) {
         tuning.uses_cma = reader.truth(*machine, "kernel_copies");
     }
     if (const Json* constants = reader.object(json, "constants")) {
-        for (const Constant& constant : constant_table())
+        for (const Tuning::Constant& constant : Tuning::constant_table())
             tuning.constants.*constant.member = reader.time(*constants, constant.name);
         note_unknown(*constants, tuning.notes);
     }
@@ -177,29 +176,31 @@ Result<Tuning> Tuning::read(std::string_view text) {
     return tuning;
 }
 
-std::string Tuning::text() const {
+std::string tuning_text(const Tuning& tuning) {
     Json fitted_constants;
-    for (const Constant& constant : constant_table())
-        fitted_constants[constant.name] = rounded(constants.*constant.member);
-    const Json machine = {{"processor", processor},
-                          {"cores", machine_cores},
-                          {"cores_used", cores},
-                          {"link_mbps", link_mbps},
-                          {"kernel_copies", uses_cma}};
-    std::string lines = fmt::format(
-        "{{\n\"weft_tune\": {},\n\"weft\": {},\n{}\"machine\": {},\n\"constants\": {},\n\"times\": [", format_version,
-        Json(version).dump(), simulated.empty() ? "" : fmt::format("\"simulated\": {},\n", Json(simulated).dump()),
-        machine.dump(), fitted_constants.dump());
+    for (const Tuning::Constant& constant : Tuning::constant_table())
+        fitted_constants[constant.name] = rounded(tuning.constants.*constant.member);
+    const Json machine = {{"processor", tuning.processor},
+                          {"cores", tuning.machine_cores},
+                          {"cores_used", tuning.cores},
+                          {"link_mbps", tuning.link_mbps},
+                          {"kernel_copies", tuning.uses_cma}};
+    std::string lines =
+        fmt::format("{{\n\"weft_tune\": {},\n\"weft\": {},\n{}\"machine\": {},\n\"constants\": {},\n\"times\": [",
+                    format_version, Json(tuning.version).dump(),
+                    tuning.simulated.empty() ? "" : fmt::format("\"simulated\": {},\n", Json(tuning.simulated).dump()),
+                    machine.dump(), fitted_constants.dump());
     // One curve per line, so that two files can be compared.
-    for (const Curve& curve : curves) {
+    for (const Tuning::Curve& curve : tuning.curves) {
         Json row = {{"collective", name_of(curve.collective)},
                     {"ranks", curve.ranks},
                     {"hosts", curve.hosts},
                     {"algorithm", curve.algorithm}};
         if (curve.apart) row["apart"] = *curve.apart;
         row["us"] = Json::array();
-        for (const Point& point : curve.points) row["us"].push_back(Json::array({point.bytes, rounded(point.us)}));
-        lines += (&curve == &curves.front() ? "\n" : ",\n") + row.dump();
+        for (const Tuning::Point& point : curve.points)
+            row["us"].push_back(Json::array({point.bytes, rounded(point.us)}));
+        lines += (&curve == &tuning.curves.front() ? "\n" : ",\n") + row.dump();
     }
     return lines + "\n]\n}\n";
 }

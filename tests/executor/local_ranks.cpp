@@ -288,20 +288,20 @@ struct LocalRanks::Rank {
             if (block.source >= 0) ends.source_arena = require(Arena::get())->memory().data();
             plan.ends.push_back(ends);
         }
-        plan.zero_copy_cma = &all->cma_[size_t(rank)];
-        if (call.zero_copy) plan.stable_sends = find_stable_sends(schedule);
+        plan.zero_copy.cma = &all->cma_[size_t(rank)];
+        if (call.zero_copy) plan.zero_copy.stable_sends = find_stable_sends(schedule);
         if (!schedule.shared_ranks.empty()) {
-            plan.flag_block = all->flag_blocks_[size_t(rank)].get();
+            plan.flags.block = all->flag_blocks_[size_t(rank)].get();
             // Other places from call to call.
             const size_t used =
                 (shared_slot_bytes(schedule, plan.tile_bytes) + line_bytes - 1) / line_bytes * line_bytes;
-            plan.pipelined = call.pipelined && call.op != premul;
-            const bool in_order = reads_in_order(schedule) && !plan.pipelined && index % 4 != 3;
-            plan.rotation = FlagBlock::rotation(used, 2 + int(index % 7), in_order);
-            require(plan.flag_block->reserve(plan.rotation.bytes(), plan.rotation.slots));
-            plan.direct_access = &all->reaches_[size_t(rank)];
-            plan.exports_buffers = call.exports_buffers && call.op != premul && all->direct_;
-            if (call.cma && plan.exports_buffers) plan.cma = &all->cma_[size_t(rank)];
+            plan.two_shot.pipelined = call.pipelined && call.op != premul;
+            const bool in_order = reads_in_order(schedule) && !plan.two_shot.pipelined && index % 4 != 3;
+            plan.flags.rotation = FlagBlock::rotation(used, 2 + int(index % 7), in_order);
+            require(plan.flags.block->reserve(plan.flags.rotation.bytes(), plan.flags.rotation.slots));
+            plan.two_shot.direct_access = &all->reaches_[size_t(rank)];
+            plan.two_shot.exports_buffers = call.exports_buffers && call.op != premul && all->direct_;
+            if (call.cma && plan.two_shot.exports_buffers) plan.two_shot.cma = &all->cma_[size_t(rank)];
         }
         run = make_run(plan);
         const std::byte* send = sends[index].data() + send_place(call);

@@ -164,7 +164,7 @@ struct Pair {
             plan.tile_bytes = tile_bytes;
             plan.tiles = (plan.bytes() + tile_bytes - 1) / tile_bytes;
             flag_blocks[rank] = std::move(*FlagBlock::open(ranks.segment(), rank));
-            if (!schedules[rank].shared_ranks.empty()) plan.flag_block = flag_blocks[rank].get();
+            if (!schedules[rank].shared_ranks.empty()) plan.flags.block = flag_blocks[rank].get();
             plan.ends.resize(1);
             if (schedules[rank].fifo_depth == 0) continue;
             Blob blob;

@@ -7,6 +7,7 @@
 #include "src/base/build_facts.hpp"
 #include "src/registry.hpp"
 #include "src/schedule/text.hpp"
+#include "src/selector/built_in_costs.hpp"
 #include "src/selector/selector.hpp"
 #include "tests/faults/job.hpp"
 #include "tests/folder.hpp"
@@ -369,7 +370,7 @@ TEST_CASE("a choice is logged in a line with the predictions of the others, the 
     const auto choice = weft::internal::select(operation, {3, 0}, costs, preferences, rows);
     REQUIRE(choice);
     CHECK(weft::internal::choice_text(operation, {3, 0}, *choice,
-                               weft::internal::candidates(operation, {3, 0}, costs, preferences, rows)) ==
+                                      weft::internal::candidates(operation, {3, 0}, costs, preferences, rows)) ==
           "all_reduce of 10 float, sum (40 bytes) on 3 ranks: fast over shm, 1.00 us predicted; middling 2.50 us, slow "
           "30.00 us");
 }

@@ -7,16 +7,17 @@
 #include <cstdlib>
 
 #include "src/selector/tuning.hpp"
+#include "src/selector/tuning_text.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
     using namespace weft::internal;
-    const auto read = Tuning::read({reinterpret_cast<const char*>(data), bytes});
+    const auto read = read_tuning({reinterpret_cast<const char*>(data), bytes});
     if (!read) {
         if (read.status().sentence().empty()) std::abort();
         return 0;
     }
-    const auto again = Tuning::read(read->text());
-    if (!again || again->text() != read->text()) std::abort();
+    const auto again = read_tuning(tuning_text(*read));
+    if (!again || tuning_text(*again) != tuning_text(*read)) std::abort();
     for (const Tuning::Curve& curve : read->curves) {
         for (const size_t size : {size_t(0), size_t(1), size_t(4096), curve.points.back().bytes - 1, SIZE_MAX}) {
             const double us = curve.us_at(size);

@@ -4,6 +4,7 @@
 
 #include "src/registry.hpp"
 #include "src/selector/tuning_file.hpp"
+#include "src/selector/tuning_text.hpp"
 #include "tests/folder.hpp"
 #include "tests/hosts/spread_job.hpp"
 #include "topology/detect/container.hpp"
@@ -43,7 +44,7 @@ std::string tuning_text(int ranks, int hosts) {
                  ranks,
                  hosts,
                  {{8, 40.0 + double(tuning.curves.size() % 7)}, {100'000, 900.0 - double(tuning.curves.size() % 5)}}});
-    return tuning.text();
+    return tuning_text(tuning);
 }
 
 int count(const std::string& text, const std::string& line) {

@@ -3,6 +3,7 @@
 
 #include "src/base/name_list.hpp"
 #include "src/registry.hpp"
+#include "src/selector/built_in_costs.hpp"
 #include "src/selector/selector.hpp"
 #include "tests/catch.hpp"
 #include "tests/error.hpp"

@@ -7,6 +7,7 @@
 #include "src/registry.hpp"
 #include "src/schedule/expand.hpp"
 #include "src/schedule/text.hpp"
+#include "src/selector/built_in_costs.hpp"
 #include "src/selector/selector.hpp"
 #include "tests/catch.hpp"
 #include "tests/folder.hpp"

@@ -2,6 +2,7 @@
 #include "algorithms/network.hpp"
 
 #include "src/registry.hpp"
+#include "src/selector/built_in_costs.hpp"
 #include "src/selector/selector.hpp"
 #include "tests/catch.hpp"
 

@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "src/registry.hpp"
+#include "src/selector/built_in_costs.hpp"
 #include "src/selector/selector.hpp"
 #include "src/selector/tuning_file.hpp"
+#include "src/selector/tuning_text.hpp"
 #include "tests/error.hpp"
 #include "tests/schedule/command.hpp"
 
@@ -270,7 +272,7 @@ TEST_CASE("weft schedule simulate --tune writes a file that selects the fastest 
     const auto tuning = tuning_of_file(file.name);
     REQUIRE(tuning.ok());
     REQUIRE(*tuning);
-    CHECK(Tuning::read((*tuning)->text())->simulated == "4 cpu-10g");
+    CHECK(read_tuning(tuning_text(**tuning))->simulated == "4 cpu-10g");
     const Layout layout = layout_in_blocks(8, 4);
     const Costs costs(network_link_costs(1, 25'000), *tuning), on_one(network_link_costs(1, 0, true, true), *tuning);
     for (const Collective collective : all_collectives) {
@@ -300,7 +302,7 @@ TEST_CASE("weft schedule simulate --tune writes a file that selects the fastest 
     CHECK(explain(more, layout_in_blocks(16, 4), costs, {}, registry::algorithms())
               .find("us predicted from what was simulated") != std::string::npos);
     CHECK(simulate(with({"-b", "64", "--tune", file.name, "--collective", "AllReduce"})).exit_status == 0);
-    const auto one = Tuning::read(file_text(file.name));
+    const auto one = read_tuning(file_text(file.name));
     REQUIRE(one.ok());
     for (const Tuning::Curve& curve : one->curves) CHECK(curve.collective == Collective::all_reduce);
     const std::pair<std::vector<std::string>, const char*> mistakes[] = {

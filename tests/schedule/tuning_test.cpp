@@ -6,9 +6,11 @@
 #include <fstream>
 
 #include "src/registry.hpp"
+#include "src/selector/built_in_costs.hpp"
 #include "src/selector/logarithm.hpp"
 #include "src/selector/selector.hpp"
 #include "src/selector/tuning_file.hpp"
+#include "src/selector/tuning_text.hpp"
 #include "tests/catch.hpp"
 #include "tests/folder.hpp"
 
@@ -61,14 +63,14 @@ std::string chosen(const Costs& costs, size_t bytes, const Preferences& preferen
 
 // With one text in place of another, which must be there.
 std::string changed(const std::string& from, const std::string& to) {
-    std::string text = a_tuning().text();
+    std::string text = tuning_text(a_tuning());
     const size_t place = text.find(from);
     REQUIRE(place != std::string::npos);
     return text.replace(place, from.size(), to);
 }
 
 std::string objection(const std::string& text) {
-    const auto tuning = Tuning::read(text);
+    const auto tuning = read_tuning(text);
     return tuning ? "" : tuning.status().sentence();
 }
 
@@ -79,9 +81,9 @@ TEST_CASE("a tuning survives its text", "[tuning]") {
     tuning.processor = "a \"quoted\" processor";
     tuning.constants.signal_us = 0.25;
     tuning.link_mbps = 25'000;
-    const auto read = Tuning::read(tuning.text());
+    const auto read = read_tuning(tuning_text(tuning));
     REQUIRE(read);
-    CHECK(read->text() == tuning.text());
+    CHECK(tuning_text(*read) == tuning_text(tuning));
     CHECK(read->processor == tuning.processor);
     CHECK(read->constants.signal_us == 0.25);
     CHECK(read->link_mbps == 25'000);
@@ -92,7 +94,7 @@ TEST_CASE("a tuning survives its text", "[tuning]") {
 }
 
 TEST_CASE("a text that is no tuning is refused with the fault and its place", "[tuning]") {
-    CHECK(objection(a_tuning().text()) == "");
+    CHECK(objection(tuning_text(a_tuning())) == "");
     CHECK_THAT(objection(""), Contains("not JSON"));
     CHECK_THAT(objection("[]"), Contains("not JSON"));
     CHECK_THAT(objection("{}"), Contains("`weft_tune` is missing"));
@@ -120,21 +122,21 @@ TEST_CASE("ignored parts of a tuning are noted", "[tuning]") {
     tuning.curves = {{Collective::all_reduce, "ring", 2, 1, {{8, 1}}},
                      {Collective::all_reduce, "ring", 4, 1, {{8, 1}}},
                      {Collective::all_reduce, "ring", 2, 1, {{8, 9}}}};
-    std::string text = tuning.text();
+    std::string text = tuning_text(tuning);
     const std::string constants = "\"constants\": {";
     text.insert(text.find(constants) + constants.size(), "\"alhpa_us\": 1,");
-    const auto read = Tuning::read(text);
+    const auto read = read_tuning(text);
     REQUIRE(read);
     CHECK(read->notes == std::vector<std::string>{"there is no constant \"alhpa_us\": it counts for nothing",
                                                   "times[2] are of what times[0] are of, all_reduce by ring of 2 ranks "
                                                   "on 1 hosts: the first count"});
     CHECK(read->nearest(Collective::all_reduce, "ring", layout_in_blocks(2, 1))->points[0].us == 1);
     tuning.curves.pop_back();
-    CHECK(Tuning::read(tuning.text())->notes.empty());
+    CHECK(read_tuning(tuning_text(tuning))->notes.empty());
 }
 
 TEST_CASE("a tuning that is cut off anywhere is refused", "[tuning]") {
-    const std::string whole = a_tuning().text();
+    const std::string whole = tuning_text(a_tuning());
     const size_t end = whole.rfind('}');
     for (size_t length = 0; length <= end; ++length) {
         INFO(length);
@@ -278,7 +280,7 @@ TEST_CASE("times of ranks with another placement on NUMA domains are left out", 
     for (const bool apart : {false, true}) CHECK_FALSE(tuning.has_other_placement(apart));
     for (Tuning::Curve& curve : tuning.curves)
         if (curve.hosts == 1) curve.apart = false;
-    const auto read = Tuning::read(tuning.text());
+    const auto read = read_tuning(tuning_text(tuning));
     REQUIRE(read);
     CHECK(read->curves[0].apart == std::optional(false));
     CHECK_FALSE(read->curves[2].apart);
@@ -323,7 +325,7 @@ TEST_CASE("a tuning's file is used on the machine and by the version that measur
         std::ofstream(name) << text;
         return tuning_of_file(name);
     };
-    const auto own = of_text(a_tuning().text());
+    const auto own = of_text(tuning_text(a_tuning()));
     REQUIRE(own);
     REQUIRE(*own);
     CHECK((*own)->curves.size() == 3);
@@ -337,7 +339,7 @@ TEST_CASE("a file of another machine or version is left aside", "[tuning]") {
     int number = 0;
     const auto used = [&](const Tuning& tuning) {
         const std::string name = folder.path / std::to_string(++number);
-        std::ofstream(name) << tuning.text();
+        std::ofstream(name) << tuning_text(tuning);
         const auto read = tuning_of_file(name);
         REQUIRE(read);
         return *read != nullptr;
@@ -360,7 +362,7 @@ TEST_CASE("a missing or wrong file is an error with a remedy", "[tuning]") {
     const auto missing = tuning_of_file(name);
     REQUIRE_FALSE(missing);
     CHECK_THAT(missing.status().sentence(), Contains("WEFT_TUNE_FILE: ") && Contains("could not be read"));
-    std::ofstream(name) << a_tuning().text().substr(0, 300);
+    std::ofstream(name) << tuning_text(a_tuning()).substr(0, 300);
     const auto broken = tuning_of_file(name);
     REQUIRE_FALSE(broken);
     CHECK(broken.status().code() == weftInvalidUsage);

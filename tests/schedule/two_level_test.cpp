@@ -5,6 +5,7 @@
 
 #include "src/checker/checker.hpp"
 #include "src/registry.hpp"
+#include "src/selector/built_in_costs.hpp"
 #include "src/selector/selector.hpp"
 #include "tests/catch.hpp"
 #include "tests/schedule/cases.hpp"

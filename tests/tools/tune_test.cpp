@@ -5,8 +5,10 @@
 #include <string>
 
 #include "src/registry.hpp"
+#include "src/selector/built_in_costs.hpp"
 #include "src/selector/selector.hpp"
 #include "src/selector/tuning_file.hpp"
+#include "src/selector/tuning_text.hpp"
 #include "tests/catch.hpp"
 #include "tests/error.hpp"
 #include "tests/folder.hpp"
@@ -56,7 +58,7 @@ TEST_CASE("measurements are written, read back, explained and used", "[tune]") {
     CHECK_THAT(outcome.output, Contains("    3  tcp        barrier "));
     CHECK(outcome.output.find("all_reduce") == std::string::npos);
 
-    const auto tuning = Tuning::read(content(file));
+    const auto tuning = read_tuning(content(file));
     REQUIRE(tuning);
     for (const int ranks : {2, 3})
         for (const int hosts : {1, ranks})
@@ -82,11 +84,10 @@ TEST_CASE("measurements are written, read back, explained and used", "[tune]") {
     // Of an algorithm that this Weft does not have.
     Tuning unknown = *tuning;
     unknown.curves[0].algorithm = "rign";
-    std::ofstream(file) << unknown.text();
+    std::ofstream(file) << tuning_text(unknown);
     const std::string noted = run_program({"WEFT_TUNE_FILE=" + file}).error;
-    CHECK_THAT(noted,
-               Contains("WEFT_TUNE_FILE: " + file + ": there is no algorithm rign: its times are ignored"));
-    std::ofstream(file) << tuning->text();
+    CHECK_THAT(noted, Contains("WEFT_TUNE_FILE: " + file + ": there is no algorithm rign: its times are ignored"));
+    std::ofstream(file) << tuning_text(*tuning);
     CHECK_THAT(run_program({"WEFT_TUNE_FILE=" + file}).error,
                !Contains("counts for nothing") && !Contains("count for"));
 
@@ -96,7 +97,7 @@ TEST_CASE("measurements are written, read back, explained and used", "[tune]") {
     Tuning otherwise = *tuning;
     for (Tuning::Curve& curve : otherwise.curves)
         if (curve.apart) curve.apart = !*curve.apart;
-    std::ofstream(file) << otherwise.text();
+    std::ofstream(file) << tuning_text(otherwise);
     const std::string believed_not = run_program({"WEFT_TUNE_FILE=" + file, "WEFT_DEBUG=INFO"}, "3").error;
     CHECK_THAT(believed_not, Contains("WEFT_TUNE_FILE: ranks here run on ") && Contains(left_out));
     CHECK_THAT(believed_not, !Contains("measured"));
@@ -106,12 +107,12 @@ TEST_CASE("a broken tuning ends a program with an error, a strange one causes on
     const Folder folder;
     const std::string file = folder.path / "tune.json";
     Tuning tuning = tuning_of_here();
-    std::ofstream(file) << tuning.text().substr(0, 100);
+    std::ofstream(file) << tuning_text(tuning).substr(0, 100);
     const ProcessResult broken = run_program({"WEFT_TUNE_FILE=" + file});
     CHECK(broken.status != 0);
     CHECK_THAT(broken.error, Contains("WEFT_TUNE_FILE: " + file) && Contains("make it with `weft tune -o"));
     tuning.processor = "another processor";
-    std::ofstream(file) << tuning.text();
+    std::ofstream(file) << tuning_text(tuning);
     const ProcessResult strange = run_program({"WEFT_TUNE_FILE=" + file});
     CHECK(strange.status == 0);
     CHECK_THAT(strange.error, Contains("another processor") && Contains("the built-in costs are used"));

@@ -9,6 +9,7 @@
 #include "src/gpu/domain/program.hpp"
 #include "src/gpu/engine/device_calls.hpp"
 #include "src/segment/shm_layout.hpp"
+#include "src/selector/built_in_costs.hpp"
 #include "src/selector/selector.hpp"
 
 namespace weft::internal {
