@@ -25,20 +25,21 @@ inline Status check_rank(const char* name, int rank, int ranks) {
     return fail(error::argument_rank, "{} is {}; it must be a rank from 0 to {}", name, rank, ranks - 1);
 }
 
-// Writes the reduction into the operation and the call.
-inline Status check_reduction(weftComm* comm, weftDataType_t type, weftRedOp_t op, Communicator::Call& call) {
+// Writes the type and the reduction into the operation and the operand.
+inline Status check_reduction(weftComm* comm, weftDataType_t type, weftRedOp_t op, Operation& operation,
+                              Operand& operand) {
     WEFT_TRY(check_type(type));
-    call.operation.type = uint8_t(type);
+    operation.type = uint8_t(type);
     if (op >= 0 && op < weftNumOps) [[likely]] {
         if (!serves(op, type)) [[unlikely]]
             return fail(error::argument_reduction,
                         "op is {}, a bitwise reduction, but the buffers hold {}; bitwise reductions "
                         "need an integer type, int8 to uint64",
                         name_of(op), name_of(type));
-        call.operation.op = uint8_t(op);
+        operation.op = uint8_t(op);
         return ok();
     }
-    const Communicator::MadeReduction* made = comm->communicator->reduction(op);
+    const MadeReduction* made = comm->communicator->inputs().reductions.find(op);
     if (!made)
         return fail(error::argument_reduction,
                     "op is {}; it must be 0 to {}, or a reduction that weftRedOpCreate or "
@@ -47,10 +48,8 @@ inline Status check_reduction(weftComm* comm, weftDataType_t type, weftRedOp_t o
     if (made->type != type)
         return fail(error::argument_reduction, "op {} was made for {}, but the buffers hold {}", int(op),
                     name_of(made->type), name_of(type));
-    call.operation.op = made->op;
-    call.operand = made->operand();
-    call.operand_on_device = made->on_device != nullptr;
-    call.made = op;
+    operation.op = made->op;
+    operand = {made->operand(), op, made->on_device != nullptr};
     return ok();
 }
 

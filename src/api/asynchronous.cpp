@@ -110,9 +110,9 @@ weftResult_t weftCommSetCallConfig(weftComm_t comm, const weftCallConfig_t* conf
         }
         Entered entered(comm);
         if (!entered.entered()) return entered.refused();
-        if (!comm->communicator->knows_settings(settings.algo, settings.channels)) entered.settle();
-        return comm->communicator->set_call_settings(settings.timeoutMs, settings.algo, settings.channels,
-                                                     settings.priority);
+        if (!comm->communicator->inputs().settings.knows(settings.algo, settings.channels)) entered.settle();
+        return comm->communicator->inputs().settings.set(settings.timeoutMs, settings.algo, settings.channels,
+                                                         settings.priority);
     });
 }
 

@@ -4,6 +4,7 @@
 #include "src/api/arguments.hpp"
 #include "src/api/guard.hpp"
 #include "src/calls/submission.hpp"
+#include "src/comm/facts.hpp"
 #include "weft/weft.h"
 
 using namespace weft::internal;
@@ -12,7 +13,7 @@ namespace {
 
 // Checks the buffers of this rank: NULL only if unused, overlapping only in place.
 template <Collective collective>
-Status check_buffers(const Communicator::Call& call, int rank, int ranks) {
+Status check_buffers(const CollectiveCall& call, const char* only_buffer, int rank, int ranks) {
     const Operation& operation = call.operation;
     const int parts = parts_of(collective, ranks);
     WEFT_TRY(check_count(operation.count, parts));
@@ -23,7 +24,7 @@ Status check_buffers(const Communicator::Call& call, int rank, int ranks) {
                  out_bytes = part_bytes * size_t(parts_held(out, parts));
     if ((!call.send && in_bytes > 0) || (!call.receive && out_bytes > 0)) [[unlikely]]
         return fail(error::argument_null, "{} is NULL although count is {}",
-                    call.only_buffer             ? call.only_buffer
+                    only_buffer                  ? only_buffer
                     : !call.send && in_bytes > 0 ? "sendbuff"
                                                  : "recvbuff",
                     operation.count);
@@ -52,7 +53,7 @@ struct Arguments {
     weftDataType_t type = weftUint8;
     weftRedOp_t op = weftSum;
     int root = 0;
-    const char* only_buffer = nullptr;  // see Communicator::Call
+    const char* only_buffer = nullptr;  // see Call
 };
 
 // A template, so that the checks know the collective at compile time.
@@ -60,26 +61,28 @@ template <Collective collective>
 weftResult_t run(const char* function, const Arguments& arguments, weftComm_t comm, weftStream_t stream) {
     return guarded_quick_call(function, comm, [&]() -> Status {
         constexpr CollectiveFacts facts = facts_of(collective);
-        Communicator::Call call{};
-        call.operation.collective = collective;
-        call.operation.count = arguments.count;
-        call.operation.root = arguments.root;
-        call.send = arguments.send;
-        call.receive = arguments.receive;
+        Call call{};
+        auto& made = *std::get_if<CollectiveCall>(&call.kind);
+        made.operation.collective = collective;
+        made.operation.count = arguments.count;
+        made.operation.root = arguments.root;
+        made.send = arguments.send;
+        made.receive = arguments.receive;
         call.stream = stream;
         call.only_buffer = arguments.only_buffer;
         Entered entered(comm);
         if (!entered.entered()) [[unlikely]]
             return entered.refused();
         Communicator& communicator = *comm->communicator;
-        const bool quick = !stream && !Group::current_open() && communicator.quick() &&
+        const bool quick = !stream && !Group::current_open() && has_quick_calls(communicator) &&
                            unsigned(arguments.op) < unsigned(weftNumOps) &&
                            !comm->has_own_stream.load(std::memory_order_relaxed);
         const CancelHeld held(!quick);
-        WEFT_TRY(check_reduction(comm, arguments.type, facts.reduces ? arguments.op : weftSum, call));
+        WEFT_TRY(check_reduction(comm, arguments.type, facts.reduces ? arguments.op : weftSum, made.operation,
+                                 made.operand));
         if constexpr (facts.rooted) WEFT_TRY(check_rank("root", arguments.root, communicator.ranks()));
         if constexpr (collective != Collective::barrier)
-            WEFT_TRY(check_buffers<collective>(call, communicator.rank(), communicator.ranks()));
+            WEFT_TRY(check_buffers<collective>(made, call.only_buffer, communicator.rank(), communicator.ranks()));
         return submit(entered, comm, {&call, 1});
     });
 }
@@ -148,14 +151,14 @@ weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, weftDataTyp
                         "residence is {}; it must be weftScalarDevice or weftScalarHostImmediate", int(residence));
         Entered entered(comm);
         if (!entered.entered()) return entered.refused();
-        Communicator::MadeReduction made{datatype, Operation::op_of_scaled_sum};
+        MadeReduction made{datatype, Operation::op_of_scaled_sum};
         if (residence == weftScalarDevice) {
-            WEFT_TRY(comm->communicator->check_device_scalar(scalar, size_of(datatype)));
+            WEFT_TRY(comm->communicator->inputs().placement.check_device_scalar(scalar, size_of(datatype)));
             made.on_device = scalar;
         } else {
             __builtin_memcpy(made.scalar, scalar, size_of(datatype));
         }
-        *op = weftRedOp_t(comm->communicator->make_reduction(made));
+        *op = weftRedOp_t(comm->communicator->inputs().reductions.make(made));
         return ok();
     });
 }
@@ -172,10 +175,9 @@ weftResult_t weftRedOpCreate(weftRedOp_t* op, weftRedOpFunction_t function, void
                         commutative);
         Entered entered(comm);
         if (!entered.entered()) return entered.refused();
-        Communicator::MadeReduction made{datatype,
-                                         commutative ? Operation::op_of_function : Operation::op_of_ordered_function};
+        MadeReduction made{datatype, commutative ? Operation::op_of_function : Operation::op_of_ordered_function};
         made.by = {function, context, datatype};
-        *op = weftRedOp_t(comm->communicator->make_reduction(made));
+        *op = weftRedOp_t(comm->communicator->inputs().reductions.make(made));
         return ok();
     });
 }
@@ -188,7 +190,7 @@ weftResult_t weftRedOpDestroy(weftRedOp_t op, weftComm_t comm) {
             return fail(
                 error::group_holds_calls,
                 "weftRedOpDestroy inside a group that holds calls on this communicator: call weftGroupEnd first");
-        if (!comm->communicator->drop_reduction(op))
+        if (!comm->communicator->inputs().reductions.drop(op))
             return fail(error::argument_reduction,
                         "op {} was not made by weftRedOpCreate or weftRedOpCreatePreMulSum on this "
                         "communicator, or was destroyed before",
@@ -222,15 +224,16 @@ weftResult_t weftCommExplainCollective(weftComm_t comm, const char* collective, 
         Inside inside(comm);
         if (!inside.entered()) return inside.refused();
         const int ranks = comm->communicator->ranks();
-        Communicator::Call call{};
+        Operation operation;
+        Operand operand;
         const CollectiveFacts facts = facts_of(*named);
-        WEFT_TRY(check_reduction(comm, datatype, facts.reduces ? op : weftSum, call));
+        WEFT_TRY(check_reduction(comm, datatype, facts.reduces ? op : weftSum, operation, operand));
         WEFT_TRY(check_count(count, parts_of(*named, ranks)));
         if (facts.rooted) WEFT_TRY(check_rank("root", root, ranks));
-        call.operation.collective = *named;
-        call.operation.count = count;
-        call.operation.root = facts.rooted ? root : 0;
-        const std::string whole = comm->communicator->explain(call.operation);
+        operation.collective = *named;
+        operation.count = count;
+        operation.root = facts.rooted ? root : 0;
+        const std::string whole = explain(*comm->communicator, operation);
         if (neededBytes) *neededBytes = whole.size() + 1;
         if (capacityBytes > 0) {
             const size_t written = std::min(whole.size(), capacityBytes - 1);

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "src/api/guard.hpp"
+#include "src/comm/facts.hpp"
 #include "src/gpu/engine/device_memory.hpp"
 #include "src/segment/arena.hpp"
 #include "weft/weft.h"
@@ -51,7 +52,7 @@ weftResult_t weftCommRegister(const weftComm_t comm, void* buff, size_t bytes, v
             return fail(error::argument_null, "weftCommRegister: {} is NULL", handle ? "buff" : "handle");
         Inside inside(comm);
         if (!inside.entered()) return inside.refused();
-        *handle = comm->communicator->register_buffer(buff, bytes);
+        *handle = comm->communicator->inputs().buffers.add(buff, bytes);
         return ok();
     });
 }
@@ -60,7 +61,7 @@ weftResult_t weftCommDeregister(const weftComm_t comm, void* handle) {
     return guarded_comm(comm, [&]() -> Status {
         Inside inside(comm);
         if (!inside.entered()) return inside.refused();
-        return comm->communicator->deregister_buffer(handle);
+        return comm->communicator->inputs().buffers.remove(handle);
     });
 }
 
@@ -69,16 +70,13 @@ weftResult_t weftCommMemStats(weftComm_t comm, weftMemStat_t stat, uint64_t* byt
         if (!bytes) return fail(error::argument_null, "weftCommMemStats: bytes is NULL");
         Inside inside(comm);
         if (!inside.entered()) return inside.refused();
-        const Communicator& communicator = *comm->communicator;
+        const MemoryUse use = memory_use(*comm->communicator);
         switch (stat) {
-            case weftMemFlagBlock: *bytes = communicator.flag_block_bytes(); break;
-            case weftMemConnection: *bytes = communicator.connection_bytes(); break;
-            case weftMemHeap: *bytes = communicator.heap_bytes(); break;
-            case weftMemDevice: *bytes = communicator.device_bytes(); break;
-            case weftMemTotal:
-                *bytes = communicator.flag_block_bytes() + communicator.connection_bytes() + communicator.heap_bytes() +
-                         communicator.device_bytes();
-                break;
+            case weftMemFlagBlock: *bytes = use.flag_block; break;
+            case weftMemConnection: *bytes = use.connections; break;
+            case weftMemHeap: *bytes = use.heap; break;
+            case weftMemDevice: *bytes = use.device; break;
+            case weftMemTotal: *bytes = use.flag_block + use.connections + use.heap + use.device; break;
             default:
                 return fail(error::argument_value, "weftCommMemStats: stat is {}; it must be 0 to {}", int(stat),
                             int(weftMemTotal));

@@ -9,13 +9,12 @@ using namespace weft::internal;
 
 namespace {
 
-using Call = Communicator::Call;
+using RmaOp = OneSidedCall::RmaOp;
 
 // The local side of a call.
 struct Local {
     const char* name;
-    const void* send;
-    void* receive;
+    void* data;  // only read by a put
     size_t count;
     weftDataType_t type;
 };
@@ -35,8 +34,8 @@ Status check_flags(unsigned flags) {
 
 // `check` checks the arguments and fills in the access.
 template <class Check>
-weftResult_t run(const char* function, Collective which, const Local& local, int peer, weftComm_t comm,
-                 weftStream_t stream, Check&& check) {
+weftResult_t run(const char* function, RmaOp which, const Local& local, int peer, weftComm_t comm, weftStream_t stream,
+                 Check&& check) {
     return guarded_call(function, comm, [&]() -> Status {
         Entered entered(comm);
         if (!entered.entered()) [[unlikely]]
@@ -45,21 +44,14 @@ weftResult_t run(const char* function, Collective which, const Local& local, int
         WEFT_TRY(check_type(local.type));
         WEFT_TRY(check_rank("peer", peer, ranks));
         WEFT_TRY(check_count(local.count, 1));
-        if (local.count > 0 && !local.send && !local.receive)
+        if (local.count > 0 && !local.data)
             return fail(error::argument_null, "{} is NULL although its count is {}", local.name, local.count);
         Access access;
         WEFT_TRY(check(access));
         if (access.window) WEFT_TRY(check_window(access.window, comm));
-        Call call{};
-        call.operation.collective = which;
-        call.operation.type = uint8_t(local.type);
-        call.operation.count = local.count;
-        call.operation.root = peer;
-        call.send = local.send;
-        call.receive = local.receive;
-        call.stream = stream;
-        call.only_buffer = local.name;
-        call.access = &access;
+        Call call{.kind = AccessCall{which, peer, local.data, local.count * size_of(local.type), &access},
+                  .stream = stream,
+                  .only_buffer = local.name};
         return submit(entered, comm, {&call, 1});
     });
 }
@@ -70,7 +62,7 @@ Status check_there(const weftWindow* window) {
     return fail(error::argument_null, "peerWin is NULL: pass what weftCommWindowRegister gave this rank");
 }
 
-constexpr Local nothing = {"", nullptr, nullptr, 0, weftInt8};
+constexpr Local nothing = {"", nullptr, 0, weftInt8};
 
 }  // namespace
 
@@ -94,19 +86,16 @@ weftResult_t weftCommWindowRegister(weftComm_t comm, void* buff, size_t bytes, w
         Call call{};
         Status placed;
         {
-            // place() knows calls but no windows, so it gets a send of the same buffer.
+            // place() knows calls but no windows, so it gets a put of the same buffer.
             Entered entered(comm);
             if (!entered.entered()) return entered.refused();
-            call.operation.collective = Collective::put;
-            call.operation.type = uint8_t(weftInt8);
-            call.operation.count = bytes;
-            call.send = buff;
+            call.kind = AccessCall{RmaOp::put, 0, buff, bytes};
             call.only_buffer = "buff";
             placed = place(entered, *comm->communicator, call);
         }
         if (placed.code() == weftUnhandledCudaError) return placed;
         *win = make_window(comm, buff, bytes);
-        (*win)->space = call.operation.space;
+        (*win)->space = call.space;
         (*win)->mapped = call.mapped;
         (*win)->unfit = std::move(placed);  // the other ranks register too and must get the error
         return Group::current().add_or_run(comm, WindowRegistration::open(comm, *win));
@@ -135,7 +124,7 @@ weftResult_t weftWinGetUserPtr(weftComm_t comm, weftWindow_t win, void** outUser
 
 weftResult_t weftPut(const void* localbuff, size_t count, weftDataType_t datatype, int peer, weftWindow_t peerWin,
                      size_t peerWinOffset, weftComm_t comm, weftStream_t stream) {
-    return run(__func__, Collective::put, {"localbuff", localbuff, nullptr, count, datatype}, peer, comm, stream,
+    return run(__func__, RmaOp::put, {"localbuff", const_cast<void*>(localbuff), count, datatype}, peer, comm, stream,
                [&](Access& access) -> Status {
                    WEFT_TRY(check_there(peerWin));
                    access = {peerWin, peerWinOffset};
@@ -146,7 +135,7 @@ weftResult_t weftPut(const void* localbuff, size_t count, weftDataType_t datatyp
 weftResult_t weftPutSignal(const void* localbuff, size_t count, weftDataType_t datatype, int peer, weftWindow_t peerWin,
                            size_t peerWinOffset, int sigIdx, int ctx, unsigned int flags, weftComm_t comm,
                            weftStream_t stream) {
-    return run(__func__, Collective::put, {"localbuff", localbuff, nullptr, count, datatype}, peer, comm, stream,
+    return run(__func__, RmaOp::put, {"localbuff", const_cast<void*>(localbuff), count, datatype}, peer, comm, stream,
                [&](Access& access) -> Status {
                    WEFT_TRY(check_there(peerWin));
                    WEFT_TRY(check_signal(sigIdx, ctx));
@@ -158,7 +147,7 @@ weftResult_t weftPutSignal(const void* localbuff, size_t count, weftDataType_t d
 
 weftResult_t weftGet(void* localbuff, size_t count, weftDataType_t datatype, int peer, weftWindow_t peerWin,
                      size_t peerWinOffset, weftComm_t comm, weftStream_t stream) {
-    return run(__func__, Collective::get, {"localbuff", nullptr, localbuff, count, datatype}, peer, comm, stream,
+    return run(__func__, RmaOp::get, {"localbuff", localbuff, count, datatype}, peer, comm, stream,
                [&](Access& access) -> Status {
                    WEFT_TRY(check_there(peerWin));
                    access = {peerWin, peerWinOffset};
@@ -167,7 +156,7 @@ weftResult_t weftGet(void* localbuff, size_t count, weftDataType_t datatype, int
 }
 
 weftResult_t weftSignal(int peer, int sigIdx, int ctx, unsigned int flags, weftComm_t comm, weftStream_t stream) {
-    return run(__func__, Collective::signal, nothing, peer, comm, stream, [&](Access& access) -> Status {
+    return run(__func__, RmaOp::signal, nothing, peer, comm, stream, [&](Access& access) -> Status {
         WEFT_TRY(check_signal(sigIdx, ctx));
         WEFT_TRY(check_flags(flags));
         access.signal = Signals::number_of(sigIdx, ctx);
@@ -176,7 +165,7 @@ weftResult_t weftSignal(int peer, int sigIdx, int ctx, unsigned int flags, weftC
 }
 
 weftResult_t weftWaitSignal(int nDesc, const weftWaitSignalDesc_t* signalDescs, weftComm_t comm, weftStream_t stream) {
-    return run(__func__, Collective::wait_signal, nothing, 0, comm, stream, [&](Access& access) -> Status {
+    return run(__func__, RmaOp::wait, nothing, 0, comm, stream, [&](Access& access) -> Status {
         if (nDesc < 0 || (nDesc > 0 && !signalDescs))
             return fail(nDesc < 0 ? error::argument_value : error::argument_null, "weftWaitSignal: nDesc is {}{}",
                         nDesc, nDesc < 0 ? "; it is at least 0" : " and signalDescs is NULL");

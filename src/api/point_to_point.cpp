@@ -8,8 +8,7 @@ using namespace weft::internal;
 
 namespace {
 
-using Caller = Exchange::Caller;
-using Call = Communicator::Call;
+using Caller = MessageCaller;
 
 Status check_buffer(const char* name, const void* buffer, size_t count) {
     WEFT_TRY(check_count(count, 1));
@@ -18,40 +17,33 @@ Status check_buffer(const char* name, const void* buffer, size_t count) {
     return fail(error::argument_null, "{} is NULL although its count is {}", name, count);
 }
 
-Call message(Collective which, Caller by, const void* send, void* receive, size_t count, weftDataType_t type, int peer,
-             weftStream_t stream) {
-    Call call{};
-    call.operation.collective = which;
-    call.operation.type = uint8_t(type);
-    call.operation.count = count;
-    call.operation.root = peer;
-    call.send = send;
-    call.receive = receive;
-    call.stream = stream;
-    call.by = by;
-    return call;
+Call send_call(Caller by, const void* buffer, size_t count, weftDataType_t type, int peer, weftStream_t stream) {
+    return {.kind = MessageCall{peer, true, const_cast<void*>(buffer), count, type, by}, .stream = stream};
+}
+Call receive_call(Caller by, void* buffer, size_t count, weftDataType_t type, int peer, weftStream_t stream) {
+    return {.kind = MessageCall{peer, false, buffer, count, type, by}, .stream = stream};
 }
 
 // The messages of one call of the user.
 Status run(Entered& entered, weftComm_t comm, std::span<Call> messages) {
-    if (messages.size() == 1 && messages[0].operation.root == comm->communicator->rank() && !Group::current_open())
+    if (messages.size() == 1 && std::get<MessageCall>(messages[0].kind).peer == comm->communicator->rank() &&
+        !Group::current_open())
         return fail(error::usage_self_message,
                     "peer is this rank itself; a message to itself needs weftSend and weftRecv in "
                     "one group, or weftSendRecv");
     return submit(entered, comm, messages);
 }
 
-// A send or a receive. One buffer is NULL; `name` is the name of the other.
-weftResult_t run_one(const char* function, Collective which, Caller by, const char* name, const void* send,
-                     void* receive, size_t count, weftDataType_t type, int peer, weftComm_t comm, weftStream_t stream) {
+// A send or a receive; `name` is the name of its buffer.
+weftResult_t run_one(const char* function, const char* name, Call call, weftComm_t comm) {
     return guarded_call(function, comm, [&]() -> Status {
         Entered entered(comm);
         if (!entered.entered()) [[unlikely]]
             return entered.refused();
-        WEFT_TRY(check_type(type));
-        WEFT_TRY(check_rank("peer", peer, comm->communicator->ranks()));
-        WEFT_TRY(check_buffer(name, send ? send : receive, count));
-        Call call = message(which, by, send, receive, count, type, peer, stream);
+        const auto& message = std::get<MessageCall>(call.kind);
+        WEFT_TRY(check_type(message.type));
+        WEFT_TRY(check_rank("peer", message.peer, comm->communicator->ranks()));
+        WEFT_TRY(check_buffer(name, message.data, message.count));
         return run(entered, comm, {&call, 1});
     });
 }
@@ -62,14 +54,12 @@ extern "C" {
 
 weftResult_t weftSend(const void* sendbuff, size_t count, weftDataType_t datatype, int peer, weftComm_t comm,
                       weftStream_t stream) {
-    return run_one(__func__, Collective::send, Caller::send, "sendbuff", sendbuff, nullptr, count, datatype, peer, comm,
-                   stream);
+    return run_one(__func__, "sendbuff", send_call(Caller::send, sendbuff, count, datatype, peer, stream), comm);
 }
 
 weftResult_t weftRecv(void* recvbuff, size_t count, weftDataType_t datatype, int peer, weftComm_t comm,
                       weftStream_t stream) {
-    return run_one(__func__, Collective::receive, Caller::receive, "recvbuff", nullptr, recvbuff, count, datatype, peer,
-                   comm, stream);
+    return run_one(__func__, "recvbuff", receive_call(Caller::receive, recvbuff, count, datatype, peer, stream), comm);
 }
 
 weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int dest, void* recvbuff, size_t recvcount,
@@ -91,9 +81,8 @@ weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int dest, void
                         "sendbuff and recvbuff overlap ({} and {} bytes, {} apart); they must be "
                         "disjoint",
                         sent, received, first < second ? second - first : first - second);
-        Call calls[2] = {
-            message(Collective::receive, Caller::send_receive, nullptr, recvbuff, recvcount, datatype, source, stream),
-            message(Collective::send, Caller::send_receive, sendbuff, nullptr, sendcount, datatype, dest, stream)};
+        Call calls[2] = {receive_call(Caller::send_receive, recvbuff, recvcount, datatype, source, stream),
+                         send_call(Caller::send_receive, sendbuff, sendcount, datatype, dest, stream)};
         return run(entered, comm, calls);
     });
 }

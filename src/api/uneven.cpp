@@ -124,20 +124,18 @@ weftResult_t run(const char* function, const void* send, void* receive, const ch
             return entered.refused();
         Communicator& communicator = *comm->communicator;
         const int rank = communicator.rank(), ranks = communicator.ranks();
-        Communicator::Call call{};
-        WEFT_TRY(check_reduction(comm, type, op, call));
+        UnevenCall uneven{{}, send, receive};
+        WEFT_TRY(check_reduction(comm, type, op, uneven.operation, uneven.operand));
         if constexpr (facts.rooted) WEFT_TRY(check_rank("root", root, ranks));
         PeerBuffers& peer_buffers = empty_peer_buffers();
         WEFT_TRY(fill(peer_buffers, rank, ranks));
         const size_t element = size_of(type);
         WEFT_TRY(check_disjoint(peer_buffers.receives, receive_counts_name, element));
         WEFT_TRY(check_apart(peer_buffers, element, rank, !facts.transposes));
-        call.operation.collective = collective;
-        call.operation.root = root;
-        call.send = send;
-        call.receive = receive;
-        call.stream = stream;
-        call.peer_buffers = &peer_buffers;
+        uneven.operation.collective = collective;
+        uneven.operation.root = root;
+        uneven.peer_buffers = &peer_buffers;
+        Call call{.kind = uneven, .stream = stream};
         return submit(entered, comm, {&call, 1}, peer_buffers.counts.sent ? &peer_buffers.counts : nullptr);
     });
 }

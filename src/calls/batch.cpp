@@ -6,15 +6,39 @@ namespace weft::internal {
 
 namespace {
 
+// Whether both are ranks of one communicator, which this process drives.
+bool are_beside(Communicator& one, Communicator& other) {
+    const RankContext &first = one.context(), &second = other.context();
+    // Without shared memory, two ranks of a process are on two hosts.
+    const bool same = first.membership && second.membership
+                          ? first.membership->identity().name == second.membership->identity().name
+                          : first.segment == second.segment;
+    return same && first.rank != second.rank;
+}
+
+// Whether the rank of `one` waits for a call that the rank of `other` has not made.
+bool waits_for_call_of(Communicator& one, Communicator& other) {
+    if (!are_beside(one, other) || !one.calls().in_collective() || !one.calls().waits_for(other.rank())) return false;
+    const auto report = other.context().row().position.read();
+    return report && report->entered < one.context().sequence;
+}
+
+// "rank 0 waits in operation 1, all_reduce of 1 int32, sum". Only during a call.
+std::string text_of_wait(Communicator& communicator) {
+    const RankContext& context = communicator.context();
+    return fmt::format("rank {} waits in operation {}, {}", context.rank, context.sequence,
+                       context.position().operation.text());
+}
+
 // The CUDA streams of a queue's calls, ascending.
 std::vector<const void*> streams_of(const CommQueue& queue) {
     std::vector<const void*> streams;
-    const auto add = [&](const Communicator::Call& call) {
-        if (call.operation.space == Space::device && (streams.empty() || streams.back() != call.stream))
+    const auto add = [&](const Call& call) {
+        if (call.space == Space::device && (streams.empty() || streams.back() != call.stream))
             streams.push_back(call.stream);
     };
     for (const QueuedCall& queued : queue.calls) add(queued.call);
-    for (const Communicator::Call& message : queue.messages) add(message);
+    for (const Call& message : queue.messages) add(message);
     std::sort(streams.begin(), streams.end());
     streams.erase(std::unique(streams.begin(), streams.end()), streams.end());
     return streams;
@@ -79,8 +103,9 @@ void Batch::join() {
 // If a child could not be made, the calls of its parent go on.
 void Batch::give_up(CommQueue& queue, std::span<const size_t> numbers, Status failure) {
     keep(queue, numbers, failure);
-    if (queue.statuses && queue.communicator().finalized()) refused_.push_back({queue.handle, numbers[0]});
-    const bool own = !queue.calls.empty() && (queue.calls.front().async_operation || queue.calls.front().call.access);
+    if (queue.statuses && failure.id() == error::usage_finalized) refused_.push_back({queue.handle, numbers[0]});
+    const bool own =
+        !queue.calls.empty() && (queue.calls.front().async_operation || queue.calls.front().call.is_access());
     if (own && queue.communicator().usable())
         queue.skip(failure);
     else
@@ -116,7 +141,7 @@ bool Batch::advance(CommQueue& queue) {
     while (!queue.calls.empty()) {
         Status failure;
         Progress progress = Progress::blocked;
-        const bool on_device = queue.calls.front().call.operation.space == Space::device;
+        const bool on_device = queue.calls.front().call.space == Space::device;
         if (on_device && !queue.begun && is_ahead(queue)) break;
         if (!queue.begun) failure = queue.begin();
         if (failure) progress = queue.calls.front().advance();
@@ -142,7 +167,7 @@ bool Batch::advance(CommQueue& queue) {
 bool Batch::is_ahead(const CommQueue& queue) const {
     return std::any_of(queues_.begin(), queues_.end(), [&](const CommQueue& other) {
         return other.launched < queue.launched && !other.calls.empty() &&
-               other.communicator().is_beside(queue.communicator());
+               are_beside(other.communicator(), queue.communicator());
     });
 }
 
@@ -151,7 +176,7 @@ Status Batch::pause(CommQueue& queue) {
     const bool alone = queues_.size() == 1;
     // The queue waits until the other ranks of this thread have launched their calls.
     if (!queue.calls.empty() && !queue.begun) {
-        if (queue.communicator().has_windows()) (void)queue.communicator().serve();
+        if (Windows& windows = queue.communicator().calls().windows(); windows.any()) (void)windows.serve();
         return queue.exchanging ? queue.communicator().pause(false) : ok();
     }
     return queue.calls.empty() ? queue.communicator().pause(alone)
@@ -177,14 +202,14 @@ Status Batch::look_for_refused(const CommQueue& queue) const {
         const bool ours = theirs != queues_.end();
         if (ours ? !theirs->done() : refused.handle->inside.load(std::memory_order_acquire) != 0) continue;
         const auto other = const_cast<weftComm*>(refused.handle)->share();
-        if (!other || !refused.handle->turns.idle() || !queue.communicator().waits_for_call_of(*other) ||
+        if (!other || !refused.handle->turns.idle() || !waits_for_call_of(queue.communicator(), *other) ||
             !queue.statuses->of_one_function(refused.number, queue.of_first()[0]))
             continue;
         const char* sentence = nullptr;
         (void)queue.statuses->of(refused.number, sentence);
-        return queue.communicator().die_of(fail(error::group_refused_call,
-                                                "{} for rank {}, whose call was refused in this group: {}",
-                                                queue.communicator().text_of_wait(), other->rank(), sentence));
+        return queue.communicator().die(fail(error::group_refused_call,
+                                             "{} for rank {}, whose call was refused in this group: {}",
+                                             text_of_wait(queue.communicator()), other->rank(), sentence));
     }
     return ok();
 }
@@ -195,7 +220,7 @@ Status Batch::name_refused(const CommQueue& queue, Status failure) const {
     for (const CallStatuses::Refused& refused : refused_beside(queue)) {
         if (!check_handle(refused.handle)) continue;
         const auto other = const_cast<weftComm*>(refused.handle)->share();
-        if (!other || !other->is_beside(queue.communicator())) continue;
+        if (!other || !are_beside(*other, queue.communicator())) continue;
         const char* sentence = nullptr;
         (void)queue.statuses->of(refused.number, sentence);
         return fail(failure, "{}; a call of rank {} was refused in this group: {}", failure.sentence(), other->rank(),
@@ -213,7 +238,7 @@ void Batch::let_go() {
         Communicator& communicator = queue.communicator();
         if (communicator.dead()) {
             if (std::any_of(queues_.begin(), queues_.end(), [&](const CommQueue& other) {
-                    return !other.done() && other.communicator().is_beside(communicator);
+                    return !other.done() && are_beside(other.communicator(), communicator);
                 }))
                 continue;
             communicator.await_borrowers();
@@ -243,7 +268,7 @@ Status Batch::run() {
         bool moved = false;
         left = 0;
         for (CommQueue& queue : queues_) {
-            if (queue.serves()) moved |= queue.communicator().serve();
+            if (queue.serves()) moved |= queue.communicator().calls().windows().serve();
             if (!queue.messages.empty() || queue.exchanging) moved |= exchange(queue);
             moved |= advance(queue);
             left += !queue.done();

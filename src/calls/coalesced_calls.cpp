@@ -13,8 +13,6 @@ namespace {
 // Above this size the bytes dominate, and coalescing copies them twice more.
 constexpr size_t small_bytes = 16 << 10;
 
-using Call = Communicator::Call;
-
 // The values that a rank contributes to the extra element.
 // The result is `fine` unless some rank contributes `objection`.
 struct Votes {
@@ -49,22 +47,29 @@ void write_vote(std::byte* place, weftDataType_t type, int vote) {
     });
 }
 
-bool is_on_device(const QueuedCall& queued) { return queued.call.operation.space == Space::device; }
+bool is_on_device(const QueuedCall& queued) { return queued.call.space == Space::device; }
+
+// Only collectives are coalesced.
+const CollectiveCall& collective_of(const QueuedCall& queued) { return std::get<CollectiveCall>(queued.call.kind); }
+const Operation& operation_of(const QueuedCall& queued) { return collective_of(queued).operation; }
 
 bool can_join(const QueuedCall& queued) {
-    const Operation& operation = queued.call.operation;
-    if (queued.async_operation || operation.collective != Collective::all_reduce || queued.call.copied ||
-        operation.count == 0 || operation.bytes() > small_bytes)
+    const auto* collective = std::get_if<CollectiveCall>(&queued.call.kind);
+    if (queued.async_operation || !collective || queued.call.copied) return false;
+    const Operation& operation = collective->operation;
+    if (operation.collective != Collective::all_reduce || operation.count == 0 || operation.bytes() > small_bytes)
         return false;
-    if (is_on_device(queued)) return !operation.scales() && queued.communicator().joins_on_device();
+    if (is_on_device(queued))
+        return !operation.scales() && queued.communicator().context().device->collectives().joins();
     return votes(operation, queued.communicator().ranks()).has_value();
 }
 
-bool alike(const Call& one, const Call& other) {
-    if (one.operation.type != other.operation.type || one.operation.op != other.operation.op ||
-        one.operation.space != other.operation.space || one.settings.preference != other.settings.preference)
+bool alike(const QueuedCall& first, const QueuedCall& second) {
+    const Call &one = first.call, &other = second.call;
+    if (operation_of(first).type != operation_of(second).type || operation_of(first).op != operation_of(second).op ||
+        one.space != other.space || one.settings.preference != other.settings.preference)
         return false;
-    return one.operation.space == Space::host ||
+    return one.space == Space::host ||
            (one.stream == other.stream && one.settings.timeout_ms == other.settings.timeout_ms &&
             one.settings.priority == other.settings.priority);
 }
@@ -73,6 +78,9 @@ bool alike(const Call& one, const Call& other) {
 constexpr size_t most_on_device = 1024;
 // A kernel of its own writes the table, so two calls would still be two kernels.
 constexpr size_t least_on_device = 3;
+
+// The largest call of a group that is coalesced with others.
+size_t join_bytes(Communicator& communicator) { return size_t(communicator.context().planner.agreed().join_bytes); }
 
 struct Range {
     uintptr_t begin, end, furthest;  // furthest: end of this and all before it
@@ -84,7 +92,7 @@ struct Range {
 CoalescedCalls::~CoalescedCalls() = default;
 
 void CoalescedCalls::apply(CallQueue& queue, bool on_device_too) {
-    if (queue.size() < 2 || queue.front().communicator().join_bytes() == 0) return;
+    if (queue.size() < 2 || join_bytes(queue.front().communicator()) == 0) return;
     std::vector<QueuedCall> calls = queue.take();
     try {
         queue.put(coalesce(calls, on_device_too));
@@ -95,17 +103,17 @@ void CoalescedCalls::apply(CallQueue& queue, bool on_device_too) {
 }
 
 std::vector<QueuedCall> CoalescedCalls::coalesce(std::vector<QueuedCall>& calls, bool on_device_too) {
-    const Communicator& communicator = calls[0].communicator();
+    Communicator& communicator = calls[0].communicator();
     std::vector<QueuedCall> result;
     for (size_t begin = 0, end = 0; begin < calls.size(); begin = end) {
         size_t bytes = 0;
         end = begin;
         const bool on_device = is_on_device(calls[begin]);
         const bool pays = on_device ? on_device_too : communicator.ranks() > 1;
-        const size_t most_bytes = pays ? communicator.join_bytes() : 0, most = on_device ? most_on_device : SIZE_MAX;
-        while (end < calls.size() && end - begin < most && can_join(calls[end]) &&
-               alike(calls[begin].call, calls[end].call) && bytes + calls[end].call.operation.bytes() <= most_bytes)
-            bytes += calls[end++].call.operation.bytes();
+        const size_t most_bytes = pays ? join_bytes(communicator) : 0, most = on_device ? most_on_device : SIZE_MAX;
+        while (end < calls.size() && end - begin < most && can_join(calls[end]) && alike(calls[begin], calls[end]) &&
+               bytes + operation_of(calls[end]).bytes() <= most_bytes)
+            bytes += operation_of(calls[end++]).bytes();
         if (end - begin < (on_device ? least_on_device : 2)) {
             end = begin + 1;
             result.push_back(std::move(calls[begin]));
@@ -123,15 +131,15 @@ std::vector<QueuedCall> CoalescedCalls::coalesce(std::vector<QueuedCall>& calls,
             continue;
         }
         QueuedCall& whole = result.emplace_back(calls[begin]);
-        Operation& operation = whole.call.operation;
+        Operation& operation = std::get<CollectiveCall>(whole.call.kind).operation;
         const size_t element = datatype_bytes[operation.type];
         uint64_t hash = 0xcbf29ce484222325u;
         for (size_t i = begin; i < end; ++i) {
-            hash = (hash ^ calls[i].call.operation.count) * 0xbf58476d1ce4e5b9u;
+            hash = (hash ^ operation_of(calls[i]).count) * 0xbf58476d1ce4e5b9u;
             hash ^= hash >> 29;
             // The first deadline that passes is that of all.
-            whole.call.settings.timeout_ms =
-                whole.communicator().earlier(whole.call.settings.timeout_ms, calls[i].call.settings.timeout_ms);
+            whole.call.settings.timeout_ms = whole.communicator().context().earlier(whole.call.settings.timeout_ms,
+                                                                                    calls[i].call.settings.timeout_ms);
         }
         coalesced->bytes_ = bytes + element;
         operation.count = bytes / element + 1;
@@ -154,8 +162,8 @@ std::vector<Range> written_by(const std::vector<QueuedCall>& calls) {
     std::vector<Range> written;
     written.reserve(calls.size());
     for (size_t i = 0; i < calls.size(); ++i) {
-        const auto begin = reinterpret_cast<uintptr_t>(calls[i].call.receive);
-        written.push_back({begin, begin + calls[i].call.operation.bytes(), 0, i});
+        const auto begin = reinterpret_cast<uintptr_t>(collective_of(calls[i]).receive);
+        written.push_back({begin, begin + operation_of(calls[i]).bytes(), 0, i});
     }
     const auto earlier = [](const Range& a, const Range& b) { return a.begin < b.begin; };
     if (!std::is_sorted(written.begin(), written.end(), earlier)) std::sort(written.begin(), written.end(), earlier);
@@ -170,8 +178,8 @@ bool CoalescedCalls::in_order() const {
     uintptr_t furthest = 0;
     for (Range& range : written) range.furthest = furthest = std::max(furthest, range.end);
     for (size_t i = 0; i < calls_.size(); ++i) {
-        const auto begin = reinterpret_cast<uintptr_t>(calls_[i].call.send),
-                   end = begin + calls_[i].call.operation.bytes();
+        const auto begin = reinterpret_cast<uintptr_t>(collective_of(calls_[i]).send),
+                   end = begin + operation_of(calls_[i]).bytes();
         if (end <= written.front().begin || begin >= furthest) continue;  // common: inputs lie beside all outputs
         auto after = std::lower_bound(written.begin(), written.end(), end,
                                       [](const Range& range, uintptr_t limit) { return range.begin < limit; });
@@ -194,34 +202,35 @@ bool CoalescedCalls::on_device() const { return is_on_device(calls_[0]); }
 Status CoalescedCalls::begin_on_device() {
     std::vector<Call> calls;
     for (const QueuedCall& queued : calls_) calls.push_back(queued.call);
-    return calls_[0].communicator().begin_coalesced_on_device(calls);
+    return calls_[0].communicator().begin_coalesced(calls);
 }
 
 void CoalescedCalls::gather(Call& call) {
-    coalesced_ = calls_[0].communicator().coalescing_buffer(bytes_);
-    call.send = call.receive = coalesced_.data();
+    coalesced_ = calls_[0].communicator().inputs().coalescing.of_size(bytes_);
+    auto& whole = std::get<CollectiveCall>(call.kind);
+    whole.send = whole.receive = coalesced_.data();
     std::byte* to = coalesced_.data();
     for (const QueuedCall& queued : calls_) {
-        const size_t bytes = queued.call.operation.bytes();
-        memcpy(to, queued.call.send, bytes);
+        const size_t bytes = operation_of(queued).bytes();
+        memcpy(to, collective_of(queued).send, bytes);
         to += bytes;
     }
-    const Operation& operation = calls_[0].call.operation;
+    const Operation& operation = operation_of(calls_[0]);
     const Votes vote = *votes(operation, calls_[0].communicator().ranks());
     write_vote(to, weftDataType_t(operation.type), in_order() ? vote.fine : vote.objection);
 }
 
 bool CoalescedCalls::scatter() const {
     if (on_device()) return true;
-    const Operation& operation = calls_[0].call.operation;
+    const Operation& operation = operation_of(calls_[0]);
     const size_t element = datatype_bytes[operation.type];
     std::byte fine[8];
     write_vote(fine, weftDataType_t(operation.type), votes(operation, calls_[0].communicator().ranks())->fine);
     if (memcmp(fine, coalesced_.data() + coalesced_.size() - element, element) != 0) return false;
     const std::byte* from = coalesced_.data();
     for (const QueuedCall& queued : calls_) {
-        const size_t bytes = queued.call.operation.bytes();
-        memcpy(queued.call.receive, from, bytes);
+        const size_t bytes = operation_of(queued).bytes();
+        memcpy(collective_of(queued).receive, from, bytes);
         from += bytes;
     }
     return true;

@@ -21,7 +21,7 @@ class CoalescedCalls {
 
     ~CoalescedCalls();
     // Before the call begins: points `call` at the communicator's coalescing buffer. One such call runs at a time.
-    void gather(Communicator::Call& call);
+    void gather(Call& call);
     bool on_device() const;
     Status begin_on_device();  // for calls on device memory, instead of gather()
     // After the reduction. False: a rank objected and nothing was written; run the calls one by one.

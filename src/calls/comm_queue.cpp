@@ -26,8 +26,7 @@ void CommQueue::add(QueuedCall queued) {
 Status CommQueue::begin() {
     QueuedCall& first = calls.front();
     begun = true;
-    const Operation& operation = first.call.operation;
-    if (operation.space == Space::device && !one_sided(operation.collective))
+    if (first.call.space == Space::device && !first.call.is_access())
         launched += first.coalesced ? first.coalesced->calls().size() : 1;
     if (first.coalesced && first.coalesced->on_device()) return first.coalesced->begin_on_device();
     if (first.coalesced) first.coalesced->gather(first.call);
@@ -59,7 +58,7 @@ void CommQueue::take_apart() {
 void CommQueue::follow_messages() {
     size_t kept = 0;
     for (size_t i = 0; i < numbers.size(); ++i)
-        if (messages[i].operation.space == Space::host)
+        if (messages[i].space == Space::host)
             numbers[kept++] = numbers[i];
         else if (statuses)
             statuses->done(numbers[i]);
@@ -87,23 +86,23 @@ std::vector<size_t> CommQueue::of_calls() const {
 std::vector<size_t> CommQueue::of_messages() const {
     if (!exchanging || !messages.empty()) return numbers;
     std::vector<size_t> all;
-    for (const size_t place : communicator().unfinished_messages())
+    for (const size_t place : communicator().calls().messages().unfinished())
         if (place < numbers.size()) all.push_back(numbers[place]);
     return all;
 }
 
 std::vector<size_t> CommQueue::of_blocked() const {
-    return calls.empty() || communicator().messages_in_trouble() ? of_messages() : of_first();
+    return calls.empty() || communicator().calls().messages().in_trouble() ? of_messages() : of_first();
 }
 
 void CommQueue::skip(const Status& failure) {
-    const bool access = calls.front().call.access != nullptr;
+    const bool access = calls.front().call.is_access();
     calls.pop_front();
     if (!access) return;
     for (const QueuedCall& queued : calls)
-        if (queued.call.access && statuses) (void)statuses->fail(queued.number, handle, left_out(failure));
+        if (queued.call.is_access() && statuses) (void)statuses->fail(queued.number, handle, left_out(failure));
     std::vector<QueuedCall> others = calls.take();
-    std::erase_if(others, [](const QueuedCall& queued) { return queued.call.access != nullptr; });
+    std::erase_if(others, [](const QueuedCall& queued) { return queued.call.is_access(); });
     calls.put(std::move(others));
 }
 

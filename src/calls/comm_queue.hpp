@@ -9,12 +9,12 @@ namespace weft::internal {
 
 struct CommQueue {
     weftComm* handle;
-    std::unique_ptr<Entered> entered = {};          // of the thread that executes the calls here
-    std::unique_ptr<Turn> turn = {};                // or the turn of a stream
-    std::shared_ptr<CallStatuses> statuses = {};    // of the calls' group; null: no group
-    CallQueue calls = {};                           // empty if the communicator refuses them
-    std::vector<Communicator::Call> messages = {};  // likewise; until they are begun
-    std::vector<size_t> numbers = {};               // of the messages; after their begin, of those in host memory
+    std::unique_ptr<Entered> entered = {};        // of the thread that executes the calls here
+    std::unique_ptr<Turn> turn = {};              // or the turn of a stream
+    std::shared_ptr<CallStatuses> statuses = {};  // of the calls' group; null: no group
+    CallQueue calls = {};                         // empty if the communicator refuses them
+    std::vector<Call> messages = {};              // likewise; until they are begun
+    std::vector<size_t> numbers = {};             // of the messages; after their begin, of those in host memory
     bool begun = false;
     bool refused = false;
     bool exchanging = false;
@@ -30,8 +30,8 @@ struct CommQueue {
     // Whether a queue that is done still serves the one-sided calls of other ranks while this thread is inside.
     // A queue on a stream does not, because the next turn may begin.
     bool serves() const {
-        return done() && entered && communicator().has_windows() && !communicator().dead() &&
-               !communicator().segment()->aborted();
+        return done() && entered && communicator().calls().windows().any() && !communicator().dead() &&
+               !communicator().context().segment->aborted();
     }
 
     // The first call is done.

@@ -58,7 +58,7 @@ Status Group::hold(QueuedCall queued) {
     const auto communicator = queued.handle->share();  // another thread may abort the communicator now
     if (!communicator) return fail(error::argument_communicator, "the communicator was destroyed or aborted before");
     WEFT_TRY(add(std::move(queued)));
-    communicator->hold_call();
+    communicator->context().hold_call();
     return ok();
 }
 
@@ -108,7 +108,7 @@ Result<Group::Kept> Group::end_prepared() {
                               "weftGroupPrepare inside another group: only the outermost group can be prepared");
     close();
     for (const QueuedCall& queued : calls_)
-        if (Entered entered(queued.handle); entered.entered()) queued.handle->communicator->release_calls();
+        if (Entered entered(queued.handle); entered.entered()) queued.handle->communicator->context().release_calls();
     ended_.swap(collected_);
     const bool joins = !std::exchange(joinings_, {}).empty();
     Kept kept{std::exchange(calls_, {}), ended_};

@@ -46,7 +46,7 @@ class Group {
     // Refuses a call that names another stream than the earlier calls on its communicator.
     Status check(const QueuedCall& queued) const;
     Status add(QueuedCall queued);
-    Status add(weftComm* handle, const Communicator::Call& call) { return hold(QueuedCall(handle, call)); }
+    Status add(weftComm* handle, const Call& call) { return hold(QueuedCall(handle, call)); }
     // Executes an operation on `handle` now, or in its turn when the open group ends.
     Status add_or_run(weftComm* handle, std::shared_ptr<AsyncOperation> async_operation);
     void add(Joining joining);

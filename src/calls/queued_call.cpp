@@ -4,11 +4,19 @@ namespace weft::internal {
 
 void QueuedCall::keep_pointed() {
     auto kept = std::make_shared<Pointed>();
-    if (call.peer_buffers) kept->peer_buffers = *call.peer_buffers;
-    if (call.access) kept->access = *call.access;
-    if (call.operand) kept->reduction = communicator().share_reduction(call.made);
-    if (call.peer_buffers) call.peer_buffers = &kept->peer_buffers;
-    if (call.access) call.access = &kept->access;
+    const auto keep_reduction = [&](const Operand& operand) {
+        if (operand.data) kept->reduction = communicator().inputs().reductions.share(operand.reduction);
+    };
+    if (const auto* collective = std::get_if<CollectiveCall>(&call.kind)) keep_reduction(collective->operand);
+    if (auto* uneven = std::get_if<UnevenCall>(&call.kind)) {
+        keep_reduction(uneven->operand);
+        kept->peer_buffers = *uneven->peer_buffers;
+        uneven->peer_buffers = &kept->peer_buffers;
+    }
+    if (auto* access = std::get_if<AccessCall>(&call.kind); access && access->access) {
+        kept->access = *access->access;
+        access->access = &kept->access;
+    }
     pointed = std::move(kept);
 }
 

@@ -17,18 +17,19 @@ struct QueuedCall {
     struct Pointed {
         PeerBuffers peer_buffers;
         Access access;
-        std::shared_ptr<const Communicator::MadeReduction> reduction;  // the user may have destroyed it
+        std::shared_ptr<const MadeReduction> reduction;  // the user may have destroyed it
     };
 
     weftComm* handle;
-    Communicator::Call call;
+    Call call;
     std::shared_ptr<AsyncOperation> async_operation = nullptr;  // null: a call
     std::shared_ptr<const Pointed> pointed = nullptr;           // null: the call points to buffers only
     std::shared_ptr<CoalescedCalls> coalesced = nullptr;        // the calls coalesced into this one; null: one call
     size_t number = 0;                                          // in its group; see CallStatuses
 
-    QueuedCall(weftComm* on, const Communicator::Call& queued) : handle(on), call(queued) {
-        if (call.peer_buffers || call.access || call.operand) [[unlikely]]
+    QueuedCall(weftComm* on, const Call& queued) : handle(on), call(queued) {
+        const auto* collective = std::get_if<CollectiveCall>(&call.kind);
+        if (collective ? collective->operand.data != nullptr : !call.is_message()) [[unlikely]]
             keep_pointed();
     }
     QueuedCall(weftComm* on, std::shared_ptr<AsyncOperation> made)

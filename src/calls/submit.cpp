@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/calls/batch.hpp"
+#include "src/comm/run_call.hpp"
 
 namespace weft::internal {
 
@@ -10,16 +11,15 @@ namespace {
 
 // The destination of a call: a weftHostStream_t; the handle, which stands for the communicator's own stream; or null if
 // the calling thread executes the call. The calling thread need not be inside.
-const void* destination(const weftComm* handle, const Communicator::Call& call) {
+const void* destination(const weftComm* handle, const Call& call) {
     if (call.queued) return call.stream;
     // The calling thread enqueues calls on device memory, or executes them on copies.
-    return call.operation.space == Space::device || call.copied ||
-                   !handle->has_own_stream.load(std::memory_order_relaxed)
+    return call.space == Space::device || call.copied || !handle->has_own_stream.load(std::memory_order_relaxed)
                ? nullptr
                : handle;
 }
 
-Result<std::shared_ptr<HostStream>> stream_of(const weftComm* handle, const Communicator::Call& call) {
+Result<std::shared_ptr<HostStream>> stream_of(const weftComm* handle, const Call& call) {
     if (call.queued) return host_stream(call.stream);
     return destination(handle, call) ? handle->own_stream : nullptr;
 }
@@ -66,7 +66,7 @@ Status submit(std::vector<QueuedCall> calls, const std::shared_ptr<CallStatuses>
             Status usable = check_handle(queued.handle);
             auto entered = usable ? std::make_unique<Entered>(queued.handle) : nullptr;
             if (entered && !entered->entered()) usable = entered->refused();
-            if (usable) queued.handle->communicator->release_calls();
+            if (usable) queued.handle->communicator->context().release_calls();
             auto stream = usable ? stream_of(queued.handle, queued.call) : Result<std::shared_ptr<HostStream>>(nullptr);
             if (!stream) usable = stream.take_status();
             if (!usable) {
@@ -106,19 +106,19 @@ Status submit(std::vector<QueuedCall> calls, const std::shared_ptr<CallStatuses>
     return waits ? in_progress() : ok();
 }
 
-Status submit_placed(Entered& entered, weftComm* handle, std::span<const Communicator::Call> calls) {
-    const Communicator::Call& first = calls[0];
+Status submit_placed(Entered& entered, weftComm* handle, std::span<const Call> calls) {
+    const Call& first = calls[0];
     if (destination(handle, first)) [[unlikely]] {
         auto stream = stream_of(handle, first);
         if (!stream) return stream.take_status();
         std::vector<CommQueue> queues;
         queues.push_back({.handle = handle, .turn = std::make_unique<Turn>(handle->turns)});
-        for (const Communicator::Call& call : calls) queues.back().add(QueuedCall(handle, call));
+        for (const Call& call : calls) queues.back().add(QueuedCall(handle, call));
         enqueue(**stream, std::move(queues));
         return first.queued ? ok() : in_progress();
     }
     entered.settle();
-    return first.is_message() ? handle->communicator->run_messages(calls) : handle->communicator->run(first);
+    return first.is_message() ? run_messages(*handle->communicator, calls) : run(*handle->communicator, first);
 }
 
 Status submit(weftComm* handle, std::function<Status()> work) {

@@ -20,7 +20,7 @@ bool goes_with(const QueuedCall& one, const QueuedCall& other);
 // Each handle keeps the error of its communicator. `statuses` keeps that of each call; null: the calls are in no group.
 Status submit(std::vector<QueuedCall> calls, const std::shared_ptr<CallStatuses>& statuses = nullptr);
 // One call, or several messages, whose buffers are placed. Called by the thread inside their communicator.
-Status submit_placed(Entered& entered, weftComm* handle, std::span<const Communicator::Call> calls);
+Status submit_placed(Entered& entered, weftComm* handle, std::span<const Call> calls);
 // The ranks join here. If a communicator does not block, its rank joins on its own stream.
 Status submit(std::vector<Joining> joinings, const std::shared_ptr<CallStatuses>& statuses = nullptr);
 // Runs `work` in its turn on the communicator's own stream. Called by the thread inside.

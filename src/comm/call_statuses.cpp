@@ -14,7 +14,8 @@ std::string text_of(const weftComm* handle) {
     if (!check_handle(handle)) return text;
     const auto communicator = const_cast<weftComm*>(handle)->share();
     if (!communicator) return text;
-    if (!communicator->options().name.empty()) text = fmt::format("communicator {}", communicator->options().name);
+    if (!communicator->context().options.name.empty())
+        text = fmt::format("communicator {}", communicator->context().options.name);
     return fmt::format("{} (rank {} of {})", text, communicator->rank(), communicator->ranks());
 }
 

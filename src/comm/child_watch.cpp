@@ -11,12 +11,12 @@ ChildWatch::ChildWatch(Communicator& parent, const Child& child, bool gathered)
     : parent_(parent),
       child_(child),
       gathered_(gathered),
-      given_up_(*parent.segment(), child),
-      health_(*parent.segment()),
+      given_up_(*parent.context().segment, child),
+      health_(*parent.context().segment),
       begun_us_(now_us()) {}
 
 Status ChildWatch::look(bool by_id) {
-    const Segment& group = *parent_.segment();
+    const Segment& group = *parent_.context().segment;
     if (parent_.aborted_here())
         return fail(error::abort_local,
                     "the communicator was aborted here, by weftCommAbort, while another was made of it");
@@ -42,7 +42,7 @@ Status ChildWatch::look(bool by_id) {
 
 // Of ranks on other hosts, as their leaders report them.
 Status ChildWatch::look_at_remote_ranks(int64_t now) {
-    const Segment& group = *parent_.segment();
+    const Segment& group = *parent_.context().segment;
     health_.ask();
     int missed = -1, resigned = -1;
     for (const int rank : child_.ranks) {
@@ -63,14 +63,14 @@ Status ChildWatch::look_at_remote_ranks(int64_t now) {
 
 // Whether the rank left without taking part in this child, or died.
 bool ChildWatch::is_gone(int rank) const {
-    const Segment& group = *parent_.segment();
+    const Segment& group = *parent_.context().segment;
     const RankRow& row = group.row(rank);
     if (row.state.load(std::memory_order_acquire) != RankState::left) return !group.alive(rank);
     return row.split.wanted.load(std::memory_order_acquire) != child_.number;
 }
 
 Status ChildWatch::has_gone(int rank) const {
-    const Segment& group = *parent_.segment();
+    const Segment& group = *parent_.context().segment;
     const bool left = group.row(rank).state.load(std::memory_order_acquire) == RankState::left;
     return first_cause(group,
                        fail(left ? error::rank_left : error::rank_died,
@@ -82,7 +82,7 @@ Status ChildWatch::has_gone(int rank) const {
 
 Status ChildWatch::has_given_up(int rank) const {
     return fail(error::rank_failed, "{} has given up making a communicator from this one: its error says why",
-                parent_.segment()->name_of(rank))
+                parent_.context().segment->name_of(rank))
         .about({.rank = rank});
 }
 

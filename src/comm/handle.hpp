@@ -84,7 +84,8 @@ class Entered {
     bool entered() const { return alone_ && handle_->magic.load(std::memory_order_relaxed) == weftComm::living; }
     Status refused() const {
         if (alone_) return check_handle(handle_);
-        if (const auto communicator = handle_->share(); communicator && communicator->in_function_here())
+        if (const auto communicator = handle_->share();
+            communicator && communicator->inputs().reductions.in_function_here())
             return fail(
                 error::usage_in_function,
                 "this thread is inside this communicator, in the function of a user's reduction (weftRedOpCreate), "

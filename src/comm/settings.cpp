@@ -183,10 +183,10 @@ Result<Settings> settings_for(int ranks, const weftConfig_t* given) {
     return settings;
 }
 
-Result<Settings> settings_of_child(const Communicator& parent, const weftConfig_t* given) {
+Result<Settings> settings_of_child(Communicator& parent, const weftConfig_t* given) {
     Settings settings;
-    settings.options = parent.options();
-    const Segment& group = *parent.segment();
+    settings.options = parent.context().options;
+    const Segment& group = *parent.context().segment;
     settings.rendezvous.proposal = group.header().agreed;
     settings.rendezvous.quota = topology::cpu_quota();
     const AgreedTexts texts = AgreedTexts::of(group);

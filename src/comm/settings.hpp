@@ -36,7 +36,7 @@ struct Settings {
 // Settings from the environment, overridden by `given` (may be null).
 Result<Settings> settings_for(int ranks, const weftConfig_t* given);
 // Settings of a child: those of its parent, overridden by `given` (may be null).
-Result<Settings> settings_of_child(const Communicator& parent, const weftConfig_t* given);
+Result<Settings> settings_of_child(Communicator& parent, const weftConfig_t* given);
 // The algorithms for so many ranks, with those of WEFT_ALGO_FILES.
 Result<std::shared_ptr<const Catalog>> catalog_for(int ranks);
 // Identity of this rank's host, for its rendezvous.

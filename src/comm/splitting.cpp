@@ -82,7 +82,8 @@ Status Splitting::begin() {
 // ---- Split
 
 size_t Splitting::word_bytes() const {
-    return parent().membership() ? (sizeof(SplitWord) + 7) / 8 * 8 : sizeof(SplitWord::color) + sizeof(SplitWord::key);
+    return parent().context().membership ? (sizeof(SplitWord) + 7) / 8 * 8
+                                         : sizeof(SplitWord::color) + sizeof(SplitWord::key);
 }
 
 Splitting::SplitWord Splitting::word(int rank) const {
@@ -93,10 +94,13 @@ Splitting::SplitWord Splitting::word(int rank) const {
 
 Status Splitting::tell() {
     SplitWord own{color_, key_, {}};
-    if (parent().membership()) own.root = parent().membership()->listener_addresses();
+    if (parent().context().membership) own.root = parent().context().membership->listener_addresses();
     words_.assign(word_bytes() * size_t(parent().ranks()), std::byte{0});
     memcpy(words_.data() + word_bytes() * size_t(parent().rank()), &own, std::min(sizeof own, word_bytes()));
-    WEFT_TRY(parent().begin_split(words_.data(), word_bytes(), settings_.options.init_timeout_ms));
+    Call call = gather_entries(Operation::op_of_split, parent().rank(), words_.data(), word_bytes());
+    call.settings.timeout_ms = settings_.options.init_timeout_ms;
+    call.timeout_set_by = "WEFT_INIT_TIMEOUT_MS";
+    WEFT_TRY(parent().begin(call));
     telling_ = true;
     return ok();
 }
@@ -104,7 +108,7 @@ Status Splitting::tell() {
 // All ranks have exchanged their entries: find the ranks of our colour.
 Status Splitting::choose_child() {
     Child child;
-    child.number = parent().next_split(color_);
+    child.number = parent().context().children.next_split(color_);
     if (color_ < 0) return ok();
     std::vector<std::pair<int, int>> order;  // key, rank
     for (int rank = 0; rank < parent().ranks(); ++rank)
@@ -124,22 +128,23 @@ std::string Splitting::why_aborted() const {
 // Calls in progress in streams may wait for ranks that never come.
 void Splitting::announce() {
     if (kind_ == SplitKind::shrink_and_abort)
-        (void)parent().segment()->raise(error::abort_remote, parent().rank(), why_aborted(), {.rank = parent().rank()});
+        (void)parent().context().segment->raise(error::abort_remote, parent().rank(), why_aborted(),
+                                                {.rank = parent().rank()});
 }
 
 Status Splitting::begin_shrinking() {
-    const Segment& group = *parent().segment();
+    const Segment& group = *parent().context().segment;
     const bool abort = kind_ == SplitKind::shrink_and_abort;
     if (abort)
         parent().stop(why_aborted());
     else
         WEFT_TRY(parent().usable());
-    parent().flush();
+    parent().context().finish_device();
     if (!abort) WEFT_TRY(parent().usable());
     Child child;
     for (int rank = 0; rank < group.ranks(); ++rank)
         if (!std::binary_search(excluded_.begin(), excluded_.end(), rank)) child.ranks.push_back(rank);
-    child.number = parent().next_shrink(excluded_);
+    child.number = parent().context().children.next_shrink(excluded_);
     child.again = true;
     // If the remaining ranks are on several hosts, they meet at the process of the first leader that is left.
     const HostInfo* rendezvous_host = nullptr;
@@ -161,14 +166,14 @@ Status Splitting::begin_joining(Child child, const net::PackedAddresses& root, i
     const auto place = std::find(family_.ranks.begin(), family_.ranks.end(), parent().rank());
     joining_.rank = int(place - family_.ranks.begin());
     watch_.emplace(parent(), family_, kind_ == SplitKind::split);
-    say_wanted(*parent().segment(), family_, joining_.rank);
+    say_wanted(*parent().context().segment, family_, joining_.rank);
     Status made = make_rendezvous(root, root_rank);
     if (!made) tell_failure(made);
     return made;
 }
 
 Status Splitting::make_rendezvous(const net::PackedAddresses& root, int root_rank) {
-    const std::shared_ptr<Segment>& group = parent().segment();
+    const std::shared_ptr<Segment>& group = parent().context().segment;
     if (!joining_.handle) joining_.result = child_;
     joining_.options = settings_.options;
     joining_.options.slots_later = true;
@@ -184,7 +189,7 @@ Status Splitting::make_rendezvous(const net::PackedAddresses& root, int root_ran
     auto host = host_of(joining_.rank);
     if (!host) return host.take_status();
     rendezvous.host = *host;
-    if (const GpuEngine* device = parent().device()) {
+    if (const GpuEngine* device = parent().context().device.get()) {
         const DeviceFacts facts = device->facts();
         auto found = GpuEngine::find(facts.use == DeviceFacts::none ? GpuEngine::no_device : facts.ordinal);
         if (!found) return found.take_status();
@@ -202,7 +207,7 @@ Status Splitting::make_rendezvous(const net::PackedAddresses& root, int root_ran
             "with weftGetUniqueId");
     rendezvous.spread = true;
     rendezvous.roots = joining_.rank == root_rank;
-    const UniqueId id = UniqueId::of_child(parent().membership()->identity().secret, family_.number, root);
+    const UniqueId id = UniqueId::of_child(parent().context().membership->identity().secret, family_.number, root);
     by_id_ = true;
     joining_.rendezvous = std::make_unique<IdRendezvous>(id, int(family_.ranks.size()), joining_.rank, rendezvous);
     return ok();
@@ -213,7 +218,7 @@ void Splitting::tell_failure(const Status& failure) {
     if (family_.number == 0) return;
     if (joining_.rendezvous)
         if (const auto group = joining_.rendezvous->segment()) group->raise(failure, joining_.rank);
-    say_given_up(*parent().segment(), family_, joining_.rank);
+    say_given_up(*parent().context().segment, family_, joining_.rank);
 }
 
 Splitting::~Splitting() {
@@ -231,7 +236,7 @@ Progress Splitting::advance() {
         if (progress == Progress::failed) failure_ = parent().take_failure();
         if (progress != Progress::done) return progress;
         telling_ = false;
-        (void)parent().end_split();
+        (void)parent().end();
         failure_ = choose_child();
         return !failure_ ? Progress::failed : joining_.rendezvous ? Progress::moved : Progress::done;
     }
@@ -257,7 +262,7 @@ Progress Splitting::advance() {
                             ranks_text(ascending), failure_.sentence());
         }
     } else if (*made && kind_ != SplitKind::split) {
-        parent().count_shrink(excluded_);
+        parent().context().children.count_shrink(excluded_);
     }
     return !made ? Progress::failed : *made ? Progress::done : Progress::blocked;
 }
@@ -265,7 +270,7 @@ Progress Splitting::advance() {
 Status Splitting::pause(bool may_sleep) {
     if (telling_) return parent().pause(may_sleep);
     // Other ranks may need our windows of the parent before they come.
-    if (!parent().dead() && parent().has_windows() && parent().serve()) return ok();
+    if (!parent().dead() && parent().calls().windows().any() && parent().calls().windows().serve()) return ok();
     if (may_sleep && !joining_.met)
         joining_.rendezvous->wait();
     else

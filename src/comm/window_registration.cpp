@@ -1,8 +1,11 @@
 #include "src/comm/window_registration.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "src/base/clock.hpp"
+#include "src/base/name_list.hpp"
 
 namespace weft::internal {
 
@@ -20,11 +23,11 @@ Status WindowRegistration::begin() { return opens_ ? begin_opening() : begin_clo
 Status WindowRegistration::begin_opening() {
     Status begun = [&]() -> Status {
         WEFT_TRY(communicator().usable());
-        number_ = communicator().next_window();
-        auto part = communicator().open_window(number_, *window_);
-        if (!part) return part.take_status();
+        number_ = windows().next_number();
+        auto part = windows().open(number_, *window_);
+        if (!part) return communicator().die(part.take_status());
         open_ = true;
-        communicator().count_window();
+        windows().count();
         parts_.resize(size_t(communicator().ranks()));
         reached_.resize(parts_.size());
         parts_[size_t(communicator().rank())] = *part;
@@ -41,9 +44,9 @@ Status WindowRegistration::begin_closing() {
     on_device_ = window_->on_device;
     if (Status usable = communicator().usable(); !usable) {
         if (!communicator().dead()) return usable;
-        communicator().await_untouched();
-        if (on_device_) communicator().flush();
-        communicator().give_up_window(number_);
+        windows().await_untouched();
+        if (on_device_) communicator().context().finish_device();
+        windows().give_up(number_);
         stage_ = Stage::done;
         finish();
         return ok();
@@ -53,14 +56,14 @@ Status WindowRegistration::begin_closing() {
     reached_.resize(parts_.size());
     if (on_device_) return wait_for_device(Stage::draining), ok();
     stage_ = Stage::flushing;
-    return communicator().begin_flush();
+    return communicator().begin({.kind = AccessCall{}});
 }
 
 template <class Word>
 Status WindowRegistration::tell(std::vector<Word>& all) {
     static_assert(sizeof(Word) % sizeof(uint64_t) == 0);
-    return communicator().begin_telling(opens_ ? Operation::op_of_window : Operation::op_of_windows_end, all.data(),
-                                        sizeof(Word));
+    return communicator().begin(gather_entries(opens_ ? Operation::op_of_window : Operation::op_of_windows_end,
+                                               communicator().rank(), all.data(), sizeof(Word)));
 }
 
 Status WindowRegistration::tell() {
@@ -104,7 +107,7 @@ Progress WindowRegistration::have_announced() {
     // Until here no memory was exported, so a refusal needs no unmapping.
     placed_ = true;
     WindowPart& own = parts_[size_t(communicator().rank())];
-    window_->unfit = communicator().open_device_window(number_, *window_, own);
+    window_->unfit = windows().open_on_device(number_, *window_, own);
     if (!window_->unfit) own.memory = WindowPart::unfit;
     stage_ = Stage::placing;
     failure_ = tell(parts_);
@@ -120,7 +123,7 @@ Progress WindowRegistration::have_placed() {
 Progress WindowRegistration::close() {
     for (const WindowPart& part : parts_)
         if (part.number != number_) {
-            failure_ = communicator().die_of(
+            failure_ = communicator().die(
                 fail(error::mismatch_window,
                      "rank {} deregisters window {} of the communicator, and rank {} window {}: deregister windows in "
                      "the same order on every rank",
@@ -128,7 +131,7 @@ Progress WindowRegistration::close() {
                     .about({.rank = int32_t(&part - parts_.data()), .peer = communicator().rank()}));
             return Progress::failed;
         }
-    communicator().begin_to_close_window(number_);
+    windows().begin_to_close(number_);
     if (!on_device_) return end();
     wait_for_device(Stage::unmapping);
     return Progress::moved;
@@ -158,17 +161,17 @@ Status WindowRegistration::check_parts() {
 
 Progress WindowRegistration::advance_on_device() {
     if (stage_ == Stage::draining) {
-        if (!communicator().device_idle()) return Progress::blocked;
+        if (!communicator().context().device->idle()) return Progress::blocked;
         failure_ = tell();
         return failure_ ? Progress::moved : Progress::failed;
     }
     if (stage_ == Stage::unmapping) {
-        if (!communicator().window_closed(number_)) return Progress::blocked;
+        if (!windows().closed(number_)) return Progress::blocked;
         stage_ = Stage::parting;
         failure_ = tell(reached_);
         return failure_ ? Progress::moved : Progress::failed;
     }
-    auto all = communicator().reach_window(number_, parts_);
+    auto all = windows().reach(number_, parts_);
     if (all && !*all) return Progress::blocked;
     if (!all) window_->unfit = all.take_status();
     reached_[size_t(communicator().rank())] = window_->unfit ? 1 : 0;
@@ -194,7 +197,7 @@ Progress WindowRegistration::agree() {
 // All ranks refuse the window, and the communicator lives on.
 Progress WindowRegistration::refuse(Status why) {
     refused_ = std::move(why);
-    communicator().begin_to_close_window(number_);
+    windows().begin_to_close(number_);
     if (!placed_) return end();
     wait_for_device(Stage::unmapping);
     return Progress::moved;
@@ -210,9 +213,26 @@ Progress WindowRegistration::end() {
 
 Status WindowRegistration::pause(bool may_sleep) {
     // Kernels have their own deadlines, and may be enqueued behind kernels of the user.
-    if (stage_ == Stage::draining) return communicator().pause_for_device(number_, 0);
+    if (stage_ == Stage::draining) return pause_for_device(0);
     const bool on_device = stage_ == Stage::reaching || stage_ == Stage::unmapping;
-    return on_device ? communicator().pause_for_device(number_, since_us_) : communicator().pause(may_sleep);
+    return on_device ? pause_for_device(since_us_) : communicator().pause(may_sleep);
+}
+
+// While a stage waits for this or other devices. `since_us`: the begin of the wait; 0: no deadline.
+Status WindowRegistration::pause_for_device(int64_t since_us) {
+    WEFT_TRY(communicator().usable());
+    if (windows().any() && windows().serve()) return ok();
+    const int64_t timeout_ms = communicator().context().options.timeout_ms;
+    if (since_us > 0 && timeout_ms > 0 && now_us() - since_us > timeout_ms * 1000)
+        return communicator().die(
+            fail(error::timeout_window,
+                 "rank {} waited {:.1f} s for the memory of a window to be mapped or unmapped between its device and "
+                 "{}; the deadline (WEFT_TIMEOUT_MS) is {} ms: check whether kernels wait for ranks that have not made "
+                 "this call",
+                 communicator().rank(), double(now_us() - since_us) / 1e6,
+                 ranks_text(windows().missing_on_device(number_)), timeout_ms));
+    usleep(50);
+    return ok();
 }
 
 // The registration failed: the handle names no window, and the memory belongs to the user again.
@@ -220,7 +240,7 @@ void WindowRegistration::unmake() {
     uint64_t making = weftWindow::making;
     if (!opens_ || !window_->magic.compare_exchange_strong(making, weftWindow::unmade, std::memory_order_acq_rel))
         return;
-    if (std::exchange(open_, false)) communicator().give_up_window(number_);
+    if (std::exchange(open_, false)) windows().give_up(number_);
 }
 
 // Also ends a registration that was not finished.
@@ -242,9 +262,9 @@ void WindowRegistration::finish() {
         window_->number = number_;
         window_->on_device = on_device_;
         if (on_device_)
-            communicator().complete_device_window(number_);
+            windows().complete_on_device(number_);
         else
-            communicator().complete_window(number_, parts_);
+            windows().complete(number_, parts_);
         window_->magic.store(weftWindow::living, std::memory_order_release);
     } else {
         window_->magic.store(weftWindow::destroyed, std::memory_order_release);

@@ -28,6 +28,8 @@ class WindowRegistration final : public AsyncOperation {
     // rank leaves (and enqueues kernels that wait for others) before all ranks have unmapped everything.
     enum class Stage { flushing, draining, telling, placing, reaching, agreeing, unmapping, parting, done };
     Communicator& communicator() const { return *comm_->communicator; }
+    Windows& windows() const { return communicator().calls().windows(); }
+    Status pause_for_device(int64_t since_us);
     Status begin_opening();
     Status begin_closing();
     Status tell();

@@ -17,7 +17,7 @@ static void prepared_calls_start_many_times(void) {
     weftPrepared_t alone[2], all = NULL, queued = NULL, none = (weftPrepared_t)values;
     int rank, round;
     begin_with(ranks);
-    CHECK_FAILS(weftGroupPrepare(&none), weftInvalidUsage, "without weftGroupStart");
+    CHECK_ERROR(weftGroupPrepare(&none), "group.not-open");
     CHECK(none == NULL);
     CHECK_OK(weftGroupStart());
     for (rank = 0; rank < ranks; ++rank) {
@@ -40,14 +40,14 @@ static void prepared_calls_start_many_times(void) {
     CHECK_OK(weftGroupEnd());
     for (rank = 0; rank < ranks; ++rank) CHECK(values[rank][0] == 1 << 14 && values[rank][many - 1] == 1 << 8);
     CHECK_OK(weftPreparedDestroy(queued));
-    CHECK_FAILS(weftPreparedStart(queued), weftInvalidArgument, "destroyed before");
+    CHECK_ERROR(weftPreparedStart(queued), "argument.handle");
     end_with(ranks);
     CHECK_ERROR(weftPreparedStart(all), "argument.communicator");
     CHECK_OK(weftPreparedDestroy(all));
-    CHECK_FAILS(weftPreparedDestroy(all), weftInvalidArgument, "destroyed before");
+    CHECK_ERROR(weftPreparedDestroy(all), "argument.handle");
     CHECK_OK(weftPreparedDestroy(NULL));
-    CHECK_FAILS(weftPreparedStart((weftPrepared_t)values), weftInvalidArgument, "not made by weftGroupPrepare");
-    CHECK_FAILS(weftPreparedStart(NULL), weftInvalidArgument, "prepared is NULL");
+    CHECK_ERROR(weftPreparedStart((weftPrepared_t)values), "argument.handle");
+    CHECK_ERROR_NAMES(weftPreparedStart(NULL), "argument.handle", "prepared");
     /* One call, one rank; and groups that cannot be prepared. */
     begin_with(1);
     CHECK_OK(weftGroupStart());
@@ -57,12 +57,12 @@ static void prepared_calls_start_many_times(void) {
     CHECK_OK(weftPreparedDestroy(alone[0]));
     CHECK_OK(weftGroupStart());
     CHECK_OK(weftCommSplit(comms[0], 0, 0, &comms[1], NULL));
-    CHECK_FAILS(weftGroupPrepare(&alone[0]), weftInvalidUsage, "makes a communicator");
+    CHECK_ERROR(weftGroupPrepare(&alone[0]), "group.not-preparable");
     CHECK_OK(weftGroupStart());
     CHECK_OK(weftGroupStart());
-    CHECK_FAILS(weftGroupPrepare(&alone[0]), weftInvalidUsage, "outermost");
+    CHECK_ERROR(weftGroupPrepare(&alone[0]), "group.not-preparable");
     CHECK_ERROR_NAMES(weftGroupPrepare(NULL), "argument.null", "prepared");
-    CHECK_FAILS(weftGroupEnd(), weftInvalidUsage, "without weftGroupStart");
+    CHECK_ERROR(weftGroupEnd(), "group.not-open");
     CHECK_OK(weftGroupStart()); /* nothing is a group too */
     CHECK_OK(weftGroupPrepare(&alone[1]));
     CHECK_OK(weftPreparedStart(alone[1]));

@@ -210,7 +210,7 @@ static void communicators_to_be_made(void) {
     CHECK_OK(weftGroupStart());
     CHECK_OK(weftCommSplit(one, 0, 0, &child, NULL));
     CHECK_OK(sum_ints(&value, 1, one));
-    CHECK_FAILS(weftGroupEnd(), weftInvalidUsage, "call 0 of the group, weftCommSplit on communicator 0x");
+    CHECK_ERROR(weftGroupEnd(), "usage.finalized");
     CHECK(outcome_of(0) == weftInvalidUsage && outcome_of(1) == weftInvalidUsage);
     CHECK_OK(weftCommDestroy(one));
 }
@@ -293,7 +293,7 @@ static void not_prepared(void) {
     CHECK_OK(weftCommInitAll(&one, 1, NULL));
     CHECK_OK(weftGroupStart());
     CHECK_OK(weftCommSplit(one, 0, 0, &child, NULL));
-    CHECK_FAILS(weftGroupPrepare(&prepared), weftInvalidUsage, "makes a communicator");
+    CHECK_ERROR(weftGroupPrepare(&prepared), "group.not-preparable");
     check_failed(0, weftInvalidUsage, "call 0 of the group, weftCommSplit: ", "makes a communicator");
     CHECK_OK(weftCommDestroy(one));
 }

@@ -1,0 +1,13 @@
+// run_call.hpp: runs a call, or messages, to the end on the calling thread.
+#pragma once
+#include <span>
+
+#include "src/comm/communicator.hpp"
+
+namespace weft::internal {
+
+// On every exit the buffers belong to the user again.
+Status run(Communicator& communicator, const Call& call);
+Status run_messages(Communicator& communicator, std::span<const Call> messages);
+
+}  // namespace weft::internal
