@@ -1,8 +1,6 @@
 // proof.cpp: set-up of a proof, and the order of its steps. proof_deadlock.cpp reports why no step can run.
 #include "src/checker/proof.hpp"
 
-#include <cstring>
-
 #include "src/schedule/validate.hpp"
 
 namespace weft::internal {
@@ -330,7 +328,7 @@ void Proof::complete_step(const StepContext& here) {
 
 // Both ends skip empty chunks, and messages that have only those.
 bool Proof::skipped(const StepContext& here) const {
-    if (kind_of(here.it->opcode) == OpcodeKind::flag) return false;
+    if (!moves(here.it->opcode)) return false;
     for (int offset = 0; offset < here.it->count; ++offset)
         if (!empty(here.at(offset))) return false;
     return true;
@@ -342,20 +340,19 @@ bool Proof::ready(const StepContext& here) {
         const ThreadState& other = threads_[here.rank * blocks_ + after.block];
         if (int(other.releases[after.step].size()) <= threads_[here.thread].run - after.ago) return false;
     }
-    if (here.it->opcode == Opcode::wait) {
+    if (waits(here.it->opcode)) {
         PhaseState& met = phase_state(here.rank, flag_tile(here), here.it->phase);
         if (met.posted == int(members(here).size())) return true;
         met.waiting.push_back(here.thread);
         return false;
     }
     if (kind_of(here.it->opcode) != OpcodeKind::connection || skipped(here)) return true;
-    const char* uses = uses_of(here.it->opcode);
     const auto [source, target] = here.operation->ends[here.rank][here.block];
-    if (std::strchr(uses, 's') && connections_[source].slots.empty()) {
+    if (receives(here.it->opcode) && connections_[source].slots.empty()) {
         connections_[source].blocked_receiver = here.thread;
         return false;
     }
-    if (std::strchr(uses, 't') && connections_[target].slots.size() >= fifo_depth(here)) {
+    if (sends(here.it->opcode) && connections_[target].slots.size() >= fifo_depth(here)) {
         connections_[target].blocked_sender = here.thread;
         return false;
     }

@@ -1,5 +1,4 @@
 // proof_deadlock.cpp: the checker's messages: the place of an error, and the cycle of waiting threads in a deadlock.
-#include <cstring>
 
 #include "src/checker/proof.hpp"
 #include "src/schedule/text.hpp"
@@ -50,7 +49,7 @@ std::string Proof::waits_for(int thread, int& next) const {
         return text + (options_.step_name ? options_.step_name(now.rank, after.block, after.step)
                                           : fmt::format("step {} of block {}", after.step, after.block));
     }
-    if (now.it->opcode == Opcode::wait) {
+    if (waits(now.it->opcode)) {
         const CheckedFlagBlock& flag_block = flag_blocks_[flag_block_of_[now.rank]];
         const PhaseState& met = phase_states_[flag_block.first_phase + size_t(flag_tile(now)) * 2 + now.it->phase];
         const int rank =
@@ -60,7 +59,7 @@ std::string Proof::waits_for(int thread, int& next) const {
         return text + fmt::format("rank {} to post", rank);
     }
     const auto [source, target] = now.operation->ends[now.rank][now.block];
-    if (std::strchr(uses_of(now.it->opcode), 's') && connections_[source].slots.empty()) {
+    if (receives(now.it->opcode) && connections_[source].slots.empty()) {
         next = block_on(connections_[source].source, true, source);
         return text + fmt::format("a chunk from rank {}{}", connections_[source].source,
                                   next < 0 ? ", which sends no more" : "");

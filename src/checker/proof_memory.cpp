@@ -1,5 +1,4 @@
 // proof_memory.cpp: reads and writes of instructions: their values, and accesses that may happen at the same time.
-#include <cstring>
 
 #include "src/checker/proof.hpp"
 
@@ -12,8 +11,9 @@ static constexpr size_t under_way_most = size_t(1) << 24;
 static bool alike_chunks(const Schedule& schedule) { return !facts_of(schedule.collective).transposes; }
 
 bool Proof::execute_connection(const StepContext& here) {
-    const char* uses = uses_of(here.it->opcode);
-    const bool receives = std::strchr(uses, 's'), sends = std::strchr(uses, 't'), reads = std::strchr(uses, 'i');
+    const Opcode opcode = here.it->opcode;
+    const bool receives = weft::internal::receives(opcode), sends = weft::internal::sends(opcode),
+               reads = reads_source(opcode);
     const auto [source, target] = here.operation->ends[here.rank][here.block];
     SentChunks message;
     // Parts are equal, so in scratch a chunk may be in the place of another part's; its value identifies it.

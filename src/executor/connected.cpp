@@ -11,8 +11,8 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
     const Span span = span_of(instruction, state.iteration, tile);
     if (span.bytes == 0) return Progress::moved;  // empty chunks are skipped on both ends
     const bool receives = weft::internal::receives(instruction.opcode),
-               sends = weft::internal::sends(instruction.opcode), reduces = weft::internal::reduces(instruction.opcode),
-               stores = weft::internal::stores(instruction.opcode);
+               sends = weft::internal::sends(instruction.opcode), reduces = combines(instruction.opcode),
+               stores = receives && writes_targets(instruction.opcode);
 
     if (ends.source_is_remote || ends.target_is_remote)
         if (const auto progress = move_past_slots(index, instruction, tile, span)) return *progress;

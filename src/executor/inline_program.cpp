@@ -32,11 +32,10 @@ std::vector<Run::InlineStep> Run::make_inline_program() const {
             const Opcode opcode = instruction.opcode;
             const bool known = opcode == Opcode::send || opcode == Opcode::recv || opcode == Opcode::recv_copy_send ||
                                opcode == Opcode::recv_reduce_copy || opcode == Opcode::copy;
-            const bool reads = opcode != Opcode::recv && opcode != Opcode::recv_copy_send;
             const Span span = span_of(instruction, 0, 0);
             if (!known || instruction.repeat != 1 || span.count > 1 || span.bytes > inline_step_bytes ||
-                (reads && instruction.source != Buffer::input && instruction.source != Buffer::output) ||
-                (opcode != Opcode::send && instruction.targets != Buffer::output))
+                (reads_source(opcode) && instruction.source != Buffer::input && instruction.source != Buffer::output) ||
+                (writes_targets(opcode) && instruction.targets != Buffer::output))
                 return {};
             InlineStep step{opcode, instruction.finish, instruction.left, instruction.source == Buffer::input};
             step.block = int32_t(block);

@@ -1,7 +1,6 @@
 #include "src/msccl/msccl_flow.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <tuple>
@@ -118,8 +117,8 @@ class FlowAnalysis {
                 const ThreadBlock& block = gpu.blocks[b];
                 FlowThread thread{gpu.id, int32_t(b), &block, &blocks[b]};
                 for (const Step& step : block.steps) {
-                    thread.flow->receives |= strchr(uses_of(step.opcode), 's') != nullptr;
-                    thread.flow->sends |= strchr(uses_of(step.opcode), 't') != nullptr;
+                    thread.flow->receives |= receives(step.opcode);
+                    thread.flow->sends |= sends(step.opcode);
                 }
                 thread.flow->senders.resize(block.steps.size());
                 const int number = int(threads_.size());
@@ -161,21 +160,19 @@ class FlowAnalysis {
                 if (other.step <= size_t(step.after_step)) return other.waiting.push_back(number), ok();
             }
             // A push into an empty queue makes the receiver runnable.
-            if (receives_message(step) && connections_[size_t(thread.source)].messages.empty()) return ok();
+            if (receives(step.opcode) && connections_[size_t(thread.source)].messages.empty()) return ok();
             WEFT_TRY(execute(thread, step));
             for (const int waiting : std::exchange(thread.waiting, {})) queue_.push_back(waiting);
         }
         return ok();
     }
-    static bool receives_message(const Step& step) { return strchr(uses_of(step.opcode), 's') != nullptr; }
 
     Status execute(FlowThread& thread, const Step& step) {
-        if (step.opcode == Opcode::nop) return ok();
+        if (!moves(step.opcode)) return ok();
         const StepId here = step_id_of(thread);
-        const char* uses = uses_of(step.opcode);
-        const bool receives = strchr(uses, 's'), sends = strchr(uses, 't'), reads = strchr(uses, 'i'),
-                   writes = strchr(uses, 'o'), adds = step.opcode == Opcode::add,
-                   combines = adds || (receives && reads);
+        const bool receives = weft::internal::receives(step.opcode), sends = weft::internal::sends(step.opcode),
+                   reads = reads_source(step.opcode), writes = writes_targets(step.opcode),
+                   adds = step.opcode == Opcode::add, combines = weft::internal::combines(step.opcode);
         if (combines && !facts_.reduces)
             return wrong(here, "it adds, but {} combines nothing", name_of(shape_.collective));
         FlowMessage came, going;

@@ -8,8 +8,6 @@ namespace {
 // The owner of a flow: a block that drives it, or a connection whose slots a NIC or the kernel carries.
 constexpr int32_t owner_of_connection(int32_t connection) { return -1 - connection; }
 
-bool is_sum(Opcode opcode) { return reduces(opcode) || opcode == Opcode::add || opcode == Opcode::reduce; }
-
 }  // namespace
 
 Status SimulatedRanks::run() {
@@ -102,12 +100,9 @@ void SimulatedRanks::advance(int32_t index) {
 // True: the step is done. False: the block waits or works.
 bool SimulatedRanks::advance_step(int32_t index, const Instruction& instruction) {
     SimulatedBlock& state = blocks_[size_t(index)];
-    switch (instruction.opcode) {
-        case Opcode::nop: return true;
-        case Opcode::post: return post(index, instruction);
-        case Opcode::wait: return await(index, instruction);
-        default: break;
-    }
+    if (posts(instruction.opcode)) return post(index, instruction);
+    if (waits(instruction.opcode)) return await(index, instruction);
+    if (!moves(instruction.opcode)) return true;
     state.bytes = bytes_of(state, instruction);
     if (state.bytes == 0) return true;  // both ends skip empty chunks
     if (!can_begin(index, instruction)) return false;
@@ -120,7 +115,6 @@ bool SimulatedRanks::advance_step(int32_t index, const Instruction& instruction)
 
 bool SimulatedRanks::can_begin(int32_t index, const Instruction& instruction) {
     SimulatedBlock& state = blocks_[size_t(index)];
-    if (kind_of(instruction.opcode) != OpcodeKind::connection) return true;
     if (receives(instruction.opcode)) {
         const SimulatedConnection& in = connections_[size_t(state.in)];
         if (in.released == in.filled) return wait(index, Phase::message), false;
@@ -148,10 +142,8 @@ void SimulatedRanks::begin(int32_t index) {
     SimulatedRank& rank = ranks_[size_t(state.rank)];
     const Opcode opcode = state.block->instructions[size_t(state.step)].opcode;
     double delay_us = costs_.step_us;
-    if (kind_of(opcode) == OpcodeKind::connection) {
-        if (receives(opcode)) delay_us += connections_[size_t(state.in)].overhead_us;
-        if (sends(opcode)) delay_us += connections_[size_t(state.out)].overhead_us;
-    }
+    if (receives(opcode)) delay_us += connections_[size_t(state.in)].overhead_us;
+    if (sends(opcode)) delay_us += connections_[size_t(state.out)].overhead_us;
     state.phase = Phase::working;
     if (costs_.one_thread && now_us_ > state.begin_us) state.awaited = Awaited::thread;
     state.begin_us = now_us_;
@@ -169,7 +161,7 @@ void SimulatedRanks::begin_moving(int32_t index) {
     const SimulatedRank& rank = ranks_[size_t(state.rank)];
     const Schedule& schedule = schedules_[size_t(state.rank)];
     const Instruction& instruction = state.block->instructions[size_t(state.step)];
-    double most = is_sum(instruction.opcode) ? costs_.reduce_bytes_per_us : costs_.copy_bytes_per_us;
+    double most = combines(instruction.opcode) ? costs_.reduce_bytes_per_us : costs_.copy_bytes_per_us;
     most /= rank.slowness;
     state.flows = 0;
     if (kind_of(instruction.opcode) == OpcodeKind::connection) {
@@ -275,29 +267,27 @@ void SimulatedRanks::finish_work(int32_t index) {
     SimulatedBlock& state = blocks_[size_t(index)];
     SimulatedRank& rank = ranks_[size_t(state.rank)];
     const Instruction& instruction = state.block->instructions[size_t(state.step)];
-    if (kind_of(instruction.opcode) == OpcodeKind::connection) {
-        if (sends(instruction.opcode)) {
-            SimulatedConnection& out = connections_[size_t(state.out)];
-            SlotTimes& filled = slot(out, out.filled++);
-            filled.bytes = state.bytes;
-            filled.arrives_us = unlimited;
-            ++messages_;
-            message_bytes_ += state.bytes;
-            if (out.driven) {
-                ++out.carried;
-                arrived(filled, out, now_us_ + out.latency_us);
-            } else {
-                carry(state.out);
-            }
+    if (sends(instruction.opcode)) {
+        SimulatedConnection& out = connections_[size_t(state.out)];
+        SlotTimes& filled = slot(out, out.filled++);
+        filled.bytes = state.bytes;
+        filled.arrives_us = unlimited;
+        ++messages_;
+        message_bytes_ += state.bytes;
+        if (out.driven) {
+            ++out.carried;
+            arrived(filled, out, now_us_ + out.latency_us);
+        } else {
+            carry(state.out);
         }
-        if (receives(instruction.opcode)) {
-            SimulatedConnection& in = connections_[size_t(state.in)];
-            slot(in, in.released++).free_us = now_us_ + in.credit_us;
-            if (!in.driven)
-                carry(state.in);
-            else if (blocks_[size_t(in.sender)].phase == Phase::credit)
-                events_.push(now_us_ + in.credit_us, EventKind::wake, in.sender);
-        }
+    }
+    if (receives(instruction.opcode)) {
+        SimulatedConnection& in = connections_[size_t(state.in)];
+        slot(in, in.released++).free_us = now_us_ + in.credit_us;
+        if (!in.driven)
+            carry(state.in);
+        else if (blocks_[size_t(in.sender)].phase == Phase::credit)
+            events_.push(now_us_ + in.credit_us, EventKind::wake, in.sender);
     }
     state.busy_us += now_us_ - state.begin_us;
     rank.thread_busy = false;
@@ -357,10 +347,8 @@ void SimulatedRanks::complete_step(int32_t index) {
 bool SimulatedRanks::reached(const SimulatedBlock& state, const Dependency& dependency) const {
     const SimulatedRank& rank = ranks_[size_t(state.rank)];
     const SimulatedBlock& other = blocks_[size_t(rank.first_block + dependency.block)];
-    const uint64_t ago = uint64_t(dependency.ago) * uint64_t(schedules_[size_t(state.rank)].tiles);
-    if (state.tile < ago) return true;
-    const uint64_t tile = state.tile - ago;
-    return other.phase == Phase::ended || other.tile > tile || (other.tile == tile && other.step > dependency.step);
+    return weft::internal::reached(dependency, schedules_[size_t(state.rank)].tiles, state.tile,
+                                   {other.tile, other.step, other.phase == Phase::ended});
 }
 
 bool SimulatedRanks::post(int32_t index, const Instruction& instruction) {
