@@ -66,15 +66,4 @@ const char* name_of(Buffer buffer) {
     return "unknown buffer";
 }
 
-const char* uses_of(Opcode opcode) {
-    switch (opcode) {
-#define WEFT_INSTRUCTION(name, kind, uses, help) \
-    case Opcode::name:                           \
-        return uses;
-#include "src/schedule/opcode.def"
-#undef WEFT_INSTRUCTION
-    }
-    return "";
-}
-
 }  // namespace weft::internal
