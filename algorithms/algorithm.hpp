@@ -58,4 +58,8 @@ struct Algorithm {
     }
 };
 
+// For rows of algorithms.def: an algorithm for every layout; and tiles as large as the slots allow.
+inline const char* any_layout(const Layout&) { return nullptr; }
+inline size_t largest_tile(const Layout&, const LinkCosts&, size_t) { return 0; }
+
 }  // namespace weft::internal

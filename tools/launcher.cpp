@@ -22,24 +22,13 @@
 #include "src/base/fd.hpp"
 #include "tools/binding.hpp"
 #include "tools/labelled_stream.hpp"
+#include "tools/process_end.hpp"
 #include "tools/rank_process.hpp"
 
 namespace weft::internal::tools {
 namespace {
 
 const int forwarded_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
-
-std::string signal_text(int signal) {
-    const char* name = sigabbrev_np(signal);
-    return name != nullptr ? fmt::format("signal {} (SIG{})", signal, name) : fmt::format("signal {}", signal);
-}
-
-std::string end_text(int status) {
-    if (WIFEXITED(status)) return fmt::format("exited with status {}", WEXITSTATUS(status));
-    return fmt::format("was killed by {}{}", signal_text(WTERMSIG(status)), WCOREDUMP(status) ? ", core dumped" : "");
-}
-
-int exit_status_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
 struct RankProcess {
     pid_t pid = -1;  // until reaped
@@ -332,18 +321,18 @@ void Launcher::signal_ranks(int signal) {
 // Text as "rank 3" or "ranks 0, 1, 2 and 61 more".
 std::string Launcher::running_text() const {
     std::string text = running_ == 1 ? "rank" : "ranks";
-    int told = 0;
-    for (size_t rank = 0; rank < ranks_.size() && told < 3; ++rank) {
-        if (ranks_[rank].pid > 0) text += fmt::format("{} {}", told++ == 0 ? "" : ",", rank);
+    int named = 0;
+    for (size_t rank = 0; rank < ranks_.size() && named < 3; ++rank) {
+        if (ranks_[rank].pid > 0) text += fmt::format("{} {}", named++ == 0 ? "" : ",", rank);
     }
-    if (running_ > told) text += fmt::format(" and {} more", running_ - told);
+    if (running_ > named) text += fmt::format(" and {} more", running_ - named);
     return text;
 }
 
 // Ends processes that the ranks started and left, children of the launcher since the ranks ended.
 // Each gets SIGTERM when it is found, and SIGKILL after the grace time.
 void Launcher::end_strangers() {
-    std::map<pid_t, int> told;  // the last signal sent to each process
+    std::map<pid_t, int> sent;  // the last signal sent to each process
     int64_t kill_at_us = now_us() + grace_us();
     int64_t leave_at_us = kill_at_us + 1'000'000;  // SIGKILL takes less than a second, unless the kernel is stuck
     const std::string list = fmt::format("/proc/self/task/{}/children", getpid());
@@ -355,7 +344,7 @@ void Launcher::end_strangers() {
         if (pids.empty()) return;
         int signal = now_us() < kill_at_us ? SIGTERM : SIGKILL;
         for (pid_t pid : pids) {
-            if (std::exchange(told[pid], signal) == signal) continue;
+            if (std::exchange(sent[pid], signal) == signal) continue;
             kill(pid, signal);
             kill(pid, SIGCONT);
         }

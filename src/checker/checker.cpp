@@ -8,13 +8,14 @@
 namespace weft::internal {
 
 Status check(int ranks, std::span<const CheckedOperation> operations, const CheckOptions& options, Proved* proved) {
-    Proof proof(ranks, operations, options);
-    WEFT_TRY(proof.load());
+    CheckedSet set(ranks, operations, options);
+    WEFT_TRY(set.load());
+    Proof proof(set);
     Status status = proof.run();
     if (proved) {
         proved->steps += proof.steps();
-        proved->in_rank_order &= proof.in_rank_order();
-        proved->orders_differ |= proof.orders_differ();
+        proved->in_rank_order &= proof.results().in_rank_order();
+        proved->orders_differ |= proof.results().orders_differ();
     }
     return status;
 }

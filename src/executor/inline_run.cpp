@@ -18,10 +18,9 @@ static bool suits(const Instruction& instruction, const ChunkSpan& span) {
     const Opcode opcode = instruction.opcode;
     const bool known = opcode == Opcode::send || opcode == Opcode::recv || opcode == Opcode::recv_copy_send ||
                        opcode == Opcode::recv_reduce_copy || opcode == Opcode::copy;
-    const bool reads = opcode != Opcode::recv && opcode != Opcode::recv_copy_send;
     return known && instruction.repeat == 1 && span.count <= 1 && span.bytes <= inline_step_bytes &&
-           (!reads || instruction.source == Buffer::input || instruction.source == Buffer::output) &&
-           (opcode == Opcode::send || instruction.targets == Buffer::output);
+           (!reads_source(opcode) || instruction.source == Buffer::input || instruction.source == Buffer::output) &&
+           (!writes_targets(opcode) || instruction.targets == Buffer::output);
 }
 
 std::vector<InlineStep> InlineRun::steps_of(const Plan& plan) {

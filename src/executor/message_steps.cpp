@@ -46,8 +46,8 @@ Progress MessageSteps::move(const StepAt& at, const ChunkSpan& span, const Slot&
     const Block& block = plan_->schedule->blocks[at.block];
     const BlockEnds& ends = plan_->ends[at.block];
     const bool receives = weft::internal::receives(instruction.opcode),
-               sends = weft::internal::sends(instruction.opcode), reduces = weft::internal::reduces(instruction.opcode),
-               stores = weft::internal::stores(instruction.opcode);
+               sends = weft::internal::sends(instruction.opcode), reduces = combines(instruction.opcode),
+               stores = receives && writes_targets(instruction.opcode);
     const bool zero_copy = info.address != 0;
     const std::byte* received = incoming.data;
     bool at_once = false;  // CMA copies straight into the output, because the data is not reduced

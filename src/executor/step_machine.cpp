@@ -76,10 +76,8 @@ Progress StepMachine::advance_block(size_t index) {
 
 bool StepMachine::reached(const Dependency& dependency, uint64_t tile) const {
     const BlockState& other = blocks_[size_t(dependency.block)];
-    const uint64_t distance = uint64_t(dependency.ago) * uint64_t(plan_->schedule->tiles);
-    if (tile < distance) return true;
-    tile -= distance;
-    return other.ended || other.tile > tile || (other.tile == tile && other.step > dependency.step);
+    return weft::internal::reached(dependency, plan_->schedule->tiles, tile,
+                                   {other.tile, int32_t(other.step), other.ended});
 }
 
 Progress StepMachine::execute(size_t index, const Instruction& instruction) {

@@ -1,7 +1,6 @@
 #include "src/msccl/msccl.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
@@ -35,12 +34,12 @@ constexpr Named collectives[] = {{"allreduce", Collective::all_reduce},
                                  {"scatter", Collective::scatter}};
 
 // The only gpu that receives (or sends) no message. A file need not name its root.
-std::optional<int> sole_end(const File& file, char receives_or_sends) {
+std::optional<int> sole_end(const File& file, bool (*uses)(Opcode)) {
     std::optional<int> root;
     for (const XmlGpu& gpu : file.gpus) {
         bool used = false;
         for (const ThreadBlock& block : gpu.blocks)
-            for (const Step& step : block.steps) used |= strchr(uses_of(step.opcode), receives_or_sends) != nullptr;
+            for (const Step& step : block.steps) used |= uses(step.opcode);
         if (used) continue;
         if (root) return {};
         root = gpu.id;
@@ -65,7 +64,7 @@ Status find_shape(const File& file, Shape& shape) {
                        shape.ranks, shape.ranks);
     if (!facts.rooted) return ok();
     const bool gives = facts.output_of_others != Held::nothing;  // whether the root sends
-    const auto root = file.root >= 0 ? std::optional<int>(file.root) : sole_end(file, gives ? 's' : 't');
+    const auto root = file.root >= 0 ? std::optional<int>(file.root) : sole_end(file, gives ? receives : sends);
     if (!root)
         return fail_at(file.mark, "{} has a root, and no or several gpus {} nothing: name it, as in root=\"0\"", name,
                        gives ? "receive" : "send");

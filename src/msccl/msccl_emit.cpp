@@ -1,7 +1,6 @@
 #include "src/msccl/msccl_emit.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -310,7 +309,7 @@ int32_t most_messages(const std::vector<Emitted>& ranks) {
     for (const Emitted& rank : ranks)
         for (const Block& block : rank.schedule.blocks) {
             int32_t messages = 0;
-            for (const Instruction& it : block.instructions) messages += strchr(uses_of(it.opcode), 't') != nullptr;
+            for (const Instruction& it : block.instructions) messages += sends(it.opcode);
             most = std::max(most, messages);
         }
     return most;

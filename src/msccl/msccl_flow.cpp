@@ -1,7 +1,6 @@
 #include "src/msccl/msccl_flow.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <tuple>
@@ -9,6 +8,7 @@
 
 #include "src/checker/symbolic.hpp"
 #include "src/msccl/msccl_races.hpp"
+#include "src/msccl/msccl_sums.hpp"
 
 namespace weft::internal::msccl {
 
@@ -75,19 +75,6 @@ class FlowAnalysis {
         int sender = -1, receiver = -1;  // threads
         std::deque<FlowMessage> messages = {};
     };
-    // Operands that steps add to one place in turn, while no step reads the place.
-    struct GatheredSum {
-        BufferCell own;  // the content before the first addition
-        int32_t own_lowest = 0;
-        struct Operand {
-            BufferCell where;
-            int32_t lowest;
-            bool received;
-            int32_t block;
-            size_t move;  // index in the block
-        };
-        std::vector<Operand> operands = {};
-    };
     struct CellContent {
         TrackedChunk tracked;
         BufferCell where;
@@ -118,8 +105,8 @@ class FlowAnalysis {
                 const ThreadBlock& block = gpu.blocks[b];
                 FlowThread thread{gpu.id, int32_t(b), &block, &blocks[b]};
                 for (const Step& step : block.steps) {
-                    thread.flow->receives |= strchr(uses_of(step.opcode), 's') != nullptr;
-                    thread.flow->sends |= strchr(uses_of(step.opcode), 't') != nullptr;
+                    thread.flow->receives |= receives(step.opcode);
+                    thread.flow->sends |= sends(step.opcode);
                 }
                 thread.flow->senders.resize(block.steps.size());
                 const int number = int(threads_.size());
@@ -161,21 +148,19 @@ class FlowAnalysis {
                 if (other.step <= size_t(step.after_step)) return other.waiting.push_back(number), ok();
             }
             // A push into an empty queue makes the receiver runnable.
-            if (receives_message(step) && connections_[size_t(thread.source)].messages.empty()) return ok();
+            if (receives(step.opcode) && connections_[size_t(thread.source)].messages.empty()) return ok();
             WEFT_TRY(execute(thread, step));
             for (const int waiting : std::exchange(thread.waiting, {})) queue_.push_back(waiting);
         }
         return ok();
     }
-    static bool receives_message(const Step& step) { return strchr(uses_of(step.opcode), 's') != nullptr; }
 
     Status execute(FlowThread& thread, const Step& step) {
-        if (step.opcode == Opcode::nop) return ok();
+        if (!moves(step.opcode)) return ok();
         const StepId here = step_id_of(thread);
-        const char* uses = uses_of(step.opcode);
-        const bool receives = strchr(uses, 's'), sends = strchr(uses, 't'), reads = strchr(uses, 'i'),
-                   writes = strchr(uses, 'o'), adds = step.opcode == Opcode::add,
-                   combines = adds || (receives && reads);
+        const bool receives = weft::internal::receives(step.opcode), sends = weft::internal::sends(step.opcode),
+                   reads = reads_source(step.opcode), writes = writes_targets(step.opcode),
+                   adds = step.opcode == Opcode::add, combines = weft::internal::combines(step.opcode);
         if (combines && !facts_.reduces)
             return wrong(here, "it adds, but {} combines nothing", name_of(shape_.collective));
         FlowMessage came, going;
@@ -249,7 +234,7 @@ class FlowAnalysis {
             if (writes) write(here, target, tracked, move.target);
             if (move.lifted == move.target) move.lifted = {};
             if (options_.sort && combines && writes && !sends) {
-                sort(here.rank, gathered, move);
+                sums_.sort(flow_[size_t(here.rank)], gathered, move);
                 memory_[size_t(here.rank)][target.key].gathered = std::move(gathered);
             }
             if (facts_.transposes) rename(move, source.chunk, target.chunk);
@@ -291,41 +276,6 @@ class FlowAnalysis {
         const bool at_home = location.output && location.chunk % alike == tracked.chunk % alike;
         where = at_home ? BufferCell{Buffer::output, -1} : BufferCell{Buffer::scratch, location.key};
         memory_[size_t(here.rank)][location.key] = {tracked, where};
-    }
-
-    // The step of `move` has added one more operand, and is not yet among the moves of its block. From the third
-    // operand on this step does the work of the earlier ones.
-    void sort(int rank, GatheredSum& gathered, Move& move) {
-        if (gathered.operands.size() < 2) return;
-        RankFlow& flow = flow_[size_t(rank)];
-        const auto new_cell = [&] { return BufferCell{Buffer::scratch, sorted_cell(sorted_cells_++)}; };
-        GatheredSum::Operand& before = gathered.operands[gathered.operands.size() - 2];
-        Move& left_off = flow.blocks[size_t(before.block)].moves[before.move];
-        if (before.received) {
-            before.where = left_off.sum >= 0 ? flow.sums[size_t(left_off.sum)].received : new_cell();
-            left_off.does = Move::receive;
-            left_off.target = before.where;
-        } else {
-            left_off.does = Move::nothing;
-            left_off.target = {};
-        }
-        // If that step was to make a sum, its sum grows.
-        move.sum = left_off.sum >= 0 ? left_off.sum : int32_t(flow.sums.size());
-        if (left_off.sum < 0) flow.sums.emplace_back().partial = new_cell();
-        left_off.sum = -1;
-        left_off.source = left_off.lifted = {};
-        left_off.left = left_off.finish = false;
-        RankOrderedSum& sum = flow.sums[size_t(move.sum)];
-        GatheredSum::Operand& last = gathered.operands.back();
-        sum.received = last.received ? new_cell() : BufferCell();
-        if (last.received) last.where = sum.received;
-        std::vector<std::pair<int32_t, BufferCell>> all = {{gathered.own_lowest, gathered.own}};
-        for (const GatheredSum::Operand& each : gathered.operands) all.emplace_back(each.lowest, each.where);
-        std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-        sum.operands.clear();
-        for (const auto& [lowest, where] : all) sum.operands.push_back(where);
-        sum.own = size_t(std::count_if(gathered.operands.begin(), gathered.operands.end(),
-                                       [&](const auto& each) { return each.lowest < gathered.own_lowest; }));
     }
 
     // If the collective is in place, chunks of the output may be there from the beginning.
@@ -377,7 +327,7 @@ class FlowAnalysis {
     const OperandLocations operands_;
     const CollectiveFacts facts_;
     const FollowOptions options_;
-    int32_t sorted_cells_ = 0;
+    RankOrderedSums sums_;
     const Contributions contributions_;
     std::vector<std::unordered_map<int64_t, CellContent>> memory_;  // by rank and key
     std::vector<RankFlow> flow_;

@@ -73,14 +73,13 @@ class GpuRaces {
     }
 
     Status touch(const StepId& here, const Step& step) {
-        if (step.opcode == Opcode::nop) return ok();
-        const char* uses = uses_of(step.opcode);
+        if (!moves(step.opcode)) return ok();
         for (int i = 0; i < step.count; ++i) {
             bool stays = false;
             WEFT_TRY(operands_.find_stays(here, i, stays));
             if (stays) continue;
             OperandLocation place;
-            if (strchr(uses, 'i')) {
+            if (reads_source(step.opcode)) {
                 WEFT_TRY(operands_.locate(here, step.source, i, place));
                 Cell& cell = memory_[place.key];
                 if (!clocks_.ordered(cell.write, here.block))
@@ -88,7 +87,7 @@ class GpuRaces {
                                 place.key);
                 reads_.add(cell, access(here));
             }
-            if (strchr(uses, 'o')) {
+            if (writes_targets(step.opcode)) {
                 WEFT_TRY(operands_.locate(here, step.target, i, place));
                 Cell& cell = memory_[place.key];
                 const Touch writes{"writes", OperandLocations::text(step.target, i)};

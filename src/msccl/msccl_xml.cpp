@@ -2,7 +2,6 @@
 #include "src/msccl/msccl_xml.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <unordered_map>
 
 #include "src/schedule/schedule.hpp"
@@ -116,14 +115,13 @@ class MscclReader : xml::Handler {
         if (row == std::end(types))
             return attributes.wrong("type is {}; there are s, r, rcs, rrs, rrc, rrcs, cpy, re and nop", shown(type));
         step.opcode = row->opcode;
-        const char* uses = uses_of(step.opcode);
-        if (strchr(uses, 'i')) step.source = operand(attributes, "srcbuf", "srcoff");
-        if (strchr(uses, 'o')) step.target = operand(attributes, "dstbuf", "dstoff");
-        if (strchr(uses, 's') && block.receive < 0)
+        if (reads_source(step.opcode)) step.source = operand(attributes, "srcbuf", "srcoff");
+        if (writes_targets(step.opcode)) step.target = operand(attributes, "dstbuf", "dstoff");
+        if (receives(step.opcode) && block.receive < 0)
             attributes.wrong("{} receives, but tb {} of gpu {} has no recv", type, block.id, gpu.id);
-        if (strchr(uses, 't') && block.send < 0)
+        if (sends(step.opcode) && block.send < 0)
             attributes.wrong("{} sends, but tb {} of gpu {} has no send", type, block.id, gpu.id);
-        if (step.opcode != Opcode::nop) step.count = attributes.number("cnt", 1, chunks_most);
+        if (moves(step.opcode)) step.count = attributes.number("cnt", 1, chunks_most);
         moved_ += step.count;
         if (moved_ > moved_chunks_most) attributes.wrong("the steps move more than {} chunks", moved_chunks_most);
         step.after_block = attributes.number_or("depid", -1, INT32_MAX, -1);

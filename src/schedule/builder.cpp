@@ -1,7 +1,6 @@
 #include "src/schedule/builder.hpp"
 
 #include <cassert>
-#include <cstring>
 #include <utility>
 
 namespace weft::internal {
@@ -82,8 +81,8 @@ StepBuilder BlockBuilder::emit(Opcode opcode, Chunk chunk) {
     instruction.repeat = repeat;
     instruction.count = count;
     instruction.chunk = normalised(chunk, repeat, count);
-    if (std::strchr(uses_of(opcode), 'i')) instruction.source = Buffer::input;
-    if (std::strchr(uses_of(opcode), 'o')) instruction.targets = Buffer::output;
+    if (reads_source(opcode)) instruction.source = Buffer::input;
+    if (writes_targets(opcode)) instruction.targets = Buffer::output;
     return append(instruction);
 }
 

@@ -5,14 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace weft::internal {
+#include "src/schedule/opcode.hpp"
 
-enum class Opcode : uint8_t {
-#define WEFT_INSTRUCTION(name, kind, uses, help) name,
-#include "src/schedule/instruction.def"
-#undef WEFT_INSTRUCTION
-};
-enum class OpcodeKind : uint8_t { connection, local, flag, fused };
+namespace weft::internal {
 
 // The place of a chunk. `input` and `output` are the buffers of the call, the same memory if in place. `slot` is a
 // rank's slot of the flag block for this tile. `scratch` is the rank's own memory for one tile at a time. It has the
@@ -51,15 +46,6 @@ struct Index {
     bool operator==(const Index&) const = default;
 };
 
-// Runs after step `step` (instruction index, all its iterations) of block `block` of the same rank, in the same run of
-// the schedule, or `ago` runs before. The first runs of an operation have no earlier ones, and do not wait.
-struct Dependency {
-    int32_t block = -1;
-    int32_t step = -1;
-    int32_t ago = 0;
-    bool operator==(const Dependency&) const = default;
-};
-
 struct Instruction {
     Opcode opcode = Opcode::copy;
     Buffer source = Buffer::none;
@@ -81,15 +67,6 @@ struct Instruction {
     int32_t tile = 0;  // of the run's `tiles`: the one of this instruction
     bool operator==(const Instruction&) const = default;
 };
-
-// How a connection instruction uses slots and this rank's memory.
-constexpr bool receives(Opcode opcode) { return opcode != Opcode::send; }
-constexpr bool sends(Opcode opcode) { return opcode != Opcode::recv && opcode != Opcode::recv_reduce_copy; }
-constexpr bool reduces(Opcode opcode) {
-    return opcode == Opcode::recv_reduce_send || opcode == Opcode::recv_reduce_copy ||
-           opcode == Opcode::recv_reduce_copy_send;
-}
-constexpr bool stores(Opcode opcode) { return receives(opcode) && opcode != Opcode::recv_reduce_send; }
 
 // Bytes of tile `tile` of a message of `bytes`; 0 after its end.
 constexpr size_t tile_length(size_t bytes, size_t tile_bytes, uint64_t tile) {

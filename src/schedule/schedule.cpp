@@ -46,7 +46,7 @@ const char* name_of(Opcode opcode) {
 #define WEFT_INSTRUCTION(name, kind, uses, help) \
     case Opcode::name:                           \
         return #name;
-#include "src/schedule/instruction.def"
+#include "src/schedule/opcode.def"
 #undef WEFT_INSTRUCTION
     }
     return "unknown instruction";
@@ -64,28 +64,6 @@ const char* name_of(Buffer buffer) {
         case Buffer::scratch: return "scratch";
     }
     return "unknown buffer";
-}
-
-OpcodeKind kind_of(Opcode opcode) {
-    switch (opcode) {
-#define WEFT_INSTRUCTION(name, kind, uses, help) \
-    case Opcode::name:                           \
-        return OpcodeKind::kind;
-#include "src/schedule/instruction.def"
-#undef WEFT_INSTRUCTION
-    }
-    return OpcodeKind::local;
-}
-
-const char* uses_of(Opcode opcode) {
-    switch (opcode) {
-#define WEFT_INSTRUCTION(name, kind, uses, help) \
-    case Opcode::name:                           \
-        return uses;
-#include "src/schedule/instruction.def"
-#undef WEFT_INSTRUCTION
-    }
-    return "";
 }
 
 }  // namespace weft::internal

@@ -71,7 +71,5 @@ size_t scratch_bytes(const Schedule& schedule, size_t tile_bytes);
 
 const char* name_of(Opcode opcode);
 const char* name_of(Buffer buffer);  // one of them
-OpcodeKind kind_of(Opcode opcode);
-const char* uses_of(Opcode opcode);  // the characters of instruction.def
 
 }  // namespace weft::internal

@@ -31,9 +31,9 @@ std::vector<Writes> writes_of(const Schedule& schedule) {
 }
 
 bool is_stable(const Instruction& it, const std::vector<Writes>& writes, bool in_place) {
-    if (kind_of(it.opcode) != OpcodeKind::connection || !sends(it.opcode)) return false;
-    const bool from_input = it.opcode == Opcode::send && it.source == Buffer::input,
-               from_output = it.opcode == Opcode::send ? it.source == Buffer::output : it.targets == Buffer::output;
+    if (!sends(it.opcode)) return false;
+    const bool from_source = !receives(it.opcode), from_input = from_source && it.source == Buffer::input,
+               from_output = from_source ? it.source == Buffer::output : it.targets == Buffer::output;
     if (!from_input && !from_output) return false;
     bool all = true;
     // A read of the output follows a write there, so a chunk that is written once is final.

@@ -1,6 +1,5 @@
 // text_read.cpp: reads text as schedules, word by word and without recursion. The first fault ends it.
 #include <charconv>
-#include <cstring>
 #include <optional>
 
 #include "src/schedule/text.hpp"
@@ -78,13 +77,13 @@ class Line {
 std::optional<Opcode> opcode_named(std::string_view name) {
 #define WEFT_INSTRUCTION(opcode, kind, uses, help) \
     if (name == #opcode) return Opcode::opcode;
-#include "src/schedule/instruction.def"
+#include "src/schedule/opcode.def"
 #undef WEFT_INSTRUCTION
     return {};
 }
 constexpr const char* opcode_list =
 #define WEFT_INSTRUCTION(opcode, kind, uses, help) " " #opcode
-#include "src/schedule/instruction.def"
+#include "src/schedule/opcode.def"
 #undef WEFT_INSTRUCTION
     ;
 

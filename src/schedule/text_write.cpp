@@ -1,6 +1,5 @@
 // text_write.cpp: writes a Schedule as text; text_read.cpp reads it.
 #include <cstdlib>
-#include <cstring>
 
 #include "src/schedule/text.hpp"
 

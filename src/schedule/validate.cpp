@@ -1,7 +1,6 @@
 #include "src/schedule/validate.hpp"
 
 #include <cctype>
-#include <cstring>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -124,11 +123,8 @@ int allowed_targets(Opcode opcode) {
     if (opcode == Opcode::add) return output | scratch;
     return kind_of(opcode) == OpcodeKind::fused ? output : output | slot | scratch;
 }
-// Whether the result of the instruction is a new value, which `finish` can complete.
-bool may_finish(Opcode opcode) {
-    const bool passes_on = opcode == Opcode::send || opcode == Opcode::recv || opcode == Opcode::recv_copy_send;
-    return !passes_on && kind_of(opcode) != OpcodeKind::flag && opcode != Opcode::nop;
-}
+// Whether `finish` can complete the result of the instruction: a new value, or one rank's contribution alone.
+bool may_finish(Opcode opcode) { return combines(opcode) || opcode == Opcode::copy; }
 
 // Scratch with cells: each operand there names its cell. Otherwise no operand does.
 Sentence object_to_cells(const Schedule& schedule, const Instruction& it) {
@@ -158,18 +154,17 @@ int chunks_in(const Schedule& schedule, unsigned buffers) {
 }
 
 Sentence object_to_operands(const Schedule& schedule, const Block& block, const Instruction& it) {
-    const char* uses = uses_of(it.opcode);
     const bool is_flag = kind_of(it.opcode) == OpcodeKind::flag, fused = kind_of(it.opcode) == OpcodeKind::fused;
-    if (std::strchr(uses, 's') && block.source < 0) return object("it receives, but its block has no source");
-    if (std::strchr(uses, 't') && block.target < 0) return object("it sends, but its block has no target");
+    if (receives(it.opcode) && block.source < 0) return object("it receives, but its block has no source");
+    if (sends(it.opcode) && block.target < 0) return object("it sends, but its block has no target");
     const int source = it.source, targets = it.targets;
-    if (!std::strchr(uses, 'i') && source != Buffer::none) return object("it has a source, but reads none");
-    if (std::strchr(uses, 'i')) {
+    if (!reads_source(it.opcode) && source != Buffer::none) return object("it has a source, but reads none");
+    if (reads_source(it.opcode)) {
         if ((source & (source - 1)) != 0 || (source & allowed_sources(it.opcode)) == 0)
             return object("it cannot read from there");
     }
-    if (!std::strchr(uses, 'o') && targets != 0) return object("it has targets, but writes none");
-    if (std::strchr(uses, 'o')) {
+    if (!writes_targets(it.opcode) && targets != 0) return object("it has targets, but writes none");
+    if (writes_targets(it.opcode)) {
         if (targets == 0) return object("it has no target");
         if ((targets & ~allowed_targets(it.opcode)) != 0) return object("it cannot write there");
         if ((targets & output) && (targets & outputs)) return object("its target outputs includes output");
@@ -182,7 +177,7 @@ Sentence object_to_operands(const Schedule& schedule, const Block& block, const 
          !std::binary_search(schedule.shared_ranks.begin(), schedule.shared_ranks.end(), it.rank.base)))
         return object(
             "the rank does not share the flag block, or moves data although the flag block is not shared by all ranks");
-    if ((is_flag || it.opcode == Opcode::nop) && (it.chunk != Index() || it.repeat != 1 || it.count != 1))
+    if (!moves(it.opcode) && (it.chunk != Index() || it.repeat != 1 || it.count != 1))
         return object("it has a chunk or repeats; {} does neither",
                       is_flag ? "an instruction of the flag block" : "a nop");
     const unsigned at_chunk = it.moves                      ? unsigned(it.source)
@@ -207,7 +202,7 @@ Sentence object_to_operands(const Schedule& schedule, const Block& block, const 
     if (it.opcode == Opcode::add && (targets & (targets - 1)) != 0) return object("it adds to more than one target");
     if (it.opcode == Opcode::add && !facts_of(schedule.collective).reduces)
         return object("it adds, where nothing is to be combined");
-    if (it.left && it.opcode != Opcode::add && !(std::strchr(uses, 's') && std::strchr(uses, 'i')))
+    if (it.left && it.opcode != Opcode::add && !(receives(it.opcode) && combines(it.opcode)))
         return object("it has a left operand, but adds nothing");
     if (Sentence found = object_to_number("the phase", it.phase, 0, is_flag ? 1 : 0)) return found;
     // A copy may finish only if it is of one rank's contribution; that has no average.

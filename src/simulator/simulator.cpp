@@ -36,7 +36,7 @@ class Preparation {
                         fabric_.costs().slot_bytes);
         int period = first.ranks;
         if (symmetric(first)) period = fabric_.rotation();
-        SimulatedRanks machine(fabric_, call_, {first.ranks, period, call_.bytes, tile_bytes_, even_});
+        SimulatedRanks machine(fabric_, call_, {first.ranks, period, call_.bytes, tile_bytes_, even_, tiles_});
         SimulatedEffort effort{.ranks = period, .too_uneven = too_uneven_};
         for (int rank = 0; rank < period; ++rank) {
             Schedule schedule = elementary(rank == 0 ? first : call_.schedule(rank));

@@ -16,6 +16,7 @@
 #include "tests/topology/machines.hpp"
 #include "topology/description.hpp"
 #include "topology/fabric/simulated_hosts.hpp"
+#include "topology/model/connect.hpp"
 #include "topology/model/cpu_mask.hpp"
 #include "topology/search/arrangement.hpp"
 
@@ -310,7 +311,7 @@ MachineText random_machine(std::mt19937& random) {
         }
     }
     std::vector<std::string> notes;
-    REQUIRE(graph.connect(notes).ok());
+    REQUIRE(connect(graph, notes).ok());
     return draw(9) == 0 ? MachineText() : text_of(graph);
 }
 

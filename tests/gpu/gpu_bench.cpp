@@ -106,9 +106,8 @@ double moved_by(const Schedule& schedule) {
     double chunks = 0;
     for (const Block& block : schedule.blocks)
         for (const Instruction& line : block.instructions) {
-            double touched = 0;
-            for (const char use : std::string_view(uses_of(line.opcode)))
-                touched += use == 'o' ? std::popcount(line.targets) : 1;
+            double touched = receives(line.opcode) + sends(line.opcode) + reads_source(line.opcode);
+            if (writes_targets(line.opcode)) touched += std::popcount(line.targets);
             chunks += touched * line.repeat * line.count;
         }
     return chunks / schedule.chunks;

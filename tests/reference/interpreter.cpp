@@ -282,14 +282,13 @@ class Interpreter {
     }
 
     bool transfer(int rank, const Block& block, const Instruction& it, int tile, const std::vector<Range>& all) {
-        const std::string uses = uses_of(it.opcode);
-        const auto has = [&](char letter) { return uses.find(letter) != std::string::npos; };
+        const bool receives = weft::internal::receives(it.opcode), sends = weft::internal::sends(it.opcode);
         auto& incoming = connections_[{block.channel, block.source, rank}];
         auto& outgoing = connections_[{block.channel, rank, block.target}];
-        if (has('s') && incoming.empty()) return false;
-        if (has('t') && outgoing.size() >= size_t(schedule(rank).fifo_depth)) return false;
+        if (receives && incoming.empty()) return false;
+        if (sends && outgoing.size() >= size_t(schedule(rank).fifo_depth)) return false;
         Bytes message, passed_on;
-        if (has('s')) {
+        if (receives) {
             message = incoming.front();
             incoming.pop_front();
             size_t bytes = 0;
@@ -299,17 +298,17 @@ class Interpreter {
         size_t offset = 0;
         for (const Range& at : all) {
             Bytes data;
-            if (has('s')) data = cut(message, offset, at.bytes);
+            if (receives) data = cut(message, offset, at.bytes);
             offset += at.bytes;
-            if (has('i')) {
+            if (reads_source(it.opcode)) {
                 const Bytes held = own(rank, it.source, it.source_cell, tile, at);
                 data =
-                    !has('s') ? held : combined(it.left ? std::vector{held, data} : std::vector{data, held}, it.finish);
+                    !receives ? held : combined(it.left ? std::vector{held, data} : std::vector{data, held}, it.finish);
             }
-            if (has('o')) store(rank, it, tile, at, data);
+            if (writes_targets(it.opcode)) store(rank, it, tile, at, data);
             passed_on.insert(passed_on.end(), data.begin(), data.end());
         }
-        if (has('t')) outgoing.push_back(passed_on);
+        if (sends) outgoing.push_back(passed_on);
         return true;
     }
 

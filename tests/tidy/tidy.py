@@ -208,10 +208,10 @@ def check_twins(tree):
             yield f"src/{room}: no test twin: no folder tests/{room}, and nothing in tests/ includes a header of it"
 
     golden = {path.name for path in (tree.root / "tests/schedules").glob("*.txt")}
-    rows = re.findall(r'\{"(\w+)",\s*Collective::(\w+)', tree.text.get("src/registry.cpp", ""))
+    rows = re.findall(r"^WEFT_ALGORITHM\((\w+), (\w+),", tree.text.get("algorithms/algorithms.def", ""), re.M)
     for name, collective in rows:
         if not any(re.fullmatch(rf"{name}_{collective}_\d\w*\.txt", text) for text in golden):
-            yield f"src/registry.cpp: {name} has no golden text tests/schedules/{name}_{collective}_N.txt"
+            yield f"algorithms/algorithms.def: {name} has no golden text tests/schedules/{name}_{collective}_N.txt"
     tests = "\n".join(text for file, text in tree.text.items() if file.startswith("tests/"))
     for text in sorted(golden):
         if f'"{text}"' not in tests:

@@ -136,7 +136,9 @@ class TidyTest(unittest.TestCase):
         self.assertEqual(self.objections({**room, **of_its_name}), [])
 
     def test_an_algorithm_has_a_golden_text_and_a_golden_text_a_test(self):
-        row = {"src/registry.cpp": '// rows\nRow table[] = {{"ring", Collective::all_reduce, 1}};\n',
+        row = {"algorithms/algorithms.def": "// rows\nWEFT_ALGORITHM(ring, all_reduce, 1)\n",
+               "src/registry.cpp": '// rows\n#include "algorithms/algorithms.def"\n',
+               "src/README.md": README.replace("selector :", "registry : algorithms\nselector :"),
                "src/meson.build": GOOD["src/meson.build"] + "files('registry.cpp')\n"}
         self.assert_one(row, "ring has no golden text tests/schedules/ring_all_reduce_N.txt")
         other = {"tests/schedules/ring_other_all_reduce_4.txt": "schedule\n"}

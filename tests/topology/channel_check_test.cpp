@@ -1,5 +1,6 @@
 // Graph files against machines: those of a search fit, and others are refused with the reason.
 #include "topology/search/channel_check.hpp"
+#include "topology/model/connect.hpp"
 
 #include <chrono>
 
@@ -95,7 +96,7 @@ TEST_CASE("a file of very many stops is held against a machine of very many port
         REQUIRE(graph.add(port).ok());  // without an index: its place counts
     }
     std::vector<std::string> notes;
-    REQUIRE(graph.connect(notes).ok());
+    REQUIRE(connect(graph, notes).ok());
     ChannelGraph channels;
     channels.channels.resize(100);
     for (ChannelPath& channel : channels.channels) {

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "tests/catch.hpp"
+#include "topology/model/connect.hpp"
 #include "topology/search/rank_orders.hpp"
 
 namespace weft::internal::test {
@@ -147,7 +148,7 @@ Graph random_machine(std::mt19937& random, int gpus, bool with_ports) {
         for (int j = 0; j < i; ++j)
             if (draw(3) < density) add_nvlinks(graph, nodes[size_t(i)], nodes[size_t(j)], 1 + draw(2));
     std::vector<std::string> notes;
-    REQUIRE(graph.connect(notes).ok());
+    REQUIRE(connect(graph, notes).ok());
     return graph;
 }
 

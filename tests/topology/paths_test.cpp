@@ -1,5 +1,6 @@
 // Paths against an enumeration of all ways, on random small graphs.
 #include "topology/model/paths.hpp"
+#include "topology/model/connect.hpp"
 
 #include <chrono>
 #include <map>
@@ -154,7 +155,7 @@ Graph random_graph(std::mt19937& random) {
         if (link.source != link.target) REQUIRE(graph.add_link(link).ok());
     }
     std::vector<std::string> notes;
-    REQUIRE(graph.connect(notes).ok());
+    REQUIRE(connect(graph, notes).ok());
     return graph;
 }
 
@@ -252,7 +253,7 @@ TEST_CASE("hosts of thousands of GPUs and NICs, no two links alike, takes second
         }
     }
     std::vector<std::string> notes;
-    REQUIRE(graph.connect(notes).ok());
+    REQUIRE(connect(graph, notes).ok());
     const auto begin = std::chrono::steady_clock::now();
     const std::string text = write_text(graph, {.pxn = true});
     // Sanitizers make it ten times what it is.

@@ -1,5 +1,6 @@
 // By which NIC ranks leave their hosts: the nearest, of equal ones in turns, of unequal hosts each its own.
 #include "topology/search/rails.hpp"
+#include "topology/model/connect.hpp"
 
 #include "tests/catch.hpp"
 #include "tests/topology/machines.hpp"
@@ -37,7 +38,7 @@ Graph machine(int cpus, const std::vector<std::pair<int, int>>& ports) {
         REQUIRE(graph.add(std::move(port)).ok());
     }
     std::vector<std::string> notes;
-    REQUIRE(graph.connect(notes).ok());
+    REQUIRE(connect(graph, notes).ok());
     return graph;
 }
 

@@ -10,6 +10,7 @@
 #include "tests/error.hpp"
 #include "tests/topology/channels.hpp"
 #include "tests/topology/machines.hpp"
+#include "topology/model/connect.hpp"
 #include "topology/search/rank_orders.hpp"
 #include "topology/search/search_text.hpp"
 
@@ -181,7 +182,7 @@ TEST_CASE("16 GPUs and 8 NICs on NVSwitches, or on a mesh", "[topology]") {
                     add_nvlinks(graph, gpus[size_t(i)], gpus[size_t((i + stride) % 16)], 1);
         }
         std::vector<std::string> notes;
-        REQUIRE(graph.connect(notes).ok());
+        REQUIRE(connect(graph, notes).ok());
         for (const int copies : {1, 2}) {
             INFO((switched ? "switched " : "mesh ") << copies);
             const Channels found = searched(graph, copies);
@@ -263,7 +264,7 @@ TEST_CASE("small meshes: as good as brute force over whole links, or better by p
                 if (links[i][j] > 0) add_nvlinks(graph, nodes[i], nodes[j], links[i][j]);
             }
         std::vector<std::string> notes;
-        REQUIRE(graph.connect(notes).ok());
+        REQUIRE(connect(graph, notes).ok());
         const int most = most_cycles(links, 1);
         if (most == 0) continue;
         INFO("round " << round << ", " << gpus << " GPUs, " << most << " cycles");

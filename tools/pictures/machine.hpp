@@ -9,9 +9,6 @@ namespace weft::internal::tools {
 
 constexpr int nodes_drawn_most = 400;
 
-// Sizes of a device's text in pixels.
-constexpr double name_size = 11, fact_size = 9, line_height = 13;
-
 // Draws a connected graph with a legend below; `copies` is the number of equal hosts.
 // weftInvalidUsage: the picture would be too large to read.
 Status draw_machine(Svg& svg, const topology::Graph& graph, int copies, Point at);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tools/pictures/machine.hpp"
 #include "tools/pictures/node_label.hpp"
 
 namespace weft::internal::tools {
@@ -35,7 +34,7 @@ std::string signature(const Graph& graph, const std::vector<int>& nodes, const s
 
 }  // namespace
 
-std::vector<Segment> alike_hosts(const Graph& graph) {
+std::vector<EqualHosts> alike_hosts(const Graph& graph) {
     const size_t hosts = graph.hosts().size();
     std::vector<std::vector<int>> nodes(hosts);
     std::vector<std::vector<std::string>> links(hosts);
@@ -56,7 +55,7 @@ std::vector<Segment> alike_hosts(const Graph& graph) {
                                                       host == other || !of_source ? place[size_t(link.target)] : -1,
                                                       link.bandwidth_gbs));
         }
-    std::vector<Segment> groups;
+    std::vector<EqualHosts> groups;
     std::map<std::string, size_t> known;
     for (size_t host = 0; host < hosts; ++host) {
         std::sort(links[host].begin(), links[host].end());
@@ -74,11 +73,11 @@ MachineLayout::MachineLayout(const Graph& of, Point at) : graph(of) {
     heads.resize(nodes);
     for (size_t each = 0; each < nodes; ++each)
         if (graph.nodes()[each].parent >= 0) children[size_t(graph.nodes()[each].parent)].push_back(int(each));
-    const std::vector<Segment> groups = alike_hosts(graph);
+    const std::vector<EqualHosts> groups = alike_hosts(graph);
     std::vector<bool> hosts_drawn(graph.hosts().size());
-    for (const Segment& group : groups) hosts_drawn[size_t(group.host)] = true;
+    for (const EqualHosts& group : groups) hosts_drawn[size_t(group.host)] = true;
     bundle_links(hosts_drawn);
-    for (const Segment& group : groups) {
+    for (const EqualHosts& group : groups) {
         place_host(group, at);
         at.x = hosts.back().box.right() + 2 * gap;
         bottom = std::max(bottom, hosts.back().box.bottom());
@@ -138,7 +137,7 @@ void MachineLayout::place(int node, Point at) {
     }
 }
 
-void MachineLayout::place_host(const Segment& group, Point at) {
+void MachineLayout::place_host(const EqualHosts& group, Point at) {
     DrawnHost drawn{group.host, group.count, {at.x, at.y, 150, 0}, {}, at.y + title_height, {}};
     for (const int cpu : graph.of_kind(NodeKind::cpu))
         if (graph.node(cpu).host == group.host) drawn.cpus.push_back(cpu);

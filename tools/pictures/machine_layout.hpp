@@ -10,12 +10,12 @@
 namespace weft::internal::tools {
 
 // Hosts that differ only in names, bus ids and ranks. The first of them is drawn.
-struct Segment {
+struct EqualHosts {
     int host = 0;
     int count = 0;
     size_t nodes = 0;  // of each host
 };
-std::vector<Segment> alike_hosts(const topology::Graph& graph);
+std::vector<EqualHosts> alike_hosts(const topology::Graph& graph);
 
 // All links between two nodes, drawn as one line.
 struct Joint {
@@ -55,7 +55,7 @@ struct MachineLayout {
     void bundle_links(const std::vector<bool>& hosts_drawn);
     void size(int node);
     void place(int node, Point at);
-    void place_host(const Segment& group, Point at);
+    void place_host(const EqualHosts& group, Point at);
     double place_switches(int host, double floor);
 };
 

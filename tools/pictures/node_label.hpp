@@ -7,6 +7,9 @@
 
 namespace weft::internal::tools {
 
+// Sizes of a device's text in pixels.
+constexpr double name_size = 11, fact_size = 9, line_height = 13;
+
 // One line or more; the first line is the name.
 std::vector<std::string> label_of(const topology::Graph& graph, int node);
 

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "topology/detect/hardware.hpp"
+#include "topology/model/connect.hpp"
 #include "topology/model/notes.hpp"
 
 namespace weft::internal::topology {
@@ -25,7 +26,7 @@ class GraphMaker {
         settle_interfaces();
         choose_devices();
         for (const NumaDomain& domain : hardware_.domains) WEFT_TRY(add_cpu(domain));
-        WEFT_TRY(graph_.connect(hardware_.notes));
+        WEFT_TRY(connect(graph_, hardware_.notes));
         return std::move(graph_);
     }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "topology/model/connect.hpp"
 #include "topology/model/notes.hpp"
 #include "topology/model/speeds.hpp"
 #include "topology/model/unique_numbers.hpp"
@@ -46,7 +47,7 @@ class Merger {
         for (int i = 0; i < int(index_.size()); ++i) WEFT_TRY(take(i));
         for (const Statement& it : detected_.statements()) WEFT_TRY(take(it));
         note_unseen();
-        WEFT_TRY(graph_.connect(notes_));
+        WEFT_TRY(connect(graph_, notes_));
         return Merged{std::move(graph_), std::move(notes_), std::move(foreign), std::move(misfit)};
     }
 

@@ -8,6 +8,7 @@
 
 #include "src/base/xml.hpp"
 #include "topology/files/topology_xml.hpp"
+#include "topology/model/connect.hpp"
 #include "topology/model/cpu_mask.hpp"
 #include "topology/model/notes.hpp"
 #include "topology/model/speeds.hpp"
@@ -68,7 +69,7 @@ class TopologyReader : xml::Handler {
     Result<ReadTopology> read(std::string_view text) {
         WEFT_TRY(xml::read(text, *this));
         if (result_.graph.nodes().empty()) note(1, "the file has no cpu: it describes nothing");
-        WEFT_TRY(result_.graph.connect(result_.notes));
+        WEFT_TRY(connect(result_.graph, result_.notes));
         return std::move(result_);
     }
 

@@ -1,15 +1,9 @@
 #include "topology/model/graph.hpp"
 
-#include <algorithm>
-#include <cctype>
-#include <map>
-#include <set>
-#include <tuple>
-#include <utility>
+#include <fmt/core.h>
 
-#include "topology/model/notes.hpp"
-#include "topology/model/speeds.hpp"
-#include "topology/model/unique_numbers.hpp"
+#include <algorithm>
+#include <utility>
 
 namespace weft::internal::topology {
 
@@ -30,73 +24,9 @@ bool may_have(NodeKind parent, NodeKind child) {
     return false;
 }
 
-std::string at(const SourceLine& source_line) {
-    return source_line.line > 0 ? fmt::format("line {}: ", source_line.line) : std::string();
-}
+std::string nvswitch_key(int host, const std::string& domain) { return fmt::format("{} nvswitch {}", host, domain); }
 
 }  // namespace
-
-const char* name_of(NodeKind kind) {
-    switch (kind) {
-        case NodeKind::cpu: return "cpu";
-        case NodeKind::pci: return "pci";
-        case NodeKind::gpu: return "gpu";
-        case NodeKind::nic: return "nic";
-        case NodeKind::port: return "port";
-        case NodeKind::nvswitch: return "nvswitch";
-    }
-    return "?";
-}
-
-const char* name_of(LinkKind kind) {
-    switch (kind) {
-        case LinkKind::local: return "local";
-        case LinkKind::nvlink: return "nvlink";
-        case LinkKind::c2c: return "c2c";
-        case LinkKind::pci: return "pci";
-        case LinkKind::sys: return "sys";
-        case LinkKind::net: return "net";
-    }
-    return "?";
-}
-
-NodeKind kind_of(const Pci& pci) {
-    const std::string group = pci.device_class.substr(0, 4), subclass = pci.device_class.substr(0, 6);
-    if (group == "0x02") return NodeKind::nic;
-    if (group != "0x03") return NodeKind::pci;
-    if (subclass == "0x0302") return NodeKind::gpu;
-    std::string vendor = pci.vendor, device = pci.device;
-    for (std::string* text : {&vendor, &device})
-        for (char& letter : *text) letter = char(std::tolower(static_cast<unsigned char>(letter)));
-    // GPUs for consoles: Rage XL and ES1000.
-    for (const char* console : {"0x4752", "0x515e", "0x5969"})
-        if (vendor == "0x1002" && device == console) return NodeKind::pci;
-    if (vendor.empty()) return subclass == "0x0300" ? NodeKind::pci : NodeKind::gpu;
-    return vendor == "0x10de" || vendor == "0x1002" ? NodeKind::gpu : NodeKind::pci;
-}
-
-std::string normal_busid(std::string_view text) {
-    // Digits of domain, bus and device, and the function.
-    constexpr const char* separators = "::.";
-    size_t digits[4] = {}, part = 0;
-    std::string result;
-    for (const char letter : text) {
-        const char lower = letter >= 'A' && letter <= 'F' ? char(letter - 'A' + 'a') : letter;
-        const bool digit = (lower >= '0' && lower <= '9') || (lower >= 'a' && lower <= 'f');
-        if (digit) {
-            if (++digits[part] > 8) return {};
-        } else if (part < 3 && lower == separators[part]) {
-            ++part;
-        } else {
-            return {};
-        }
-        result += lower;
-    }
-    if (part != 3 || digits[0] < 4 || digits[1] != 2 || digits[2] != 2 || digits[3] != 1) return {};
-    size_t zeros = 0;
-    while (digits[0] - zeros > 4 && result[zeros] == '0') ++zeros;
-    return result.substr(zeros);
-}
 
 Result<int> Graph::host(std::string_view hash) {
     const auto found = std::find(hosts_.begin(), hosts_.end(), hash);
@@ -239,36 +169,11 @@ std::string Graph::name(int index) const {
     return name;
 }
 
-// A rank names one device. An index may name several: parts of a GPU, or devices that several processes counted.
-Status Graph::check_indices(std::vector<std::string>& notes) {
-    UniqueNumbers claims;
-    std::map<std::tuple<NodeKind, int, int>, int> first;
-    sharing_dev_.clear();
-    for (int index = 0; index < int(nodes_.size()); ++index) {
-        const Node& it = node(index);
-        const int dev = it.kind == NodeKind::gpu ? it.gpu.dev : it.kind == NodeKind::port ? it.port.dev : unknown;
-        if (dev != unknown) {
-            const auto [has, added] = first.try_emplace({it.kind, it.host, dev}, index);
-            if (!added) {
-                sharing_dev_.insert({has->second, index});
-                say(notes, "{}{} has the dev of {}: {} distinguishes them", at(it.source_line), name(index),
-                    name(has->second), it.kind == NodeKind::gpu ? "the bus id" : "the place in the file");
-            }
-        }
-        if (it.kind != NodeKind::gpu) continue;
-        for (size_t part = 0; part <= it.parts.size(); ++part) {
-            const int rank = part == 0 ? it.gpu.rank : it.parts[part - 1].rank;
-            if (!claims.rank(rank))
-                return fail(error::topology_invalid, "{}two gpus have rank {}; each gpu has its own rank",
-                            at(it.source_line), rank);
-        }
-    }
-    return ok();
-}
-
 // The node that stands for all NVSwitches of the GPU's domain. A GPU distributes its traffic over its links to all of
 // them, so a path through one of them would have only a share of the bandwidth.
-int Graph::nvswitch_of(int gpu) {
+Result<int> Graph::nvswitch_of(int gpu) {
+    if (nodes_.size() == size_t(nodes_most))
+        return fail(error::topology_invalid, "there are more than {} cpus and devices", nodes_most);
     const std::string domain = node(gpu).gpu.domain;
     const int host = domain.empty() && hosts_.size() < 2 ? node(gpu).host : -1;
     const auto [found, added] = by_busid_.try_emplace(nvswitch_key(host, domain), int(nodes_.size()));
@@ -279,102 +184,6 @@ int Graph::nvswitch_of(int gpu) {
     made.gpu.domain = domain;
     push(std::move(made));
     return found->second;
-}
-
-Status Graph::link_statements(std::vector<std::string>& notes) {
-    // NVLinks between two GPUs, stated by both ends: the links from the first to the second.
-    struct Stated {
-        int count = 0;
-        SourceLine source_line;
-    };
-    std::map<std::pair<int, int>, Stated> between;
-    std::set<std::pair<int, int>> halves;
-    for (size_t i = 0; i < statements_.size(); ++i) {
-        const Statement& it = statements_[i];
-        const int host = node(it.source).host;
-        const int cpu = cpu_above(it.source);
-        Link link{it.kind, it.source, -1, true, it.count, 0, latency_us(it.kind), false, {}};
-        if (it.kind == LinkKind::c2c) {
-            link.target = cpu;
-            link.bandwidth_gbs = double(it.bandwidth_mbs) * it.count / 1000;
-            WEFT_TRY(push(std::move(link)));
-            continue;
-        }
-        const int target = find(host, it.target);
-        if (target == it.source) {
-            say(notes, "{}{} has a link to itself: it is ignored", at(it.source_line), name(it.source));
-            continue;
-        }
-        if (it.kind == LinkKind::local) {
-            if (target < 0 || node(target).kind != NodeKind::pci) {
-                say(notes,
-                    "{}the pcilink of {} leads to {}, which is not a PCI switch of the host: it is "
-                    "ignored; correct its target, or add the switch",
-                    at(it.source_line), name(it.source), it.target);
-                continue;
-            }
-            // Both halves state it.
-            if (!halves.insert(std::minmax(it.source, target)).second) continue;
-            link.target = target;
-            link.bandwidth_gbs = local_gbs;
-            WEFT_TRY(push(std::move(link)));
-            continue;
-        }
-        const Speed speed = nvlink_speed(node(it.source).gpu, it.count);
-        link.bandwidth_gbs = speed.bandwidth_gbs;
-        link.assumed = speed.assumed;
-        if (it.target_class == "0x068001") {
-            link.target = cpu;
-        } else if (it.target_class == "0x068000" || (target >= 0 && node(target).pci.device_class == "0x068000")) {
-            link.plane = it.target;
-            if (nodes_.size() == size_t(nodes_most))
-                return fail(error::topology_invalid, "there are more than {} cpus and devices", nodes_most);
-            link.target = nvswitch_of(it.source);
-        } else if (target >= 0 && node(target).kind == NodeKind::gpu) {
-            Stated& stated = between[{it.source, target}];
-            stated.count += it.count;
-            stated.source_line = it.source_line;
-            continue;
-        } else {
-            say(notes,
-                "{}the nvlink of {} leads to {}, which is not a GPU of the host: it is ignored; "
-                "correct its target, or add the GPU",
-                at(it.source_line), name(it.source), it.target);
-            continue;
-        }
-        WEFT_TRY(push(std::move(link)));
-    }
-    for (const auto& [ends, stated] : between) {
-        const auto [source, target] = ends;
-        const auto back = between.find({target, source});
-        if (back != between.end() && source > target) continue;  // done with the other end's statement
-        int count = stated.count;
-        if (back == between.end()) {
-            say(notes,
-                "{}{} states an nvlink to {}, which does not state it: taken for both ways; "
-                "each of the two should state it",
-                at(stated.source_line), name(source), name(target));
-        } else if (back->second.count != count) {
-            say(notes, "{}{} states {} nvlinks to {}, which states {}: the lesser number is taken",
-                at(stated.source_line), name(source), count, name(target), back->second.count);
-            count = std::min(count, back->second.count);
-        }
-        const Speed a = nvlink_speed(node(source).gpu, count), b = nvlink_speed(node(target).gpu, count);
-        WEFT_TRY(push({LinkKind::nvlink,
-                       source,
-                       target,
-                       true,
-                       count,
-                       std::min(a.bandwidth_gbs, b.bandwidth_gbs),
-                       latency_us(LinkKind::nvlink),
-                       a.assumed || b.assumed,
-                       {}}));
-    }
-    return ok();
-}
-
-std::string Graph::nvswitch_key(int host, const std::string& domain) const {
-    return fmt::format("{} nvswitch {}", host, domain);
 }
 
 void Graph::cut(int source, int target, LinkKind kind) {
@@ -402,49 +211,6 @@ void Graph::disconnect() {
         children_.pop_back();
         stated_.pop_back();
     }
-}
-
-Status Graph::connect(std::vector<std::string>& notes) {
-    disconnect();
-    WEFT_TRY(check_indices(notes));
-    std::vector<std::vector<int>> cpus(hosts_.size());
-    for (int index = 0; index < int(nodes_.size()); ++index) {
-        const Node& it = node(index);
-        if (it.kind == NodeKind::cpu) {
-            for (const int other : cpus[size_t(it.host)]) {
-                const Speed speed = sys_speed(node(other).cpu, it.cpu);
-                WEFT_TRY(push({LinkKind::sys,
-                               other,
-                               index,
-                               true,
-                               1,
-                               speed.bandwidth_gbs,
-                               latency_us(LinkKind::sys),
-                               speed.assumed,
-                               {}}));
-            }
-            cpus[size_t(it.host)].push_back(index);
-        }
-        if (it.parent < 0) continue;
-        Link link{LinkKind::pci, index, it.parent, true, 1, 0, 0, false, {}};
-        Speed speed;
-        if (it.kind == NodeKind::port) {
-            link.kind = LinkKind::net;
-            speed = port_speed(it.port);
-        } else if (it.busid.empty()) {
-            speed = {local_gbs, false};  // a NIC of software
-        } else {
-            speed = pci_speed(it.pci);
-            link.count = it.pci.link_width > 0 ? it.pci.link_width : 16;
-        }
-        link.bandwidth_gbs = speed.bandwidth_gbs;
-        link.assumed = speed.assumed;
-        link.latency_us = latency_us(link.kind);
-        WEFT_TRY(push(std::move(link)));
-    }
-    WEFT_TRY(link_statements(notes));
-    for (const Link& link : added_links_) WEFT_TRY(push(link));
-    return ok();
 }
 
 }  // namespace weft::internal::topology

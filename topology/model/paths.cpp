@@ -1,257 +1,217 @@
 #include "topology/model/paths.hpp"
 
 #include <algorithm>
-#include <iterator>
-#include <limits>
-#include <map>
-#include <numeric>
-#include <queue>
 #include <tuple>
 #include <utility>
 
+#include "topology/model/notes.hpp"
 #include "topology/model/speeds.hpp"
 
 namespace weft::internal::topology {
 
 namespace {
 
-constexpr const char* names[] = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "-"};
-// The classes of paths over links, nearest first.
-constexpr PathClass classes_by_link[] = {PathClass::loc, PathClass::nvl, PathClass::c2c, PathClass::pix,
-                                         PathClass::pxb, PathClass::phb, PathClass::sys};
+constexpr size_t arrival_visits_most = size_t(1) << 22;
+constexpr size_t relays_most = 32;  // of a host: twice the number of GPUs of the largest one
+
+bool better(const Path& a, const Path& b) {
+    return std::tuple(a.path_class, -a.bandwidth_gbs, a.hops, a.latency_us) <
+           std::tuple(b.path_class, -b.bandwidth_gbs, b.hops, b.latency_us);
+}
+
+// For ports, the bandwidth through them counts.
+bool wider(const Path& a, const Path& b) {
+    return std::tuple(-a.bandwidth_gbs, a.path_class, a.hops, a.latency_us) <
+           std::tuple(-b.bandwidth_gbs, b.path_class, b.hops, b.latency_us);
+}
+
+Path joined(const Path& a, const Path& b, PathClass path_class, int through) {
+    return {path_class, a.hops + b.hops,       std::min(a.bandwidth_gbs, b.bandwidth_gbs), a.latency_us + b.latency_us,
+            through,    a.assumed || b.assumed};
+}
 
 }  // namespace
 
-const char* name_of(PathClass path_class) { return names[size_t(path_class)]; }
-
-PathClass path_class_named(std::string_view name) {
-    const auto found = std::find(std::begin(names), std::end(names) - 1, name);
-    return PathClass(found - std::begin(names));
-}
-
-PathClass class_of(const Link& link, NodeKind one, NodeKind other) {
-    switch (link.kind) {
-        case LinkKind::nvlink: return PathClass::nvl;
-        case LinkKind::c2c: return PathClass::c2c;
-        case LinkKind::sys: return PathClass::sys;
-        case LinkKind::net: return PathClass::loc;
-        case LinkKind::local:
-        case LinkKind::pci: break;
-    }
-    if (one == NodeKind::pci && other == NodeKind::pci) return PathClass::pxb;
-    if (link.kind == LinkKind::local) return PathClass::loc;
-    return one == NodeKind::cpu || other == NodeKind::cpu ? PathClass::phb : PathClass::pix;
-}
-
 Paths::Paths(const Graph& graph, PathOptions options)
-    : graph_(graph), options_(options), edges_(graph.nodes().size()), ports_(graph.hosts().size()) {
-    find_islands();
-    add_edges();
-    add_ends();
+    : graph_(graph), options_(options), links_(graph), ports_(graph.hosts().size()) {
     for (const int port : graph.of_kind(NodeKind::port)) ports_[size_t(graph.node(port).host)].push_back(port);
     if (options_.net && graph.hosts().size() > 1) find_arrivals();
     if (options_.pxn) note_relays();
 }
 
-void Paths::find_islands() {
-    // Each node points to one of the same island; the first node points to itself.
-    std::vector<int> first(graph_.nodes().size());
-    std::iota(first.begin(), first.end(), 0);
-    const auto find = [&](int node) {
-        while (first[size_t(node)] != node) node = first[size_t(node)] = first[size_t(first[size_t(node)])];
-        return node;
+// A host is reached by the port that is best for the node. If there are more ports than a search of a second or two can
+// handle, only the fastest are tried.
+void Paths::find_arrivals() {
+    arrival_port_.assign(graph_.nodes().size(), -1);
+    arrival_.resize(graph_.nodes().size());
+    for (auto ports : ports_) {
+        if (ports.empty()) continue;
+        const size_t visits_most = arrival_visits_most / ports_.size(), visits = links_.island_of(ports[0]).size();
+        const size_t tried = std::max<size_t>(1, visits_most / visits);
+        if (ports.size() > tried) {
+            say(notes_, "host {} has {} ports: paths from other hosts arrive only at its {} fastest",
+                graph_.node(ports[0]).host, ports.size(), tried);
+            std::stable_sort(ports.begin(), ports.end(), [&](int one, int other) {
+                return port_speed(graph_.node(one).port).bandwidth_gbs >
+                       port_speed(graph_.node(other).port).bandwidth_gbs;
+            });
+            ports.resize(tried);
+        }
+        for (const int port : ports) add_arrivals(port);
+    }
+}
+
+void Paths::add_arrivals(int port) {
+    const std::vector<Path> row = links_.from(port);
+    const double port_gbs = port_speed(graph_.node(port).port).bandwidth_gbs;
+    for (size_t place = 0; place < row.size(); ++place) {
+        const size_t node = size_t(links_.island_of(port)[place]);
+        if (row[place].path_class == PathClass::none || graph_.node(int(node)).host != graph_.node(port).host) continue;
+        Path path = row[place];
+        path.bandwidth_gbs = std::min(path.bandwidth_gbs, port_gbs);
+        if (arrival_port_[node] >= 0 && !wider(path, arrival_[node])) continue;
+        arrival_port_[node] = port;
+        arrival_[node] = path;
+    }
+}
+
+void Paths::note_relays() {
+    std::vector<size_t> gpus(graph_.hosts().size());
+    for (const int gpu : graph_.of_kind(NodeKind::gpu)) ++gpus[size_t(graph_.node(gpu).host)];
+    for (size_t host = 0; host < gpus.size(); ++host)
+        if (gpus[host] > relays_most + 1)
+            say(notes_, "host {} has {} GPUs: PXN is tried through {} of them", host, gpus[host], relays_most);
+}
+
+void Paths::add_nvb(int source, std::vector<Path>& row) const {
+    const std::vector<int>& island = links_.island_of(source);
+    const auto is_nvlink = [&](const PathEdge& edge) {
+        return edge.kind == LinkKind::nvlink && graph_.node(island[size_t(edge.target)]).kind == NodeKind::gpu;
     };
-    for (const Link& link : graph_.links()) {
-        const int one = find(link.source), other = find(link.target);
-        first[size_t(std::max(one, other))] = std::min(one, other);
-    }
-    island_.resize(first.size());
-    place_.resize(first.size());
-    for (size_t node = 0; node < first.size(); ++node) {
-        const int head = find(int(node));
-        if (head == int(node)) {
-            island_[node] = int(islands_.size());
-            islands_.emplace_back();
-        } else {
-            island_[node] = island_[size_t(head)];
+    if (graph_.node(source).kind != NodeKind::gpu) return;
+    for (const PathEdge& first : links_.edges(source)) {
+        if (!is_nvlink(first)) continue;
+        const int through = island[size_t(first.target)];
+        for (const PathEdge& second : links_.edges(through)) {
+            const int target = island[size_t(second.target)];
+            if (!is_nvlink(second) || target == source) continue;
+            const Path path{PathClass::nvb,
+                            2,
+                            std::min(first.bandwidth_gbs, second.bandwidth_gbs),
+                            first.latency_us + second.latency_us,
+                            through,
+                            first.assumed || second.assumed};
+            if (better(path, row[size_t(target)])) row[size_t(target)] = path;
         }
-        auto& island = islands_[size_t(island_[node])];
-        place_[node] = int(island.size());
-        island.push_back(int(node));
     }
 }
 
-void Paths::add_edges() {
-    const auto add = [&](int source, int target, const Link& link) {
-        edges_[size_t(source)].push_back({place_[size_t(target)], link.kind,
-                                          class_of(link, graph_.node(source).kind, graph_.node(target).kind),
-                                          link.bandwidth_gbs, link.latency_us, link.assumed});
+void Paths::add_p2c(int source, std::vector<Path>& row) const {
+    const auto is_nic = [](NodeKind kind) { return kind == NodeKind::nic || kind == NodeKind::port; };
+    const NodeKind from = graph_.node(source).kind;
+    if (!links_.has_c2c() || (from != NodeKind::gpu && !is_nic(from))) return;
+    const std::vector<Path> found = links_.from(source, PathClass::phb, true);
+    for (size_t place = 0; place < found.size(); ++place) {
+        const int target = links_.island_of(source)[place];
+        const NodeKind to = graph_.node(target).kind;
+        Path path = found[place];
+        if (path.path_class != PathClass::phb || !(from == NodeKind::gpu ? is_nic(to) : to == NodeKind::gpu)) continue;
+        path.path_class = PathClass::p2c;
+        if (better(path, row[size_t(target)])) row[size_t(target)] = path;
+    }
+}
+
+void Paths::add_pxn(int source, std::vector<Path>& row) const {
+    const Node& from = graph_.node(source);
+    if (from.kind != NodeKind::gpu && from.kind != NodeKind::port) return;
+    const bool out = from.kind == NodeKind::gpu;
+    const PathClass first_worst = out ? PathClass::nvl : PathClass::pxb;
+    const PathClass second_worst = out ? PathClass::pxb : PathClass::nvl;
+    const NodeKind target_kind = out ? NodeKind::port : NodeKind::gpu;
+    const std::vector<int>& island = links_.island_of(source);
+    const auto is_ours = [&](int node, NodeKind kind) {
+        return graph_.node(node).kind == kind && graph_.node(node).host == from.host;
     };
-    for (const Link& link : graph_.links()) {
-        has_c2c_ = has_c2c_ || link.kind == LinkKind::c2c;
-        add(link.source, link.target, link);
-        if (link.both_ways) add(link.target, link.source, link);
-    }
-    // Parallel links add up.
-    for (auto& edges : edges_) {
-        std::sort(edges.begin(), edges.end(), [](const PathEdge& a, const PathEdge& b) {
-            return std::pair(a.target, a.kind) < std::pair(b.target, b.kind);
-        });
-        size_t kept = 0;
-        for (size_t i = 0; i < edges.size(); ++i) {
-            if (kept > 0 && edges[kept - 1].target == edges[i].target && edges[kept - 1].kind == edges[i].kind) {
-                PathEdge& bundle = edges[kept - 1];
-                bundle.bandwidth_gbs += edges[i].bandwidth_gbs;
-                bundle.latency_us = std::min(bundle.latency_us, edges[i].latency_us);
-                bundle.assumed |= edges[i].assumed;
-            } else {
-                edges[kept++] = edges[i];
-            }
-        }
-        edges.erase(edges.begin() + std::ptrdiff_t(kept), edges.end());
-    }
-}
-
-bool Paths::forwards(int node) const {
-    const NodeKind kind = graph_.node(node).kind;
-    return kind != NodeKind::gpu && kind != NodeKind::port;
-}
-
-// Ends, which do not forward, are reached last. So a search needs only forwarding nodes, and one round for each of
-// their bandwidths.
-void Paths::add_ends() {
-    into_.resize(edges_.size());
-    for (size_t node = 0; node < edges_.size(); ++node) {
-        const std::vector<int>& island = island_of(int(node));
-        for (const PathEdge& edge : edges_[node]) {
-            const int target = island[size_t(edge.target)];
-            if (!forwards(target)) {
-                into_[size_t(target)].push_back(edge);
-                into_[size_t(target)].back().target = place_[node];
-            } else if (forwards(int(node))) {
-                widths_.push_back(edge.bandwidth_gbs);
-            }
+    const std::vector<Path> first = links_.from(source, first_worst);
+    size_t relays = 0;
+    for (size_t relay = 0; relay < first.size() && relays < relays_most; ++relay) {
+        const int gpu = island[relay];
+        if (!is_ours(gpu, NodeKind::gpu) || gpu == source || first[relay].path_class > first_worst) continue;
+        ++relays;
+        const std::vector<Path> second = links_.from(gpu, second_worst);
+        for (size_t place = 0; place < second.size(); ++place) {
+            const int target = island[place];
+            if (!is_ours(target, target_kind) || second[place].path_class > second_worst || target == gpu) continue;
+            const Path path = joined(first[relay], second[place], PathClass::pxn, gpu);
+            if (better(path, row[size_t(target)])) row[size_t(target)] = path;
         }
     }
-    std::sort(widths_.begin(), widths_.end());
-    widths_.erase(std::unique(widths_.begin(), widths_.end()), widths_.end());
 }
 
-bool Paths::allows(const PathSearch& search, const std::vector<int>& island, int node, const PathEdge& edge) const {
-    if (edge.path_class > search.worst || edge.bandwidth_gbs < search.bandwidth_gbs) return false;
-    if (!search.c2c || edge.kind == LinkKind::c2c) return true;
-    return graph_.node(node).kind != NodeKind::gpu && graph_.node(island[size_t(edge.target)]).kind != NodeKind::gpu;
-}
-
-Paths::Row Paths::layers(int source, const PathSearch& search) const {
-    const std::vector<int>& island = island_of(source);
-    Row row(island.size());
-    std::vector<int> layer{place_[size_t(source)]}, next;
-    row[size_t(layer[0])].hops = 0;
-    for (int hops = 1; !layer.empty(); ++hops, layer.swap(next), next.clear()) {
-        for (const int place : layer) {
-            const int node = island[size_t(place)];
-            const ReachedNode from = row[size_t(place)];
-            for (const PathEdge& edge : edges_[size_t(node)]) {
-                if (!allows(search, island, node, edge)) continue;
-                ReachedNode& target = row[size_t(edge.target)];
-                if ((target.hops >= 0 && target.hops < hops) || !forwards(island[size_t(edge.target)])) continue;
-                const double latency_us = from.latency_us + edge.latency_us;
-                if (target.hops < 0)
-                    next.push_back(edge.target);
-                else if (target.latency_us <= latency_us)
-                    continue;
-                target = {hops, place, latency_us, from.assumed || edge.assumed};
-            }
-        }
+int Paths::port_for(int source, const std::vector<Path>& row) const {
+    const int host = graph_.node(source).host;
+    int best = -1;
+    if (host < 0) return best;
+    for (const int port : ports_[size_t(host)]) {
+        if (row[size_t(port)].path_class == PathClass::none) continue;
+        if (best < 0 || wider(row[size_t(port)], row[size_t(best)])) best = port;
     }
+    return graph_.node(source).kind == NodeKind::port ? source : best;
+}
+
+void Paths::add_net(int source, std::vector<Path>& row) const {
+    const int port = port_for(source, row);
+    if (arrival_.empty() || port < 0) return;
+    const int host = graph_.node(source).host;
+    const Port& leaving = graph_.node(port).port;
+    Path out = row[size_t(port)];
+    const Speed speed = port_speed(leaving);
+    out.bandwidth_gbs = std::min(out.bandwidth_gbs, speed.bandwidth_gbs);
+    out.assumed |= speed.assumed;
+    for (size_t node = 0; node < row.size(); ++node) {
+        if (row[node].path_class != PathClass::none || arrival_port_[node] < 0 || graph_.node(int(node)).host == host)
+            continue;
+        const Port& arriving = graph_.node(arrival_port_[node]).port;
+        row[node] = joined(out, arrival_[node], PathClass::net, -1);
+        row[node].hops += 1;
+        row[node].latency_us += std::max(network_latency_us(leaving), network_latency_us(arriving));
+        row[node].assumed |= port_speed(arriving).assumed;
+    }
+}
+
+std::vector<Path> Paths::from(int source) const {
+    std::vector<Path> row(graph_.nodes().size());
+    const std::vector<Path> near = links_.from(source);
+    for (size_t place = 0; place < near.size(); ++place) row[size_t(links_.island_of(source)[place])] = near[place];
+    if (options_.nvb) add_nvb(source, row);
+    add_p2c(source, row);
+    if (options_.pxn) add_pxn(source, row);
+    if (options_.net) add_net(source, row);
     return row;
 }
 
-Paths::ReachedNode Paths::reached(const Row& row, int node, const PathSearch& search) const {
-    ReachedNode best = row[size_t(place_[size_t(node)])];
-    if (best.hops >= 0 || forwards(node)) return best;
-    for (const PathEdge& edge : into_[size_t(node)]) {
-        const ReachedNode& from = row[size_t(edge.target)];
-        if (from.hops < 0 || !allows(search, island_of(node), node, edge)) continue;
-        const ReachedNode found{from.hops + 1, edge.target, from.latency_us + edge.latency_us,
-                                from.assumed || edge.assumed};
-        if (best.hops < 0 || std::tuple(found.hops, found.latency_us) < std::tuple(best.hops, best.latency_us))
-            best = found;
-    }
-    return best;
-}
-
-// The least bandwidth of an edge on such a path, except for the edge into its end.
-double Paths::width_of(int source, double bandwidth_gbs) const {
-    const auto least = std::lower_bound(widths_.begin(), widths_.end(), bandwidth_gbs);
-    double width = least == widths_.end() ? std::numeric_limits<double>::infinity() : *least;
-    if (forwards(source)) return width;
-    for (const PathEdge& edge : edges_[size_t(source)])
-        if (edge.bandwidth_gbs >= bandwidth_gbs) width = std::min(width, edge.bandwidth_gbs);
-    return width;
-}
-
-std::vector<Path> Paths::direct(int source, PathClass farthest, bool c2c) const {
-    const std::vector<int>& island = island_of(source);
-    const size_t begin = size_t(place_[size_t(source)]);
-    std::vector<Path> paths(island.size());
-    paths[begin] = {PathClass::loc, 0, local_gbs, 0, -1, false};
-    // Class by class: a node that is reached for the first time has this class, and its widest path uses only links of
-    // this class and nearer ones.
-    size_t left = island.size() - 1;
-    for (const PathClass worst : classes_by_link) {
-        if (worst > farthest || left == 0) break;
-        std::vector<double> widest(island.size(), 0);
-        std::priority_queue<std::pair<double, int>> queue;
-        std::map<double, std::vector<int>> found;  // indices, by the bandwidth of their paths
-        queue.push({widest[begin] = std::numeric_limits<double>::infinity(), int(begin)});
-        while (!queue.empty()) {
-            const auto [width, place] = queue.top();
-            queue.pop();
-            if (width < widest[size_t(place)]) continue;
-            const int node = island[size_t(place)];
-            Path& path = paths[size_t(place)];
-            if (path.path_class == PathClass::none) {
-                path.path_class = worst;
-                path.bandwidth_gbs = width;
-                found[width_of(source, width)].push_back(place);
-                --left;
-            }
-            if (node != source && !forwards(node)) continue;
-            for (const PathEdge& edge : edges_[size_t(node)]) {
-                const double through = std::min(width, edge.bandwidth_gbs);
-                if (through <= widest[size_t(edge.target)] || !allows({worst, 0, c2c}, island, node, edge)) continue;
-                queue.push({widest[size_t(edge.target)] = through, edge.target});
-            }
-        }
-        for (const auto& [width, places] : found) {
-            const Row row = layers(source, {worst, width, c2c});
-            for (const int place : places) {
-                Path& path = paths[size_t(place)];
-                const ReachedNode end = reached(row, island[size_t(place)], {worst, path.bandwidth_gbs, c2c});
-                path.hops = end.hops;
-                path.latency_us = end.latency_us;
-                path.assumed = end.assumed;
-            }
-        }
-    }
-    return paths;
-}
-
-std::vector<int> Paths::direct_route(int source, int target, bool c2c) const {
-    if (source == target) return {source};
-    if (island_[size_t(source)] != island_[size_t(target)]) return {};
-    const Path path = direct(source, PathClass::sys, c2c)[size_t(place_[size_t(target)])];
+std::vector<int> Paths::route(int source, int target) const {
+    const std::vector<Path> row = from(source);
+    const Path& path = row[size_t(target)];
+    if (path.path_class == PathClass::none) return {};
     std::vector<int> nodes;
-    if (path.path_class == PathClass::none) return nodes;
-    PathSearch search{path.path_class, width_of(source, path.bandwidth_gbs), c2c};
-    const Row row = layers(source, search);
-    nodes.push_back(target);
-    search.bandwidth_gbs = path.bandwidth_gbs;
-    for (int place = reached(row, target, search).previous; place >= 0; place = row[size_t(place)].previous)
-        nodes.push_back(island_of(source)[size_t(place)]);
-    std::reverse(nodes.begin(), nodes.end());
+    const auto append = [&](const std::vector<int>& more) {
+        for (const int node : more)
+            if (nodes.empty() || nodes.back() != node) nodes.push_back(node);
+    };
+    if (path.path_class == PathClass::net) {
+        const int arrival = arrival_port_[size_t(target)];
+        const int port = port_for(source, row);
+        append(route(source, port));
+        append(links_.route(arrival, target));
+    } else if (path.path_class == PathClass::nvb) {
+        nodes = {source, path.through, target};  // not through a switch, if there is also one
+    } else if (path.path_class == PathClass::pxn) {
+        append(links_.route(source, path.through));
+        append(links_.route(path.through, target));
+    } else {
+        append(links_.route(source, target, path.path_class == PathClass::p2c));
+    }
     return nodes;
 }
 

@@ -4,7 +4,7 @@
 #include <limits>
 #include <string_view>
 
-#include "topology/model/graph.hpp"
+#include "topology/model/node.hpp"
 
 namespace weft::internal::topology {
 

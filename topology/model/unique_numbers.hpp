@@ -4,7 +4,7 @@
 #include <set>
 #include <tuple>
 
-#include "topology/model/graph.hpp"
+#include "topology/model/node.hpp"
 
 namespace weft::internal::topology {
 

@@ -39,7 +39,7 @@ double blocks_in_turn_of(const Schedule& schedule) {
     for (const Block& block : schedule.blocks) {
         double chunks = 0;
         for (const Instruction& it : block.instructions)
-            if (it.opcode != Opcode::nop) chunks += double(it.repeat) * it.count;
+            if (moves(it.opcode)) chunks += double(it.repeat) * it.count;
         all += chunks;
         most = std::max(most, chunks);
     }

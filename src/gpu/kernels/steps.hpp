@@ -49,9 +49,8 @@ class StepMachine {
   private:
     // Waits until the other block has completed the step.
     WEFT_DEVICE_COLD bool reached(const Dependency& dependency, uint64_t tile) {
-        const uint64_t distance = uint64_t(dependency.ago) * uint64_t(a_.tiles);
-        if (tile < distance) return true;
-        const uint64_t runs = (tile - distance) / uint64_t(a_.tiles),
+        if (!has_earlier_run(dependency, a_.tiles, tile)) return true;
+        const uint64_t runs = earlier_run(dependency, a_.tiles, tile) / uint64_t(a_.tiles),
                        steps = runs * uint64_t(a_.step_blocks[dependency.block].count) + uint64_t(dependency.step) + 1;
         bool failed = false;
         if (team_.thread == 0)
@@ -63,16 +62,14 @@ class StepMachine {
 
     WEFT_DEVICE bool execute(const Instruction& it, int iteration, uint64_t tile, size_t length) {
         const ChunkSpan span = chunk_span(it, iteration, length, a_.chunks, a_.parts);
-        if (span.bytes == 0 || it.opcode == Opcode::nop) return true;  // empty chunks are skipped on both ends
-        const bool local = it.opcode == Opcode::copy || it.opcode == Opcode::add;
-        const bool receives = !local && weft::internal::receives(it.opcode),
-                   sends = !local && weft::internal::sends(it.opcode);
+        if (span.bytes == 0 || !moves(it.opcode)) return true;  // empty chunks are skipped on both ends
+        const bool receives = weft::internal::receives(it.opcode), sends = weft::internal::sends(it.opcode);
         bool failed = false;
         if (team_.thread == 0) {
             if (receives) failed = !await_message();
             if (sends && !failed) failed = !await_credit();
         }
-        if (!local && team_.any(failed)) return false;
+        if ((receives || sends) && team_.any(failed)) return false;
         const std::byte* in = receives ? slot(block_.source, received_) : nullptr;
         std::byte* out = sends ? slot(block_.target, sent_) : nullptr;
         const Tiling tiling{a_.bytes, a_.tile_bytes};
@@ -118,12 +115,12 @@ class StepMachine {
         std::byte* targets[3];
         int count = 0;
         if (out) targets[count++] = out;
-        if (it.opcode != Opcode::send && it.opcode != Opcode::recv_reduce_send) {
+        if (writes_targets(it.opcode)) {
             if (it.targets & Buffer::output) targets[count++] = a_.receive + to.offset;
             if (it.targets & Buffer::scratch) targets[count++] = scratch_at(it.target_cell, to);
         }
         const bool scales = from_input && reducer_.scaled();
-        if (!adds_own && !weft::internal::reduces(it.opcode)) {
+        if (!combines(it.opcode)) {
             if (scales && !in) {
                 const Streams<2, 3> streams{&own, 1, targets, count, 0, false, 0};
                 reduce_range<type, adds>(team_, reducer_, streams, 0, from.bytes);
