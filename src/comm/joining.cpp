@@ -13,6 +13,7 @@
 #include "src/gpu/kernels/device_code.hpp"
 #include "src/planning/machines.hpp"
 #include "src/registry.hpp"
+#include "src/selector/tuning_text.hpp"
 #include "topology/detect/container.hpp"
 
 namespace weft::internal {

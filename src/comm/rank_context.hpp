@@ -7,6 +7,7 @@
 #include "src/comm/child_numbers.hpp"
 #include "src/control/watchdog.hpp"
 #include "src/gpu/engine/gpu_engine.hpp"
+#include "src/p2p/peer_links.hpp"
 #include "src/planning/planner.hpp"
 #include "src/rendezvous/host_rendezvous.hpp"
 #include "src/segment/waiting.hpp"
