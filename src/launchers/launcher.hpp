@@ -17,7 +17,7 @@ struct LaunchedJob {
     std::string id_source;  // for the log: the origin of the id
 };
 
-// The job by the first launcher of launcher.def in the environment; without one, a job of one rank. Rank 0 makes the id
+// The job by the first launcher of families.def in the environment; without one, a job of one rank. Rank 0 makes the id
 // and the launcher's store passes it on, so the call is collective over all ranks. It ends at init_timeout_ms. Without a
 // store all ranks derive the same id. launcher.variables: variables are missing or invalid; the sentence names them.
 Result<LaunchedJob> read_job(const Options& options);

@@ -90,7 +90,7 @@ Result<int> optional_number(const char* column, int least) {
 const std::vector<Family>& launcher_families() {
     static const std::vector<Family>& families = *new std::vector<Family>{
 #define WEFT_LAUNCHER(...) Family{__VA_ARGS__},
-#include "src/launchers/launcher.def"
+#include "src/launchers/families.def"
 #undef WEFT_LAUNCHER
     };
     return families;

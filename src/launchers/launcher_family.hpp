@@ -1,4 +1,4 @@
-// launcher_family.hpp: reads rank and size of this process from its launcher's variables, by the rows of launcher.def.
+// launcher_family.hpp: reads rank and size of this process from its launcher's variables, by the rows of families.def.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,7 +12,7 @@ enum class IdTransport { derived, given, torch_store, http, pmi, pmix };
 // How the host of rank 0 is found for a derived id.
 enum class RootSource { unknown, master_addr, slurm_nodes, pod_0 };
 
-// A row of launcher.def, which explains the columns.
+// A row of families.def, which explains the columns.
 struct Family {
     const char* name = "";  // for the log
     const char* sign = "";
