@@ -6,12 +6,12 @@
 // Entries of other hosts may pass through this one, so it continues after its own ranks have left, until it has at most
 // one neighbour. The tree ends from its leaves.
 #pragma once
-#include <map>
 #include <memory>
-#include <set>
 
 #include "src/control/check_in_client.hpp"
+#include "src/control/failure_sender.hpp"
 #include "src/control/health_table.hpp"
+#include "src/control/oob_forwarder.hpp"
 #include "src/control/tree_links.hpp"
 
 namespace weft::internal {
@@ -44,26 +44,18 @@ class Control {
 
   private:
     void settle(RankTable rank_table);
-    bool is_here(const HostEntry& host) const;
-    Status write_rows();
     void signal_settled() const;
     void on_frame(int host, ControlFrame kind, ByteReader& content);
-    bool leader_has_left(int host) const;
-    std::vector<int> ranks_of_leader(int host) const;
     void mark_lost(int host, const std::string& sentence, int except);
     void read_segment();
     void read_before_report();
     void send_pending();
-    void forward(const Segment::OobEntry& entry);
     void report_unreachable();
     void tick();
     void find_dead_ranks();
     void send_abort(int except);
-    void send_returned_errors();
     void go_if_done();
     bool needed() const;
-    bool in_calls() const;
-    bool has_kernels(int rank) const;
     void poll_at_exit();
     void end();
 
@@ -81,14 +73,10 @@ class Control {
     int host_ = -1;  // this host
     std::unique_ptr<TreeLinks> tree_links_;
     std::unique_ptr<HealthTable> health_table_;
-    std::map<int, uint32_t> oob_sent_;  // entries forwarded so far, by local rank
-    std::set<int> unreachable_;         // remote ranks with entries that have no path
-    uint64_t unreachable_timer_ = 0;
-    bool abort_sent_ = false;
-    int64_t failure_sent_us_ = 0;
+    std::unique_ptr<FailureSender> failure_sender_;
+    std::unique_ptr<OobForwarder> oob_forwarder_;
     bool ranks_left_sent_ = false;  // the first host that has left is reported to all: collectives cannot succeed now
-    std::map<int, uint64_t> returned_errors_sent_;  // ReturnedError::calls of local ranks, as sent to others
-    uint32_t health_requests_ = 0;                  // as last seen
+    uint32_t health_requests_ = 0;  // as last seen
     uint64_t tick_timer_ = 0;
 
     bool leaving_ = false, ended_ = false;

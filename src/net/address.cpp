@@ -149,6 +149,15 @@ std::optional<Address> Address::unpack(const std::byte*& at, const std::byte* en
     return result;
 }
 
+Result<std::pair<uint16_t, uint16_t>> parse_port_range(const std::string& text) {
+    const size_t dash = text.find('-');
+    const auto first = parse_integer(text.substr(0, dash));
+    const auto last = parse_integer(text.substr(dash == std::string::npos ? 0 : dash + 1));
+    if (!first || !last || *first < 1 || *last > 65535 || *first > *last)
+        return fail(error::option_value, "WEFT_PORT_RANGE is {}; first-last is expected, such as 40000-40999", text);
+    return std::pair(uint16_t(*first), uint16_t(*last));
+}
+
 static Result<int> wanted_family(const std::string& family) {
     if (family.empty()) return int(AF_UNSPEC);
     if (family == "AF_INET") return int(AF_INET);

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/base/result.hpp"
@@ -65,6 +66,9 @@ class Address {
 // A zero, a count, and as many packed addresses as fit.
 using PackedAddresses = std::array<char, 61>;
 PackedAddresses pack_addresses(const std::vector<Address>& addresses);
+
+// A port, or first-last, as in WEFT_PORT_RANGE. option.value says what is expected.
+Result<std::pair<uint16_t, uint16_t>> parse_port_range(const std::string& text);
 
 // The addresses of a name, or of an address as text. May block in the resolver. tcp.unknown-host: the name has no
 // address, perhaps not yet (pods, new hosts). tcp.resolver: the resolver failed.

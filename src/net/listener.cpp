@@ -26,15 +26,6 @@ constexpr int64_t exhausted_for_us = 3'000'000;  // after this long without desc
 
 }  // namespace
 
-Result<std::pair<uint16_t, uint16_t>> parse_port_range(const std::string& text) {
-    const size_t dash = text.find('-');
-    const auto first = parse_integer(text.substr(0, dash));
-    const auto last = parse_integer(text.substr(dash == std::string::npos ? 0 : dash + 1));
-    if (!first || !last || *first < 1 || *last > 65535 || *first > *last)
-        return fail(error::option_value, "WEFT_PORT_RANGE is {}; first-last is expected, such as 40000-40999", text);
-    return std::pair(uint16_t(*first), uint16_t(*last));
-}
-
 Result<std::shared_ptr<Listener>> Listener::of_process() {
     return shared_by_process<Listener>([]() -> Result<std::shared_ptr<Listener>> {
         auto addresses = local_addresses();
@@ -90,27 +81,13 @@ Status Listener::listen_at(const Address& address) {
 Status Listener::listen_also(uint16_t port) {
     std::lock_guard lock(mutex_);
     if (std::find(extra_ports_.begin(), extra_ports_.end(), port) != extra_ports_.end()) return ok();
-    const bool own = std::all_of(addresses_.begin(), addresses_.end(),
-                                 [&](const Address& address) { return address.port() == port; });
-    if (own) return ok();
-    size_t opened = 0;
-    Status last;
-    for (const int family : {AF_INET, AF_INET6}) {
-        int error = 0;
-        auto listener = open_listener(Address::any(family, port), &error);
-        if (listener) {
-            watch(listener->number(), listeners_.size(), POLLIN, true);
-            listeners_.push_back(std::move(*listener));
-            ++opened;
-        } else if (error != EAFNOSUPPORT && error != EADDRNOTAVAIL) {
-            last = listener.take_status();
-            break;
-        }
-    }
-    if (!last || opened == 0) {
-        while (opened-- > 0) listeners_.pop_back();
-        return last ? fail(error::tcp_listen, "cannot listen on port {}: no address family works", port)
-                    : std::move(last);
+    const auto listens = [&](const Address& address) { return address.port() == port; };
+    if (std::all_of(addresses_.begin(), addresses_.end(), listens)) return ok();
+    auto opened = open_listeners(port);
+    if (!opened) return opened.take_status();
+    for (Fd& listener : *opened) {
+        watch(listener.number(), listeners_.size(), POLLIN, true);
+        listeners_.push_back(std::move(listener));
     }
     extra_ports_.push_back(port);
     return ok();
@@ -126,34 +103,18 @@ void Listener::watch(int descriptor, uint64_t key, short events, bool fresh) {
 
 void Listener::register_identity(const Identity& identity, bool root) {
     std::lock_guard lock(mutex_);
-    Member& member = members_[identity.name];
-    member.identity = identity;
-    ++member.registrations;
-    member.roots += root;
+    connections_.register_identity(identity, root);
 }
 
 void Listener::unregister_identity(const IdName& name, bool root) {
     std::lock_guard lock(mutex_);
-    const auto found = members_.find(name);
-    if (found == members_.end()) return;
-    found->second.roots -= root;
-    if (--found->second.registrations == 0) members_.erase(found);
+    connections_.unregister_identity(name, root);
 }
 
 std::optional<AcceptedConnection> Listener::accept_for(const IdName& name, uint32_t kind,
                                                        std::optional<uint64_t> token) {
     std::lock_guard lock(mutex_);
-    const auto found = members_.find(name);
-    if (found == members_.end()) return {};
-    std::list<AcceptedConnection>& pending = found->second.pending;
-    const auto accepted = std::find_if(pending.begin(), pending.end(), [&](const AcceptedConnection& one) {
-        return one.purpose.kind == kind && (!token || one.purpose.token == *token);
-    });
-    if (accepted == pending.end()) return {};
-    AcceptedConnection result = std::move(*accepted);
-    pending.erase(accepted);
-    signal(found->second);
-    return result;
+    return connections_.take(name, kind, token);
 }
 
 Status Listener::trouble(const IdName& name) const {
@@ -161,29 +122,12 @@ Status Listener::trouble(const IdName& name) const {
     if (exhausted_error_ != 0 && now_us() - exhausted_since_us_ > exhausted_for_us)
         return fail(error::system_descriptors, "connections wait to be accepted: {}",
                     no_descriptor_text(exhausted_error_));
-    const auto found = members_.find(name);
-    if (found == members_.end() || found->second.trouble.empty()) return ok();
-    return fail(error::mismatch_version, "{}", found->second.trouble);
+    return connections_.trouble(name);
 }
 
 int Listener::pending_descriptor(const IdName& name) {
     std::lock_guard lock(mutex_);
-    const auto found = members_.find(name);
-    if (found == members_.end()) return -1;
-    if (!found->second.signal) {
-        found->second.signal = Fd::event();
-        signal(found->second);
-    }
-    return found->second.signal.number();
-}
-
-// Makes the member's descriptor readable exactly if a connection is pending.
-void Listener::signal(Member& member) {
-    if (!member.signal) return;
-    if (member.pending.empty())
-        drain_event(member.signal);
-    else
-        ring_event(member.signal);
+    return connections_.descriptor(name);
 }
 
 void Listener::remove(uint64_t key) {
@@ -194,10 +138,9 @@ void Listener::remove(uint64_t key) {
 }
 
 void Listener::add_pending(Unauthenticated& connection) {
-    Member& member = members_.at(connection.handshake.name());
     (void)epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, connection.socket.number(), nullptr);
-    member.pending.push_back({std::move(connection.socket), connection.handshake.purpose(), connection.peer});
-    signal(member);
+    connections_.add(connection.handshake.name(),
+                     {std::move(connection.socket), connection.handshake.purpose(), connection.peer});
     ring_event(pending_event_);
 }
 
@@ -212,14 +155,8 @@ void Listener::advance(uint64_t key, int64_t now) {
         if (!got) remove(key);
         return;
     }
-    const auto find = [this](const IdName& name) -> const Identity* {
-        const auto member = members_.find(name);
-        return member == members_.end() ? nullptr : &member->second.identity;
-    };
-    const auto roots = [this](const IdName& name) {
-        const auto member = members_.find(name);
-        return member != members_.end() && member->second.roots > 0;
-    };
+    const auto find = [this](const IdName& name) { return connections_.identity(name); };
+    const auto roots = [this](const IdName& name) { return connections_.is_root(name); };
     using Outcome = ServerHandshake::Outcome;
     const Outcome outcome = connection.handshake.advance(connection.socket.number(), find, roots);
     switch (outcome) {
@@ -239,10 +176,8 @@ void Listener::advance(uint64_t key, int64_t now) {
         case Outcome::outdated:
         case Outcome::refused: {
             const std::string sentence = fmt::format("{}: {}", connection.peer.text(), connection.handshake.sentence());
-            if (const auto member = members_.find(connection.handshake.name());
-                outcome == Outcome::outdated && member != members_.end())
-                member->second.trouble = sentence;
-            if (const auto suppressed = refusals_.now(now))
+            if (outcome == Outcome::outdated) connections_.set_trouble(connection.handshake.name(), sentence);
+            if (const auto suppressed = limits_.refusals.now(now))
                 WEFT_LOG(info, net, "refused {} ({} others before)", sentence, *suppressed);
             // If the socket were closed now with unread data, the refusal could be lost.
             shutdown(connection.socket.number(), SHUT_WR);
@@ -251,14 +186,14 @@ void Listener::advance(uint64_t key, int64_t now) {
             return;
         }
         case Outcome::impostor:
-            if (const auto suppressed = impostors_.now(now))
+            if (const auto suppressed = limits_.impostors.now(now))
                 WEFT_LOG(warn, net,
                          "{} was turned away: it knows a communicator of this process but not its secret ({} others "
                          "before)",
                          connection.peer.text(), *suppressed);
             break;
         case Outcome::noise:
-            if (const auto suppressed = noises_.now(now))
+            if (const auto suppressed = limits_.noises.now(now))
                 WEFT_LOG(info, net, "{} was turned away: it does not speak Weft's handshake ({} others before)",
                          connection.peer.text(), *suppressed);
             break;
@@ -318,7 +253,7 @@ void Listener::accept_some(int listener, int64_t now) {
             }
             if (make_room(now, true)) continue;
             if (std::exchange(exhausted_error_, error) == 0) exhausted_since_us_ = now;
-            if (const auto suppressed = exhausted_.now(now))
+            if (const auto suppressed = limits_.exhausted.now(now))
                 WEFT_LOG(warn, net, "connections wait to be accepted: {}", no_descriptor_text(error));
             return pause(now);
         }

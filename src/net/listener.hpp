@@ -2,7 +2,6 @@
 // communicator and names the purpose. The connection is then pending until the part of Weft that expects it takes it.
 // Processes without the secret cannot connect, nor keep others from connecting.
 #pragma once
-#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -12,16 +11,10 @@
 #include "src/base/fd.hpp"
 #include "src/net/address.hpp"
 #include "src/net/handshake.hpp"
+#include "src/net/pending_connections.hpp"
 #include "src/net/rate_limit.hpp"
 
 namespace weft::internal::net {
-
-// A connection that proved its communicator's secret.
-struct AcceptedConnection {
-    Fd socket;
-    Purpose purpose;
-    Address peer;
-};
 
 // Thread-safe. Sockets of a parent process are not used after a fork: the child's of_process() opens a new listener.
 class Listener {
@@ -34,8 +27,6 @@ class Listener {
     static Result<std::shared_ptr<Listener>> of_process();
     // A listener on a free port of each address; for of_process() and tests.
     static Result<std::shared_ptr<Listener>> open(const std::vector<Address>& addresses, const std::string& port_range);
-    Listener(const Listener&) = delete;
-    Listener& operator=(const Listener&) = delete;
 
     // With the port, best first.
     const std::vector<Address>& addresses() const { return addresses_; }
@@ -72,14 +63,6 @@ class Listener {
         short events = 0;      // polled for
         bool leaving = false;  // the refusal is sent: only the end of the connection is awaited
     };
-    struct Member {
-        Identity identity;
-        int registrations = 0;
-        int roots = 0;  // registrations with `root`
-        std::list<AcceptedConnection> pending;
-        Fd signal;  // eventfd, made by the first pending_descriptor()
-        std::string trouble;
-    };
 
     Listener() = default;
     Status listen_at(const Address& address);
@@ -91,7 +74,6 @@ class Listener {
     void advance(uint64_t key, int64_t now);
     void add_pending(Unauthenticated& connection);
     void remove(uint64_t key);
-    void signal(Member& member);
 
     std::vector<Address> addresses_;
     mutable std::mutex mutex_;
@@ -104,11 +86,10 @@ class Listener {
     bool alarmed_ = false;                                 // the timer runs
     std::map<uint64_t, Unauthenticated> unauthenticated_;  // by key; keys grow, so the oldest is first
     uint64_t next_key_;
-    std::map<IdName, Member> members_;
-    RateLimit exhausted_, impostors_, noises_, refusals_;
+    PendingConnections connections_;
+    struct {
+        RateLimit exhausted, impostors, noises, refusals;
+    } limits_;
 };
-
-// A port, or first-last. option.value says what is expected.
-Result<std::pair<uint16_t, uint16_t>> parse_port_range(const std::string& text);
 
 }  // namespace weft::internal::net

@@ -51,6 +51,20 @@ Result<Fd> open_listener(const Address& address, int* error) {
     return listener;
 }
 
+Result<std::vector<Fd>> open_listeners(uint16_t port) {
+    std::vector<Fd> opened;
+    for (const int family : {AF_INET, AF_INET6}) {
+        int error = 0;
+        auto listener = open_listener(Address::any(family, port), &error);
+        if (listener)
+            opened.push_back(std::move(*listener));
+        else if (error != EAFNOSUPPORT && error != EADDRNOTAVAIL)
+            return listener.take_status();
+    }
+    if (opened.empty()) return fail(error::tcp_listen, "cannot listen on port {}: no address family works", port);
+    return opened;
+}
+
 Status broken_connection(int error) {
     if (is_lost_descriptor(error))
         return fail(error::usage_closed_descriptor, "{} ({})", lost_descriptor_text, errno_text(error));

@@ -12,6 +12,8 @@ namespace weft::internal::net {
 Result<Fd> open_stream(int family);
 // Bound to `address` and listening. On failure `error`, if given, receives errno; EADDRINUSE is the usual one.
 Result<Fd> open_listener(const Address& address, int* error = nullptr);
+// One for each address family that this host has, on all interfaces.
+Result<std::vector<Fd>> open_listeners(uint16_t port);
 Address local_address(int socket);
 Address peer_address(int socket);
 

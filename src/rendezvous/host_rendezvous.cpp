@@ -14,33 +14,15 @@
 #include "src/base/log.hpp"
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
-#include "src/net/descriptors.hpp"
 #include "src/rendezvous/root_hint.hpp"
 
 namespace weft::internal {
 
 namespace {
 
-constexpr int accepted_at_once = 64;  // so that a step ends even if connections come very fast
-
 constexpr int slice_ms = 5, control_slice_ms = 50;
 constexpr int64_t try_apart_us = 500'000;
 constexpr int64_t look_again_us = 2'000;
-constexpr int64_t last_answers_us = 100'000;
-constexpr int64_t hello_timeout_us = 5'000'000;  // a client sends its hello as soon as it has connected
-
-Status check_user(int socket, int& pid) {
-    ucred peer{};
-    socklen_t length = sizeof peer;
-    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
-        return fail(error::system_call, "the peer of a Unix socket could not be read: {}", errno_text(errno));
-    pid = peer.pid;
-    if (peer.uid != geteuid())
-        return fail(error::init_foreign_process,
-                    "process {} of user {} takes part in the rendezvous; ranks of one communicator run as one user",
-                    peer.pid, peer.uid);
-    return ok();
-}
 
 }  // namespace
 
@@ -62,29 +44,30 @@ std::shared_ptr<HostRendezvous> HostRendezvous::of_process(const UniqueId& id, u
     return rendezvous;
 }
 
-HostRendezvous::HostRendezvous(const UniqueId& id, uint64_t host, int ranks)
-    : id_(id), identity_(id.identity()), host_(host), ranks_(ranks) {}
+HostRendezvous::HostRendezvous(const UniqueId& id, uint64_t host, int ranks) : id_(id), host_(host), ranks_(ranks) {}
 
 HostRendezvous::~HostRendezvous() {
-    if (listener_) answer_last_clients();
+    if (server_) server_->answer_last_clients();
     if (control_) Control::leave(std::move(control_));
 }
 
 Result<std::shared_ptr<Segment>> HostRendezvous::advance() {
     std::lock_guard lock(mutex_);
     if (!role_known()) WEFT_TRY(take_role());
-    if (listener_) WEFT_TRY(serve());
-    if (connection_) WEFT_TRY(follow_leader());
+    if (server_) WEFT_TRY(server_->advance());
+    if (client_) {
+        auto segment = client_->advance();
+        if (!segment) return segment;
+        segment_ = std::move(*segment);
+        if (segment_) client_.reset();
+    }
     return segment_;
 }
 
 int HostRendezvous::descriptors(std::vector<pollfd>& list) {
     std::lock_guard lock(mutex_);
-    if (listener_) list.push_back({listener_.number(), POLLIN, 0});
-    if (connection_)
-        list.push_back(
-            {connection_->socket.number(), connection_->welcome ? short(POLLIN) : connection_->handshake.events(), 0});
-    for (const Client& client : clients_) list.push_back({client.socket.number(), client.handshake.events(), 0});
+    if (server_) server_->add_descriptors(list);
+    if (client_) client_->add_descriptors(list);
     if (control_) list.push_back({control_->settled_event(), POLLIN, 0});
     // The control reports joined ranks. Without it the leader must poll the segment, and a client its connection.
     return control_ ? control_slice_ms : segment_ ? 1 : slice_ms;
@@ -92,8 +75,7 @@ int HostRendezvous::descriptors(std::vector<pollfd>& list) {
 
 void HostRendezvous::close() {
     std::lock_guard lock(mutex_);
-    listener_.reset();
-    clients_.clear();
+    server_.reset();
 }
 
 Status HostRendezvous::meet_other_hosts(bool roots) {
@@ -215,7 +197,7 @@ Status HostRendezvous::take_role() {
         }
         segment_ = std::move(*segment);
         leads_ = true;
-        listener_ = std::move(socket_fd);
+        server_.emplace(std::move(socket_fd), segment_, id_.identity());
         WEFT_LOG(info, init, "this process leads the rendezvous of {} ranks, segment of {} KiB", ranks_,
                  segment_->memory().segment_bytes() >> 10);
         return ok();
@@ -230,110 +212,7 @@ Status HostRendezvous::take_role() {
         return fail(error::system_call, "cannot connect to the leader of the rendezvous: {}", errno_text(errno));
     }
     WEFT_TRY(check_user(client.number(), leader_pid_));
-    connection_.emplace(Connection{std::move(client), {identity_, net::Purpose{.kind = net::segment}}});
-    return ok();
-}
-
-// One step for all clients. A client that breaks the protocol is dropped, so that it cannot harm the rendezvous.
-Status HostRendezvous::serve() {
-    for (int accepted = 0; accepted < accepted_at_once; ++accepted) {
-        Fd socket = Fd::accept(listener_.number());
-        if (!socket) {
-            // Clients that are being served free their descriptors soon.
-            const int error = errno;
-            const bool exhausted = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
-            if (exhausted && clients_.empty())
-                return fail(error::system_descriptors, "the leader of the rendezvous cannot accept another process: {}",
-                            no_descriptor_text(error));
-            if (is_lost_descriptor(error) || error == EINVAL)
-                return fail(error::usage_closed_descriptor, "{}", lost_descriptor_text);
-            break;
-        }
-        Client client;
-        client.socket = std::move(socket);
-        client.since_us = now_us();
-        if (Status status = check_user(client.socket.number(), client.pid); !status)
-            WEFT_LOG(warn, init, "a connection was refused: {}", status.text());
-        else
-            clients_.push_back(std::move(client));
-    }
-    for (auto client = clients_.begin(); client != clients_.end();) {
-        auto done = serve(*client);
-        if (!done) WEFT_LOG(warn, init, "process {} was refused: {}", client->pid, done.status().text());
-        client = !done || *done ? clients_.erase(client) : std::next(client);
-    }
-    return ok();
-}
-
-// The rendezvous has failed. Clients that have connected still get the segment, which has the error. Otherwise they
-// would see only that the leader closes the connection.
-void HostRendezvous::answer_last_clients() {
-    const int64_t deadline = now_us() + last_answers_us;
-    do {
-        if (!serve() || clients_.empty()) return;
-        std::vector<pollfd> list;
-        for (const Client& client : clients_) list.push_back({client.socket.number(), client.handshake.events(), 0});
-        poll(list.data(), nfds_t(list.size()), slice_ms);
-    } while (now_us() < deadline);
-}
-
-// True: the client has the segment, or was refused.
-Result<bool> HostRendezvous::serve(Client& client) {
-    const auto find = [this](const net::IdName& name) { return name == identity_.name ? &identity_ : nullptr; };
-    using Outcome = net::ServerHandshake::Outcome;
-    switch (client.welcome ? Outcome::welcome : client.handshake.advance(client.socket.number(), find)) {
-        case Outcome::welcome: break;
-        case Outcome::pending:
-            // A client that has sent its hello may be slow: it may be stopped, or the machine busy.
-            if (!client.handshake.silent() || now_us() - client.since_us <= hello_timeout_us) return false;
-            return fail(error::tcp_stranger, "it connected and sent nothing for {} s", hello_timeout_us / 1'000'000);
-        case Outcome::outdated:
-            segment_->raise(
-                error::mismatch_version, -1,
-                fmt::format("process {} refuses process {}: {}", getpid(), client.pid, client.handshake.sentence()));
-            return true;
-        case Outcome::refused: return fail(error::tcp_secret, "{}", client.handshake.sentence());
-        case Outcome::noise: return fail(error::tcp_stranger, "it does not speak Weft's handshake");
-        case Outcome::impostor: return fail(error::tcp_secret, "it does not know the secret of the unique id");
-        case Outcome::broken: return fail(error::init_rank_died, "it closed the connection");
-    }
-    client.welcome = true;
-    const int passed[] = {segment_->memory().fd(), segment_->doorbell()};
-    return net::send_descriptors(client.socket.number(), {passed, segment_->doorbell() >= 0 ? size_t(2) : size_t(1)});
-}
-
-// The failure of a client whose connection to the leader failed. Failures of this process's own system calls stay.
-Status HostRendezvous::lost_leader(Status cause) const {
-    if (cause.id() == error::tcp_secret)
-        return fail(error::init_foreign_process,
-                    "process {} holds the rendezvous's socket but does not know the secret of the unique id",
-                    leader_pid_);
-    if (cause.id() == error::mismatch_version)
-        return fail(cause, "process {}, which leads the rendezvous: {}", leader_pid_, cause.sentence());
-    if (cause.code() != weftRemoteError) return cause;
-    return fail(error::init_leader_lost,
-                "process {}, which led the rendezvous of the ranks, ended or refused this process ({})", leader_pid_,
-                cause.sentence());
-}
-
-Status HostRendezvous::follow_leader() {
-    if (!connection_->welcome) {
-        auto done = connection_->handshake.advance(connection_->socket.number());
-        if (!done) return lost_leader(done.take_status());
-        if (!*done) return ok();
-        connection_->welcome = true;
-    }
-    auto passed = net::receive_descriptors(connection_->socket.number());
-    if (!passed) return lost_leader(passed.take_status());
-    if (!*passed) return ok();
-    std::vector<Fd>& descriptors = **passed;
-    if (descriptors.empty())
-        return fail(error::internal_state, "process {}, which leads the rendezvous, passed no segment", leader_pid_);
-    auto segment = Segment::map(std::move(descriptors[0]), false);
-    if (!segment) return segment.take_status();
-    if (descriptors.size() > 1) (*segment)->set_doorbell(std::move(descriptors[1]));
-    segment_ = std::move(*segment);
-    connection_.reset();
+    client_.emplace(std::move(client), leader_pid_, id_.identity());
     return ok();
 }
 

@@ -1,10 +1,9 @@
 // host_rendezvous.hpp: one process's part of a rendezvous. The first process of a host that binds the abstract socket
-// of the id becomes the leader. It makes the segment and passes its descriptor, and that of the doorbell, to every
-// process that proves the secret by the handshake of net/handshake.hpp. Those processes are its clients. If the ranks may be on several hosts, the leader also checks its host in at the root.
+// of the id becomes the leader, makes the segment and passes it to the others (segment_passing.hpp). If the ranks may be
+// on several hosts, the leader also checks its host in at the root.
 #pragma once
 #include <poll.h>
 
-#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "src/net/resolution.hpp"
 #include "src/rendezvous/membership.hpp"
 #include "src/rendezvous/root_rendezvous.hpp"
+#include "src/rendezvous/segment_passing.hpp"
 #include "src/rendezvous/unique_id.hpp"
 #include "src/segment/segment.hpp"
 
@@ -69,40 +69,20 @@ class HostRendezvous {
     }
 
   private:
-    struct Client {
-        Fd socket;
-        int pid = 0;
-        net::ServerHandshake handshake;
-        bool welcome = false;
-        int64_t since_us = 0;
-    };
-    struct Connection {
-        Fd socket;
-        net::ClientHandshake handshake;
-        bool welcome = false;
-    };
-
-    bool role_known() const { return listener_ || connection_ || segment_; }
+    bool role_known() const { return server_ || client_ || segment_; }
     Status take_role();
-    Status serve();
-    Result<bool> serve(Client& client);
-    void answer_last_clients();
-    Status follow_leader();
-    Status lost_leader(Status cause) const;
     Status try_other_hosts(bool roots);
     std::optional<std::vector<net::Address>> find_root();
 
     std::mutex mutex_;
     UniqueId id_;
-    net::Identity identity_;
     uint64_t host_;
     int ranks_;
     std::shared_ptr<Segment> segment_;
     bool leads_ = false;
     std::optional<Result<MachineText>> machine_;
-    Fd listener_;  // the leader's
-    std::list<Client> clients_;
-    std::optional<Connection> connection_;  // a client's, to the leader
+    std::optional<SegmentServer> server_;  // the leader's
+    std::optional<SegmentClient> client_;  // another process's, until it has the segment
     int leader_pid_ = 0;
 
     std::unique_ptr<RootRendezvous> root_;  // in rank 0's process, of a derived id

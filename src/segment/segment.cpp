@@ -27,9 +27,6 @@ namespace {
 constexpr uint64_t segment_magic = 0x3174666577000001u;
 constexpr uint32_t segment_version = wire_version;
 
-// A rank's entries lie at the end of its heap and are backed in steps.
-constexpr size_t oob_entries_step = 32;
-
 }  // namespace
 
 uint64_t pid_namespace() {
@@ -291,95 +288,34 @@ void Segment::wake_sleepers() {
     }
 }
 
-Segment::OobEntry* Segment::oob_entries(int place) const {
-    return reinterpret_cast<OobEntry*>(data_.data() + heap_offset(place) + connections_end());
+LocalOobStore Segment::local_oob(int rank) const {
+    return {data_, heap_offset(place(rank)) + connections_end(), row(rank).oob_entries};
+}
+
+RemoteOobStore Segment::remote_oob() const {
+    return {data_, heap_offset(int(locals_.size())), heap_bytes_, locals_.size(), header().oob_received};
 }
 
 Status Segment::oob_put(int rank, int to, uint64_t key, const void* data, size_t bytes) {
-    auto& count = row(rank).oob_entries;
-    const uint32_t index = count.load(std::memory_order_relaxed);
-    if (index >= oob_entries_max || bytes > oob_value_bytes)
-        return fail(error::internal_state,
-                    "rank {} has no room for connection information of {} bytes ({} entries posted)", rank, bytes,
-                    index);
-    if (index % oob_entries_step == 0)
-        WEFT_TRY(back(rank, connections_end() + index * sizeof(OobEntry), oob_entries_step * sizeof(OobEntry)));
-    OobEntry& entry = oob_entries(place(rank))[index];
-    entry.key = key;
-    entry.from = rank;
-    entry.to = to;
-    entry.bytes = uint32_t(bytes);
-    memcpy(entry.data, data, bytes);
-    count.store(index + 1, std::memory_order_release);  // pairs with oob_get() and next_outgoing_oob()
+    WEFT_TRY(local_oob(rank).put(data_, rank, to, key, data, bytes));
     wake();
     if (!local(to)) ring();
     return ok();
 }
 
-// About the number of entries that a host receives whose ranks have dozens of connections each.
-size_t Segment::oob_bucket_count() const {
-    size_t heads = 1024;
-    while (heads < 64 * locals_.size() && 2 * heads * sizeof(uint32_t) <= oob_received_offset) heads *= 2;
-    return heads;
-}
-
-std::atomic<uint32_t>& Segment::oob_bucket(int from, uint64_t key) const {
-    const uint64_t hash = (key ^ uint64_t(from) << 48) * 0x9e3779b97f4a7c15u >> 32;
-    auto* heads = reinterpret_cast<std::atomic<uint32_t>*>(data_.data() + heap_offset(int(locals_.size())));
-    return heads[hash & (oob_bucket_count() - 1)];
-}
-
-Segment::OobEntry* Segment::oob_received() const {
-    return reinterpret_cast<OobEntry*>(data_.data() + heap_offset(int(locals_.size())) + oob_received_offset);
-}
-
 const std::byte* Segment::oob_get(int rank, uint64_t key) const {
-    if (!local(rank)) {
-        if (header().oob_received.load(std::memory_order_acquire) == 0) return nullptr;  // pairs with oob_deliver()
-        const OobEntry* all = oob_received();
-        for (uint32_t index = oob_bucket(rank, key).load(std::memory_order_acquire); index > 0;) {
-            const OobEntry& entry = all[index - 1];
-            if (entry.key == key && entry.from == rank) return entry.data;
-            index = entry.next;
-        }
-        return nullptr;
-    }
-    const uint32_t count =
-        std::min<uint32_t>(row(rank).oob_entries.load(std::memory_order_acquire), uint32_t(oob_entries_max));
-    const OobEntry* entry = oob_entries(place(rank));
-    for (uint32_t i = 0; i < count; ++i, ++entry)
-        if (entry->key == key) return entry->data;
-    return nullptr;
+    return local(rank) ? local_oob(rank).get(key) : remote_oob().get(rank, key);
 }
 
-const Segment::OobEntry* Segment::next_outgoing_oob(int rank, uint32_t& index) const {
-    const uint32_t count =
-        std::min<uint32_t>(row(rank).oob_entries.load(std::memory_order_acquire), uint32_t(oob_entries_max));
-    while (index < count) {
-        const OobEntry* entry = &oob_entries(place(rank))[index++];
+const OobEntry* Segment::next_outgoing_oob(int rank, uint32_t& index) const {
+    const LocalOobStore store = local_oob(rank);
+    while (const OobEntry* entry = store.next(index))
         if (!local(entry->to)) return entry;
-    }
     return nullptr;
 }
 
 Status Segment::oob_deliver(const OobEntry& entry) {
-    auto& count = header().oob_received;
-    const uint32_t index = count.load(std::memory_order_relaxed);
-    const size_t heap = heap_offset(int(locals_.size()));
-    if (index >= oob_received_max())
-        return fail(error::internal_state,
-                    "rank {} has no room for the address that rank {} sent it: {} have come to its host", entry.to,
-                    entry.from, index);
-    if (index == 0) WEFT_TRY(data_.back(heap, oob_bucket_count() * sizeof(uint32_t)));
-    if (index % oob_entries_step == 0)
-        WEFT_TRY(
-            data_.back(heap + oob_received_offset + index * sizeof(OobEntry), oob_entries_step * sizeof(OobEntry)));
-    auto& head = oob_bucket(entry.from, entry.key);
-    OobEntry& place = oob_received()[index];
-    place = entry;
-    place.next = head.load(std::memory_order_relaxed);
-    head.store(index + 1, std::memory_order_release);  // pairs with oob_get()
-    count.store(index + 1, std::memory_order_release);
+    WEFT_TRY(remote_oob().deliver(data_, entry));
     wake();
     return ok();
 }

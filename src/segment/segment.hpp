@@ -18,6 +18,7 @@
 #include "src/base/process_token.hpp"
 #include "src/base/rank_set.hpp"
 #include "src/base/shared_memory.hpp"
+#include "src/segment/oob_store.hpp"
 #include "src/segment/position.hpp"
 #include "src/segment/returned_error.hpp"
 #include "weft/types.h"
@@ -299,27 +300,13 @@ class Segment {
     }
     void wake_sleepers();
 
-    // Out-of-band key-value store, by which ranks exchange connection addresses. `key` is unique per writer; a value
-    // has at most oob_value_bytes.
-    // oob_put() is thread-bound to the rank. oob_get() returns null until the entry is there. The leaders forward
-    // entries for ranks of other hosts.
-    struct alignas(64) OobEntry {
-        uint64_t key;
-        int32_t from, to;
-        uint32_t bytes;
-        std::byte data[100];
-        uint32_t next;  // in the received entries: one more than the index of the next entry in this bucket; 0: none
-    };
-    static_assert(sizeof(OobEntry) == 128);
-    static constexpr size_t oob_value_bytes = sizeof(OobEntry::data);
-    static constexpr size_t oob_entries_max = 4096;  // per rank
-    // Received entries per host: more than its ranks have connections.
-    size_t oob_received_max() const {
-        return std::min(size_t(1) << 18, (heap_bytes_ - oob_received_offset) / sizeof(OobEntry));
-    }
-    size_t connections_end() const {
-        return heap_bytes_ - oob_entries_max * sizeof(OobEntry);
-    }  // a rank's entries follow
+    // The out-of-band store (oob_store.hpp). oob_put() is thread-bound to `rank`. oob_get() finds the entry of a rank of
+    // this host in shared memory, and that of another rank once the control plane has delivered it; null before.
+    using OobEntry = internal::OobEntry;
+    static constexpr size_t oob_value_bytes = OobEntry::value_bytes;
+    static constexpr size_t oob_entries_max = LocalOobStore::entries_max;
+    size_t oob_received_max() const { return RemoteOobStore::entries_max(heap_bytes_); }
+    size_t connections_end() const { return heap_bytes_ - LocalOobStore::area_bytes; }  // a rank's entries follow
     size_t heap_stride() const { return SegmentLayout{0, 0, heap_bytes_}.heap_stride(); }
     Status oob_put(int rank, int to, uint64_t key, const void* data, size_t bytes);
     const std::byte* oob_get(int rank, uint64_t key) const;
@@ -342,12 +329,8 @@ class Segment {
     size_t heap_offset(int place) const {
         return SegmentLayout{ranks(), int(locals_.size()), heap_bytes_}.heap(place) - data_offset_;
     }
-    OobEntry* oob_entries(int place) const;
-    // Entries from other hosts lie in the leader's heap: bucket heads by a hash of sender and key, then the entries.
-    static constexpr size_t oob_received_offset = size_t(1) << 20;
-    size_t oob_bucket_count() const;
-    std::atomic<uint32_t>& oob_bucket(int from, uint64_t key) const;
-    OobEntry* oob_received() const;
+    LocalOobStore local_oob(int rank) const;
+    RemoteOobStore remote_oob() const;
 
     SharedMemory memory_;  // header and rows
     SharedMemory data_;    // lines and heaps

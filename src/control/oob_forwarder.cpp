@@ -1,0 +1,63 @@
+#include "src/control/oob_forwarder.hpp"
+
+namespace weft::internal {
+
+static constexpr int64_t unreachable_us = 3'000'000;  // the cause is usually known within this time
+
+OobForwarder::OobForwarder(Service& service, std::shared_ptr<Segment> segment, const RankTable& rank_table,
+                           TreeLinks& tree_links, int host, std::function<void()> on_unreachable)
+    : service_(&service),
+      segment_(std::move(segment)),
+      rank_table_(&rank_table),
+      tree_links_(&tree_links),
+      host_(host),
+      on_unreachable_(std::move(on_unreachable)) {}
+
+void OobForwarder::stop() { service_->cancel(std::exchange(timer_, 0)); }
+
+void OobForwarder::send_pending() {
+    for (const int rank : segment_->locals())
+        while (const auto* entry = segment_->next_outgoing_oob(rank, sent_[rank])) forward(*entry);
+}
+
+bool OobForwarder::on_frame(ByteReader& content) {
+    const auto entry = content.get<Segment::OobEntry>();
+    if (!content.at_end() || entry.to < 0 || entry.to >= segment_->ranks()) return false;
+    if (segment_->rank_info(entry.to).host != host_) return forward(entry), true;
+    if (Status status = segment_->oob_deliver(entry); !status) segment_->raise(status, -1);
+    return true;
+}
+
+void OobForwarder::forward(const Segment::OobEntry& entry) {
+    const int next = HostTree::next(host_, segment_->rank_info(entry.to).host);
+    if (tree_links_->ended(next)) {
+        unreachable_.insert(entry.to);
+        if (timer_ == 0)
+            timer_ = service_->after(unreachable_us, [this] {
+                timer_ = 0;
+                on_unreachable_();
+            });
+        return;
+    }
+    ByteWriter content;
+    content.put(entry);
+    tree_links_->send(next, ControlFrame::oob, content);
+}
+
+bool OobForwarder::report_unreachable() {
+    bool raised = false;
+    for (const int rank : std::exchange(unreachable_, {})) {
+        const RankState state = segment_->row(rank).state.load(std::memory_order_acquire);
+        if (state == RankState::left || state == RankState::dead || segment_->aborted()) continue;
+        const int target = segment_->rank_info(rank).host;
+        raised |= segment_->raise(error::host_lost, -1,
+                                  fmt::format("{} cannot be reached for the first time: frames to {} pass through {}, "
+                                              "whose leader has ended",
+                                              segment_->name_of(rank), rank_table_->hosts[size_t(target)].name,
+                                              rank_table_->hosts[size_t(HostTree::next(host_, target))].name),
+                                  {.rank = rank});
+    }
+    return raised;
+}
+
+}  // namespace weft::internal

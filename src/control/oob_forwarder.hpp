@@ -1,0 +1,45 @@
+// oob_forwarder.hpp: the control plane's part of the out-of-band store (Segment::oob_put): carries entries to the hosts
+// of their targets.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "src/control/tree_links.hpp"
+
+namespace weft::internal {
+
+// Owned by Control, thread-bound to the service thread.
+class OobForwarder {
+  public:
+    // `on_unreachable` is called some seconds after an entry had no path. `rank_table` and `tree_links` outlive it.
+    OobForwarder(Service& service, std::shared_ptr<Segment> segment, const RankTable& rank_table, TreeLinks& tree_links,
+                 int host, std::function<void()> on_unreachable);
+    ~OobForwarder() { stop(); }
+    // Sends the entries that local ranks have put for other hosts.
+    void send_pending();
+    // An entry of another host: delivers or forwards it. False: it is damaged.
+    bool on_frame(ByteReader& content);
+    // There are entries without a path that were not reported yet.
+    bool has_unreachable() const { return !unreachable_.empty(); }
+    // Raises an error for a living target of such an entry, because the two ranks would wait for each other for ever.
+    // True: raised. Ranks that died or left have been reported by others.
+    bool report_unreachable();
+    void stop();
+
+  private:
+    void forward(const Segment::OobEntry& entry);
+
+    Service* service_;
+    std::shared_ptr<Segment> segment_;
+    const RankTable* rank_table_;
+    TreeLinks* tree_links_;
+    int host_;
+    std::function<void()> on_unreachable_;
+    std::map<int, uint32_t> sent_;  // entries sent so far, by local rank
+    std::set<int> unreachable_;     // targets of entries without a path
+    uint64_t timer_ = 0;
+};
+
+}  // namespace weft::internal

@@ -1,0 +1,70 @@
+// oob_store.hpp: the out-of-band key-value store of a communicator, by which ranks exchange connection addresses before
+// they have connections: put(key, bytes) and get(peer, key). Ranks of one host read each other's entries in shared
+// memory. Entries for ranks of other hosts are carried there by the control plane (control/oob_forwarder.hpp).
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "src/base/shared_memory.hpp"
+
+namespace weft::internal {
+
+struct alignas(64) OobEntry {
+    static constexpr size_t value_bytes = 100;
+    uint64_t key;
+    int32_t from, to;
+    uint32_t bytes;
+    std::byte data[value_bytes];
+    uint32_t next;  // in RemoteOobStore: one more than the index of the next entry in this bucket; 0: none
+};
+static_assert(sizeof(OobEntry) == 128);
+
+// The entries that a rank of this host has put. A view of the end of the rank's heap.
+class LocalOobStore {
+  public:
+    static constexpr size_t entries_max = 4096;
+    static constexpr size_t area_bytes = entries_max * sizeof(OobEntry);
+    // `offset`: of the entries in `memory`. `count`: RankRow::oob_entries.
+    LocalOobStore(const SharedMemory& memory, size_t offset, std::atomic<uint32_t>& count);
+    // Thread-bound to the rank. `key` is unique among its entries.
+    Status put(SharedMemory& memory, int rank, int to, uint64_t key, const void* data, size_t bytes);
+    // Null until the entry is there.
+    const std::byte* get(uint64_t key) const;
+    // The entry number `index`, which it increments; null: there is none yet.
+    const OobEntry* next(uint32_t& index) const;
+
+  private:
+    uint32_t entries() const;
+
+    OobEntry* all_;
+    size_t offset_;
+    std::atomic<uint32_t>* count_;
+};
+
+// The entries that other hosts' ranks have put for ranks of this host. A view of the leader's heap: heads of buckets by
+// a hash of sender and key, then the entries.
+class RemoteOobStore {
+  public:
+    // `offset`: of the leader's heap in `memory`. `count`: SegmentHeader::oob_received.
+    RemoteOobStore(const SharedMemory& memory, size_t offset, size_t heap_bytes, size_t local_ranks,
+                   std::atomic<uint32_t>& count);
+    // More than the ranks of a host have connections.
+    static size_t entries_max(size_t heap_bytes);
+    // For the leader.
+    Status deliver(SharedMemory& memory, const OobEntry& entry);
+    // Null until the entry is there.
+    const std::byte* get(int peer, uint64_t key) const;
+
+  private:
+    static constexpr size_t entries_offset = size_t(1) << 20;
+    size_t bucket_count() const;
+    std::atomic<uint32_t>& bucket(int from, uint64_t key) const;
+    OobEntry* entries() const;
+
+    std::byte* heap_;
+    size_t offset_, heap_bytes_, local_ranks_;
+    std::atomic<uint32_t>* count_;
+};
+
+}  // namespace weft::internal
