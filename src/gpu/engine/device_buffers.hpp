@@ -1,6 +1,5 @@
-// device_buffers.hpp: finds out in which memory the buffers of a call are, whether the call is supported, and registers
-// buffers. The error
-// says what to change. Thread-bound to the rank.
+// device_buffers.hpp: finds out in which memory the buffers of a call are, and whether the call is supported. The error
+// says what to change. It also registers buffers. Thread-bound to the rank.
 #pragma once
 #include "src/drivers/cuda/context.hpp"
 #include "src/drivers/cuda/pointer.hpp"
