@@ -144,7 +144,7 @@ TEST_CASE("every launcher's variables identify the process", "[launcher_family]"
             std::any_of(cases().begin(), cases().end(), [&](const Case& one) { return one.launcher == family.name; }));
 }
 
-TEST_CASE("of several launchers the innermost wins, which is the first row", "[launcher_family]") {
+TEST_CASE("the innermost of several launchers wins, which is the first row", "[launcher_family]") {
     for (size_t inner = 0; inner < cases().size(); ++inner) {
         for (size_t outer = inner + 1; outer < cases().size(); ++outer) {
             Variables both = cases()[outer].variables;

@@ -31,7 +31,8 @@ TEST_CASE("a sender has as many credits as the connection has slots, and each re
     }
 }
 
-TEST_CASE("of many slots, messages that fit a header take none, and there are more headers", "[shm]") {
+TEST_CASE("on connections with many slots, messages that fit a header take no slot, and headers outnumber slots",
+          "[shm]") {
     constexpr int depth = 16, headers = 4 * depth;
     const size_t ring_bytes = GENERATE(0, 64 << 10);
     Connection connection(shm(), depth, 256, ring_bytes);

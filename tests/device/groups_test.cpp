@@ -327,7 +327,7 @@ TEST_CASE("a call of a joined group that differs is named as it was called", "[g
     check_differing(ranks, group, 2, 29);
 }
 
-TEST_CASE("of joined calls of several blocks the one that differs is named, not the one behind it", "[groups]") {
+TEST_CASE("among coalesced calls of several blocks the one that differs is named, not the next one", "[groups]") {
     std::mt19937 random(24);
     const Ranks ranks(spread(3));
     // In all but two block 0 has part alone. To rank 1 the one that differs is such a call, too: its other blocks go on

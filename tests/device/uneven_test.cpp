@@ -143,7 +143,7 @@ void compare_uneven(const Ranks& ranks, Kind kind, std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("collectives of uneven parts give what they give on host memory", "[messages][copies]") {
+TEST_CASE("collectives of uneven parts have the same results as on host memory", "[messages][copies]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     for (const int n : rank_counts()) {

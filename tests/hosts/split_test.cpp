@@ -28,7 +28,8 @@ TEST_CASE("ranks of one host, of several hosts and all of them make communicator
     }
 }
 
-TEST_CASE("leader or guest killed in an all-reduce, on any host: the others shrink and go on", "[split]") {
+TEST_CASE("after the death of a leader or another rank in an all-reduce, on any host, the others shrink and go on",
+          "[split]") {
     std::mt19937 random(seed());
     for (const auto& [hosts, per_host] : {std::pair(2, 1), std::pair(2, 2), std::pair(3, 1)})
         for (int victim = 0; victim < hosts * per_host; ++victim) {

@@ -152,7 +152,7 @@ TEST_CASE("times survive their line", "[tune]") {
     CHECK_FALSE(tools::TunedTime::read("a program's own words: 12 5 3", read));
 }
 
-TEST_CASE("of several passes the better time counts, and held-out sizes give the regret", "[tune]") {
+TEST_CASE("the better time of several passes counts, and held-out sizes give the regret", "[tune]") {
     tools::Arrangement arrangement{4, 1, {}};
     // A machine on which a ring is the best there is at all sizes, which the built-in costs do not know.
     for (const double pass : {3.0, 1.0})

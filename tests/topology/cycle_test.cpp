@@ -10,7 +10,7 @@
 
 using namespace weft::internal::topology;
 
-TEST_CASE("few places: the cycle is the cheapest of all, or none where there is none", "[topology]") {
+TEST_CASE("with few places the cycle is the cheapest of all, or none where there is none", "[topology]") {
     INFO("seed " << weft::internal::test::seed());
     std::mt19937 random(weft::internal::test::seed());
     for (int places = 2; places <= 7; ++places) {
@@ -36,7 +36,7 @@ TEST_CASE("few places: the cycle is the cheapest of all, or none where there is 
     }
 }
 
-TEST_CASE("many places: a cheap cycle is found among dear ways, in few steps", "[topology]") {
+TEST_CASE("with many places a cheap cycle is found among expensive ways, in few steps", "[topology]") {
     INFO("seed " << weft::internal::test::seed());
     std::mt19937 random(weft::internal::test::seed());
     for (const int places : {exact_cycle_most + 1, 24, 72}) {

@@ -132,7 +132,7 @@ TEST_CASE("ranks without GPUs sit on cores, spread over the cpus", "[topology]")
     CHECK_FALSE(topology::job_of_ranks(gpus.graph, 1, 5));
 }
 
-TEST_CASE("of machines that are alike one, or two, stand for all", "[topology]") {
+TEST_CASE("one or two of equal machines stand for all", "[topology]") {
     const auto [name, copies, ranks, by_two] =
         GENERATE(table<const char*, int, int, bool>({{"dgx_h100", 3, 0, false},
                                                      {"dgx_a100", 4, 0, true},

@@ -161,7 +161,7 @@ Graph random_graph(std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("of all ways the nearest class, then the widest, the shortest, the quickest is found", "[topology]") {
+TEST_CASE("the path is the nearest class, then the widest, the shortest, the quickest", "[topology]") {
     INFO("seed " << weft::internal::test::seed());
     std::mt19937 random(weft::internal::test::seed());
     std::map<PathClass, int> seen;
