@@ -1,4 +1,4 @@
-// algorithms.hpp: the functions that algorithms.def names, and what several algorithms share.
+// algorithms.hpp: the functions that algorithms.def names, and the code that several algorithms share.
 #pragma once
 #include "algorithms/algorithm.hpp"
 

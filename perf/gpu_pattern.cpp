@@ -33,7 +33,8 @@ weft::internal::Result<Library> pattern_library([[maybe_unused]] const Driver& d
     }
     return library;
 #else
-    return weft::internal::fail(weft::internal::error::gpu_no_device_code, "this build has no device code: no nvcc was found when it was made");
+    return weft::internal::fail(weft::internal::error::gpu_no_device_code,
+                                "this build has no device code: no nvcc was found when it was made");
 #endif
 }
 

@@ -1,4 +1,4 @@
-// opcode.hpp: the meaning of each opcode, from the rows of opcode.def: what it waits for, moves, skips and posts. The
+// opcode.hpp: the meaning of each opcode, from the rows of opcode.def: its waits, moves, skips and posts. The
 // step machines of host and device, the simulator, the checker and the reader of MSCCL's files use only these functions.
 // The device compiles this file too.
 #pragma once

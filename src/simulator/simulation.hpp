@@ -1,4 +1,4 @@
-// simulation.hpp: a simulated call, and what its simulation found. Values.
+// simulation.hpp: a simulated call, and the results of its simulation. Values.
 #pragma once
 #include <functional>
 #include <vector>
