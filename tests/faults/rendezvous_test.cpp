@@ -345,7 +345,9 @@ TEST_CASE("a call that finds no room in slots is refused on every rank, and the 
                   {quiet, "WEFT_ALGO_FILES=" + file});
     job.finish();
     for (int process = 0; process < ranks; ++process) {
-        CHECK(contains(job.first_answer(process, "call"), "4 deep sends 17 of 17 ranks' parts in a message"));
+        const std::string answer = job.first_answer(process, "call");
+        CHECK(contains(answer, "[algorithm.none]"));
+        CHECK(contains(answer, "17 of 17"));
         CHECK(job.answer(process, "call") == "0");
         CHECK(job.answer(process, "async") == "0");
     }

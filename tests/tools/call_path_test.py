@@ -47,7 +47,7 @@ class CallPath(unittest.TestCase):
                                         "functions: 4, 3 of them in the usual call\n"), output)
 
     def test_functions_of_one_line_are_listed_on_request(self):
-        self.assertIn("Counter::value  tests/tools/call_path_fake.cpp:11  (some calls)\n", self.run_tool("--all"))
+        self.assertIn("Counter::value  tests/tools/call_path_fake.cpp:12  (some calls)\n", self.run_tool("--all"))
 
     def test_a_tree_has_each_function_under_its_first_caller(self):
         lines = [line.split("  tests/")[0] for line in self.run_tool("--tree").splitlines()[:-3]]
