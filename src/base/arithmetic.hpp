@@ -14,64 +14,9 @@
 #include <type_traits>
 
 #include "src/base/datatype.hpp"
-
-// Never emitted out of line: cpu_kernels_avx512.cpp includes this file, and the linker must not keep its AVX-512 copy.
-#define WEFT_INLINE __attribute__((always_inline)) inline
+#include "src/base/small_float.hpp"
 
 namespace weft::internal {
-
-// A binary floating-point format below 32 bits with subnormals. `infinite`: the highest exponent means infinity or NaN,
-// as in IEEE 754. Otherwise only the pattern of all ones is a NaN, and the rest are numbers ("fn").
-template <int exponent_bits, int mantissa_bits, bool infinite>
-struct SmallFloat {
-    static constexpr int shift = 23 - mantissa_bits;                       // from fp32's mantissa to this one
-    static constexpr int sign_shift = 31 - exponent_bits - mantissa_bits;  // from fp32's sign bit to this one
-    static constexpr int32_t bias = (1 << (exponent_bits - 1)) - 1;
-    static constexpr int32_t rebias = (127 - bias) << 23;  // between the exponents, at fp32's bit position
-    static constexpr int32_t magnitude = (1 << (exponent_bits + mantissa_bits)) - 1;
-    static constexpr int32_t infinity = ((1 << exponent_bits) - 1) << mantissa_bits;  // only if `infinite`
-    static constexpr int32_t nan = infinite ? infinity | 1 << (mantissa_bits - 1) : magnitude;
-    static constexpr int32_t largest = (infinite ? infinity : nan) - 1;
-    static constexpr bool saturates = exponent_bits + mantissa_bits == 7;  // the 8-bit formats
-    // fp32 bits of this format's smallest normal number, and of the number whose last bit weighs as much as the
-    // smallest subnormal. Adding the latter makes the processor round a subnormal correctly.
-    static constexpr int32_t smallest_normal = rebias + (1 << 23);
-    static constexpr int32_t subnormal_magic = (127 + 24 - bias - mantissa_bits) << 23;
-
-    static WEFT_INLINE constexpr float widen(uint32_t bits) {
-        const uint32_t sign = (bits & uint32_t(magnitude + 1)) << sign_shift;
-        const uint32_t rest = bits & uint32_t(magnitude);
-        if (infinite ? rest > uint32_t(infinity) : rest == uint32_t(nan))
-            return __builtin_bit_cast(float, sign | 0x7fc00000u);
-        if (infinite && rest == uint32_t(infinity)) return __builtin_bit_cast(float, sign | 0x7f800000u);
-        uint32_t wide = (rest << shift) + uint32_t(rebias);
-        if (rest >> mantissa_bits == 0) {
-            const float one = __builtin_bit_cast(float, smallest_normal);  // 1.m - 1 leaves 0.m, exactly
-            wide = __builtin_bit_cast(uint32_t, __builtin_bit_cast(float, wide + (1u << 23)) - one);
-        }
-        return __builtin_bit_cast(float, sign | wide);
-    }
-
-    static WEFT_INLINE constexpr uint32_t round(float value) {
-        const uint32_t bits = __builtin_bit_cast(uint32_t, value);
-        const uint32_t sign = bits >> 31 << (31 - sign_shift);
-        const int32_t rest = int32_t(bits & 0x7fffffffu);
-        if (rest > 0x7f800000) return sign | uint32_t(nan);
-        if (infinite && rest == 0x7f800000) return sign | uint32_t(infinity);
-        int32_t rounded;
-        if (rest < smallest_normal) {
-            const float sum = __builtin_bit_cast(float, rest) + __builtin_bit_cast(float, subnormal_magic);
-            rounded = __builtin_bit_cast(int32_t, sum) - subnormal_magic;
-        } else {
-            rounded = (rest - rebias + (1 << (shift - 1)) - 1 + (rest >> shift & 1)) >> shift;
-        }
-        const int32_t limit = saturates ? largest : infinity;
-        return sign | uint32_t(rounded < limit ? rounded : limit);
-    }
-};
-using Float16Format = SmallFloat<5, 10, true>;
-using Float8e4m3Format = SmallFloat<4, 3, false>;
-using Float8e5m2Format = SmallFloat<5, 2, true>;
 
 // Element: the representation in memory (small floats by their bits). Accumulator: the type that is combined. widen is
 // exact; round rounds once.
@@ -107,7 +52,7 @@ struct SmallFloatArithmetic {
     using Format = Format_;
     using Element = T;
     using Accumulator = float;
-    static WEFT_INLINE constexpr float widen(T element) { return Format::widen(element); }
+    static WEFT_INLINE constexpr float widen(T element) { return Format::widen(uint32_t(element)); }
     static WEFT_INLINE constexpr T round(float value) { return T(Format::round(value)); }
 };
 template <>
@@ -117,19 +62,13 @@ struct Arithmetic<weftFloat8e4m3> : SmallFloatArithmetic<uint8_t, Float8e4m3Form
 template <>
 struct Arithmetic<weftFloat8e5m2> : SmallFloatArithmetic<uint8_t, Float8e5m2Format> {};
 
-// bfloat16 is the upper half of an fp32.
 template <>
 struct Arithmetic<weftBfloat16> {
     using Element = uint16_t;
     using Accumulator = float;
-    static WEFT_INLINE constexpr float widen(uint16_t element) {
-        return __builtin_bit_cast(float, uint32_t(element) << 16);
-    }
+    static WEFT_INLINE constexpr float widen(uint16_t element) { return Bfloat16Format::widen(uint32_t(element)); }
     static WEFT_INLINE constexpr uint16_t round(float value) {
-        const uint32_t bits = __builtin_bit_cast(uint32_t, value);
-        if ((bits & 0x7fffffffu) > 0x7f800000u)
-            return uint16_t(bits >> 16 | 0x40);  // rounding could turn a NaN into infinity
-        return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+        return uint16_t(Bfloat16Format::round_upper(value) >> 16);
     }
 };
 

@@ -146,67 +146,34 @@ using Floats = Vector<float, words>;
 template <>
 struct SimdVector<weftBfloat16> : PartsOf<float, words, 2> {
     using Packed = Words;
-    static WEFT_INLINE Wide widen(Packed value) { return {{(Floats)(value << 16), (Floats)(value & 0xffff0000u)}}; }
-    static WEFT_INLINE Packed round(const Wide& value) {
-        return upper(value.part[0]) >> 16 | (upper(value.part[1]) & 0xffff0000u);
+    static WEFT_INLINE Wide widen(Packed value) {
+        return {{Bfloat16Format::widen<Floats>(value), Bfloat16Format::widen<Floats>(value >> 16)}};
     }
-
-  private:
-    // The result is the upper half of each lane; the lower half is undefined.
-    static WEFT_INLINE Words upper(Floats value) {
-        const auto bits = (Words)value;
-        return value != value ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1u);
+    static WEFT_INLINE Packed round(const Wide& value) {
+        return Bfloat16Format::round_upper<Floats, Words>(value.part[0]) >> 16 |
+               (Bfloat16Format::round_upper<Floats, Words>(value.part[1]) & 0xffff0000u);
     }
 };
 
-// The steps of SmallFloat: every alternative is computed, and one is selected.
 template <weftDataType_t type>
 struct SmallFloatVector : PartsOf<float, words, 4 / sizeof(typename Arithmetic<type>::Element)> {
     using SmallFloatVector::PartsOf::parts;
     using typename SmallFloatVector::PartsOf::Wide;
     using Packed = Words;
     using Format = typename Arithmetic<type>::Format;
-    static constexpr int bits = 32 / parts;
+    static_assert(Format::bits * parts == 32);
 
     static WEFT_INLINE Wide widen(Packed value) {
         Wide wide;
-        for (int k = 0; k < parts; ++k) wide.part[k] = widen_lane((Ints)(value >> (k * bits)));
+        for (int k = 0; k < parts; ++k)
+            wide.part[k] = Format::template widen<Floats, Ints, Words>(value >> (k * Format::bits));
         return wide;
     }
     static WEFT_INLINE Packed round(const Wide& value) {
         Packed packed{};
-        for (int k = 0; k < parts; ++k) packed |= round_lane(value.part[k]) << (k * bits);
+        for (int k = 0; k < parts; ++k)
+            packed |= Format::template round<Floats, Ints, Words>(value.part[k]) << (k * Format::bits);
         return packed;
-    }
-
-  private:
-    // Of the lane's lowest bits; the bits above are ignored.
-    static WEFT_INLINE Floats widen_lane(Ints value) {
-        constexpr int32_t beyond_numbers = type == weftFloat8e4m3 ? Format::nan : Format::infinity;
-        constexpr int32_t quiet = type == weftFloat8e4m3 ? 0x7fc00000 : 0x7f800000;
-        const Ints sign = (Ints)((Words)value << (32 - bits)) & INT32_MIN;
-        const Ints rest = value & Format::magnitude;
-        const Ints normal = (rest << Format::shift) + Format::rebias;
-        const Floats subnormal = (Floats)(normal + (1 << 23)) - __builtin_bit_cast(float, Format::smallest_normal);
-        Ints wide = rest < (1 << (23 - Format::shift)) ? (Ints)subnormal : normal;
-        wide |= rest >= beyond_numbers ? Ints{} + quiet : Ints{};
-        return (Floats)(wide | sign);
-    }
-    static WEFT_INLINE Words round_lane(Floats value) {
-        const auto all = (Words)value;
-        const Ints rest = (Ints)(all & 0x7fffffffu);
-        const Words sign = all >> 31 << (bits - 1);
-        const Words odd = (Words)rest >> Format::shift & 1u;
-        const Ints normal =
-            (Ints)((Words)rest + odd + uint32_t((1 << (Format::shift - 1)) - 1 - Format::rebias)) >> Format::shift;
-        const Ints subnormal =
-            (Ints)((Floats)rest + __builtin_bit_cast(float, Format::subnormal_magic)) - Format::subnormal_magic;
-        const Ints limit = Ints{} + (Format::saturates ? Format::largest : Format::infinity);
-        Ints small = rest < Format::smallest_normal ? subnormal : normal;
-        small = small < limit ? small : limit;
-        if constexpr (type == weftFloat8e5m2) small = rest == 0x7f800000 ? Ints{} + Format::infinity : small;
-        small = rest > 0x7f800000 ? Ints{} + Format::nan : small;
-        return (Words)small | sign;
     }
 };
 template <>

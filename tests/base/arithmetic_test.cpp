@@ -94,6 +94,36 @@ TEMPLATE_TEST_CASE("a NaN stays one whatever its payload", "[arithmetic]", Type<
     }
 }
 
+// The rule is one template for single numbers and for vectors; these are the vectors of a 128-bit register.
+TEMPLATE_TEST_CASE("vectors of small floats are widened and rounded to the bits of single numbers", "[arithmetic]",
+                   Float16Format, Float8e4m3Format, Float8e5m2Format) {
+    using Format = TestType;
+    using Floats = float __attribute__((vector_size(16)));
+    using Ints = int32_t __attribute__((vector_size(16)));
+    using Words = uint32_t __attribute__((vector_size(16)));
+    // Every pattern, below bits that the format does not have.
+    for (uint32_t pattern = 0; pattern < 1u << Format::bits; ++pattern) {
+        const Words words = Words{0, 0xffffffff, 0x5a5a5a5a, 1u << 31} << Format::bits % 32 | pattern;
+        const auto wide = Format::template widen<Floats, Ints, Words>(words);
+        const float single = Format::widen(pattern);
+        for (int lane = 0; lane < 4; ++lane)
+            if (memcmp(&single, (const float*)&wide + lane, sizeof single) != 0)
+                FAIL("pattern " << pattern << " in lane " << lane);
+    }
+    // Every upper half of an fp32 with lower halves around ties, and with random ones: 2^24 numbers.
+    std::mt19937 random(test::seed());
+    for (uint32_t upper = 0; upper < 0x10000; ++upper)
+        for (uint32_t sample = 0; sample < (test::small() ? 8 : 256); sample += 4) {
+            Words words{0u, 0x7fffu, 0x8000u, 0x8001u};
+            for (int lane = 0; sample > 0 && lane < 4; ++lane) words[lane] = random() & 0xffff;
+            words |= upper << 16;
+            const Words rounded = Format::template round<Floats, Ints, Words>(__builtin_bit_cast(Floats, words));
+            for (int lane = 0; lane < 4; ++lane)
+                if (rounded[lane] != Format::round(__builtin_bit_cast(float, uint32_t(words[lane]))))
+                    FAIL("fp32 pattern " << words[lane]);
+        }
+}
+
 TEST_CASE("fp8 saturates: e4m3 even from infinity, e5m2 from finite values only", "[arithmetic]") {
     CHECK(Arithmetic<weftFloat8e4m3>::round(1e9f) == 0x7e);
     CHECK(Arithmetic<weftFloat8e4m3>::round(-INFINITY) == 0xfe);
