@@ -12,6 +12,7 @@
 #include "src/base/options.hpp"
 #include "src/base/printing.hpp"
 #include "src/comm/joining.hpp"
+#include "src/peer_access/limits.hpp"
 #include "src/registry.hpp"
 #include "src/selector/built_in_costs.hpp"
 #include "src/selector/catalog.hpp"

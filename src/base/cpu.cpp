@@ -84,16 +84,6 @@ static CpuSet first_allowed() {
 size_t last_level_cache_bytes() { return cache_bytes(3, first_allowed()); }
 size_t second_level_cache_bytes() { return cache_bytes(2, first_allowed()); }
 
-bool cma_messages_wanted(int asked) {
-    if (asked >= 0) return asked > 0;
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    return !__builtin_cpu_is("amd");
-#else
-    return true;
-#endif
-}
-
 std::string cpu_model() {
     std::istringstream file(system_file("/proc/cpuinfo"));
     for (std::string line; std::getline(file, line);)

@@ -93,8 +93,5 @@ struct CpuShare {
 size_t last_level_cache_bytes();
 size_t second_level_cache_bytes();
 std::string cpu_model();
-// Whether messages between processes use CMA copies: as `asked` by WEFT_CROSS_MEMORY. If that is negative, they do
-// unless two cores pass data through slots faster, which depends on the processor (perf/results).
-bool cma_messages_wanted(int asked);
 
 }  // namespace weft::internal

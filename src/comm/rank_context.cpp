@@ -25,8 +25,7 @@ PeerLinks::Settings RankContext::link_settings(uint64_t name) {
             .name = name,
             .remote_slot_bytes = planner.net_slot_bytes(),
             .heap_used = planner.heap_used(),
-            .uses_cma = planner.agreed().cma_messages != 0,
-            .maps_arenas = planner.agreed().direct != 0};
+            .peer_access = &planner.peer_access()};
 }
 
 void RankContext::watch(const Limit& limit) {

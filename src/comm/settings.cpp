@@ -10,6 +10,7 @@
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
 #include "src/control/agreed_texts.hpp"
+#include "src/peer_access/limits.hpp"
 #include "src/registry.hpp"
 #include "src/selector/algo_rules.hpp"
 #include "src/selector/tuning_file.hpp"

@@ -53,7 +53,8 @@ Result<WindowPart> Windows::open(uint32_t number, weftWindow& window) {
         links_ = std::make_unique<PeerLinks>(*context_.segment, context_.rank, context_.link_settings(windows_name));
         host_ = std::make_unique<OneSided>(
             *context_.segment, context_.rank,
-            OneSided::Settings{planner.agreed().direct != 0, planner.agreed().cma != 0, &planner.cpu_kernels()},
+            OneSided::Settings{{.arenas = planner.agreed().direct != 0, .cma = planner.agreed().cma != 0},
+                               &planner.cpu_kernels()},
             [this](int peer, PeerLink& link) { return links_->connect(peer, link); },
             [this](int peer) { return links_->called_by(peer); });
     }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/peer_access/limits.hpp"
+
 namespace weft::internal {
 
 Exchange::Exchange(Segment& group, int rank, const CpuKernels& cpu_kernels, size_t streamed_least, Connect connect)
@@ -34,7 +36,7 @@ void Exchange::receive(int peer, void* data, uint64_t count, weftDataType_t type
 }
 
 bool Exchange::is_simple(int rank, size_t bytes) const {
-    if (rank == rank_ || bytes >= TransferEngine::zero_copy_least || peers_.empty()) return false;
+    if (rank == rank_ || bytes >= peer_limits::zero_copy_least || peers_.empty()) return false;
     const PeerLink& link = peers_[size_t(rank)].link;
     return link.connected && !link.remote && bytes <= link.slot_bytes;
 }

@@ -16,8 +16,7 @@ class PeerLinks {
         uint64_t name;                  // see Connector::Settings
         size_t remote_slot_bytes;
         size_t* heap_used;
-        bool uses_cma;  // zero-copy messages may use CMA where it works
-        bool maps_arenas = false;
+        PeerAccess* peer_access;  // see Connector::Settings
     };
     PeerLinks(Segment& group, int rank, const Settings& settings);
     PeerLinks(const PeerLinks&) = delete;

@@ -4,14 +4,14 @@
 #include <cstring>
 
 #include "src/base/small_copy.hpp"
+#include "src/peer_access/limits.hpp"
 
 namespace weft::internal {
 
 namespace {
 
-constexpr size_t zero_copy_most = 2 << 20;  // see zero_copy_least
-constexpr size_t pull_bytes = 1 << 20;      // between two checks for failures
-constexpr int slots_at_once = 8;            // of one peer, before the next peer's turn
+constexpr size_t pull_bytes = 1 << 20;  // between two checks for failures
+constexpr int slots_at_once = 8;        // of one peer, before the next peer's turn
 
 }  // namespace
 
@@ -47,10 +47,10 @@ Progress TransferEngine::send(TransferPeer& peer) {
             auto slot = target.acquire();
             if (!slot) return fails(slot.take_status());
             if (!*slot) return so_far;
-            const uint64_t address =
-                transfer.done == 0 && left >= zero_copy_least
-                    ? remote_address(data, left, peer.link.reads_us, peer.link.same_process, left <= zero_copy_most)
-                    : 0;
+            const uint64_t address = transfer.done == 0 && left >= peer_limits::zero_copy_least
+                                         ? remote_address(data, left, peer.link.reads_us, peer.link.same_process,
+                                                          left <= peer_limits::cma_message_most)
+                                         : 0;
             const bool zero_copy = address != 0;
             const size_t bytes = zero_copy ? left : std::min(left, slot->capacity);
             if (!zero_copy) copy_in(peer, slot->data, data, bytes);

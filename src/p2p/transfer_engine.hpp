@@ -10,11 +10,6 @@ namespace weft::internal {
 // Owned by an Exchange. Thread-bound to the rank. Each function returns moved, blocked or failed.
 class TransferEngine {
   public:
-    // The smallest zero-copy message (perf/results). Below, two copies through a slot cost less than the address exchange.
-    // Above the largest, if CMA copies, two cores that copy through slots in their caches are faster than one core in the
-    // kernel.
-    static constexpr size_t zero_copy_least = 16 << 10;
-
     // See Exchange.
     TransferEngine(Segment& group, int rank, const CpuKernels& cpu_kernels, size_t streamed_least, Transfers& transfers)
         : segment_(&group),

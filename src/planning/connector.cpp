@@ -45,7 +45,7 @@ Status Connector::listen(ConnectionSet& set) {
             return peer >= 0 && segment_->local(peer) && segment_->same_process(rank_, peer);
         };
         ends.source_in_process = in_process(each.source);
-        if (ends.source) ends.source_arena = arena_of(each.source);
+        if (ends.source) ends.source_arena = arena_in_use(each.source);
         ends.target_in_process = in_process(each.target);
         set.is_new.push_back({concerns(each.source) && !ends.source, concerns(each.target) && !ends.target});
     }
@@ -59,10 +59,10 @@ Status Connector::listen(ConnectionSet& set) {
         if (!transport) return transport.take_status();
         auto receiver = (*transport)->listen(options, address);
         if (!receiver) return receiver.take_status();
-        const CanRead reads = can_read(each.source);
+        const CanRead reads = settings_.peer_access ? settings_.peer_access->can_read(each.source) : CanRead{};
         address.words[reads_word] = word_of(reads);
         // Use the arena that can_read() announced: the peer may allocate its first memory at any time.
-        if (reads.arena) set.ends[index].source_arena = arenas_.of(each.source);
+        if (reads.arena) set.ends[index].source_arena = settings_.peer_access->arena(each.source);
         WEFT_TRY(segment_->oob_put(rank_, each.source, oob_key(key, each.source), &address, sizeof address));
         set.ends[index].source = receiver->get();
         receivers_[key] = std::move(*receiver);
@@ -127,19 +127,6 @@ ConnectionOptions Connector::options(ConnectionSet& set, int channel, int peer, 
 }
 
 size_t Connector::slot_bytes(int depth) const { return slot_bytes_of(settings_.slot_bytes, depth); }
-
-// How this rank can read zero-copy messages of a peer.
-CanRead Connector::can_read(int peer) {
-    if (!segment_->local(peer)) return {};
-    if (segment_->same_process(rank_, peer)) return {.addresses = true};
-    return {.addresses = settings_.uses_cma && Cma(*segment_, rank_).probe(peer), .arena = arena_of(peer) != nullptr};
-}
-
-// The mapped arena of another process of this host, or null.
-std::byte* Connector::arena_of(int peer) {
-    const bool other = settings_.maps_arenas && segment_->local(peer) && !segment_->same_process(rank_, peer);
-    return other ? arenas_.if_used(peer) : nullptr;
-}
 
 // The first transport that can connect the two ranks. Both ends see the same facts.
 Result<const Transport*> Connector::transport_to(const ConnectionOptions& options) const {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "src/executor/plan.hpp"
-#include "src/peer_access/peer_arenas.hpp"
+#include "src/peer_access/peer_access.hpp"
 #include "transports/transport.hpp"
 
 namespace weft::internal {
@@ -41,11 +41,10 @@ class Connector {
         uint64_t name = 0;              // separates connection info of this connector from others'; equal on all ranks
         size_t* heap_used;              // of the rank's part of the segment; null if only_remote
         bool only_remote = false;       // ignores peers on this host
-        bool uses_cma = false;          // zero-copy messages may use CMA where it works
-        bool maps_arenas = false;       // zero-copy messages may be read in mapped memory of weftHostAlloc
+        PeerAccess* peer_access = nullptr;  // for zero-copy messages; null if only_remote
     };
     Connector(Segment& group, int rank, const Settings& settings)
-        : segment_(&group), rank_(rank), settings_(settings), arenas_(group, rank) {}
+        : segment_(&group), rank_(rank), settings_(settings) {}
 
     Status listen(ConnectionSet& set);
     // Slots of deeper connections are smaller, so that all connections use the same amount of memory.
@@ -66,16 +65,16 @@ class Connector {
         auto operator<=>(const Key&) const = default;
     };
     bool concerns(int peer) const { return peer >= 0 && (!settings_.only_remote || !segment_->local(peer)); }
+    std::byte* arena_in_use(int peer) {
+        return settings_.peer_access ? settings_.peer_access->arena_in_use(peer) : nullptr;
+    }
     uint64_t oob_key(const Key& key, int sender) const;
     ConnectionOptions options(ConnectionSet& set, int channel, int peer, bool incoming) const;
     Result<const Transport*> transport_to(const ConnectionOptions& options) const;
-    CanRead can_read(int peer);
-    std::byte* arena_of(int peer);
 
     Segment* segment_;
     int rank_;
     Settings settings_;
-    PeerArenas arenas_;
     std::map<Key, std::unique_ptr<Receiver>> receivers_;
     struct Target {
         std::unique_ptr<Sender> sender;

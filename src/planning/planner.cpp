@@ -4,6 +4,7 @@
 
 #include "src/base/cpu.hpp"
 #include "src/base/per_process.hpp"
+#include "src/peer_access/limits.hpp"
 #include "src/registry.hpp"
 #include "src/schedule/stable_sends.hpp"
 #include "src/schedule/tiles.hpp"
@@ -14,13 +15,6 @@ namespace {
 
 // For connections on one host: larger slots leave the second-level cache, smaller ones cost more task switches.
 constexpr size_t slot_bytes_here = 128 << 10;
-
-// For one-shot: below this a second wait costs more than it saves (perf/results).
-constexpr size_t exported_least_bytes = 8 << 10;
-
-// Sizes for which CMA is faster than staging (perf/results).
-constexpr size_t cma_least_bytes = 64 << 10, cma_most_bytes = 8 << 20;
-constexpr int cma_most_ranks = 2;
 
 // The share of a core in a last-level cache that many cores, or guests of a virtual machine, share.
 constexpr size_t last_level_share = 16 << 20;
@@ -49,6 +43,7 @@ Planner::Planner(Segment& group, const net::Identity* identity, int rank, FlagBl
           std::none_of(chooser_.catalog().of_users().begin(), chooser_.catalog().of_users().end(), has_shared_ranks)),
       agreed_(group.header().agreed),
       direct_access_(group, rank, agreed_.direct != 0),
+      peer_access_(group, rank, {.arenas = agreed_.direct != 0, .cma = agreed_.cma_messages != 0}),
       cma_(group, rank),
       slot_stores_(size_t(group.ranks())),
       last_level_(last_level_for(group.cpus(), group.cores())),
@@ -56,8 +51,7 @@ Planner::Planner(Segment& group, const net::Identity* identity, int rank, FlagBl
                  {.identity = identity,
                   .slot_bytes = group.one_host() ? slot_bytes_here : chooser_.links().net_slot_bytes,
                   .heap_used = &heap_used_,
-                  .uses_cma = agreed_.cma_messages != 0,
-                  .maps_arenas = agreed_.direct != 0}) {}
+                  .peer_access = &peer_access_}) {}
 
 Result<Binding*> Planner::bind(const Operation& operation, const Choice& choice) {
     Binding& binding = bindings_[{choice.algorithm, choice.parameters.channels, choice.parameters.root}];
@@ -112,7 +106,7 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
         if (scratch_.size() < scratch) scratch_.resize(scratch);
         plan.scratch = &scratch_;
     }
-    plan.zero_copy.cma = &cma_;
+    plan.zero_copy.cma = &peer_access_.cma();
     if (agreed_.direct && bytes >= chooser_.links().zero_copy_least_bytes) {
         plan.zero_copy.stable_sends = binding.stable_sends;
         plan.zero_copy.least = chooser_.links().zero_copy_least_bytes;
@@ -121,11 +115,11 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
         plan.zero_copy.by_cma =
             bytes <= chooser_.links().zero_copy_most_bytes && !facts_of(operation.collective).reduces;
     }
-    if (is_two_shot(binding.schedule) || (is_one_shot(binding.schedule) && bytes >= exported_least_bytes)) {
+    if (is_two_shot(binding.schedule) || (is_one_shot(binding.schedule) && bytes >= peer_limits::exported_least)) {
         plan.two_shot.direct_access = &direct_access_;
         plan.two_shot.exports_buffers = agreed_.direct != 0 && !plan.scaled();
-        if (agreed_.cma_messages && plan.two_shot.exports_buffers && bytes >= cma_least_bytes &&
-            bytes <= cma_most_bytes && chooser_.layout().ranks <= cma_most_ranks)
+        if (agreed_.cma_messages && plan.two_shot.exports_buffers && bytes >= peer_limits::cma_two_shot_least &&
+            bytes <= peer_limits::cma_two_shot_most && chooser_.layout().ranks <= peer_limits::cma_two_shot_ranks_most)
             plan.two_shot.cma = &cma_;
     }
     plan.stores = whole >= streamed_bytes(chooser_.layout().ranks) ? Stores::streaming : Stores::ordinary;

@@ -71,6 +71,7 @@ class Planner {
 
     // For other owners of a Connector, and for Messages.
     size_t* heap_used() { return &heap_used_; }
+    PeerAccess& peer_access() { return peer_access_; }
     size_t net_slot_bytes() const { return chooser_.links().net_slot_bytes; }
     // The smallest point-to-point message that is stored past the caches.
     size_t streamed_message_bytes() const { return streamed_bytes(2); }
@@ -92,6 +93,7 @@ class Planner {
     bool two_slots_;
     AgreedOptions agreed_;
     DirectAccess direct_access_;
+    PeerAccess peer_access_;
     Cma cma_;
     std::vector<SlotStores> slot_stores_;       // Plan::slot_stores
     std::shared_ptr<const size_t> last_level_;  // bytes of last-level cache for the ranks' buffers

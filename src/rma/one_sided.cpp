@@ -17,13 +17,12 @@ OneSided::OneSided(Segment& group, int rank, const Settings& settings, Connect c
     : segment_(&group),
       rank_(rank),
       settings_(settings),
-      cma_(group, rank),
+      access_(group, rank, settings.access),
       signals_(group, rank),
       rma_messages_(group, rank,
                     {std::move(connect), std::move(called_by),
                      [this](uint32_t window, uint64_t offset, uint64_t bytes) { return memory(window, offset, bytes); },
-                     [this](int peer, int signal) { signals_.came(peer, signal); }}),
-      arenas_(group, rank) {}
+                     [this](int peer, int signal) { signals_.came(peer, signal); }}) {}
 
 // ---- Windows
 
@@ -65,15 +64,9 @@ const OneSided::PeerWindow& OneSided::reach(Window& window, int peer) {
 OneSided::PeerWindow OneSided::find_way(const WindowPart& part, int peer) {
     if (!segment_->local(peer)) return {AccessPath::message};
     if (segment_->same_process(rank_, peer)) return {AccessPath::mapped, reinterpret_cast<std::byte*>(part.address)};
-    std::byte* arena = part.in_arena != 0 && settings_.direct ? arenas_.of(peer) : nullptr;
+    std::byte* arena = part.in_arena != 0 ? access_.arena(peer) : nullptr;
     if (arena) return {AccessPath::mapped, arena + (part.in_arena - 1)};
-    return {uses_cma(peer) ? AccessPath::kernel : AccessPath::message};
-}
-
-bool OneSided::uses_cma(int peer) {
-    const auto [place, fresh] = uses_cma_.try_emplace(peer, false);
-    if (fresh) place->second = settings_.cma && cma_.probe(peer);
-    return place->second;
+    return {access_.cma_works(peer) ? AccessPath::kernel : AccessPath::message};
 }
 
 // ---- A call
@@ -155,7 +148,8 @@ Progress OneSided::copy_some() {
             copied = fail(error::rank_died, "{} died: its part of the window is gone", segment_->name_of(call_.peer))
                          .about({.rank = call_.peer, .peer = rank_});
         else
-            copied = puts ? cma_.write(call_.peer, ours, there, bytes) : cma_.read(call_.peer, ours, there, bytes);
+            copied = puts ? access_.cma().write(call_.peer, ours, there, bytes)
+                          : access_.cma().read(call_.peer, ours, there, bytes);
     }
     signals_.leave();
     // If the communicator was aborted, the peer may have freed its memory, and the data that was read is invalid.

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "src/base/shared_memory.hpp"
-#include "src/peer_access/peer_arenas.hpp"
+#include "src/peer_access/peer_access.hpp"
 #include "src/rma/one_sided_call.hpp"
 #include "src/rma/rma_messages.hpp"
 #include "src/rma/signals.hpp"
@@ -29,8 +29,7 @@ struct WindowPart {
 class OneSided {
   public:
     struct Settings {
-        bool direct;  // memory of weftHostAlloc may be mapped
-        bool cma;     // CMA may be used
+        PeerAccess::Settings access;
         const CpuKernels* cpu_kernels;
     };
     using Connect = std::function<Status(int peer, PeerLink& link)>;
@@ -77,7 +76,6 @@ class OneSided {
     std::byte* memory(uint32_t window, uint64_t offset, uint64_t bytes);
     const PeerWindow& reach(Window& window, int peer);
     PeerWindow find_way(const WindowPart& part, int peer);
-    bool uses_cma(int peer);
     Progress copy_some();
     Progress await_peer();
     Progress await_signals();
@@ -88,12 +86,10 @@ class OneSided {
     Segment* segment_;
     int rank_;
     Settings settings_;
-    Cma cma_;
+    PeerAccess access_;
     Signals signals_;
     RmaMessages rma_messages_;
     std::map<uint32_t, Window> windows_;
-    PeerArenas arenas_;
-    std::map<int, bool> uses_cma_;  // by rank, once tried
 
     OneSidedCall call_{};
     std::vector<SignalWait> waits_;  // of the call, one for each signal

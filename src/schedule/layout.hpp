@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "src/peer_access/limits.hpp"
 #include "src/schedule/rank_order.hpp"
 
 namespace weft::internal {
@@ -75,10 +76,10 @@ struct LinkCosts {
     double net_message_us = 4;  // processor time of it: ranks on one core wait for each other
     // factor for a byte to other hosts than the next one, because paths inside the network are shared
     double net_far = 1.05;
-    // Messages within a host that the receiver reads from the sender's memory in place of a slot. Below, two copies
-    // cost less than the exchange of addresses. Above, between processes, two cores that each copy half are faster than
-    // the kernel, which looks up every page (perf/results).
-    size_t zero_copy_least_bytes = 16 << 10, zero_copy_most_bytes = 2 << 20;
+    // Messages within a host that the receiver reads from the sender's memory in place of a slot; the upper limit is of
+    // CMA between processes.
+    static constexpr size_t zero_copy_least_bytes = peer_limits::zero_copy_least;
+    size_t zero_copy_most_bytes = peer_limits::cma_message_most;
     size_t net_slot_bytes = 256 << 10;  // of a connection: the most of one message
     bool net_by_kernels = false;  // CPU kernels write and read slots; the sockets of a thread avoid them where possible
     // The costs by which algorithms cut tiles, if these costs were fitted to times of tiles cut so. Null: these costs.

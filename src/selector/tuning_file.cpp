@@ -11,6 +11,7 @@
 #include "src/base/log.hpp"
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
+#include "src/peer_access/limits.hpp"
 
 namespace weft::internal {
 
