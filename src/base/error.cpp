@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "src/base/name_list.hpp"
+#include "src/base/edit_distance.hpp"
 
 namespace weft::internal {
 

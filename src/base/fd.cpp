@@ -10,13 +10,13 @@
 #include <sys/timerfd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <mutex>
 #include <optional>
 #include <vector>
 
-#include "src/base/log.hpp"
 #include "src/base/options.hpp"
 #include "src/base/result.hpp"
 
@@ -26,23 +26,17 @@ namespace {
 
 // The limit is doubled, not set to the hard limit: that may be a billion, and some programs close "all" descriptors in
 // a loop.
-bool raise_limit(Fd::Say say) {
+std::atomic<uint64_t> raised_limit{0};  // not reported yet; 0: none
+
+bool raise_limit() {
     if (!options().raise_nofile) return false;
     static std::mutex raising;
+    const std::lock_guard lock(raising);
     rlimit limit{};
-    rlim_t before = 0;
-    {
-        const std::lock_guard lock(raising);
-        if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
-        before = limit.rlim_cur;
-        limit.rlim_cur = std::min(limit.rlim_max, std::max<rlim_t>(2 * before, 64));
-        if (setrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
-    }
-    if (say == Fd::Say::yes)
-        WEFT_LOG(info, env,
-                 "no descriptor was left: the soft limit (ulimit -n) was raised from {} to {}; WEFT_RAISE_NOFILE=0 "
-                 "forbids that",
-                 before, limit.rlim_cur);
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
+    limit.rlim_cur = std::min(limit.rlim_max, std::max<rlim_t>(2 * limit.rlim_cur, 64));
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
+    raised_limit.store(limit.rlim_cur, std::memory_order_relaxed);
     return true;
 }
 
@@ -62,7 +56,7 @@ bool is_standard_number_free() {
 }
 
 template <class Create>
-Fd make(Create&& create, Fd::Say say = Fd::Say::yes) {
+Fd make(Create&& create) {
     // Otherwise a new socket has a standard number for a moment, in which the program's output may go into it.
     std::optional<StandardNumbers> held;
     if (is_standard_number_free()) held.emplace();
@@ -72,7 +66,7 @@ Fd make(Create&& create, Fd::Say say = Fd::Say::yes) {
         number = move_above_standard(create());
     }
     if (number < 0 && errno == EMFILE) {
-        if (raise_limit(say))
+        if (raise_limit())
             number = move_above_standard(create());
         else
             errno = EMFILE;
@@ -98,8 +92,8 @@ bool FileIdentity::holds(int number) const {
 
 Fd::Fd(int number) : number_(number), identity_(FileIdentity::of(number)) {}
 
-Fd Fd::open(const std::string& name, int flags, mode_t mode, Say say) {
-    return make([&] { return ::open(name.c_str(), flags | O_CLOEXEC, mode); }, say);
+Fd Fd::open(const std::string& name, int flags, mode_t mode) {
+    return make([&] { return ::open(name.c_str(), flags | O_CLOEXEC, mode); });
 }
 
 Fd Fd::socket(int family, int type) {
@@ -152,6 +146,8 @@ Fd Fd::adopt(int number) {
     errno = error;
     return above;
 }
+
+uint64_t Fd::take_raised_limit() { return raised_limit.exchange(0, std::memory_order_relaxed); }
 
 void Fd::make_room(int count) {
     const int error = errno;

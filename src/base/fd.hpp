@@ -5,6 +5,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -27,11 +28,9 @@ class Fd {
     // Takes ownership of a descriptor without a change.
     explicit Fd(int number);
 
-    // Whether a raised limit is logged: not while the log itself is opened.
-    enum class Say { yes, no };
     // On failure each returns an empty Fd and sets errno. If the process has no descriptor left, the call raises the
     // soft limit, unless WEFT_RAISE_NOFILE is 0, and retries once. Thread-safe.
-    static Fd open(const std::string& name, int flags, mode_t mode = 0644, Say say = Say::yes);
+    static Fd open(const std::string& name, int flags, mode_t mode = 0644);
     static Fd socket(int family, int type);
     // The next connection, without blocking. EAGAIN: none is pending, also if no descriptor is left.
     static Fd accept(int listener, sockaddr* peer = nullptr, socklen_t* bytes = nullptr);
@@ -44,6 +43,8 @@ class Fd {
     static Fd adopt(int number);
     // Makes room for the descriptors of a message: the kernel drops those for which there is none.
     static void make_room(int count);
+    // The soft limit if it was raised since the last call, otherwise 0: the log reports it, which itself needs descriptors.
+    static uint64_t take_raised_limit();
 
     Fd(Fd&& other) noexcept : number_(std::exchange(other.number_, -1)), identity_(other.identity_) {}
     Fd& operator=(Fd&& other) noexcept {

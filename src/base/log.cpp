@@ -150,8 +150,8 @@ struct Log {
     }
 
   private:
-    // Appends, because several ranks may name one file. A raised limit cannot be logged before the log is open.
-    Fd open_again() const { return Fd::open(settings.file, O_WRONLY | O_CREAT | O_APPEND, 0644, Fd::Say::no); }
+    // Appends, because several ranks may name one file.
+    Fd open_again() const { return Fd::open(settings.file, O_WRONLY | O_CREAT | O_APPEND); }
     void open_file() {
         file = open_again();
         if (!file) {
@@ -198,7 +198,14 @@ const LogSettings& log_settings() { return process_log().settings; }
 
 void write_log(LogLevel level, std::optional<int> rank, const std::string& text) {
     const CancelHeld held;
-    process_log().write(format_lines(level, rank, text));
+    const Log& log = process_log();
+    if (const uint64_t limit = Fd::take_raised_limit();
+        limit != 0 && log.settings.wants(LogLevel::info, LogCategory::env))
+        log.write(format_lines(LogLevel::info, {},
+                               fmt::format("no descriptor was left: the soft limit (ulimit -n) was raised to {}; "
+                                           "WEFT_RAISE_NOFILE=0 forbids that",
+                                           limit)));
+    log.write(format_lines(level, rank, text));
 }
 
 }  // namespace weft::internal

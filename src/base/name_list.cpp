@@ -1,7 +1,5 @@
 #include "src/base/name_list.hpp"
 
-#include <numeric>
-
 namespace weft::internal {
 
 Status check_names(const char* variable, std::string_view text, const std::vector<std::string_view>& existing) {
@@ -17,21 +15,6 @@ Status check_names(const char* variable, std::string_view text, const std::vecto
         return fail(error::option_names, "{} is `{}`, which excludes everything; the names are {}", variable, text,
                     names);
     return ok();
-}
-
-size_t edit_distance(std::string_view one, std::string_view other) {
-    std::vector<size_t> row(other.size() + 1);
-    std::iota(row.begin(), row.end(), size_t(0));
-    for (size_t i = 1; i <= one.size(); ++i) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t k = 1; k <= other.size(); ++k) {
-            size_t replaced = diagonal + (one[i - 1] != other[k - 1]);
-            diagonal = row[k];
-            row[k] = std::min({replaced, row[k] + 1, row[k - 1] + 1});
-        }
-    }
-    return row.back();
 }
 
 }  // namespace weft::internal

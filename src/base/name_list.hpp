@@ -35,7 +35,4 @@ struct NameList {
 // Checks the list in `variable` against all names that exist. weftInvalidArgument.
 Status check_names(const char* variable, std::string_view text, const std::vector<std::string_view>& existing);
 
-// The number of characters to insert, delete or replace to turn one word into the other.
-size_t edit_distance(std::string_view one, std::string_view other);
-
 }  // namespace weft::internal

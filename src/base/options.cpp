@@ -1,7 +1,6 @@
 #include "src/base/options.hpp"
 
 #include <strings.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -12,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-#include "src/base/name_list.hpp"
+#include "src/base/edit_distance.hpp"
 #include "src/base/service_variables.hpp"
 
 namespace weft::internal {
@@ -199,18 +198,6 @@ std::string to_text(const std::string& value) { return value; }
 std::string to_text(int64_t value) { return std::to_string(value); }
 
 }  // namespace
-
-std::optional<std::string> environment(const char* variable) {
-    const char* value = std::getenv(variable);
-    if (value == nullptr || *value == '\0') return {};
-    return std::string(value);
-}
-
-std::vector<std::string> whole_environment() {
-    std::vector<std::string> variables;
-    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) variables.push_back(*entry);
-    return variables;
-}
 
 const std::vector<OptionRow>& option_rows() {
     static const std::vector<OptionRow>& rows = *new std::vector<OptionRow>(make_rows());

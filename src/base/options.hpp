@@ -1,20 +1,14 @@
-// options.hpp: the user's settings from the environment, by the rows of options.def. Only this file reads the
-// environment.
+// options.hpp: the user's settings from the environment, by the rows of options.def.
 #pragma once
 #include <climits>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "src/base/environment.hpp"
 #include "src/base/result.hpp"
 
 namespace weft::internal {
-
-// The variable's value; none if it is unset or empty. Thread-safe as long as no thread calls setenv.
-std::optional<std::string> environment(const char* variable);
-// Every variable as NAME=VALUE, to pass to a child process. Likewise.
-std::vector<std::string> whole_environment();
 
 enum class Origin : uint8_t { standard, environment, alias };
 

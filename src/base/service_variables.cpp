@@ -2,7 +2,7 @@
 
 #include <cctype>
 
-#include "src/base/options.hpp"
+#include "src/base/environment.hpp"
 
 namespace weft::internal {
 

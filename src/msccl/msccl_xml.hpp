@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "src/base/result.hpp"
-#include "src/base/xml.hpp"
 #include "src/schedule/instruction.hpp"
+#include "src/xml/xml.hpp"
 
 namespace weft::internal::msccl {
 

@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "src/base/file.hpp"
-#include "src/base/xml.hpp"
 #include "src/registry.hpp"
+#include "src/xml/xml.hpp"
 #include "tests/catch.hpp"
 #include "tests/error.hpp"
 #include "tests/folder.hpp"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstddef>
 
-#include "src/base/xml.hpp"
+#include "src/xml/xml.hpp"
 #include "topology/files/xml_writing.hpp"
 
 namespace weft::internal::tools {

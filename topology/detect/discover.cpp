@@ -5,7 +5,7 @@
 #include <set>
 
 #include "src/base/file.hpp"
-#include "src/base/xml.hpp"
+#include "src/xml/xml.hpp"
 #include "topology/detect/container.hpp"
 #include "topology/detect/hardware.hpp"
 #include "topology/files/merge.hpp"

@@ -9,7 +9,7 @@
 #include <tuple>
 #include <utility>
 
-#include "src/base/xml.hpp"
+#include "src/xml/xml.hpp"
 #include "topology/files/xml_writing.hpp"
 #include "topology/model/notes.hpp"
 

@@ -6,7 +6,7 @@
 #include <set>
 #include <tuple>
 
-#include "src/base/xml.hpp"
+#include "src/xml/xml.hpp"
 #include "topology/files/topology_xml.hpp"
 #include "topology/model/connect.hpp"
 #include "topology/model/cpu_mask.hpp"

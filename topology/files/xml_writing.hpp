@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/base/xml.hpp"
+#include "src/xml/xml.hpp"
 
 namespace weft::internal::topology {
 

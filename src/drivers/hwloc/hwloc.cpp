@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "src/base/fd.hpp"
-#include "src/base/xml.hpp"
 #include "src/drivers/library.hpp"
+#include "src/xml/xml.hpp"
 
 namespace weft::internal::hwloc {
 

@@ -1,4 +1,4 @@
-#include "src/base/xml.hpp"
+#include "src/xml/xml.hpp"
 
 #include <expat.h>
 
