@@ -49,7 +49,7 @@ Status ChildWatch::look_at_remote_ranks(int64_t now) {
         if (group.local(rank) || !is_gone(rank)) continue;
         const RankRow& row = group.row(rank);
         const bool left = row.state.load(std::memory_order_acquire) == RankState::left;
-        if (!left && row.out_of_sight.load(std::memory_order_acquire)) continue;
+        if (!left && row.remote.out_of_sight.load(std::memory_order_acquire)) continue;
         // A rank that gave up and left had a reason, perhaps another rank's end.
         const bool gave_up = left && row.split.failed.load(std::memory_order_acquire) == child_.number;
         (gave_up ? resigned : missed) = rank;

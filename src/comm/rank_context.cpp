@@ -43,12 +43,12 @@ int64_t RankContext::earlier(int64_t one, int64_t other) const {
 }
 
 void RankContext::hold_call() {
-    if (held_calls == 0) row().held_us.store(coarse_now_us(), std::memory_order_relaxed);
-    row().held_calls.store(++held_calls, std::memory_order_relaxed);
+    if (held_calls == 0) row().held.since_us.store(coarse_now_us(), std::memory_order_relaxed);
+    row().held.calls.store(++held_calls, std::memory_order_relaxed);
 }
 
 void RankContext::release_calls() {
-    if (std::exchange(held_calls, 0) != 0) row().held_calls.store(0, std::memory_order_relaxed);
+    if (std::exchange(held_calls, 0) != 0) row().held.calls.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace weft::internal

@@ -96,11 +96,11 @@ void HealthTable::put(int rank, ByteWriter& to) const {
     };
     entry.in_function_us = age_us(row.in_function_us);
     entry.partner_wait_us = age_us(row.partner_wait_us);
-    entry.held_us = age_us(row.held_us);
+    entry.held_us = age_us(row.held.since_us);
     entry.partner_wait = row.partner_wait.load(std::memory_order_relaxed);
     entry.wanted = row.split.wanted.load(std::memory_order_acquire);
     entry.failed = row.split.failed.load(std::memory_order_acquire);
-    entry.held_calls = row.held_calls.load(std::memory_order_relaxed);
+    entry.held_calls = row.held.calls.load(std::memory_order_relaxed);
     if (position) {
         entry.entered = position->entered;
         entry.finished = position->finished;
@@ -202,15 +202,15 @@ void HealthTable::read_table(ByteReader& content, int64_t known_us) {
         }
         if (left) row.state.store(RankState::left, std::memory_order_release);
         if (entry.state == uint32_t(RankState::dead)) segment_->mark_dead(entry.rank);
-        row.stopped.store(entry.stopped, std::memory_order_relaxed);
+        row.remote.stopped.store(entry.stopped, std::memory_order_relaxed);
         const auto since = [now](int64_t age_us) { return age_us == 0 ? 0 : now - age_us; };
         row.in_function_us.store(since(entry.in_function_us), std::memory_order_relaxed);
         row.partner_wait.store(entry.partner_wait, std::memory_order_relaxed);
         row.partner_wait_us.store(since(entry.partner_wait_us), std::memory_order_relaxed);
-        row.held_calls.store(entry.held_calls, std::memory_order_relaxed);
-        row.held_us.store(since(entry.held_us), std::memory_order_relaxed);
-        row.heard_us.store(now, std::memory_order_release);
-        if (known_us != 0) row.known_us.store(known_us, std::memory_order_release);
+        row.held.calls.store(entry.held_calls, std::memory_order_relaxed);
+        row.held.since_us.store(since(entry.held_us), std::memory_order_relaxed);
+        row.remote.heard_us.store(now, std::memory_order_release);
+        if (known_us != 0) row.remote.known_us.store(known_us, std::memory_order_release);
     }
     segment_->wake_sleepers();
 }

@@ -34,7 +34,7 @@ static Result<int> write_rows(Segment& segment, const RankTable& rank_table, con
                     .about({.rank = member.rank});
             if (member.device.use != DeviceFacts::none) {
                 WEFT_TRY(segment.back_rows(member.rank, 1));
-                segment.row(member.rank).device = member.device;
+                segment.row(member.rank).gpu.facts = member.device;
             }
             info.cpu = member.cpu;
             info.pid.store(member.pid, std::memory_order_release);
@@ -110,7 +110,7 @@ void write_lost_host(Segment& segment, const RankTable& rank_table, int host, co
             RankRow& row = segment.row(member.rank);
             const auto position = row.position.read();
             if (!returned && position) row.returned_error.write(position->entered, returned.failure());
-            row.out_of_sight.store(1, std::memory_order_release);
+            row.remote.out_of_sight.store(1, std::memory_order_release);
         }
         segment.mark_dead(member.rank);
     }

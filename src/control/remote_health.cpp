@@ -21,7 +21,7 @@ bool RemoteHealth::since(int64_t since_us) const {
         const RankRow& row = segment_->row(other);
         if (!segment_->local(other) && segment_->alive(other) &&
             row.state.load(std::memory_order_acquire) != RankState::left &&
-            row.known_us.load(std::memory_order_acquire) < since_us)
+            row.remote.known_us.load(std::memory_order_acquire) < since_us)
             return false;
     }
     return true;

@@ -10,7 +10,7 @@ static constexpr int64_t silence_us = 2'000'000;  // of a remote rank that does 
 
 bool has_kernels(const Segment& segment, int rank) {
     const RankRow& row = segment.row(rank);
-    return row.device.use != DeviceFacts::none && !row.device_left.load(std::memory_order_acquire) &&
+    return row.gpu.facts.use != DeviceFacts::none && !row.gpu.left.load(std::memory_order_acquire) &&
            row.state.load(std::memory_order_acquire) == RankState::left && segment.alive(rank);
 }
 
@@ -25,7 +25,8 @@ bool needed_by_calls(const Segment& segment, int64_t since_us) {
         if (state == RankState::left || state == RankState::dead) continue;
         const auto position = row.position.read();
         if (position && position->finished >= last) continue;
-        if (segment.local(rank) ? segment.alive(rank) : now_us() - since_us < silence_us || row.heard_us > since_us)
+        if (segment.local(rank) ? segment.alive(rank)
+                                : now_us() - since_us < silence_us || row.remote.heard_us > since_us)
             return true;
     }
     return false;

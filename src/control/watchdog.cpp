@@ -33,9 +33,10 @@ std::string beside_collectives(const RankRow& row) {
         since_us != 0 && wait.kind < std::size(waits))
         text += fmt::format(", {} since {}", fmt::format(fmt::runtime(waits[wait.kind]), wait.peer),
                             seconds(now_us() - since_us));
-    if (const uint32_t calls = row.held_calls.load(std::memory_order_relaxed); calls != 0)
-        text += fmt::format(", holds {} call{} in an open group since {}: weftGroupEnd is missing", calls,
-                            calls == 1 ? "" : "s", seconds(now_us() - row.held_us.load(std::memory_order_relaxed)));
+    if (const uint32_t calls = row.held.calls.load(std::memory_order_relaxed); calls != 0)
+        text +=
+            fmt::format(", holds {} call{} in an open group since {}: weftGroupEnd is missing", calls,
+                        calls == 1 ? "" : "s", seconds(now_us() - row.held.since_us.load(std::memory_order_relaxed)));
     return text;
 }
 
@@ -172,7 +173,7 @@ RankSet Watchdog::causes(const RankSet& missing, uint64_t sequence, int64_t sile
     for (int other = 0; other < segment_->ranks(); ++other) {
         const RankRow& row = segment_->row(other);
         if (other == rank_ ||
-            (!segment_->local(other) && row.heard_us.load(std::memory_order_acquire) < now_us() - silence_us))
+            (!segment_->local(other) && row.remote.heard_us.load(std::memory_order_acquire) < now_us() - silence_us))
             continue;
         if (const auto report = row.position.read(); report && report->entered < sequence) absent.insert(other);
     }
@@ -190,7 +191,7 @@ std::string Watchdog::position_text(int other, uint64_t sequence) const {
     const RankRow& row = segment_->row(other);
     const auto report = row.position.read();
     std::string text = segment_->name_of(other);
-    const int64_t heard_us = row.heard_us.load(std::memory_order_acquire),
+    const int64_t heard_us = row.remote.heard_us.load(std::memory_order_acquire),
                   ago_us = segment_->local(other) ? 0 : now_us() - heard_us;
     if (!segment_->local(other) && heard_us == 0) return text + " has not been reported yet";
     if (ago_us > 2 * RemoteHealth::ask_apart_us + 1'000'000)

@@ -142,7 +142,7 @@ class Machines::Seating {
     }
     bool take_gpus() {
         return take([this](const DescribedMachine& machine, int rank) {
-            const DeviceFacts& device = segment_.row(rank).device;
+            const DeviceFacts& device = segment_.row(rank).gpu.facts;
             return device.use == DeviceFacts::usable ? machine.gpu_of(device) : -1;
         });
     }
@@ -191,7 +191,7 @@ Machines::Machines(const Segment& group) : plain_(bare_layout(group)) {}
 Status Machines::find(const Segment& group) {
     const AgreedTexts texts = AgreedTexts::of(group);
     // No description was exchanged, or the ranks need no ring order.
-    const bool devices = group.row(0).device.use == DeviceFacts::usable;
+    const bool devices = group.row(0).gpu.facts.use == DeviceFacts::usable;
     if (plain_.ranks < 2 || (plain_.ranks == 2 && !devices) || texts.machines.empty()) return ok();
     Seating seating(group, plain_);
     WEFT_TRY(seating.read(texts));

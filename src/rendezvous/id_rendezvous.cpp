@@ -65,7 +65,7 @@ Status claim_row(Segment& segment, int rank, int ranks, const RendezvousOptions&
     row.arena_inode = arena ? (*arena)->memory().inode() : 0;
     row.cpus = cpus;
     row.quota = options.quota;
-    row.device = options.device;
+    row.gpu.facts = options.device;
     if (rank == 0) {
         segment.header().agreed = options.proposal;
         WEFT_TRY(texts.leave(segment));

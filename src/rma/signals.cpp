@@ -27,7 +27,7 @@ void Signals::found(int peer, uint64_t place) {
 }
 
 bool Signals::enter(int peer) {
-    segment_->row(rank_).touching.store(peer + 1, std::memory_order_relaxed);
+    segment_->row(rank_).window.touching.store(peer + 1, std::memory_order_relaxed);
     // We store our word, then check. A rank that frees its memory sets the abort word or its state, then checks our word.
     // Pairs with the fence in Windows::await_untouched().
     std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -48,10 +48,12 @@ class Signals {
     // Announces that this rank will access memory of a rank of this host. False: it must not, because the communicator
     // was aborted or that rank has left.
     bool enter(int peer);
-    void leave() { segment_->row(rank_).touching.store(0, std::memory_order_release); }  // pairs with touched_by()
+    void leave() {
+        segment_->row(rank_).window.touching.store(0, std::memory_order_release);
+    }  // pairs with touched_by()
     // Whether `peer` accesses our memory. The caller must have set the abort word or its state, then fenced.
     bool touched_by(int peer) const {
-        return segment_->row(peer).touching.load(std::memory_order_acquire) == rank_ + 1;
+        return segment_->row(peer).window.touching.load(std::memory_order_acquire) == rank_ + 1;
     }
 
   private:

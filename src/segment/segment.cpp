@@ -190,7 +190,7 @@ Status Segment::returned_error(int rank) const {
 }
 
 bool Segment::stopped(int rank) const {
-    if (!local(rank)) return row(rank).stopped.load(std::memory_order_acquire) != 0;
+    if (!local(rank)) return row(rank).remote.stopped.load(std::memory_order_acquire) != 0;
     if (row(rank).process == process_token()) return false;  // the calling process runs
     return process_stopped(row(rank).pid);
 }

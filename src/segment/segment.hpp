@@ -19,15 +19,10 @@
 #include "src/base/rank_set.hpp"
 #include "src/base/shared_memory.hpp"
 #include "src/segment/oob_store.hpp"
-#include "src/segment/position.hpp"
-#include "src/segment/returned_error.hpp"
+#include "src/segment/rank_row.hpp"
 #include "weft/types.h"
 
 namespace weft::internal {
-
-// The first access path that ranks try for each other's device memory.
-enum class GpuPath : int32_t { fastest, descriptors, host, copies };
-inline constexpr std::string_view gpu_path_names[] = {"", "descriptors", "host", "copies"};
 
 // Options that must be equal on all ranks although each rank reads its own environment: rank 0's values count.
 struct AgreedOptions {
@@ -54,22 +49,6 @@ struct AgreedFacts {
     int64_t link_mbps;       // of the slowest host's network; 0: unknown, or all hosts are on one machine
 };
 
-// A rank's report about its GPU when it joins. Plain data, filled in by code above this folder.
-struct DeviceFacts {
-    // refused: Weft does not use the rank's GPU, and the rank's log has the reason. With `copied` no kernel of ours runs
-    // on the GPU, so its memory is staged through host memory.
-    enum Use : uint32_t { none, usable, refused, copied };
-    Use use;
-    int32_t ordinal;          // in its process
-    uint8_t uuid[16];         // ranks with equal uuids share the GPU, even if their host names differ
-    int32_t resident_blocks;  // limit over all our kernels that run on the GPU at once
-    char bus_id[20];          // PCI address: 0000:1b:00.0
-    uint32_t capabilities;    // of the kernels (gpu/kernels/capability.def)
-};
-
-// dead: its leader reported its death, or its whole host is lost.
-enum class RankState : uint32_t { absent, joined, left, dead };
-
 // Identity and location of each rank, local or remote, as known on this host.
 struct RankInfo {
     std::atomic<uint64_t>
@@ -87,65 +66,6 @@ struct HostInfo {
     char listener_addresses[61];  // of its listener: net::PackedAddresses
 };
 
-// State of a rank while ranks of this host split this communicator (rendezvous/split_rendezvous.hpp). Each word holds a
-// child's number. All ranks of a child read the words of its first rank.
-struct alignas(64) SplitRow {
-    std::atomic<uint64_t> wanted;    // this rank has come to make that child
-    std::atomic<uint64_t> offered;   // the child's segment is `inode`, `fd` in this rank's process (release)
-    std::atomic<uint64_t> refused;   // some rank may not open that segment
-    std::atomic<uint64_t> fallback;  // so the child's ranks meet by `id` (release)
-    std::atomic<uint64_t> failed;    // this rank has given up that child
-    int32_t fd;
-    uint64_t inode;
-    unsigned char id[WEFT_UNIQUE_ID_BYTES];
-};
-
-// Zero for a rank of another host until its leader has reported it.
-struct alignas(64) RankRow {
-    // Written once by the rank, when it joins.
-    std::atomic<RankState> state;
-    int32_t pid;
-    uint64_t pid_namespace;  // of that process; equal to ours if its pid is valid here
-    uint64_t process;        // random token, equal for the ranks of one process
-    // address of that token in its memory: a process that can read the token there can read all of its memory
-    uint64_t token_address;
-    int32_t arena_fd;  // descriptor number in that process; -1: none (see arena.hpp)
-    uint64_t arena_inode;
-    CpuSet cpus;     // that it may run on
-    CpuQuota quota;  // of processor time
-    DeviceFacts device;
-    // The rank writes this line at every call.
-    Position position;
-    // The rank writes this line while it waits.
-    alignas(64) std::atomic<int32_t> cpu;  // one more than the processor's number; 0: unknown
-    std::atomic<uint32_t> sleeping;        // futex word: 1 while it sleeps or is about to; pairs with Segment::wake()
-    std::atomic<uint64_t> gave_up;  // the call that it left early; it accesses no peer's buffers any more (release)
-    // One more than the rank whose memory a one-sided call of this rank accesses; may be this rank. 0: none.
-    std::atomic<int32_t> touching;
-    std::atomic<int64_t> in_function_us;  // since when it is in a user's reduction function; 0: it is not
-    // The start of a long wait outside of collectives; 0: none. `partner_wait` is its PartnerWait.
-    std::atomic<int64_t> partner_wait_us;
-    std::atomic<uint64_t> partner_wait;
-    // Calls that an open group holds, and since when. The rank writes this line while a group collects calls.
-    alignas(64) std::atomic<uint32_t> held_calls;
-    std::atomic<int64_t> held_us;
-    // Number of out-of-band entries that it has put.
-    alignas(64) std::atomic<uint32_t> oob_entries;
-    // Of a rank of another host: when its leader last reported it, by this host's monotonic clock; 0: never.
-    std::atomic<int64_t> heard_us;
-    // Of a rank of another host: its leader's last answer was true at this time or later (release).
-    std::atomic<int64_t> known_us;
-    std::atomic<uint32_t> stopped;  // of a rank of another host: 1 if its process was stopped at the last report
-    // 1: another process, the leader of its host, died, and nothing else is known of the rank (release, before
-    // `state`).
-    std::atomic<uint32_t> out_of_sight;
-    // 1: none of its kernels runs any more and it has unmapped its peers' device memory (release).
-    std::atomic<uint32_t> device_left;
-    SplitRow split;
-    // Written before any communicator of its process returns an error to the caller.
-    ReturnedError returned_error;
-};
-
 // The first error of the communicator. Written once; every waiting rank polls `state`.
 struct AbortRecord {
     alignas(64) std::atomic<uint32_t> state;  // 0 none, 1 being written, 2 written (release, pairs with aborted())
@@ -153,13 +73,6 @@ struct AbortRecord {
     int32_t rank;  // the rank that reported it
     FailureFacts facts;
     char sentence[1000];
-};
-
-// The first host that ended without a shutdown frame, as this host's leader learned it. Written once.
-struct LossRecord {
-    std::atomic<uint32_t> state;  // 1: written (release, pairs with Watchdog::look_at())
-    int32_t host;
-    char sentence[500];
 };
 
 struct SegmentHeader {

@@ -50,7 +50,7 @@ std::shared_ptr<Segment> group_of(const std::vector<Member>& members, const std:
         info.host = members[rank].host;
         info.cpu = members[rank].cpu;
         if (!members[rank].gpu) continue;
-        DeviceFacts& device = made.row(int(rank)).device;
+        DeviceFacts& device = made.row(int(rank)).gpu.facts;
         device.use = DeviceFacts::usable;
         std::string(members[rank].gpu).copy(device.bus_id, sizeof device.bus_id - 1);
     }

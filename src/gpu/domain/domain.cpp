@@ -56,13 +56,12 @@ void Domain::unmap() {
     // If joining has failed, its copies and kernels may still access our memory and the peers'.
     join_.unmap();
     unmapped_ = true;
-    ranks_.segment->row(ranks_.rank).device_left.store(1, std::memory_order_release);
+    ranks_.segment->row(ranks_.rank).gpu.left.store(1, std::memory_order_release);
 }
 
 bool Domain::is_unused() const {
     return unmapped_ && std::all_of(ranks_.members.begin(), ranks_.members.end(), [this](int peer) {
-               return peer == ranks_.rank ||
-                      ranks_.segment->row(peer).device_left.load(std::memory_order_acquire) != 0 ||
+               return peer == ranks_.rank || ranks_.segment->row(peer).gpu.left.load(std::memory_order_acquire) != 0 ||
                       !ranks_.segment->alive(peer);
            });
 }

@@ -175,8 +175,8 @@ Status MemoryExports::map(int peer) {
 }
 
 Status MemoryExports::map_of_process(int peer) {
-    const int device = ranks_.segment->row(peer).device.ordinal;
-    if (device == ranks_.segment->row(ranks_.rank).device.ordinal) return ok();
+    const int device = ranks_.segment->row(peer).gpu.facts.ordinal;
+    if (device == ranks_.segment->row(ranks_.rank).gpu.facts.ordinal) return ok();
     auto other = Context::retain(memory_.kernels().driver(), device);
     if (!other) return other.take_status();
     WEFT_TRY(memory_.kernels().context().enable_peer(*other));

@@ -10,7 +10,7 @@ Result<std::vector<VmmPiece>> RegisteredPieces::find(const void* address, size_t
     auto pieces = vmm_pieces(driver, reinterpret_cast<CUdeviceptr>(address), bytes, most);
     if (!pieces) return pieces.take_status();
     for (int peer = 0; peer < segment_->ranks(); ++peer) {
-        const int device = segment_->row(peer).device.ordinal;
+        const int device = segment_->row(peer).gpu.facts.ordinal;
         if (peer == rank_ || !segment_->same_process(rank_, peer) || device == kernels_->context().device()) continue;
         auto opened = vmm_opened(driver, *pieces, device);
         if (!opened) return opened.take_status();

@@ -176,12 +176,12 @@ Status DeviceDiagnosis::check_peers(const std::function<bool(int other, bool die
         const bool behind = left && theirs && theirs->entered < own->entered;
         // A rank that left in order has no kernel after it has set device_left. A process that ends takes its kernels
         // with it.
-        const bool dead = row.device_left.load(std::memory_order_acquire) == 0 && !group.alive(other);
+        const bool dead = row.gpu.left.load(std::memory_order_acquire) == 0 && !group.alive(other);
         // Kernels compare operations only if they communicate directly; over connections not all do.
         const bool differs = theirs && theirs->entered == own->entered && own->operation.space == Space::device &&
                              theirs->operation != own->operation;
         if ((!dead && !behind && !differs) || !waiting(other, !behind && !differs)) continue;
-        if (dead && row.device_left.load(std::memory_order_acquire) != 0) continue;  // it left between the two polls
+        if (dead && row.gpu.left.load(std::memory_order_acquire) != 0) continue;  // it left between the two polls
         // A mismatched call is the cause of a later exit, so it is reported first.
         const FailureFacts facts{
             .rank = other, .peer = rank, .operation = own->operation.collective, .sequence = own->entered};
@@ -223,7 +223,7 @@ Status DepartedPeers::look(const Segment& group, int rank, const cuda::BlockWait
     // usually closes the connection after its last data, which ProxyConnections::trouble() reports sooner.
     const auto left = [&](int other) {
         return group.row(other).state.load(std::memory_order_acquire) == RankState::left &&
-               (!group.local(other) || group.row(other).device_left.load(std::memory_order_acquire) != 0);
+               (!group.local(other) || group.row(other).gpu.left.load(std::memory_order_acquire) != 0);
     };
     const auto gone = [&](int other) {
         const bool in_order = left(other);

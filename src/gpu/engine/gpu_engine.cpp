@@ -75,7 +75,7 @@ CudaEngine::~CudaEngine() {
     if (gpu_.domain)
         cuda::Domain::retire(std::move(gpu_.domain));
     else if (gpu_.group)
-        gpu_.group->row(gpu_.rank).device_left.store(1, std::memory_order_release);
+        gpu_.group->row(gpu_.rank).gpu.left.store(1, std::memory_order_release);
     if (gpu_.group && !gpu_.group->one_host()) gpu_.group->ring();  // the leader may be waiting for it
 }
 

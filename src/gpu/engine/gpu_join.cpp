@@ -45,8 +45,8 @@ bool GpuJoin::read_facts(std::vector<DeviceFacts>& facts) {
     bool first_here = true;      // of the ranks on it
     for (int other = 0; other < group.ranks(); ++other) {
         const RankRow& row = group.row(other);
-        facts.push_back(row.device);
-        if (row.device.use == DeviceFacts::copied && !gpu_.copies) {
+        facts.push_back(row.gpu.facts);
+        if (row.gpu.facts.use == DeviceFacts::copied && !gpu_.copies) {
             gpu_.copies = true;
             if (rank == 0)
                 WEFT_LOG_RANK(rank, info, init,
@@ -54,19 +54,19 @@ bool GpuJoin::read_facts(std::vector<DeviceFacts>& facts) {
                               "device, as its log says",
                               other);
         }
-        if (row.device.use == DeviceFacts::none)
+        if (row.gpu.facts.use == DeviceFacts::none)
             return gpu_.disable(
                        fmt::format("rank {} joined without a device: it must be current in the thread that calls "
                                    "weftCommInitRank, on every rank",
                                    other)),
                    false;
-        if (row.device.use == DeviceFacts::refused)
+        if (row.gpu.facts.use == DeviceFacts::refused)
             return gpu_.disable(fmt::format("rank {} cannot use its device: its log says why", other)), false;
         // One process may act as several hosts. Ranks with the same device are on the same machine.
         const bool here =
             group.local(other) ? row.process == group.row(rank).process : group.rank_info(other).pid == getpid();
-        const bool shares =
-            other != rank && std::equal(std::begin(row.device.uuid), std::end(row.device.uuid), gpu_.device.facts.uuid);
+        const bool shares = other != rank && std::equal(std::begin(row.gpu.facts.uuid), std::end(row.gpu.facts.uuid),
+                                                        gpu_.device.facts.uuid);
         gpu_.sharing |= shares && here;
         first_here &= !shares || rank < other;
         if (shares && !here) elsewhere.push_back(other);

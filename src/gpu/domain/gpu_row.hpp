@@ -1,0 +1,32 @@
+// gpu_row.hpp: a rank's GPU in its row of the segment (segment/rank_row.hpp). Plain data.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+
+namespace weft::internal {
+
+// The first access path that ranks try for each other's device memory.
+enum class GpuPath : int32_t { fastest, descriptors, host, copies };
+inline constexpr std::string_view gpu_path_names[] = {"", "descriptors", "host", "copies"};
+
+// A rank's report about its GPU when it joins.
+struct DeviceFacts {
+    // refused: Weft does not use the rank's GPU, and the rank's log has the reason. With `copied` no kernel of ours runs
+    // on the GPU, so its memory is staged through host memory.
+    enum Use : uint32_t { none, usable, refused, copied };
+    Use use;
+    int32_t ordinal;          // in its process
+    uint8_t uuid[16];         // ranks with equal uuids share the GPU, even if their host names differ
+    int32_t resident_blocks;  // limit over all our kernels that run on the GPU at once
+    char bus_id[20];          // PCI address: 0000:1b:00.0
+    uint32_t capabilities;    // of the kernels (gpu/kernels/capability.def)
+};
+
+struct GpuRow {
+    DeviceFacts facts;
+    // 1: none of its kernels runs any more and it has unmapped its peers' device memory (release).
+    std::atomic<uint32_t> left;
+};
+
+}  // namespace weft::internal
