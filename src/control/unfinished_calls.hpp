@@ -4,7 +4,7 @@
 
 namespace weft::internal {
 
-// Of a rank of this host that has left: its kernels still run. The rank reports their end in `device_left`.
+// Of a rank of this host that has left: its kernels still run. The rank reports their end in GpuRow::left.
 bool has_kernels(const Segment& segment, int rank);
 // Whether a rank is still in a call that this host's ranks have finished. `since_us`: when the process began to end.
 // Remote ranks without a report since then count for two seconds only.

@@ -174,7 +174,7 @@ Status DeviceDiagnosis::check_peers(const std::function<bool(int other, bool die
         const bool left = row.state.load(std::memory_order_acquire) == RankState::left;
         const auto theirs = row.position.read();
         const bool behind = left && theirs && theirs->entered < own->entered;
-        // A rank that left in order has no kernel after it has set device_left. A process that ends takes its kernels
+        // A rank that left in order has no kernel after it has set GpuRow::left. A process that ends takes its kernels
         // with it.
         const bool dead = row.gpu.left.load(std::memory_order_acquire) == 0 && !group.alive(other);
         // Kernels compare operations only if they communicate directly; over connections not all do.
