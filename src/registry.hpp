@@ -1,4 +1,4 @@
-// registry.hpp: the tables of all algorithms and transports; who wants to know what exists walks them.
+// registry.hpp: the tables of all algorithms and transports.
 #pragma once
 #include <span>
 #include <string_view>

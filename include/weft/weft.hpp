@@ -21,7 +21,7 @@
 
 namespace weft {
 
-// A failed call: the code, weftGetLastError's sentence as what(), and what weftGetLastErrorInfo tells.
+// A failed call: the code, the sentence of weftGetLastError in `what()`, and the data of weftGetLastErrorInfo.
 class Error : public std::runtime_error {
   public:
     Error(weftResult_t code, const std::string& sentence, const weftErrorInfo_t& info = WEFT_ERROR_INFO_INITIALIZER)

@@ -35,7 +35,7 @@ class OutgoingConnection {
     bool refused() const { return refused_ && !failed_otherwise_; }
     // After a failure: at every address a process answered that knows the secret and is not the wanted one.
     bool misdirected() const { return misdirected_ && !given_up_otherwise_; }
-    // Before the end: the addresses that have not answered, since when, and what became of the others.
+    // Before the end: the addresses that have not answered, since when, and the failures of the others.
     std::string pending() const;
     // The address in use, or tried last.
     const Address& peer() const { return peer_; }

@@ -29,7 +29,7 @@ struct RemoteEnd {
 class Connections {
   public:
     static constexpr int all_ranks = -1;
-    // rank: whose programs are needed; all_ranks: those of all. hosts: by rank; empty: all are on one host.
+    // rank: the programs of this rank are needed; all_ranks: those of all. hosts: by rank; empty: all are on one host.
     explicit Connections(int rank = all_ranks, std::vector<int32_t> hosts = {})
         : rank_(rank), hosts_(std::move(hosts)) {}
 
