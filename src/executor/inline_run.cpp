@@ -86,8 +86,10 @@ Progress InlineRun::advance() try {
 
 // A blocked step has done nothing.
 Progress InlineRun::take(const InlineStep& step) {
-    const std::byte* from = (step.from_input ? buffers_.send() : buffers_.receive()) + step.from;
-    std::byte* const to = buffers_.receive() + step.to;
+    const std::byte* const source = step.from_input ? buffers_.send() : buffers_.receive();
+    const std::byte* from = source ? source + step.from : nullptr;
+    // A rank that only sends may have no receive buffer.
+    std::byte* const to = buffers_.receive() ? buffers_.receive() + step.to : nullptr;
     if (step.opcode == Opcode::copy) {
         copy_inline(to, from, step.bytes);
         return Progress::moved;
