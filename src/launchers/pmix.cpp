@@ -181,12 +181,13 @@ Result<PmixShared> exchange_by_pmix(const std::string& library, const IdExchange
                       "it before Weft");
     void* handle = open_library(library);
     if (!handle && !library.empty())
-        return fail(error::option_library, "WEFT_PMIX_LIBRARY is `{}`, which cannot be loaded: {}", library, dlerror());
+        return fail(error::option_unloadable, "WEFT_PMIX_LIBRARY is `{}`, which cannot be loaded: {}", library,
+                    dlerror());
     if (!handle)
         return PmixShared{no_id_transport("libpmix.so.2 was not found; WEFT_PMIX_LIBRARY may name it"), -1, -1, -1};
     auto session = std::make_shared<Session>();
     if (!find_functions(handle, session->library))
-        return fail(error::launcher_library, "libpmix.so.2 lacks functions of PMIx: {}", dlerror());
+        return fail(error::launcher_pmix, "libpmix.so.2 lacks functions of PMIx: {}", dlerror());
     session->rank = exchange.rank;
     session->text = exchange.text;
     std::thread([session] { session->run(); }).detach();

@@ -213,8 +213,8 @@ class Segment {
     }
     void wake_sleepers();
 
-    // The out-of-band store (oob_store.hpp). oob_put() is thread-bound to `rank`. oob_get() finds the entry of a rank of
-    // this host in shared memory, and that of another rank once the control plane has delivered it; null before.
+    // The out-of-band store (oob_store.hpp). The call oob_put() is thread-bound to `rank`. The call oob_get() is null until the
+    // entry is there: a rank of this host writes it into shared memory, the control plane delivers that of another host.
     using OobEntry = internal::OobEntry;
     static constexpr size_t oob_value_bytes = OobEntry::value_bytes;
     static constexpr size_t oob_entries_max = LocalOobStore::entries_max;

@@ -43,8 +43,10 @@ class Hosts {
     const net::Identity& identity() const { return identity_; }
     // All have the rank table.
     bool met() {
+        // As a rank that joins: the service thread may still be in settle() of its own.
         return eventually([&] {
-            return std::all_of(groups_.begin(), groups_.end(), [](const auto& group) { return !group->one_host(); });
+            return std::all_of(groups_.begin(), groups_.end(),
+                               [](const auto& group) { return !group->one_host() && group->settle().ok(); });
         });
     }
     void leave(int host) {

@@ -70,9 +70,9 @@ TEST_CASE("a fence with missing ranks fails at the deadline", "[pmix]") {
 TEST_CASE("a missing or wrong library is reported by its name", "[pmix]") {
     FakeEnvironment environment(Variables{});
     const auto missing = exchange_by_pmix("/nowhere/libpmix.so.2", exchange_of(0, 2));
-    CHECK_ERROR(missing, "option.library");
+    CHECK_ERROR(missing, "option.unloadable");
     CHECK(contains(missing.status().sentence(), "WEFT_PMIX_LIBRARY is `/nowhere/libpmix.so.2`"));
-    CHECK_ERROR(exchange_by_pmix(FAKE_MPI, exchange_of(0, 2)), "launcher.library");
+    CHECK_ERROR(exchange_by_pmix(FAKE_MPI, exchange_of(0, 2)), "launcher.pmix");
 }
 
 TEST_CASE("after MPI_Finalize PMIx does not carry the id", "[pmix]") {
