@@ -167,7 +167,8 @@ Status Watchdog::await_cause(const std::function<Status()>& cause) const {
     return ok();
 }
 
-// The ranks that are known not to have made the call; if there are none, the ranks that this rank waits for.
+// The ranks that are known not to have made the call, or to be stopped in it; if there are none, the ranks that this rank
+// waits for. In a chain of waits that may be a rank which waits for the stopped one.
 RankSet Watchdog::causes(const RankSet& missing, uint64_t sequence, int64_t silence_us) const {
     RankSet absent;
     for (int other = 0; other < segment_->ranks(); ++other) {
@@ -175,7 +176,9 @@ RankSet Watchdog::causes(const RankSet& missing, uint64_t sequence, int64_t sile
         if (other == rank_ ||
             (!segment_->local(other) && row.remote.heard_us.load(std::memory_order_acquire) < now_us() - silence_us))
             continue;
-        if (const auto report = row.position.read(); report && report->entered < sequence) absent.insert(other);
+        const auto report = row.position.read();
+        if (report && (report->entered < sequence || (report->finished < sequence && segment_->stopped(other))))
+            absent.insert(other);
     }
     if (!absent.empty()) return absent;
     // All have made the call. A rank that stays in a user's function may hold up all the others.
