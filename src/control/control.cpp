@@ -95,10 +95,7 @@ void Control::settle(RankTable rank_table) {
     health_table_ = std::make_unique<HealthTable>(service(), segment_, *tree_links_, host_,
                                                   int(rank_table_.hosts.size()), [this] { read_before_report(); });
     failure_sender_ = std::make_unique<FailureSender>(segment_, *tree_links_, *health_table_);
-    oob_forwarder_ = std::make_unique<OobForwarder>(service(), segment_, rank_table_, *tree_links_, host_, [this] {
-        report_unreachable();
-        go_if_done();
-    });
+    oob_forwarder_ = std::make_unique<OobForwarder>(segment_, rank_table_, *tree_links_, host_, heartbeat_.clock);
     read_segment();
 }
 
@@ -178,6 +175,7 @@ void Control::tick() {
     read_segment();
     if (!segment_->aborted()) find_dead_ranks();
     if (tree_links_ && !segment_->aborted()) tree_links_->tick();
+    if (oob_forwarder_ && oob_forwarder_->unreachable_due()) report_unreachable();
     go_if_done();
 }
 
@@ -277,7 +275,6 @@ void Control::end() {
     service().on_failure(this, {});
     service().cancel(tick_timer_);
     service().cancel(exit_timer_);
-    if (oob_forwarder_) oob_forwarder_->stop();
     dispatcher_->listener().unregister_identity(identity_.name);
     check_in_.end();
     if (!leaving_) {

@@ -28,7 +28,7 @@ T value_of(Result<T> result) {
 class Hosts {
   public:
     // Only the first `present` of them if less than all are.
-    explicit Hosts(int count, int64_t heartbeat_ms = 60'000, int present = INT_MAX)
+    explicit Hosts(int count, int64_t heartbeat_ms = 1'000'000'000, int present = INT_MAX)
         : dispatcher_(value_of(AcceptDispatcher::of_process())), root_(dispatcher_, identity_) {
         for (int host = 0; host < std::min(count, present); ++host) groups_.push_back(make_group(count, host));
         for (size_t host = 0; host < groups_.size(); ++host) add_leader(int(host), heartbeat_ms);
@@ -61,6 +61,13 @@ class Hosts {
     void post(int from, int to, uint64_t key) {
         const char text[] = "entry";
         REQUIRE((*this)[from].oob_put(from, to, key, text, sizeof text));
+    }
+    // Within some seconds by the test's clock.
+    bool aborts(int host) {
+        return eventually([&] {
+            test_time_us += 1'000'000;
+            return (*this)[host].aborted();
+        });
     }
     bool comes(int from, int to, uint64_t key) {
         return eventually([&] { return (*this)[to].oob_get(from, key) != nullptr; });
@@ -176,7 +183,7 @@ TEST_CASE("ranks that need a leader that has ended to connect get an error", "[c
     hosts.leave(0);
     Control::await_shutdown();
     hosts.post(1, 2, 2);
-    CHECK(eventually([&] { return hosts[1].aborted(); }));
+    CHECK(hosts.aborts(1));
     CHECK_ERROR(hosts[1].abort_status(), "host.lost", 2);
     CHECK_THAT(hosts[1].abort_status().sentence(),
                Catch::Contains("rank 2 (pid 1002 on node2)") && Catch::Contains(" node0"));
@@ -194,10 +201,11 @@ TEST_CASE("an entry without a route is reported, though the leader that got it h
         hosts.leave(0);
         Control::await_shutdown();
         hosts.post(below, 2, 1);
-        std::this_thread::sleep_for(std::chrono::milliseconds(300));  // it reaches the inner leader only
+        hosts.post(below, inner, 2);  // after the first on the same connection
+        CHECK(hosts.comes(below, inner, 2));
         hosts.leave(inner);
         if (process_ends) Control::await_shutdown();
-        CHECK(eventually([&] { return hosts[below].aborted(); }));
+        CHECK(hosts.aborts(below));
         CHECK_ERROR(hosts[below].abort_status(), "host.lost", 2);
         CHECK_THAT(hosts[below].abort_status().sentence(), Catch::Contains("rank 2 ") && Catch::Contains(" node0"));
     }
