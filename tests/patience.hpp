@@ -57,11 +57,10 @@ class Retries {
 
 // Runs `attempt(limit_ms)`, which returns an objection or "". A limit strikes too soon if the machine withholds the
 // processor from a rank. So an attempt that fails runs again with a longer limit, but only if a LoadWatch has seen that:
-// at least a quarter of the limit was withheld. One retry is allowed without that evidence: a rank that waits for a rank
-// that waits for a third one may meet its deadline before the second has said so. Retries are printed and counted.
+// at least a quarter of the limit was withheld. Without that evidence the first objection counts. Retries are printed.
 template <class Watch = LoadWatch, class Attempt>
 std::string with_growing_limit(int64_t first_ms, Attempt attempt, Retries& counted = Retries::of_process()) {
-    constexpr int retries_most = 3, unexplained_most = 1;
+    constexpr int retries_most = 3;
     constexpr int64_t longest_ms = 20'000;
     counted.begin();
     int64_t limit_ms = sanitized ? 2 * first_ms : first_ms;
@@ -70,8 +69,7 @@ std::string with_growing_limit(int64_t first_ms, Attempt attempt, Retries& count
         const std::string objection = attempt(limit_ms);
         const Withheld withheld = watch.end();
         if (objection.empty()) return "";
-        const bool explained = withheld.most_ms() >= limit_ms / 4;
-        if (retries == retries_most || limit_ms >= longest_ms || (!explained && retries >= unexplained_most))
+        if (retries == retries_most || limit_ms >= longest_ms || withheld.most_ms() < limit_ms / 4)
             return objection + "\nAfter " + std::to_string(retries) + " retries, with a limit of " +
                    std::to_string(limit_ms) + " ms: " + withheld.text();
         counted.again(limit_ms, withheld);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/control/host_rows.hpp"
 #include "src/control/leaving_controls.hpp"
@@ -29,7 +28,7 @@ Control::Control(std::shared_ptr<AcceptDispatcher> dispatcher, std::shared_ptr<S
     : dispatcher_(std::move(dispatcher)),
       segment_(std::move(segment)),
       identity_(identity),
-      heartbeat_ms_(settings.heartbeat_ms),
+      heartbeat_{settings.heartbeat_ms, settings.clock},
       health_(std::move(settings.settled_event)),
       check_in_(service(), segment_, identity_, std::move(settings.check_in),
                 [this](RankTable rank_table) { settle(std::move(rank_table)); }) {
@@ -74,7 +73,7 @@ void Control::settle(RankTable rank_table) {
     signal_settled();
     WEFT_LOG(info, init, "host {} of {}: {}", host_, rank_table_.hosts.size(), rank_table_.text(host_));
     tree_links_ = std::make_unique<TreeLinks>(
-        dispatcher_, identity_, rank_table_, host_, heartbeat_ms_,
+        dispatcher_, identity_, rank_table_, host_, heartbeat_,
         TreeLinks::Handlers{
             [this](int host, ControlFrame kind, ByteReader& content) { on_frame(host, kind, content); },
             [this](int host, const Status* why) {
@@ -96,10 +95,7 @@ void Control::settle(RankTable rank_table) {
     health_table_ = std::make_unique<HealthTable>(service(), segment_, *tree_links_, host_,
                                                   int(rank_table_.hosts.size()), [this] { read_before_report(); });
     failure_sender_ = std::make_unique<FailureSender>(segment_, *tree_links_, *health_table_);
-    oob_forwarder_ = std::make_unique<OobForwarder>(service(), segment_, rank_table_, *tree_links_, host_, [this] {
-        report_unreachable();
-        go_if_done();
-    });
+    oob_forwarder_ = std::make_unique<OobForwarder>(segment_, rank_table_, *tree_links_, host_, heartbeat_.clock);
     read_segment();
 }
 
@@ -179,6 +175,7 @@ void Control::tick() {
     read_segment();
     if (!segment_->aborted()) find_dead_ranks();
     if (tree_links_ && !segment_->aborted()) tree_links_->tick();
+    if (oob_forwarder_ && oob_forwarder_->unreachable_due()) report_unreachable();
     go_if_done();
 }
 
@@ -242,8 +239,8 @@ bool Control::needed() const {
     // An entry without a path is reported later.
     if (!here && tree_links_->remaining() <= 1 && (!oob_forwarder_->has_unreachable() || exiting_since_us_ != 0))
         return false;
-    return exiting_since_us_ == 0 ||
-           (now_us() - exiting_since_us_ < exit_patience_us && needed_by_calls(*segment_, exiting_since_us_));
+    return exiting_since_us_ == 0 || (heartbeat_.clock() - exiting_since_us_ < exit_patience_us &&
+                                      needed_by_calls(*segment_, exiting_since_us_, heartbeat_.clock()));
 }
 
 void Control::go_if_done() {
@@ -254,18 +251,18 @@ void Control::go_if_done() {
         send_pending();
         report_unreachable();
         tree_links_->flood(ControlFrame::shutdown, health_table_->table_of(health_table_->ours()));
-        finishing_since_us_ = now_us();
+        finishing_since_us_ = heartbeat_.clock();
         tree_links_->finish();
     }
     if (tree_links_->remaining() == 0 ||
-        now_us() - finishing_since_us_ > (exiting_since_us_ ? finish_at_exit_us : finish_patience_us))
+        heartbeat_.clock() - finishing_since_us_ > (exiting_since_us_ ? finish_at_exit_us : finish_patience_us))
         end();
 }
 
 // Repeats itself from the first call on.
 void Control::poll_at_exit() {
     if (ended_) return;
-    const int64_t now = now_us();
+    const int64_t now = heartbeat_.clock();
     if (exiting_since_us_ == 0) exiting_since_us_ = now;
     if (health_table_) health_table_->request();
     exit_timer_ = service().after(exit_tick_us, [this] { poll_at_exit(); });
@@ -278,7 +275,6 @@ void Control::end() {
     service().on_failure(this, {});
     service().cancel(tick_timer_);
     service().cancel(exit_timer_);
-    if (oob_forwarder_) oob_forwarder_->stop();
     dispatcher_->listener().unregister_identity(identity_.name);
     check_in_.end();
     if (!leaving_) {

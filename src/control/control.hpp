@@ -19,7 +19,8 @@ namespace weft::internal {
 struct ControlSettings {
     int64_t heartbeat_ms = 10'000;  // a host that is silent for this long counts as dead; 0: never
     CheckInSettings check_in;
-    Fd settled_event;  // an eventfd
+    Fd settled_event;      // an eventfd
+    Clock clock = now_us;  // of heartbeats, and of patience at the end
 };
 
 class Control {
@@ -64,7 +65,7 @@ class Control {
     std::shared_ptr<AcceptDispatcher> dispatcher_;
     std::shared_ptr<Segment> segment_;
     net::Identity identity_;
-    int64_t heartbeat_ms_;
+    Heartbeat heartbeat_;
     Fd health_;
     CheckInClient check_in_;
 

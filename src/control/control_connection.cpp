@@ -10,17 +10,17 @@
 
 #include <cerrno>
 
-#include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
 #include "src/net/lost_packets.hpp"
 
 namespace weft::internal {
 
-ControlConnection::ControlConnection(Service& service, Fd socket, OnFrame on_frame, OnEnd on_end)
-    : heard_us(now_us()),
+ControlConnection::ControlConnection(Service& service, Fd socket, OnFrame on_frame, OnEnd on_end, Clock clock)
+    : heard_us(clock()),
       spoken_us(heard_us),
       service_(&service),
+      clock_(clock),
       stream_(std::move(socket)),
       on_frame_(std::move(on_frame)),
       on_end_(std::move(on_end)) {
@@ -34,7 +34,7 @@ ControlConnection::~ControlConnection() {
 
 void ControlConnection::send(uint32_t kind, const ByteWriter& content) {
     const auto alive = alive_;
-    spoken_us = now_us();
+    spoken_us = clock_();
     auto flushed = [&]() -> Result<bool> {
         WEFT_TRY(stream_.queue(kind, content.bytes().data(), content.bytes().size()));
         return stream_.flush();
@@ -55,7 +55,7 @@ std::optional<int64_t> ControlConnection::machine_silent_us() const {
 
 std::string ControlConnection::lost_packets() const {
     constexpr int64_t lately_us = 5'000'000;  // heartbeats and frames of the root are more frequent
-    return now_us() - heard_us < lately_us ? net::lost_packets(stream_.descriptor()) : "";
+    return clock_() - heard_us < lately_us ? net::lost_packets(stream_.descriptor()) : "";
 }
 
 std::string ControlConnection::missing_packets() const { return net::missing_packets(stream_.descriptor()); }
@@ -110,7 +110,7 @@ void ControlConnection::step(uint32_t) {
         if (!frame) return end(finishing_ ? ok() : frame.take_status());
         // A shutdown frame may precede the error that our write returned.
         if (!*frame) return flushed ? void() : end(flushed.take_status());
-        heard_us = now_us();
+        heard_us = clock_();
         if (finishing_) continue;
         ByteReader content((*frame)->bytes.data(), (*frame)->bytes.size());
         on_frame_((*frame)->kind, content);

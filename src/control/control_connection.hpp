@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "src/base/clock.hpp"
 #include "src/control/rank_table.hpp"
 #include "src/control/service.hpp"
 #include "src/net/frames.hpp"
@@ -15,6 +16,9 @@
 
 namespace weft::internal {
 
+// The monotonic time of heartbeats and deadlines, in us. A test passes one that it moves.
+using Clock = int64_t (*)();
+
 // Sends frames as the socket takes them, passes received frames to a callback, and reports its end once. Thread-bound to
 // the service thread.
 class ControlConnection {
@@ -22,7 +26,7 @@ class ControlConnection {
     using OnFrame = std::function<void(uint32_t kind, ByteReader& content)>;
     using OnEnd = std::function<void(Status)>;  // the connection broke or was closed; no callback follows
     // Both callbacks may destroy the connection.
-    ControlConnection(Service& service, Fd socket, OnFrame on_frame, OnEnd on_end);
+    ControlConnection(Service& service, Fd socket, OnFrame on_frame, OnEnd on_end, Clock clock = now_us);
     ~ControlConnection();
 
     void send(uint32_t kind, const ByteWriter& content = {});
@@ -51,6 +55,7 @@ class ControlConnection {
     void end(Status why);
 
     Service* service_;
+    Clock clock_;
     net::FrameStream stream_;
     OnFrame on_frame_;
     OnEnd on_end_;

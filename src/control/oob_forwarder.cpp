@@ -4,16 +4,9 @@ namespace weft::internal {
 
 static constexpr int64_t unreachable_us = 3'000'000;  // the cause is usually known within this time
 
-OobForwarder::OobForwarder(Service& service, std::shared_ptr<Segment> segment, const RankTable& rank_table,
-                           TreeLinks& tree_links, int host, std::function<void()> on_unreachable)
-    : service_(&service),
-      segment_(std::move(segment)),
-      rank_table_(&rank_table),
-      tree_links_(&tree_links),
-      host_(host),
-      on_unreachable_(std::move(on_unreachable)) {}
-
-void OobForwarder::stop() { service_->cancel(std::exchange(timer_, 0)); }
+OobForwarder::OobForwarder(std::shared_ptr<Segment> segment, const RankTable& rank_table, TreeLinks& tree_links,
+                           int host, Clock clock)
+    : segment_(std::move(segment)), rank_table_(&rank_table), tree_links_(&tree_links), host_(host), clock_(clock) {}
 
 void OobForwarder::send_pending() {
     for (const int rank : segment_->locals())
@@ -31,17 +24,17 @@ bool OobForwarder::on_frame(ByteReader& content) {
 void OobForwarder::forward(const Segment::OobEntry& entry) {
     const int next = HostTree::next(host_, segment_->rank_info(entry.to).host);
     if (tree_links_->ended(next)) {
+        if (unreachable_.empty()) unreachable_since_us_ = clock_();
         unreachable_.insert(entry.to);
-        if (timer_ == 0)
-            timer_ = service_->after(unreachable_us, [this] {
-                timer_ = 0;
-                on_unreachable_();
-            });
         return;
     }
     ByteWriter content;
     content.put(entry);
     tree_links_->send(next, ControlFrame::oob, content);
+}
+
+bool OobForwarder::unreachable_due() const {
+    return has_unreachable() && clock_() - unreachable_since_us_ >= unreachable_us;
 }
 
 bool OobForwarder::report_unreachable() {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/base/thread.hpp"
 #include "src/net/lost_packets.hpp"
@@ -15,14 +14,14 @@ constexpr int64_t link_patience_us = 10'000'000;  // the least time for a neighb
 }  // namespace
 
 TreeLinks::TreeLinks(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity,
-                     const RankTable& rank_table, int host, int64_t heartbeat_ms, Handlers handlers)
+                     const RankTable& rank_table, int host, Heartbeat heartbeat, Handlers handlers)
     : dispatcher_(std::move(dispatcher)),
       identity_(identity),
       rank_table_(&rank_table),
       host_(host),
-      heartbeat_ms_(heartbeat_ms),
+      heartbeat_(heartbeat),
       handlers_(std::move(handlers)),
-      begun_us_(now_us()),
+      begun_us_(heartbeat.clock()),
       ticked_us_(begun_us_) {
     dispatcher_->expect(identity_.name, net::control, uint64_t(host_), [this](net::AcceptedConnection accepted) {
         const int child = int(accepted.purpose.detail);
@@ -43,7 +42,7 @@ void TreeLinks::connect_to_parent() {
         service(), identity_, net::Purpose{net::control, uint32_t(host_), uint64_t(parent)},
         net::TargetProcess{.process = rank_table_->hosts[size_t(parent)].process},
         rank_table_->hosts[size_t(parent)].addresses, [this, parent](Result<Fd> socket) {
-            const bool again = connect_->closed_early() && now_us() - begun_us_ < link_patience_us;
+            const bool again = connect_->closed_early() && heartbeat_.clock() - begun_us_ < link_patience_us;
             connect_.reset();
             if (socket) return link(parent, std::move(*socket));
             if (again) {
@@ -64,7 +63,7 @@ void TreeLinks::link(int host, Fd socket) {
             if (ControlFrame(kind) == ControlFrame::shutdown) departed_.insert(host);
             handlers_.on_frame(host, ControlFrame(kind), content);
         },
-        [this, host](const Status& why) { end(host, why); });
+        [this, host](const Status& why) { end(host, why); }, heartbeat_.clock);
     WEFT_LOG(info, net, "control connection with {}", rank_table_->text(host));
     const auto early = early_.extract(host);
     if (early)
@@ -116,22 +115,22 @@ void TreeLinks::finish() {
 }
 
 // Heartbeats are sent at ticks, so silence is at least some ticks.
-int64_t TreeLinks::limit_us() const { return std::max(heartbeat_ms_ * 1000, 4 * tick_us); }
+int64_t TreeLinks::limit_us() const { return std::max(heartbeat_.limit_ms * 1000, 4 * tick_us); }
 
 // A process that was stopped itself, or had no processor, has read no frames: it must not report others as silent.
 void TreeLinks::detect_pause() {
-    const int64_t now = now_us(), asleep_us = now - std::exchange(ticked_us_, now);
+    const int64_t now = heartbeat_.clock(), asleep_us = now - std::exchange(ticked_us_, now);
     const int64_t waited = processor_wait_us(), waited_us = waited - std::exchange(processor_wait_us_, waited);
     if (asleep_us > std::min(4 * tick_us, limit_us() / 2))
         for (const auto& [host, link] : links_) link->heard_us = now;
-    if (heartbeat_ms_ > 0 && asleep_us > limit_us() / 2)
+    if (heartbeat_.limit_ms > 0 && asleep_us > limit_us() / 2)
         WEFT_LOG(warn, net,
                  "this process, which leads its host, {} for {:.1f} s and sent no heartbeat: after {} ms "
                  "(WEFT_HEARTBEAT_MS) other hosts take its host for dead",
                  waited_us > asleep_us / 2
                      ? "was given no processor, which others used,"
                      : "was stopped (SIGSTOP, a debugger, its container's quota, or its whole machine)",
-                 double(asleep_us) / 1e6, heartbeat_ms_);
+                 double(asleep_us) / 1e6, heartbeat_.limit_ms);
 }
 
 static std::string missing_text(const ControlConnection& link) {
@@ -151,7 +150,7 @@ void TreeLinks::check_packets(int64_t now) {
 }
 
 void TreeLinks::tick() {
-    const int64_t now = now_us();
+    const int64_t now = heartbeat_.clock();
     std::string trouble;
     if (now - begun_us_ > std::max(limit_us(), link_patience_us))
         visit([&](int host) {
@@ -162,7 +161,7 @@ void TreeLinks::tick() {
                 rank_table_->text(host), rank_table_->hosts[size_t(host_)].name);
         });
     for (const auto& [host, link] : links_) {
-        if (heartbeat_ms_ <= 0) break;
+        if (heartbeat_.limit_ms <= 0) break;
         if (now - link->spoken_us > limit_us() / 4) send(host, ControlFrame::alive);
         if (now - link->heard_us > limit_us() && !departed_.count(host) && trouble.empty())
             trouble = fmt::format(
@@ -174,7 +173,7 @@ void TreeLinks::tick() {
                                   "is given no processor{}",
                                   rank_table_->hosts[size_t(host)].pid, missing_text(*link))
                     : "it is down, or the network to it is cut",
-                heartbeat_ms_);
+                heartbeat_.limit_ms);
     }
     if (!trouble.empty())
         handlers_.on_trouble(fail(error::host_lost, "{}", trouble));

@@ -26,6 +26,12 @@ enum class ControlFrame : uint32_t {
     shutdown,       // entries of the sender's ranks, and of ended hosts behind it: the sender ends in order
 };
 
+// A neighbour that is silent for `limit_ms` by this clock counts as dead; 0: never.
+struct Heartbeat {
+    int64_t limit_ms;
+    Clock clock = now_us;
+};
+
 // Owned by Control, thread-bound to the service thread.
 class TreeLinks {
   public:
@@ -38,7 +44,7 @@ class TreeLinks {
     };
     // `rank_table` outlives it.
     TreeLinks(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity, const RankTable& rank_table,
-              int host, int64_t heartbeat_ms, Handlers handlers);
+              int host, Heartbeat heartbeat, Handlers handlers);
     ~TreeLinks();
 
     void send(int host, ControlFrame kind, const ByteWriter& content = {});
@@ -74,7 +80,7 @@ class TreeLinks {
     net::Identity identity_;
     const RankTable* rank_table_;
     int host_;
-    int64_t heartbeat_ms_;
+    Heartbeat heartbeat_;
     Handlers handlers_;
     int64_t begun_us_, ticked_us_;
     int64_t processor_wait_us_ = 0;          // of the service thread, at the last tick

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "src/base/clock.hpp"
-
 namespace weft::internal {
 
 static constexpr int64_t silence_us = 2'000'000;  // of a remote rank that does not count any more
@@ -14,7 +12,7 @@ bool has_kernels(const Segment& segment, int rank) {
            row.state.load(std::memory_order_acquire) == RankState::left && segment.alive(rank);
 }
 
-bool needed_by_calls(const Segment& segment, int64_t since_us) {
+bool needed_by_calls(const Segment& segment, int64_t since_us, int64_t now) {
     uint64_t last = 0;
     for (const int rank : segment.locals())
         if (has_kernels(segment, rank)) return true;
@@ -25,8 +23,7 @@ bool needed_by_calls(const Segment& segment, int64_t since_us) {
         if (state == RankState::left || state == RankState::dead) continue;
         const auto position = row.position.read();
         if (position && position->finished >= last) continue;
-        if (segment.local(rank) ? segment.alive(rank)
-                                : now_us() - since_us < silence_us || row.remote.heard_us > since_us)
+        if (segment.local(rank) ? segment.alive(rank) : now - since_us < silence_us || row.remote.heard_us > since_us)
             return true;
     }
     return false;

@@ -4,10 +4,12 @@
 
 #include <sys/eventfd.h>
 
+#include <atomic>
 #include <climits>
 #include <thread>
 
 #include "src/rendezvous/root_rendezvous.hpp"
+#include "tests/bootstrap/test_clock.hpp"
 #include "tests/error.hpp"
 #include "tests/net/ends.hpp"
 
@@ -26,7 +28,7 @@ T value_of(Result<T> result) {
 class Hosts {
   public:
     // Only the first `present` of them if less than all are.
-    explicit Hosts(int count, int64_t heartbeat_ms = 60'000, int present = INT_MAX)
+    explicit Hosts(int count, int64_t heartbeat_ms = 1'000'000'000, int present = INT_MAX)
         : dispatcher_(value_of(AcceptDispatcher::of_process())), root_(dispatcher_, identity_) {
         for (int host = 0; host < std::min(count, present); ++host) groups_.push_back(make_group(count, host));
         for (size_t host = 0; host < groups_.size(); ++host) add_leader(int(host), heartbeat_ms);
@@ -60,6 +62,13 @@ class Hosts {
         const char text[] = "entry";
         REQUIRE((*this)[from].oob_put(from, to, key, text, sizeof text));
     }
+    // Within some seconds by the test's clock.
+    bool aborts(int host) {
+        return eventually([&] {
+            test_time_us += 1'000'000;
+            return (*this)[host].aborted();
+        });
+    }
     bool comes(int from, int to, uint64_t key) {
         return eventually([&] { return (*this)[to].oob_get(from, key) != nullptr; });
     }
@@ -80,6 +89,7 @@ class Hosts {
     void add_leader(int host, int64_t heartbeat_ms) {
         ControlSettings settings;
         settings.heartbeat_ms = heartbeat_ms;
+        settings.clock = test_clock;
         settings.settled_event = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         settings.check_in.root = dispatcher_->listener().addresses();
         settings.check_in.root_exists = true;
@@ -173,7 +183,7 @@ TEST_CASE("ranks that need a leader that has ended to connect get an error", "[c
     hosts.leave(0);
     Control::await_shutdown();
     hosts.post(1, 2, 2);
-    CHECK(eventually([&] { return hosts[1].aborted(); }));
+    CHECK(hosts.aborts(1));
     CHECK_ERROR(hosts[1].abort_status(), "host.lost", 2);
     CHECK_THAT(hosts[1].abort_status().sentence(),
                Catch::Contains("rank 2 (pid 1002 on node2)") && Catch::Contains(" node0"));
@@ -191,47 +201,39 @@ TEST_CASE("an entry without a route is reported, though the leader that got it h
         hosts.leave(0);
         Control::await_shutdown();
         hosts.post(below, 2, 1);
-        std::this_thread::sleep_for(std::chrono::milliseconds(300));  // it reaches the inner leader only
+        hosts.post(below, inner, 2);  // after the first on the same connection
+        CHECK(hosts.comes(below, inner, 2));
         hosts.leave(inner);
         if (process_ends) Control::await_shutdown();
-        CHECK(eventually([&] { return hosts[below].aborted(); }));
+        CHECK(hosts.aborts(below));
         CHECK_ERROR(hosts[below].abort_status(), "host.lost", 2);
         CHECK_THAT(hosts[below].abort_status().sentence(), Catch::Contains("rank 2 ") && Catch::Contains(" node0"));
     }
 }
 
 TEST_CASE("the end of a process waits for ranks in a call that its own ranks have finished", "[control]") {
-    // It ends after two seconds without a report, which a slow machine may cause: the test then repeats.
-    constexpr auto patience = std::chrono::seconds(2);
-    bool slow = true;
-    for (int attempt = 0; slow && attempt < 10; ++attempt) {
-        Hosts hosts(count);
-        REQUIRE(hosts.met());
-        for (int host = 0; host < count; ++host) {
-            Position& position = hosts[host].row(host).position;
-            position.enter(1, some_operation());
-            if (host != below) position.finish(1);
-        }
-        hosts.leave(inner);
-        std::atomic<bool> returned = false;
-        const auto begin = std::chrono::steady_clock::now();
-        std::thread ending([&] {
-            Control::await_shutdown();
-            returned = true;
-        });
-        // It knows the position of all ranks, and continues.
-        CHECK(eventually([&] { return returned || hosts[inner].row(below).position.read()->entered == 1; }));
-        hosts.post(below, beside, 1);
-        CHECK(eventually([&] { return returned || hosts[beside].oob_get(below, 1) != nullptr; }));
-        const bool early = returned;
-        slow = early && std::chrono::steady_clock::now() - begin >= patience;
-        CHECK((!early || slow));
-        hosts[below].row(below).position.finish(1);
-        ending.join();
-        for (int host = 0; host < count; ++host)
-            if (host != inner) CHECK(hosts[host].row(host).state == RankState::joined);
+    Hosts hosts(count);
+    REQUIRE(hosts.met());
+    for (int host = 0; host < count; ++host) {
+        Position& position = hosts[host].row(host).position;
+        position.enter(1, some_operation());
+        if (host != below) position.finish(1);
     }
-    CHECK(!slow);
+    hosts.leave(inner);
+    std::atomic<bool> returned = false;
+    std::thread ending([&] {
+        Control::await_shutdown();
+        returned = true;
+    });
+    // It knows the position of all ranks, and continues.
+    CHECK(eventually([&] { return hosts[inner].row(below).position.read()->entered == 1; }));
+    hosts.post(below, beside, 1);
+    CHECK(hosts.comes(below, beside, 1));
+    CHECK(!returned);
+    hosts[below].row(below).position.finish(1);
+    ending.join();
+    for (int host = 0; host < count; ++host)
+        if (host != inner) CHECK(hosts[host].row(host).state == RankState::joined);
 }
 
 TEST_CASE("an exception on the service thread is an error on every host", "[control]") {
@@ -260,6 +262,8 @@ TEST_CASE("a host that checks in and never connects to its parent is an error, w
     REQUIRE(stream.queue(uint32_t(CheckInFrame::host), content.bytes().data(), content.bytes().size()));
     REQUIRE(stream.flush());
     REQUIRE(hosts.met());
+    hosts.dispatcher().service().run(
+        [] { test_time_us += 11'000'000; });  // after the task that received the rank table
     CHECK(eventually([&] { return hosts[0].aborted(); }));
     CHECK_ERROR(hosts[0].abort_status(), "host.lost");
     CHECK_THAT(hosts[0].abort_status().sentence(), Catch::Contains("host silent") && Catch::Contains("node0"));
