@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/base/clock.hpp"
+#include "src/segment/liveness.hpp"
 
 namespace weft::internal {
 
@@ -11,7 +12,7 @@ static constexpr int64_t silence_us = 2'000'000;  // of a remote rank that does 
 bool has_kernels(const Segment& segment, int rank) {
     const RankRow& row = segment.row(rank);
     return row.gpu.facts.use != DeviceFacts::none && !row.gpu.left.load(std::memory_order_acquire) &&
-           row.state.load(std::memory_order_acquire) == RankState::left && segment.alive(rank);
+           row.state.load(std::memory_order_acquire) == RankState::left && Liveness(segment).alive(rank);
 }
 
 bool needed_by_calls(const Segment& segment, int64_t since_us) {
@@ -25,7 +26,7 @@ bool needed_by_calls(const Segment& segment, int64_t since_us) {
         if (state == RankState::left || state == RankState::dead) continue;
         const auto position = row.position.read();
         if (position && position->finished >= last) continue;
-        if (segment.local(rank) ? segment.alive(rank)
+        if (segment.local(rank) ? Liveness(segment).alive(rank)
                                 : now_us() - since_us < silence_us || row.remote.heard_us > since_us)
             return true;
     }
