@@ -17,6 +17,7 @@
 #include "placement.hpp"
 #include "race.hpp"
 #include "regret.hpp"
+#include "result_check.hpp"
 #include "src/base/printing.hpp"
 #include "table.hpp"
 #include "timing.hpp"
@@ -60,19 +61,15 @@ class ReductionHandle {
     bool made_ = false;
 };
 
-// The properties of a table line other than its size.
-struct Setting {
-    const Element& element;
-    const Reduction& reduction;
-    weftRedOp_t op;
-    int root;
-};
-
 // The run of one rank. Thread-bound to the rank's thread.
 class Benchmark {
   public:
     Benchmark(const Collective& collective, const Arguments& arguments, Rank& rank)
-        : collective_(collective), arguments_(arguments), rank_(rank), progress_(rank.is_first()) {}
+        : collective_(collective),
+          arguments_(arguments),
+          rank_(rank),
+          progress_(rank.is_first()),
+          results_(collective, rank) {}
 
     int run();
 
@@ -101,7 +98,6 @@ class Benchmark {
     Result measure(const Setting& setting, size_t bytes, bool in_place, const Buffers& buffers);
     RegretRow measure_regret(const Setting& setting, const Row& row, const Buffers& buffers);
     std::string explanation(const Row& row, weftRedOp_t op);
-    int64_t check(const Case& measured, const Setting& setting, bool in_place, const Buffers& buffers);
     void report(const Row& row);
     void name_algorithm(Row& row, weftRedOp_t op);
     Memory held_memory();
@@ -111,11 +107,9 @@ class Benchmark {
     Rank& rank_;
     Progress progress_;
     std::unique_ptr<JsonReport> json_;  // rank 0's, with -J
-    uint64_t seed_ = 1;                 // of the next check; 0 is the seed of the timed data
-    int64_t wrong_ = 0;                 // elements, over all ranks
-    int64_t own_wrong_ = 0;             // on this rank: known even if the sum over ranks is the call that fails
+    ResultCheck results_;
+    int64_t wrong_ = 0;  // elements, over all ranks
     std::vector<RegretRow> regrets_;
-    std::string checked_algorithm_;  // the algorithm that check() asks for; empty: the selector chooses
     double bus_bandwidth_sum_ = 0;
     int bus_bandwidths_ = 0;
 };
@@ -146,53 +140,6 @@ std::vector<int> Benchmark::roots() const {
     std::vector<int> roots(size_t(collective_.rooted && arguments_.root < 0 ? rank_.count() : 1));
     std::iota(roots.begin(), roots.end(), collective_.rooted ? std::max(arguments_.root, 0) : 0);
     return roots;
-}
-
-int64_t Benchmark::check(const Case& measured, const Setting& setting, bool in_place, const Buffers& buffers) {
-    const size_t part_bytes = measured.call.count * setting.element.bytes;
-    const Seat seat{rank_.index(), rank_.count(), setting.root};
-    const Placement placement = placement_of(collective_, seat, in_place);
-    const Data data(collective_, setting.element, setting.reduction, seat, seed_);
-    seed_ += parts();
-    // Results must overwrite this data. Bytes behind the buffers and in unused buffers must keep it.
-    const Period untouched(4096, std::byte(0xa5));
-    const auto period = [&](const Data::Contents& contents, size_t part) -> const Period& {
-        return contents[part].empty() ? untouched : contents[part];
-    };
-    const std::vector<Side> sides = in_place ? std::vector{receiving} : std::vector{sending, receiving};
-    for (Side side : sides) {
-        const Data::Contents before = data.before(placement, side);
-        for (size_t part = 0; part < parts(); ++part)
-            buffers.write(side, part * part_bytes, part_bytes, period(before, part));
-        buffers.write(side, parts() * part_bytes, guard_bytes, untouched);
-    }
-    rank_.barrier();
-    if (!checked_algorithm_.empty()) {
-        weftCallConfig_t config = WEFT_CALL_CONFIG_INITIALIZER;
-        config.algo = checked_algorithm_.c_str();
-        rank_.expect(weftCommSetCallConfig(rank_.comm(), &config), "weftCommSetCallConfig");
-    }
-    call_once(rank_, measured);
-    // The other exchanges of the check use the selector's choice.
-    if (!checked_algorithm_.empty())
-        rank_.expect(weftCommSetCallConfig(rank_.comm(), nullptr), "weftCommSetCallConfig");
-    size_t wrong = 0;
-    for (Side side : sides) {
-        const Data::Contents before = data.before(placement, side), after = data.after(placement, side);
-        for (size_t part = 0; part < parts(); ++part) {
-            // Behind the elements of an uneven part, the buffer must be unchanged.
-            const size_t written = side == receiving && collective_.share
-                                       ? setting.element.bytes *
-                                             collective_.share(measured.call.count, int(part), rank_.index())
-                                       : part_bytes,
-                         first = part * part_bytes, element = setting.element.bytes;
-            wrong += buffers.wrong(side, first, written, period(after, part), element);
-            wrong += buffers.wrong(side, first + written, part_bytes - written, period(before, part), 1);
-        }
-        wrong += buffers.wrong(side, parts() * part_bytes, guard_bytes, untouched, 1);
-    }
-    own_wrong_ += int64_t(wrong);
-    return std::max(int64_t(rank_.combine(double(wrong), weftSum)), int64_t(wrong));
 }
 
 Case Benchmark::prepare(const Setting& setting, size_t bytes, bool in_place, const Buffers& buffers) {
@@ -240,7 +187,7 @@ Result Benchmark::measure(const Setting& setting, size_t bytes, bool in_place, c
     result.algorithm_bandwidth = double(measured.bytes) / (std::max(result.measurement.time_us, 1e-9) * 1e3);
     result.bus_bandwidth = result.algorithm_bandwidth * collective_.bus_factor(rank_.count());
     for (int i = 0; i < arguments_.checks; ++i) {
-        result.wrong = result.wrong.value_or(0) + check(measured, setting, in_place, buffers);
+        result.wrong = result.wrong.value_or(0) + results_.check(measured, setting, in_place, buffers);
         if (*result.wrong > 0) break;
     }
     wrong_ += result.wrong.value_or(0);
@@ -257,11 +204,9 @@ RegretRow Benchmark::measure_regret(const Setting& setting, const Row& row, cons
         throw Failure(fmt::format("no algorithm can serve {} bytes:\n{}", row.bytes, explained));
     RegretRow regret =
         regret_of(row, candidates, race(rank_, measured, candidates.names, arguments_.seconds), collective_.messages);
-    for (const std::string& name : candidates.names) {
-        checked_algorithm_ = name;
-        for (int i = 0; i < arguments_.checks; ++i) regret.wrong += check(measured, setting, false, buffers);
-    }
-    checked_algorithm_.clear();
+    for (const std::string& name : candidates.names)
+        for (int i = 0; i < arguments_.checks; ++i)
+            regret.wrong += results_.check(measured, setting, false, buffers, name);
     wrong_ += regret.wrong;
     return regret;
 }
@@ -395,7 +340,7 @@ int Benchmark::run() {
     const weft::internal::Status written = json_ ? json_->write() : weft::internal::ok();
     if (!lines()) print(footer_text(collective_, wrong_, average, memory));
     if (!written) weft::internal::print_error("{}: {}\n", collective_.program, written.sentence());
-    return !written || wrong_ > 0 || own_wrong_ > 0;
+    return !written || wrong_ > 0 || results_.own_wrong() > 0;
 }
 
 // Reports flags that this collective ignores; nccl-tests ignores them silently.

@@ -6,8 +6,8 @@
 #include <map>
 #include <optional>
 
+#include "failure.hpp"
 #include "gpu_pattern.hpp"
-#include "rank.hpp"
 #include "src/drivers/cuda/device.hpp"
 #include "src/drivers/cuda/event.hpp"
 #include "src/drivers/cuda/graph.hpp"

@@ -1,6 +1,6 @@
 // no_gpu.cpp: gpu.hpp in a build without CUDA's headers: there is no GPU.
+#include "failure.hpp"
 #include "gpu.hpp"
-#include "rank.hpp"
 
 namespace perf {
 

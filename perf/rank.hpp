@@ -4,18 +4,13 @@
 #include <weft/weft.h>
 
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "failure.hpp"
 #include "gpu.hpp"
 
 namespace perf {
-
-// Ends a rank's work: a call of Weft failed; holds the message.
-struct Failure : std::runtime_error {
-    using std::runtime_error::runtime_error;
-};
 
 // Owns neither the communicator nor the GPU. Thread-bound to the thread that drives the rank.
 class Rank {

@@ -1,5 +1,6 @@
 #include "src/calls/prepared.hpp"
 
+#include "src/base/process_token.hpp"
 #include "src/base/tombstones.hpp"
 
 namespace weft::internal {

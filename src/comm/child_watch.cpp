@@ -2,6 +2,7 @@
 
 #include "src/base/clock.hpp"
 #include "src/segment/first_cause.hpp"
+#include "src/segment/liveness.hpp"
 
 namespace weft::internal {
 
@@ -65,7 +66,7 @@ Status ChildWatch::look_at_remote_ranks(int64_t now) {
 bool ChildWatch::is_gone(int rank) const {
     const Segment& group = *parent_.context().segment;
     const RankRow& row = group.row(rank);
-    if (row.state.load(std::memory_order_acquire) != RankState::left) return !group.alive(rank);
+    if (row.state.load(std::memory_order_acquire) != RankState::left) return !Liveness(group).alive(rank);
     return row.split.wanted.load(std::memory_order_acquire) != child_.number;
 }
 

@@ -8,7 +8,9 @@
 #include "src/base/cancellation.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
+#include "src/segment/failure_record.hpp"
 #include "src/segment/first_cause.hpp"
+#include "src/segment/liveness.hpp"
 
 namespace weft::internal {
 
@@ -20,12 +22,12 @@ Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<Segment
                                                          CommunicatorOptions options) {
     auto flag_block = FlagBlock::open(*group, rank, options.slots_later);
     if (!flag_block) {
-        group->raise(flag_block.status(), rank);
+        FailureRecord(*group).raise(flag_block.status(), rank);
         return flag_block.take_status();
     }
     if (device) {
         if (Status begun = device->begin(options.timeout_ms); !begun) {
-            group->raise(begun, rank);
+            FailureRecord(*group).raise(begun, rank);
             return begun;
         }
     }
@@ -47,12 +49,12 @@ Communicator::Communicator(std::shared_ptr<Segment> group, std::shared_ptr<Membe
 }
 
 Communicator::~Communicator() {
-    const Segment& segment = *context_.segment;
+    Segment& segment = *context_.segment;
     returned_errors_.reset();
     // From here on no rank waits for us, and the segment keeps the data that peers still read.
     context_.row().state.store(RankState::left, std::memory_order_release);
     context_.segment->wake();
-    context_.segment->ring();
+    context_.segment->doorbell().ring();
     calls_.windows().await_untouched();
     RootRendezvous::close_finished();
     // Returns when our kernels have ended. Peers that call again meanwhile learn that we have left.
@@ -60,7 +62,7 @@ Communicator::~Communicator() {
     // A rank that enqueued calls and left got no error from them.
     if (!dead_ && !aborted_here() && segment.aborted())
         WEFT_LOG_RANK(rank(), warn, coll, "leaves a communicator that has failed, with what it had enqueued: {}",
-                      segment.abort_status().text());
+                      FailureRecord(segment).status().text());
     WEFT_LOG_RANK(rank(), info, init, "rank {} of {} left after {} operations", rank(), ranks(), context_.sequence);
 }
 
@@ -74,7 +76,7 @@ Status Communicator::die(Status failure) {
             failure = std::move(known);
     failure = first_cause(segment, std::move(failure));
     // All ranks report the first error, word for word.
-    if (!segment.raise(failure, rank())) failure = segment.abort_status();
+    if (!FailureRecord(segment).raise(failure, rank())) failure = FailureRecord(segment).status();
     leave_buffers();
     abandon_windows();
     if (aborted_here()) return fail(error::abort_local, "the communicator was aborted here, by weftCommAbort");
@@ -102,7 +104,8 @@ void Communicator::await_borrowers() {
     const Segment& segment = *context_.segment;
     for (int peer = 0; peer < ranks(); ++peer)
         while (peer != rank() && calls_.may_be_using(peer) &&
-               segment.row(peer).state.load(std::memory_order_acquire) != RankState::left && segment.alive(peer)) {
+               segment.row(peer).state.load(std::memory_order_acquire) != RankState::left &&
+               Liveness(segment).alive(peer)) {
             if (now_us() > until) {
                 WEFT_LOG_RANK(
                     rank(), warn, coll,
@@ -122,7 +125,7 @@ Status Communicator::usable() {
             leave_buffers();
             abandon_windows();
         }
-        const Status cause = context_.segment->abort_status();
+        const Status cause = FailureRecord(*context_.segment).status();
         if (cause) return fail(error::abort_local, "the communicator is dead: destroy it and make a new one");
         return fail(cause, "the communicator is dead, destroy it and make a new one; it died of: {}", cause.sentence());
     }
@@ -171,7 +174,7 @@ Progress Communicator::advance_messages() {
 
 void Communicator::stop(const std::string& why) {
     dead_ = true;
-    context_.segment->raise(error::abort_remote, rank(), why, {.rank = rank()});
+    FailureRecord(*context_.segment).raise(error::abort_remote, rank(), why, {.rank = rank()});
     if (!calls_.in_collective()) leave_buffers();
 }
 
@@ -189,20 +192,22 @@ void Communicator::break_off() noexcept {
     const auto end = fmt::format_to_n(sentence, sizeof sentence,
                                       "rank {} broke off in operation {}: out of memory, or an internal error", rank(),
                                       context_.sequence);
-    context_.segment->raise(error::memory_exhausted, rank(), {sentence, std::min(end.size, sizeof sentence)},
-                            {.rank = rank(), .sequence = context_.sequence});
+    FailureRecord(*context_.segment)
+        .raise(error::memory_exhausted, rank(), {sentence, std::min(end.size, sizeof sentence)},
+               {.rank = rank(), .sequence = context_.sequence});
     leave_buffers();
 }
 
 Status Communicator::state() const {
     if (context_.device) context_.device->look(false);
-    return context_.segment->aborted() ? context_.segment->abort_status() : ok();
+    return context_.segment->aborted() ? FailureRecord(*context_.segment).status() : ok();
 }
 
 void Communicator::abort() {
     aborted_here_.store(true, std::memory_order_release);
-    context_.segment->raise(error::abort_remote, rank(),
-                            fmt::format("rank {} aborted the communicator (weftCommAbort)", rank()), {.rank = rank()});
+    FailureRecord(*context_.segment)
+        .raise(error::abort_remote, rank(), fmt::format("rank {} aborted the communicator (weftCommAbort)", rank()),
+               {.rank = rank()});
 }
 
 }  // namespace weft::internal

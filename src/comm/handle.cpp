@@ -1,5 +1,6 @@
 #include "src/comm/handle.hpp"
 
+#include "src/base/process_token.hpp"
 #include "src/base/tombstones.hpp"
 
 namespace weft::internal {

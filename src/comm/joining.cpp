@@ -13,6 +13,7 @@
 #include "src/gpu/kernels/device_code.hpp"
 #include "src/planning/machines.hpp"
 #include "src/registry.hpp"
+#include "src/segment/failure_record.hpp"
 #include "src/selector/tuning_text.hpp"
 #include "topology/detect/container.hpp"
 
@@ -141,7 +142,7 @@ Result<bool> meet(Joining& joining) {
         if (ready && !joining.same_ranks) ready = find_machines(joining);
         if (ready && !joining.same_ranks) ready = find_tuning(joining, texts.tuning);
         if (!ready) {
-            joining.rendezvous->segment()->raise(ready, joining.rank);
+            FailureRecord(*joining.rendezvous->segment()).raise(ready, joining.rank);
             return ready;
         }
         const auto membership = joining.rendezvous->membership();
@@ -152,7 +153,7 @@ Result<bool> meet(Joining& joining) {
     if (!joining.device) return true;
     auto known = joining.device->advance();
     // The other ranks must not wait for a rank that has given up.
-    if (!known) joining.rendezvous->segment()->raise(known.status(), joining.rank);
+    if (!known) FailureRecord(*joining.rendezvous->segment()).raise(known.status(), joining.rank);
     return known;
 }
 
@@ -183,11 +184,11 @@ Result<bool> advance(Joining& joining) {
         if (joining.handle && joining.handle->cancelled.load(std::memory_order_acquire)) {
             made = fail(error::abort_local, "the communicator was aborted here, by weftCommAbort, while it was made");
             if (const auto group = joining.rendezvous->segment())
-                group->raise(error::abort_remote, joining.rank,
-                             fmt::format("rank {} aborted the communicator (weftCommAbort) "
-                                         "while it was made",
-                                         joining.rank),
-                             {.rank = joining.rank});
+                FailureRecord(*group).raise(error::abort_remote, joining.rank,
+                                            fmt::format("rank {} aborted the communicator (weftCommAbort) "
+                                                        "while it was made",
+                                                        joining.rank),
+                                            {.rank = joining.rank});
         } else {
             made = make_when_met(joining);
         }
@@ -195,8 +196,8 @@ Result<bool> advance(Joining& joining) {
     } catch (const std::bad_alloc&) {
         // Otherwise the other ranks would wait for this rank until their deadline.
         if (const auto group = joining.rendezvous->segment())
-            group->raise(error::memory_exhausted, joining.rank, "a rank ran out of memory while it joined",
-                         {.rank = joining.rank});
+            FailureRecord(*group).raise(error::memory_exhausted, joining.rank,
+                                        "a rank ran out of memory while it joined", {.rank = joining.rank});
         made = Status(error::memory_exhausted, "out of memory");
     }
     if (!made && joining.handle) joining.handle->deliver(made.status());

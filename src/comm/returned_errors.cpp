@@ -67,7 +67,7 @@ void record_returned_error(const Status& failure) {
             RankRow& row = entry.group->row(entry.rank);
             const auto position = row.position.read();
             if (!position) continue;  // the rank is entering a call
-            if (row.returned_error.write(position->entered, failure.failure())) entry.group->ring();
+            if (row.returned_error.write(position->entered, failure.failure())) entry.group->doorbell().ring();
             if (entry.membership) memberships.insert(entry.membership);
         }
     }

@@ -7,6 +7,7 @@
 
 #include "src/base/log.hpp"
 #include "src/base/name_list.hpp"
+#include "src/segment/failure_record.hpp"
 
 namespace weft::internal {
 
@@ -128,8 +129,8 @@ std::string Splitting::why_aborted() const {
 // Calls in progress in streams may wait for ranks that never come.
 void Splitting::announce() {
     if (kind_ == SplitKind::shrink_and_abort)
-        (void)parent().context().segment->raise(error::abort_remote, parent().rank(), why_aborted(),
-                                                {.rank = parent().rank()});
+        (void)FailureRecord(*parent().context().segment)
+            .raise(error::abort_remote, parent().rank(), why_aborted(), {.rank = parent().rank()});
 }
 
 Status Splitting::begin_shrinking() {
@@ -217,7 +218,7 @@ Status Splitting::make_rendezvous(const net::PackedAddresses& root, int root_ran
 void Splitting::tell_failure(const Status& failure) {
     if (family_.number == 0) return;
     if (joining_.rendezvous)
-        if (const auto group = joining_.rendezvous->segment()) group->raise(failure, joining_.rank);
+        if (const auto group = joining_.rendezvous->segment()) FailureRecord(*group).raise(failure, joining_.rank);
     say_given_up(*parent().context().segment, family_, joining_.rank);
 }
 

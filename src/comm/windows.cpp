@@ -6,7 +6,9 @@
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/base/name_list.hpp"
+#include "src/base/process_token.hpp"
 #include "src/base/tombstones.hpp"
+#include "src/segment/liveness.hpp"
 
 namespace weft::internal {
 
@@ -144,7 +146,7 @@ void Windows::await_untouched() {
     const int64_t until = now_us() + untouched_patience_us;
     const Segment& segment = *context_.segment;
     for (const int peer : segment.locals())
-        while (peer != context_.rank && host_->touched_by(peer) && segment.alive(peer)) {
+        while (peer != context_.rank && host_->touched_by(peer) && Liveness(segment).alive(peer)) {
             if (now_us() > until) {
                 WEFT_LOG_RANK(context_.rank, warn, coll,
                               "continues although rank {} (pid {}) does not move and may still use our windows", peer,

@@ -1,6 +1,7 @@
 #include "src/control/agreed_texts.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace weft::internal {
 
@@ -84,12 +85,20 @@ AgreedTexts AgreedTexts::read(ByteReader& from) {
 Status AgreedTexts::leave(Segment& segment) const {
     ByteWriter bytes;
     write(bytes);
-    return segment.write_texts(bytes.bytes().data(), bytes.bytes().size());
+    const uint64_t length = bytes.bytes().size();
+    if (length > bytes_most)
+        return fail(error::internal_state, "the texts of a communicator have {} bytes; there is room for {}", length,
+                    bytes_most);
+    const size_t offset = SegmentLayout{segment.ranks(), 0}.texts();
+    WEFT_TRY(segment.write(offset + sizeof length, bytes.bytes().data(), length));
+    return segment.write(offset, &length, sizeof length);
 }
 
 AgreedTexts AgreedTexts::of(const Segment& segment) {
-    const auto bytes = segment.texts();
-    ByteReader from(bytes.data(), bytes.size());
+    const std::byte* place = segment.memory().data() + SegmentLayout{segment.ranks(), 0}.texts();
+    uint64_t length = 0;
+    memcpy(&length, place, sizeof length);
+    ByteReader from(place + sizeof length, std::min<uint64_t>(length, bytes_most));
     return read(from);
 }
 

@@ -42,7 +42,9 @@ struct AgreedTexts {
     void write(ByteWriter& to) const;
     static AgreedTexts read(ByteReader& from);
 
-    // In the segment of a host: see Segment::write_texts().
+    // In the segment of a host, at most bytes_most bytes. Rank 0 writes them when it joins. With several hosts, each
+    // host's leader writes them again once all ranks have joined.
+    static constexpr size_t bytes_most = SegmentLayout::texts_bytes - sizeof(uint64_t);
     Status leave(Segment& segment) const;
     static AgreedTexts of(const Segment& segment);
 };

@@ -4,6 +4,7 @@
 
 #include "src/base/clock.hpp"
 #include "src/control/check_in.hpp"
+#include "src/segment/failure_record.hpp"
 
 namespace weft::internal {
 
@@ -61,7 +62,7 @@ void CheckInClient::connect() {
             connect_.reset();
             if (all_here()) return;
             if (settings_.listener_existed && refused_us_ != 0 && now_us() - refused_us_ > listener_closed_us) {
-                segment_->raise(
+                FailureRecord(*segment_).raise(
                     error::init_leader_lost, -1,
                     fmt::format("for {} s no process has listened where the ranks check in ({}): the process there "
                                 "has left, or the addresses lead elsewhere from here",
@@ -70,7 +71,7 @@ void CheckInClient::connect() {
             }
             const weftResult_t code = row_of(error).code;
             if (code == weftMismatch || code == weftInvalidUsage || astray) {
-                segment_->raise(error, -1, astray ? obstacle_ + settings_.root_hint : why.sentence());
+                FailureRecord(*segment_).raise(error, -1, astray ? obstacle_ + settings_.root_hint : why.sentence());
                 return;
             }
             // The root may not run yet, or be busy.
@@ -115,10 +116,11 @@ void CheckInClient::check_in(Fd socket) {
         [this](const Status& why) {
             root_.reset();
             if (segment_->aborted() || all_here()) return;
-            segment_->raise(error::init_leader_lost, -1,
-                            fmt::format("the process where the ranks check in, the one that made the unique id, ended "
-                                        "before all ranks had joined: {}",
-                                        why ? "it closed the connection" : why.sentence()));
+            FailureRecord(*segment_).raise(
+                error::init_leader_lost, -1,
+                fmt::format("the process where the ranks check in, the one that made the unique id, ended "
+                            "before all ranks had joined: {}",
+                            why ? "it closed the connection" : why.sentence()));
         });
     HostEntry self = settings_.self;
     self.members = newly_joined();
@@ -144,7 +146,7 @@ void CheckInClient::report_joined() {
 
 void CheckInClient::send_abort() {
     if (!root_ || std::exchange(abort_sent_, true)) return;
-    const Status failure = segment_->abort_status();
+    const Status failure = FailureRecord(*segment_).status();
     ByteWriter content;
     content.put_failure(failure.failure());
     root_->send(uint32_t(CheckInFrame::failed), content);
@@ -156,12 +158,12 @@ void CheckInClient::on_frame(uint32_t kind, ByteReader& content) {
     } else if (kind == uint32_t(CheckInFrame::refused)) {
         const Failure why = content.get_failure();
         abort_sent_ = true;  // the root has sent it to all hosts
-        segment_->raise(why, -1);
+        FailureRecord(*segment_).raise(why, -1);
         root_.reset();
     } else if (kind == uint32_t(CheckInFrame::rank_table)) {
         RankTable rank_table = RankTable::read(content);
         if (!content.at_end()) {
-            segment_->raise(error::internal_damaged, -1, "the rank table arrived damaged");
+            FailureRecord(*segment_).raise(error::internal_damaged, -1, "the rank table arrived damaged");
             return;
         }
         on_rank_table_(std::move(rank_table));

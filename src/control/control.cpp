@@ -10,6 +10,7 @@
 #include "src/control/host_rows.hpp"
 #include "src/control/leaving_controls.hpp"
 #include "src/control/unfinished_calls.hpp"
+#include "src/segment/failure_record.hpp"
 
 namespace weft::internal {
 
@@ -39,9 +40,9 @@ Control::Control(std::shared_ptr<AcceptDispatcher> dispatcher, std::shared_ptr<S
             const auto end =
                 fmt::format_to_n(sentence, sizeof sentence,
                                  "the service thread of process {}, which leads its host, failed: {}", getpid(), what);
-            segment_->raise(error, -1, {sentence, std::min(end.size, sizeof sentence)});
+            FailureRecord(*segment_).raise(error, -1, {sentence, std::min(end.size, sizeof sentence)});
         });
-        Status status = service().watch(segment_->doorbell(), EPOLLIN, [this](uint32_t) { read_segment(); });
+        Status status = service().watch(segment_->doorbell().number(), EPOLLIN, [this](uint32_t) { read_segment(); });
         if (!status) WEFT_LOG(warn, init, "{}", status.text());
         tick_timer_ = service().after(tick_us, [this] { tick(); });
         check_in_.begin();
@@ -66,7 +67,7 @@ void Control::settle(RankTable rank_table) {
     if (rank_table_.hosts.size() == 1 && is_this_host(*segment_, rank_table_.hosts[0], check_in_.members())) return;
     auto own = write_rank_table(*segment_, rank_table_, check_in_.members());
     if (!own) {
-        segment_->raise(own.status(), -1);
+        FailureRecord(*segment_).raise(own.status(), -1);
         return;
     }
     host_ = *own;
@@ -89,7 +90,7 @@ void Control::settle(RankTable rank_table) {
                 go_if_done();
             },
             [this](const Status& trouble) {
-                segment_->raise(trouble, -1);
+                FailureRecord(*segment_).raise(trouble, -1);
                 send_abort(-1);
             }});
     health_table_ = std::make_unique<HealthTable>(service(), segment_, *tree_links_, host_,
@@ -119,7 +120,7 @@ void Control::on_frame(int host, ControlFrame kind, ByteReader& content) {
         case ControlFrame::failed: {
             const int rank = content.get<int32_t>();
             const Failure failure = content.get_failure();
-            segment_->raise(failure, rank);
+            FailureRecord(*segment_).raise(failure, rank);
             return send_abort(host);
         }
         case ControlFrame::alive: return;
@@ -157,7 +158,7 @@ void Control::send_pending() {
 
 // The doorbell rang: sends the changes of the segment to other hosts.
 void Control::read_segment() {
-    segment_->drain_doorbell();
+    segment_->doorbell().drain();
     send_pending();
     if (host_ < 0) {
         if (segment_->aborted() || int(segment_->header().joined.load(std::memory_order_acquire)) == segment_->ranks())
@@ -189,12 +190,12 @@ void Control::read_before_report() {
 void Control::find_dead_ranks() {
     for (const int rank : dead_ranks(*segment_, check_in_.members())) {
         if (host_ < 0) {
-            segment_->raise(error::init_rank_died, rank,
-                            fmt::format("{} died while the ranks were joining", segment_->name_of(rank)),
-                            {.rank = rank});
+            FailureRecord(*segment_).raise(error::init_rank_died, rank,
+                                           fmt::format("{} died while the ranks were joining", segment_->name_of(rank)),
+                                           {.rank = rank});
             return send_abort(-1);
         }
-        segment_->mark_dead(rank);
+        mark_dead(*segment_, rank);
         tree_links_->flood(ControlFrame::table, health_table_->table_of({rank}));
     }
 }
@@ -271,7 +272,7 @@ void Control::poll_at_exit() {
 
 void Control::end() {
     if (std::exchange(ended_, true)) return;
-    service().forget(segment_->doorbell());
+    service().forget(segment_->doorbell().number());
     service().on_failure(this, {});
     service().cancel(tick_timer_);
     service().cancel(exit_timer_);

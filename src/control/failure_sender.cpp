@@ -1,6 +1,7 @@
 #include "src/control/failure_sender.hpp"
 
 #include "src/base/clock.hpp"
+#include "src/segment/failure_record.hpp"
 
 namespace weft::internal {
 
@@ -9,7 +10,7 @@ static constexpr int64_t patience_us = 1'000'000;  // for neighbours' kernels to
 void FailureSender::send_abort(int except) {
     if (std::exchange(abort_sent_, true)) return;
     sent_us_ = now_us();
-    const Status failure = segment_->abort_status();
+    const Status failure = FailureRecord(*segment_).status();
     ByteWriter content;
     content.put(int32_t(segment_->header().abort.rank));
     content.put_failure(failure.failure());

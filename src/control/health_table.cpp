@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "src/base/clock.hpp"
+#include "src/segment/failure_record.hpp"
+#include "src/segment/liveness.hpp"
 
 namespace weft::internal {
 
@@ -89,7 +91,7 @@ void HealthTable::put(int rank, ByteWriter& to) const {
     // Read before the other words: a rank that has left makes no call, so its newest call is final.
     entry.state = uint32_t(row.state.load(std::memory_order_acquire));
     const auto position = row.position.read();
-    entry.stopped = segment_->stopped(rank);
+    entry.stopped = Liveness(*segment_).stopped(rank);
     const auto age_us = [now = now_us()](const std::atomic<int64_t>& since) -> int64_t {
         const int64_t since_us = since.load(std::memory_order_relaxed);
         return since_us == 0 ? 0 : std::max<int64_t>(1, now - since_us);
@@ -173,7 +175,7 @@ bool HealthTable::back(int rank) {
     const int block = rank / rows_at_once, first = block * rows_at_once;
     if (backed_[size_t(block)]) return true;
     if (Status status = segment_->back_rows(first, std::min(rows_at_once, segment_->ranks() - first)); !status) {
-        segment_->raise(status, -1);
+        FailureRecord(*segment_).raise(status, -1);
         return false;
     }
     backed_[size_t(block)] = true;
@@ -201,7 +203,7 @@ void HealthTable::read_table(ByteReader& content, int64_t known_us) {
             row.split.failed.store(entry.failed, std::memory_order_relaxed);
         }
         if (left) row.state.store(RankState::left, std::memory_order_release);
-        if (entry.state == uint32_t(RankState::dead)) segment_->mark_dead(entry.rank);
+        if (entry.state == uint32_t(RankState::dead)) mark_dead(*segment_, entry.rank);
         row.remote.stopped.store(entry.stopped, std::memory_order_relaxed);
         const auto since = [now](int64_t age_us) { return age_us == 0 ? 0 : now - age_us; };
         row.in_function_us.store(since(entry.in_function_us), std::memory_order_relaxed);

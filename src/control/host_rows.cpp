@@ -1,5 +1,7 @@
 #include "src/control/host_rows.hpp"
 
+#include "src/segment/liveness.hpp"
+
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -49,7 +51,8 @@ static Result<int> write_rows(Segment& segment, const RankTable& rank_table, con
         static_assert(sizeof listener == sizeof info.listener_addresses);
         memcpy(info.listener_addresses, listener.data(), sizeof info.listener_addresses);
     }
-    WEFT_TRY(segment.set_host_infos(infos));
+    WEFT_TRY(
+        segment.write(SegmentLayout{segment.ranks(), 0}.host_infos(), infos.data(), infos.size() * sizeof(HostInfo)));
     if (own < 0) return fail(error::internal_state, "the rank table lacks this host");
     return own;
 }
@@ -72,7 +75,7 @@ std::vector<int> dead_ranks(const Segment& segment, const std::set<int>& joined)
     std::vector<int> dead;
     for (const int rank : joined) {
         const auto& state = segment.row(rank).state;
-        if (state.load(std::memory_order_acquire) != RankState::joined || segment.alive(rank)) continue;
+        if (state.load(std::memory_order_acquire) != RankState::joined || Liveness(segment).alive(rank)) continue;
         // A rank may have left since, and its process ended.
         if (state.load(std::memory_order_acquire) == RankState::joined) dead.push_back(rank);
     }
@@ -98,7 +101,7 @@ void write_lost_host(Segment& segment, const RankTable& rank_table, int host, co
     // An error that was returned to the leader's ranks counts for the host's other ranks too: no more is known of them.
     Status returned;
     for (const int rank : ranks_of_leader(rank_table, host))
-        if (returned) returned = segment.returned_error(rank);
+        if (returned) returned = Liveness(segment).returned_error(rank);
     LossRecord& loss = segment.header().loss;
     if (loss.state.load(std::memory_order_relaxed) == 0) {
         loss.host = host;
@@ -112,7 +115,7 @@ void write_lost_host(Segment& segment, const RankTable& rank_table, int host, co
             if (!returned && position) row.returned_error.write(position->entered, returned.failure());
             row.remote.out_of_sight.store(1, std::memory_order_release);
         }
-        segment.mark_dead(member.rank);
+        mark_dead(segment, member.rank);
     }
 }
 

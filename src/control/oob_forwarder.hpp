@@ -1,4 +1,4 @@
-// oob_forwarder.hpp: the control plane's part of the out-of-band store (Segment::oob_put): carries entries to the hosts
+// oob_forwarder.hpp: the control plane's part of the out-of-band store (OobStore): carries entries to the hosts
 // of their targets.
 #pragma once
 #include <functional>
@@ -7,6 +7,7 @@
 #include <set>
 
 #include "src/control/tree_links.hpp"
+#include "src/segment/oob_store.hpp"
 
 namespace weft::internal {
 
@@ -29,7 +30,7 @@ class OobForwarder {
     bool report_unreachable();
 
   private:
-    void forward(const Segment::OobEntry& entry);
+    void forward(const OobEntry& entry);
 
     std::shared_ptr<Segment> segment_;
     const RankTable* rank_table_;

@@ -2,12 +2,14 @@
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/control/watchdog.hpp"
+#include "src/segment/failure_record.hpp"
+#include "src/segment/liveness.hpp"
 
 namespace weft::internal {
 
 // The data of a remote rank may arrive after the report of its end: soon if it died, later if it left in order.
 Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, const Owed& owed, const char* awaited) {
-    if (segment_->aborted()) return segment_->abort_status();
+    if (segment_->aborted()) return FailureRecord(*segment_).status();
     if (silence_us >= compare_after_us) health_.ask();
     const int64_t since_us = silence_us == INT64_MAX ? partners_silent_since_us_ : now_us() - silence_us;
     if (since_us > std::exchange(partners_silent_since_us_, since_us) + 1000) departed_.clear();
@@ -15,7 +17,7 @@ Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, co
     missing.for_each([&](int other) {
         const RankState state = segment_->row(other).state.load(std::memory_order_acquire);
         const bool left = state == RankState::left, here = segment_->local(other);
-        if (!found || (!left && segment_->alive(other))) return;
+        if (!found || (!left && Liveness(*segment_).alive(other))) return;
         if (!here && silence_us < (left ? RemoteHealth::departed_us : RemoteHealth::settled_us)) return;
         // Its last data may have come since this rank last polled, so the failure waits for the next check.
         if (!departed_.contains(other)) return departed_.insert(other);

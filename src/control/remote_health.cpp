@@ -1,6 +1,7 @@
 #include "src/control/remote_health.hpp"
 
 #include "src/base/clock.hpp"
+#include "src/segment/liveness.hpp"
 
 namespace weft::internal {
 
@@ -13,13 +14,13 @@ void RemoteHealth::ask() {
     int64_t due = next_question_us_.load(std::memory_order_relaxed);
     if (now < due || !next_question_us_.compare_exchange_strong(due, now + ask_apart_us)) return;
     segment_->header().health_requests.fetch_add(1, std::memory_order_release);
-    segment_->ring();
+    segment_->doorbell().ring();
 }
 
 bool RemoteHealth::since(int64_t since_us) const {
     for (int other = 0; other < segment_->ranks(); ++other) {
         const RankRow& row = segment_->row(other);
-        if (!segment_->local(other) && segment_->alive(other) &&
+        if (!segment_->local(other) && Liveness(*segment_).alive(other) &&
             row.state.load(std::memory_order_acquire) != RankState::left &&
             row.remote.known_us.load(std::memory_order_acquire) < since_us)
             return false;

@@ -13,7 +13,7 @@ namespace weft::internal {
 
 // Kinds of frames between leaders.
 enum class ControlFrame : uint32_t {
-    oob = 1,        // Segment::OobEntry, to the host of its target
+    oob = 1,        // OobEntry, to the host of its target
     failed,         // rank, failure: the first error
     alive,          // empty
     ranks_left,     // entries of this host's ranks: the leader's ranks have left

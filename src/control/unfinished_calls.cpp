@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/segment/liveness.hpp"
+
 namespace weft::internal {
 
 static constexpr int64_t silence_us = 2'000'000;  // of a remote rank that does not count any more
@@ -9,7 +11,7 @@ static constexpr int64_t silence_us = 2'000'000;  // of a remote rank that does 
 bool has_kernels(const Segment& segment, int rank) {
     const RankRow& row = segment.row(rank);
     return row.gpu.facts.use != DeviceFacts::none && !row.gpu.left.load(std::memory_order_acquire) &&
-           row.state.load(std::memory_order_acquire) == RankState::left && segment.alive(rank);
+           row.state.load(std::memory_order_acquire) == RankState::left && Liveness(segment).alive(rank);
 }
 
 bool needed_by_calls(const Segment& segment, int64_t since_us, int64_t now) {
@@ -23,7 +25,8 @@ bool needed_by_calls(const Segment& segment, int64_t since_us, int64_t now) {
         if (state == RankState::left || state == RankState::dead) continue;
         const auto position = row.position.read();
         if (position && position->finished >= last) continue;
-        if (segment.local(rank) ? segment.alive(rank) : now - since_us < silence_us || row.remote.heard_us > since_us)
+        if (segment.local(rank) ? Liveness(segment).alive(rank)
+                                : now - since_us < silence_us || row.remote.heard_us > since_us)
             return true;
     }
     return false;

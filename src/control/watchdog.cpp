@@ -9,7 +9,9 @@
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/net/lost_packets.hpp"
+#include "src/segment/failure_record.hpp"
 #include "src/segment/first_cause.hpp"
+#include "src/segment/liveness.hpp"
 #include "src/segment/partner_wait.hpp"
 
 namespace weft::internal {
@@ -85,7 +87,7 @@ Status Watchdog::mismatch(int other, uint64_t sequence, const Operation& operati
                         sequence, name(), low, low_call.text(), high, high_call.text())
                 .about(facts);
         }
-        if (!segment_->alive(other)) break;
+        if (!Liveness(*segment_).alive(other)) break;
         health_.ask();
         usleep(1000);
     }
@@ -100,7 +102,8 @@ Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operatio
     const FailureFacts facts{.rank = other, .peer = rank_, .operation = operation.collective, .sequence = sequence};
     const RankRow& row = segment_->row(other);
     // Read before its last call: a rank that has ended or left makes no more calls. A process ends after its ranks left.
-    const bool alive = segment_->alive(other), left = row.state.load(std::memory_order_acquire) == RankState::left;
+    const bool alive = Liveness(*segment_).alive(other),
+               left = row.state.load(std::memory_order_acquire) == RankState::left;
     // The call is compared before the end: a rank that made another call and left is a mismatch, not a death.
     const auto report = row.position.read();
     if (report && report->entered == sequence && !(report->operation == operation))
@@ -147,10 +150,10 @@ Status Watchdog::look_beyond(const RankSet& missing, uint64_t sequence, const Op
         const auto report = segment_->row(other).position.read();
         if (!report || report->finished >= sequence) continue;
         const RankState state = segment_->row(other).state.load(std::memory_order_acquire);
-        const bool gone = state == RankState::left || state == RankState::dead || !segment_->alive(other),
+        const bool gone = state == RankState::left || state == RankState::dead || !Liveness(*segment_).alive(other),
                    differs = report->entered == sequence && !(report->operation == operation);
         // A rank that ended after an error was returned to it is not the cause, which may still be reported.
-        if (gone && silence_us == INT64_MAX && !segment_->returned_error(other)) continue;
+        if (gone && silence_us == INT64_MAX && !Liveness(*segment_).returned_error(other)) continue;
         if (gone || differs) WEFT_TRY(look_at(other, sequence, operation, silence_us));
     }
     return ok();
@@ -177,7 +180,8 @@ RankSet Watchdog::causes(const RankSet& missing, uint64_t sequence, int64_t sile
             (!segment_->local(other) && row.remote.heard_us.load(std::memory_order_acquire) < now_us() - silence_us))
             continue;
         const auto report = row.position.read();
-        if (report && (report->entered < sequence || (report->finished < sequence && segment_->stopped(other))))
+        if (report &&
+            (report->entered < sequence || (report->finished < sequence && Liveness(*segment_).stopped(other))))
             absent.insert(other);
     }
     if (!absent.empty()) return absent;
@@ -200,7 +204,7 @@ std::string Watchdog::position_text(int other, uint64_t sequence) const {
     if (ago_us > 2 * RemoteHealth::ask_apart_us + 1'000'000)
         text += fmt::format(" has not been reported for {}", seconds(ago_us));
     else
-        text += segment_->stopped(other) ? " is stopped (SIGSTOP or a debugger)" : " is alive";
+        text += Liveness(*segment_).stopped(other) ? " is stopped (SIGSTOP or a debugger)" : " is alive";
     const std::string beside = beside_collectives(row);
     if (!report || report->entered == 0)
         return text + (beside.empty() ? ", has not called anything yet" : beside + ", has called no collective yet");
@@ -215,13 +219,13 @@ std::string Watchdog::position_text(int other, uint64_t sequence) const {
 }
 
 Status Watchdog::look(const RankSet& missing, uint64_t sequence, const Operation& operation, int64_t silence_us) {
-    if (segment_->aborted()) return segment_->abort_status();
+    if (segment_->aborted()) return FailureRecord(*segment_).status();
     const int64_t since_us = now_us() - silence_us;
     if (since_us > std::exchange(silent_since_us_, since_us) + 1000) gone_.clear();  // there was progress in between
     if (silence_us >= compare_after_us) health_.ask();
     Status found;
     missing.for_each([&](int other) {
-        if (found && (silence_us >= compare_after_us || !segment_->alive(other)))
+        if (found && (silence_us >= compare_after_us || !Liveness(*segment_).alive(other)))
             found = look_at(other, sequence, operation, silence_us);
     });
     if (found && silence_us >= compare_after_us) found = look_beyond(missing, sequence, operation, silence_us);

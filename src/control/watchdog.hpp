@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 
+#include "src/base/rank_set.hpp"
 #include "src/control/remote_health.hpp"
 #include "src/segment/segment.hpp"
 

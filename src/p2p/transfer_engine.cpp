@@ -5,6 +5,7 @@
 
 #include "src/base/small_copy.hpp"
 #include "src/peer_access/limits.hpp"
+#include "src/segment/failure_record.hpp"
 
 namespace weft::internal {
 
@@ -95,13 +96,13 @@ Progress TransferEngine::receive(int rank, TransferPeer& peer) {
 Progress TransferEngine::pull(int rank, TransferPeer& peer) {
     Transfer& transfer = transfers_->front(peer.receives);
     const size_t bytes = std::min(pull_bytes, transfer.bytes - transfer.done);
-    if (!memory_.remote_memory_valid()) return fails(segment_->abort_status());
+    if (!memory_.remote_memory_valid()) return fails(FailureRecord(*segment_).status());
     const uint64_t address = peer.pulled_from + transfer.done;
     if (const std::byte* here = mapped_bytes(address, peer.link.arena, peer.link.same_process))
         copy_out(transfer.data + transfer.done, here, bytes, transfer.bytes);
     else if (Status read = memory_.read(rank, transfer.data + transfer.done, address, bytes); !read)
         return fails(std::move(read));
-    if (!memory_.remote_memory_valid()) return fails(segment_->abort_status());
+    if (!memory_.remote_memory_valid()) return fails(FailureRecord(*segment_).status());
     transfer.done += bytes;
     if (transfer.done < transfer.bytes) return Progress::moved;
     peer.pulled_from = 0;

@@ -2,6 +2,7 @@
 
 #include "src/base/cancellation.hpp"
 #include "src/base/log.hpp"
+#include "src/base/process_token.hpp"
 #include "src/segment/arena.hpp"
 
 namespace weft::internal {

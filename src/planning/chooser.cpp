@@ -1,4 +1,5 @@
 #include "src/planning/chooser.hpp"
+#include "src/segment/host_cpus.hpp"
 #include "src/selector/built_in_costs.hpp"
 
 #include <algorithm>
@@ -8,13 +9,6 @@
 namespace weft::internal {
 
 namespace {
-
-// If so, messages are zero-copy whether or not CMA is allowed.
-bool of_one_process(const Segment& group) {
-    for (int rank = 1; rank < group.ranks(); ++rank)
-        if (!group.same_process(0, rank)) return false;
-    return true;
-}
 
 const char* placement_text(bool apart) { return apart ? "several NUMA domains" : "one NUMA domain of a host"; }
 
@@ -30,8 +24,9 @@ Chooser::Chooser(const Segment& group, int rank, std::shared_ptr<const Catalog> 
     const AgreedOptions& agreed = group.header().agreed;
     const auto& facts = group.header().facts;
     const bool cma = agreed.cma_messages != 0;
+    // Ranks of one process send zero-copy messages whether or not CMA is allowed.
     costs_.links = group.one_host()
-                       ? host_link_costs(group.ranks(), group.cores(), cma || of_one_process(group))
+                       ? host_link_costs(group.ranks(), cores_of(group), cma || one_process(group))
                        : network_link_costs(facts.ranks_per_core, facts.link_mbps, cma, facts.machines == 1);
     preferences_ = {{agreed.algo, int(agreed.channels), agreed.deterministic != 0}};
     if (rank == 0)

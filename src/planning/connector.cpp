@@ -8,6 +8,7 @@
 #include "src/base/options.hpp"
 #include "src/registry.hpp"
 #include "src/schedule/tiles.hpp"
+#include "src/segment/oob_store.hpp"
 
 namespace weft::internal {
 
@@ -63,7 +64,7 @@ Status Connector::listen(ConnectionSet& set) {
         address.words[reads_word] = word_of(reads);
         // Use the arena that can_read() announced: the peer may allocate its first memory at any time.
         if (reads.arena) set.ends[index].source_arena = settings_.peer_access->arena(each.source);
-        WEFT_TRY(segment_->oob_put(rank_, each.source, oob_key(key, each.source), &address, sizeof address));
+        WEFT_TRY(OobStore(*segment_).put(rank_, each.source, oob_key(key, each.source), &address, sizeof address));
         set.ends[index].source = receiver->get();
         receivers_[key] = std::move(*receiver);
     }
@@ -79,7 +80,7 @@ Result<bool> Connector::connect(ConnectionSet& set, RankSet& missing) {
         const ConnectionSet::Wanted& each = set.wanted[index];
         if (!set.is_new[index].target || set.ends[index].target) continue;
         const Key key{each.channel, each.target, set.depth};
-        const std::byte* info = segment_->oob_get(each.target, oob_key(key, rank_));
+        const std::byte* info = OobStore(*segment_).get(each.target, oob_key(key, rank_));
         if (!info) {
             missing.insert(each.target);
             all = false;

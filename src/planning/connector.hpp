@@ -5,8 +5,10 @@
 #include <memory>
 #include <vector>
 
+#include "src/base/rank_set.hpp"
 #include "src/executor/plan.hpp"
 #include "src/peer_access/peer_access.hpp"
+#include "src/segment/oob_store.hpp"
 #include "transports/transport.hpp"
 
 namespace weft::internal {
@@ -54,7 +56,7 @@ class Connector {
     Result<bool> connect(ConnectionSet& set, RankSet& missing);
     // Whether the peer listens for us on channel 0 with `depth` slots.
     bool called_by(int peer, int depth) const {
-        return segment_->oob_get(peer, oob_key({0, peer, depth}, rank_)) != nullptr;
+        return OobStore(*segment_).get(peer, oob_key({0, peer, depth}, rank_)) != nullptr;
     }
 
   private:

@@ -8,6 +8,7 @@
 #include "src/registry.hpp"
 #include "src/schedule/stable_sends.hpp"
 #include "src/schedule/tiles.hpp"
+#include "src/segment/host_cpus.hpp"
 
 namespace weft::internal {
 
@@ -46,7 +47,7 @@ Planner::Planner(Segment& group, const net::Identity* identity, int rank, FlagBl
       peer_access_(group, rank, {.arenas = agreed_.direct != 0, .cma = agreed_.cma_messages != 0}),
       cma_(group, rank),
       slot_stores_(size_t(group.ranks())),
-      last_level_(last_level_for(group.cpus(), group.cores())),
+      last_level_(last_level_for(cpus_of(group), cores_of(group))),
       connector_(group, rank,
                  {.identity = identity,
                   .slot_bytes = group.one_host() ? slot_bytes_here : chooser_.links().net_slot_bytes,

@@ -193,7 +193,7 @@ Status HostRendezvous::take_role() {
             if (!doorbell)
                 return fail(error::system_descriptors, "no descriptor is left for the rendezvous: {}",
                             no_descriptor_text(errno));
-            (*segment)->set_doorbell(std::move(doorbell));
+            (*segment)->doorbell().set(std::move(doorbell));
         }
         segment_ = std::move(*segment);
         leads_ = true;

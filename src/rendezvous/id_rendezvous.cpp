@@ -10,9 +10,12 @@
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
+#include "src/base/process_token.hpp"
 #include "src/control/agreed_texts.hpp"
 #include "src/rendezvous/host_rendezvous.hpp"
 #include "src/segment/arena.hpp"
+#include "src/segment/failure_record.hpp"
+#include "src/segment/liveness.hpp"
 
 namespace weft::internal {
 
@@ -51,7 +54,7 @@ Status claim_row(Segment& segment, int rank, int ranks, const RendezvousOptions&
                     "rank {} (pid {}) was given nranks {}, and the first rank was given {}: all ranks must be given "
                     "the same nranks",
                     rank, getpid(), ranks, segment.ranks());
-    WEFT_TRY(segment.claim(rank));
+    WEFT_TRY(Liveness(segment).claim(rank));
     auto arena = Arena::get();
     const CpuSet cpus = allowed_cpus();
     const AgreedTexts texts = rank == 0 ? texts_of_rank_0(options) : AgreedTexts();
@@ -76,7 +79,7 @@ Status claim_row(Segment& segment, int rank, int ranks, const RendezvousOptions&
     auto& joined = segment.header().joined;
     if (int(joined.fetch_add(1, std::memory_order_acq_rel)) + 1 == ranks)
         syscall(SYS_futex, &joined, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-    segment.ring();
+    segment.doorbell().ring();
     return ok();
 }
 
@@ -136,12 +139,12 @@ Status IdRendezvous::claim() {
 
 // The failure of one rank ends the rendezvous of all, so that no rank waits for it.
 Status IdRendezvous::give_up(Status failure) {
-    if (segment_) segment_->raise(failure, rank_);
+    if (segment_) FailureRecord(*segment_).raise(failure, rank_);
     return failure;
 }
 
 Status IdRendezvous::check_others() {
-    if (segment_ && segment_->aborted()) return segment_->abort_status();
+    if (segment_ && segment_->aborted()) return FailureRecord(*segment_).status();
     const int64_t now = now_us();
     const int64_t patience_us = host_rendezvous_->leads() || !id_.has_root() ? 0 : client_patience_us;
     if (options_.timeout_ms > 0 && now - begun_us_ > options_.timeout_ms * 1000 + patience_us) return late();
@@ -151,7 +154,7 @@ Status IdRendezvous::check_others() {
     for (int rank = 0; rank < ranks_; ++rank) {
         if (!died(rank)) continue;
         // A rank that gives up records its error before it releases its lifetime lock.
-        if (segment_->aborted()) return segment_->abort_status();
+        if (segment_->aborted()) return FailureRecord(*segment_).status();
         return fail(error::init_rank_died, "rank {} (pid {}) died while the ranks were joining", rank,
                     segment_->rank_info(rank).claimant_pid.load(std::memory_order_acquire))
             .about({.rank = rank, .peer = rank_});
@@ -196,11 +199,11 @@ std::string IdRendezvous::stopped_processes() const {
 }
 
 bool IdRendezvous::died(int rank) const {
-    if (segment_->died_joining(rank)) return true;
+    if (Liveness(*segment_).died_joining(rank)) return true;
     // Rows of remote ranks name no process.
     return segment_->rank_info(rank).pid.load(std::memory_order_acquire) != 0 && segment_->one_host() &&
            segment_->row(rank).state.load(std::memory_order_acquire) == RankState::joined &&
-           segment_->row(rank).process != 0 && !segment_->alive(rank);
+           segment_->row(rank).process != 0 && !Liveness(*segment_).alive(rank);
 }
 
 std::vector<int> IdRendezvous::missing() const {

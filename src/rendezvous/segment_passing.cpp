@@ -8,6 +8,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/net/descriptors.hpp"
+#include "src/segment/failure_record.hpp"
 
 namespace weft::internal {
 
@@ -92,7 +93,7 @@ Result<bool> SegmentServer::advance(Client& client) {
             if (!client.handshake.silent() || now_us() - client.since_us <= hello_timeout_us) return false;
             return fail(error::tcp_stranger, "it connected and sent nothing for {} s", hello_timeout_us / 1'000'000);
         case Outcome::outdated:
-            segment_->raise(
+            FailureRecord(*segment_).raise(
                 error::mismatch_version, -1,
                 fmt::format("process {} refuses process {}: {}", getpid(), client.pid, client.handshake.sentence()));
             return true;
@@ -102,8 +103,9 @@ Result<bool> SegmentServer::advance(Client& client) {
         case Outcome::broken: return fail(error::init_rank_died, "it closed the connection");
     }
     client.welcome = true;
-    const int passed[] = {segment_->memory().fd(), segment_->doorbell()};
-    return net::send_descriptors(client.socket.number(), {passed, segment_->doorbell() >= 0 ? size_t(2) : size_t(1)});
+    const int passed[] = {segment_->memory().fd(), segment_->doorbell().number()};
+    return net::send_descriptors(client.socket.number(),
+                                 {passed, segment_->doorbell().number() >= 0 ? size_t(2) : size_t(1)});
 }
 
 SegmentClient::SegmentClient(Fd socket, int leader_pid, const net::Identity& identity)
@@ -141,7 +143,7 @@ Result<std::shared_ptr<Segment>> SegmentClient::advance() {
     if (descriptors.empty())
         return fail(error::internal_state, "process {}, which leads the rendezvous, passed no segment", leader_pid_);
     auto segment = Segment::map(std::move(descriptors[0]), false);
-    if (segment && descriptors.size() > 1) (*segment)->set_doorbell(std::move(descriptors[1]));
+    if (segment && descriptors.size() > 1) (*segment)->doorbell().set(std::move(descriptors[1]));
     return segment;
 }
 

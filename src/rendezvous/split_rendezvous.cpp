@@ -12,7 +12,9 @@
 #include "src/base/per_process.hpp"
 #include "src/control/rank_table.hpp"
 #include "src/peer_access/peer_memory.hpp"
+#include "src/segment/failure_record.hpp"
 #include "src/segment/first_cause.hpp"
+#include "src/segment/liveness.hpp"
 
 namespace weft::internal {
 
@@ -159,13 +161,13 @@ bool SplitRendezvous::all_here() const {
 
 // The failure of one rank ends the rendezvous of all, so that no rank waits for it.
 Status SplitRendezvous::give_up(Status failure) {
-    if (segment_) segment_->raise(failure, rank_);
+    if (segment_) FailureRecord(*segment_).raise(failure, rank_);
     say_given_up(*parent_, child_, rank_);
     return failure;
 }
 
 Status SplitRendezvous::check_others() {
-    if (segment_ && segment_->aborted()) return segment_->abort_status();
+    if (segment_ && segment_->aborted()) return FailureRecord(*segment_).status();
     const int64_t now = now_us();
     const int self = child_.ranks[size_t(rank_)];
     if (options_.timeout_ms > 0 && now - begun_us_ > options_.timeout_ms * 1000)
@@ -185,9 +187,11 @@ Status SplitRendezvous::check_others() {
         // A rank that has joined may have destroyed the parent since.
         const bool joined = segment_ && segment_->rank_info(int(rank)).pid.load(std::memory_order_acquire) != 0;
         const bool left = parent_->row(old).state.load(std::memory_order_acquire) == RankState::left;
-        if (int(rank) == rank_ || (joined ? segment_->alive(int(rank)) : !left && parent_->alive(old))) continue;
+        if (int(rank) == rank_ ||
+            (joined ? Liveness(*segment_).alive(int(rank)) : !left && Liveness(*parent_).alive(old)))
+            continue;
         // A rank that gives up records its error before it releases its lifetime lock.
-        if (segment_ && segment_->aborted()) return segment_->abort_status();
+        if (segment_ && segment_->aborted()) return FailureRecord(*segment_).status();
         if (given_up_->find(*parent_, child_) >= 0) return ok();  // the next check reports it
         return first_cause(*parent_,
                            fail(error::init_rank_died, "{} {} while the ranks were making a communicator from this one",

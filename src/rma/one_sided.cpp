@@ -7,6 +7,8 @@
 #include "src/base/small_copy.hpp"
 #include "src/executor/progress.hpp"
 #include "src/segment/arena.hpp"
+#include "src/segment/failure_record.hpp"
+#include "src/segment/liveness.hpp"
 
 namespace weft::internal {
 
@@ -127,7 +129,7 @@ Progress OneSided::copy_some() {
     const uint64_t bytes = std::min(copied_bytes, call_.bytes - done_);
     const bool puts = call_.kind == OneSidedCall::RmaOp::put;
     if (!signals_.enter(call_.peer)) {
-        if (segment_->aborted()) return fails(segment_->abort_status());
+        if (segment_->aborted()) return fails(FailureRecord(*segment_).status());
         return fails(fail(error::rank_left, "{} left the communicator: its part of the window is gone",
                           segment_->name_of(call_.peer))
                          .about({.rank = call_.peer, .peer = rank_}));
@@ -144,7 +146,7 @@ Progress OneSided::copy_some() {
         const auto& parts = windows_.at(call_.window).parts;
         const uint64_t there = parts[size_t(call_.peer)].address + call_.offset + done_;
         // The pid of a process that has ended may belong to another process by now.
-        if (!segment_->alive(call_.peer))
+        if (!Liveness(*segment_).alive(call_.peer))
             copied = fail(error::rank_died, "{} died: its part of the window is gone", segment_->name_of(call_.peer))
                          .about({.rank = call_.peer, .peer = rank_});
         else
@@ -153,7 +155,7 @@ Progress OneSided::copy_some() {
     }
     signals_.leave();
     // If the communicator was aborted, the peer may have freed its memory, and the data that was read is invalid.
-    if (copied && segment_->aborted()) copied = segment_->abort_status();
+    if (copied && segment_->aborted()) copied = FailureRecord(*segment_).status();
     if (!copied) return fails(std::move(copied));
     done_ += bytes;
     if (done_ < call_.bytes) return Progress::moved;

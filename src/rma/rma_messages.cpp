@@ -1,5 +1,7 @@
 #include "src/rma/rma_messages.hpp"
 
+#include "src/segment/failure_record.hpp"
+
 #include <algorithm>
 #include <cstring>
 
@@ -100,7 +102,7 @@ bool RmaMessages::serve() {
 // A peer that has left matters only to the ranks that wait for it. Any other failure aborts the communicator, because
 // the peer would wait for this rank.
 bool RmaMessages::breaks(Peer& other, Status why) {
-    if (why.code() != weftRemoteError) segment_->raise(why, rank_);
+    if (why.code() != weftRemoteError) FailureRecord(*segment_).raise(why, rank_);
     other.trouble = std::move(why);
     return true;
 }

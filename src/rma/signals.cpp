@@ -12,10 +12,10 @@ std::string owed_signals(int rank, int number, uint64_t came, uint64_t wanted) {
 Status Signals::make(size_t& heap_used) {
     if (place_ != 0) return ok();
     const size_t bytes = segment_->locals().size() * sizeof(Counters);
-    if (heap_used + bytes > segment_->connections_end())
+    if (heap_used + bytes > segment_->heaps().connections_end())
         return fail(error::shm_full,
                     "rank {} has no room for the signals of its windows: connections use the whole heap", rank_);
-    WEFT_TRY(segment_->back(rank_, heap_used, bytes));
+    WEFT_TRY(segment_->heaps().back(segment_->place(rank_), heap_used, bytes));
     place_ = heap_used;
     heap_used += (bytes + line_bytes - 1) / line_bytes * line_bytes;
     return ok();

@@ -71,7 +71,7 @@ class Signals {
     }
     // The counters in the heap of rank `by` for rank `peer`.
     std::atomic<uint64_t>* raised_for(int by, uint64_t place, int peer) const {
-        return reinterpret_cast<std::atomic<uint64_t>*>(segment_->heap(by) + place) +
+        return reinterpret_cast<std::atomic<uint64_t>*>(segment_->heaps().at(segment_->place(by)) + place) +
                size_t(segment_->place(peer)) * count;
     }
 

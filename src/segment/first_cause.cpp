@@ -1,5 +1,7 @@
 #include "src/segment/first_cause.hpp"
 
+#include "src/segment/liveness.hpp"
+
 namespace weft::internal {
 
 namespace {
@@ -13,8 +15,8 @@ Ended ended_of(const Segment& segment) {
     Ended ended;
     for (int rank = 0; rank < segment.ranks(); ++rank) {
         const bool left = segment.row(rank).state.load(std::memory_order_acquire) == RankState::left;
-        if (!left && segment.alive(rank)) continue;
-        if (!segment.returned_error(rank))
+        if (!left && Liveness(segment).alive(rank)) continue;
+        if (!Liveness(segment).returned_error(rank))
             ended.victim = rank;
         else if (!left && ended.culprit < 0)
             ended.culprit = rank;
@@ -47,12 +49,13 @@ Status first_cause(const Segment& segment, Status seen, int blamed) {
     WEFT_TRY(known_cause(segment));
     // That rank left by its own choice. The other ranks may have ended because of that.
     if (blamed >= 0 && segment.row(blamed).state.load(std::memory_order_acquire) == RankState::left &&
-        segment.returned_error(blamed))
+        Liveness(segment).returned_error(blamed))
         return seen;
     const Ended ended = ended_of(segment);
     if (ended.victim < 0) return seen;
     return fail(error::rank_failed, "{} ended after an earlier failure: {}. This rank saw: {}",
-                segment.name_of(ended.victim), segment.returned_error(ended.victim).sentence(), seen.sentence())
+                segment.name_of(ended.victim), Liveness(segment).returned_error(ended.victim).sentence(),
+                seen.sentence())
         .about({.rank = ended.victim, .peer = seen.facts().peer});
 }
 

@@ -8,9 +8,9 @@ namespace weft::internal {
 
 FlagBlock::FlagBlock(Segment& host, int rank)
     : host_(&host),
-      lines_(host.lines()),
-      heaps_(host.heap(host.locals().front())),
-      heap_stride_(host.heap_stride()),
+      lines_(host.heaps().lines()),
+      heaps_(host.heaps().at(0)),
+      heap_stride_(host.heaps().stride()),
       places_(host.one_host() ? nullptr : host.places()),
       locals_(int(host.locals().size())),
       rank_(rank) {}
@@ -38,7 +38,7 @@ Status FlagBlock::reserve(size_t bytes, uint32_t slots) {
                     slot_bytes_max);
     for (uint32_t slot = 0; slot < slots; ++slot) {
         if (bytes <= reserved_[slot]) continue;
-        WEFT_TRY(host_->back(rank_, slot_stride * slot, bytes));
+        WEFT_TRY(host_->heaps().back(host_->place(rank_), slot_stride * slot, bytes));
         reserved_[slot] = bytes;
     }
     return ok();

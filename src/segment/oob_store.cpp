@@ -8,17 +8,21 @@ namespace weft::internal {
 // Entries are backed with memory in steps.
 static constexpr size_t backed_at_once = 32;
 
-LocalOobStore::LocalOobStore(const SharedMemory& memory, size_t offset, std::atomic<uint32_t>& count)
-    : all_(reinterpret_cast<OobEntry*>(memory.data() + offset)), offset_(offset), count_(&count) {}
+LocalOobStore::LocalOobStore(Heaps& heaps, int place, std::atomic<uint32_t>& count)
+    : heaps_(&heaps),
+      all_(reinterpret_cast<OobEntry*>(heaps.at(place) + heaps.connections_end())),
+      place_(place),
+      count_(&count) {}
 
-Status LocalOobStore::put(SharedMemory& memory, int rank, int to, uint64_t key, const void* data, size_t bytes) {
+Status LocalOobStore::put(int rank, int to, uint64_t key, const void* data, size_t bytes) {
     const uint32_t index = count_->load(std::memory_order_relaxed);
     if (index >= entries_max || bytes > OobEntry::value_bytes)
         return fail(error::internal_state,
                     "rank {} has no room for connection information of {} bytes ({} entries posted)", rank, bytes,
                     index);
     if (index % backed_at_once == 0)
-        WEFT_TRY(memory.back(offset_ + index * sizeof(OobEntry), backed_at_once * sizeof(OobEntry)));
+        WEFT_TRY(heaps_->back(place_, heaps_->connections_end() + index * sizeof(OobEntry),
+                              backed_at_once * sizeof(OobEntry)));
     OobEntry& entry = all_[index];
     entry.key = key;
     entry.from = rank;
@@ -42,13 +46,8 @@ const std::byte* LocalOobStore::get(uint64_t key) const {
 
 const OobEntry* LocalOobStore::next(uint32_t& index) const { return index < entries() ? &all_[index++] : nullptr; }
 
-RemoteOobStore::RemoteOobStore(const SharedMemory& memory, size_t offset, size_t heap_bytes, size_t local_ranks,
-                               std::atomic<uint32_t>& count)
-    : heap_(memory.data() + offset),
-      offset_(offset),
-      heap_bytes_(heap_bytes),
-      local_ranks_(local_ranks),
-      count_(&count) {}
+RemoteOobStore::RemoteOobStore(Heaps& heaps, std::atomic<uint32_t>& count)
+    : heaps_(&heaps), heap_(heaps.at(heaps.leaders())), count_(&count) {}
 
 size_t RemoteOobStore::entries_max(size_t heap_bytes) {
     return std::min(size_t(1) << 18, (heap_bytes - entries_offset) / sizeof(OobEntry));
@@ -57,7 +56,7 @@ size_t RemoteOobStore::entries_max(size_t heap_bytes) {
 // About the number of entries of a host whose ranks have dozens of connections each.
 size_t RemoteOobStore::bucket_count() const {
     size_t heads = 1024;
-    while (heads < 64 * local_ranks_ && 2 * heads * sizeof(uint32_t) <= entries_offset) heads *= 2;
+    while (heads < 64 * size_t(heaps_->leaders()) && 2 * heads * sizeof(uint32_t) <= entries_offset) heads *= 2;
     return heads;
 }
 
@@ -76,21 +75,52 @@ const std::byte* RemoteOobStore::get(int peer, uint64_t key) const {
     return nullptr;
 }
 
-Status RemoteOobStore::deliver(SharedMemory& memory, const OobEntry& entry) {
+Status RemoteOobStore::deliver(const OobEntry& entry) {
     const uint32_t index = count_->load(std::memory_order_relaxed);
-    if (index >= entries_max(heap_bytes_))
+    if (index >= entries_max(heaps_->bytes()))
         return fail(error::internal_state,
                     "rank {} has no room for the address that rank {} sent it: {} have come to its host", entry.to,
                     entry.from, index);
-    if (index == 0) WEFT_TRY(memory.back(offset_, bucket_count() * sizeof(uint32_t)));
+    if (index == 0) WEFT_TRY(heaps_->back(heaps_->leaders(), 0, bucket_count() * sizeof(uint32_t)));
     if (index % backed_at_once == 0)
-        WEFT_TRY(memory.back(offset_ + entries_offset + index * sizeof(OobEntry), backed_at_once * sizeof(OobEntry)));
+        WEFT_TRY(heaps_->back(heaps_->leaders(), entries_offset + index * sizeof(OobEntry),
+                              backed_at_once * sizeof(OobEntry)));
     auto& head = bucket(entry.from, entry.key);
     OobEntry& place = entries()[index];
     place = entry;
     place.next = head.load(std::memory_order_relaxed);
     head.store(index + 1, std::memory_order_release);     // pairs with get()
     count_->store(index + 1, std::memory_order_release);  // pairs with get()
+    return ok();
+}
+
+LocalOobStore OobStore::local(int rank) const {
+    return {segment_->heaps(), segment_->place(rank), segment_->row(rank).oob_entries};
+}
+
+RemoteOobStore OobStore::remote() const { return {segment_->heaps(), segment_->header().oob_received}; }
+
+Status OobStore::put(int rank, int to, uint64_t key, const void* data, size_t bytes) const {
+    WEFT_TRY(local(rank).put(rank, to, key, data, bytes));
+    segment_->wake();
+    if (!segment_->local(to)) segment_->doorbell().ring();
+    return ok();
+}
+
+const std::byte* OobStore::get(int rank, uint64_t key) const {
+    return segment_->local(rank) ? local(rank).get(key) : remote().get(rank, key);
+}
+
+const OobEntry* OobStore::next_outgoing(int rank, uint32_t& index) const {
+    const LocalOobStore store = local(rank);
+    while (const OobEntry* entry = store.next(index))
+        if (!segment_->local(entry->to)) return entry;
+    return nullptr;
+}
+
+Status OobStore::deliver(const OobEntry& entry) const {
+    WEFT_TRY(remote().deliver(entry));
+    segment_->wake();
     return ok();
 }
 

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "src/base/shared_memory.hpp"
+#include "src/segment/segment.hpp"
 
 namespace weft::internal {
 
@@ -23,12 +23,11 @@ static_assert(sizeof(OobEntry) == 128);
 // The entries that a rank of this host has put. A view of the end of the rank's heap.
 class LocalOobStore {
   public:
-    static constexpr size_t entries_max = 4096;
-    static constexpr size_t area_bytes = entries_max * sizeof(OobEntry);
-    // `offset`: of the entries in `memory`. `count`: RankRow::oob_entries.
-    LocalOobStore(const SharedMemory& memory, size_t offset, std::atomic<uint32_t>& count);
+    static constexpr size_t entries_max = SegmentLayout::oob_bytes / sizeof(OobEntry);
+    // `place`: of the rank's heap. `count`: RankRow::oob_entries.
+    LocalOobStore(Heaps& heaps, int place, std::atomic<uint32_t>& count);
     // Thread-bound to the rank. `key` is unique among its entries.
-    Status put(SharedMemory& memory, int rank, int to, uint64_t key, const void* data, size_t bytes);
+    Status put(int rank, int to, uint64_t key, const void* data, size_t bytes);
     // Null until the entry is there.
     const std::byte* get(uint64_t key) const;
     // The entry number `index`, which it increments; null: there is none yet.
@@ -37,8 +36,9 @@ class LocalOobStore {
   private:
     uint32_t entries() const;
 
+    Heaps* heaps_;
     OobEntry* all_;
-    size_t offset_;
+    int place_;
     std::atomic<uint32_t>* count_;
 };
 
@@ -46,13 +46,12 @@ class LocalOobStore {
 // a hash of sender and key, then the entries.
 class RemoteOobStore {
   public:
-    // `offset`: of the leader's heap in `memory`. `count`: SegmentHeader::oob_received.
-    RemoteOobStore(const SharedMemory& memory, size_t offset, size_t heap_bytes, size_t local_ranks,
-                   std::atomic<uint32_t>& count);
+    // `count`: SegmentHeader::oob_received.
+    RemoteOobStore(Heaps& heaps, std::atomic<uint32_t>& count);
     // More than the ranks of a host have connections.
     static size_t entries_max(size_t heap_bytes);
     // For the leader.
-    Status deliver(SharedMemory& memory, const OobEntry& entry);
+    Status deliver(const OobEntry& entry);
     // Null until the entry is there.
     const std::byte* get(int peer, uint64_t key) const;
 
@@ -62,9 +61,32 @@ class RemoteOobStore {
     std::atomic<uint32_t>& bucket(int from, uint64_t key) const;
     OobEntry* entries() const;
 
+    Heaps* heaps_;
     std::byte* heap_;
-    size_t offset_, heap_bytes_, local_ranks_;
     std::atomic<uint32_t>* count_;
+};
+
+// The store as a host's ranks and its leader use it: a view of the segment, which must be settled and outlive it.
+// Thread-safe, except that put() is thread-bound to `rank`, and deliver() to the leader.
+class OobStore {
+  public:
+    explicit OobStore(Segment& segment) : segment_(&segment) {}
+
+    // `key` is unique among the entries of `rank`.
+    Status put(int rank, int to, uint64_t key, const void* data, size_t bytes) const;
+    // Null until the entry is there: a rank of this host writes it into shared memory, the control plane delivers that
+    // of another host.
+    const std::byte* get(int rank, uint64_t key) const;
+    // For the leader: the next entry of a local rank, from `index` on, for another host; and delivery of a received
+    // entry.
+    const OobEntry* next_outgoing(int rank, uint32_t& index) const;
+    Status deliver(const OobEntry& entry) const;
+
+  private:
+    LocalOobStore local(int rank) const;
+    RemoteOobStore remote() const;
+
+    Segment* segment_;
 };
 
 }  // namespace weft::internal

@@ -9,6 +9,7 @@
 #include <functional>
 #include <vector>
 
+#include "src/base/rank_set.hpp"
 #include "src/segment/partner_wait.hpp"
 #include "src/segment/segment.hpp"
 

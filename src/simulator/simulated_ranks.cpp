@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
+#include "src/simulator/deadlock.hpp"
+#include "src/simulator/step_flows.hpp"
+
 namespace weft::internal {
 
-SimulatedRanks::SimulatedRanks(const Fabric& fabric, const SimulatedCall& call, const Shape& shape)
+SimulatedRanks::SimulatedRanks(const Fabric& fabric, const SimulatedCall& call, const SimulatedShape& shape)
     : fabric_(fabric),
       costs_(fabric.costs()),
       call_(call),
@@ -74,7 +77,7 @@ Status SimulatedRanks::run() {
         now_us_ = events_.next_us();
         while (!events_.empty() && events_.next_us() == now_us_) handle(events_.pop());
     }
-    if (ended_ != int32_t(blocks_.size())) return deadlock();
+    if (ended_ != int32_t(blocks_.size())) return deadlock_of(blocks_, schedules_);
     return ok();
 }
 
@@ -145,10 +148,10 @@ void SimulatedRanks::advance(int32_t index) {
 // True: the step is done. False: the block waits or works.
 bool SimulatedRanks::advance_step(int32_t index, const Instruction& instruction) {
     SimulatedBlock& state = blocks_[size_t(index)];
-    if (posts(instruction.opcode)) return post(index, instruction);
+    if (posts(instruction.opcode)) return post(index, instruction), true;
     if (waits(instruction.opcode)) return await(index, instruction);
     if (!moves(instruction.opcode)) return true;
-    state.bytes = bytes_of(state, instruction);
+    state.bytes = shape_.bytes_of(schedules_[size_t(state.rank)], instruction, state.iteration, state.at.tile);
     if (state.bytes == 0) return true;  // both ends skip empty chunks
     if (!can_begin(index, instruction)) return false;
     if (costs_.one_thread)
@@ -204,44 +207,17 @@ void SimulatedRanks::begin(int32_t index) {
 void SimulatedRanks::begin_moving(int32_t index) {
     SimulatedBlock& state = blocks_[size_t(index)];
     const SimulatedRank& rank = ranks_[size_t(state.rank)];
-    const Schedule& schedule = schedules_[size_t(state.rank)];
     const Instruction& instruction = state.block->instructions[size_t(state.at.step)];
-    double most = combines(instruction.opcode) ? costs_.reduce_bytes_per_us : costs_.copy_bytes_per_us;
-    most /= rank.slowness;
-    state.flows = 0;
-    if (kind_of(instruction.opcode) == OpcodeKind::connection) {
-        const SimulatedConnection* out = sends(instruction.opcode) ? &connections_[state.out] : nullptr;
-        if (out && out->costs.driven)
-            move(index, out->costs.path, state.bytes, std::min(most, out->costs.most));
-        else
-            move(index, rank.local_path, state.bytes, most);
-        return;
-    }
-    // Reads and writes of other ranks' memory happen at the same time.
-    if (!schedule.shared_ranks.empty()) most *= costs_.gang;
-    const unsigned theirs = Buffer::slot | Buffer::inputs | Buffer::either;
-    if (instruction.opcode == Opcode::reduce && (instruction.source & theirs)) {
-        const bool writes = instruction.targets & Buffer::outputs;
-        const int others = int(schedule.shared_ranks.size()) - 1;
-        for (const int32_t member : schedule.shared_ranks)
-            if (member != schedule.rank) {
-                move(index, links_.reading_path(schedule.rank, member), state.bytes, most / others);
-                if (writes) move(index, links_.reading_path(member, schedule.rank), state.bytes, most / others);
-            }
-        if (others == 0) move(index, rank.local_path, state.bytes, most);
-    } else if (instruction.opcode == Opcode::reduce) {  // from cells of scratch: one of each rank
-        move(index, rank.local_path, state.bytes * std::max(1, shape_.ranks - 1), most);
-    } else if (instruction.opcode == Opcode::copy && instruction.source == Buffer::slot &&
-               instruction.rank.at(state.iteration) != schedule.rank) {
-        move(index, links_.reading_path(schedule.rank, instruction.rank.at(state.iteration)), state.bytes, most);
-    } else {
-        move(index, rank.local_path, state.bytes, most);
-    }
-}
-
-void SimulatedRanks::move(int32_t index, int path, double bytes, double most) {
-    ++blocks_[size_t(index)].flows;
-    links_.flows().start(now_us_, path, bytes, most, index);
+    const MovingStep step{.schedule = schedules_[size_t(state.rank)],
+                          .instruction = instruction,
+                          .iteration = state.iteration,
+                          .bytes = state.bytes,
+                          .out = sends(instruction.opcode) ? &connections_[state.out] : nullptr,
+                          .ranks = shape_.ranks,
+                          .local_path = rank.local_path,
+                          .slowness = rank.slowness,
+                          .owner = index};
+    state.flows = start_flows(step, costs_, links_, now_us_);
 }
 
 void SimulatedRanks::flow_ended(int32_t owner) {
@@ -313,12 +289,11 @@ void SimulatedRanks::complete_step(int32_t index) {
         if (blocks_[size_t(other)].phase == BlockPhase::dependency) queue(other);
 }
 
-bool SimulatedRanks::post(int32_t index, const Instruction& instruction) {
+void SimulatedRanks::post(int32_t index, const Instruction& instruction) {
     const SimulatedBlock& state = blocks_[size_t(index)];
     const uint64_t tile = state.at.tile + uint64_t(instruction.tile);
     for (const int32_t waiter : flags_.post(state.rank, instruction.phase, tile, now_us_))
         events_.push(now_us_ + costs_.signal_us, EventKind::wake, waiter);
-    return true;
 }
 
 bool SimulatedRanks::await(int32_t index, const Instruction& instruction) {
@@ -328,13 +303,6 @@ bool SimulatedRanks::await(int32_t index, const Instruction& instruction) {
     if (seen_us <= now_us_) return true;
     wait_until(index, BlockPhase::meeting, seen_us);
     return false;
-}
-
-double SimulatedRanks::bytes_of(const SimulatedBlock& state, const Instruction& instruction) const {
-    const Schedule& schedule = schedules_[size_t(state.rank)];
-    const size_t length = tile_length(shape_.bytes, shape_.tile_bytes, state.at.tile + uint64_t(instruction.tile));
-    if (shape_.even) return double(instruction.count) * double(schedule.parts()) * double(length) / schedule.chunks;
-    return double(chunk_span(instruction, state.iteration, length, schedule.chunks, schedule.parts()).bytes);
 }
 
 RankUse SimulatedRanks::rank_use(int rank) const {
@@ -350,34 +318,6 @@ std::vector<BlockUse> SimulatedRanks::block_uses() const {
                         now_us_ > 0 ? 1 - state.busy_us / now_us_ : 1});
     }
     return uses;
-}
-
-std::string SimulatedRanks::waits_for(const SimulatedBlock& state) const {
-    const Schedule& schedule = schedules_[size_t(state.rank)];
-    switch (state.phase) {
-        case BlockPhase::message: return fmt::format("a message of rank {}", state.block->source);
-        case BlockPhase::credit: return fmt::format("a free slot of rank {}", state.block->target);
-        case BlockPhase::dependency: return "a step of another block";
-        case BlockPhase::meeting:
-            return fmt::format("the other ranks of its flag block of {}", schedule.shared_ranks.size());
-        default: return "nothing";
-    }
-}
-
-Status SimulatedRanks::deadlock() const {
-    std::string who;
-    constexpr int named_most = 4;
-    int named = 0;
-    for (size_t index = 0; index < blocks_.size() && named < named_most; ++index) {
-        const SimulatedBlock& state = blocks_[index];
-        if (state.phase == BlockPhase::ended) continue;
-        ++named;
-        who += fmt::format("{}rank {}, block {}, step {}, tile {} for {}", who.empty() ? "" : "; ", state.rank,
-                           int(index) - ranks_[size_t(state.rank)].first_block, state.at.step, state.at.tile,
-                           waits_for(state));
-    }
-    return fail(error::schedule_deadlock, "{} blocks wait for ever with {} slots a connection: {}",
-                int32_t(blocks_.size()) - ended_, schedules_[0].fifo_depth, who);
 }
 
 }  // namespace weft::internal

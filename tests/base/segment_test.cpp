@@ -1,6 +1,12 @@
 // segment_test.cpp: the ranks of a host in their segment: the first error, entries, liveness, and access of other
 // processes.
 #include "src/segment/segment.hpp"
+#include "src/base/process_token.hpp"
+#include "src/base/rank_set.hpp"
+#include "src/segment/failure_record.hpp"
+#include "src/segment/host_cpus.hpp"
+#include "src/segment/liveness.hpp"
+#include "src/segment/oob_store.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -39,7 +45,7 @@ TEST_CASE("rows, lines and heaps of all ranks lie apart and inside the segment",
         CHECK(geometry.heap(0) >= geometry.lines() + geometry.lines_bytes());
         CHECK(segment->memory().segment_bytes() >= geometry.heap(ranks - 1) + geometry.heap_bytes);
         for (int rank = 0; rank < ranks; ++rank) {
-            CHECK(reinterpret_cast<uintptr_t>(segment->heap(rank)) % 64 == 0);
+            CHECK(reinterpret_cast<uintptr_t>(segment->heaps().at(rank)) % 64 == 0);
             CHECK(segment->row(rank).state.load() == RankState::absent);
         }
     }
@@ -65,11 +71,11 @@ TEST_CASE("ranks count the processors that they may use, and no more than their 
         segment->row(rank).cpus.words[0] = 0xff;
         segment->row(rank).quota = {1, 2.9};
     }
-    CHECK(segment->cores() == 2);
+    CHECK(cores_of(*segment) == 2);
     segment->row(7).quota = {2, 3};
-    CHECK(segment->cores() == 5);
+    CHECK(cores_of(*segment) == 5);
     segment->row(6).quota = {};
-    CHECK(segment->cores() == 8);
+    CHECK(cores_of(*segment) == 8);
 }
 
 TEST_CASE("a second mapping of the segment is the same segment; any other memory is refused", "[segment]") {
@@ -80,10 +86,10 @@ TEST_CASE("a second mapping of the segment is the same segment; any other memory
         CHECK((*other)->ranks() == 3);
         segment->row(2).cpu.store(17);
         CHECK((*other)->row(2).cpu.load() == 17);
-        (*other)->raise(error::timeout_collective, 1, "late", {.rank = 2, .peer = 1, .sequence = 7});
-        CHECK_ERROR(segment->abort_status(), "timeout.collective", 2, 1);
-        CHECK(segment->abort_status().facts().sequence == 7);
-        CHECK(segment->abort_status().code() == weftTimeout);
+        FailureRecord(**other).raise(error::timeout_collective, 1, "late", {.rank = 2, .peer = 1, .sequence = 7});
+        CHECK_ERROR(FailureRecord(*segment).status(), "timeout.collective", 2, 1);
+        CHECK(FailureRecord(*segment).status().facts().sequence == 7);
+        CHECK(FailureRecord(*segment).status().code() == weftTimeout);
     }
     SegmentHeader& header = segment->header();
     const struct {
@@ -113,26 +119,26 @@ TEST_CASE("the first error wins, whole, and all ranks read the same", "[segment]
     for (int round = 0; round < 200; ++round) {
         const auto segment = group_of(4);
         CHECK(!segment->aborted());
-        CHECK(segment->abort_status().ok());
+        CHECK(FailureRecord(*segment).status().ok());
         std::atomic<int> winners{0}, winner{-1};
         std::vector<std::string> read(4);
         std::vector<std::thread> threads;
         for (int rank = 0; rank < 4; ++rank)
             threads.emplace_back([&, rank] {
-                if (segment->raise(error::rank_died, rank,
-                                   "rank " + std::to_string(rank) + std::string(200, char('a' + rank)),
-                                   {.rank = rank})) {
+                if (FailureRecord(*segment).raise(error::rank_died, rank,
+                                                  "rank " + std::to_string(rank) + std::string(200, char('a' + rank)),
+                                                  {.rank = rank})) {
                     ++winners;
                     winner = rank;
                 }
-                read[size_t(rank)] = segment->abort_status().sentence();
+                read[size_t(rank)] = FailureRecord(*segment).status().sentence();
             });
         for (std::thread& thread : threads) thread.join();
         REQUIRE(winners == 1);
         REQUIRE(segment->aborted());
         const std::string expected = "rank " + std::to_string(winner) + std::string(200, char('a' + winner));
         for (const std::string& sentence : read) REQUIRE(sentence == expected);
-        CHECK_ERROR(segment->abort_status(), "rank.died", winner);
+        CHECK_ERROR(FailureRecord(*segment).status(), "rank.died", winner);
         CHECK(segment->header().abort.rank == winner);
     }
 }
@@ -141,7 +147,7 @@ TEST_CASE("an error counts although its reporter never finishes it", "[segment]"
     const auto segment = group_of(2);
     segment->header().abort.state = 1;
     CHECK(segment->aborted());
-    CHECK_ERROR(segment->abort_status(), "rank.failed");
+    CHECK_ERROR(FailureRecord(*segment).status(), "rank.failed");
 }
 
 TEST_CASE("a rank that ended after it returned an error is not the cause, unless it has called again", "[segment]") {
@@ -156,8 +162,8 @@ TEST_CASE("a rank that ended after it returned an error is not the cause, unless
     segment->row(1).position.enter(4, Operation{});
     CHECK(segment->row(1).returned_error.write(4, {error::rank_died, "rank 2 died", {.rank = 2, .peer = 1}}));
     CHECK_FALSE(segment->row(1).returned_error.write(4, {error::timeout_collective, "something later"}));
-    CHECK_ERROR(segment->returned_error(1), "rank.died", 2, 1);
-    CHECK(segment->returned_error(1).sentence() == "rank 2 died");
+    CHECK_ERROR(Liveness(*segment).returned_error(1), "rank.died", 2, 1);
+    CHECK(Liveness(*segment).returned_error(1).sentence() == "rank 2 died");
     CHECK_ERROR(reported(), "rank.died", 2);
     CHECK_ERROR(known_cause(*segment), "rank.died", 2);
     // Rank 2 lives: the error that rank 1 returned is the cause.
@@ -171,29 +177,29 @@ TEST_CASE("a rank that ended after it returned an error is not the cause, unless
     CHECK_ERROR(first_cause(*segment, fail(error::rank_left, "rank 1 left"), 1), "rank.failed");
     segment->row(2).state = RankState::joined;
     segment->row(1).position.enter(5, Operation{});
-    CHECK(segment->returned_error(1).ok());
+    CHECK(Liveness(*segment).returned_error(1).ok());
     CHECK_ERROR(reported(), "rank.died", 1);
     CHECK(segment->row(1).returned_error.write(5, {error::rank_died, std::string(1000, 'x')}));
-    CHECK(segment->returned_error(1).sentence() == std::string(ReturnedError::sentence_bytes - 1, 'x'));
+    CHECK(Liveness(*segment).returned_error(1).sentence() == std::string(ReturnedError::sentence_bytes - 1, 'x'));
 }
 
 TEST_CASE("a sentence too long for the record is cut, not spilt", "[segment]") {
     const auto segment = group_of(1);
-    segment->raise(error::shm_memory, 0, std::string(5000, 'x'));
-    CHECK(segment->abort_status().sentence() == std::string(sizeof(AbortRecord::sentence) - 1, 'x'));
+    FailureRecord(*segment).raise(error::shm_memory, 0, std::string(5000, 'x'));
+    CHECK(FailureRecord(*segment).status().sentence() == std::string(sizeof(AbortRecord::sentence) - 1, 'x'));
     CHECK(segment->row(0).state.load() == RankState::absent);
 }
 
 TEST_CASE("an entry is found by its key once it is posted, among those of its writer only", "[segment]") {
     const auto segment = group_of(2);
-    CHECK(segment->oob_get(0, 5) == nullptr);
+    CHECK(OobStore(*segment).get(0, 5) == nullptr);
     const char text[] = "where I listen";
-    REQUIRE(segment->oob_put(0, 0, 5, text, sizeof text).ok());
-    const std::byte* found = segment->oob_get(0, 5);
+    REQUIRE(OobStore(*segment).put(0, 0, 5, text, sizeof text).ok());
+    const std::byte* found = OobStore(*segment).get(0, 5);
     REQUIRE(found);
     CHECK(memcmp(found, text, sizeof text) == 0);
-    CHECK(segment->oob_get(1, 5) == nullptr);
-    CHECK(segment->oob_get(0, 6) == nullptr);
+    CHECK(OobStore(*segment).get(1, 5) == nullptr);
+    CHECK(OobStore(*segment).get(0, 6) == nullptr);
 }
 
 TEST_CASE("a reader of entries sees them whole while they are posted", "[segment]") {
@@ -202,14 +208,14 @@ TEST_CASE("a reader of entries sees them whole while they are posted", "[segment
     std::atomic<bool> posted{true};
     std::thread writer([&] {
         for (uint64_t key = 1; key <= count; ++key) {
-            std::vector<uint64_t> words(Segment::oob_value_bytes / 8, key);
-            if (!segment->oob_put(0, 0, key, words.data(), words.size() * 8).ok()) posted = false;
+            std::vector<uint64_t> words(OobEntry::value_bytes / 8, key);
+            if (!OobStore(*segment).put(0, 0, key, words.data(), words.size() * 8).ok()) posted = false;
         }
     });
     for (uint64_t key = 1; key <= count; ++key) {
         const std::byte* entry = nullptr;
-        while (!(entry = segment->oob_get(0, key)) && posted) std::this_thread::yield();
-        const std::vector<uint64_t> words(Segment::oob_value_bytes / 8, key);
+        while (!(entry = OobStore(*segment).get(0, key)) && posted) std::this_thread::yield();
+        const std::vector<uint64_t> words(OobEntry::value_bytes / 8, key);
         if (!entry || memcmp(entry, words.data(), words.size() * 8) != 0) {
             writer.join();
             FAIL("entry " << key << " is not whole");
@@ -221,16 +227,16 @@ TEST_CASE("a reader of entries sees them whole while they are posted", "[segment
 
 TEST_CASE("an OOB store that is full and an entry that is too long are sentences", "[segment]") {
     const auto segment = group_of(1);
-    const std::vector<std::byte> most(Segment::oob_value_bytes + 1);
-    CHECK(!segment->oob_put(0, 0, 1, most.data(), most.size()).ok());
-    for (uint64_t key = 0; key < Segment::oob_entries_max; ++key)
-        REQUIRE(segment->oob_put(0, 0, key, most.data(), Segment::oob_value_bytes).ok());
-    const Status full = segment->oob_put(0, 0, 99999, most.data(), 1);
+    const std::vector<std::byte> most(OobEntry::value_bytes + 1);
+    CHECK(!OobStore(*segment).put(0, 0, 1, most.data(), most.size()).ok());
+    for (uint64_t key = 0; key < LocalOobStore::entries_max; ++key)
+        REQUIRE(OobStore(*segment).put(0, 0, key, most.data(), OobEntry::value_bytes).ok());
+    const Status full = OobStore(*segment).put(0, 0, 99999, most.data(), 1);
     CHECK(!full.ok());
     CHECK_THAT(full.sentence(), Catch::Contains("no room"));
-    CHECK(segment->oob_get(0, 0) != nullptr);
-    CHECK(segment->oob_get(0, Segment::oob_entries_max - 1) != nullptr);
-    CHECK(segment->oob_get(0, 99999) == nullptr);
+    CHECK(OobStore(*segment).get(0, 0) != nullptr);
+    CHECK(OobStore(*segment).get(0, LocalOobStore::entries_max - 1) != nullptr);
+    CHECK(OobStore(*segment).get(0, 99999) == nullptr);
 }
 
 TEST_CASE("entries of other hosts are found among many thousands, and too many are a sentence", "[segment]") {
@@ -241,28 +247,29 @@ TEST_CASE("entries of other hosts are found among many thousands, and too many a
     for (int rank = 0; rank < ranks; ++rank) segment.rank_info(rank).host = rank / 2;
     segment.header().spread = 1;
     REQUIRE(segment.settle().ok());
-    Segment::OobEntry entry{};
+    OobEntry entry{};
     const auto oob_deliver = [&](int from, uint64_t key) {
         entry.from = from;
         entry.to = int(key % 2);
         entry.key = key;
         memcpy(entry.data, &key, sizeof key);
-        return segment.oob_deliver(entry);
+        return OobStore(segment).deliver(entry);
     };
-    CHECK(segment.oob_get(5, 1) == nullptr);
+    CHECK(OobStore(segment).get(5, 1) == nullptr);
     constexpr uint64_t each = 3000;
     for (uint64_t key = 0; key < each; ++key)
         for (int from = 2; from < ranks; ++from) REQUIRE(oob_deliver(from, key).ok());
     for (uint64_t key = 0; key < each; ++key)
         for (int from = 2; from < ranks; ++from) {
-            const std::byte* found = segment.oob_get(from, key);
+            const std::byte* found = OobStore(segment).get(from, key);
             REQUIRE(found);
             REQUIRE(memcmp(found, &key, sizeof key) == 0);
         }
-    CHECK(segment.oob_get(5, each) == nullptr);
+    CHECK(OobStore(segment).get(5, each) == nullptr);
     Status full;
-    for (uint64_t key = each; full && key < 2 * segment.oob_received_max(); ++key) full = oob_deliver(2, key);
-    CHECK(segment.header().oob_received == segment.oob_received_max());
+    for (uint64_t key = each; full && key < 2 * RemoteOobStore::entries_max(segment.heaps().bytes()); ++key)
+        full = oob_deliver(2, key);
+    CHECK(segment.header().oob_received == RemoteOobStore::entries_max(segment.heaps().bytes()));
     CHECK_THAT(full.sentence(), Catch::Contains("no room"));
     CHECK_THAT(full.sentence(), Catch::Contains("rank 2"));
 }
@@ -279,29 +286,29 @@ TEST_CASE("ranks of other hosts are known, and cost little memory as long as the
         segment.rank_info(host).host = host;
         segment.rank_info(host).pid = 1000 + host;
     }
-    REQUIRE(segment.set_host_infos(hosts).ok());
+    REQUIRE(segment.write(SegmentLayout{ranks, 0}.host_infos(), hosts.data(), hosts.size() * sizeof(HostInfo)).ok());
     segment.header().own_host = 7;
     segment.header().spread = 1;
     REQUIRE(segment.settle().ok());
     CHECK(segment.locals() == std::vector{7});
     CHECK(segment.name_of(1000) == "rank 1000 (pid 2000 on node1000)");
-    CHECK(segment.raise(error::timeout_collective, 7, "late"));
+    CHECK(FailureRecord(segment).raise(error::timeout_collective, 7, "late"));
     struct stat status;
     REQUIRE(fstat(segment.memory().fd(), &status) == 0);
     CHECK(size_t(status.st_blocks) * 512 < 160 * ranks);
     // Until one dies.
-    CHECK(segment.alive(500));
-    segment.mark_dead(500);
-    CHECK(!segment.alive(500));
-    CHECK(segment.alive(501));
+    CHECK(Liveness(segment).alive(500));
+    mark_dead(segment, 500);
+    CHECK(!Liveness(segment).alive(500));
+    CHECK(Liveness(segment).alive(501));
 }
 
 TEST_CASE("a rank of this process lives; one whose process holds no lock does not", "[segment]") {
     const auto segment = group_of(2);
     segment->row(0).process = process_token();
     segment->row(1).process = process_token() + 1;
-    CHECK(segment->alive(0));
-    CHECK(!segment->alive(1));  // of a living process with its lock: tests/conformance
+    CHECK(Liveness(*segment).alive(0));
+    CHECK(!Liveness(*segment).alive(1));  // of a living process with its lock: tests/conformance
 }
 
 TEST_CASE("the cores of a segment are those that any of its ranks may run on", "[segment]") {
@@ -310,7 +317,7 @@ TEST_CASE("the cores of a segment are those that any of its ranks may run on", "
     segment->row(0).cpus.words[0] = 0b0001;
     segment->row(1).cpus.words[0] = 0b0011;
     segment->row(2).cpus.words[15] = 1;
-    CHECK(segment->cores() == 3);
+    CHECK(cores_of(*segment) == 3);
 }
 
 }  // namespace weft::internal::test

@@ -1,6 +1,7 @@
 // waiting_test.cpp: the waiting rule. A rank publishes that it sleeps before it sleeps, and a rank that publishes
 // afterwards wakes it.
 #include "src/segment/waiting.hpp"
+#include "src/segment/failure_record.hpp"
 
 #include <sched.h>
 
@@ -109,7 +110,7 @@ TEST_CASE("a waiting rank sees an abort, and polls for failures now and then", "
     CHECK(!segment->aborted());
     CHECK(waiting.silence_us() > 0);
     waiting.stir();
-    segment->raise(error::rank_failed, 1, "over");
+    FailureRecord(*segment).raise(error::rank_failed, 1, "over");
     while (!waiting.pause(only(1))) {
     }
     SUCCEED();

@@ -43,7 +43,8 @@ TEST_CASE("texts come back unchanged, and texts without room are unknown", "[tex
     REQUIRE(many.leave(**segment));
     CHECK(AgreedTexts::of(**segment).machines == many.machines);
     CHECK_FALSE(AgreedTexts::of(**segment).refusal);
-    CHECK_FALSE((*segment)->write_texts(nullptr, Segment::texts_most + 1));
+    many.tuning = std::string(AgreedTexts::bytes_most, 't');
+    CHECK_FALSE(many.leave(**segment));
 }
 
 }  // namespace weft::internal::test

@@ -1,6 +1,9 @@
 // control_test.cpp: leaders of several hosts, each with its own segment, in this process. Tested: forwarding for other
 // ranks, the end of a leader, and failures.
 #include "src/control/control.hpp"
+#include "src/base/process_token.hpp"
+#include "src/segment/failure_record.hpp"
+#include "src/segment/oob_store.hpp"
 
 #include <sys/eventfd.h>
 
@@ -60,7 +63,7 @@ class Hosts {
     // An entry from one host to another.
     void post(int from, int to, uint64_t key) {
         const char text[] = "entry";
-        REQUIRE((*this)[from].oob_put(from, to, key, text, sizeof text));
+        REQUIRE(OobStore((*this)[from]).put(from, to, key, text, sizeof text));
     }
     // Within some seconds by the test's clock.
     bool aborts(int host) {
@@ -70,13 +73,13 @@ class Hosts {
         });
     }
     bool comes(int from, int to, uint64_t key) {
-        return eventually([&] { return (*this)[to].oob_get(from, key) != nullptr; });
+        return eventually([&] { return OobStore((*this)[to]).get(from, key) != nullptr; });
     }
 
   private:
     static std::shared_ptr<Segment> make_group(int ranks, int rank) {
         auto group = value_of(Segment::create(ranks, false));
-        group->set_doorbell(Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+        group->doorbell().set(Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
         RankRow& row = group->row(rank);
         row.pid = 1000 + rank;  // the rank table tells hosts apart by the pids of their ranks
         row.process = process_token();
@@ -140,11 +143,11 @@ TEST_CASE("an error goes through a leader whose ranks have left", "[control]") {
     Hosts hosts(count);
     REQUIRE(hosts.met());
     hosts.leave(inner);
-    hosts[below].raise(error::timeout_collective, below, "too late", {.rank = 4, .peer = below});
+    FailureRecord(hosts[below]).raise(error::timeout_collective, below, "too late", {.rank = 4, .peer = below});
     for (int host = 0; host < count; ++host) {
         CHECK(eventually([&] { return hosts[host].aborted(); }));
-        CHECK_ERROR(hosts[host].abort_status(), "timeout.collective", 4, below);
-        CHECK(hosts[host].abort_status().sentence() == "too late");
+        CHECK_ERROR(FailureRecord(hosts[host]).status(), "timeout.collective", 4, below);
+        CHECK(FailureRecord(hosts[host]).status().sentence() == "too late");
     }
 }
 
@@ -168,7 +171,7 @@ TEST_CASE("a rank that asks learns of every host that has left, at any number of
             INFO(health_requests << " asks for " << host);
             CHECK(eventually([&] {
                 hosts[health_requests].header().health_requests.fetch_add(1);
-                hosts[health_requests].ring();
+                hosts[health_requests].doorbell().ring();
                 return hosts[health_requests].row(host).state == RankState::left;
             }));
         }
@@ -184,8 +187,8 @@ TEST_CASE("ranks that need a leader that has ended to connect get an error", "[c
     Control::await_shutdown();
     hosts.post(1, 2, 2);
     CHECK(hosts.aborts(1));
-    CHECK_ERROR(hosts[1].abort_status(), "host.lost", 2);
-    CHECK_THAT(hosts[1].abort_status().sentence(),
+    CHECK_ERROR(FailureRecord(hosts[1]).status(), "host.lost", 2);
+    CHECK_THAT(FailureRecord(hosts[1]).status().sentence(),
                Catch::Contains("rank 2 (pid 1002 on node2)") && Catch::Contains(" node0"));
     CHECK(!hosts[2].aborted());
     // An entry for a rank that has left needs no route.
@@ -206,8 +209,9 @@ TEST_CASE("an entry without a route is reported, though the leader that got it h
         hosts.leave(inner);
         if (process_ends) Control::await_shutdown();
         CHECK(hosts.aborts(below));
-        CHECK_ERROR(hosts[below].abort_status(), "host.lost", 2);
-        CHECK_THAT(hosts[below].abort_status().sentence(), Catch::Contains("rank 2 ") && Catch::Contains(" node0"));
+        CHECK_ERROR(FailureRecord(hosts[below]).status(), "host.lost", 2);
+        CHECK_THAT(FailureRecord(hosts[below]).status().sentence(),
+                   Catch::Contains("rank 2 ") && Catch::Contains(" node0"));
     }
 }
 
@@ -242,7 +246,7 @@ TEST_CASE("an exception on the service thread is an error on every host", "[cont
     hosts.dispatcher().service().post([] { throw std::bad_alloc(); });
     for (int host = 0; host < 3; ++host) {
         CHECK(eventually([&] { return hosts[host].aborted(); }));
-        CHECK_ERROR(hosts[host].abort_status(), "memory.exhausted");
+        CHECK_ERROR(FailureRecord(hosts[host]).status(), "memory.exhausted");
     }
 }
 
@@ -265,6 +269,6 @@ TEST_CASE("a host that checks in and never connects to its parent is an error, w
     hosts.dispatcher().service().run(
         [] { test_time_us += 11'000'000; });  // after the task that received the rank table
     CHECK(eventually([&] { return hosts[0].aborted(); }));
-    CHECK_ERROR(hosts[0].abort_status(), "host.lost");
-    CHECK_THAT(hosts[0].abort_status().sentence(), Catch::Contains("host silent") && Catch::Contains("node0"));
+    CHECK_ERROR(FailureRecord(hosts[0]).status(), "host.lost");
+    CHECK_THAT(FailureRecord(hosts[0]).status().sentence(), Catch::Contains("host silent") && Catch::Contains("node0"));
 }

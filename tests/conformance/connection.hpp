@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "src/base/process_token.hpp"
 #include "src/net/secret.hpp"
 #include "src/registry.hpp"
 #include "src/segment/flag_block.hpp"

@@ -77,7 +77,7 @@ TEST_CASE("slots of the largest size do not touch each other", "[flag_block]") {
             CHECK(memcmp(slot, expected.data(), expected.size()) == 0);
         }
     // Nor do they touch what lies behind the flag block in the heap.
-    CHECK(memcmp(flag_blocks.group->heap(0) + FlagBlock::heap_bytes, zeros.data(), 4096) == 0);
+    CHECK(memcmp(flag_blocks.group->heaps().at(0) + FlagBlock::heap_bytes, zeros.data(), 4096) == 0);
 }
 
 TEST_CASE("growing keeps the slots' data and grows no other rank's slots", "[flag_block]") {

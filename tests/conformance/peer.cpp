@@ -10,9 +10,12 @@
 #include <cstring>
 #include <string_view>
 
+#include "src/base/process_token.hpp"
 #include "src/net/secret.hpp"
 #include "src/registry.hpp"
 #include "src/segment/flag_block.hpp"
+#include "src/segment/liveness.hpp"
+#include "src/segment/oob_store.hpp"
 
 using namespace weft::internal;
 
@@ -34,7 +37,7 @@ int main(int count, char** arguments) {
     row.pid = getpid();
     (*segment)->rank_info(rank).pid = row.pid;
     row.process = process_token();
-    require((*segment)->claim(rank).ok(), "the rank cannot be claimed");
+    require(Liveness(**segment).claim(rank).ok(), "the rank cannot be claimed");
     row.state.store(RankState::joined, std::memory_order_release);
 
     const Transport* transport = nullptr;
@@ -42,7 +45,7 @@ int main(int count, char** arguments) {
         if (candidate.name == std::string_view(arguments[3])) transport = &candidate;
     require(transport, "no such transport");
     const std::byte* entry = nullptr;
-    while (!(entry = (*segment)->oob_get(0, 1))) usleep(1000);
+    while (!(entry = OobStore(**segment).get(0, 1))) usleep(1000);
     Blob blob;
     net::Secret secret;
     memcpy(&blob, entry, sizeof blob);

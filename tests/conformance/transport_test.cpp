@@ -8,6 +8,9 @@
 
 #include "src/base/clock.hpp"
 #include "src/control/watchdog.hpp"
+#include "src/segment/failure_record.hpp"
+#include "src/segment/liveness.hpp"
+#include "src/segment/oob_store.hpp"
 #include "src/segment/waiting.hpp"
 #include "tests/amount.hpp"
 #include "tests/conformance/connection.hpp"
@@ -278,7 +281,7 @@ TEST_CASE("a rank that waits on a connection sees an abort and its origin", "[tr
         }
     });
     while (!waiting) sched_yield();
-    connection.segment->raise(error::rank_failed, 1, "rank 1 has had enough");
+    FailureRecord(*connection.segment).raise(error::rank_failed, 1, "rank 1 has had enough");
     blocked.join();
     CHECK_ERROR(seen, "rank.failed");
     CHECK(seen.sentence() == "rank 1 has had enough");
@@ -296,7 +299,7 @@ TEST_CASE("a peer that dies is an error on the survivor, never a hang, and its l
     Blob blob;
     auto listening = transport.listen(connection.options(0, 4, 128), blob);
     REQUIRE(listening.ok());
-    REQUIRE(segment.oob_put(0, 1, 1, &blob, sizeof blob).ok());
+    REQUIRE(OobStore(segment).put(0, 1, 1, &blob, sizeof blob).ok());
     connection.receiver = std::move(*listening);
     // A connection over a network is made as both ends step it.
     INFO(transport.name);
@@ -304,7 +307,7 @@ TEST_CASE("a peer that dies is an error on the survivor, never a hang, and its l
     INFO(peer.error());
     REQUIRE(came);
     REQUIRE(peer.says("sent"));
-    CHECK(segment.alive(1));
+    CHECK(Liveness(segment).alive(1));
 
     std::atomic<bool> waiting{false};
     Status seen;
@@ -332,7 +335,7 @@ TEST_CASE("a peer that dies is an error on the survivor, never a hang, and its l
     peer.kill(SIGKILL);
     survivor.join();
     CHECK(peer.wait() == 128 + SIGKILL);
-    CHECK(!segment.alive(1));
+    CHECK(!Liveness(segment).alive(1));
     CHECK(seen.code() == weftRemoteError);
     CHECK_THAT(seen.sentence(),
                Catch::Contains(fmt::format("rank 1 (pid {}) died", peer.pid())) || Catch::Contains("from rank 1 at "));

@@ -1,6 +1,8 @@
 // buffer_registry_test.cpp: the mappings that a rank keeps of registered memory, if another process cannot map the
 // tables in which ranks reply.
 #include "src/gpu/domain/buffer_registry.hpp"
+#include "src/base/process_token.hpp"
+#include "src/segment/liveness.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -21,7 +23,7 @@ using namespace cuda;
 [[noreturn]] void be_other_process(std::shared_ptr<Segment> group, std::shared_ptr<const KernelSet> kernels, int told,
                                    int tells) {
     char step = 0;
-    if (!group->claim(1)) _exit(1);
+    if (!Liveness(*group).claim(1)) _exit(1);
     BufferRegistry registrations(std::move(group), 1, std::move(kernels));
     if (write(tells, &step, 1) != 1 || read(told, &step, 1) != 1) _exit(1);
     const rlimit limit{0, 0};  // the soft one alone would be raised
@@ -50,7 +52,7 @@ TEST_CASE("descriptors of registered memory are closed when the last process rep
     if (other == 0) be_other_process(group, kernels, told.number(), tells.number());
     char step = 0;
     REQUIRE(read(hear.number(), &step, 1) == 1);
-    REQUIRE(group->alive(1));
+    REQUIRE(Liveness(*group).alive(1));
     {
         BufferRegistry registrations(group, 0, kernels);
         registrations.open();

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "src/base/datatype.hpp"
+#include "src/base/process_token.hpp"
 #include "src/schedule/stable_sends.hpp"
 #include "src/schedule/tiles.hpp"
 #include "src/segment/arena.hpp"

@@ -242,6 +242,8 @@ class TidyTest(unittest.TestCase):
     def test_long_units_and_folders_are_named(self):
         unit = {"src/base/log.hpp": "// log.hpp: a log.\n" + "\n" * 200, "src/base/log.cpp": '#include "src/base/log.hpp"\n' + "\n" * 200}
         self.assert_rule("unit-lines", unit, "src/base/log", "402, 0 known")
+        table = {"src/base/log.hpp": "// log.hpp: a log.\n#include \"src/base/log.def\"\n", "src/base/log.def": "// log.def: a table of the log.\n" + "\n" * 400}
+        self.assertEqual(self.objections(table), [])
         folder = {f"src/base/part_{i}.hpp": f"// part_{i}.hpp: a part.\n" + "\n" * 390 for i in range(11)}
         self.assert_rule("folder-lines", folder, "src/base: ")
 

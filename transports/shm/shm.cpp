@@ -24,9 +24,10 @@ struct alignas(line_bytes) Credits {
 // With many slots a sender may be far ahead. Messages that fit in headers then have this many times the headers, so that
 // a sender that shares a core with its receiver waits less often.
 constexpr unsigned many_slots = 16, headers_a_slot = 4;
+std::byte* heap_of(Segment& host, int rank) { return host.heaps().at(host.place(rank)); }
 // Connections that begin behind this offset of a rank's heap get fixed slots, which are smaller than a ring, so that many
 // fit.
-size_t rings_end(const Segment& host) { return host.connections_end() / 4; }
+size_t rings_end(Segment& host) { return host.heaps().connections_end() / 4; }
 
 // The layout in the receiver's heap: Credits, the headers, then the data of `depth` slots, either as a ring or as fixed
 // slots. A message that fits in a header takes no slot.
@@ -214,7 +215,7 @@ Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob&
     const auto fits = [&](size_t ring_bytes, size_t most) {
         return offset + RingLayout::bytes_of(options.depth, options.slot_bytes, ring_bytes) <= most;
     };
-    if (options.depth < 1 || !fits(0, options.host->connections_end()))
+    if (options.depth < 1 || !fits(0, options.host->heaps().connections_end()))
         return fail(error::shm_full,
                     "rank {} has no room for a connection from rank {}: {} slots of {} bytes. Use fewer channels "
                     "(WEFT_CHANNELS) or smaller tiles (WEFT_TILE_BYTES)",
@@ -224,14 +225,15 @@ Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob&
                       fits(options.ring_bytes, rings_end(*options.host));
     const size_t ring_bytes = ring ? options.ring_bytes : 0;
     const size_t bytes = RingLayout::bytes_of(options.depth, options.slot_bytes, ring_bytes);
-    WEFT_TRY(options.host->back(options.self, offset, bytes));
+    WEFT_TRY(options.host->heaps().back(options.host->place(options.self), offset, bytes));
     *options.heap_used += bytes;
     address.words[0] = offset;
     address.words[1] = uint64_t(options.depth);
     address.words[2] = options.slot_bytes;
     address.words[3] = ring_bytes;
     return std::unique_ptr<Receiver>(new ShmReceiver(
-        options, RingLayout(options.host->heap(options.self) + offset, options.depth, options.slot_bytes, ring_bytes)));
+        options,
+        RingLayout(heap_of(*options.host, options.self) + offset, options.depth, options.slot_bytes, ring_bytes)));
 }
 
 Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const Blob& address) {
@@ -243,14 +245,14 @@ Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const 
                     "chose differently",
                     options.peer, options.self, depth, slot_bytes, options.self, options.depth, options.slot_bytes)
             .about({.rank = options.peer, .peer = options.self});
-    const size_t end = options.host->connections_end();
+    const size_t end = options.host->heaps().connections_end();
     if (offset % line_bytes != 0 || offset > end || ring_bytes > end ||
         (ring_bytes > 0 && ring_bytes < RingLayout::least_ring_bytes(options.depth, slot_bytes)) ||
         RingLayout::bytes_of(options.depth, slot_bytes, ring_bytes) > end - offset)
         return fail(error::internal_damaged, "rank {} says that it listens outside its heap", options.peer)
             .about({.rank = options.peer, .peer = options.self});
     return std::unique_ptr<Sender>(new ShmSender(
-        options, RingLayout(options.host->heap(options.peer) + offset, options.depth, slot_bytes, ring_bytes)));
+        options, RingLayout(heap_of(*options.host, options.peer) + offset, options.depth, slot_bytes, ring_bytes)));
 }
 
 std::string available() { return {}; }

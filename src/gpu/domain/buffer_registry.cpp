@@ -9,10 +9,13 @@
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
+#include "src/base/process_token.hpp"
 #include "src/drivers/cuda/ipc.hpp"
 #include "src/drivers/cuda/pointer.hpp"
 #include "src/drivers/cuda/stream.hpp"
 #include "src/peer_access/peer_memory.hpp"
+#include "src/segment/liveness.hpp"
+#include "src/segment/oob_store.hpp"
 
 namespace weft::internal::cuda {
 
@@ -30,7 +33,7 @@ BufferRegistry::BufferRegistry(std::shared_ptr<Segment> group, int rank, std::sh
       kernels_(std::move(kernels)),
       pieces_(segment_, rank_, kernels_),
       looked_(size_t(ranks_), 0) {
-    if (rank_ != 0 || segment_->one_process()) return;
+    if (rank_ != 0 || one_process(*segment_)) return;
     const size_t bytes = sizeof(RegistrationTable) * size_t(ranks_);
     weft::internal::PeerMemory shared{};
     auto memory = SharedMemory::create("weft-device-tables", bytes);
@@ -38,21 +41,22 @@ BufferRegistry::BufferRegistry(std::shared_ptr<Segment> group, int rank, std::sh
     if (status) {
         made_ = std::move(*memory);
         shared = {getpid(), made_.fd(), process_token(), made_.inode()};
-        status = segment_->oob_put(rank_, rank_, registration_oob_key, &shared, sizeof shared);
+        status = OobStore(*segment_).put(rank_, rank_, registration_oob_key, &shared, sizeof shared);
     }
     if (!status) WEFT_LOG_RANK(rank_, info, mem, "device memory cannot be registered: {}", status.sentence());
 }
 
 // Without tables nothing is registered, which costs only time. The others are informed, because this rank cannot reply.
 void BufferRegistry::open() {
-    const std::byte* found = segment_->oob_get(0, registration_oob_key);
+    const std::byte* found = OobStore(*segment_).get(0, registration_oob_key);
     if (found == nullptr) return;
     weft::internal::PeerMemory where;
     memcpy(&where, found, sizeof where);
     auto tables = map_peer_memory(where);
     if (!tables) {
         WEFT_LOG_RANK(rank_, info, mem, "device memory cannot be registered: {}", tables.status().sentence());
-        const Status announced = segment_->oob_put(rank_, rank_, registration_without_tables_key, &rank_, sizeof rank_);
+        const Status announced =
+            OobStore(*segment_).put(rank_, rank_, registration_without_tables_key, &rank_, sizeof rank_);
         if (!announced)
             WEFT_LOG_RANK(rank_, info, mem, "other ranks cannot be informed of that: {}", announced.sentence());
         return;
@@ -83,7 +87,7 @@ std::vector<int> BufferRegistry::unanswered(int entry) const {
         const RegistrationTable& theirs = mapper_->table(peer);
         if (theirs.replies[rank_][entry].state.load(std::memory_order_acquire) != own_[size_t(entry)].state &&
             theirs.here.load(std::memory_order_relaxed) != 0 && theirs.left.load(std::memory_order_acquire) == 0 &&
-            segment_->alive(peer))
+            Liveness(*segment_).alive(peer))
             ranks.push_back(peer);
     }
     return ranks;
@@ -116,7 +120,7 @@ Result<int> BufferRegistry::add(const void* address, size_t bytes, RegistrationU
     if (!facts) return facts.take_status();
     const bool vmm = facts->kind == MemoryKind::vmm;
     // With one process there are no tables. Only VMM memory must be checked, because not every device may access it.
-    if (!mapper_ && !(vmm && segment_->one_process()))
+    if (!mapper_ && !(vmm && one_process(*segment_)))
         return fail(error::gpu_registrations,
                     "all ranks are in this process, or no other process shares memory with it");
     CUdeviceptr base = 0;

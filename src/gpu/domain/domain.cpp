@@ -9,6 +9,7 @@
 
 #include "src/base/clock.hpp"
 #include "src/base/per_process.hpp"
+#include "src/segment/liveness.hpp"
 
 namespace weft::internal::cuda {
 
@@ -62,7 +63,7 @@ void Domain::unmap() {
 bool Domain::is_unused() const {
     return unmapped_ && std::all_of(ranks_.members.begin(), ranks_.members.end(), [this](int peer) {
                return peer == ranks_.rank || ranks_.segment->row(peer).gpu.left.load(std::memory_order_acquire) != 0 ||
-                      !ranks_.segment->alive(peer);
+                      !Liveness(*ranks_.segment).alive(peer);
            });
 }
 

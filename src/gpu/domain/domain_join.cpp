@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "src/base/log.hpp"
+#include "src/segment/liveness.hpp"
 
 namespace weft::internal::cuda {
 
@@ -125,7 +126,7 @@ Result<bool> DomainJoin::reach() {
             if (memory_.base(peer) != 0) continue;  // mapped by an earlier trial, our own, or in host memory
             Status status = exports_.map(peer);
             if (status) continue;
-            if (status.code() == weftTimeout && ranks_.segment->alive(peer)) return late_ = peer, ok();
+            if (status.code() == weftTimeout && Liveness(*ranks_.segment).alive(peer)) return late_ = peer, ok();
             if (first) first = fail(status, "cannot reach rank {}'s memory: {}", peer, status.sentence());
             unreached |= DomainRanks::bit(peer);
         }

@@ -1,5 +1,7 @@
 #include "src/gpu/domain/join_entries.hpp"
 
+#include "src/segment/oob_store.hpp"
+
 #include <utility>
 
 namespace weft::internal::cuda {
@@ -17,7 +19,7 @@ uint64_t JoinEntries::key(int stage) const {
 }
 
 Status JoinEntries::post(int stage, const void* value, size_t bytes) {
-    return ranks_.segment->oob_put(ranks_.rank, ranks_.rank, key(stage), value, bytes);
+    return OobStore(*ranks_.segment).put(ranks_.rank, ranks_.rank, key(stage), value, bytes);
 }
 
 Status JoinEntries::post_report(int stage, const Status& status, bool root, uint64_t unreached) {
@@ -26,7 +28,9 @@ Status JoinEntries::post_report(int stage, const Status& status, bool root, uint
     });
 }
 
-const std::byte* JoinEntries::find(int peer, int stage) const { return ranks_.segment->oob_get(peer, key(stage)); }
+const std::byte* JoinEntries::find(int peer, int stage) const {
+    return OobStore(*ranks_.segment).get(peer, key(stage));
+}
 
 bool JoinEntries::all_have_put(int stage) const {
     for (const int peer : ranks_.members)
@@ -60,7 +64,8 @@ Status JoinEntries::report_to_hosts(const std::string& obstacle) {
     const Status end = obstacle.empty() ? ok() : Status(error::gpu_peer_access, obstacle);
     for (const int other : ranks_.other_hosts)
         WEFT_TRY(put_in_parts(end, false, 0, [&](int part, const JoinReport& join_report) {
-            return ranks_.segment->oob_put(ranks_.rank, other, key(agreed + part), &join_report, sizeof join_report);
+            return OobStore(*ranks_.segment)
+                .put(ranks_.rank, other, key(agreed + part), &join_report, sizeof join_report);
         }));
     return ok();
 }

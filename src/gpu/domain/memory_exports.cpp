@@ -7,6 +7,7 @@
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
+#include "src/base/process_token.hpp"
 #include "src/gpu/domain/passed_memory.hpp"
 
 namespace weft::internal::cuda {
@@ -23,14 +24,14 @@ struct DomainExport {
     IpcExport exported;
     bool shared;  // whether `exported` is valid
 };
-static_assert(sizeof(DomainExport) <= Segment::oob_value_bytes);
+static_assert(sizeof(DomainExport) <= OobEntry::value_bytes);
 // The export of the descriptor method.
 struct DescriptorExport {
     uint64_t address;
     FdServerAddress fd_server;
     uint64_t fds_id;
 };
-static_assert(sizeof(DescriptorExport) <= Segment::oob_value_bytes);
+static_assert(sizeof(DescriptorExport) <= OobEntry::value_bytes);
 
 }  // namespace
 

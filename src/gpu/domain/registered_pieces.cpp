@@ -2,6 +2,7 @@
 
 #include "src/drivers/cuda/stream.hpp"
 #include "src/gpu/domain/passed_memory.hpp"
+#include "src/segment/liveness.hpp"
 
 namespace weft::internal::cuda {
 
@@ -27,7 +28,7 @@ Status RegisteredPieces::exportable(const void* address, size_t bytes) const {
     const ContextScope scope(kernels_->context());
     const RelaxedCapture relaxed(kernels_->driver());
     auto pieces = find(address, bytes);
-    if (!pieces || segment_->one_process()) return pieces.take_status();
+    if (!pieces || one_process(*segment_)) return pieces.take_status();
     for (const VmmPiece& piece : *pieces)
         if (auto descriptor = export_piece(kernels_->driver(), piece.address); !descriptor)
             return descriptor.take_status();
@@ -64,7 +65,7 @@ void RegisteredPieces::withdraw_fetched(const RegistrationMapper& mapper) {
                                  reply.wanted.load(std::memory_order_acquire) == 0;
             fetched = segment_->same_process(rank_, peer) || replied ||
                       theirs.left.load(std::memory_order_acquire) != 0 || mapper.without_tables(peer) ||
-                      !segment_->alive(peer);
+                      !Liveness(*segment_).alive(peer);
         }
         // The rank may have closed the entry meanwhile and posted another set.
         if (fetched && fds_ids_[size_t(entry)].compare_exchange_strong(fds_id, 0, std::memory_order_acquire))

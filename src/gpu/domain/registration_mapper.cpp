@@ -14,6 +14,7 @@
 #include "src/drivers/cuda/ipc.hpp"
 #include "src/drivers/cuda/stream.hpp"
 #include "src/gpu/domain/passed_memory.hpp"
+#include "src/segment/liveness.hpp"
 
 namespace weft::internal::cuda {
 
@@ -119,7 +120,7 @@ void RegistrationMapper::serve(int owner, int entry) {
                 WEFT_LOG_RANK(rank_, info, mem, "what rank {} has registered is mapped now: its process has answered",
                               owner);
         } else {
-            ours.late = there.status().code() == weftTimeout && segment_->alive(owner);
+            ours.late = there.status().code() == weftTimeout && Liveness(*segment_).alive(owner);
             if (!again)
                 WEFT_LOG_RANK(rank_, info, mem, "cannot map what rank {} has registered, so messages are staged: {}",
                               owner, there.status().sentence());

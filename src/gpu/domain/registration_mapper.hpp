@@ -10,6 +10,7 @@
 #include "src/base/shared_memory.hpp"
 #include "src/gpu/domain/kernel_set.hpp"
 #include "src/gpu/domain/registration_table.hpp"
+#include "src/segment/oob_store.hpp"
 #include "src/segment/segment.hpp"
 
 namespace weft::internal::cuda {
@@ -26,7 +27,7 @@ class RegistrationMapper : public std::enable_shared_from_this<RegistrationMappe
     // Whether the rank could not map the tables and never replies. Otherwise it may still map them. Thread-safe.
     bool without_tables(int rank) const {
         return table(rank).here.load(std::memory_order_relaxed) == 0 &&
-               segment_->oob_get(rank, registration_without_tables_key) != nullptr;
+               OobStore(*segment_).get(rank, registration_without_tables_key) != nullptr;
     }
     // Lets the thread look at all entries soon. Thread-safe.
     void serve_soon();

@@ -9,6 +9,7 @@
 #include "src/p2p/peer_buffers.hpp"
 #include "src/rma/signals.hpp"
 #include "src/segment/first_cause.hpp"
+#include "src/segment/liveness.hpp"
 
 namespace weft::internal {
 
@@ -76,7 +77,7 @@ std::optional<Operation> PlannedOperations::find(uint32_t wanted) const {
 }
 
 std::string DeviceDiagnosis::name_of(int other) const {
-    return group.name_of(other) + (group.stopped(other) ? " is stopped (SIGSTOP or a debugger); it" : "");
+    return group.name_of(other) + (Liveness(group).stopped(other) ? " is stopped (SIGSTOP or a debugger); it" : "");
 }
 
 std::string DeviceDiagnosis::waited(const cuda::FailureReport& report, const std::string& what) const {
@@ -176,7 +177,7 @@ Status DeviceDiagnosis::check_peers(const std::function<bool(int other, bool die
         const bool behind = left && theirs && theirs->entered < own->entered;
         // A rank that left in order has no kernel after it has set GpuRow::left. A process that ends takes its kernels
         // with it.
-        const bool dead = row.gpu.left.load(std::memory_order_acquire) == 0 && !group.alive(other);
+        const bool dead = row.gpu.left.load(std::memory_order_acquire) == 0 && !Liveness(group).alive(other);
         // Kernels compare operations only if they communicate directly; over connections not all do.
         const bool differs = theirs && theirs->entered == own->entered && own->operation.space == Space::device &&
                              theirs->operation != own->operation;
@@ -227,7 +228,7 @@ Status DepartedPeers::look(const Segment& group, int rank, const cuda::BlockWait
     };
     const auto gone = [&](int other) {
         const bool in_order = left(other);
-        if (!in_order && group.alive(other)) return false;
+        if (!in_order && Liveness(group).alive(other)) return false;
         return group.local(other) || still_us >= (in_order ? RemoteHealth::departed_us : RemoteHealth::settled_us);
     };
     if (gone_ >= 0) {

@@ -4,6 +4,7 @@
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
+#include "src/segment/failure_record.hpp"
 
 namespace weft::internal {
 
@@ -75,11 +76,12 @@ void DeviceWatch::look(bool at_others, bool may_wait) try {
         if (!accusing && network) found = network->trouble();
         if (!accusing && found) found = departed_.look(group, gpu_.rank, reports.block_waits, stalled_us);
     }
-    if (found || !group.raise(found, gpu_.rank)) return;
+    if (found || !FailureRecord(group).raise(found, gpu_.rank)) return;
     WEFT_LOG_RANK(gpu_.rank, warn, coll, "{}", found.text());
 } catch (const std::bad_alloc&) {
-    gpu_.group->raise(error::memory_exhausted, gpu_.rank, "a rank ran out of memory while it looked after its device",
-                      {.rank = gpu_.rank});
+    FailureRecord(*gpu_.group)
+        .raise(error::memory_exhausted, gpu_.rank, "a rank ran out of memory while it looked after its device",
+               {.rank = gpu_.rank});
 }
 
 }  // namespace weft::internal

@@ -6,7 +6,7 @@ using cuda::BufferRegistry;
 
 Status DeviceWindows::open(uint32_t number, void* address, size_t bytes, WindowPart& part) {
     DeviceWindow window;
-    if (!segment_->one_process()) {
+    if (!one_process(*segment_)) {
         auto entry = registry_->add(address, bytes, BufferRegistry::RegistrationUse::window);
         if (!entry) return entry.take_status();
         window.entry = *entry;

@@ -76,7 +76,7 @@ CudaEngine::~CudaEngine() {
         cuda::Domain::retire(std::move(gpu_.domain));
     else if (gpu_.group)
         gpu_.group->row(gpu_.rank).gpu.left.store(1, std::memory_order_release);
-    if (gpu_.group && !gpu_.group->one_host()) gpu_.group->ring();  // the leader may be waiting for it
+    if (gpu_.group && !gpu_.group->one_host()) gpu_.group->doorbell().ring();  // the leader may be waiting for it
 }
 
 std::string CudaEngine::explain(const Operation& operation, uint8_t preference) const {

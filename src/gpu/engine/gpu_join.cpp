@@ -7,6 +7,8 @@
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/base/options.hpp"
+#include "src/segment/failure_record.hpp"
+#include "src/segment/liveness.hpp"
 
 namespace weft::internal {
 
@@ -152,12 +154,12 @@ Result<bool> GpuJoin::advance() {
 
 Status GpuJoin::check_others(const std::vector<int>& missing) {
     const int64_t now = now_us();
-    const Segment& group = *gpu_.group;
-    if (group.aborted()) return group.abort_status();
+    Segment& group = *gpu_.group;
+    if (group.aborted()) return FailureRecord(group).status();
     if (now < next_look_us_) return ok();
     next_look_us_ = now + 20'000;
     for (const int other : missing)
-        if (!group.alive(other))
+        if (!Liveness(group).alive(other))
             return fail(error::init_rank_died, "{} died while the ranks were joining their devices",
                         group.name_of(other))
                 .about({.rank = other, .peer = gpu_.rank});

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "src/base/result.hpp"
-#include "src/segment/segment.hpp"
+#include "src/segment/oob_store.hpp"
 
 namespace weft::internal::cuda {
 
@@ -25,7 +25,7 @@ struct JoinReport {
     }
 };
 inline constexpr int join_report_letters = 5;  // the most parts of a long text
-static_assert(sizeof(JoinReport) <= Segment::oob_value_bytes && alignof(JoinReport) == 1);
+static_assert(sizeof(JoinReport) <= OobEntry::value_bytes && alignof(JoinReport) == 1);
 
 // Posts the parts of a report, the first part last: a reader that sees the first part sees all parts.
 template <class Post>

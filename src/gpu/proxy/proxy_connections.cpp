@@ -2,6 +2,7 @@
 
 #include "src/base/clock.hpp"
 #include "src/gpu/kernels/device.hpp"
+#include "src/segment/liveness.hpp"
 
 namespace weft::internal::cuda {
 
@@ -94,7 +95,7 @@ ProxyConnections::PollRate ProxyConnections::poll_rate() const {
 bool ProxyConnections::drained(bool but_for_departed) const {
     if (segment_->aborted()) return true;
     const auto there = [&](int peer) {
-        return segment_->alive(peer) &&
+        return Liveness(*segment_).alive(peer) &&
                !(but_for_departed && segment_->row(peer).state.load(std::memory_order_acquire) == RankState::left);
     };
     for (const ProxyChannel& channel : channels_)

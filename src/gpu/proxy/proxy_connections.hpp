@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/gpu/domain/connections.hpp"
+#include "src/segment/failure_record.hpp"
 #include "src/segment/segment.hpp"
 #include "transports/transport.hpp"
 
@@ -56,7 +57,9 @@ class ProxyConnections {
         int64_t since_us;
     };
     std::optional<Trouble> trouble() const;
-    void give_up(std::string_view why) const { segment_->raise(error::memory_exhausted, rank_, why, {.rank = rank_}); }
+    void give_up(std::string_view why) const {
+        FailureRecord(*segment_).raise(error::memory_exhausted, rank_, why, {.rank = rank_});
+    }
 
   private:
     struct ProxyChannel {

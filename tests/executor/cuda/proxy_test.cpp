@@ -1,6 +1,8 @@
 // proxy_test.cpp: the proxy between the kernels' flags and transports, over a transport that is a queue in memory.
 // Order, credits, broken connections, and ranks that leave.
 #include "src/gpu/proxy/proxy.hpp"
+#include "src/base/process_token.hpp"
+#include "src/segment/failure_record.hpp"
 
 #include <deque>
 
@@ -204,7 +206,7 @@ TEST_CASE("a leaving rank waits until handed-over data is on its way, or gives u
     ends.wire.locked([&] { ends.wire.room = 0; });
     ends.hand_over(2);
     ends.proxy->attach(ends.traffic);
-    ends.group->raise(error::rank_failed, 1, "over");
+    FailureRecord(*ends.group).raise(error::rank_failed, 1, "over");
     CHECK(ends.proxy->detach(*ends.traffic, 0, patience_us));
     CHECK(load_acquire(&ends.out.consumed) == 1);
 }

@@ -1,0 +1,111 @@
+// segment_layout.hpp: the parts of a host's shared segment: the structs that they hold, their sizes and offsets.
+// Every process computes the same offsets from the rank count and the header.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "src/segment/rank_row.hpp"
+#include "weft/types.h"
+
+namespace weft::internal {
+
+// Options that must be equal on all ranks although each rank reads its own environment: rank 0's values count.
+struct AgreedOptions {
+    char algo[1024];
+    int64_t tile_bytes;
+    int64_t channels;
+    int64_t join_bytes;
+    int32_t direct;
+    int32_t cma;           // CMA copies between processes, if there is no other way
+    int32_t cma_messages;  // CMA copies of messages, even if there is another way
+    int32_t deterministic;
+    int32_t gpu_blocks;  // of a rank's kernel; 0: as many as fit
+    int32_t gpu_threads;
+    GpuPath gpu_path;
+    uint64_t user_algorithms;      // a digest, equal on all ranks
+    int32_t algo_files_any_order;  // equal on all ranks
+};
+
+// Facts about the hosts that all ranks share.
+struct AgreedFacts {
+    int32_t hosts;
+    int32_t machines;        // machines that these hosts are on: containers share one
+    int32_t ranks_per_core;  // the maximum over the machines
+    int64_t link_mbps;       // of the slowest host's network; 0: unknown, or all hosts are on one machine
+};
+
+// Identity and location of each rank, local or remote, as known on this host.
+struct RankInfo {
+    std::atomic<uint64_t>
+        claimant;  // the token of the process of this host that is to be this rank; 0: none yet (see Liveness::claim())
+    std::atomic<int32_t> claimant_pid;  // for messages; 0: not stored yet
+    std::atomic<int32_t> pid;           // 0: not joined (release, after the rest of its row)
+    int32_t host;                       // index of its host; valid once the segment is settled
+    int32_t cpu;                        // the first hardware thread that it may run on; -1: unknown
+};
+
+// One per host of a communicator with several hosts.
+struct HostInfo {
+    char name[48];                // for messages
+    int32_t leader;               // pid of its leader
+    char listener_addresses[61];  // of its listener: net::PackedAddresses
+};
+
+// The first error of the communicator. Written once; every waiting rank polls `state`.
+struct AbortRecord {
+    alignas(
+        64) std::atomic<uint32_t> state;  // 0 none, 1 being written, 2 written (release, pairs with Segment::aborted())
+    char id[error_id_bytes];
+    int32_t rank;  // the rank that reported it
+    FailureFacts facts;
+    char sentence[1000];
+};
+
+struct SegmentHeader {
+    uint64_t magic;
+    uint32_t version;
+    int32_t ranks;
+    uint64_t heap_bytes;                       // SegmentLayout::heap_bytes as the creator could afford it
+    AgreedOptions agreed;                      // valid once all ranks have joined
+    AgreedFacts facts;                         // likewise, if there are several hosts
+    int32_t own_host;                          // likewise
+    alignas(64) std::atomic<uint32_t> joined;  // number of this host's ranks that have joined; futex word
+    // 1: the ranks of all hosts have joined, and rank_info() is complete (release, pairs with Segment::one_host())
+    std::atomic<uint32_t> spread;
+    std::atomic<uint32_t> oob_received;          // number of entries received from other hosts
+    std::atomic<uint32_t> health_requests;       // incremented when a rank requests the state of remote ranks
+    alignas(64) std::atomic<uint32_t> sleepers;  // number of ranks that sleep or are about to
+    AbortRecord abort;
+    LossRecord loss;
+};
+
+// Sizes and offsets in the segment. They depend only on the rank count and the header, so all processes agree.
+struct SegmentLayout {
+    // A rank's own area: flag block slots, connections, entries. Smaller under an address-space limit (ulimit -v).
+    static constexpr size_t heap_bytes_most = size_t(64) << 20, heap_bytes_least = size_t(16) << 20;
+    static size_t affordable_heap_bytes(int ranks);
+    static constexpr size_t flag_line_stride = 128;  // two lines: the prefetcher fetches pairs
+    static constexpr int flag_lines = 4;             // lines of a rank in the flag block (src/segment/shm_layout.hpp)
+    static constexpr size_t texts_bytes = size_t(2) << 20;  // control/agreed_texts.hpp has their layout
+    static constexpr size_t oob_bytes = size_t(512) << 10;  // a rank's out-of-band entries, at the end of its heap
+
+    int ranks;   // of the communicator
+    int locals;  // of this host
+    size_t heap_bytes = heap_bytes_most;
+    static size_t rank_infos() { return sizeof(SegmentHeader); }
+    size_t host_infos() const { return round(rank_infos() + sizeof(RankInfo) * size_t(ranks)); }
+    size_t rows() const { return round(host_infos() + sizeof(HostInfo) * size_t(ranks)); }
+    size_t texts() const { return round(rows() + sizeof(RankRow) * size_t(ranks)); }
+    size_t lines() const { return texts() + texts_bytes; }
+    // Not a power of two, so that the lines of different ranks fall in different cache sets.
+    size_t heap_stride() const { return heap_bytes + 4096 + 192; }
+    size_t heap(int local) const { return round(lines() + lines_bytes()) + heap_stride() * size_t(local); }
+    size_t lines_bytes() const { return flag_line_stride * flag_lines * size_t(locals); }
+    size_t bytes() const { return round(heap(locals + 1)); }  // the last heap is the leader's
+
+  private:
+    static size_t round(size_t bytes) { return (bytes + 4095) & ~size_t(4095); }
+};
+
+}  // namespace weft::internal
