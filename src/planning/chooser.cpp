@@ -1,10 +1,10 @@
 #include "src/planning/chooser.hpp"
-#include "src/segment/host_cpus.hpp"
-#include "src/selector/built_in_costs.hpp"
 
 #include <algorithm>
 
 #include "src/base/log.hpp"
+#include "src/segment/host_cpus.hpp"
+#include "src/selector/built_in_costs.hpp"
 
 namespace weft::internal {
 

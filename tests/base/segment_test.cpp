@@ -1,12 +1,6 @@
 // segment_test.cpp: the ranks of a host in their segment: the first error, entries, liveness, and access of other
 // processes.
 #include "src/segment/segment.hpp"
-#include "src/base/process_token.hpp"
-#include "src/base/rank_set.hpp"
-#include "src/segment/failure_record.hpp"
-#include "src/segment/host_cpus.hpp"
-#include "src/segment/liveness.hpp"
-#include "src/segment/oob_store.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -18,7 +12,13 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/process_token.hpp"
+#include "src/base/rank_set.hpp"
+#include "src/segment/failure_record.hpp"
 #include "src/segment/first_cause.hpp"
+#include "src/segment/host_cpus.hpp"
+#include "src/segment/liveness.hpp"
+#include "src/segment/oob_store.hpp"
 #include "tests/catch.hpp"
 #include "tests/error.hpp"
 

@@ -1,7 +1,6 @@
 // waiting_test.cpp: the waiting rule. A rank publishes that it sleeps before it sleeps, and a rank that publishes
 // afterwards wakes it.
 #include "src/segment/waiting.hpp"
-#include "src/segment/failure_record.hpp"
 
 #include <sched.h>
 
@@ -10,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/segment/failure_record.hpp"
 #include "tests/catch.hpp"
 
 namespace weft::internal::test {

@@ -1,9 +1,6 @@
 // control_test.cpp: leaders of several hosts, each with its own segment, in this process. Tested: forwarding for other
 // ranks, the end of a leader, and failures.
 #include "src/control/control.hpp"
-#include "src/base/process_token.hpp"
-#include "src/segment/failure_record.hpp"
-#include "src/segment/oob_store.hpp"
 
 #include <sys/eventfd.h>
 
@@ -11,7 +8,10 @@
 #include <climits>
 #include <thread>
 
+#include "src/base/process_token.hpp"
 #include "src/rendezvous/root_rendezvous.hpp"
+#include "src/segment/failure_record.hpp"
+#include "src/segment/oob_store.hpp"
 #include "tests/bootstrap/test_clock.hpp"
 #include "tests/error.hpp"
 #include "tests/net/ends.hpp"

@@ -1,8 +1,6 @@
 // buffer_registry_test.cpp: the mappings that a rank keeps of registered memory, if another process cannot map the
 // tables in which ranks reply.
 #include "src/gpu/domain/buffer_registry.hpp"
-#include "src/base/process_token.hpp"
-#include "src/segment/liveness.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -10,6 +8,8 @@
 
 #include <csignal>
 
+#include "src/base/process_token.hpp"
+#include "src/segment/liveness.hpp"
 #include "tests/drivers/fake.hpp"
 #include "tests/open_descriptors.hpp"
 

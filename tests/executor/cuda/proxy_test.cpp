@@ -1,13 +1,13 @@
 // proxy_test.cpp: the proxy between the kernels' flags and transports, over a transport that is a queue in memory.
 // Order, credits, broken connections, and ranks that leave.
 #include "src/gpu/proxy/proxy.hpp"
-#include "src/base/process_token.hpp"
-#include "src/segment/failure_record.hpp"
 
 #include <deque>
 
 #include "src/base/clock.hpp"
+#include "src/base/process_token.hpp"
 #include "src/gpu/kernels/device.hpp"
+#include "src/segment/failure_record.hpp"
 #include "tests/catch.hpp"
 #include "tests/patience.hpp"
 
