@@ -3,7 +3,8 @@
 
 #include "src/api/arguments.hpp"
 #include "src/api/guard.hpp"
-#include "src/calls/submission.hpp"
+#include "src/calls/group.hpp"
+#include "src/calls/submit.hpp"
 #include "src/comm/facts.hpp"
 #include "weft/weft.h"
 

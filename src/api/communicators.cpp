@@ -19,7 +19,7 @@ Status ended() { return fail(error::argument_communicator, "the communicator was
 
 Status join_or_queue(std::vector<Joining> joinings) {
     Group* const group = Group::current_open();
-    if (!group) return submit(std::move(joinings));
+    if (!group) return dispatch(std::move(joinings));
     for (Joining& joining : joinings) group->add(std::move(joining));
     return ok();
 }
@@ -160,7 +160,7 @@ weftResult_t weftCommFinalize(weftComm_t comm) {
         Entered entered(comm);
         if (!entered.entered()) return entered.refused();
         if (comm->own_stream)
-            return submit(comm, [communicator = comm->communicator.get()] { return communicator->finalize(); });
+            return dispatch(comm, [communicator = comm->communicator.get()] { return communicator->finalize(); });
         entered.settle();
         return comm->communicator->finalize();
     });

@@ -1,7 +1,8 @@
 // one_sided.cpp: checks the arguments of window and one-sided calls and submits them.
 #include "src/api/arguments.hpp"
 #include "src/api/guard.hpp"
-#include "src/calls/submission.hpp"
+#include "src/calls/group.hpp"
+#include "src/calls/submit.hpp"
 #include "src/comm/window_registration.hpp"
 #include "weft/weft.h"
 
@@ -86,12 +87,13 @@ weftResult_t weftCommWindowRegister(weftComm_t comm, void* buff, size_t bytes, w
         Call call{};
         Status placed;
         {
-            // place() knows calls but no windows, so it gets a put of the same buffer.
+            // CallPlacement knows calls but no windows, so it gets a put of the same buffer.
             Entered entered(comm);
             if (!entered.entered()) return entered.refused();
             call.kind = AccessCall{RmaOp::put, 0, buff, bytes};
             call.only_buffer = "buff";
-            placed = place(entered, *comm->communicator, call);
+            placed = comm->communicator->inputs().placement.place(call);
+            if (!placed) placed = not_placed(entered, *comm->communicator, std::move(placed));
         }
         if (placed.code() == weftUnhandledCudaError) return placed;
         *win = make_window(comm, buff, bytes);

@@ -1,7 +1,8 @@
 // point_to_point.cpp: checks the arguments of sends and receives and submits them.
 #include "src/api/arguments.hpp"
 #include "src/api/guard.hpp"
-#include "src/calls/submission.hpp"
+#include "src/calls/group.hpp"
+#include "src/calls/submit.hpp"
 #include "weft/weft.h"
 
 using namespace weft::internal;

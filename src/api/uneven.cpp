@@ -3,7 +3,7 @@
 
 #include "src/api/arguments.hpp"
 #include "src/api/guard.hpp"
-#include "src/calls/submission.hpp"
+#include "src/calls/submit.hpp"
 #include "weft/weft.h"
 
 using namespace weft::internal;

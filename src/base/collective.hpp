@@ -21,19 +21,12 @@ enum class Collective : uint8_t {
     gather,
     scatter,
     barrier,
-    // Messages between two ranks (p2p/exchange.hpp), without a schedule: the whole is the buffer that a rank passes.
-    send,
-    receive,
+    // Every rank passes its own counts; messages between two ranks (p2p/exchange.hpp) carry the parts, without a schedule.
     all_to_all_v,
     gather_v,
     scatter_v,
     all_gather_v,
     reduce_scatter_v,
-    // Called by one rank, on another rank's memory (rma/one_sided.hpp).
-    put,
-    get,
-    signal,
-    wait_signal,
 };
 // The collectives that schedules implement.
 inline constexpr Collective all_collectives[] = {
@@ -70,18 +63,11 @@ constexpr CollectiveFacts facts_of(Collective collective) {
         case Collective::scatter: return {"scatter", true, false, true, false, all, nothing, own, own};
         // Every rank waits for every rank: an all-gather of tokens.
         case Collective::barrier: return {"barrier", true, false, false, false, own, own, all, all};
-        case Collective::send: return {"send", false, false, false, false, all, all, nothing, nothing};
-        case Collective::receive: return {"receive", false, false, false, false, nothing, nothing, all, all};
         case Collective::all_to_all_v: return {"all_to_all_v", true, false, false, true, all, all, all, all};
         case Collective::gather_v: return {"gather_v", true, false, true, false, own, own, all, nothing};
         case Collective::scatter_v: return {"scatter_v", true, false, true, false, all, nothing, own, own};
         case Collective::reduce_scatter_v: return {"reduce_scatter_v", true, true, false, false, all, all, own, own};
         case Collective::all_gather_v: return {"all_gather_v", true, false, false, false, own, own, all, all};
-        case Collective::put: return {"put", false, false, false, false, all, all, nothing, nothing};
-        case Collective::get: return {"get", false, false, false, false, nothing, nothing, all, all};
-        case Collective::signal: return {"signal", false, false, false, false, nothing, nothing, nothing, nothing};
-        case Collective::wait_signal:
-            return {"wait_signal", false, false, false, false, nothing, nothing, nothing, nothing};
     }
     return {"nothing", false, false, false, false, nothing, nothing, nothing, nothing};
 }
@@ -95,8 +81,6 @@ constexpr bool uneven(Collective collective) {
            collective == Collective::scatter_v || collective == Collective::all_gather_v ||
            collective == Collective::reduce_scatter_v;
 }
-
-constexpr bool one_sided(Collective collective) { return collective >= Collective::put; }
 
 constexpr int parts_of(Collective collective, int ranks) { return facts_of(collective).parted ? ranks : 1; }
 constexpr Held input_of(Collective collective, int rank, int root) {

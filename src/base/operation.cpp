@@ -13,9 +13,9 @@ const char* Operation::name_of_reduction() const {
 std::string Operation::text() const {
     if (collective == Collective::none) return "no operation";
     if (is_wefts_own())
-        return op == op_of_split    ? "a split of the communicator"
-               : op == op_of_window ? "a registration of a window"
-                                    : "a deregistration of a window";
+        return purpose == Purpose::split    ? "a split of the communicator"
+               : purpose == Purpose::window ? "a registration of a window"
+                                            : "a deregistration of a window";
     const CollectiveFacts facts = facts_of(collective);
     if (collective == Collective::barrier)
         return fmt::format("{}{}", facts.name, space == Space::device ? " of CUDA streams" : "");
@@ -30,11 +30,11 @@ std::string Operation::text() const {
 }
 
 ErrorId mismatch_between(const Operation& one, const Operation& other) {
-    if (one.collective != other.collective || one.space != other.space || one.is_wefts_own() != other.is_wefts_own())
+    if (one.collective != other.collective || one.space != other.space || one.purpose != other.purpose)
         return error::mismatch_call;
     if (one.root != other.root) return error::mismatch_root;
     if (one.type != other.type) return error::mismatch_datatype;
-    if (one.op != other.op) return one.is_wefts_own() ? error::mismatch_call : error::mismatch_reduction;
+    if (one.op != other.op) return error::mismatch_reduction;
     if (one.count != other.count) return error::mismatch_count;
     return one.coalesced != other.coalesced ? error::mismatch_call : error::mismatch_algorithm;
 }

@@ -12,13 +12,18 @@ namespace weft::internal {
 // Memory space of a call's buffers: all ranks must agree on that, too.
 enum class Space : uint8_t { host, device };
 
+// A call is the user's, or an all-gather that Weft makes itself: for the split of a communicator, or for the begin or
+// the end of a window.
+enum class Purpose : uint8_t { user, split, window, windows_end };
+
 // Fields are wide enough for future collectives; 32 bytes fit in a cache line of shared memory beside the sequence.
 struct Operation {
     Collective collective = Collective::none;
     uint8_t type = 0;  // weftDataType_t
     uint8_t op = 0;    // weftRedOp_t, or one of the constants below for all created reductions of a kind
     Space space = Space::host;
-    int32_t root = 0;     // a rank, or 0 where there is none
+    int32_t root : 24 = 0;  // a rank, or 0 where there is none
+    Purpose purpose : 8 = Purpose::user;
     uint64_t count = 0;   // elements of one part
     uint64_t choice = 0;  // hash of the selector's choice: ranks that agree on the call must agree on the algorithm
     // For coalesced calls of a group: their number, and in the bits below a hash of their counts; otherwise 0.
@@ -26,10 +31,7 @@ struct Operation {
     static constexpr int coalesced_shift = 40;
     uint64_t coalesced_count() const { return coalesced >> coalesced_shift; }
 
-    // Internal all-gathers: for the split of this communicator, for the addresses of a window, and for the end of a
-    // window. Callers' all-gathers have no op.
-    static constexpr uint8_t op_of_split = weftProd, op_of_window = weftMax, op_of_windows_end = weftMin;
-    bool is_wefts_own() const { return collective == Collective::all_gather && op != 0; }
+    bool is_wefts_own() const { return purpose != Purpose::user; }
 
     // Created reductions: the scalar or function is each rank's own.
     static constexpr uint8_t op_of_scaled_sum = weftNumOps, op_of_function = weftNumOps + 1,
@@ -54,7 +56,7 @@ ErrorId mismatch_between(const Operation& one, const Operation& other);
 inline uint32_t fingerprint(const Operation& operation) {
     uint64_t head = uint64_t(uint8_t(operation.collective)) | uint64_t(operation.type) << 8 |
                     uint64_t(operation.op) << 16 | uint64_t(uint8_t(operation.space)) << 24 |
-                    uint64_t(uint32_t(operation.root)) << 32;
+                    uint64_t(uint8_t(operation.purpose)) << 28 | uint64_t(uint32_t(operation.root)) << 32;
     uint64_t mix = (head ^ 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
     mix = (mix ^ (mix >> 29) ^ operation.count) * 0x94d049bb133111ebu;
     mix = (mix ^ (mix >> 32) ^ operation.choice ^ operation.coalesced) * 0xd6e8feb86659fd93u;

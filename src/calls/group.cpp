@@ -67,7 +67,7 @@ Status Group::add_or_run(weftComm* handle, std::shared_ptr<AsyncOperation> async
     if (open()) return hold(std::move(queued));
     std::vector<QueuedCall> alone;
     alone.push_back(std::move(queued));
-    return submit(std::move(alone));
+    return dispatch(std::move(alone));
 }
 
 void Group::add(Joining joining) {
@@ -93,9 +93,9 @@ Status Group::end() {
     ended_.swap(collected_);
     return carry_out([joinings = std::exchange(joinings_, {}),
                       calls = std::exchange(calls_, {})](const std::shared_ptr<CallStatuses>& statuses) mutable {
-        Status joined = submit(std::move(joinings), statuses);
+        Status joined = dispatch(std::move(joinings), statuses);
         // If joining failed, the calls still run, because peers wait for them.
-        Status driven = submit(std::move(calls), statuses);
+        Status driven = dispatch(std::move(calls), statuses);
         const bool failed = !joined && joined.code() != weftInProgress;
         return failed || driven ? std::move(joined) : std::move(driven);
     });

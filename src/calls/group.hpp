@@ -4,7 +4,7 @@
 #include <atomic>
 #include <vector>
 
-#include "src/calls/submit.hpp"
+#include "src/calls/dispatch.hpp"
 
 namespace weft::internal {
 

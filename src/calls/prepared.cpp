@@ -2,6 +2,7 @@
 
 #include "src/base/process_token.hpp"
 #include "src/base/tombstones.hpp"
+#include "src/comm/run_call.hpp"
 
 namespace weft::internal {
 
@@ -38,13 +39,18 @@ Status start(const weftPrepared& prepared) {
         return ok();
     }
     return group.carry_out_as(*prepared.kept.statuses, [&](const std::shared_ptr<CallStatuses>& statuses) -> Status {
-        if (calls.size() != 1 || is_queued(calls[0])) return submit(calls, statuses);
+        if (calls.size() != 1 || is_queued(calls[0].handle, calls[0].call)) return dispatch(calls, statuses);
         // A single call runs without a copy.
         const QueuedCall& only = calls[0];
         Status done = check_handle(only.handle);
         if (done) {
             Entered entered(only.handle);
-            done = entered.entered() ? submit_placed(entered, only.handle, {&only.call, 1}) : entered.refused();
+            if (entered.entered()) {
+                entered.settle();
+                done = run(only.communicator(), {&only.call, 1});
+            } else {
+                done = entered.refused();
+            }
         }
         if (done) return statuses->done(only.number), ok();
         done = statuses->fail(only.number, only.handle, done);

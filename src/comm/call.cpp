@@ -2,10 +2,10 @@
 
 namespace weft::internal {
 
-Call gather_entries(uint8_t op, int rank, void* all, size_t bytes) {
+Call gather_entries(Purpose purpose, int rank, void* all, size_t bytes) {
     CollectiveCall call;
     call.operation.collective = Collective::all_gather;
-    call.operation.op = op;
+    call.operation.purpose = purpose;
     call.operation.type = weftUint64;
     call.operation.count = bytes / sizeof(uint64_t);
     call.send = static_cast<std::byte*>(all) + size_t(rank) * bytes;

@@ -73,7 +73,6 @@ struct Call {
 };
 
 // A call that gathers an entry of `bytes` (a multiple of 8) of each rank in rank order, in place in `all`.
-// `op` says for what: Operation::op_of_split and its neighbours.
-Call gather_entries(uint8_t op, int rank, void* all, size_t bytes);
+Call gather_entries(Purpose purpose, int rank, void* all, size_t bytes);
 
 }  // namespace weft::internal

@@ -4,7 +4,6 @@
 #include <span>
 
 #include "src/comm/call_placement.hpp"
-#include "src/comm/later_settings.hpp"
 #include "src/comm/registered_buffers.hpp"
 #include "src/comm/user_reductions.hpp"
 #include "src/segment/arena.hpp"
@@ -34,10 +33,10 @@ class CoalescingBuffer {
 
 struct CallInputs {
     explicit CallInputs(RankContext& context)
-        : placement(context), settings(context), reductions(context), buffers(context) {}
+        : settings(context), placement(context, settings), reductions(context), buffers(context) {}
 
-    CallPlacement placement;
     LaterSettings settings;
+    CallPlacement placement;
     UserReductions reductions;
     RegisteredBuffers buffers;
     CoalescingBuffer coalescing;

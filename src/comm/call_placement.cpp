@@ -138,6 +138,7 @@ Status CallPlacement::check_operand(const Operation& operation, const Operand& o
 }
 
 Status CallPlacement::place(Call& call) {
+    call.settings = settings_.get();
     call.queued = call.stream && is_host_stream(call.stream);
     if (call.queued) {
         auto stream = host_stream(call.stream);

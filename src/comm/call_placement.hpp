@@ -2,16 +2,17 @@
 // memory. Each call looks its buffers up again, because the user may have freed them since.
 #pragma once
 #include "src/comm/call.hpp"
-#include "src/comm/rank_context.hpp"
+#include "src/comm/later_settings.hpp"
 
 namespace weft::internal {
 
 // Also used while streams drive the communicator. After weftUnhandledCudaError the caller calls Communicator::die().
 class CallPlacement {
   public:
-    explicit CallPlacement(RankContext& context) : context_(context) {}
+    CallPlacement(RankContext& context, const LaterSettings& settings) : context_(context), settings_(settings) {}
 
-    // Finds where the buffers of a checked call are, and writes `space`, `queued`, `mapped` and `copied`.
+    // Finds where the buffers of a checked call are, and writes `settings`, `space`, `queued`, `mapped` and
+    // `copied`.
     // Fails if the call cannot be served.
     Status place(Call& call);
     // The same for counts that a kernel will read. Also finds how many elements the buffers can hold.
@@ -33,6 +34,7 @@ class CallPlacement {
     Status check_operand(const Operation& operation, const Operand& operand, Space space);
 
     RankContext& context_;
+    const LaterSettings& settings_;
     std::vector<std::byte> tokens_;  // the data that a barrier gathers
 };
 

@@ -1,4 +1,4 @@
-// run_call.hpp: runs a call, or messages, to the end on the calling thread.
+// run_call.hpp: runs a call, or several messages, to the end on the calling thread.
 #pragma once
 #include <span>
 
@@ -7,7 +7,6 @@
 namespace weft::internal {
 
 // On every exit the buffers belong to the user again.
-Status run(Communicator& communicator, const Call& call);
-Status run_messages(Communicator& communicator, std::span<const Call> messages);
+Status run(Communicator& communicator, std::span<const Call> calls);
 
 }  // namespace weft::internal

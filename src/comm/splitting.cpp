@@ -98,7 +98,7 @@ Status Splitting::tell() {
     if (parent().context().membership) own.root = parent().context().membership->listener_addresses();
     words_.assign(word_bytes() * size_t(parent().ranks()), std::byte{0});
     memcpy(words_.data() + word_bytes() * size_t(parent().rank()), &own, std::min(sizeof own, word_bytes()));
-    Call call = gather_entries(Operation::op_of_split, parent().rank(), words_.data(), word_bytes());
+    Call call = gather_entries(Purpose::split, parent().rank(), words_.data(), word_bytes());
     call.settings.timeout_ms = settings_.options.init_timeout_ms;
     call.timeout_set_by = "WEFT_INIT_TIMEOUT_MS";
     WEFT_TRY(parent().begin(call));

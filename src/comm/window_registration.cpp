@@ -62,8 +62,8 @@ Status WindowRegistration::begin_closing() {
 template <class Word>
 Status WindowRegistration::tell(std::vector<Word>& all) {
     static_assert(sizeof(Word) % sizeof(uint64_t) == 0);
-    return communicator().begin(gather_entries(opens_ ? Operation::op_of_window : Operation::op_of_windows_end,
-                                               communicator().rank(), all.data(), sizeof(Word)));
+    return communicator().begin(gather_entries(opens_ ? Purpose::window : Purpose::windows_end, communicator().rank(),
+                                               all.data(), sizeof(Word)));
 }
 
 Status WindowRegistration::tell() {

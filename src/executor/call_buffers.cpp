@@ -29,30 +29,27 @@ void CallBuffers::copy_changed_input(std::byte* destination, size_t offset, size
     reduce(reduction(&to, 1, &from, 1, bytes, false, 0, 0));
 }
 
-ReduceJob CallBuffers::reduction(void* const* destinations, int destination_count, const void* const* sources,
-                                 int source_count, size_t bytes, bool finish, int streamed, int own) const {
+// Destinations that are stored past the caches come first in a job.
+ReduceJob CallBuffers::reduction(void** destinations, int destination_count, const void* const* sources,
+                                 int source_count, size_t bytes, bool finish, int streamed, int own,
+                                 Stores of_slot) const {
     const int contribution = !average_.rounds_shares ? ReduceJob::every_source : own < 0 ? ReduceJob::no_source : own;
+    Stores stores = plan_->stores;
+    if (of_slot == Stores::streaming) {
+        std::rotate(destinations, destinations + destination_count - 1, destinations + destination_count);
+        streamed = 1 + (stores == Stores::streaming ? streamed : 0);
+        stores = Stores::streaming;
+    }
     return {destinations,
             destination_count,
             sources,
             source_count,
             bytes / size_of(plan_->type()),
             finish ? average_.average_of : 0,
-            plan_->stores,
+            stores,
             streamed,
             average_.share_of,
             contribution};
-}
-
-// Destinations that are stored past the caches come first in a job.
-ReduceJob CallBuffers::reduction_with_slot(Stores of_slot, void** destinations, int count, const void* const* sources,
-                                           int source_count, size_t bytes, bool finish, int streamed, int own) const {
-    const bool past_caches = of_slot == Stores::streaming;
-    if (past_caches) std::rotate(destinations, destinations + count - 1, destinations + count);
-    ReduceJob job = reduction(destinations, count, sources, source_count, bytes, finish, streamed, own);
-    if (past_caches) job.streamed = 1 + (job.stores == Stores::streaming ? streamed : 0);
-    if (past_caches) job.stores = Stores::streaming;
-    return job;
 }
 
 }  // namespace weft::internal

@@ -42,11 +42,9 @@ class CallBuffers {
 
     // The first `streamed` destinations are stored past the caches, if the plan's stores are. The index `own` names this
     // rank's input among the sources, if it is not multiplied by its share of an average yet. Otherwise it is -1.
-    ReduceJob reduction(void* const* destinations, int destination_count, const void* const* sources, int source_count,
-                        size_t bytes, bool finish, int streamed, int own = -1) const;
-    // The same with a slot as the last destination, stored as `of_slot` says.
-    ReduceJob reduction_with_slot(Stores of_slot, void** destinations, int count, const void* const* sources,
-                                  int source_count, size_t bytes, bool finish, int streamed, int own = -1) const;
+    // The last destination may be a slot, which is stored as `of_slot` says.
+    ReduceJob reduction(void** destinations, int destination_count, const void* const* sources, int source_count,
+                        size_t bytes, bool finish, int streamed, int own = -1, Stores of_slot = Stores::ordinary) const;
     // Throws UserReductionFailed.
     void reduce(const ReduceJob& job) const {
         if (plan_->operation.calls_function()) [[unlikely]]

@@ -23,9 +23,6 @@ class FlagSync {
     // Waits for the arrivals of one tile, the departures of another one, or both. Erases from `waiting` the places whose
     // flags are set. moved: all are set.
     Progress poll(RankSet& waiting, uint64_t arrival_tile, uint64_t departure_tile, RunReport& report);
-    Progress poll(RunReport& report, uint64_t arrival_tile, uint64_t departure_tile) {
-        return poll(report.missing, arrival_tile, departure_tile, report);
-    }
     // Whether a peer has posted the arrival of tile 0, but not the departure of `last_tile`.
     bool inside(int peer, uint64_t last_tile) const;
 

@@ -85,8 +85,8 @@ Progress MessageSteps::move(const StepAt& at, const ChunkSpan& span, const Slot&
             if (out) destinations[count++] = out;
             if (out && slot_stores)
                 slot_stores->write(out, piece.bytes, SlotStores::Work::reduction, [&](Stores of_slot) {
-                    buffers.reduce(buffers.reduction_with_slot(of_slot, destinations, count, sources, 2, piece.bytes,
-                                                               instruction.finish, streamed, own));
+                    buffers.reduce(buffers.reduction(destinations, count, sources, 2, piece.bytes, instruction.finish,
+                                                     streamed, own, of_slot));
                 });
             else
                 buffers.reduce(

@@ -15,11 +15,10 @@ Progress OneShot::advance() try {
             buffers_.copy_input(in_payload ? flags_.line(rank_, tile_).payload : flags_.slot(rank_, tile_),
                                 begin_of(tile_), length, &flags_.stores());
             flags_.post_arrival(tile_);
-            wait_for_all();
+            wait_for_all(tile_);
             posted_ = moved = true;
         }
-        if (const Progress progress = flags_.poll(report_, tile_, FlagSync::no_tile); progress != Progress::moved)
-            return moved_or(progress, moved);
+        if (const Progress progress = poll(); progress != Progress::moved) return moved_or(progress, moved);
         reduce_whole(tile_, in_payload);
         posted_ = false;
         if (++tile_ == plan_->tiles) {

@@ -28,7 +28,13 @@ class SharedMemoryRun : public Run {
         tile_ = 0;
     }
     size_t begin_of(uint64_t tile) const { return tile * plan_->tile_bytes; }
-    void wait_for_all() { report_.missing.fill(ranks_, rank_); }
+    // poll() waits for all other ranks: for the arrivals of one tile, the departures of another one, or both.
+    void wait_for_all(uint64_t arrival_tile, uint64_t departure_tile = FlagSync::no_tile) {
+        report_.missing.fill(ranks_, rank_);
+        arrival_tile_ = arrival_tile;
+        departure_tile_ = departure_tile;
+    }
+    Progress poll() { return flags_.poll(report_.missing, arrival_tile_, departure_tile_, report_); }
     // The staged inputs of all ranks become the output. They lie in payloads or in slots.
     void reduce_whole(uint64_t tile, bool in_payloads) {
         const size_t length = plan_->tile_length(tile);
@@ -50,6 +56,7 @@ class SharedMemoryRun : public Run {
     FlagSync flags_;
     std::vector<const void*> sources_;
     uint64_t tile_ = 0;
+    uint64_t arrival_tile_ = 0, departure_tile_ = 0;  // of poll()
 };
 
 }  // namespace weft::internal

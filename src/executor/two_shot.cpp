@@ -20,27 +20,18 @@ void TwoShot::start(const void* send, void* receive, const void* operand, uint64
     stage_ = Stage::post;
 }
 
-// The flags that a stage waits for. The pipeline waits for the arrivals of its tile and the departures of the previous one.
-Progress TwoShot::poll() {
-    constexpr uint64_t none = FlagSync::no_tile;
-    switch (stage_) {
-        case Stage::arrivals: return flags_.poll(report_, tile_, none);
-        case Stage::pipeline:
-            return flags_.poll(report_, tile_ < plan_->tiles ? tile_ : none, tile_ > 0 ? tile_ - 1 : none);
-        case Stage::agreement: return flags_.poll(report_, plan_->tiles, none);
-        default: return flags_.poll(report_, none, tile_);
-    }
-}
-
 Progress TwoShot::advance() try {
     for (bool moved = false;; moved = true) {
         if (stage_ == Stage::post) {
             BufferAddresses own;
             if (tile_ == 0) own = exports_.export_own(buffers_);
-            stage_input(tile_);
+            for (const CopyJob& job : staging_jobs(tile_, Stores::ordinary))  // copy_input() chooses the stores
+                buffers_.copy_input(static_cast<std::byte*>(job.destination),
+                                    size_t(static_cast<const std::byte*>(job.source) - buffers_.send()), job.bytes,
+                                    &flags_.stores());
             if (tile_ == 0) memcpy(flags_.line(rank_, 0).payload, &own, sizeof own);
             flags_.post_arrival(tile_);
-            wait_for_all();
+            wait_for_all(tile_);
             stage_ = Stage::arrivals;
             moved = true;
         }
@@ -56,7 +47,7 @@ Progress TwoShot::advance() try {
                         if (const Progress progress = reduce_in_place(use); progress != Progress::moved)
                             return progress;
                         flags_.post_departure(0);
-                        wait_for_all();
+                        wait_for_all(FlagSync::no_tile, 0);
                         stage_ = Stage::in_place;
                         continue;
                     }
@@ -71,30 +62,31 @@ Progress TwoShot::advance() try {
                     stage_ = Stage::pipeline;  // nothing to wait for before tile 0 is reduced
                     continue;
                 }
-                reduce_own_chunk(tile_, 0, 0);
+                reduce_own_chunk(tile_, {}, {});
                 flags_.post_departure(tile_);
-                wait_for_all();
+                wait_for_all(FlagSync::no_tile, tile_);
                 stage_ = Stage::departures;
                 continue;
             case Stage::departures:
-                copy_results(tile_);
+                for (const CopyJob& job : result_jobs(tile_)) plan_->cpu_kernels->copy(job);
                 stage_ = Stage::post;
                 if (++tile_ < plan_->tiles) continue;
                 break;
             case Stage::pipeline: {
                 if (tile_ == plan_->tiles) {
-                    copy_results(tile_ - 1);
+                    for (const CopyJob& job : result_jobs(tile_ - 1)) plan_->cpu_kernels->copy(job);
                     break;
                 }
                 const bool more = tile_ + 1 < plan_->tiles;
-                const int staged =
-                    more ? staging_jobs(tile_ + 1, flags_.stores().beside_reads(plan_->tile_length(tile_ + 1)),
-                                        staging_.data())
-                         : 0;
-                reduce_own_chunk(tile_, staged, tile_ > 0 ? result_jobs(tile_ - 1, results_.data()) : 0);
+                std::span<const CopyJob> staging, results;
+                if (more)
+                    staging = staging_jobs(tile_ + 1, flags_.stores().beside_reads(plan_->tile_length(tile_ + 1)));
+                if (tile_ > 0) results = result_jobs(tile_ - 1);
+                reduce_own_chunk(tile_, staging, results);
                 if (more) flags_.post_arrival(tile_ + 1);
                 flags_.post_departure(tile_);
-                wait_for_all();
+                // The next loop body reduces the next tile and copies the results of this one.
+                wait_for_all(more ? tile_ + 1 : FlagSync::no_tile, tile_);
                 ++tile_;
                 continue;
             }
@@ -109,7 +101,7 @@ Progress TwoShot::advance() try {
             const BufferAddresses answer = exports_.answer();
             memcpy(flags_.line(rank_, plan_->tiles).payload, &answer, sizeof answer);
             flags_.post_arrival(plan_->tiles);
-            wait_for_all();
+            wait_for_all(plan_->tiles);
             stage_ = Stage::agreement;
             continue;
         }
@@ -125,48 +117,34 @@ Progress TwoShot::advance() try {
     return report_.fails(failed.status(rank_, sequence_, plan_->operation));
 }
 
-void TwoShot::stage_input(uint64_t tile) {
-    const int count = staging_jobs(tile, Stores::ordinary, staging_.data());  // copy_input() chooses the stores
-    for (int i = 0; i < count; ++i) {
-        auto* destination = static_cast<std::byte*>(staging_[size_t(i)].destination);
-        buffers_.copy_input(destination, begin_of(tile) + size_t(destination - flags_.slot(rank_, tile)),
-                            staging_[size_t(i)].bytes, &flags_.stores());
-    }
-}
-
 // The chunks of other ranks, before and behind our own chunk. A one-shot stages everything.
-int TwoShot::staging_jobs(uint64_t tile, Stores stores, CopyJob* jobs) const {
-    if (exports_.exports_input()) return 0;
+std::span<const CopyJob> TwoShot::staging_jobs(uint64_t tile, Stores stores) {
+    if (exports_.exports_input()) return {};
     const size_t length = plan_->tile_length(tile);
     const ChunkRange own = stages_whole_ ? ChunkRange{0, 0} : chunk_of(tile, rank_);
     const size_t behind = own.tile_offset + own.bytes;
     const std::byte* input = buffers_.send() + begin_of(tile);
     std::byte* staged = flags_.slot(rank_, tile);
-    int count = 0;
-    if (own.tile_offset > 0) jobs[count++] = {staged, input, own.tile_offset, stores};
-    if (behind < length) jobs[count++] = {staged + behind, input + behind, length - behind, stores};
-    return count;
+    size_t count = 0;
+    if (own.tile_offset > 0) staging_[count++] = {staged, input, own.tile_offset, stores};
+    if (behind < length) staging_[count++] = {staged + behind, input + behind, length - behind, stores};
+    return {staging_.data(), count};
 }
 
-int TwoShot::result_jobs(uint64_t tile, CopyJob* jobs) const {
-    int count = 0;
+std::span<const CopyJob> TwoShot::result_jobs(uint64_t tile) {
+    size_t count = 0;
     for (int distance = 1; distance < ranks_; ++distance) {  // ranks begin at different peers
         const int rank = rank_ + distance < ranks_ ? rank_ + distance : rank_ + distance - ranks_;
         const ChunkRange range = chunk_of(tile, rank);
         if (range.bytes == 0) continue;
-        jobs[count++] = {buffers_.receive() + begin_of(tile) + range.tile_offset,
-                         flags_.slot(rank, tile) + range.tile_offset, range.bytes, plan_->stores};
+        results_[count++] = {buffers_.receive() + begin_of(tile) + range.tile_offset,
+                             flags_.slot(rank, tile) + range.tile_offset, range.bytes, plan_->stores};
     }
-    return count;
+    return {results_.data(), count};
 }
 
-void TwoShot::copy_results(uint64_t tile) {
-    const int count = result_jobs(tile, results_.data());
-    for (int i = 0; i < count; ++i) plan_->cpu_kernels->copy(results_[size_t(i)]);
-}
-
-// Reduces our chunk of the tile into our output and our slot. The same loop body does the copies in staging_ and results_.
-void TwoShot::reduce_own_chunk(uint64_t tile, int staging_count, int results_count) {
+// Reduces our chunk of the tile into our output and our slot. The same loop body does the copies.
+void TwoShot::reduce_own_chunk(uint64_t tile, std::span<const CopyJob> staging, std::span<const CopyJob> results) {
     const ChunkRange own = chunk_of(tile, rank_);
     const size_t offset = begin_of(tile) + own.tile_offset;
     for (int rank = 0; rank < ranks_; ++rank) {
@@ -177,11 +155,11 @@ void TwoShot::reduce_own_chunk(uint64_t tile, int staging_count, int results_cou
     }
     // Peers read the slot soon: unless that is slow only the output's stores go past the caches.
     void* destinations[] = {buffers_.receive() + offset, flags_.slot(rank_, tile) + own.tile_offset};
-    const ReduceJob job = buffers_.reduction_with_slot(flags_.stores().beside_reads(own.bytes), destinations, 2,
-                                                       sources_.data(), ranks_, own.bytes, true, 1);
-    if (staging_count + results_count > 0)
-        plan_->cpu_kernels->fused[plan_->type()][plan_->op()](staging_.data(), staging_count, job, results_.data(),
-                                                              results_count);
+    const ReduceJob job = buffers_.reduction(destinations, 2, sources_.data(), ranks_, own.bytes, true, 1, -1,
+                                             flags_.stores().beside_reads(own.bytes));
+    if (staging.size() + results.size() > 0)
+        plan_->cpu_kernels->fused[plan_->type()][plan_->op()](staging.data(), int(staging.size()), job, results.data(),
+                                                              int(results.size()));
     else if (own.bytes > 0)
         buffers_.reduce(job);
 }

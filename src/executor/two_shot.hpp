@@ -1,6 +1,8 @@
 // two_shot.hpp: two-shot all-reduce: each rank reduces its chunk, then copies the other chunks, with two waits per tile.
 // Buffers that peers can reach are read and written in place. It also serves a one-shot whose buffers may be exported.
 #pragma once
+#include <span>
+
 #include "src/executor/exported_buffers.hpp"
 #include "src/executor/shared_memory_run.hpp"
 
@@ -20,12 +22,10 @@ class TwoShot final : public SharedMemoryRun {
     ChunkRange chunk_of(uint64_t tile, int chunk) const {
         return chunk_range(plan_->tile_length(tile), ranks_, chunk, 1);
     }
-    Progress poll();
-    void stage_input(uint64_t tile);
-    int staging_jobs(uint64_t tile, Stores stores, CopyJob* jobs) const;
-    int result_jobs(uint64_t tile, CopyJob* jobs) const;
-    void copy_results(uint64_t tile);
-    void reduce_own_chunk(uint64_t tile, int staging_count, int results_count);
+    // Copies of this rank's input into its slot, and of the other ranks' chunks of the result into its output.
+    std::span<const CopyJob> staging_jobs(uint64_t tile, Stores stores);
+    std::span<const CopyJob> result_jobs(uint64_t tile);
+    void reduce_own_chunk(uint64_t tile, std::span<const CopyJob> staging, std::span<const CopyJob> results);
     Progress reduce_in_place(ExportedBuffers::Use use);
     Progress reduce_by_cma(size_t first, size_t last);
 

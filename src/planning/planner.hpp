@@ -17,10 +17,11 @@ struct PlanKey {
     uint64_t count;
     // `preference`: see Planner. Coalesced calls have no root, so the two share bits.
     explicit PlanKey(const Operation& operation, uint8_t preference = 0)
-        : head(uint64_t(operation.collective) | uint64_t(operation.type) << 8 | uint64_t(operation.op) << 16 |
-               uint64_t(preference) << 24 |
+        : head(uint64_t(operation.collective) | uint64_t(operation.purpose) << 5 | uint64_t(operation.type) << 8 |
+               uint64_t(operation.op) << 16 | uint64_t(preference) << 24 |
                uint64_t(uint32_t(operation.root) ^ uint32_t(operation.coalesced ^ operation.coalesced >> 32)) << 32),
           count(operation.count) {}
+    static_assert(uint8_t(Collective::reduce_scatter_v) < 1 << 5);  // the purpose lies above
     PlanKey() : head(~uint64_t(0)), count(0) {}
     bool operator==(const PlanKey&) const = default;
     auto operator<=>(const PlanKey&) const = default;

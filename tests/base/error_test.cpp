@@ -56,6 +56,7 @@ TEST_CASE("two calls that do not fit have the id of their first difference", "[e
     };
     CHECK(between([](Operation& other) { other.collective = Collective::broadcast; }) == "mismatch.call");
     CHECK(between([](Operation& other) { other.space = Space::device; }) == "mismatch.call");
+    CHECK(between([](Operation& other) { other.purpose = Purpose::split; }) == "mismatch.call");
     CHECK(between([](Operation& other) { other.root = 1; }) == "mismatch.root");
     CHECK(between([](Operation& other) { other.type = weftFloat32; }) == "mismatch.datatype");
     CHECK(between([](Operation& other) { other.op = weftMax; }) == "mismatch.reduction");
