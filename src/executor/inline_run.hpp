@@ -1,5 +1,6 @@
 // inline_run.hpp: calls on one host whose every message and copy is short. All blocks become one list of steps with
-// precomputed places, because interpreting an instruction would take longer than copying its bytes.
+// precomputed places, because interpreting an instruction takes longer than copying its bytes:
+// perf/results/2026-11-27-special-cases.md.
 #pragma once
 #include "src/executor/call_buffers.hpp"
 #include "src/executor/run.hpp"

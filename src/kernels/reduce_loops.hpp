@@ -166,7 +166,8 @@ void reduce_range(const ReduceJob& job, size_t begin, size_t end) {
 
 using ReduceRange = void (*)(const ReduceJob& job, size_t begin, size_t end);
 
-// Loops with their pointers in registers, for the most frequent types and numbers of sources.
+// Loops with their pointers in registers, for frequent types and numbers of sources:
+// perf/results/2026-11-27-special-cases.md.
 template <weftDataType_t type, weftRedOp_t op>
 WEFT_INLINE ReduceRange range_for(int source_count) {
     if constexpr (op == weftSum &&

@@ -1,5 +1,5 @@
-// limits.hpp: the sizes for which ranks access each other's memory in place, and whether messages use cross-memory attach
-// (CMA). Measured: perf/results.
+// limits.hpp: the sizes for which ranks access each other's memory in place, and whether messages use cross-memory
+// attach (CMA). Measured: perf/results/2026-11-27-special-cases.md.
 #pragma once
 #include <cstddef>
 

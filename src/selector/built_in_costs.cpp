@@ -9,7 +9,7 @@ LinkCosts host_link_costs(int ranks, int cores, bool uses_cma) {
     if (!uses_cma) costs.zero_copy_most_bytes = 0;
     costs.ranks_per_core = (ranks + cores - 1) / std::max(1, cores);
     // Two ranks with a core each have little skew, and their slots stay in the caches. Sums are not in the cache of the
-    // other rank (perf/results).
+    // other rank (perf/results/2026-11-27-special-cases.md).
     if (ranks == 2 && costs.ranks_per_core == 1) {
         costs.skew_us = 0.1;
         costs.sums_skew = 8;
