@@ -18,6 +18,7 @@ class RankSet {
     }
     void clear() { words_ = 0; }
     void insert(int rank) {
+        if (words_ == rank / 64) bits_[words_++] = 0;  // the compiler makes a call of the loop
         while (words_ <= rank / 64) bits_[words_++] = 0;
         bits_[rank / 64] |= uint64_t(1) << (rank % 64);
     }

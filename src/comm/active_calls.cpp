@@ -134,6 +134,8 @@ bool ActiveCalls::moved_at_once(const Call& call) {
 }
 
 Blocked ActiveCalls::blocked() const {
+    if (const auto* host = std::get_if<HostCollectives*>(&active_)) [[likely]]
+        return (*host)->blocked();
     return with_engine(
         active_, [](const auto& engine) { return engine.blocked(); }, Blocked{&nobody_});
 }
@@ -141,9 +143,9 @@ Blocked ActiveCalls::blocked() const {
 Status ActiveCalls::pause(bool may_sleep) {
     // Served requests are progress, and more may follow.
     if (windows_.any() && windows_.serve()) return context_.waiting.stir(), ok();
-    Blocked wait = blocked();
-    const bool beside = !messages_.idle();
-    if (beside) {
+    const bool idle = std::holds_alternative<Idle>(active_), beside = !messages_.idle();
+    Blocked wait = idle && beside ? messages_.blocked() : blocked();
+    if (!idle && beside) {
         const Blocked messages = messages_.blocked();
         waited_for_ = *wait.missing;
         waited_for_.insert(*messages.missing);
