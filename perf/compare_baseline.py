@@ -3,6 +3,7 @@ import json
 import statistics
 import subprocess
 import sys
+import textwrap
 
 # The builds' names in the JSON lines. Each round runs the old build twice: its two times show the noise.
 OLD, NEW, AGAIN = "old", "new", "old-again"
@@ -73,7 +74,7 @@ class Row:
 def report(rows, about, rounds, size_text):
     """(the table, whether every row is ok). rows[collective, ranks, transport]"""
     lines = [f"# {about.get('date', 'date unknown')}, a build against its baseline", "",
-             f"Machine: {about.get('machine', 'unknown')}.",
+             *textwrap.wrap(f"Machine: {about.get('machine', 'unknown')}.", 100),
              f"New build: {about.get('weft', 'unknown')}; old build: {about.get('baseline', 'unknown')}.",
              f"`perf/compare --baseline`, {rounds} rounds; other guests took {about.get('stolen_percent', 'unknown')} % of the time.",
              f"A row is ok if new/old is at most {MOST}, or at most the spread of old/old.", "",
