@@ -62,8 +62,8 @@ typedef WEFT_ENUM{weftSum = 0,
 typedef WEFT_ENUM{weftScalarDevice = 0, weftScalarHostImmediate = 1} weftScalarResidence_t;
 
 /* A user's reduction (weftRedOpCreate): writes left[i] op right[i] to result[i] for each i < `count` elements.
- * left, right, result  elements of `datatype` in host memory, aligned as the caller's buffers are; left and right are
- *                      not changed, but result may be one of them, and otherwise overlaps neither
+ * left, right, result  elements of `datatype` in host memory, aligned as the caller's buffers are. The function does
+ *                      not change left and right. result may be one of them, and otherwise overlaps neither
  * context              the argument of weftRedOpCreate
  * It must be associative, give equal bits on all ranks, return, and not call Weft on its communicator. It runs in the
  * thread that makes the call or ends the group. A C++ exception ends the call on all ranks; longjmp is not allowed. */

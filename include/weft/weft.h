@@ -167,8 +167,8 @@ WEFT_API weftResult_t weftCommCount(const weftComm_t comm, int* count);
 WEFT_API weftResult_t weftCommUserRank(const weftComm_t comm, int* rank);
 
 /* Sets what later calls on comm ask for; `config` NULL returns to the communicator's own settings. Calls that were made
- * before keep theirs. algo and channels apply to collectives of equal parts and must be equal on all ranks; timeoutMs
- * applies to every call; priority applies to kernels on device memory.
+ * before keep theirs. `algo` and `channels` apply to collectives of equal parts and must be equal on all ranks.
+ * `timeoutMs` applies to every call, `priority` to kernels on device memory.
  * Errors: weftInvalidArgument (no such algorithm, channels out of range, not initialised), weftInvalidUsage (more than
  * 255 different settings).
  * Thread-bound. */
@@ -199,8 +199,8 @@ WEFT_API weftResult_t weftGroupGetCallCount(uint64_t* calls);
 
 /* Tells how one call of that group ended.
  * call     its number, from 0, in the order in which the calls were made
- * result   receives weftSuccess, its error, or weftInProgress if a stream has not finished it; a call that failed
- *          because of another one has that one's code; on device memory weftSuccess means enqueued
+ * result   receives weftSuccess, its error, or weftInProgress if a stream has not finished it. A call that failed
+ *          because of another one has that one's code. On device memory weftSuccess means enqueued
  * message  NULL, or receives its sentence: empty without an error, valid until this thread's next Weft call
  * Errors: weftInvalidArgument (NULL, no such call).
  * Thread-safe. */
@@ -264,9 +264,9 @@ WEFT_API weftResult_t weftStreamWait(weftHostStream_t stream, uint64_t mark, int
 /* ---- Reductions ---- */
 
 /* Makes a reduction, `op`, that sums scalar_r * x_r: each rank r multiplies its elements by its own scalar.
- * scalar     one element of datatype, in host memory (residence weftScalarHostImmediate, read at once) or in memory of
- *            the communicator's device (weftScalarDevice, read by each call when it runs; for device memory only)
- * residence  which of the two
+ * scalar     one element of datatype, in the memory that residence names
+ * residence  weftScalarHostImmediate: host memory, read at once. Or weftScalarDevice: memory of the communicator's
+ *            device, read by each call when it runs. Such a reduction is for calls on device memory only
  * Local: no communication. The product is rounded to the datatype.
  * Errors: weftInvalidArgument, weftInvalidUsage.
  * Thread-bound. */
@@ -349,7 +349,7 @@ WEFT_API weftResult_t weftAlltoAll(const void* sendbuff, void* recvbuff, size_t 
 
 /* Gathers the elements of all ranks on rank `root`, in rank order.
  * sendbuff  `count` elements, host or device memory
- * recvbuff  nranks * count elements on the root, in place there if sendbuff is part root of it; ignored on other ranks
+ * recvbuff  nranks * count elements on the root, in place there if sendbuff is part root of it. Other ranks: ignored
  * Host memory without a stream: returns when this rank's part is done.
  * Errors: weftInvalidArgument, weftInvalidUsage, weftMismatch, weftRemoteError, weftTimeout, weftSystemError.
  * Thread-bound. */

@@ -18,7 +18,7 @@ struct UserReduction {
     std::atomic<int64_t>* in_function_us = nullptr;
 };
 
-// The function threw an exception; what() is its text.
+// The function threw an exception, whose text is `what()`.
 class UserReductionFailed : public std::exception {
   public:
     explicit UserReductionFailed(std::string sentence) : sentence_(std::move(sentence)) {}

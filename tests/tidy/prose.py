@@ -11,6 +11,8 @@ HASH = re.compile(r"^\s*#(?!!)\s?(.*)$")
 FREE = re.compile(
     r"(?:^|(?<=[.:;] )|(?<=, and )|(?<=, but ))"
     r"(?:who|what|whoever|whose|whatever)\b(?=[^?]*$)", re.I)
+# A parameter of the public header and its description, or the list of a call's errors.
+PARAMETER = re.compile(r"^(?:[\w.*]+(?:, [\w.*]+)*  +\S|Errors: )")
 LIST_ITEM = re.compile(r"\s*(?:[-*+]|\d+\.)\s+")
 
 
@@ -32,10 +34,13 @@ def markdown_paragraphs(text):
 
 
 def comment_paragraphs(text, mark):
-    """Runs of comment lines; an empty comment line ends one."""
+    """Runs of comment lines; an empty comment line ends one, and so does a parameter."""
     block, start = [], 0
     for number, line in enumerate(text.splitlines() + [""], 1):
         found = mark.match(line)
+        if block and found and PARAMETER.match(found.group(1).strip()):
+            yield start, " ".join(block)
+            block = []
         if found and found.group(1).strip():
             start = start if block else number
             block.append(found.group(1).strip())
@@ -55,10 +60,10 @@ def paragraphs(suffix, text):
 
 
 def sentences(paragraph):
-    """Code in backticks counts as one word, a link as its text."""
-    paragraph = re.sub(r"`[^`]*`", "code", paragraph)
+    """Code in backticks counts as one word and may begin a sentence; a link counts as its text."""
+    paragraph = re.sub(r"`[^`]*`", "`code`", paragraph)
     paragraph = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", paragraph)
-    return re.split(r"(?<=[.!?])\s+(?=[A-Z(\"'*_])", paragraph)
+    return re.split(r"(?<=[.!?])\s+(?=[A-Z(\"'*_`])", paragraph)
 
 
 def wide_lines(text):
@@ -85,7 +90,7 @@ def findings(suffix, text, retired):
         for sentence in sentences(paragraph):
             if FREE.search(sentence):
                 yield "free-who", number, sentence
-            if len(sentence.split()) > WORDS_MOST:
+            if len(sentence.split()) > WORDS_MOST and not sentence.startswith("Errors: "):
                 yield "long-sentence", number, sentence
             for term in retired.findall(sentence) if retired else ():
                 yield "retired-term", number, f"{term}: {sentence}"

@@ -261,6 +261,9 @@ class TidyTest(unittest.TestCase):
             self.assertEqual(self.objections({"docs/page.md": text[:100] + "\n"}), [], text)
         for block in ("```\nWho waits " + "w" * 200 + "\n```\n", "| Who waits | " + "w" * 200 + " |\n"):
             self.assertEqual(self.objections({"docs/page.md": "# Page\n" + block}), [], block)
+        words = "word " * 25
+        for text in (f"// {words}.\n// `a` is {words}.\n", f"// {words}\n// a, b  {words}\n"):
+            self.assertEqual(self.objections({"src/schedule/build.cpp": '#include "src/schedule/build.hpp"\n\n' + text}), [], text)
         self.assertEqual(self.objections({"src/schedule/build.cpp": '#include "src/schedule/build.hpp"\nconst char* s = "Who waits";\n'}), [])
 
     def test_known_offenders_pass_and_may_only_become_fewer(self):
