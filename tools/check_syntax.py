@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # check_syntax.py BUILD [--without FOLDER]: compiles each C and C++ source of a configured build folder by itself, without
-# code generation. FOLDER is a top-level folder to leave out. This finds sources that lack an include, and this compiler's warnings. The status is 0 if it accepts all sources.
+# code generation. It finds sources that lack an include, and this compiler's warnings. FOLDER, a folder of the checkout,
+# is left out. The status is 0 if the compiler accepts all sources.
 # Tests share a precompiled header of Catch2, which is most of what they parse.
+import argparse
 import json
 import os
 import shlex
@@ -66,13 +68,18 @@ def check(entry, precompiled):
 
 
 def main():
-    build = Path(sys.argv[1])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build", type=Path)
+    parser.add_argument("--without", type=Path, metavar="FOLDER")
+    chosen = parser.parse_args()
+    build = chosen.build
     entries = [entry for entry in json.loads((build / "compile_commands.json").read_text())
                if Path(entry["file"]).suffix in (".c", ".cpp")]
-    if "--without" in sys.argv:
-        left_out = Path(__file__).resolve().parent.parent / sys.argv[sys.argv.index("--without") + 1]
-        entries = [entry for entry in entries
-                   if left_out not in Path(os.path.abspath(os.path.join(entry["directory"], entry["file"]))).parents]
+    if chosen.without:
+        left_out = (Path(__file__).resolve().parent.parent / chosen.without).resolve()
+        if not left_out.is_dir():
+            parser.error(f"{left_out} is no folder")
+        entries = [entry for entry in entries if left_out not in Path(entry["directory"], entry["file"]).resolve().parents]
     entries = once(entries)
     failed = 0
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as workers:

@@ -265,7 +265,7 @@ WEFT_API weftResult_t weftStreamWait(weftHostStream_t stream, uint64_t mark, int
 
 /* Makes a reduction, `op`, that sums scalar_r * x_r: each rank r multiplies its elements by its own scalar.
  * scalar     one element of datatype, in the memory that residence names
- * residence  weftScalarHostImmediate: host memory, read at once. Or weftScalarDevice: memory of the communicator's
+ * residence  weftScalarHostImmediate: host memory, read at once; or weftScalarDevice: memory of the communicator's
  *            device, read by each call when it runs. Such a reduction is for calls on device memory only
  * Local: no communication. The product is rounded to the datatype.
  * Errors: weftInvalidArgument, weftInvalidUsage.

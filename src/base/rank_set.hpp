@@ -18,7 +18,7 @@ class RankSet {
     }
     void clear() { words_ = 0; }
     void insert(int rank) {
-        if (words_ == rank / 64) bits_[words_++] = 0;  // the compiler makes a call of the loop
+        if (words_ == rank / 64) bits_[words_++] = 0;  // GCC compiles the loop below to a call of memset
         while (words_ <= rank / 64) bits_[words_++] = 0;
         bits_[rank / 64] |= uint64_t(1) << (rank % 64);
     }

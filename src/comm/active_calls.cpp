@@ -134,8 +134,6 @@ bool ActiveCalls::moved_at_once(const Call& call) {
 }
 
 Blocked ActiveCalls::blocked() const {
-    if (const auto* host = std::get_if<HostCollectives*>(&active_)) [[likely]]
-        return (*host)->blocked();
     return with_engine(
         active_, [](const auto& engine) { return engine.blocked(); }, Blocked{&nobody_});
 }

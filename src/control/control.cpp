@@ -11,6 +11,7 @@
 #include "src/control/leaving_controls.hpp"
 #include "src/control/unfinished_calls.hpp"
 #include "src/segment/failure_record.hpp"
+#include "src/segment/liveness.hpp"
 
 namespace weft::internal {
 
@@ -240,8 +241,9 @@ bool Control::needed() const {
     // An entry without a path is reported later.
     if (!here && tree_links_->remaining() <= 1 && (!oob_forwarder_->has_unreachable() || exiting_since_us_ != 0))
         return false;
-    return exiting_since_us_ == 0 || (heartbeat_.clock() - exiting_since_us_ < exit_patience_us &&
-                                      needed_by_calls(*segment_, exiting_since_us_, heartbeat_.clock()));
+    if (exiting_since_us_ == 0) return true;
+    const int64_t ending_us = heartbeat_.clock() - exiting_since_us_;
+    return ending_us < exit_patience_us && needed_by_calls(*segment_, ending_us);
 }
 
 void Control::go_if_done() {

@@ -16,9 +16,6 @@
 
 namespace weft::internal {
 
-// The monotonic time of heartbeats and deadlines, in us. A test passes one that it moves.
-using Clock = int64_t (*)();
-
 // Sends frames as the socket takes them, passes received frames to a callback, and reports its end once. Thread-bound to
 // the service thread.
 class ControlConnection {

@@ -1,7 +1,5 @@
 #include "src/control/host_rows.hpp"
 
-#include "src/segment/liveness.hpp"
-
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -10,6 +8,8 @@
 #include <climits>
 #include <cstring>
 #include <utility>
+
+#include "src/segment/liveness.hpp"
 
 namespace weft::internal {
 

@@ -1,5 +1,7 @@
 #include "src/control/oob_forwarder.hpp"
 
+#include <utility>
+
 #include "src/segment/failure_record.hpp"
 #include "src/segment/oob_store.hpp"
 

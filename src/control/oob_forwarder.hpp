@@ -1,7 +1,6 @@
 // oob_forwarder.hpp: the control plane's part of the out-of-band store (OobStore): carries entries to the hosts
 // of their targets.
 #pragma once
-#include <functional>
 #include <map>
 #include <memory>
 #include <set>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/base/clock.hpp"
 #include "src/segment/liveness.hpp"
 
 namespace weft::internal {
@@ -14,7 +15,7 @@ bool has_kernels(const Segment& segment, int rank) {
            row.state.load(std::memory_order_acquire) == RankState::left && Liveness(segment).alive(rank);
 }
 
-bool needed_by_calls(const Segment& segment, int64_t since_us, int64_t now) {
+bool needed_by_calls(const Segment& segment, int64_t ending_us) {
     uint64_t last = 0;
     for (const int rank : segment.locals())
         if (has_kernels(segment, rank)) return true;
@@ -26,7 +27,7 @@ bool needed_by_calls(const Segment& segment, int64_t since_us, int64_t now) {
         const auto position = row.position.read();
         if (position && position->finished >= last) continue;
         if (segment.local(rank) ? Liveness(segment).alive(rank)
-                                : now - since_us < silence_us || row.remote.heard_us > since_us)
+                                : ending_us < silence_us || now_us() - row.remote.heard_us < ending_us)
             return true;
     }
     return false;

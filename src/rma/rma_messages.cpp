@@ -1,9 +1,9 @@
 #include "src/rma/rma_messages.hpp"
 
-#include "src/segment/failure_record.hpp"
-
 #include <algorithm>
 #include <cstring>
+
+#include "src/segment/failure_record.hpp"
 
 namespace weft::internal {
 
@@ -82,7 +82,7 @@ void RmaMessages::look_for_callers() {
         if (entries != std::exchange(oob_entries_[i], entries)) look(neighbours_[i]);
     }
     if (segment_->one_host()) return;
-    // Pairs with oob_deliver(), which stores the entry before the count, so that no entry is missed.
+    // Pairs with RemoteOobStore::deliver(), which stores the entry before the count, so that no entry is missed.
     const uint32_t received = segment_->header().oob_received.load(std::memory_order_acquire);
     if (received == std::exchange(oob_received_, received)) return;
     for (int rank = 0; rank < segment_->ranks(); ++rank)

@@ -25,7 +25,8 @@ class Heaps {
     std::byte* at(int place) const { return memory_.data() + offset(place); }
     // Backs memory of a heap, 64-byte aligned and zeroed. Thread-bound to the heap's owner.
     Status back(int place, size_t from, size_t length) { return memory_.back(offset(place) + from, length); }
-    int leaders() const { return layout_.locals; }
+    int local_count() const { return layout_.locals; }
+    int leader_place() const { return local_count(); }
     size_t bytes() const { return layout_.heap_bytes; }
     size_t stride() const { return layout_.heap_stride(); }
     // Of the part of a heap for connections: a rank's out-of-band entries follow.

@@ -47,7 +47,7 @@ const std::byte* LocalOobStore::get(uint64_t key) const {
 const OobEntry* LocalOobStore::next(uint32_t& index) const { return index < entries() ? &all_[index++] : nullptr; }
 
 RemoteOobStore::RemoteOobStore(Heaps& heaps, std::atomic<uint32_t>& count)
-    : heaps_(&heaps), heap_(heaps.at(heaps.leaders())), count_(&count) {}
+    : heaps_(&heaps), heap_(heaps.at(heaps.leader_place())), count_(&count) {}
 
 size_t RemoteOobStore::entries_max(size_t heap_bytes) {
     return std::min(size_t(1) << 18, (heap_bytes - entries_offset) / sizeof(OobEntry));
@@ -56,7 +56,7 @@ size_t RemoteOobStore::entries_max(size_t heap_bytes) {
 // About the number of entries of a host whose ranks have dozens of connections each.
 size_t RemoteOobStore::bucket_count() const {
     size_t heads = 1024;
-    while (heads < 64 * size_t(heaps_->leaders()) && 2 * heads * sizeof(uint32_t) <= entries_offset) heads *= 2;
+    while (heads < 64 * size_t(heaps_->local_count()) && 2 * heads * sizeof(uint32_t) <= entries_offset) heads *= 2;
     return heads;
 }
 
@@ -81,9 +81,9 @@ Status RemoteOobStore::deliver(const OobEntry& entry) {
         return fail(error::internal_state,
                     "rank {} has no room for the address that rank {} sent it: {} have come to its host", entry.to,
                     entry.from, index);
-    if (index == 0) WEFT_TRY(heaps_->back(heaps_->leaders(), 0, bucket_count() * sizeof(uint32_t)));
+    if (index == 0) WEFT_TRY(heaps_->back(heaps_->leader_place(), 0, bucket_count() * sizeof(uint32_t)));
     if (index % backed_at_once == 0)
-        WEFT_TRY(heaps_->back(heaps_->leaders(), entries_offset + index * sizeof(OobEntry),
+        WEFT_TRY(heaps_->back(heaps_->leader_place(), entries_offset + index * sizeof(OobEntry),
                               backed_at_once * sizeof(OobEntry)));
     auto& head = bucket(entry.from, entry.key);
     OobEntry& place = entries()[index];

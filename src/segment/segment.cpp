@@ -85,6 +85,8 @@ std::string Segment::name_of(int rank) const {
 }
 
 Status Segment::write(size_t offset, const void* data, size_t bytes) {
+    if (!memory_.contains(memory_.data() + offset, bytes))
+        return fail(error::internal_state, "{} bytes at {} do not fit the segment", bytes, offset);
     WEFT_TRY(memory_.back(offset, bytes));
     if (bytes > 0) memcpy(memory_.data() + offset, data, bytes);
     return ok();

@@ -52,6 +52,7 @@ TEST_CASE("two calls that do not fit have the id of their first difference", "[e
         Operation other = one;
         change(other);
         CHECK(mismatch_between(one, other) == mismatch_between(other, one));
+        CHECK(fingerprint(one) != fingerprint(other));
         return std::string(row_of(mismatch_between(one, other)).id);
     };
     CHECK(between([](Operation& other) { other.collective = Collective::broadcast; }) == "mismatch.call");

@@ -4,6 +4,7 @@
 
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <climits>
 #include <thread>
@@ -65,11 +66,26 @@ class Hosts {
         const char text[] = "entry";
         REQUIRE(OobStore((*this)[from]).put(from, to, key, text, sizeof text));
     }
-    // Within some seconds by the test's clock.
+    // After about three seconds by the test's clock, and not before.
     bool aborts(int host) {
+        int64_t left_us = 60'000'000;
+        const auto moves = [&](int64_t us) {
+            us = std::min(us, left_us);
+            left_us -= us;
+            test_time_us += us;
+        };
+        moves(2'900'000);
+        std::this_thread::sleep_for(std::chrono::microseconds(2 * TreeLinks::tick_us));
+        CHECK(!(*this)[host].aborted());
         return eventually([&] {
-            test_time_us += 1'000'000;
+            moves(1'000'000);
             return (*this)[host].aborted();
+        });
+    }
+    // All controls that were left.
+    bool ended() {
+        return eventually([&] {
+            return std::all_of(left_.begin(), left_.end(), [](const auto& control) { return control.expired(); });
         });
     }
     bool comes(int from, int to, uint64_t key) {
@@ -236,6 +252,7 @@ TEST_CASE("the end of a process waits for ranks in a call that its own ranks hav
     CHECK(!returned);
     hosts[below].row(below).position.finish(1);
     ending.join();
+    CHECK(hosts.ended());
     for (int host = 0; host < count; ++host)
         if (host != inner) CHECK(hosts[host].row(host).state == RankState::joined);
 }

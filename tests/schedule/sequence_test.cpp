@@ -42,12 +42,13 @@ static std::vector<Case> all_cases(std::initializer_list<int> tile_counts, Hosts
 }
 
 TEST_CASE("any two operations may follow each other", "[schedule]") {
-    std::mt19937 random(seed());
+    const bool sample = small() && sanitized;
+    std::mt19937 random(sample ? seed() : 0);
     for (auto [ranks, hosts] : {std::pair{2, Hosts::one}, {3, Hosts::one}, {4, Hosts::two}, {3, Hosts::lonely}}) {
         const std::vector<Case> all = all_cases({1, 3}, hosts, ranks, true);
         for (const Case& first : all)
             for (const Case& second : all) {
-                if (sanitized && random() % 8 != 0) continue;
+                if (sample && random() % 8 != 0) continue;
                 const Status status = check_cases(ranks, {first, second, first});
                 INFO(ranks << " ranks:" << text_of({first, second, first}) << "\n" << status.sentence());
                 REQUIRE(status.ok());

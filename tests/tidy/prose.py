@@ -33,12 +33,12 @@ def markdown_paragraphs(text):
             block.append(line[item.end() :].strip() if item else line.strip())
 
 
-def comment_paragraphs(text, mark):
-    """Runs of comment lines; an empty comment line ends one, and so does a parameter."""
+def comment_paragraphs(text, mark, parameter=None):
+    """Runs of comment lines; an empty comment line or a parameter ends one."""
     block, start = [], 0
     for number, line in enumerate(text.splitlines() + [""], 1):
         found = mark.match(line)
-        if block and found and PARAMETER.match(found.group(1).strip()):
+        if block and found and parameter and parameter.match(found.group(1).strip()):
             yield start, " ".join(block)
             block = []
         if found and found.group(1).strip():
@@ -55,7 +55,7 @@ def paragraphs(suffix, text):
     if suffix in COMMENTED_BY_SLASHES:
         # An include or a macro is no comment; nor is `*pointer = ...`.
         lines = (line if line.lstrip().startswith(("//", "/*", "* ", "*/")) else "" for line in text.splitlines())
-        return comment_paragraphs("\n".join(lines), SLASHES)
+        return comment_paragraphs("\n".join(lines), SLASHES, PARAMETER if suffix == ".h" else None)
     return comment_paragraphs(text, HASH)
 
 

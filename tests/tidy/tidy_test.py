@@ -262,8 +262,9 @@ class TidyTest(unittest.TestCase):
         for block in ("```\nWho waits " + "w" * 200 + "\n```\n", "| Who waits | " + "w" * 200 + " |\n"):
             self.assertEqual(self.objections({"docs/page.md": "# Page\n" + block}), [], block)
         words = "word " * 25
-        for text in (f"// {words}.\n// `a` is {words}.\n", f"// {words}\n// a, b  {words}\n"):
-            self.assertEqual(self.objections({"src/schedule/build.cpp": '#include "src/schedule/build.hpp"\n\n' + text}), [], text)
+        for name, text in {"src/base/log.hpp": f"// {words}.\n// `a` is {words}.\n",
+                           "include/weft/a.h": f"/* {words}\n * a, b  {words}\n * Errors: {words}{words}. */\n"}.items():
+            self.assertEqual([line for line in self.objections({name: text}) if "30 words" in line], [], text)
         self.assertEqual(self.objections({"src/schedule/build.cpp": '#include "src/schedule/build.hpp"\nconst char* s = "Who waits";\n'}), [])
 
     def test_known_offenders_pass_and_may_only_become_fewer(self):

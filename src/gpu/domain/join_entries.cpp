@@ -1,8 +1,8 @@
 #include "src/gpu/domain/join_entries.hpp"
 
-#include "src/segment/oob_store.hpp"
-
 #include <utility>
+
+#include "src/segment/oob_store.hpp"
 
 namespace weft::internal::cuda {
 
