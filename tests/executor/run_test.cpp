@@ -1,5 +1,6 @@
 // run_test.cpp: the executor against the sequential interpreter, bit for bit: every algorithm, type, reduction and
 // small number of ranks. Lengths from nothing to many odd tiles, in and out of place, aligned and not.
+#include "src/planning/planner.hpp"
 #include "tests/executor/wild_inputs.hpp"
 
 namespace weft::internal::test {
@@ -182,6 +183,16 @@ struct Pair {
 };
 
 }  // namespace
+
+TEST_CASE("a call of Weft's own has another plan than the user's, and another fingerprint", "[executor]") {
+    Operation user{.collective = Collective::all_gather, .type = weftUint64, .count = 8};
+    Operation own = user;
+    for (const Purpose purpose : {Purpose::split, Purpose::window, Purpose::windows_end}) {
+        own.purpose = purpose;
+        CHECK(!(PlanKey(user) == PlanKey(own)));
+        CHECK(fingerprint(user) != fingerprint(own));
+    }
+}
 
 TEST_CASE("a call that differs from the others' is noticed and the rank named", "[executor]") {
     const std::string algorithm = GENERATE("one_shot", "two_shot", "ring");
