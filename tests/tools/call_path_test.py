@@ -23,16 +23,16 @@ class CallPath(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
-        cls.library = pathlib.Path(cls.folder.name) / "libfake.so"
+        cls.libfake = pathlib.Path(cls.folder.name) / "libfake.so"
         subprocess.run(["g++", "-std=c++20", "-O0", "-g1", "-fno-inline", "-fPIC", "-shared", f"-I{TOP}/include", *call_path.RECORDED.split(),
-                        HERE / "call_path_fake.cpp", "-o", cls.library], check=True)
+                        HERE / "call_path_fake.cpp", "-o", cls.libfake], check=True)
 
     @classmethod
     def tearDownClass(cls):
         cls.folder.cleanup()
 
     def run_tool(self, *flags):
-        call = [TOP / "tools/call_path", "--library", self.library, "--build", self.folder.name, "--calls", "4", *flags]
+        call = [TOP / "tools/call_path", "--library", self.libfake, "--build", self.folder.name, "--calls", "4", *flags]
         run = subprocess.run(call, capture_output=True, text=True)
         self.assertEqual(run.returncode, 0, run.stderr)
         return run.stdout
