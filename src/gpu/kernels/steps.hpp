@@ -109,7 +109,10 @@ class StepMachine {
     WEFT_DEVICE void move(const Instruction& it, const std::byte* in, std::byte* out, const Piece& from,
                           const Piece& to) {
         const bool from_input = it.source == Buffer::input, adds_own = it.opcode == Opcode::add;
-        const std::byte* own = from_input                     ? a_.send + from.offset
+        // A message that is only passed on has no source here, and the buffer may be null.
+        const bool reads_own = !in || combines(it.opcode);
+        const std::byte* own = !reads_own                     ? nullptr
+                               : from_input                   ? a_.send + from.offset
                                : it.source == Buffer::scratch ? scratch_at(it.source_cell, from)
                                                               : a_.receive + from.offset;
         std::byte* targets[3];
