@@ -202,10 +202,10 @@ Status Splitting::make_rendezvous(const net::PackedAddresses& root, int root_ran
         return ok();
     }
     if (root_rank < 0)
-        return fail(
-            error::init_leader_lost,
-            "the leading process of every host has ended, so the remaining ranks cannot meet: make a communicator "
-            "with weftGetUniqueId");
+        return fail(error::init_leader_lost,
+                    "the leading process of every host has ended or is excluded, so the remaining ranks cannot meet: "
+                    "make a communicator "
+                    "with weftGetUniqueId");
     rendezvous.spread = true;
     rendezvous.roots = joining_.rank == root_rank;
     const UniqueId id = UniqueId::of_child(parent().context().membership->identity().secret, family_.number, root);
