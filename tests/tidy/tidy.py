@@ -23,7 +23,7 @@ import structure
 
 CODE = {".c", ".cpp", ".h", ".hpp", ".def", ".cu", ".cuh", ".inc"}
 UNITS = {".c", ".cpp", ".cu"}
-TOP_ROOMS = ["include", "src", "algorithms", "transports", "topology", "perf", "tools", "tests", "examples"]
+TOP_ROOMS = ["include", "src", "algorithms", "transports", "topology", "perf", "tools", "tests", "examples", "python"]
 LONG = 500  # lines; above it a file usually has a second noun
 COMMITS_AFTER = "654b6a32994ea8f1b362b5a46c345ac9e09699c9"
 SUBJECT_MOST = 72
@@ -291,7 +291,7 @@ def long_files(tree):
 
 
 # Prose: Markdown, and comments of code, scripts and builds.
-PROSE = structure.LIBRARY + ("include/", "perf/", "tools/", "tests/", "examples/", "docs/")
+PROSE = structure.LIBRARY + ("include/", "perf/", "tools/", "tests/", "examples/", "docs/", "python/")
 GENERATED = ("docs/options.md", "docs/reference/", "tests/tidy/known.txt", "tests/tidy/retired.txt", "perf/results/", "CHANGELOG.md")
 
 

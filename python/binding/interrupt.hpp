@@ -1,0 +1,34 @@
+// interrupt.hpp: Ctrl-C ends a blocking call, although Python cannot run its signal handlers before the call returns.
+// A handler in front of Python's wakes a thread of ours, and that thread aborts the communicators of the call.
+#pragma once
+#include <span>
+
+namespace weft::python {
+
+class Comm;
+
+// Call it when the module is imported, after prepare_gil().
+void prepare_interrupts();
+
+// A blocking call without the GIL. Construct and call end() and raise_pending() in this order, from one thread.
+// Python's default handler ends the call at the first Ctrl-C, any other one at the second.
+class Watch {
+  public:
+    // Raises KeyboardInterrupt if a signal came before the call.
+    explicit Watch(std::span<Comm* const> comms);
+    Watch(const Watch&) = delete;
+    ~Watch() { end(); }
+    // Without the GIL. Afterwards the communicators are not aborted any more.
+    void end() noexcept;
+    // With the GIL. Runs Python's signal handlers if Ctrl-C came during the call.
+    void raise_pending();
+
+    std::span<Comm* const> comms() const { return comms_; }
+
+  private:
+    std::span<Comm* const> comms_;
+    bool watched_ = false;
+    unsigned before_ = 0;
+};
+
+}  // namespace weft::python
