@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-# count_tests.py [--broken=WHAT]... LOG...: counts test cases in meson's testlog.json files.
+# count_tests.py [--broken=WHAT]... [--skipped=WHAT]... LOG...: counts test cases in meson's testlog.json files.
 # The last line is "N passed, N failed". Programs of Catch2 and unittest count by their cases, others as one test.
-# A build that broke is one failure.
+# A build that broke is one failure. Skipped suites and cases are named; they are neither passed nor failed.
 # The line before it adds up the retries of tests with a time limit. More than 2 % are a failure (tests/patience.hpp).
 # Before these lines come the last lines of failed programs, then the reasons: the end of a long log keeps them.
 import json
@@ -13,9 +13,10 @@ import checked_output
 
 
 def cases(test):
-    """(passed, failed) of one program, from its own summary and the way it ended."""
+    """(passed, failed, skipped) of one program, from its own summary and the way it ended."""
     output = test.get("stdout", "") + "\n" + test.get("stderr", "")
     passed, failed = (1, 0) if test["result"] in ("OK", "EXPECTEDFAIL") else (0, 1)
+    skipped = 0
     if match := re.search(r"^All tests passed \(.* in (\d+) test cases?\)", output, re.M):
         passed = int(match.group(1))
     elif match := re.search(r"^test cases:\s*(\d+)((?:\s*\|\s*\d+ [a-z ]+)*)", output, re.M):
@@ -25,8 +26,10 @@ def cases(test):
     elif match := re.search(r"^Ran (\d+) tests? in ", output, re.M):
         bad = sum(int(count) for count in re.findall(r"(?:failures|errors|unexpected successes)=(\d+)", output))
         failed = max(failed, bad)
-        passed = int(match.group(1)) - bad
-    return passed, failed
+        if match_skipped := re.search(r"^(?:OK|FAILED) \(.*?skipped=(\d+)", output, re.M):
+            skipped = int(match_skipped.group(1))
+        passed = int(match.group(1)) - bad - skipped
+    return passed, failed, skipped
 
 
 RETRIES_PERCENT = 2
@@ -82,18 +85,20 @@ def retries(test):
 
 
 def main():
-    passed = failed = skipped = limited = retried = 0
+    passed = failed = limited = retried = 0
     ends = []
     for argument in sys.argv[1:]:
         if argument.startswith("--broken="):
             print("failed:", argument[len("--broken=") :])
             failed += 1
             continue
+        if argument.startswith("--skipped="):
+            print("skipped:", argument[len("--skipped=") :])
+            continue
         with open(argument) as log:
             for line in log:
                 test = json.loads(line)
                 if test["result"] == "SKIP":
-                    skipped += 1
                     print("skipped:", test["name"])
                     continue
                 more_limited, more_retried = retries(test)
@@ -101,7 +106,9 @@ def main():
                 retried += more_retried
                 if more_retried:
                     print(f"retries: {more_retried} of {more_limited} in {test['name']}")
-                more_passed, more_failed = cases(test)
+                more_passed, more_failed, skipped = cases(test)
+                if skipped:
+                    print(f"skipped: {skipped} cases of {test['name']}")
                 passed += more_passed
                 failed += more_failed
                 if more_failed:

@@ -7,12 +7,12 @@ import tempfile
 import unittest
 
 
-def run(*tests, broken=()):
+def run(*tests, broken=(), skipped=()):
     with tempfile.NamedTemporaryFile("w", suffix=".json") as log:
         for result, output in tests:
             log.write(json.dumps({"name": "t", "result": result, "stdout": output, "stderr": ""}) + "\n")
         log.flush()
-        command = [sys.executable, SCRIPT, *(f"--broken={each}" for each in broken), log.name]
+        command = [sys.executable, SCRIPT, *(f"--broken={each}" for each in broken), *(f"--skipped={each}" for each in skipped), log.name]
         return subprocess.run(command, capture_output=True, text=True)
 
 
@@ -42,6 +42,15 @@ class CountTest(unittest.TestCase):
     def test_unittest_is_counted(self):
         self.assertEqual(count(("OK", "Ran 17 tests in 0.1s\n\nOK\n")), ("17 passed, 0 failed", 0))
         self.assertEqual(count(("FAIL", "Ran 5 tests in 0.1s\n\nFAILED (failures=1, errors=1)\n")), ("3 passed, 2 failed", 1))
+
+    def test_skipped_cases_of_unittest_are_named_and_count_nowhere(self):
+        lines = run(("OK", "Ran 5 tests in 0.1s\n\nOK (skipped=2)\n")).stdout.splitlines()
+        self.assertEqual(lines, ["skipped: 2 cases of t", "3 passed, 0 failed"])
+        self.assertEqual(count(("FAIL", "Ran 5 tests in 0.1s\n\nFAILED (failures=1, skipped=3)\n")), ("1 passed, 1 failed", 1))
+
+    def test_a_suite_that_was_skipped_is_named(self):
+        lines = run(("OK", "fine"), skipped=["the suite python: no network"]).stdout.splitlines()
+        self.assertEqual(lines, ["skipped: the suite python: no network", "1 passed, 0 failed"])
 
     def test_other_programs_count_as_one(self):
         self.assertEqual(count(("OK", "fine"), ("EXPECTEDFAIL", "objects"), ("UNEXPECTEDPASS", "")), ("2 passed, 1 failed", 1))

@@ -7,7 +7,7 @@ folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 fail() { echo "FAILED: $*"; cat "$folder/said"; exit 1; }
 
-mkdir -p "$folder"/{bin,tree/tools,tree/.ci} "$folder"/tree/{include,src,algorithms,topology,transports,perf,tests,examples,docs}
+mkdir -p "$folder"/{bin,tree/tools,tree/.ci} "$folder"/tree/{include,src,algorithms,topology,transports,perf,python,tests,examples,docs}
 cp "$source"/tools/{test,common.sh,count_tests.py,checked_output.py} "$folder/tree/tools/"
 cp "$source/.ci/run" "$folder/tree/.ci/"
 cd "$folder/tree" || exit 1
@@ -44,6 +44,13 @@ last() { tail -1 "$folder/said"; }
 run 0 --stage release
 [ "$(last)" = "1 passed, 0 failed" ] || fail "one stage: $(last)"
 [ "$(tests_in build '--no-suite nightly .*small=10')" = 1 ] || fail "quick tests are not small: $(cat "$folder/calls")"
+said 'skipped: the suite python'
+grep -q 'meson setup .*-Dpython=disabled' "$folder/calls" || fail "Python is not left out: $(cat "$folder/calls")"
+printf '#!/bin/sh\necho /a/python\n' >tools/python-packages
+chmod +x tools/python-packages
+run 0 --stage release
+grep -q 'meson setup .*-Dpython=enabled -Dpython_program=/a/python ' "$folder/calls" || fail "Python is left out: $(cat "$folder/calls")"
+! grep -q skipped "$folder/said" || fail "the suite python is skipped"
 run 0
 [ "$(last)" = "3 passed, 0 failed" ] || fail "the stages without a mode: $(last)"
 run 0 --all --stage release --stage fuzz
