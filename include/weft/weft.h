@@ -166,6 +166,11 @@ WEFT_API weftResult_t weftCommCount(const weftComm_t comm, int* count);
  * Thread-safe. */
 WEFT_API weftResult_t weftCommUserRank(const weftComm_t comm, int* rank);
 
+/* Writes the number of comm's CUDA device in this process to `device`.
+ * Errors: weftInvalidArgument, weftInvalidUsage (comm has no device, a child after fork).
+ * Thread-safe. */
+WEFT_API weftResult_t weftCommCuDevice(const weftComm_t comm, int* device);
+
 /* Sets what later calls on comm ask for; `config` NULL returns to the communicator's own settings. Calls that were made
  * before keep theirs. `algo` and `channels` apply to collectives of equal parts and must be equal on all ranks.
  * `timeoutMs` applies to every call, `priority` to kernels on device memory.

@@ -354,6 +354,9 @@ static void observers(void) {
     CHECK_ERROR(weftCommCount(NULL, &number), "argument.communicator");
     CHECK_ERROR_NAMES(weftCommUserRank(comm, NULL), "argument.null", "rank");
     CHECK_ERROR(weftCommUserRank(NULL, &number), "argument.communicator");
+    CHECK_ERROR_NAMES(weftCommCuDevice(comm, NULL), "argument.null", "device");
+    CHECK_ERROR(weftCommCuDevice(comm, &number), "gpu.unavailable");
+    CHECK_ERROR(weftCommCuDevice(NULL, &number), "argument.communicator");
     CHECK_OK(weftCommDestroy(comm));
 }
 
