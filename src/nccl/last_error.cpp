@@ -22,7 +22,7 @@ ncclResult_t finish(weftResult_t result) noexcept {
     return nccl_result(result);
 }
 
-ncclResult_t refuse(ncclResult_t code, const char* function, const std::string& sentence) noexcept {
+ncclResult_t refuse(ncclResult_t code, const char* function, std::string_view sentence) noexcept {
     try {
         last_error().own = fmt::format("{}: {}", function, sentence);
     } catch (...) {

@@ -6,6 +6,7 @@
 
 #include <new>
 #include <string>
+#include <string_view>
 
 #include "src/nccl/abi.h"
 
@@ -14,7 +15,7 @@ namespace weft::internal::nccl {
 // Ends a call that Weft has carried out or refused. After an error Weft's sentence is this thread's newest.
 ncclResult_t finish(weftResult_t result) noexcept;
 // Ends a call that this library refuses: `sentence` is this thread's newest error.
-ncclResult_t refuse(ncclResult_t code, const char* function, const std::string& sentence) noexcept;
+ncclResult_t refuse(ncclResult_t code, const char* function, std::string_view sentence) noexcept;
 ncclResult_t refuse_unsupported(const char* function, const char* remedy) noexcept;
 // Valid until this thread's next call of it.
 const char* newest_error(ncclComm_t comm) noexcept;
