@@ -10,6 +10,9 @@
 #ifdef NCCL_HEADER_OF_TOOLKIT
 #include <nccl.h>
 #define LAYOUT NCCL_VERSION_CODE
+#ifndef NCCL_API_MAGIC /* older headers have the number only */
+#define NCCL_API_MAGIC 0xcafebeefu
+#endif
 #else
 #include "src/nccl/abi.h"
 #define LAYOUT WEFT_NCCL_2_32
