@@ -3,13 +3,11 @@
 #include <numeric>
 #include <vector>
 
-#include "src/base/log.hpp"
 #include "src/nccl/configs.hpp"
-#include "src/nccl/devices.hpp"
 #include "src/nccl/last_error.hpp"
+#include "src/nccl/process.hpp"
 #include "src/nccl/translation.hpp"
 
-using namespace weft::internal;
 using namespace weft::internal::nccl;
 
 namespace {
@@ -75,12 +73,12 @@ ncclResult_t pncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
     return guarded("ncclCommInitAll", [&] {
         std::vector<int> first_devices;
         if (!devlist && ndev > 0) {
-            if (device_count() > 0) {
+            if (has_devices()) {
                 first_devices.resize(size_t(ndev));
                 std::iota(first_devices.begin(), first_devices.end(), 0);
                 devlist = first_devices.data();
             } else {
-                WEFT_LOG(info, init, "ncclCommInitAll: there is no GPU, so the {} ranks use host memory", ndev);
+                log_info("ncclCommInitAll: there is no GPU, so the " + std::to_string(ndev) + " ranks use host memory");
             }
         }
         return finish(weftCommInitAll(weft_comm(comm), ndev, devlist));

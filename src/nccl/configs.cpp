@@ -1,6 +1,6 @@
 #include "src/nccl/configs.hpp"
 
-#include "src/base/log.hpp"
+#include "src/nccl/process.hpp"
 
 namespace weft::internal::nccl {
 namespace {
@@ -93,9 +93,8 @@ ncclResult_t read_config(const char* function, const ncclConfig_t& given, weftCo
     config = WEFT_CONFIG_INITIALIZER;
     if (known.blocking != undefined) config.blocking = known.blocking;
     config.commName = known.commName;
-    if (log_settings().wants(LogLevel::info, LogCategory::init))
-        if (const std::string names = ignored_fields(known); !names.empty())
-            WEFT_LOG(info, init, "{}: fields of the config that Weft does not have are ignored: {}", function, names);
+    if (const std::string names = ignored_fields(known); !names.empty())
+        log_info(std::string(function) + ": fields of the config that Weft does not have are ignored: " + names);
     return ncclSuccess;
 }
 

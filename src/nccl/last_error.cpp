@@ -24,7 +24,7 @@ ncclResult_t finish(weftResult_t result) noexcept {
 
 ncclResult_t refuse(ncclResult_t code, const char* function, std::string_view sentence) noexcept {
     try {
-        last_error().own = fmt::format("{}: {}", function, sentence);
+        last_error().own = std::string(function).append(": ").append(sentence);
     } catch (...) {
         last_error().own.clear();
     }
@@ -33,7 +33,7 @@ ncclResult_t refuse(ncclResult_t code, const char* function, std::string_view se
 
 ncclResult_t refuse_unsupported(const char* function, const char* remedy) noexcept {
     try {
-        return refuse(ncclInvalidUsage, function, fmt::format("Weft does not support this function: {}", remedy));
+        return refuse(ncclInvalidUsage, function, std::string("Weft does not support this function: ") + remedy);
     } catch (...) {
         return ncclInvalidUsage;
     }

@@ -1,7 +1,6 @@
 // last_error.hpp: results of Weft's calls in NCCL's numbers, and the sentence that ncclGetLastError returns: this
 // library's own, or Weft's.
 #pragma once
-#include <fmt/core.h>
 #include <weft/weft.h>
 
 #include <new>

@@ -1,22 +1,22 @@
 // memory.cpp: memory, registered buffers, windows and one-sided calls.
 #include <vector>
 
-#include "src/base/log.hpp"
-#include "src/nccl/devices.hpp"
 #include "src/nccl/last_error.hpp"
+#include "src/nccl/process.hpp"
 #include "src/nccl/translation.hpp"
 
-using namespace weft::internal;
 using namespace weft::internal::nccl;
 
 extern "C" {
 
 ncclResult_t pncclMemAlloc(void** ptr, size_t size) {
     return guarded("ncclMemAlloc", [&] {
-        const weftResult_t result = weftMemAlloc(ptr, size);
-        if (result != weftInvalidUsage || device_count() > 0) return finish(result);
-        WEFT_LOG(info, shm, "ncclMemAlloc: there is no GPU, so {} bytes of host memory are allocated", size);
-        return finish(weftHostAlloc(ptr, size));
+        if (has_devices()) return finish(weftMemAlloc(ptr, size));
+        const weftResult_t result = weftHostAlloc(ptr, size);
+        if (result == weftSuccess)
+            log_info("ncclMemAlloc: there is no GPU, so the " + std::to_string(size) +
+                     " bytes are host memory, which ranks of this host can map");
+        return finish(result);
     });
 }
 ncclResult_t pncclMemFree(void* ptr) { return finish(weftMemFree(ptr)); }

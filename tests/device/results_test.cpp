@@ -464,6 +464,9 @@ TEST_CASE("weftCommInitAll takes a list of devices", "[results]") {
     CHECK_THAT(text, Catch::Contains("in device memory: peer_two_shot") && Catch::Contains(", in place where all"));
     demand(weftCommExplain(comms[0], 100, weftFloat32, weftSum, text, sizeof text, nullptr));
     CHECK_THAT(text, Catch::Contains("in device memory: packet_one_shot"));
+    int seen = -1;
+    demand(weftGetDeviceCount(&seen));
+    CHECK(seen == devices());
     for (size_t rank = 0; rank < 2; ++rank) {
         int device = -1;
         demand(weftCommCuDevice(comms[rank], &device));
