@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-# pynccl_test.py LIBRARY RANKS: a client in the manner of vLLM's pynccl: it opens libnccl.so.2 by path, binds functions by
-# name with ctypes, and exchanges the unique id itself. Buffers are host memory.
+# pynccl_test.py LIBRARY vllm|sglang RANKS: a client in the manner of vLLM's or SGLang's pynccl. It opens libnccl.so.2 by
+# path, binds functions by name with ctypes, and exchanges the unique id itself. Buffers are host memory.
 import ctypes
 import multiprocessing
 import os
 import subprocess
 import sys
 
-LIBRARY, RANKS = sys.argv[1], int(sys.argv[2])
+LIBRARY, MANNER, RANKS = sys.argv[1], sys.argv[2], int(sys.argv[3])
 COUNT = 1000
 FLOAT32, INT64 = 7, 4
 SUM, MAX = 0, 2
@@ -17,9 +17,18 @@ class UniqueId(ctypes.Structure):
     _fields_ = [("internal", ctypes.c_byte * 128)]
 
 
+# Of NCCL 2.28: 80 bytes.
+class Config(ctypes.Structure):
+    _fields_ = (
+        [("size", ctypes.c_size_t), ("magic", ctypes.c_uint), ("version", ctypes.c_uint)]
+        + [(name, ctypes.c_int) for name in ("blocking", "cgaClusterSize", "minCTAs", "maxCTAs")]
+        + [("netName", ctypes.c_char_p), ("splitShare", ctypes.c_int), ("trafficClass", ctypes.c_int), ("commName", ctypes.c_char_p)]
+        + [(name, ctypes.c_int) for name in ("collnetEnable", "CTAPolicy", "shrinkShare", "nvlsCTAs", "nChannelsPerNetPeer", "nvlinkCentricSched")]
+    )
+
+
 POINTER, INT, SIZE = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
-# vLLM's table: a function that is missing is an error. Those of OPTIONAL may be missing.
-FUNCTIONS = {
+BOTH = {
     "ncclGetErrorString": (ctypes.c_char_p, [INT]),
     "ncclGetVersion": (INT, [ctypes.POINTER(INT)]),
     "ncclGetUniqueId": (INT, [ctypes.POINTER(UniqueId)]),
@@ -34,24 +43,32 @@ FUNCTIONS = {
     "ncclGroupStart": (INT, []),
     "ncclGroupEnd": (INT, []),
     "ncclCommDestroy": (INT, [POINTER]),
-    "ncclCommAbort": (INT, [POINTER]),
     "ncclCommWindowRegister": (INT, [POINTER, POINTER, SIZE, ctypes.POINTER(POINTER), INT]),
     "ncclCommWindowDeregister": (INT, [POINTER, POINTER]),
-    "ncclCommSuspend": (INT, [POINTER, INT]),
-    "ncclCommResume": (INT, [POINTER]),
-}
-OPTIONAL = {
-    "ncclCommQueryProperties": (INT, [POINTER, POINTER]),
-    "ncclGetLastError": (ctypes.c_char_p, [POINTER]),
+    # vLLM's allocator is compiled and linked; SGLang binds these if windows exist.
     "ncclMemAlloc": (INT, [ctypes.POINTER(POINTER), SIZE]),
     "ncclMemFree": (INT, [POINTER]),
+}
+# A function that is missing is an error, except ncclCommQueryProperties and ncclGetLastError.
+ONE = {
+    "vllm": {
+        "ncclCommAbort": (INT, [POINTER]),
+        "ncclCommSuspend": (INT, [POINTER, INT]),
+        "ncclCommResume": (INT, [POINTER]),
+        "ncclCommQueryProperties": (INT, [POINTER, POINTER]),
+        "ncclGetLastError": (ctypes.c_char_p, [POINTER]),
+    },
+    "sglang": {
+        "ncclCommInitRankConfig": (INT, [ctypes.POINTER(POINTER), INT, UniqueId, INT, ctypes.POINTER(Config)]),
+        "ncclGetLastError": (ctypes.c_char_p, [POINTER]),  # for this test
+    },
 }
 
 
 class Nccl:
     def __init__(self):
         library = ctypes.CDLL(LIBRARY)
-        for name, (result, arguments) in (FUNCTIONS | OPTIONAL).items():
+        for name, (result, arguments) in (BOTH | ONE[MANNER]).items():
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
             setattr(self, name, function)
@@ -60,9 +77,19 @@ class Nccl:
         if code != 0:
             raise RuntimeError(f"{self.ncclGetErrorString(code).decode()}: {self.ncclGetLastError(None).decode()}")
 
+    def join(self, comm, unique_id, rank):
+        if MANNER == "vllm":
+            return self.ncclCommInitRank(ctypes.byref(comm), RANKS, unique_id, rank)
+        config = Config(size=80, magic=0xCAFEBEEF, version=22809, commName=b"sglang")
+        for name, kind in Config._fields_:
+            if kind is ctypes.c_int:
+                setattr(config, name, -(2**31))
+        assert ctypes.sizeof(config) == 80
+        config.blocking, config.minCTAs = 1, 4
+        return self.ncclCommInitRankConfig(ctypes.byref(comm), RANKS, unique_id, rank, ctypes.byref(config))
 
-def rank_main(rank, ids):
-    nccl = Nccl()
+
+def make_communicator(nccl, rank, ids):
     unique_id, comm = UniqueId(), POINTER()
     if rank == 0:
         nccl.check(nccl.ncclGetUniqueId(ctypes.byref(unique_id)))
@@ -70,7 +97,13 @@ def rank_main(rank, ids):
             ids.put(bytes(unique_id.internal))
     else:
         ctypes.memmove(ctypes.byref(unique_id), ids.get(), 128)
-    nccl.check(nccl.ncclCommInitRank(ctypes.byref(comm), RANKS, unique_id, rank))
+    nccl.check(nccl.join(comm, unique_id, rank))
+    return comm
+
+
+def rank_main(rank, ids):
+    nccl = Nccl()
+    comm = make_communicator(nccl, rank, ids)
 
     floats, longs = ctypes.c_float * COUNT, ctypes.c_int64 * COUNT
     everyone = ctypes.c_int64 * (COUNT * RANKS)
@@ -100,7 +133,8 @@ def rank_main(rank, ids):
     nccl.check(nccl.ncclCommWindowDeregister(comm, window))
     nccl.check(nccl.ncclMemFree(memory))
 
-    assert nccl.ncclCommSuspend(comm, 1) == 5 and b"ncclCommSuspend" in nccl.ncclGetLastError(comm)
+    if MANNER == "vllm":
+        assert nccl.ncclCommSuspend(comm, 1) == 5 and b"ncclCommSuspend" in nccl.ncclGetLastError(comm)
     try:
         nccl.check(nccl.ncclAllReduce(None, result, COUNT, FLOAT32, SUM, comm, None))
     except RuntimeError as error:
@@ -108,6 +142,12 @@ def rank_main(rank, ids):
     else:
         raise AssertionError("a null buffer was accepted")
     nccl.check(nccl.ncclCommDestroy(comm))
+    if MANNER == "vllm":
+        # A rank that gives up ends the calls of all others.
+        comm = make_communicator(nccl, rank, ids)
+        if rank > 0:
+            assert nccl.ncclAllReduce(values, result, COUNT, FLOAT32, SUM, comm, None) == 6, nccl.ncclGetLastError(comm)
+        nccl.check(nccl.ncclCommAbort(comm))
 
 
 def version():
@@ -115,6 +155,13 @@ def version():
     nccl = Nccl()
     nccl.check(nccl.ncclGetVersion(ctypes.byref(number)))
     return number.value
+
+
+# Runs statements on the library that the bare name finds.
+def run(statements, **variables):
+    environment = {name: value for name, value in os.environ.items() if name not in ("WEFT_DEBUG", "NCCL_DEBUG")} | variables
+    program = f"import ctypes; nccl = ctypes.CDLL('libnccl.so.2'); {statements}"
+    return subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True)
 
 
 def main():
@@ -128,10 +175,16 @@ def main():
     wrong = [rank for rank, process in enumerate(ranks) if process.exitcode != 0]
     assert version() == 23007
     # With LD_PRELOAD a program that opens the bare name gets the same library.
-    bare = [sys.executable, "-c", "import ctypes; v = ctypes.c_int(); ctypes.CDLL('libnccl.so.2').ncclGetVersion(ctypes.byref(v)); print(v.value)"]
     for variable, value in (("LD_LIBRARY_PATH", os.path.dirname(LIBRARY)), ("LD_PRELOAD", LIBRARY)):
-        found = subprocess.run(bare, env=os.environ | {variable: value}, check=True, capture_output=True, text=True).stdout
+        found = run("v = ctypes.c_int(); nccl.ncclGetVersion(ctypes.byref(v)); print(v.value)", **{variable: value}).stdout
         assert found == "23007\n", (variable, found)
+    # The log says where memory is. NCCL_DEBUG counts if WEFT_DEBUG is unset.
+    allocate = "p = ctypes.c_void_p(); assert nccl.ncclMemAlloc(ctypes.byref(p), 5000) == 0"
+    sentence = "the 5000 bytes are host memory"
+    place = {"LD_LIBRARY_PATH": os.path.dirname(LIBRARY)}
+    assert sentence in run(allocate, **place, NCCL_DEBUG="INFO").stderr
+    assert sentence not in run(allocate, **place, NCCL_DEBUG="INFO", WEFT_DEBUG="WARN").stderr
+    assert sentence not in run(allocate, **place).stderr
     print(f"{RANKS} ranks, failed: {wrong or 'none'}")
     return 1 if wrong else 0
 
