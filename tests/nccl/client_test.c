@@ -255,8 +255,12 @@ static ncclConfig_t blank_config(void) {
 static void configs(Job job) {
     ncclConfig_t config = blank_config();
     ncclComm_t child = NULL;
-    /* A program compiled against NCCL 2.14 knows `blocking` only; a newer one has fields that its version names. */
-    config.size = 20, config.version = 21400, config.blocking = 1, config.commName = (const char*)16;
+    /* A program compiled against NCCL 2.14 knows `blocking` only. What its version lacks is not read, nor what lies behind
+     * its size. */
+    config.version = 21400, config.blocking = 1, config.commName = (const char*)16;
+    OK(ncclCommSplit(job.comm, 0, job.rank, &child, &config));
+    OK(ncclCommDestroy(child));
+    config.size = 24, config.version = LAYOUT;
     OK(ncclCommSplit(job.comm, 0, job.rank, &child, &config));
     sums_ranks(child);
     OK(ncclCommDestroy(child));
@@ -386,7 +390,14 @@ static void newer_calls(Job job) {
     config.algSelection = "no such algorithm";
     FAILS(ncclAllReduceConfig(&one, &sum, 1, ncclInt32, ncclSum, job.comm, NULL, &config), ncclInvalidArgument,
           "no such algorithm");
-    config.forceAlgSelection = 0;
+    /* A setting is for one call, also in a group. */
+    config.algSelection = "rank_order", sum = 0;
+    OK(ncclGroupStart());
+    OK(ncclAllReduceConfig(&one, &sum, 1, ncclInt32, ncclSum, job.comm, NULL, &config));
+    OK(ncclAllReduce(&one, all, 1, ncclInt32, ncclSum, job.comm, NULL));
+    OK(ncclGroupEnd());
+    CHECK(sum == job.ranks && all[0] == job.ranks);
+    config.algSelection = "no such algorithm", config.forceAlgSelection = 0;
     OK(ncclAllReduceConfig(&one, &sum, 1, ncclInt32, ncclSum, job.comm, NULL, &config));
     CHECK(sum == job.ranks);
     config.launchCompletionEvent = (cudaEvent_t)&one;

@@ -1,5 +1,8 @@
 # torch_client.py LIBRARY: torch with this library in place of NVIDIA's, as far as torch calls NCCL without a GPU.
+# Without LD_PRELOAD torch has NVIDIA's library, and the program opens this one beside it, as vLLM and SGLang do.
 import ctypes
+import os
+import subprocess
 import sys
 
 import torch
@@ -11,21 +14,28 @@ class UniqueId(ctypes.Structure):
 
 def main():
     library = ctypes.CDLL(sys.argv[1])
-    library.ncclCommInitRank.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_int, UniqueId, ctypes.c_int]
-    assert torch.cuda.nccl.version() == (2, 30, 7), torch.cuda.nccl.version()
+    pointer, number = ctypes.c_void_p, ctypes.c_int
+    library.ncclCommInitRank.argtypes = [ctypes.POINTER(pointer), number, UniqueId, number]
+    library.ncclAllReduce.argtypes = [pointer, pointer, ctypes.c_size_t, number, number, pointer, pointer]
+    library.ncclCommDestroy.argtypes = [pointer]
     assert torch.distributed.is_nccl_available()
-    # Another library's id would be refused here.
-    unique_id, comm = UniqueId(), ctypes.c_void_p()
-    text = torch.cuda.nccl.unique_id()
-    ctypes.memmove(ctypes.byref(unique_id), text, 128)
+    unique_id, comm = UniqueId(), pointer()
+    replaced = "LD_PRELOAD" in os.environ
+    if replaced:
+        # Another library's id would be refused below.
+        assert torch.cuda.nccl.version() == (2, 30, 7), torch.cuda.nccl.version()
+        ctypes.memmove(ctypes.byref(unique_id), torch.cuda.nccl.unique_id(), 128)
+    else:
+        assert library.ncclGetUniqueId(ctypes.byref(unique_id)) == 0
     assert library.ncclCommInitRank(ctypes.byref(comm), 1, unique_id, 0) == 0, "torch made the id with another library"
     values = torch.full([1000], 3.0)
-    address = ctypes.c_void_p(values.data_ptr())
-    library.ncclAllReduce.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int] + [ctypes.c_void_p] * 2
-    assert library.ncclAllReduce(address, address, values.numel(), 7, 0, comm, None) == 0
+    assert library.ncclAllReduce(values.data_ptr(), values.data_ptr(), values.numel(), 7, 0, comm, None) == 0
     assert bool((values == 3).all())
-    library.ncclCommDestroy.argtypes = [ctypes.c_void_p]
     assert library.ncclCommDestroy(comm) == 0
+    if not replaced:
+        return
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    subprocess.run([sys.executable, *sys.argv], env=environment, check=True)
     print(f"torch {torch.__version__} calls Weft's library")
 
 
