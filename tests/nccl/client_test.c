@@ -255,8 +255,8 @@ static ncclConfig_t blank_config(void) {
 static void configs(Job job) {
     ncclConfig_t config = blank_config();
     ncclComm_t child = NULL;
-    /* A program compiled against NCCL 2.14 knows `blocking` only. What its version lacks is not read, nor what lies behind
-     * its size. */
+    /* A program compiled against NCCL 2.14 knows `blocking` only. Fields that its version lacks are not read, and no bytes
+     * behind its size. */
     config.version = 21400, config.blocking = 1, config.commName = (const char*)16;
     OK(ncclCommSplit(job.comm, 0, job.rank, &child, &config));
     OK(ncclCommDestroy(child));
