@@ -1,4 +1,5 @@
 // memory.cpp: memory, registered buffers, windows and one-sided calls.
+#include <iterator>
 #include <vector>
 
 #include "src/nccl/last_error.hpp"
@@ -55,13 +56,18 @@ ncclResult_t pncclSignal(int peer, int sigIdx, int ctx, unsigned int flags, nccl
 }
 ncclResult_t pncclWaitSignal(int nDesc, ncclWaitSignalDesc_t* signalDescs, ncclComm_t comm, cudaStream_t stream) {
     return guarded("ncclWaitSignal", [&] {
-        std::vector<weftWaitSignalDesc_t> descriptions;
+        weftWaitSignalDesc_t on_stack[16];  // so that a usual call does not allocate
+        std::vector<weftWaitSignalDesc_t> on_heap;
+        weftWaitSignalDesc_t* all = signalDescs ? on_stack : nullptr;
+        if (signalDescs && nDesc > int(std::size(on_stack))) {
+            on_heap.resize(size_t(nDesc));
+            all = on_heap.data();
+        }
         for (int i = 0; signalDescs && i < nDesc; ++i) {
             const ncclWaitSignalDesc_t& given = signalDescs[i];
-            descriptions.push_back(
-                {.opCnt = given.opCnt, .peer = given.peer, .sigIdx = given.sigIdx, .ctx = given.ctx});
+            all[i] = {.opCnt = given.opCnt, .peer = given.peer, .sigIdx = given.sigIdx, .ctx = given.ctx};
         }
-        return finish(weftWaitSignal(nDesc, signalDescs ? descriptions.data() : nullptr, weft_comm(comm), stream));
+        return finish(weftWaitSignal(nDesc, all, weft_comm(comm), stream));
     });
 }
 }

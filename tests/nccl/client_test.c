@@ -188,7 +188,21 @@ static void windows(Job job) {
     OK(ncclSignal(right, 0, 0, 0, job.comm, NULL));
     OK(ncclWaitSignal(1, &from_left, job.comm, NULL));
     CHECK(values[2] == 100 + left);
+    ncclWaitSignalDesc_t many[20] = {{.opCnt = 0, .peer = 0}};
+    many[19] = (ncclWaitSignalDesc_t){.opCnt = 1, .peer = left};
+    OK(ncclPutSignal(&job.rank, 1, ncclInt32, right, window, 16, 0, 0, 0, job.comm, NULL));
+    OK(ncclWaitSignal(20, many, job.comm, NULL));
+    CHECK(values[4] == left);
     FAILS(ncclWaitSignal(1, NULL, job.comm, NULL), ncclInvalidArgument, "[");
+    /* Every field of a description is the caller's. */
+    const ncclWaitSignalDesc_t wrong[] = {{.opCnt = -1, .peer = left},
+                                          {.opCnt = 1, .peer = job.ranks},
+                                          {.opCnt = 1, .peer = left, .sigIdx = 99},
+                                          {.opCnt = 1, .peer = left, .ctx = 99}};
+    for (int i = 0; i < 4; ++i) {
+        ncclWaitSignalDesc_t two[] = {{.opCnt = 0, .peer = left}, wrong[i]};
+        FAILS(ncclWaitSignal(2, two, job.comm, NULL), ncclInvalidArgument, "[");
+    }
     FAILS(ncclSignal(right, 0, 0, 1, job.comm, NULL), ncclInvalidArgument, "flags");
 #else
     CHECK(values != NULL);
@@ -285,11 +299,12 @@ static void configs(Job job) {
 }
 
 static ncclResult_t settled(ncclComm_t comm) {
-    ncclResult_t state = ncclInProgress;
-    while (state == ncclInProgress) {
-        OK(ncclCommGetAsyncError(comm, &state));
+    ncclResult_t state = ncclInProgress, asked = ncclSuccess;
+    while (asked == ncclSuccess && state == ncclInProgress) {
+        asked = ncclCommGetAsyncError(comm, &state);
         sched_yield();
     }
+    CHECK(asked == ncclSuccess);
     return state;
 }
 
@@ -397,6 +412,12 @@ static void newer_calls(Job job) {
     OK(ncclAllReduce(&one, all, 1, ncclInt32, ncclSum, job.comm, NULL));
     OK(ncclGroupEnd());
     CHECK(sum == job.ranks && all[0] == job.ranks);
+    /* It is also over after a call that was refused: otherwise rank 0 would differ from the others here. */
+    config.algSelection = "ring";
+    if (job.rank == 0)
+        FAILS(ncclAllReduceConfig(NULL, &sum, 1, ncclInt32, ncclSum, job.comm, NULL, &config), ncclInvalidArgument,
+              "sendbuff");
+    sums_ranks(job.comm);
     config.algSelection = "no such algorithm", config.forceAlgSelection = 0;
     OK(ncclAllReduceConfig(&one, &sum, 1, ncclInt32, ncclSum, job.comm, NULL, &config));
     CHECK(sum == job.ranks);

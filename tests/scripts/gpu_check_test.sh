@@ -197,6 +197,8 @@ VIRTUAL_ENV=$folder/venv check --no-build --only nccl
 stage nccl passed
 grep -q "^all_reduce_perf_nccl -g 1 --ranks-per-gpu 4 " "$folder/calls" || fail "NCCL with other ranks"
 grep -q "^  NCCL 99.1.2, 4 threads on one GPU .*10.5 us" "$folder/results" || fail "no result of NCCL"
+mkdir "$folder/weft" && echo "int weftGetVersion; int ncclGetVersion(int* version) { return *version = 23007, 0; }" | "${CC:-cc}" -shared -fPIC -x c -o "$folder/weft/libnccl.so.2" -
+LD_LIBRARY_PATH=$folder/weft VIRTUAL_ENV=$folder/venv "$source/tools/find_nccl.py" | grep 2.30.7 && fail "Weft's library is taken for NCCL"
 nccl 22703 "$folder/old.so"
 PERF_NCCL_LIBRARY=$folder/old.so FAKE_FAIL='_nccl' check --no-build --fresh --only nccl
 stage nccl passed
