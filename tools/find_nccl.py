@@ -2,7 +2,7 @@
 """find_nccl.py: the NCCL libraries of this machine, one a line: version and path, the newest last.
 
 PERF_NCCL_LIBRARY, if set, is the only candidate. Otherwise: the loader's libnccl.so.2, and the package nvidia-nccl of
-python3, of the user's site, of VIRTUAL_ENV and of CONDA_PREFIX.
+python3, of the user's site, of VIRTUAL_ENV and of CONDA_PREFIX. Weft's own libnccl.so.2 is none of them.
 """
 import ctypes
 import glob
@@ -34,7 +34,11 @@ def candidates():
 def version_of(path):
     """2.30.4 as (2, 30, 4)."""
     number = ctypes.c_int()
-    if ctypes.CDLL(path).ncclGetVersion(ctypes.byref(number)) != 0:
+    library = ctypes.CDLL(path)
+    # A comparison of Weft with itself tells nothing. Symbols of the libraries that it needs count.
+    if not os.environ.get("PERF_NCCL_LIBRARY") and hasattr(library, "weftGetVersion"):
+        raise OSError("it is Weft's")
+    if library.ncclGetVersion(ctypes.byref(number)) != 0:
         raise OSError("ncclGetVersion fails")
     code = number.value
     if code < 10000:  # up to 2.8

@@ -19,6 +19,7 @@ usage: tools/gpu-check.sh [OPTIONS]
   --output DIR  appends results to DIR/results.txt, writes each stage's output to DIR/STAGE.log
 WEFT_GPU_BUDGET_S: seconds of a run instead of 480.
 WEFT_TEST_SMALL=1: short messages and no limits but the budget, to try this script (tests/gpu).
+WEFT_TEST_NCCL_TESTS: a folder with the sources of NVIDIA's nccl-tests, which the stage nccl-tests compiles and runs.
 The status is 0 if every stage asked for has passed or does not apply to this machine.
 TEXT
 }
@@ -92,6 +93,7 @@ initcheck                    1  90 20  sanitizer initcheck tests/gpu/gpu_test [s
 racecheck                    1  60  8  sanitizer racecheck perf/sendrecv_perf -g 1 --sizes 64K,1M -n 1  # races in shared memory: messages of a rank to itself
 bits                         1  90 10  with WEFT_TEST_SMALL=1 gpu_test                # every kernel, type and reduction, a sample
 nccl                         1  60  8  nccl                                           # NCCL beside Weft
+drop-in                      1  60  5  drop_in 8,1M,256M -n 20                        # all-reduce through Weft's libnccl.so.2
 cores-4                      1  60  6  cores 4                                        # all-reduce in host memory
 cores-8                      1  60  6  cores 8                                        # all-reduce in host memory
 cores-16                     1  60  8  cores 16                                       # all-reduce in host memory
@@ -131,6 +133,9 @@ path-copies-threads          2  60  4  with WEFT_GPU_PATH=copies threads all_red
 hosts-2                      2  60  8  with WEFT_TRANSPORTS=tcp processes 2 all_reduce 8,64K,64M -n 5 --show algo  # made-up hosts over loopback
 hosts-2-graphs               2  60  8  with WEFT_TRANSPORTS=tcp processes 2 all_reduce 8,64K,64M -n 5 -G 5  # made-up hosts, graphs
 hosts-3-tree                 2  60 10  with WEFT_TRANSPORTS=tcp WEFT_ALGO=double_binary_tree processes 3 all_reduce 8,64K,4M -n 5  # made-up hosts, trees
+drop-in-graphs               2  60  5  drop_in 8,1M,256M -n 20 -G 20                  # all-reduce through Weft's libnccl.so.2, in graphs
+drop-in-registered           2  60  5  drop_in 8,1M,256M -n 20 -R 1                   # all-reduce through Weft's libnccl.so.2, registered
+nccl-tests                   2 200 60  nccl_tests                                     # nccl-tests' programs on Weft's libnccl.so.2
 gpus-all_gather              2  60  6  gpus_threads all_gather 64..256M -n 20         # all-gather
 gpus-reduce_scatter          2  60  6  gpus_threads reduce_scatter 64..256M -n 20     # reduce-scatter
 gpus-broadcast               2  60  6  gpus_threads broadcast 8..256M -n 20           # broadcast
@@ -220,7 +225,7 @@ passed_key() {
         grep -oE '^  (CUDA driver|device [0-9]+) +[^,]*' "$logs/machine.log"
         nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null
         echo "$(nproc) cores, small: $small"
-        for file in tools/{gpu-check,common}.sh "$build"/libweft.so "$build"/tools/weft "$build"/perf/*_perf{,_nccl} "$build"/tests/gpu/{gpu_test,*.fatbin} "$build"/tests/device/real_device_*; do
+        for file in tools/{gpu-check,common}.sh "$build"/libweft.so "$build"/src/nccl/libnccl.so.2 "$build"/tools/weft "$build"/perf/*_perf{,_nccl} "$build"/tests/gpu/{gpu_test,*.fatbin} "$build"/tests/device/real_device_*; do
             [ ! -f "$file" ] || cat "$file"
         done
     } | sha256sum | cut -d ' ' -f 1
@@ -404,6 +409,39 @@ nccl() {
     mv "$folder/nccl" "$log"
     return "$status"
 }
+# drop_in SIZES OPTIONS...: the benchmark that is a client of NCCL, on this build's libnccl.so.2.
+drop_in() {
+    local arguments library=$build/src/nccl/libnccl.so.2
+    [ -f "$library" ] || { not_here "$library is not built"; return; }
+    arguments_of "$@"
+    local way="-g 1 --ranks-per-gpu 4"
+    [ "$gpus" = 1 ] || way="-g $gpus"
+    # shellcheck disable=SC2086
+    with "PERF_NCCL_LIBRARY=$library" run "$(perf_of all_reduce)_nccl" $way "${arguments[@]}" && result_of_perf "$title, $way"
+}
+# nccl-tests' sources in $WEFT_TEST_NCCL_TESTS, compiled against the toolkit's nccl.h and linked with this build's library.
+# Each program checks its results; a wrong one fails it.
+nccl_tests() {
+    local sources=${WEFT_TEST_NCCL_TESTS:-} library=$build/src/nccl/libnccl.so.2 home=$folder/nccl_home name header targets
+    [ -f "$sources/src/all_reduce.cu" ] || { not_here "WEFT_TEST_NCCL_TESTS names no folder of nccl-tests"; return; }
+    [ -f "$library" ] || { not_here "$library is not built"; return; }
+    for header in "$toolkit" /usr /usr/local; do [ ! -f "$header/include/nccl.h" ] || break; done
+    [ -f "$header/include/nccl.h" ] || { not_here "there is no nccl.h in $toolkit"; return; }
+    mkdir -p "$home/lib" && ln -sfn "$header/include" "$home/include" && ln -sf "$(realpath "$library")" "$home/lib/libnccl.so.2" &&
+        ln -sf libnccl.so.2 "$home/lib/libnccl.so" || return
+    targets=$(gpus_here)
+    run make -C "$sources/src" -j "$(nproc)" "NCCL_HOME=$home" "CUDA_HOME=$toolkit" "BUILDDIR=$(realpath "$build")/nccl-tests" \
+        "NVCC_GENCODE=$(sed 's/[^,][^,]*/-gencode=arch=compute_&,code=sm_&/g; s/,-/ -/g' <<<"${targets:-90}")" build || return
+    for name in all_reduce all_gather reduce_scatter broadcast reduce alltoall gather scatter sendrecv; do
+        # The variable makes the programs find this library, whatever library their run path names.
+        with "LD_LIBRARY_PATH=$home/lib:$toolkit/lib64" run "$build/nccl-tests/${name}_perf" -g "$gpus" -b 8 -e 64M -f 8 -n 5 || return
+    done
+    for name in "-d all -o all" "-G 5" "-R 1" "-R 2"; do
+        # shellcheck disable=SC2086
+        with "LD_LIBRARY_PATH=$home/lib:$toolkit/lib64" run "$build/nccl-tests/all_reduce_perf" -g "$gpus" -b 8 -e 1M -f 8 -n 2 $name || return
+    done
+    result "$title" "9 programs, 4 options of all_reduce_perf, $gpus GPUs: all results are right"
+}
 # cores COUNT: one rank on each core.
 cores() {
     [ "$1" -le "$(nproc)" ] || { not_here "there are $(nproc) cores"; return; }
@@ -419,7 +457,7 @@ build_all() {
     # shellcheck disable=SC2016
     run bash -c '. tools/common.sh; configure "$@"' configure "$build" --buildtype=release -Dunity=on -Dcuda=enabled "-Dtoolkit=$toolkit" \
         "-Dgpu_targets=${targets:-90}" -Dtests=enabled -Dtools=enabled -Dperf=enabled &&
-        run ninja -k 0 -C "$build" gpu tools/weft perf/all_reduce_perf_nccl "${perf_programs[@]}"
+        run ninja -k 0 -C "$build" gpu tools/weft src/nccl/libnccl.so.2 perf/all_reduce_perf_nccl "${perf_programs[@]}"
 }
 machine() {
     ! command -v nvidia-smi >/dev/null || run nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem --format=csv

@@ -26,7 +26,7 @@ All other `NCCL_` variables are ignored, also `NCCL_ALGO` and `NCCL_PROTO`.
 
 - If Weft cannot use a value of NCCL's variables, a warning names it and the default applies.
   One case is an error: `NCCL_SOCKET_IFNAME` selects no interface, and the job has several hosts.
-- `NCCL_GRAPH_FILE` causes a warning: Weft reads no graph file in a job.
+- `NCCL_GRAPH_FILE` and `NCCL_COMM_ID` cause a warning: Weft reads neither.
 - A variable of Weft's that is set but empty hides NCCL's."""
 LOG_HEAD = """# Log
 

@@ -73,6 +73,17 @@ WEFT_API const char* weftGetLastError(weftComm_t comm);
  * Errors: weftInvalidArgument (null, info not initialised). */
 WEFT_API weftResult_t weftGetLastErrorInfo(weftComm_t comm, weftErrorInfo_t* info);
 
+/* Writes the number of CUDA devices that this process sees to `count`; 0 without a driver, or in a build without GPU
+ * support. It opens the driver, but makes no context.
+ * Errors: weftInvalidArgument.
+ * Thread-safe. */
+WEFT_API weftResult_t weftGetDeviceCount(int* count);
+
+/* Writes `text` to Weft's log, if the log shows INFO lines of the subsystem INIT: for libraries on top of Weft.
+ * Errors: weftInvalidArgument.
+ * Thread-safe. */
+WEFT_API weftResult_t weftLogInfo(const char* text);
+
 /* ---- Communicators ---- */
 
 /* Makes an `id` for one communicator. One rank calls it and sends the 128 bytes to all other ranks.
@@ -165,6 +176,11 @@ WEFT_API weftResult_t weftCommCount(const weftComm_t comm, int* count);
  * Errors: weftInvalidArgument, weftInvalidUsage (a child after fork).
  * Thread-safe. */
 WEFT_API weftResult_t weftCommUserRank(const weftComm_t comm, int* rank);
+
+/* Writes the number of comm's CUDA device in this process to `device`.
+ * Errors: weftInvalidArgument, weftInvalidUsage (comm has no device, a child after fork).
+ * Thread-safe. */
+WEFT_API weftResult_t weftCommCuDevice(const weftComm_t comm, int* device);
 
 /* Sets what later calls on comm ask for; `config` NULL returns to the communicator's own settings. Calls that were made
  * before keep theirs. `algo` and `channels` apply to collectives of equal parts and must be equal on all ranks.

@@ -57,6 +57,16 @@ inline int version() {
     return version;
 }
 
+// The CUDA devices that this process sees.
+inline int device_count() {
+    int count = 0;
+    check(weftGetDeviceCount(&count));
+    return count;
+}
+
+// A line of Weft's log at INFO, for libraries on top of Weft.
+inline void log_info(const std::string& text) { check(weftLogInfo(text.c_str())); }
+
 // An id for one communicator. One rank makes it and sends it to all others. It holds a secret.
 inline weftUniqueId make_unique_id() {
     weftUniqueId id;
@@ -403,6 +413,12 @@ class Communicator {
         int rank = 0;
         check(weftCommUserRank(get(), &rank));
         return rank;
+    }
+    // The number of its CUDA device; throws if it has none.
+    int device() const {
+        int device = 0;
+        check(weftCommCuDevice(get(), &device));
+        return device;
     }
     // Settings of the calls from now on; null: the communicator's own.
     void set_call_config(const weftCallConfig_t* config) { check(weftCommSetCallConfig(get(), config)); }

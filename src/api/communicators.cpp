@@ -6,6 +6,7 @@
 #include "src/api/guard.hpp"
 #include "src/base/log.hpp"
 #include "src/calls/group.hpp"
+#include "src/comm/facts.hpp"
 #include "src/comm/returned_errors.hpp"
 #include "src/comm/splitting.hpp"
 #include "src/launchers/launcher.hpp"
@@ -238,6 +239,18 @@ weftResult_t weftCommUserRank(const weftComm_t comm, int* rank) {
         const auto communicator = comm->share();
         if (!communicator) return ended();
         *rank = communicator->rank();
+        return ok();
+    });
+}
+
+weftResult_t weftCommCuDevice(const weftComm_t comm, int* device) {
+    return guarded_comm(comm, [&]() -> Status {
+        if (!device) return fail(error::argument_null, "weftCommCuDevice: device is NULL");
+        const auto communicator = comm->share();
+        if (!communicator) return ended();
+        auto own = cuda_device(*communicator);
+        if (!own) return own.take_status();
+        *device = *own;
         return ok();
     });
 }

@@ -1,4 +1,4 @@
-// information.cpp: versions, texts of result codes, the last error.
+// information.cpp: versions, texts of result codes, the last error, devices, lines of the log.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -7,6 +7,7 @@
 #include "src/api/guard.hpp"
 #include "src/base/log.hpp"
 #include "src/comm/returned_errors.hpp"
+#include "src/gpu/engine/gpu_engine.hpp"
 #include "weft/weft.h"
 
 namespace weft::internal {
@@ -119,5 +120,22 @@ const char* weftGetLastError(weftComm_t comm) { return weft::internal::last_erro
 
 weftResult_t weftGetLastErrorInfo(weftComm_t comm, weftErrorInfo_t* info) {
     return weft::internal::guarded([&] { return weft::internal::last_error_info(comm, info); });
+}
+
+weftResult_t weftGetDeviceCount(int* count) {
+    return weft::internal::guarded([&]() -> weft::internal::Status {
+        if (!count)
+            return weft::internal::fail(weft::internal::error::argument_null, "weftGetDeviceCount: count is NULL");
+        *count = weft::internal::GpuEngine::devices();
+        return weft::internal::ok();
+    });
+}
+
+weftResult_t weftLogInfo(const char* text) {
+    return weft::internal::guarded([&]() -> weft::internal::Status {
+        if (!text) return weft::internal::fail(weft::internal::error::argument_null, "weftLogInfo: text is NULL");
+        WEFT_LOG(info, init, "{}", text);
+        return weft::internal::ok();
+    });
 }
 }

@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
-#include <initializer_list>
 #include <string_view>
 #include <utility>
 
@@ -90,23 +89,27 @@ Result<int64_t> parse_setting(const OptionRow& row, const Setting& setting) {
     return fail(error::option_value, "{} is {}; it must be {}", setting.variable, *value, range);
 }
 
-// Words that an alias of a text option may have. Values of Weft's own variable are checked where they are used.
-struct AliasValues {
-    OptionIndex option;
-    std::initializer_list<std::string_view> words;
+// Words that an alias of a text option may have, each with Weft's word. An alias without a row has Weft's own words.
+struct AliasWords {
+    std::string_view variable;
+    std::vector<std::pair<std::string_view, std::string_view>> words;
 };
-const AliasValues alias_values[] = {{OptionIndex::socket_family, {"AF_INET", "AF_INET6"}}};
 
-// Empty: no objection.
-std::string objection_to_alias(OptionIndex option, const Setting& setting) {
-    for (const AliasValues& row : alias_values) {
-        if (row.option != option || std::count(row.words.begin(), row.words.end(), setting.text) > 0) continue;
+Result<std::string> text_of_alias(const Setting& setting) {
+    static const auto& rows = *new std::vector<AliasWords>{
+        {"NCCL_SOCKET_FAMILY", {{"AF_INET", "AF_INET"}, {"AF_INET6", "AF_INET6"}}},
+        {"NCCL_P2P_DISABLE", {{"0", ""}, {"1", "host"}}},
+    };
+    for (const AliasWords& row : rows) {
+        if (row.variable != setting.variable) continue;
         std::string expected;
-        for (const std::string_view word : row.words)
+        for (const auto& [word, of_weft] : row.words) {
+            if (word == setting.text) return std::string(of_weft);
             expected += fmt::format("{}{}", expected.empty() ? "" : " or ", word);
-        return fmt::format("{} is {}; {} is expected", setting.variable, setting.text, expected);
+        }
+        return fail(error::option_value, "{} is {}; {} is expected", setting.variable, setting.text, expected);
     }
-    return {};
+    return setting.text;
 }
 
 std::string unknown_name_sentence(const std::string& variable) {
@@ -150,8 +153,11 @@ Reading read_environment() {
         using Field = std::remove_reference_t<decltype(field)>;
         std::string objection;
         if constexpr (std::is_same_v<Field, std::string>) {
-            if (is_alias) objection = objection_to_alias(option, setting);
-            if (objection.empty()) field = setting.text;
+            Result<std::string> text = is_alias ? text_of_alias(setting) : setting.text;
+            if (!text)
+                objection = text.status().sentence();
+            else
+                field = std::move(*text);
         } else {
             Result<int64_t> value = parse_setting(row, setting);
             if (!value)
@@ -183,6 +189,10 @@ Reading read_environment() {
         options.warnings.push_back(
             "NCCL_GRAPH_FILE is set, but Weft reads no graph file in a job: it makes its own channels from the "
             "topology");
+    // With NCCL every rank calls ncclGetUniqueId then, and none sends its id.
+    if (environment("NCCL_COMM_ID"))
+        options.warnings.push_back(
+            "NCCL_COMM_ID is set, but Weft does not read it: one rank makes the unique id and sends it to all others");
     for (std::string& sentence : find_unknown_names()) options.warnings.push_back(std::move(sentence));
     if (!objections.empty()) reading.status = Status(error::option_value, objections);
     return reading;

@@ -21,4 +21,11 @@ std::string explain(Communicator& communicator, const Operation& operation) {
            (context.device ? context.device->explain(operation, preference) : "");
 }
 
+Result<int> cuda_device(Communicator& communicator) {
+    const GpuEngine* const device = communicator.context().device.get();
+    if (device && device->facts().use != DeviceFacts::none) return int(device->facts().ordinal);
+    return fail(error::gpu_unavailable,
+                "this communicator has no device: none was current when it was made (cudaSetDevice makes one current)");
+}
+
 }  // namespace weft::internal

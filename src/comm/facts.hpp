@@ -13,6 +13,8 @@ struct MemoryUse {
 MemoryUse memory_use(Communicator& communicator);
 // The choice for an operation, as weftCommExplain prints it.
 std::string explain(Communicator& communicator, const Operation& operation);
+// The number of the communicator's device in this process, also if Weft cannot use the device.
+Result<int> cuda_device(Communicator& communicator);
 // Whether a blocking collective on host memory has cancellation points only where the code takes CancelHeld itself.
 // Also while streams drive the communicator.
 inline bool has_quick_calls(Communicator& communicator) {

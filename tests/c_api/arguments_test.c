@@ -29,6 +29,15 @@ static void versions_and_texts(void) {
     CHECK_TEXT(weftGetErrorString((weftResult_t)-1), "unknown");
 }
 
+static void devices_and_log(void) {
+    int count = -1;
+    CHECK_OK(weftGetDeviceCount(&count));
+    CHECK(count >= 0);
+    CHECK_ERROR_NAMES(weftGetDeviceCount(NULL), "argument.null", "count");
+    CHECK_OK(weftLogInfo("a line of a library on top of Weft"));
+    CHECK_ERROR_NAMES(weftLogInfo(NULL), "argument.null", "text");
+}
+
 static void unique_ids(void) {
     weftUniqueId one = new_id(), other = new_id();
     CHECK(memcmp(&one, &other, sizeof one) != 0);
@@ -354,6 +363,9 @@ static void observers(void) {
     CHECK_ERROR(weftCommCount(NULL, &number), "argument.communicator");
     CHECK_ERROR_NAMES(weftCommUserRank(comm, NULL), "argument.null", "rank");
     CHECK_ERROR(weftCommUserRank(NULL, &number), "argument.communicator");
+    CHECK_ERROR_NAMES(weftCommCuDevice(comm, NULL), "argument.null", "device");
+    CHECK_ERROR(weftCommCuDevice(comm, &number), "gpu.unavailable");
+    CHECK_ERROR(weftCommCuDevice(NULL, &number), "argument.communicator");
     CHECK_OK(weftCommDestroy(comm));
 }
 
@@ -425,6 +437,7 @@ static void last_errors(void) {
 int main(void) {
     setenv("WEFT_DEBUG", "NONE", 1); /* some thousand wrong calls need no warning each */
     run_case("versions and error strings are there for every code", versions_and_texts);
+    run_case("devices are counted and lines are logged without a communicator", devices_and_log);
     run_case("unique ids differ", unique_ids);
     run_case("weftCommInitRank refuses impossible arguments and leaves NULL behind", init_rank);
     run_case("an id with any bit flipped is refused with a sentence", garbled_ids);

@@ -128,6 +128,10 @@ static weftResult_t user_rank(weftComm_t comm) {
     int number;
     return weftCommUserRank(comm, &number);
 }
+static weftResult_t device(weftComm_t comm) {
+    int number;
+    return weftCommCuDevice(comm, &number);
+}
 static weftResult_t memory(weftComm_t comm) {
     uint64_t bytes;
     return weftCommMemStats(comm, weftMemTotal, &bytes);
@@ -194,6 +198,7 @@ static const struct {
     {"weftCommGetAsyncError", own, async_error},
     {"weftCommCount", own, count},
     {"weftCommUserRank", own, user_rank},
+    {"weftCommCuDevice", one_try, device},
     {"weftCommMemStats", own, memory},
     {"weftCommExplain", own, explain},
     {"weftCommExplainCollective", own, explain_collective},

@@ -35,6 +35,9 @@ void ids_and_versions() {
     check_throws([&] { unique_id_from_text("g" + text.substr(1)); }, weftInvalidArgument, "256 hexadecimal digits");
     Communicator made(1, unique_id_from_text(text), 0);
     CHECK(made.ranks() == 1);
+    CHECK(device_count() >= 0);
+    log_info("a line of a library on top of Weft");
+    check_throws([&] { made.device(); }, weftInvalidUsage, "[gpu.unavailable]");
 }
 
 void types() {

@@ -464,7 +464,15 @@ TEST_CASE("weftCommInitAll takes a list of devices", "[results]") {
     CHECK_THAT(text, Catch::Contains("in device memory: peer_two_shot") && Catch::Contains(", in place where all"));
     demand(weftCommExplain(comms[0], 100, weftFloat32, weftSum, text, sizeof text, nullptr));
     CHECK_THAT(text, Catch::Contains("in device memory: packet_one_shot"));
-    for (weftComm_t comm : comms) demand(weftCommDestroy(comm));
+    int seen = -1;
+    demand(weftGetDeviceCount(&seen));
+    CHECK(seen == devices());
+    for (size_t rank = 0; rank < 2; ++rank) {
+        int device = -1;
+        demand(weftCommCuDevice(comms[rank], &device));
+        CHECK(device == list[rank]);
+        demand(weftCommDestroy(comms[rank]));
+    }
     list[1] = devices();
     CHECK_REFUSED(weftCommInitAll(comms, 2, list.data()), nullptr, "argument.device");
 }

@@ -67,5 +67,16 @@ if [ -x "$build/perf/all_reduce_perf" ]; then
     fi
 fi
 
+# NCCL's interface, in a folder of its own; it finds libweft.so in the folder above.
+nccl=$(find "$place" -path '*/weft-nccl/libnccl.so.2')
+if [ -n "$nccl" ]; then
+    found=$(python3 -c 'import ctypes, sys; v = ctypes.c_int(); ctypes.CDLL(sys.argv[1]).ncclGetVersion(ctypes.byref(v)); print(v.value)' "$nccl")
+    [ "$found" = 23007 ] || { echo "the installed $nccl says version $found"; exit 1; }
+    if [ -n "$launcher" ]; then
+        folder=$("$launcher" nccl-path)
+        [ "$folder" = "$(dirname "$nccl")" ] || { echo "weft nccl-path prints $folder, not the folder of $nccl"; exit 1; }
+    fi
+fi
+
 if find "$place" \( -name 'libweft_inside*' -o -name '*.hpp' -path '*src*' \) | grep .; then echo "private parts were installed"; exit 1; fi
 echo "installed $soname, version $version: $(find "$place" \( -type f -o -type l \) | wc -l) files"

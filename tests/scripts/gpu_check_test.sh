@@ -41,7 +41,7 @@ exit 0
 TEXT
 chmod +x "$fake"
 build=$folder/build
-mkdir -p "$build"/{tests/gpu,tests/device,tools,perf} "$folder/bin" "$folder/toolkit/bin"
+mkdir -p "$build"/{tests/gpu,tests/device,tools,perf,src/nccl} "$folder/bin" "$folder/toolkit/bin"
 for program in tests/gpu/gpu_present tests/gpu/gpu_test tests/device/real_device_test tests/device/real_device_collectives_test tools/weft perf/all_reduce_perf_nccl; do
     ln -s "$fake" "$build/$program"
 done
@@ -82,6 +82,7 @@ diff <(sed -n 's/^\([a-z0-9_-]*\): .*/\1/p' "$folder/results" | grep -vx -e mach
     <(awk '$2 == 1 && $1 !~ /^gpus-/ { print $1 }' "$folder/list") >"$folder/difference" || { cat "$folder/difference"; fail "another order"; }
 for name in copy smoke-put processes-registered calls-of-processes kernels repeats memcheck bits cores-16; do stage "$name" passed; done
 stage nccl "not here"
+stage drop-in "not here"  # there is no library in this build
 grep -q "^gpus-\*: not here" "$folder/results" || fail "it does not say that there is one GPU"
 grep -q "^  all-reduce of 256 MiB, 4 threads on one GPU .*8 B 10.5 us, 256 MiB 1000.0 us, 107 % of the copy$" "$folder/results" || fail "no result of a benchmark"
 grep -q "^  8 B, launch to done .*9 us .*goal: below 8 us, missed$" "$folder/results" || fail "no result of kernels"
@@ -196,6 +197,8 @@ VIRTUAL_ENV=$folder/venv check --no-build --only nccl
 stage nccl passed
 grep -q "^all_reduce_perf_nccl -g 1 --ranks-per-gpu 4 " "$folder/calls" || fail "NCCL with other ranks"
 grep -q "^  NCCL 99.1.2, 4 threads on one GPU .*10.5 us" "$folder/results" || fail "no result of NCCL"
+mkdir "$folder/weft" && echo "int weftGetVersion; int ncclGetVersion(int* version) { return *version = 23007, 0; }" | "${CC:-cc}" -shared -fPIC -x c -o "$folder/weft/libnccl.so.2" -
+LD_LIBRARY_PATH=$folder/weft VIRTUAL_ENV=$folder/venv "$source/tools/find_nccl.py" | grep 2.30.7 && fail "Weft's library is taken for NCCL"
 nccl 22703 "$folder/old.so"
 PERF_NCCL_LIBRARY=$folder/old.so FAKE_FAIL='_nccl' check --no-build --fresh --only nccl
 stage nccl passed
@@ -203,4 +206,24 @@ grep -q "^  NCCL 2.27.3, 4 threads on one GPU .*not run: older than 2.30" "$fold
 grep -q "^  NCCL 2.27.3, 1 rank .*did not run" "$folder/results" || fail "it does not say that NCCL failed"
 grep -q "^  Weft, 1 rank .*10.5 us" "$folder/results" || fail "no Weft beside NCCL"
 grep -q "^all_reduce_perf_nccl -g 1 --sizes" "$folder/calls" || fail "an old NCCL with other ranks"
+
+# Weft's libnccl.so.2: its stages fail with the program, and nccl-tests are compiled for this library.
+library=$build/src/nccl/libnccl.so.2
+touch "$library"
+check --no-build --only '^drop-in$'
+stage drop-in passed
+grep -q "^all_reduce_perf_nccl -g 1 --ranks-per-gpu 4 " "$folder/calls" || fail "the drop-in with other ranks"
+FAKE_FAIL='_nccl' check --no-build --fresh --only '^drop-in$'
+stage drop-in "failed with status 3"
+check --no-build --only nccl-tests
+stage nccl-tests "not here: WEFT_TEST_NCCL_TESTS"
+mkdir -p "$folder/sources/src" "$folder/toolkit/include" "$build/nccl-tests" && touch "$folder/sources/src/all_reduce.cu" "$folder/toolkit/include/nccl.h"
+ln -s "$fake" "$folder/bin/make"
+for program in all_reduce all_gather reduce_scatter broadcast reduce alltoall gather scatter sendrecv; do ln -s "$fake" "$build/nccl-tests/${program}_perf"; done
+WEFT_TEST_NCCL_TESTS=$folder/sources check --no-build --only nccl-tests
+stage nccl-tests passed
+grep -q "^make -C $folder/sources/src .*BUILDDIR=$build/nccl-tests .*arch=compute_90,code=sm_90 build$" "$folder/calls" || fail "nccl-tests are not compiled"
+[ "$(grep -c "^all_reduce_perf -g 1 " "$folder/calls")" = 5 ] || fail "all_reduce_perf does not run with each option"
+WEFT_TEST_NCCL_TESTS=$folder/sources FAKE_FAIL='^scatter_perf' check --no-build --fresh --only nccl-tests
+stage nccl-tests "failed with status 3"
 exit 0

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "src/base/clock.hpp"
+#include "src/drivers/cuda/device.hpp"
 #include "src/drivers/cuda/stream.hpp"
 #include "src/gpu/engine/device_buffers.hpp"
 #include "src/gpu/engine/device_collectives.hpp"
@@ -98,6 +99,13 @@ std::string CudaEngine::explain(const Operation& operation, uint8_t preference) 
 }  // namespace
 
 const char* GpuEngine::why_none() { return "none was current in the thread that called weftCommInitRank"; }
+
+int GpuEngine::devices() {
+    auto driver = cuda::Driver::get();
+    if (!driver) return 0;
+    auto count = cuda::device_count(**driver);
+    return count ? *count : 0;
+}
 
 Result<std::unique_ptr<GpuEngine>> GpuEngine::find(int which) {
     auto device = GpuDevice::find(which);

@@ -25,6 +25,8 @@ class GpuEngine {
     static Result<std::unique_ptr<GpuEngine>> find(int which);
     // Why find() usually finds none: "this communicator has no device, for ...".
     static const char* why_none();
+    // The devices that this process sees, 0 without a driver. Makes no context.
+    static int devices();
     virtual ~GpuEngine() = default;
 
     // For the other ranks, before they meet.

@@ -37,6 +37,7 @@ Result<std::unique_ptr<GpuEngine>> GpuEngine::find(int which) {
 }
 
 const char* GpuEngine::why_none() { return "this build of Weft has no GPU support"; }
+int GpuEngine::devices() { return 0; }
 
 Result<void*> allocate_device_memory(size_t bytes) {
     return fail(error::gpu_not_built,
