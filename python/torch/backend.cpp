@@ -1,0 +1,394 @@
+#include "backend.hpp"
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <algorithm>
+#include <set>
+
+#include "failure.hpp"
+#include "tensors.hpp"
+
+namespace weft_torch {
+
+namespace {
+
+// All backends of this process. Never freed: threads may outlive static objects.
+struct Registry {
+    std::mutex mutex;
+    std::set<Backend*> living;
+};
+Registry& registry() {
+    static auto* const all = new Registry;
+    return *all;
+}
+
+Settings settings_of(const GroupOptions& options, const std::string& suffix) {
+    const std::string name = options.group_desc.empty() || options.group_desc == "undefined" ? options.group_name
+                                                                                           : options.group_desc;
+    return {name.empty() ? suffix : name + suffix, options.algo, options.deterministic};
+}
+
+// A child of fork() cannot end the threads and condition variables that its copy of the memory describes.
+template <class T>
+void leak(T&& owner) {
+    new std::decay_t<T>(std::forward<T>(owner));
+}
+
+}  // namespace
+
+Backend::Backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::intrusive_ptr<GroupOptions> options)
+    : Backend(store, rank, size, options,
+              Communicator::join(*store, "weft/comm", rank, size, options->timeout, settings_of(*options, ""))) {}
+
+Backend::Backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::intrusive_ptr<GroupOptions> options,
+                 std::unique_ptr<Communicator> communicator)
+    : c10d::Backend(rank, size),
+      store_(std::move(store)),
+      options_(std::move(options)),
+      communicator_(std::move(communicator)) {
+    init();
+    std::lock_guard lock(registry().mutex);
+    registry().living.insert(this);
+}
+
+Backend::~Backend() {
+    if (origin_.is_forked()) {
+        leak(std::move(queue_));
+        leak(std::move(senders_));
+        leak(std::move(receivers_));
+        leak(std::move(communicator_));
+        return;
+    }
+    {
+        std::lock_guard lock(registry().mutex);
+        registry().living.erase(this);
+    }
+    shutdown();
+}
+
+void shut_all_down() {
+    std::vector<c10::intrusive_ptr<Backend>> living;
+    {
+        std::lock_guard lock(registry().mutex);
+        for (Backend* backend : registry().living) {
+            if (backend->origin_.is_forked()) continue;
+            auto owned = c10::weak_intrusive_ptr<Backend>::reclaim_copy(backend).lock();
+            if (owned) living.push_back(std::move(owned));
+        }
+    }
+    for (const auto& backend : living) backend->abort();
+    for (const auto& backend : living) backend->shutdown();
+}
+
+void Backend::check_process() const {
+    if (origin_.is_forked())
+        throw_usage(
+            "this process is a child of fork() and cannot use its parent's process group; start workers by the spawn "
+            "method, or call init_process_group in the child [usage.forked]");
+    if (ended_)
+        throw_usage("the process group was destroyed, shut down or aborted; make a new one [usage.finalized]");
+}
+
+int Backend::checked_root(const char* call, int64_t root) const {
+    if (root < 0 || root >= size_)
+        throw_argument(c10::str(call, ": the root is ", root, "; it must be a rank of the group, 0 to ", size_ - 1,
+                                " [argument.rank]"));
+    return int(root);
+}
+
+int Backend::checked_peer(const char* call, int peer) const {
+    if (peer < 0 || peer >= size_ || peer == rank_)
+        throw_argument(c10::str(call, ": the peer is ", peer, "; it must be another rank of the group, 0 to ", size_ - 1,
+                                ", and this is rank ", rank_, " [argument.rank]"));
+    return peer;
+}
+
+HostWorkPtr Backend::make_work(Title title, const Tensors& inputs, Tensors outputs, Milliseconds timeout,
+                               std::weak_ptr<Driver> driver) {
+    return c10::make_intrusive<HostWork>(rank_, title.type, title.name, inputs, std::move(outputs), sequence_, timeout,
+                                         std::move(driver));
+}
+
+void Backend::execute(const std::vector<Call>& calls, Milliseconds timeout) {
+    communicator_->set_timeout(timeout);
+    weftComm_t comm = communicator_->get();
+    if (calls.size() == 1) {
+        calls[0].begin(comm);
+    } else {
+        check(weftGroupStart());
+        std::exception_ptr refused;
+        for (const Call& call : calls) {
+            try {
+                call.begin(comm);
+            } catch (...) {  // the rest of the group is executed, as other ranks expect it
+                if (!refused) refused = std::current_exception();
+            }
+        }
+        const weftResult_t ended = weftGroupEnd();
+        if (refused) std::rethrow_exception(refused);
+        check(ended, comm);
+    }
+    for (const Call& call : calls)
+        if (call.end) call.end(comm);
+}
+
+WorkPtr Backend::submit(Title title, const Tensors& inputs, Tensors outputs, std::vector<Call> calls, Milliseconds timeout,
+                        bool async) {
+    check_process();
+    const Milliseconds limit = chosen(timeout);
+    if (coalesced_) {
+        auto& batch = *coalesced_;
+        std::move(calls.begin(), calls.end(), std::back_inserter(batch.calls));
+        batch.inputs.insert(batch.inputs.end(), inputs.begin(), inputs.end());
+        batch.outputs.insert(batch.outputs.end(), outputs.begin(), outputs.end());
+        batch.timeout = std::max(batch.timeout, limit);
+        batch.async |= async;
+        return nullptr;
+    }
+    ++sequence_;
+    if (!async) {
+        RECORD_FUNCTION(title.name, std::vector<c10::IValue>{});
+        if (queue_->run_alone([&] { execute(calls, limit); })) return nullptr;
+    }
+    auto work = make_work(title, inputs, std::move(outputs), limit, queue_);
+    queue_->add(work, [this, calls = std::move(calls), limit] { execute(calls, limit); });
+    return work;
+}
+
+void Backend::startCoalescing() {
+    check_process();
+    coalesced_.emplace();
+}
+
+WorkPtr Backend::endCoalescing() {
+    if (!coalesced_) throw_usage("endCoalescing() without startCoalescing() [group.not-open]");
+    Coalesced batch = std::move(*coalesced_);
+    coalesced_.reset();
+    std::vector<WorkPtr> parts = std::move(batch.messages);
+    if (!batch.calls.empty()) {
+        auto work = submit({c10d::OpType::COALESCED, "weft:coalesced"}, batch.inputs, batch.outputs,
+                           std::move(batch.calls), batch.timeout, true);
+        parts.insert(parts.begin(), std::move(work));
+    }
+    return c10::make_intrusive<JoinedWork>(rank_, std::move(parts));
+}
+
+Settings Backend::settings() const { return settings_of(*options_, ""); }
+
+std::unique_ptr<Connection> Backend::connection(int source, int destination, bool sends) {
+    return std::make_unique<Connection>(store_, source, destination, sends,
+                                        settings_of(*options_, c10::str(" messages ", source, " to ", destination)));
+}
+
+Sender& Backend::sender(int destination) {
+    std::lock_guard lock(channels_mutex_);
+    auto& found = senders_[destination];
+    if (!found) found = std::make_unique<Sender>(connection(rank_, destination, true));
+    return *found;
+}
+
+std::shared_ptr<Receiver> Backend::receiver(int source) {
+    std::lock_guard lock(channels_mutex_);
+    auto& found = receivers_[source];
+    if (!found) found = std::make_shared<Receiver>(connection(source, rank_, false));
+    return found;
+}
+
+WorkPtr Backend::finish_message(HostWorkPtr work) {
+    if (coalesced_) coalesced_->messages.push_back(work);
+    return work;
+}
+
+WorkPtr Backend::send(Tensors& tensors, int destination, int tag) {
+    check_process();
+    const at::Tensor tensor = only("send", "the tensor", tensors);
+    Sender& to = sender(checked_peer("send", destination));
+    const Milliseconds timeout = options_->timeout;
+    auto work = make_work({c10d::OpType::SEND, "weft:send"}, tensors, tensors, timeout, to.queue());
+    to.queue()->add(work, [&to, tensor, tag, timeout] { to.send(tensor, tag, timeout); });
+    return finish_message(std::move(work));
+}
+
+WorkPtr Backend::recv(Tensors& tensors, int source, int tag) {
+    check_process();
+    const at::Tensor& tensor = only("recv", "the tensor", tensors);
+    auto from = receiver(checked_peer("recv", source));
+    auto receive = std::make_shared<Receive>();
+    receive->work = make_work({c10d::OpType::RECV, "weft:recv"}, tensors, tensors, options_->timeout, from);
+    receive->work->limit_wait();
+    receive->tensor = tensor;
+    receive->tag = tag;
+    receive->timeout = options_->timeout;
+    HostWorkPtr work = receive->work;
+    from->add(receive);
+    return finish_message(std::move(work));
+}
+
+WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
+    check_process();
+    const at::Tensor& tensor = only("recv", "the tensor", tensors);
+    auto receive = std::make_shared<Receive>();
+    receive->work = make_work({c10d::OpType::RECVANYSOURCE, "weft:recv"}, tensors, tensors, options_->timeout, {});
+    receive->work->limit_wait();
+    receive->tensor = tensor;
+    receive->tag = tag;
+    receive->timeout = options_->timeout;
+    receive->any_source = true;
+    receive->sources = size_ - 1;
+    HostWorkPtr work = receive->work;
+    for (int source = 0; source < size_; ++source)
+        if (source != rank_) receiver(source)->add(receive);
+    return finish_message(std::move(work));
+}
+
+c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
+                                                 const std::vector<int>& ranks,
+                                                 const c10::intrusive_ptr<c10d::Backend::Options>& options) {
+    check_process();
+    const auto found = std::find(ranks.begin(), ranks.end(), rank_);
+    if (found == ranks.end()) return nullptr;
+    // The store is the parent's connection, which a wait would block for other threads.
+    return merge(store->clone(), options, int(found - ranks.begin()), int(ranks.size()));
+}
+
+c10::intrusive_ptr<c10d::Backend> Backend::merge(const c10::intrusive_ptr<c10d::Store>& store,
+                                                 const c10::intrusive_ptr<c10d::Backend::Options>& options,
+                                                 const int& rank, const int& size) {
+    auto chosen = c10::dynamic_intrusive_pointer_cast<GroupOptions>(options);
+    if (!chosen) {
+        chosen = c10::static_intrusive_pointer_cast<GroupOptions>(options_->clone());
+        if (options) {
+            chosen->timeout = options->timeout;
+            chosen->group_name = options->group_name;
+            chosen->group_desc = options->group_desc;
+            chosen->global_ranks_in_group = options->global_ranks_in_group;
+        }
+    }
+    return c10::make_intrusive<Backend>(store, rank, size, std::move(chosen));
+}
+
+c10::intrusive_ptr<c10d::Backend> Backend::shrink(const std::vector<int64_t>& excluded, int flags,
+                                                  const c10::intrusive_ptr<c10d::Backend::Options>& options) {
+    check_process();
+    std::vector<int> ranks(excluded.begin(), excluded.end());
+    auto chosen = c10::dynamic_intrusive_pointer_cast<GroupOptions>(options);
+    if (!chosen) chosen = c10::static_intrusive_pointer_cast<GroupOptions>(options_->clone());
+    weftComm_t parent = communicator_->get();
+    weftComm_t made = nullptr;
+    check(weftCommShrink(parent, ranks.data(), int(ranks.size()), &made, nullptr, flags), parent);
+    auto communicator = std::make_unique<Communicator>(made);
+    int rank = 0, size = 0;
+    check(weftCommUserRank(made, &rank));
+    check(weftCommCount(made, &size));
+    std::string suffix;
+    for (const int each : ranks) suffix += c10::str("-", each);
+    auto store = c10::make_intrusive<c10d::PrefixStore>("weft/shrunk" + suffix, store_);
+    return c10::make_intrusive<Backend>(std::move(store), rank, size, std::move(chosen), std::move(communicator));
+}
+
+void Backend::abort() {
+    if (origin_.is_forked() || ended_.exchange(true)) return;
+    communicator_->abort();
+    std::lock_guard lock(channels_mutex_);
+    for (auto& [rank, sender] : senders_) sender->abort();
+    for (auto& [rank, receiver] : receivers_) receiver->abort();
+}
+
+// Collectives that were queued are executed: other ranks execute theirs. Messages that no rank waits for are dropped.
+void Backend::shutdown() {
+    if (origin_.is_forked()) return;
+    if (!ended_.exchange(true)) queue_->drain();
+    std::map<int, std::unique_ptr<Sender>> senders;
+    std::map<int, std::shared_ptr<Receiver>> receivers;
+    {
+        std::lock_guard lock(channels_mutex_);
+        senders.swap(senders_);
+        receivers.swap(receivers_);
+    }
+    for (auto& [rank, sender] : senders) {
+        if (sender->queue()->is_idle())
+            sender->say_end();
+        else
+            sender->abort();
+    }
+    // A receive of any source still waits for the other sources. Most of them end now, too.
+    const auto until = std::chrono::steady_clock::now() + Milliseconds(500);
+    for (auto& [rank, receiver] : receivers)
+        if (!receiver->become_idle(until)) receiver->abort();
+    queue_->end();
+    senders.clear();
+    for (auto& [rank, receiver] : receivers) receiver->end();
+    receivers.clear();
+    std::unique_ptr<Communicator> leaving;
+    std::lock_guard lock(channels_mutex_);
+    leaving.swap(communicator_);
+}
+
+c10d::ErrorType Backend::getError() {
+    if (ended_ || origin_.is_forked()) return c10d::ErrorType::SUCCESS;
+    weftResult_t error = weftSuccess;
+    if (weftCommGetAsyncError(communicator_->get(), &error) != weftSuccess) return c10d::ErrorType::COMM_ERROR;
+    switch (error) {
+        case weftSuccess:
+        case weftInProgress: return c10d::ErrorType::SUCCESS;
+        case weftTimeout: return c10d::ErrorType::TIMEOUT;
+        case weftRemoteError: return c10d::ErrorType::REMOTE_ERROR;
+        default: return c10d::ErrorType::COMM_ERROR;
+    }
+}
+
+at::Tensor Backend::allocateTensor(long size, at::TensorOptions options) {
+    if (size < 0) throw_argument(c10::str("allocateTensor: the size is ", size, " [argument.count]"));
+    if (!options.device().is_cpu())
+        throw_argument(c10::str("allocateTensor: the device is ", options.device(), "; pass the CPU [memory.device]"));
+    void* memory = nullptr;
+    const size_t bytes = size_t(size) * options.dtype().itemsize();
+    check(weftHostAlloc(&memory, std::max<size_t>(bytes, 1)));
+    return at::from_blob(memory, {size}, [](void* freed) { (void)weftMemFree(freed); }, options);
+}
+
+namespace {
+
+std::string ranks_text(const std::vector<int>& ranks) {
+    std::string text = ranks.size() == 1 ? "Rank " : "Ranks ";
+    for (size_t at = 0; at < ranks.size(); ++at) text += (at ? ", " : "") + std::to_string(ranks[at]);
+    return text;
+}
+
+}  // namespace
+
+// Through the store, so that a late rank does not end the communicator.
+void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
+    check_process();
+    const Milliseconds timeout = chosen(options.timeout);
+    const auto until = std::chrono::steady_clock::now() + std::min(timeout, Milliseconds(std::chrono::hours(24 * 365)));
+    const std::string key = c10::str("weft/monitored/", monitored_barriers_++, "/");
+    const auto wait_for = [&](const std::string& what, Milliseconds least) {
+        const auto left = std::chrono::duration_cast<Milliseconds>(until - std::chrono::steady_clock::now());
+        try {
+            store_->wait({what}, std::max(left, least));
+            return true;
+        } catch (const c10::DistStoreError&) {
+            return false;
+        }
+    };
+    if (rank_ != 0) {
+        store_->set(key + std::to_string(rank_), "1");
+        if (!wait_for(key + "all", Milliseconds(1)))
+            throw_failure(c10::str("Rank ", rank_, " successfully reached monitoredBarrier, but rank 0 did not answer in ",
+                                   timeout.count(), " ms [timeout.collective]"));
+        const std::vector<uint8_t> answer = store_->get(key + "all");
+        if (answer.size() > 1) throw_failure(std::string(answer.begin(), answer.end()));
+        return;
+    }
+    std::vector<int> late;
+    for (int rank = 1; rank < size_ && (late.empty() || wait_all_ranks); ++rank)
+        if (!wait_for(key + std::to_string(rank), Milliseconds(1))) late.push_back(rank);
+    const std::string text =
+        late.empty() ? "1"
+                     : c10::str(ranks_text(late), " failed to pass monitoredBarrier in ", timeout.count(), " ms");
+    store_->set(key + "all", std::vector<uint8_t>(text.begin(), text.end()));
+    if (!late.empty()) throw_failure(text);
+}
+
+}  // namespace weft_torch

@@ -1,0 +1,160 @@
+// backend.hpp: the c10d backend "weft". Each collective of torch becomes one call of include/weft.
+#pragma once
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "channels.hpp"
+#include "communicator.hpp"
+#include "host_work.hpp"
+#include "job_queue.hpp"
+#include "process.hpp"
+
+namespace weft_torch {
+
+inline constexpr const char* backend_name = "weft";
+
+using Tensors = std::vector<at::Tensor>;
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+using Milliseconds = std::chrono::milliseconds;
+
+// pg_options of init_process_group and new_group.
+struct GroupOptions final : c10d::Backend::Options {
+    explicit GroupOptions(Milliseconds timeout = kBackendDefaultTimeout) : c10d::Backend::Options(backend_name, timeout) {}
+    c10::intrusive_ptr<c10d::Backend::Options> clone() const override { return c10::make_intrusive<GroupOptions>(*this); }
+
+    std::string algo;                           // as WEFT_ALGO
+    int deterministic = WEFT_CONFIG_UNDEF_INT;  // as WEFT_DETERMINISTIC
+};
+
+// Thread-safe: calls of several threads are executed in the order in which they come.
+class Backend final : public c10d::Backend {
+  public:
+    // Blocks until all ranks of the group have joined.
+    Backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::intrusive_ptr<GroupOptions> options);
+    Backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::intrusive_ptr<GroupOptions> options,
+            std::unique_ptr<Communicator> communicator);
+    ~Backend() override;
+
+    const std::string getBackendName() const override { return backend_name; }
+    c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
+
+    WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+    WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
+    WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+    WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+    WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
+    WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                                const c10d::AllgatherOptions& options) override;
+    WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override;
+    WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                            const c10d::AllgatherOptions& options) override;
+    WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
+    WorkPtr gather_single(at::Tensor& output, at::Tensor& input, const c10d::GatherOptions& options) override;
+    WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override;
+    WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                           const c10d::ReduceScatterOptions& options) override;
+    WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                 const c10d::ReduceScatterOptions& options) override;
+    WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                            const c10d::ReduceScatterOptions& options) override;
+    WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                          std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) override;
+    WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
+    WorkPtr barrier(const c10d::BarrierOptions& options) override;
+    void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
+
+    WorkPtr send(Tensors& tensors, int destination, int tag) override;
+    WorkPtr recv(Tensors& tensors, int source, int tag) override;
+    WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+
+    bool supportsCoalescing() const override { return true; }
+    void startCoalescing() override;
+    WorkPtr endCoalescing() override;
+
+    bool supportsSplitting() const override { return true; }
+    c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+                                            const c10::intrusive_ptr<c10d::Backend::Options>& options) override;
+    c10::intrusive_ptr<c10d::Backend> merge(const c10::intrusive_ptr<c10d::Store>& store,
+                                            const c10::intrusive_ptr<c10d::Backend::Options>& options, const int& rank,
+                                            const int& size) override;
+    bool supportsShrinking() const override { return true; }
+    c10::intrusive_ptr<c10d::Backend> shrink(const std::vector<int64_t>& excluded, int flags,
+                                             const c10::intrusive_ptr<c10d::Backend::Options>& options) override;
+
+    void setTimeout(Milliseconds timeout) override { options_->timeout = timeout; }
+    uint64_t getSequenceNumberForGroup() override { return sequence_; }
+    void setSequenceNumberForGroup() override {}
+    void abort() override;
+    void shutdown() override;
+    c10d::ErrorType getError() override;
+
+    bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
+    at::Tensor allocateTensor(long size, at::TensorOptions options) override;
+
+  private:
+    // One call of Weft. begin() makes it; end() runs when it is done. Several of them become a group.
+    struct Call {
+        std::function<void(weftComm_t)> begin;
+        std::function<void(weftComm_t)> end = nullptr;
+    };
+    struct Title {
+        c10d::OpType type;
+        const char* name;  // in profiles
+    };
+    // Executes calls in this thread, or queues them. Returns null if they are done.
+    WorkPtr submit(Title title, const Tensors& inputs, Tensors outputs, std::vector<Call> calls, Milliseconds timeout,
+                   bool async);
+    void execute(const std::vector<Call>& calls, Milliseconds timeout);
+    Milliseconds chosen(Milliseconds timeout) const { return timeout.count() < 0 ? options_->timeout : timeout; }
+    HostWorkPtr make_work(Title title, const Tensors& inputs, Tensors outputs, Milliseconds timeout,
+                          std::weak_ptr<Driver> driver);
+    void check_process() const;
+    int checked_root(const char* call, int64_t root) const;
+    int checked_peer(const char* call, int peer) const;
+
+    Call all_reduce(const char* call, const at::Tensor& tensor, const c10d::ReduceOp& op) const;
+    Call all_gather(const char* call, const at::Tensor& output, const at::Tensor& input) const;
+    Call all_gather(const char* call, const Tensors& outputs, const at::Tensor& input) const;
+    Call reduce_scatter(const char* call, const at::Tensor& output, const at::Tensor& input,
+                        const c10d::ReduceOp& op) const;
+    WorkPtr finish_message(HostWorkPtr work);
+    Sender& sender(int destination);
+    std::shared_ptr<Receiver> receiver(int source);
+    std::unique_ptr<Connection> connection(int source, int destination, bool sends);
+    Settings settings() const;
+
+    const Origin origin_;
+    c10::intrusive_ptr<c10d::Store> store_;
+    c10::intrusive_ptr<GroupOptions> options_;
+    std::shared_ptr<JobQueue> queue_ = std::make_shared<JobQueue>();
+    std::unique_ptr<Communicator> communicator_;
+    std::atomic<uint64_t> sequence_{0};
+    uint64_t monitored_barriers_ = 0;
+
+    std::mutex channels_mutex_;
+    std::map<int, std::unique_ptr<Sender>> senders_;
+    std::map<int, std::shared_ptr<Receiver>> receivers_;
+
+    // Between startCoalescing() and endCoalescing().
+    struct Coalesced {
+        std::vector<Call> calls;
+        Tensors inputs, outputs;
+        std::vector<WorkPtr> messages;
+        Milliseconds timeout{0};
+        bool async = false;
+    };
+    std::optional<Coalesced> coalesced_;
+    std::atomic<bool> ended_{false};
+
+    friend void shut_all_down();
+};
+
+// Shuts all backends of this process down: at exit.
+void shut_all_down();
+
+}  // namespace weft_torch

@@ -1,0 +1,241 @@
+#include "channels.hpp"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "failure.hpp"
+#include "tensors.hpp"
+
+namespace weft_torch {
+
+namespace {
+
+// The first part of a message: 128 bytes. A short message has no second part.
+struct Header {
+    uint64_t bytes;
+    int32_t tag;
+    uint32_t reserved;
+    std::byte data[112];
+};
+static_assert(sizeof(Header) == 128);
+
+// Of the last header.
+constexpr uint64_t end_mark = UINT64_MAX;
+
+bool fits(uint64_t bytes) { return bytes <= sizeof(Header::data); }
+
+void write_to(const std::shared_ptr<Receive>& receive, const void* bytes) {
+    at::Tensor flat = receive->tensor.is_contiguous() ? receive->tensor : at::empty_like(receive->tensor, at::MemoryFormat::Contiguous);
+    if (flat.nbytes() > 0) memcpy(flat.data_ptr(), bytes, flat.nbytes());
+    if (!flat.is_same(receive->tensor)) receive->tensor.copy_(flat);
+}
+
+// A receive of another size than the message's fails; the message is lost, and the connection goes on.
+void refuse_size(const Receive& receive, uint64_t bytes, int source) {
+    try {
+        throw_failure(c10::str("recv: this rank receives ", receive.tensor.nbytes(), " bytes with tag ", receive.tag,
+                               " from rank ", source, ", and that rank sent ", bytes,
+                               " bytes; both need one shape and type [mismatch.message]"));
+    } catch (...) {
+        receive.work->fail(std::current_exception());
+    }
+}
+
+}  // namespace
+
+Connection::Connection(c10::intrusive_ptr<c10d::Store> store, int source, int destination, bool sends, Settings settings)
+    : store_(std::move(store)), source_(source), destination_(destination), sends_(sends), settings_(std::move(settings)) {}
+
+Communicator& Connection::get(std::chrono::milliseconds timeout) {
+    if (made_) return *made_;
+    const std::string key = c10::str("weft/p2p/", source_, "-", destination_);
+    // Each side announces itself, so that joining takes no longer than both need. abort() ends the wait.
+    store_->set(key + (sends_ ? "/s" : "/r"), "1");
+    const bool limited = timeout_ms(timeout) > 0;
+    const auto until = std::chrono::steady_clock::now() + (limited ? timeout : std::chrono::milliseconds(0));
+    auto pause = std::chrono::microseconds(100);
+    while (!store_->check({key + (sends_ ? "/r" : "/s")})) {
+        if (aborted_) std::rethrow_exception(ended_failure());
+        if (limited && std::chrono::steady_clock::now() > until)
+            throw_failure(c10::str(sends_ ? "send to rank " : "recv from rank ", sends_ ? destination_ : source_,
+                                   ": after ", timeout.count(), " ms rank ", sends_ ? destination_ : source_,
+                                   sends_ ? " has not called recv" : " has not called send", " [timeout.message]"));
+        std::this_thread::sleep_for(pause);
+        pause = std::min(pause * 2, std::chrono::microseconds(10'000));
+    }
+    auto made = Communicator::join(*store_, key, sends_ ? 0 : 1, 2, limited ? timeout : kBackendDefaultTimeout, settings_);
+    std::lock_guard lock(mutex_);
+    if (aborted_) std::rethrow_exception(ended_failure());
+    made_ = std::move(made);
+    return *made_;
+}
+
+bool Connection::is_made() {
+    std::lock_guard lock(mutex_);
+    return made_ != nullptr && !aborted_;
+}
+
+void Connection::abort() {
+    std::lock_guard lock(mutex_);
+    aborted_ = true;
+    if (made_) made_->abort();
+}
+
+Sender::Sender(std::unique_ptr<Connection> connection) : connection_(std::move(connection)) {}
+
+Sender::~Sender() { queue_->end(); }
+
+void Sender::abort() { connection_->abort(); }
+
+void Sender::say_end() {
+    if (!connection_->is_made()) return;
+    const auto say = [&] {
+        weftComm_t comm = connection_->get({}).get();
+        Header header{};
+        header.bytes = end_mark;
+        (void)weftSend(&header, sizeof header, weftUint8, 1, comm, nullptr);
+    };
+    try {
+        queue_->run_alone(say);
+    } catch (const std::exception&) {  // aborted meanwhile
+    }
+}
+
+void Sender::send(const at::Tensor& tensor, int tag, std::chrono::milliseconds timeout) {
+    const at::Tensor bytes = dense(tensor);
+    Communicator& communicator = connection_->get(timeout);
+    communicator.set_timeout(timeout);
+    weftComm_t comm = communicator.get();
+    Header header;
+    header.bytes = bytes.nbytes();
+    header.tag = tag;
+    header.reserved = 0;
+    if (fits(header.bytes) && header.bytes > 0) memcpy(header.data, bytes.const_data_ptr(), header.bytes);
+    check(weftSend(&header, sizeof header, weftUint8, 1, comm, nullptr), comm);
+    if (!fits(header.bytes)) check(weftSend(bytes.const_data_ptr(), header.bytes, weftUint8, 1, comm, nullptr), comm);
+}
+
+void Receiver::add(const std::shared_ptr<Receive>& receive) {
+    std::unique_lock lock(mutex_);
+    if (ending_) {
+        if (!receive->any_source) std::rethrow_exception(ended_failure());
+        return;
+    }
+    for (auto kept = kept_.begin(); kept != kept_.end(); ++kept) {
+        if (kept->tag != receive->tag) continue;
+        if (receive->taken.exchange(true)) return;
+        const at::Tensor bytes = std::move(kept->bytes);
+        kept_.erase(kept);
+        lock.unlock();
+        receive->work->set_source(connection_->source());
+        if (bytes.nbytes() == receive->tensor.nbytes())
+            write_to(receive, bytes.const_data_ptr());
+        else
+            refuse_size(*receive, bytes.nbytes(), connection_->source());
+        receive->work->complete();
+        return;
+    }
+    waiting_.push_back(receive);
+    wake();
+}
+
+bool Receiver::has_work() const {
+    for (const auto& receive : waiting_)
+        if (!receive->taken) return true;
+    return false;
+}
+
+std::shared_ptr<Receive> Receiver::take(int tag) {
+    for (auto at = waiting_.begin(); at != waiting_.end();) {
+        if ((*at)->any_source && (*at)->taken) {
+            at = waiting_.erase(at);
+        } else if ((*at)->tag != tag || (*at)->taken.exchange(true)) {
+            ++at;
+        } else {
+            auto found = std::move(*at);
+            waiting_.erase(at);
+            return found;
+        }
+    }
+    return nullptr;
+}
+
+HostWorkPtr Receiver::fail_next() {
+    while (!waiting_.empty()) {
+        auto receive = std::move(waiting_.front());
+        waiting_.pop_front();
+        if (ended_ && receive->sources.fetch_sub(1) > 1) continue;
+        if (receive->taken.exchange(true)) continue;
+        receive->work->fail(broken_);
+        return receive->work;
+    }
+    return nullptr;
+}
+
+HostWorkPtr Receiver::step(std::unique_lock<std::mutex>& lock) {
+    if (broken_) return fail_next();
+    // A message from any source may never come from this one, so the wait for it has no limit here.
+    const auto& next = *std::find_if(waiting_.begin(), waiting_.end(), [](const auto& each) { return !each->taken; });
+    const auto timeout = next->any_source ? std::chrono::milliseconds::max() : next->timeout;
+    lock.unlock();
+    std::shared_ptr<Receive> receive;
+    at::Tensor unexpected;
+    Header header;
+    try {
+        Communicator& communicator = connection_->get(timeout);
+        communicator.set_timeout(timeout);
+        weftComm_t comm = communicator.get();
+        check(weftRecv(&header, sizeof header, weftUint8, 0, comm, nullptr), comm);
+        if (header.bytes == end_mark) {
+            ended_ = true;
+            throw_failure(c10::str("recv: rank ", connection_->source(),
+                                   " has left the process group and sends no message any more [rank.left]"));
+        }
+        lock.lock();
+        receive = take(header.tag);
+        lock.unlock();
+        const bool in_place = receive && receive->tensor.nbytes() == header.bytes && receive->tensor.is_contiguous();
+        if (!in_place || fits(header.bytes)) unexpected = at::empty({int64_t(header.bytes)}, at::kByte);
+        void* to = unexpected.defined() ? unexpected.data_ptr() : receive->tensor.data_ptr();
+        if (!fits(header.bytes))
+            check(weftRecv(to, header.bytes, weftUint8, 0, comm, nullptr), comm);
+        else if (header.bytes > 0)
+            memcpy(to, header.data, header.bytes);
+    } catch (...) {
+        if (!lock.owns_lock()) lock.lock();
+        broken_ = std::current_exception();
+        if (!receive) return fail_next();
+        receive->work->fail(broken_);
+        return receive->work;
+    }
+    lock.lock();
+    if (!receive) receive = take(header.tag);  // one that came meanwhile
+    if (!receive) {
+        kept_.push_back({header.tag, std::move(unexpected)});
+        return {};
+    }
+    receive->work->set_source(connection_->source());
+    if (unexpected.defined()) {
+        if (header.bytes == receive->tensor.nbytes())
+            write_to(receive, unexpected.const_data_ptr());
+        else
+            refuse_size(*receive, header.bytes, connection_->source());
+    }
+    return receive->work;
+}
+
+std::vector<HostWorkPtr> Receiver::take_waiting() {
+    std::vector<HostWorkPtr> dropped;
+    for (const auto& receive : waiting_)
+        if (!receive->taken.exchange(true)) dropped.push_back(receive->work);
+    waiting_.clear();
+    return dropped;
+}
+
+void Receiver::abort() { connection_->abort(); }
+
+}  // namespace weft_torch

@@ -1,0 +1,50 @@
+// communicator.hpp: one communicator of Weft, made through a store of torch.
+#pragma once
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "process.hpp"
+#include "weft/weft.h"
+
+namespace weft_torch {
+
+// What the user may choose of a communicator, as in weftConfig_t.
+struct Settings {
+    std::string name;
+    std::string algo;
+    int deterministic = WEFT_CONFIG_UNDEF_INT;
+};
+
+// weftConfig_t wants 0 for no limit; torch gives none as a very long time.
+int64_t timeout_ms(std::chrono::milliseconds timeout);
+
+// Owns the handle. One thread at a time uses get(); abort() is thread-safe.
+class Communicator {
+  public:
+    // Joins as `rank` of `size`. Rank 0 makes the id and sends it by `key` of the store. Blocks until all have joined.
+    static std::unique_ptr<Communicator> join(c10d::Store& store, const std::string& key, int rank, int size,
+                                              std::chrono::milliseconds timeout, const Settings& settings);
+    explicit Communicator(weftComm_t comm) : comm_(comm) {}
+    Communicator(const Communicator&) = delete;
+    // Leaves it. Calls that peers can still complete succeed.
+    ~Communicator();
+
+    // Throws if it was aborted.
+    weftComm_t get();
+    // Lets calls from now on fail after `timeout` without progress.
+    void set_timeout(std::chrono::milliseconds timeout);
+    // Ends calls in progress on all ranks.
+    void abort();
+
+  private:
+    std::mutex mutex_;
+    const Origin origin_;
+    weftComm_t comm_;  // null: aborted
+    int64_t timeout_ms_ = -1;
+};
+
+}  // namespace weft_torch

@@ -1,0 +1,136 @@
+#include "driver.hpp"
+
+#include <pthread.h>
+
+#include "failure.hpp"
+
+namespace weft_torch {
+
+Driver::~Driver() {
+    // A child of fork() has no threads to join.
+    if (origin_.is_forked())
+        for (std::thread& thread : threads_) thread.detach();
+}
+
+void Driver::wake() {
+    if (active_) return;  // the end of the step wakes a thread
+    if (sleeping_ > 0) {
+        given_.notify_one();
+        return;
+    }
+    threads_.emplace_back([this] {
+        pthread_setname_np(pthread_self(), "weft-torch");
+        serve();
+    });
+}
+
+// One step, and the callbacks of the operation that it ended. Others may advance while the callbacks run.
+void Driver::advance(std::unique_lock<std::mutex>& lock) {
+    active_ = true;
+    HostWorkPtr ended = step(lock);
+    active_ = false;
+    if (has_work() && !ending_) wake();
+    if (ended) {
+        lock.unlock();
+        ended->complete();
+        ended.reset();
+        lock.lock();
+    }
+    changed_.notify_all();
+}
+
+void Driver::serve() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        ++sleeping_;
+        given_.wait(lock, [&] { return ending_ || (!active_ && has_work()); });
+        --sleeping_;
+        if (ending_) return;
+        advance(lock);
+    }
+}
+
+bool Driver::wait_for(const HostWork& work, std::optional<Time> until, std::optional<Time> limit) {
+    std::unique_lock lock(mutex_);
+    while (!work.is_done()) {
+        if (!until && !active_ && has_work() && !ending_) {
+            advance(lock);
+        } else if (const auto first = until ? until : limit) {
+            if (changed_.wait_until(lock, *first) == std::cv_status::timeout) return work.is_done();
+        } else {
+            changed_.wait(lock);
+        }
+    }
+    return true;
+}
+
+bool Driver::run_alone(const std::function<void()>& call) {
+    std::unique_lock lock(mutex_);
+    if (active_ || ending_ || has_work()) return false;
+    active_ = true;
+    lock.unlock();
+    const auto leave = [&] {
+        lock.lock();
+        active_ = false;
+        if (has_work() && !ending_) wake();
+        changed_.notify_all();
+    };
+    try {
+        call();
+    } catch (...) {
+        leave();
+        throw;
+    }
+    leave();
+    return true;
+}
+
+void Driver::drain() {
+    std::unique_lock lock(mutex_);
+    while (active_ || has_work()) {
+        if (active_)
+            changed_.wait(lock);
+        else
+            advance(lock);
+    }
+}
+
+bool Driver::is_idle() {
+    std::lock_guard lock(mutex_);
+    return !active_ && !has_work();
+}
+
+bool Driver::become_idle(Time until) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_until(lock, until, [&] { return !active_ && !has_work(); });
+}
+
+void Driver::end() {
+    if (origin_.is_forked()) return;
+    std::vector<HostWorkPtr> dropped;
+    std::vector<std::thread> ending;
+    {
+        std::unique_lock lock(mutex_);
+        ending_ = true;
+        dropped = take_waiting();
+        ending.swap(threads_);
+        given_.notify_all();
+    }
+    for (const HostWorkPtr& work : dropped) work->fail(ended_failure());
+    for (const HostWorkPtr& work : dropped) work->complete();
+    {
+        std::lock_guard lock(mutex_);
+        changed_.notify_all();
+    }
+    for (std::thread& thread : ending) {
+        // A callback may end its own process group.
+        if (thread.get_id() == std::this_thread::get_id())
+            thread.detach();
+        else
+            thread.join();
+    }
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !active_; });
+}
+
+}  // namespace weft_torch

@@ -1,0 +1,62 @@
+// driver.hpp: progress of operations on host memory. A driver's operations advance one at a time, in the driver's own thread
+// or in a thread that waits for one of them, so that a wait costs no switch of threads where none is needed.
+#pragma once
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "host_work.hpp"
+#include "process.hpp"
+
+namespace weft_torch {
+
+// Thread-safe. The owner calls end() before it destroys what step() uses.
+class Driver {
+  public:
+    using Time = std::chrono::steady_clock::time_point;
+    Driver() = default;
+    Driver(const Driver&) = delete;
+    virtual ~Driver();
+
+    // Advances operations until `work` is done, or waits for that until `until`. False: `until` passed before, or `limit` did
+    // while another thread was advancing.
+    bool wait_for(const HostWork& work, std::optional<Time> until, std::optional<Time> limit);
+    // Runs `call` in this thread if no operation is left; otherwise returns false.
+    bool run_alone(const std::function<void()>& call);
+    // Waits until no operation is left or active.
+    void drain();
+    bool is_idle();
+    bool become_idle(Time until);
+    // Drops the operations that did not begin, with a failure, and joins the threads. The active one must end by itself.
+    void end();
+
+  protected:
+    // Whether step() has something to do. The caller holds the lock.
+    virtual bool has_work() const = 0;
+    // Advances one operation by one step and releases `lock` meanwhile. Returns an operation that ended, or null.
+    virtual HostWorkPtr step(std::unique_lock<std::mutex>& lock) = 0;
+    // Removes and returns all operations that did not begin. The caller holds the lock.
+    virtual std::vector<HostWorkPtr> take_waiting() = 0;
+    // After work was added: wakes or starts a thread. The caller holds the lock.
+    void wake();
+
+    std::mutex mutex_;
+    bool ending_ = false;
+
+  private:
+    void advance(std::unique_lock<std::mutex>& lock);
+    void serve();
+
+    // Callbacks of a finished operation may wait for a later one. So a further thread starts while all others run callbacks.
+    std::condition_variable given_, changed_;
+    std::vector<std::thread> threads_;
+    int sleeping_ = 0;
+    const Origin origin_;
+    bool active_ = false;  // a thread is in step() or run_alone()
+};
+
+}  // namespace weft_torch

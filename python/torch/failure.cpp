@@ -1,0 +1,34 @@
+#include "failure.hpp"
+
+#include <c10/util/Exception.h>
+
+namespace weft_torch {
+
+void throw_failure(const std::string& text) { C10_THROW_ERROR(DistBackendError, text); }
+void throw_argument(const std::string& text) { C10_THROW_ERROR(ValueError, text); }
+void throw_usage(const std::string& text) { C10_THROW_ERROR(Error, text); }
+
+void check(weftResult_t result, weftComm_t comm) {
+    if (result == weftSuccess) [[likely]]
+        return;
+    std::string text = weftGetLastError(comm);
+    if (text.empty()) text = weftGetErrorString(result);
+    if (result == weftInvalidArgument) throw_argument(text);
+    if (result == weftInvalidUsage) throw_usage(text);
+    throw_failure(text);
+}
+
+std::exception_ptr ended_failure() {
+    try {
+        throw_failure("the process group was shut down or aborted before this operation began [abort.local]");
+    } catch (...) {
+        return std::current_exception();
+    }
+}
+
+std::string wait_timeout_text(c10d::OpType type, std::chrono::milliseconds timeout) {
+    return c10::str("wait() waited ", timeout.count(), " ms for ", c10d::opTypeToString(type),
+                    ", which goes on; wait again, or give the operation a longer timeout [timeout.stream]");
+}
+
+}  // namespace weft_torch

@@ -1,0 +1,26 @@
+// failure.hpp: Weft's results as exceptions of torch. A failed communication is a DistBackendError with Weft's sentence; a
+// wrong argument is a ValueError.
+#pragma once
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <chrono>
+#include <exception>
+#include <string>
+
+#include "weft/weft.h"
+
+namespace weft_torch {
+
+// Throws what `result` means, unless it is weftSuccess. `comm` may be NULL: the error of this thread.
+void check(weftResult_t result, weftComm_t comm = nullptr);
+// Throws a DistBackendError.
+[[noreturn]] void throw_failure(const std::string& text);
+// Throws a ValueError.
+[[noreturn]] void throw_argument(const std::string& text);
+// Throws a RuntimeError.
+[[noreturn]] void throw_usage(const std::string& text);
+
+std::exception_ptr ended_failure();
+std::string wait_timeout_text(c10d::OpType type, std::chrono::milliseconds timeout);
+
+}  // namespace weft_torch

@@ -1,0 +1,134 @@
+#include "host_work.hpp"
+
+#include <ATen/core/ivalue.h>
+
+#include "communicator.hpp"
+#include "driver.hpp"
+#include "failure.hpp"
+
+namespace weft_torch {
+
+HostWork::HostWork(int rank, c10d::OpType type, const char* title, const std::vector<at::Tensor>& inputs,
+                   std::vector<at::Tensor> outputs, uint64_t sequence, std::chrono::milliseconds timeout,
+                   std::weak_ptr<Driver> driver)
+    : Work(rank, type, title, title ? std::optional(inputs) : std::nullopt),
+      outputs_(std::move(outputs)),
+      sequence_(sequence),
+      timeout_(timeout),
+      driver_(std::move(driver)) {}
+
+void HostWork::complete_future() {
+    if (failure_)
+        future_->setErrorIfNeeded(failure_);
+    else
+        future_->markCompleted(c10::IValue(outputs_));
+}
+
+void HostWork::complete() {
+    c10::intrusive_ptr<c10::ivalue::Future> future;
+    {
+        std::lock_guard lock(mutex_);
+        ended_ = std::chrono::steady_clock::now();
+        done_.store(true, std::memory_order_release);
+        future = future_;
+    }
+    finish(failure_);  // ends the record of the profiler
+    if (future) complete_future();
+}
+
+bool HostWork::wait(std::chrono::milliseconds timeout) {
+    if (!is_done()) {
+        using Time = std::optional<Driver::Time>;
+        const bool given = timeout != kNoTimeout && timeout.count() > 0;
+        const Time until = given ? Time(std::chrono::steady_clock::now() + timeout) : std::nullopt;
+        const Time limit = limited_ && timeout_ms(timeout_) > 0 ? Time(begun_ + timeout_) : std::nullopt;
+        bool in_time = true;
+        if (auto driver = driver_.lock()) {
+            in_time = driver->wait_for(*this, until, limit);
+        } else {
+            std::unique_lock lock(mutex_);
+            const auto done = [&] { return is_done(); };
+            const Time first = until ? until : limit;
+            if (first)
+                in_time = cv_.wait_until(lock, *first, done);
+            else
+                cv_.wait(lock, done);
+        }
+        if (!in_time) throw_failure(wait_timeout_text(opType_, given ? timeout : timeout_));
+    }
+    if (failure_) std::rethrow_exception(failure_);
+    return true;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> HostWork::getFuture() {
+    std::unique_lock lock(mutex_);
+    if (!future_) {
+        future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+        if (is_done()) complete_future();
+    }
+    return future_;
+}
+
+float HostWork::getDuration() const {
+    TORCH_CHECK(is_done(), "the duration of an operation is known when it is complete");
+    return std::chrono::duration<float, std::milli>(ended_ - begun_).count();
+}
+
+bool JoinedWork::isCompleted() {
+    for (const auto& part : parts_)
+        if (!part->isCompleted()) return false;
+    return true;
+}
+
+bool JoinedWork::isSuccess() const {
+    for (const auto& part : parts_)
+        if (!part->isSuccess()) return false;
+    return true;
+}
+
+std::exception_ptr JoinedWork::exception() const {
+    for (const auto& part : parts_)
+        if (auto failure = part->exception()) return failure;
+    return nullptr;
+}
+
+std::vector<at::Tensor> JoinedWork::result() {
+    std::vector<at::Tensor> all;
+    for (const auto& part : parts_)
+        for (const at::Tensor& tensor : part->result()) all.push_back(tensor);
+    return all;
+}
+
+void JoinedWork::synchronize() { wait(kNoTimeout); }
+
+bool JoinedWork::wait(std::chrono::milliseconds timeout) {
+    if (timeout == kNoTimeout || timeout.count() < 0) {
+        for (const auto& part : parts_) part->wait(kNoTimeout);
+        return true;
+    }
+    const auto until = std::chrono::steady_clock::now() + timeout;
+    for (const auto& part : parts_) {
+        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+        part->wait(std::max(left, std::chrono::milliseconds(1)));
+    }
+    return true;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> JoinedWork::getFuture() {
+    c10::List<c10::intrusive_ptr<c10::ivalue::Future>> futures(
+        c10::FutureType::create(c10::ListType::create(c10::TensorType::get())));
+    for (const auto& part : parts_) futures.push_back(part->getFuture());
+    auto all = c10::collectAll(std::move(futures));
+    // The parts' tensors, as one list.
+    return all->then(
+        [parts = parts_](c10::ivalue::Future& ended) {
+            if (ended.hasError()) std::rethrow_exception(ended.exception_ptr());
+            std::vector<at::Tensor> tensors;
+            for (const auto& part : parts)
+                for (const at::Tensor& tensor : part->result()) tensors.push_back(tensor);
+            return c10::IValue(std::move(tensors));
+        },
+        c10::ListType::create(c10::TensorType::get()));
+}
+
+}  // namespace weft_torch

@@ -1,0 +1,35 @@
+// module.cpp: the Python module of the backend. weft.torch imports it; see python/weft/torch/__init__.py.
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <pybind11/chrono.h>
+#include <torch/python.h>
+#include <torch/version.h>
+
+#include "backend.hpp"
+#include "process.hpp"
+
+using namespace weft_torch;
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
+    watch_forks();
+    module.attr("torch_version") = TORCH_VERSION;
+    py::class_<GroupOptions, c10d::Backend::Options, c10::intrusive_ptr<GroupOptions>>(module, "Options",
+                                                                             "Settings of a process group of Weft.")
+        .def(py::init([](Milliseconds timeout, const std::string& algo, std::optional<bool> deterministic) {
+                 auto options = c10::make_intrusive<GroupOptions>(timeout);
+                 options->algo = algo;
+                 if (deterministic) options->deterministic = *deterministic;
+                 return options;
+             }),
+             py::arg("timeout") = kBackendDefaultTimeout, py::arg("algo") = "", py::arg("deterministic") = py::none())
+        .def_readwrite("algo", &GroupOptions::algo, "The algorithms that may be used, as in WEFT_ALGO.")
+        .def_property_readonly("deterministic", [](const GroupOptions& options) { return options.deterministic == 1; });
+    py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(module, "Backend",
+                                                                    "A process group's communicator of Weft.");
+    module.def(
+        "make",
+        [](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, const c10::intrusive_ptr<GroupOptions>& options) {
+            return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<Backend>(store, rank, size, options));
+        },
+        py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"), py::call_guard<py::gil_scoped_release>());
+    module.def("shut_all_down", &shut_all_down, py::call_guard<py::gil_scoped_release>());
+}
