@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <thread>
 
 #include "failure.hpp"
 #include "tensors.hpp"
@@ -76,7 +77,9 @@ void shut_all_down() {
             if (owned) living.push_back(std::move(owned));
         }
     }
-    for (const auto& backend : living) backend->abort();
+    // Calls that other ranks do not complete would keep the process.
+    for (const auto& backend : living)
+        if (!backend->queue_->is_idle()) backend->abort();
     for (const auto& backend : living) backend->shutdown();
 }
 
@@ -357,38 +360,46 @@ std::string ranks_text(const std::vector<int>& ranks) {
 
 }  // namespace
 
-// Through the store, so that a late rank does not end the communicator.
+// Through the store, so that a late rank does not end the communicator. The texts are those of Gloo, which programs look for.
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
     check_process();
     const Milliseconds timeout = chosen(options.timeout);
     const auto until = std::chrono::steady_clock::now() + std::min(timeout, Milliseconds(std::chrono::hours(24 * 365)));
     const std::string key = c10::str("weft/monitored/", monitored_barriers_++, "/");
-    const auto wait_for = [&](const std::string& what, Milliseconds least) {
-        const auto left = std::chrono::duration_cast<Milliseconds>(until - std::chrono::steady_clock::now());
-        try {
-            store_->wait({what}, std::max(left, least));
-            return true;
-        } catch (const c10::DistStoreError&) {
-            return false;
+    const auto late = [&] { return std::chrono::steady_clock::now() > until; };
+    const auto arrives = [&](const std::string& what) {
+        auto pause = std::chrono::microseconds(100);
+        while (!store_->check({what})) {
+            if (late()) return false;
+            std::this_thread::sleep_for(pause);
+            pause = std::min(pause * 2, std::chrono::microseconds(10'000));
         }
+        return true;
     };
     if (rank_ != 0) {
         store_->set(key + std::to_string(rank_), "1");
-        if (!wait_for(key + "all", Milliseconds(1)))
-            throw_failure(c10::str("Rank ", rank_, " successfully reached monitoredBarrier, but rank 0 did not answer in ",
-                                   timeout.count(), " ms [timeout.collective]"));
-        const std::vector<uint8_t> answer = store_->get(key + "all");
-        if (answer.size() > 1) throw_failure(std::string(answer.begin(), answer.end()));
-        return;
+        std::string answer = c10::str("no answer in ", timeout.count(), " ms");
+        if (arrives(key + "all")) {
+            const std::vector<uint8_t> said = store_->get(key + "all");
+            answer.assign(said.begin(), said.end());
+            if (answer == "1") return;
+        }
+        throw_failure(c10::str("Rank ", rank_, " successfully reached monitoredBarrier, but received errors while waiting "
+                               "for send/recv from rank 0: ", answer, " [timeout.collective]"));
     }
-    std::vector<int> late;
-    for (int rank = 1; rank < size_ && (late.empty() || wait_all_ranks); ++rank)
-        if (!wait_for(key + std::to_string(rank), Milliseconds(1))) late.push_back(rank);
-    const std::string text =
-        late.empty() ? "1"
-                     : c10::str(ranks_text(late), " failed to pass monitoredBarrier in ", timeout.count(), " ms");
-    store_->set(key + "all", std::vector<uint8_t>(text.begin(), text.end()));
-    if (!late.empty()) throw_failure(text);
+    std::vector<int> missing;
+    std::string text;
+    for (int rank = 1; rank < size_ && (missing.empty() || wait_all_ranks); ++rank) {
+        if (late() && missing.empty() && !store_->check({key + std::to_string(rank)}))
+            text = c10::str("Rank 0 timed out in monitoredBarrier after ", timeout.count(), " ms. ");
+        if (!arrives(key + std::to_string(rank))) missing.push_back(rank);
+    }
+    if (!missing.empty())
+        text += c10::str(ranks_text(missing), " failed to pass monitoredBarrier in ", timeout.count(),
+                         " ms [timeout.collective]");
+    const std::string answer = missing.empty() ? "1" : text;
+    store_->set(key + "all", std::vector<uint8_t>(answer.begin(), answer.end()));
+    if (!missing.empty()) throw_failure(text);
 }
 
 }  // namespace weft_torch

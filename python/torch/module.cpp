@@ -14,22 +14,28 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
     module.attr("torch_version") = TORCH_VERSION;
     py::class_<GroupOptions, c10d::Backend::Options, c10::intrusive_ptr<GroupOptions>>(module, "Options",
                                                                              "Settings of a process group of Weft.")
-        .def(py::init([](Milliseconds timeout, const std::string& algo, std::optional<bool> deterministic) {
-                 auto options = c10::make_intrusive<GroupOptions>(timeout);
+        .def(py::init([](const std::string& algo, std::optional<bool> deterministic) {
+                 auto options = c10::make_intrusive<GroupOptions>();
                  options->algo = algo;
                  if (deterministic) options->deterministic = *deterministic;
                  return options;
              }),
-             py::arg("timeout") = kBackendDefaultTimeout, py::arg("algo") = "", py::arg("deterministic") = py::none())
+             py::arg("algo") = "", py::arg("deterministic") = py::none())
         .def_readwrite("algo", &GroupOptions::algo, "The algorithms that may be used, as in WEFT_ALGO.")
         .def_property_readonly("deterministic", [](const GroupOptions& options) { return options.deterministic == 1; });
     py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(module, "Backend",
                                                                     "A process group's communicator of Weft.");
     module.def(
         "make",
-        [](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, const c10::intrusive_ptr<GroupOptions>& options) {
-            return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<Backend>(store, rank, size, options));
+        [](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, const GroupOptions& options,
+           Milliseconds timeout, const std::string& name, const std::vector<int64_t>& global_ranks) {
+            auto own = c10::make_intrusive<GroupOptions>(options);
+            own->timeout = timeout;
+            own->group_name = name;
+            own->global_ranks_in_group.assign(global_ranks.begin(), global_ranks.end());
+            return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<Backend>(store, rank, size, std::move(own)));
         },
-        py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"), py::call_guard<py::gil_scoped_release>());
+        py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"), py::arg("timeout"), py::arg("name"),
+        py::arg("global_ranks"), py::call_guard<py::gil_scoped_release>());
     module.def("shut_all_down", &shut_all_down, py::call_guard<py::gil_scoped_release>());
 }

@@ -1,0 +1,52 @@
+"""The backend "weft" of torch.distributed.
+
+    import torch.distributed as dist
+
+    dist.init_process_group("weft")      # or "cpu:weft,cuda:nccl"
+
+torch finds the backend by an entry point of the package, so no import is needed. Import weft.torch for the settings of a
+group: ``dist.init_process_group("weft", pg_options=weft.torch.Options(deterministic=True))``.
+docs/guide/pytorch.md explains what the backend does and which settings it honours.
+"""
+
+import atexit
+from typing import Any
+
+import torch.distributed
+
+from ._binary import load as _load
+
+_backend = _load()
+Options = _backend.Options
+
+__all__ = ["Options", "register"]
+
+
+def _make(parameters: Any, options: Any) -> Any:
+    if options is None:
+        options = Options()
+    elif not isinstance(options, Options):
+        raise TypeError(
+            f"pg_options is of {type(options).__module__}.{type(options).__name__}; the backend weft takes "
+            "weft.torch.Options [option.value]"
+        )
+    return _backend.make(
+        parameters.store,
+        parameters.group_rank,
+        parameters.group_size,
+        options,
+        parameters.timeout,
+        parameters.group_id,
+        parameters.global_ranks_in_group,
+    )
+
+
+def register() -> None:
+    """Registers the backend. torch calls this for the entry point; a second call changes nothing."""
+    if not hasattr(torch.distributed.Backend, "WEFT"):
+        torch.distributed.Backend.register_backend("weft", _make, extended_api=True, devices=["cpu"])
+
+
+register()
+# A program may end without destroy_process_group. Threads and communicators must end before the interpreter does.
+atexit.register(_backend.shut_all_down)

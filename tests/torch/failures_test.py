@@ -1,0 +1,242 @@
+"""What a user sees when something goes wrong: a sentence with an id on every rank, within the time limit."""
+
+import os
+import threading
+import time
+import unittest
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+import ranks
+
+
+def fails(call, kind, *texts):
+    try:
+        call()
+    except kind as error:
+        for text in texts:
+            assert text in str(error), f"'{text}' is not in: {error}"
+        return error
+    raise AssertionError("the call passed")
+
+
+def store():
+    return dist.distributed_c10d._get_default_store()
+
+
+def backend():
+    return dist.group.WORLD._get_backend(torch.device("cpu"))
+
+
+def death(rank, size):
+    dist.barrier()
+    if rank == size - 1:
+        os._exit(0)
+    for is_async in (False, True):
+        x = torch.ones(1000)
+
+        def reduce():
+            work = dist.all_reduce(x, async_op=is_async)
+            if is_async:
+                work.wait()
+
+        fails(reduce, dist.DistBackendError, f"rank {size - 1}")
+
+
+def death_of_sender(rank, size):
+    if rank == 0:
+        dist.send(torch.ones(1), 1)
+        os._exit(0)
+    if rank == 1:
+        x = torch.zeros(1)
+        dist.recv(x, 0)
+        fails(lambda: dist.recv(x, 0), dist.DistBackendError, "rank 0")
+
+
+def late(rank, size):
+    """All ranks learn of the one that does not come; it learns that the others gave up."""
+    x = torch.ones(10)
+    if rank == 0:
+        begun = time.monotonic()
+        fails(lambda: dist.all_reduce(x), dist.DistBackendError, "rank 1", "[timeout.collective]")
+        assert time.monotonic() - begun < 30
+        store().set("gave up", "1")
+    else:
+        store().wait(["gave up"], timedelta(seconds=60))
+        fails(lambda: dist.all_reduce(x), dist.DistBackendError)
+
+
+def timeout_of_call(rank, size):
+    options = dist.AllreduceOptions()
+    options.timeout = timedelta(milliseconds=500)
+    options.asyncOp = False
+    if rank == 0:
+        fails(lambda: dist.group.WORLD.allreduce([torch.ones(3)], options).wait(), dist.DistBackendError, "500 ms")
+    else:
+        store().wait(["failed"], timedelta(seconds=60))
+    if rank == 0:
+        store().set("failed", "1")
+
+
+def wait_with_timeout(rank, size):
+    """A wait that gives up breaks nothing."""
+    keys = store()
+    x = torch.ones(3)
+    if rank == 0:
+        work = dist.all_reduce(x, async_op=True)
+        fails(lambda: work.wait(timedelta(milliseconds=100)), dist.DistBackendError, "100 ms")
+        keys.set("waited", "1")
+        work.wait()
+    else:
+        keys.wait(["waited"], timedelta(seconds=60))
+        dist.all_reduce(x)
+    assert x.tolist() == [float(size)] * 3
+
+
+def receive_without_send(rank, size):
+    if rank == 0:
+        fails(lambda: dist.recv(torch.zeros(1), 1), dist.DistBackendError, "rank 1", "[timeout.message]")
+    store().set(f"done {rank}", "1")
+    store().wait([f"done {each}" for each in range(size)], timedelta(seconds=60))
+
+
+def mismatch(rank, size):
+    fails(lambda: dist.all_reduce(torch.ones(5 + rank)), dist.DistBackendError, "[mismatch.count]")
+
+
+def mismatched_types(rank, size):
+    dtype = torch.float32 if rank == 0 else torch.float64
+    fails(lambda: dist.all_reduce(torch.ones(5, dtype=dtype)), dist.DistBackendError, "[mismatch.datatype]")
+
+
+def mismatched_calls(rank, size):
+    x = torch.ones(5)
+    call = (lambda: dist.all_reduce(x)) if rank == 0 else (lambda: dist.broadcast(x, 0))
+    fails(call, dist.DistBackendError, "[mismatch.call]")
+
+
+def abort_in_flight(rank, size):
+    """abort() returns while a collective waits, and the collective fails."""
+    if rank == 0:
+        work = dist.all_reduce(torch.ones(3), async_op=True)
+        message = dist.irecv(torch.zeros(3), 1)
+        backend().abort()
+        fails(work.wait, Exception, "abort")
+        fails(message.wait, Exception, "abort")
+        fails(lambda: dist.all_reduce(torch.ones(3)), RuntimeError, "[usage.finalized]")
+        store().set("aborted", "1")
+    else:
+        store().wait(["aborted"], timedelta(seconds=60))
+        fails(lambda: dist.all_reduce(torch.ones(3)), dist.DistBackendError, "[abort.remote]")
+
+
+def abort_by_another_thread(rank, size):
+    """A blocked call in the main thread ends by the abort of another thread."""
+    if rank == 0:
+        threading.Timer(0.2, lambda: backend().abort()).start()
+        fails(lambda: dist.all_reduce(torch.ones(3)), Exception, "abort")
+        store().set("aborted", "1")
+    else:
+        store().wait(["aborted"], timedelta(seconds=60))
+        fails(lambda: dist.all_reduce(torch.ones(3)), dist.DistBackendError, "[abort.remote]")
+
+
+def after_destroy(rank, size):
+    group = dist.group.WORLD
+    dist.destroy_process_group()
+    options = dist.AllreduceOptions()
+    fails(lambda: group.allreduce([torch.ones(3)], options), Exception)
+
+
+def arguments(rank, size):
+    ones = torch.ones(4)
+    fails(lambda: dist.all_reduce(ones.to_sparse()), ValueError, "Sparse")
+    fails(lambda: dist.all_reduce(ones, dist.ReduceOp.BAND), ValueError, "BAND", "[argument.reduction]")
+    fails(lambda: dist.all_reduce(ones.bool(), dist.ReduceOp.AVG), ValueError, "AVG", "[argument.reduction]")
+    fails(lambda: dist.all_reduce(ones.to(torch.float8_e4m3fnuz)), ValueError, "[argument.datatype]")
+    fails(lambda: dist.all_gather_into_tensor(torch.ones(5), ones), ValueError, "5 elements", "[argument.count]")
+    fails(lambda: dist.all_to_all_single(torch.ones(4), ones, [1] * size, [4] * size), ValueError, "[argument.counts]")
+    fails(lambda: dist.reduce_scatter_tensor(torch.ones(3), ones), ValueError, "[argument.count]")
+    fails(
+        lambda: dist.group.WORLD.allgather([[torch.ones(4)] * (size + 1)], [ones]).wait(), ValueError, "[argument.count]"
+    )
+    # Nothing was broken.
+    dist.all_reduce(ones)
+    assert ones.tolist() == [float(size)] * 4
+
+
+def fork(rank, size):
+    """A child of fork() gets an error, and the parent goes on."""
+    x = torch.ones(3)
+    dist.all_reduce(x, async_op=True).wait()
+    child = os.fork()
+    if child == 0:
+        try:
+            fails(lambda: dist.all_reduce(x), RuntimeError, "[usage.forked]")
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    dist.all_reduce(x)
+    assert x.tolist() == [float(size * size)] * 3
+
+
+def exit_without_destroy(rank, size):
+    """The threads of a backend do not keep the interpreter."""
+    dist.all_reduce(torch.ones(3), async_op=True).wait()
+    dist.irecv(torch.zeros(3), (rank + 1) % size)
+    dist.GroupMember.WORLD = None
+
+
+class Failures(unittest.TestCase):
+    """Each function runs on two ranks and, where that changes anything, on three."""
+
+    def test_death(self):
+        for size in (2, 3):
+            ranks.run(size, death, dies=[size - 1])
+
+    def test_death_of_sender(self):
+        ranks.run(2, death_of_sender, dies=[0])
+
+    def test_late(self):
+        ranks.run(2, late, timeout=1)
+
+    def test_receive_without_send(self):
+        ranks.run(2, receive_without_send, timeout=1)
+
+    def test_options(self):
+        import weft.torch
+
+        fails(lambda: ranks.run(1, arguments, options=lambda: dist.ProcessGroupGloo._Options()), AssertionError, "Options")
+        ranks.run(2, arguments, options=lambda: weft.torch.Options(algo="ring", deterministic=False))
+        fails(
+            lambda: ranks.run(1, arguments, options=lambda: weft.torch.Options(algo="no such")),
+            AssertionError,
+            "no such",
+            "[option.",
+        )
+
+
+def _add(function):
+    setattr(Failures, f"test_{function.__name__}", lambda self: ranks.run(2, function))
+
+
+for _each in (
+    timeout_of_call,
+    wait_with_timeout,
+    mismatch,
+    mismatched_types,
+    mismatched_calls,
+    abort_in_flight,
+    abort_by_another_thread,
+    after_destroy,
+    arguments,
+    fork,
+    exit_without_destroy,
+):
+    _add(_each)
+
+if __name__ == "__main__":
+    unittest.main()

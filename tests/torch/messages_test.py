@@ -1,0 +1,202 @@
+"""Messages between two ranks: tags, any source, batches, and sends and receives in opposite orders."""
+
+import unittest
+
+import torch
+import torch.distributed as dist
+
+import ranks
+
+LARGE = 300_000  # elements: more than any eager message
+
+
+def both_directions(rank, size):
+    """Each rank sends before it receives, then receives before it sends."""
+    following, preceding = (rank + 1) % size, (rank - 1) % size
+    for count in (0, 1, 13, 1000, LARGE):
+        sent = torch.arange(count, dtype=torch.float64) + rank
+        for first in ("send", "recv"):
+            received = torch.zeros(count, dtype=torch.float64)
+            if first == "send":
+                works = [dist.isend(sent, following), dist.irecv(received, preceding)]
+            else:
+                works = [dist.irecv(received, preceding), dist.isend(sent, following)]
+            for work in works:
+                work.wait()
+            assert torch.equal(received, torch.arange(count, dtype=torch.float64) + preceding)
+
+
+def tags(rank, size):
+    """Messages are received in the opposite order of their sends."""
+    for count in (3, LARGE):
+        if rank == 0:
+            works = [dist.isend(torch.full((count,), float(tag)), 1, tag=tag) for tag in range(5)]
+            for work in works:
+                work.wait()
+        elif rank == 1:
+            for tag in reversed(range(5)):
+                x = torch.zeros(count)
+                dist.recv(x, 0, tag=tag)
+                assert x.unique().tolist() == [float(tag)]
+        # All are posted before the messages come; the waits are in the opposite order.
+        dist.barrier()
+        if rank == 1:
+            buffers = [torch.zeros(count) for _ in range(5)]
+            works = [dist.irecv(buffers[tag], 0, tag=tag) for tag in range(5)]
+            dist.barrier()
+            for work in reversed(works):
+                work.wait()
+            assert [x.unique().tolist() for x in buffers] == [[float(tag)] for tag in range(5)]
+        else:
+            dist.barrier()
+            if rank == 0:
+                for tag in (3, 1, 4, 0, 2):
+                    dist.send(torch.full((count,), float(tag)), 1, tag=tag)
+
+
+def order(rank, size):
+    """Messages of one tag are received in the order of their sends."""
+    if rank == 0:
+        works = [dist.isend(torch.full((4,), float(number)), 1) for number in range(200)]
+        for work in works:
+            work.wait()
+    elif rank == 1:
+        buffers = [torch.zeros(4) for _ in range(200)]
+        works = [dist.irecv(buffer, 0) for buffer in buffers]
+        for work in works:
+            work.wait()
+        assert [buffer[0].item() for buffer in buffers] == [float(number) for number in range(200)]
+
+
+def any_source(rank, size):
+    for count in (2, LARGE):
+        if rank == 0:
+            seen = []
+            for _ in range(3 * (size - 1)):
+                x = torch.zeros(count)
+                source = dist.recv(x)
+                assert x.unique().tolist() == [float(source)]
+                seen.append(source)
+            assert sorted(seen) == sorted(list(range(1, size)) * 3)
+            # A receive from one source after receives from any.
+            x = torch.zeros(1)
+            dist.recv(x, 1, tag=1)
+            assert x.item() == 7
+        else:
+            for _ in range(3):
+                dist.send(torch.full((count,), float(rank)), 0)
+            if rank == 1:
+                dist.send(torch.full((1,), 7.0), 0, tag=1)
+        dist.barrier()
+
+
+def batches(rank, size):
+    others = [each for each in range(size) if each != rank]
+    sent = {each: torch.full((50,), float(rank * 10 + each)) for each in others}
+    received = {each: torch.zeros(50) for each in others}
+    operations = [dist.P2POp(dist.irecv, received[each], each) for each in others]
+    operations += [dist.P2POp(dist.isend, sent[each], each) for each in others]
+    for work in dist.batch_isend_irecv(operations):
+        work.wait()
+    for each in others:
+        assert received[each].unique().tolist() == [float(each * 10 + rank)]
+    # One side has a batch, the other side single calls.
+    if rank == 0:
+        x = torch.zeros(3)
+        batch = [dist.P2POp(dist.isend, torch.ones(3), 1), dist.P2POp(dist.irecv, x, 1)]
+        for work in dist.batch_isend_irecv(batch):
+            work.wait()
+        assert x.tolist() == [2.0] * 3
+    elif rank == 1:
+        x = torch.zeros(3)
+        dist.send(torch.full((3,), 2.0), 0)
+        dist.recv(x, 0)
+        assert x.tolist() == [1.0] * 3
+
+
+def strided(rank, size):
+    if rank == 0:
+        dist.send(torch.arange(20).view(4, 5).t(), 1)
+    elif rank == 1:
+        x = torch.zeros(4, 5, dtype=torch.int64).t()
+        dist.recv(x, 0)
+        assert torch.equal(x, torch.arange(20).view(4, 5).t())
+
+
+def another_size(rank, size):
+    """A receive of another size fails with both sizes; the next message arrives."""
+    if rank == 0:
+        for count in (3, LARGE):
+            dist.send(torch.ones(count), 1)
+            dist.send(torch.full((2,), 5.0), 1)
+    elif rank == 1:
+        for count in (3, LARGE):
+            try:
+                dist.recv(torch.zeros(2), 0)
+                raise AssertionError("the receive of another size passed")
+            except dist.DistBackendError as error:
+                assert "8 bytes" in str(error) and f"{count * 4} bytes" in str(error), error
+                assert "[mismatch.message]" in str(error)
+            x = torch.zeros(2)
+            dist.recv(x, 0)
+            assert x.tolist() == [5.0, 5.0]
+
+
+def with_collectives(rank, size):
+    """Messages do not disturb collectives that lie between a send and its receive."""
+    x = torch.zeros(LARGE)
+    if rank == 0:
+        work = dist.isend(torch.ones(LARGE), 1)
+    y = torch.ones(5)
+    dist.all_reduce(y)
+    assert y.tolist() == [float(size)] * 5
+    if rank == 0:
+        work.wait()
+    elif rank == 1:
+        dist.recv(x, 0)
+        assert x.unique().tolist() == [1.0]
+
+
+def wrong(rank, size):
+    group = dist.group.WORLD
+    for call in (
+        lambda: group.send([torch.ones(1)], size + 3, 0),
+        lambda: group.send([torch.ones(1)], rank, 0),
+        lambda: group.recv([torch.ones(1)], -1, 0),
+    ):
+        try:
+            call()
+        except ValueError as error:
+            assert "[argument.rank]" in str(error)
+        else:
+            raise AssertionError("a wrong call passed")
+
+
+class Messages(unittest.TestCase):
+    """Each function runs with every number of ranks."""
+
+
+def _add(function):
+    def test(self):
+        for size in (2, 4):
+            with self.subTest(ranks=size):
+                ranks.run(size, function)
+
+    setattr(Messages, f"test_{function.__name__}", test)
+
+
+for _each in (
+    both_directions,
+    tags,
+    order,
+    any_source,
+    batches,
+    strided,
+    another_size,
+    with_collectives,
+    wrong,
+):
+    _add(_each)
+
+if __name__ == "__main__":
+    unittest.main()
