@@ -25,7 +25,8 @@ using Milliseconds = std::chrono::milliseconds;
 // pg_options of init_process_group and new_group.
 struct GroupOptions final : c10d::Backend::Options {
     explicit GroupOptions(Milliseconds timeout = kBackendDefaultTimeout) : c10d::Backend::Options(backend_name, timeout) {}
-    c10::intrusive_ptr<c10d::Backend::Options> clone() const override { return c10::make_intrusive<GroupOptions>(*this); }
+    // Overrides from torch 2.15 on.
+    c10::intrusive_ptr<c10d::Backend::Options> clone() const { return c10::make_intrusive<GroupOptions>(*this); }
 
     std::string algo;                           // as WEFT_ALGO
     int deterministic = WEFT_CONFIG_UNDEF_INT;  // as WEFT_DETERMINISTIC
@@ -54,7 +55,8 @@ class Backend final : public c10d::Backend {
     WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                             const c10d::AllgatherOptions& options) override;
     WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
-    WorkPtr gather_single(at::Tensor& output, at::Tensor& input, const c10d::GatherOptions& options) override;
+    // Overrides from torch 2.15 on.
+    WorkPtr gather_single(at::Tensor& output, at::Tensor& input, const c10d::GatherOptions& options);
     WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override;
     WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                            const c10d::ReduceScatterOptions& options) override;

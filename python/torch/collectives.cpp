@@ -269,7 +269,7 @@ WorkPtr Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inpu
     std::vector<Call> calls;
     for (size_t at = 0; at < inputs.size(); ++at)
         calls.push_back(all_gather("all_gather_single_coalesced", outputs[at], inputs[at]));
-    return submit({OpType::ALLGATHER_INTO_TENSOR_COALESCED, "weft:all_gather_single_coalesced"}, inputs, outputs,
+    return submit({OpType::COALESCED, "weft:all_gather_single_coalesced"}, inputs, outputs,
                   std::move(calls), options.timeout, options.asyncOp);
 }
 
@@ -403,7 +403,7 @@ WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inpu
     std::vector<Call> calls;
     for (size_t at = 0; at < inputs.size(); ++at)
         calls.push_back(reduce_scatter("reduce_scatter_single_coalesced", outputs[at], inputs[at], options.reduceOp));
-    return submit({OpType::REDUCE_SCATTER_TENSOR_COALESCED, "weft:reduce_scatter_single_coalesced"}, inputs, outputs,
+    return submit({OpType::COALESCED, "weft:reduce_scatter_single_coalesced"}, inputs, outputs,
                   std::move(calls), options.timeout, options.asyncOp);
 }
 

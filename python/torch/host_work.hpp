@@ -39,7 +39,7 @@ class HostWork final : public c10d::Work {
     c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
     float getDuration() const override;
     uint64_t getSequencenumber() const override { return sequence_; }
-    std::chrono::milliseconds getTimeout() const override { return timeout_; }
+    std::chrono::milliseconds getTimeout() const { return timeout_; }  // overrides from torch 2.15 on
 
   private:
     // The caller holds mutex_ of the base class.

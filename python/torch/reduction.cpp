@@ -68,7 +68,7 @@ Reduction::Reduction(const char* call, at::ScalarType type, const ReduceOp& op) 
     per_element_ = is_complex ? 2 : 1;
     op_ = type == at::kBool ? of_bool(call, kind) : of_number(kind);
     if (kind != ReduceOp::PREMUL_SUM) return;
-    const auto* supplement = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
+    const auto* supplement = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
     if (!supplement) throw_argument(c10::str(call, ": PREMUL_SUM has no factor [argument.scalar]"));
     factor_ = supplement->tensor_factor.defined()
                   ? supplement->tensor_factor.to(at::kCPU, carried_).reshape({1}).contiguous()
