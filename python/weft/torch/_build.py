@@ -31,12 +31,17 @@ def command(sources: Path, headers: Path, library: Path, unit: Path, output: Pat
     )
 
 
+def _first_errors(text: str) -> str:
+    errors = [line for line in text.splitlines() if "error" in line]
+    return "\n".join(errors[:10]) or text[-2000:]
+
+
 def build(sources: Path, headers: Path, library: Path, output: Path) -> None:
     """Raises ImportError with the compiler's text if it fails. Other processes see `output` only when it is whole."""
     if not shutil.which(shlex.split(os.environ.get("CXX", "c++"))[0]):
         raise ImportError("no C++ compiler was found; install g++ 12 or newer, or set CXX [driver.missing]")
     with tempfile.TemporaryDirectory() as folder:
-        unit = Path(folder) / "backend.cpp"
+        unit = Path(folder) / "all_sources.cpp"
         unit.write_text("".join(f'#include "{source.name}"\n' for source in sorted(sources.glob("*.cpp"))))
         made = Path(folder) / "backend.so"
         done = subprocess.run(
@@ -45,7 +50,7 @@ def build(sources: Path, headers: Path, library: Path, output: Path) -> None:
         if done.returncode != 0:
             raise ImportError(
                 f"the backend did not compile; it needs g++ 12 or newer and Python's headers. The compiler said:\n"
-                f"{done.stdout[-4000:]} [driver.missing]"
+                f"{_first_errors(done.stdout)} [driver.missing]"
             )
         beside = output.with_name(f".{output.name}.{os.getpid()}")
         shutil.copyfile(made, beside)
