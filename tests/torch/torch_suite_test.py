@@ -17,6 +17,8 @@ os.environ["TEMP_DIR"] = _folder.name
 import torch
 from torch.testing._internal import common_distributed
 
+import weft.torch  # noqa: F401  # the package in the build folder has no entry points
+
 # Tests that cannot pass, with the reason.
 EXCLUDED = {
     "test_barrier_timeout_full_group": "it wants the words of Gloo's time-out",
