@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "failure.hpp"
+#include "failure_watch.hpp"
 #include "tensors.hpp"
 
 namespace weft_torch {
@@ -19,7 +20,12 @@ struct Registry {
     std::set<Backend*> living;
 };
 Registry& registry() {
-    static auto* const all = new Registry;
+    static auto* const all = [] {
+        // The watch may hold the mutex when another thread calls fork().
+        pthread_atfork([] { registry().mutex.lock(); }, [] { registry().mutex.unlock(); },
+                       [] { registry().mutex.unlock(); });
+        return new Registry;
+    }();
     return *all;
 }
 
@@ -27,6 +33,11 @@ Settings settings_of(const GroupOptions& options, const std::string& suffix) {
     const std::string name = options.group_desc.empty() || options.group_desc == "undefined" ? options.group_name
                                                                                            : options.group_desc;
     return {name.empty() ? suffix : name + suffix, options.algo, options.deterministic};
+}
+
+FailureWatch& watch() {
+    static auto* const only = new FailureWatch(&Backend::look_for_failures);
+    return *only;
 }
 
 // A child of fork() cannot end the threads and condition variables that its copy of the memory describes.
@@ -68,6 +79,7 @@ Backend::~Backend() {
 }
 
 void shut_all_down() {
+    watch().stop();
     std::vector<c10::intrusive_ptr<Backend>> living;
     {
         std::lock_guard lock(registry().mutex);
@@ -108,8 +120,57 @@ int Backend::checked_peer(const char* call, int peer) const {
 
 HostWorkPtr Backend::make_work(Title title, const Tensors& inputs, Tensors outputs, Milliseconds timeout,
                                std::weak_ptr<Driver> driver) {
-    return c10::make_intrusive<HostWork>(rank_, title.type, title.name, inputs, std::move(outputs), sequence_, timeout,
-                                         std::move(driver));
+    auto work = c10::make_intrusive<HostWork>(rank_, title.type, title.name, inputs, std::move(outputs), sequence_,
+                                              timeout, std::move(driver));
+    if (hooks_->any()) work->report_to(hooks_);
+    return work;
+}
+
+void Backend::registerAbortHook(int64_t id, AbortHook hook) {
+    hooks_->set_abort(id, std::move(hook));
+    watch().start();
+}
+
+void Backend::registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) {
+    onCompletionHook_ = hook;  // hasHooks() asks for it
+    hooks_->set_end(std::move(hook));
+}
+
+void Backend::waitForPendingWorks() {
+    check_process();
+    std::vector<std::shared_ptr<Driver>> drivers{queue_};
+    {
+        std::lock_guard lock(channels_mutex_);
+        for (auto& [rank, sender] : senders_) drivers.push_back(sender->queue());
+        for (auto& [rank, receiver] : receivers_) drivers.push_back(receiver);
+    }
+    for (const auto& driver : drivers) driver->drain();
+}
+
+bool Backend::has_failed() {
+    std::lock_guard lock(channels_mutex_);
+    if (ended_ || !communicator_) return false;
+    bool failed = communicator_->has_failed();
+    for (auto& [rank, sender] : senders_) failed |= sender->has_failed();
+    for (auto& [rank, receiver] : receivers_) failed |= receiver->has_failed();
+    return failed;
+}
+
+bool Backend::look_for_failures() {
+    std::vector<std::shared_ptr<const Hooks>> failed;
+    bool any = false;
+    {
+        std::lock_guard lock(registry().mutex);
+        for (Backend* backend : registry().living) {
+            if (backend->origin_.is_forked()) continue;
+            any = true;
+            if (backend->failure_seen_ || !backend->has_failed()) continue;
+            backend->failure_seen_ = true;
+            failed.push_back(backend->hooks_);
+        }
+    }
+    for (const auto& hooks : failed) hooks->failed();
+    return any;
 }
 
 void Backend::execute(const std::vector<Call>& calls, Milliseconds timeout) {
@@ -151,7 +212,12 @@ WorkPtr Backend::submit(Title title, const Tensors& inputs, Tensors outputs, std
     ++sequence_;
     if (!async) {
         RECORD_FUNCTION(title.name, std::vector<c10::IValue>{});
-        if (queue_->run_alone([&] { execute(calls, limit); })) return nullptr;
+        const auto run = [&] { return queue_->run_alone([&] { execute(calls, limit); }); };
+        if (hooks_->any()) {
+            if (auto done = hooks_->observe(rank_, title.type, sequence_, outputs, run)) return done;
+        } else if (run()) {
+            return nullptr;
+        }
     }
     auto work = make_work(title, inputs, std::move(outputs), limit, queue_);
     queue_->add(work, [this, calls = std::move(calls), limit] { execute(calls, limit); });
@@ -291,6 +357,7 @@ c10::intrusive_ptr<c10d::Backend> Backend::shrink(const std::vector<int64_t>& ex
 
 void Backend::abort() {
     if (origin_.is_forked() || ended_.exchange(true)) return;
+    hooks_->silence();
     communicator_->abort();
     std::lock_guard lock(channels_mutex_);
     for (auto& [rank, sender] : senders_) sender->abort();
@@ -301,6 +368,7 @@ void Backend::abort() {
 void Backend::shutdown() {
     if (origin_.is_forked()) return;
     if (!ended_.exchange(true)) queue_->drain();
+    hooks_->silence();
     std::map<int, std::unique_ptr<Sender>> senders;
     std::map<int, std::shared_ptr<Receiver>> receivers;
     {

@@ -10,6 +10,7 @@
 
 #include "channels.hpp"
 #include "communicator.hpp"
+#include "hooks.hpp"
 #include "host_work.hpp"
 #include "job_queue.hpp"
 #include "process.hpp"
@@ -95,6 +96,20 @@ class Backend final : public c10d::Backend {
     void shutdown() override;
     c10d::ErrorType getError() override;
 
+    // From torch 2.15 on, the following override.
+    bool supportsAbortHooks() const { return true; }
+    void registerAbortHook(int64_t id, AbortHook hook);
+    void unregisterAbortHook(int64_t id) { hooks_->set_abort(id, nullptr); }
+    bool supportsCompletionHooks() const { return true; }
+    void registerCompletionHook(int64_t id, CompletionHook hook) { hooks_->set_completion(id, std::move(hook)); }
+    void unregisterCompletionHook(int64_t id) { hooks_->set_completion(id, nullptr); }
+    // Runs the abort hooks of backends that failed since the last look. False: this process has no backend.
+    static bool look_for_failures();
+
+    void registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) override;
+    void waitForPendingWorks() override;
+    void enableCollectivesTiming() override {}  // works are always timed
+
     bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
     at::Tensor allocateTensor(long size, at::TensorOptions options) override;
 
@@ -116,6 +131,8 @@ class Backend final : public c10d::Backend {
     HostWorkPtr make_work(Title title, const Tensors& inputs, Tensors outputs, Milliseconds timeout,
                           std::weak_ptr<Driver> driver);
     void check_process() const;
+    // Whether the communicator or one of a pair of ranks failed. Thread-safe.
+    bool has_failed();
     int checked_root(const char* call, int64_t root) const;
     int checked_peer(const char* call, int peer) const;
 
@@ -135,6 +152,8 @@ class Backend final : public c10d::Backend {
     c10::intrusive_ptr<GroupOptions> options_;
     std::shared_ptr<JobQueue> queue_ = std::make_shared<JobQueue>();
     std::unique_ptr<Communicator> communicator_;
+    const std::shared_ptr<Hooks> hooks_ = std::make_shared<Hooks>();
+    bool failure_seen_ = false;  // by the watch
     std::atomic<uint64_t> sequence_{0};
     uint64_t monitored_barriers_ = 0;
 

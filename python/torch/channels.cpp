@@ -79,6 +79,11 @@ bool Connection::is_made() {
     return made_ != nullptr && !aborted_;
 }
 
+bool Connection::has_failed() {
+    std::lock_guard lock(mutex_);
+    return made_ && !aborted_ && made_->has_failed();
+}
+
 void Connection::abort() {
     std::lock_guard lock(mutex_);
     aborted_ = true;

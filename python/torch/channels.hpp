@@ -10,7 +10,7 @@
 namespace weft_torch {
 
 // The direction from one rank to another; makes the communicator at the first message. One thread at a time uses it, except
-// for abort().
+// for is_made(), has_failed() and abort().
 class Connection {
   public:
     Connection(c10::intrusive_ptr<c10d::Store> store, int source, int destination, bool sends, Settings settings);
@@ -18,6 +18,7 @@ class Connection {
     Communicator& get(std::chrono::milliseconds timeout);
     // Whether the communicator was made.
     bool is_made();
+    bool has_failed();
     int source() const { return source_; }
     int destination() const { return destination_; }
     bool sends() const { return sends_; }
@@ -42,6 +43,7 @@ class Sender {
     void send(const at::Tensor& tensor, int tag, std::chrono::milliseconds timeout);  // a job of queue()
     // Tells the receiver that no message follows, if the connection works and no message is on its way.
     void say_end();
+    bool has_failed() { return connection_->has_failed(); }
     void abort();
 
   private:
@@ -65,6 +67,7 @@ class Receiver final : public Driver {
   public:
     explicit Receiver(std::unique_ptr<Connection> connection) : connection_(std::move(connection)) {}
     void add(const std::shared_ptr<Receive>& receive);
+    bool has_failed() { return connection_->has_failed(); }
     void abort();
 
   protected:

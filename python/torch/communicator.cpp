@@ -56,6 +56,12 @@ void Communicator::set_timeout(std::chrono::milliseconds timeout) {
     timeout_ms_ = wanted;
 }
 
+bool Communicator::has_failed() {
+    std::lock_guard lock(mutex_);
+    weftResult_t error = weftSuccess;
+    return comm_ && weftCommGetAsyncError(comm_, &error) == weftSuccess && error != weftSuccess && error != weftInProgress;
+}
+
 void Communicator::abort() {
     std::lock_guard lock(mutex_);
     if (comm_) (void)weftCommAbort(std::exchange(comm_, nullptr));

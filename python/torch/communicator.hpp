@@ -22,7 +22,7 @@ struct Settings {
 // weftConfig_t wants 0 for no limit; torch gives none as a very long time.
 int64_t timeout_ms(std::chrono::milliseconds timeout);
 
-// Owns the handle. One thread at a time uses get(); abort() is thread-safe.
+// Owns the handle. One thread at a time uses get(); abort() and has_failed() are thread-safe.
 class Communicator {
   public:
     // Joins as `rank` of `size`. Rank 0 makes the id and sends it by `key` of the store. Blocks until all have joined.
@@ -37,6 +37,8 @@ class Communicator {
     weftComm_t get();
     // Lets calls from now on fail after `timeout` without progress.
     void set_timeout(std::chrono::milliseconds timeout);
+    // Whether a failure has hit it. Thread-safe.
+    bool has_failed();
     // Ends calls in progress on all ranks.
     void abort();
 

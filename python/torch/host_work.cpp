@@ -5,6 +5,7 @@
 #include "communicator.hpp"
 #include "driver.hpp"
 #include "failure.hpp"
+#include "hooks.hpp"
 
 namespace weft_torch {
 
@@ -14,6 +15,7 @@ HostWork::HostWork(int rank, c10d::OpType type, const char* title, const std::ve
     : Work(rank, type, title, title ? std::optional(inputs) : std::nullopt),
       outputs_(std::move(outputs)),
       sequence_(sequence),
+      key_(next_key()),
       timeout_(timeout),
       driver_(std::move(driver)) {}
 
@@ -26,12 +28,14 @@ void HostWork::complete_future() {
 
 void HostWork::complete() {
     c10::intrusive_ptr<c10::ivalue::Future> future;
+    if (hooks_ && failure_) hooks_->failed(failure_);
     {
         std::lock_guard lock(mutex_);
         ended_ = std::chrono::steady_clock::now();
         done_.store(true, std::memory_order_release);
         future = future_;
     }
+    if (hooks_) hooks_->ended({opType_, sequence_, key_, begun_, ended_, !failure_});
     finish(failure_);  // ends the record of the profiler
     if (future) complete_future();
 }

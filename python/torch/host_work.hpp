@@ -10,6 +10,7 @@
 namespace weft_torch {
 
 class Driver;
+class Hooks;
 
 // Thread-safe. Its driver advances it; complete() is called once, by the driver.
 class HostWork final : public c10d::Work {
@@ -21,6 +22,8 @@ class HostWork final : public c10d::Work {
 
     // Before it is shared: it fails in a thread that waits for it, if nothing happens for its timeout.
     void limit_wait() { limited_ = true; }
+    // Before it is shared: `hooks` learn of its end.
+    void report_to(std::shared_ptr<const Hooks> hooks) { hooks_ = std::move(hooks); }
     bool is_done() const { return done_.load(std::memory_order_acquire); }
     // Before complete(): it failed.
     void fail(std::exception_ptr failure) { failure_ = std::move(failure); }
@@ -40,6 +43,7 @@ class HostWork final : public c10d::Work {
     float getDuration() const override;
     uint64_t getSequencenumber() const override { return sequence_; }
     std::chrono::milliseconds getTimeout() const { return timeout_; }  // overrides from torch 2.15 on
+    uint64_t getCompletionKey() const { return key_; }                 // the same
 
   private:
     // The caller holds mutex_ of the base class.
@@ -47,6 +51,7 @@ class HostWork final : public c10d::Work {
 
     std::vector<at::Tensor> outputs_;
     const uint64_t sequence_;
+    const uint64_t key_;
     const std::chrono::milliseconds timeout_;
     const std::weak_ptr<Driver> driver_;  // empty: none, other threads complete it
     const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
@@ -55,6 +60,7 @@ class HostWork final : public c10d::Work {
     std::atomic<bool> done_{false};  // released by complete()
     int source_ = -1;
     bool limited_ = false;
+    std::shared_ptr<const Hooks> hooks_;  // null: none
     c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
