@@ -8,6 +8,7 @@
 
 #include "failure.hpp"
 #include "failure_watch.hpp"
+#include "statistics.hpp"
 #include "tensors.hpp"
 
 namespace weft_torch {
@@ -30,9 +31,18 @@ Registry& registry() {
 }
 
 Settings settings_of(const GroupOptions& options, const std::string& suffix) {
-    const std::string name = options.group_desc.empty() || options.group_desc == "undefined" ? options.group_name
-                                                                                           : options.group_desc;
+    const std::string name =
+        options.group_desc.empty() || options.group_desc == "undefined" ? options.group_name : options.group_desc;
     return {name.empty() ? suffix : name + suffix, options.algo, options.deterministic};
+}
+
+// The members come by reconfigure().
+bool waits_for_reconfigure([[maybe_unused]] const GroupOptions& options) {
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+    return options.enable_reconfigure;
+#else
+    return false;
+#endif
 }
 
 FailureWatch& watch() {
@@ -50,12 +60,15 @@ void leak(T&& owner) {
 
 Backend::Backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::intrusive_ptr<GroupOptions> options)
     : Backend(store, rank, size, options,
-              Communicator::join(*store, "weft/comm", rank, size, options->timeout, settings_of(*options, ""))) {}
+              waits_for_reconfigure(*options)
+                  ? nullptr
+                  : Communicator::join(*store, "weft/comm", rank, size, options->timeout, settings_of(*options, ""))) {}
 
 Backend::Backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::intrusive_ptr<GroupOptions> options,
                  std::unique_ptr<Communicator> communicator)
     : c10d::Backend(rank, size),
       store_(std::move(store)),
+      first_store_(store_),
       options_(std::move(options)),
       communicator_(std::move(communicator)) {
     init();
@@ -100,8 +113,11 @@ void Backend::check_process() const {
         throw_usage(
             "this process is a child of fork() and cannot use its parent's process group; start workers by the spawn "
             "method, or call init_process_group in the child [usage.forked]");
-    if (ended_)
-        throw_usage("the process group was destroyed, shut down or aborted; make a new one [usage.finalized]");
+    if (!communicator_ && !shut_down_)
+        throw_usage(
+            "the process group has no communicator: it was made with enable_reconfigure, or reconfigure() failed; "
+            "call reconfigure() on all ranks first [usage.not-ready]");
+    if (ended_) throw_usage("the process group was destroyed, shut down or aborted; make a new one [usage.finalized]");
 }
 
 int Backend::checked_root(const char* call, int64_t root) const {
@@ -113,8 +129,8 @@ int Backend::checked_root(const char* call, int64_t root) const {
 
 int Backend::checked_peer(const char* call, int peer) const {
     if (peer < 0 || peer >= size_ || peer == rank_)
-        throw_argument(c10::str(call, ": the peer is ", peer, "; it must be another rank of the group, 0 to ", size_ - 1,
-                                ", and this is rank ", rank_, " [argument.rank]"));
+        throw_argument(c10::str(call, ": the peer is ", peer, "; it must be another rank of the group, 0 to ",
+                                size_ - 1, ", and this is rank ", rank_, " [argument.rank]"));
     return peer;
 }
 
@@ -196,9 +212,13 @@ void Backend::execute(const std::vector<Call>& calls, Milliseconds timeout) {
         if (call.end) call.end(comm);
 }
 
-WorkPtr Backend::submit(Title title, const Tensors& inputs, Tensors outputs, std::vector<Call> calls, Milliseconds timeout,
-                        bool async) {
+WorkPtr Backend::submit(Title title, const Tensors& inputs, Tensors outputs, std::vector<Call> calls,
+                        Milliseconds timeout, bool async) {
     check_process();
+    if (estimate_us_) {
+        run_in_order([&](weftComm_t comm) { *estimate_us_ += predicted_us(title.name, inputs, outputs, size_, comm); });
+        return c10::make_intrusive<DoneWork>(rank_, title.type, sequence_, std::move(outputs));
+    }
     const Milliseconds limit = chosen(timeout);
     if (coalesced_) {
         auto& batch = *coalesced_;
@@ -210,12 +230,17 @@ WorkPtr Backend::submit(Title title, const Tensors& inputs, Tensors outputs, std
         return nullptr;
     }
     ++sequence_;
+    return run(title, inputs, std::move(outputs), std::move(calls), limit, async);
+}
+
+WorkPtr Backend::run(Title title, const Tensors& inputs, Tensors outputs, std::vector<Call> calls, Milliseconds limit,
+                     bool async) {
     if (!async) {
         RECORD_FUNCTION(title.name, std::vector<c10::IValue>{});
-        const auto run = [&] { return queue_->run_alone([&] { execute(calls, limit); }); };
+        const auto alone = [&] { return queue_->run_alone([&] { execute(calls, limit); }); };
         if (hooks_->any()) {
-            if (auto done = hooks_->observe(rank_, title.type, sequence_, outputs, run)) return done;
-        } else if (run()) {
+            if (auto done = hooks_->observe(rank_, title.type, sequence_, outputs, alone)) return done;
+        } else if (alone()) {
             return nullptr;
         }
     }
@@ -333,6 +358,9 @@ c10::intrusive_ptr<c10d::Backend> Backend::merge(const c10::intrusive_ptr<c10d::
             chosen->global_ranks_in_group = options->global_ranks_in_group;
         }
     }
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+    chosen->enable_reconfigure = false;  // the members are known
+#endif
     return c10::make_intrusive<Backend>(store, rank, size, std::move(chosen));
 }
 
@@ -358,7 +386,7 @@ c10::intrusive_ptr<c10d::Backend> Backend::shrink(const std::vector<int64_t>& ex
 void Backend::abort() {
     if (origin_.is_forked() || ended_.exchange(true)) return;
     hooks_->silence();
-    communicator_->abort();
+    if (communicator_) communicator_->abort();
     std::lock_guard lock(channels_mutex_);
     for (auto& [rank, sender] : senders_) sender->abort();
     for (auto& [rank, receiver] : receivers_) receiver->abort();
@@ -368,7 +396,16 @@ void Backend::abort() {
 void Backend::shutdown() {
     if (origin_.is_forked()) return;
     if (!ended_.exchange(true)) queue_->drain();
+    shut_down_ = true;
     hooks_->silence();
+    end_channels();
+    queue_->end();
+    std::unique_ptr<Communicator> leaving;
+    std::lock_guard lock(channels_mutex_);
+    leaving.swap(communicator_);
+}
+
+void Backend::end_channels() {
     std::map<int, std::unique_ptr<Sender>> senders;
     std::map<int, std::shared_ptr<Receiver>> receivers;
     {
@@ -386,17 +423,12 @@ void Backend::shutdown() {
     const auto until = std::chrono::steady_clock::now() + Milliseconds(500);
     for (auto& [rank, receiver] : receivers)
         if (!receiver->become_idle(until)) receiver->abort();
-    queue_->end();
     senders.clear();
     for (auto& [rank, receiver] : receivers) receiver->end();
-    receivers.clear();
-    std::unique_ptr<Communicator> leaving;
-    std::lock_guard lock(channels_mutex_);
-    leaving.swap(communicator_);
 }
 
 c10d::ErrorType Backend::getError() {
-    if (ended_ || origin_.is_forked()) return c10d::ErrorType::SUCCESS;
+    if (ended_ || origin_.is_forked() || !communicator_) return c10d::ErrorType::SUCCESS;
     weftResult_t error = weftSuccess;
     if (weftCommGetAsyncError(communicator_->get(), &error) != weftSuccess) return c10d::ErrorType::COMM_ERROR;
     switch (error) {
@@ -415,7 +447,8 @@ at::Tensor Backend::allocateTensor(long size, at::TensorOptions options) {
     void* memory = nullptr;
     const size_t bytes = size_t(size) * options.dtype().itemsize();
     check(weftHostAlloc(&memory, std::max<size_t>(bytes, 1)));
-    return at::from_blob(memory, {size}, [](void* freed) { (void)weftMemFree(freed); }, options);
+    return at::from_blob(
+        memory, {size}, [](void* freed) { (void)weftMemFree(freed); }, options);
 }
 
 namespace {
@@ -452,8 +485,10 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_al
             answer.assign(said.begin(), said.end());
             if (answer == "1") return;
         }
-        throw_failure(c10::str("Rank ", rank_, " successfully reached monitoredBarrier, but received errors while waiting "
-                               "for send/recv from rank 0: ", answer, " [timeout.collective]"));
+        throw_failure(c10::str("Rank ", rank_,
+                               " successfully reached monitoredBarrier, but received errors while waiting "
+                               "for send/recv from rank 0: ",
+                               answer, " [timeout.collective]"));
     }
     std::vector<int> missing;
     std::string text;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 
 #include "channels.hpp"
 #include "communicator.hpp"
@@ -25,7 +26,8 @@ using Milliseconds = std::chrono::milliseconds;
 
 // pg_options of init_process_group and new_group.
 struct GroupOptions final : c10d::Backend::Options {
-    explicit GroupOptions(Milliseconds timeout = kBackendDefaultTimeout) : c10d::Backend::Options(backend_name, timeout) {}
+    explicit GroupOptions(Milliseconds timeout = kBackendDefaultTimeout)
+        : c10d::Backend::Options(backend_name, timeout) {}
     // Overrides from torch 2.15 on.
     c10::intrusive_ptr<c10d::Backend::Options> clone() const { return c10::make_intrusive<GroupOptions>(*this); }
 
@@ -46,6 +48,7 @@ class Backend final : public c10d::Backend {
     c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
 
     WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+    WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
     WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
     WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
     WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
@@ -97,6 +100,17 @@ class Backend final : public c10d::Backend {
     c10d::ErrorType getError() override;
 
     // From torch 2.15 on, the following override.
+    bool isInitialized() { return communicator_ != nullptr; }
+#ifdef C10D_BACKEND_HAS_WINDOW
+    bool supportsWindow() const override { return true; }
+    c10::intrusive_ptr<c10d::Window> new_window(const std::optional<at::Tensor>& tensor) override;
+#endif
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+    bool supportsReconfigure() const override { return true; }
+    c10d::ReconfigureHandle get_reconfigure_handle() const override;
+    WorkPtr reconfigure(const c10d::ReconfigureOptions& options) override;
+#endif
+    std::unordered_map<std::string, uint64_t> getMemoryStats();
     bool supportsAbortHooks() const { return true; }
     void registerAbortHook(int64_t id, AbortHook hook);
     void unregisterAbortHook(int64_t id) { hooks_->set_abort(id, nullptr); }
@@ -109,6 +123,9 @@ class Backend final : public c10d::Backend {
     void registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) override;
     void waitForPendingWorks() override;
     void enableCollectivesTiming() override {}  // works are always timed
+    bool supportsTimeEstimation() const override { return true; }
+    void startTimeEstimate();
+    float endTimeEstimate();
 
     bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
     at::Tensor allocateTensor(long size, at::TensorOptions options) override;
@@ -126,6 +143,17 @@ class Backend final : public c10d::Backend {
     // Executes calls in this thread, or queues them. Returns null if they are done.
     WorkPtr submit(Title title, const Tensors& inputs, Tensors outputs, std::vector<Call> calls, Milliseconds timeout,
                    bool async);
+    // The same of a call that is no collective: it cannot be coalesced.
+    WorkPtr run(Title title, const Tensors& inputs, Tensors outputs, std::vector<Call> calls, Milliseconds timeout,
+                bool async);
+    WorkPtr one_sided(const char* title, const Tensors& inputs, Milliseconds timeout, bool async,
+                      std::function<void(weftComm_t)> call);
+    // A local call, in this thread.
+    void run_in_order(const std::function<void(weftComm_t)>& call);
+    // Keeps a tensor until the communicator is gone: it is registered as a window.
+    void keep(at::Tensor tensor);
+    void leave();
+    void end_channels();
     void execute(const std::vector<Call>& calls, Milliseconds timeout);
     Milliseconds chosen(Milliseconds timeout) const { return timeout.count() < 0 ? options_->timeout : timeout; }
     HostWorkPtr make_work(Title title, const Tensors& inputs, Tensors outputs, Milliseconds timeout,
@@ -149,9 +177,11 @@ class Backend final : public c10d::Backend {
 
     const Origin origin_;
     c10::intrusive_ptr<c10d::Store> store_;
+    const c10::intrusive_ptr<c10d::Store> first_store_;  // before reconfigure()
     c10::intrusive_ptr<GroupOptions> options_;
     std::shared_ptr<JobQueue> queue_ = std::make_shared<JobQueue>();
-    std::unique_ptr<Communicator> communicator_;
+    Tensors kept_;                                // guarded by channels_mutex_
+    std::unique_ptr<Communicator> communicator_;  // null: before reconfigure(), and after shutdown()
     const std::shared_ptr<Hooks> hooks_ = std::make_shared<Hooks>();
     bool failure_seen_ = false;  // by the watch
     std::atomic<uint64_t> sequence_{0};
@@ -170,9 +200,17 @@ class Backend final : public c10d::Backend {
         bool async = false;
     };
     std::optional<Coalesced> coalesced_;
+    std::optional<double> estimate_us_;  // between startTimeEstimate() and endTimeEstimate()
+    unsigned windows_ = 0;
     std::atomic<bool> ended_{false};
+    std::atomic<bool> shut_down_{false};  // ended_ for good
+
+    mutable std::mutex handle_mutex_;
+    mutable std::string handle_;  // of get_reconfigure_handle(); empty: none was asked for
+    std::set<int64_t> uuids_;     // of reconfigure()
 
     friend void shut_all_down();
+    friend class Window;
 };
 
 // Shuts all backends of this process down: at exit.

@@ -29,7 +29,8 @@ constexpr uint64_t end_mark = UINT64_MAX;
 bool fits(uint64_t bytes) { return bytes <= sizeof(Header::data); }
 
 void write_to(const std::shared_ptr<Receive>& receive, const void* bytes) {
-    at::Tensor flat = receive->tensor.is_contiguous() ? receive->tensor : at::empty_like(receive->tensor, at::MemoryFormat::Contiguous);
+    at::Tensor flat = receive->tensor.is_contiguous() ? receive->tensor
+                                                      : at::empty_like(receive->tensor, at::MemoryFormat::Contiguous);
     if (flat.nbytes() > 0) memcpy(flat.data_ptr(), bytes, flat.nbytes());
     if (!flat.is_same(receive->tensor)) receive->tensor.copy_(flat);
 }
@@ -47,8 +48,13 @@ void refuse_size(const Receive& receive, uint64_t bytes, int source) {
 
 }  // namespace
 
-Connection::Connection(c10::intrusive_ptr<c10d::Store> store, int source, int destination, bool sends, Settings settings)
-    : store_(std::move(store)), source_(source), destination_(destination), sends_(sends), settings_(std::move(settings)) {}
+Connection::Connection(c10::intrusive_ptr<c10d::Store> store, int source, int destination, bool sends,
+                       Settings settings)
+    : store_(std::move(store)),
+      source_(source),
+      destination_(destination),
+      sends_(sends),
+      settings_(std::move(settings)) {}
 
 Communicator& Connection::get(std::chrono::milliseconds timeout) {
     if (made_) return *made_;
@@ -67,7 +73,8 @@ Communicator& Connection::get(std::chrono::milliseconds timeout) {
         std::this_thread::sleep_for(pause);
         pause = std::min(pause * 2, std::chrono::microseconds(10'000));
     }
-    auto made = Communicator::join(*store_, key, sends_ ? 0 : 1, 2, limited ? timeout : kBackendDefaultTimeout, settings_);
+    auto made =
+        Communicator::join(*store_, key, sends_ ? 0 : 1, 2, limited ? timeout : kBackendDefaultTimeout, settings_);
     std::lock_guard lock(mutex_);
     if (aborted_) std::rethrow_exception(ended_failure());
     made_ = std::move(made);

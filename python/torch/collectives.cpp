@@ -4,6 +4,7 @@
 #include "backend.hpp"
 #include "failure.hpp"
 #include "reduction.hpp"
+#include "sparse.hpp"
 #include "tensors.hpp"
 
 namespace weft_torch {
@@ -136,8 +137,8 @@ Backend::Call Backend::all_gather(const char* call, const Tensors& outputs, cons
                 *source = dense(input);
                 const Elements elements = moved(input.scalar_type());
                 if (row->is_even()) {
-                    check(weftAllGather(source->const_data_ptr(), row->data(), weft_count(input), elements.datatype, comm,
-                                        nullptr),
+                    check(weftAllGather(source->const_data_ptr(), row->data(), weft_count(input), elements.datatype,
+                                        comm, nullptr),
                           comm);
                     return;
                 }
@@ -179,14 +180,28 @@ Backend::Call Backend::reduce_scatter(const char* call, const at::Tensor& output
 // ---- The methods of c10d::Backend ----
 
 WorkPtr Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+    if (is_sparse(tensors)) return allreduce_sparse(tensors, options);
     const at::Tensor& tensor = only("all_reduce", "the list", tensors);
     return submit({OpType::ALLREDUCE, "weft:all_reduce"}, tensors, tensors,
                   {all_reduce("all_reduce", tensor, options.reduceOp)}, options.timeout, options.asyncOp);
 }
 
+WorkPtr Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
+    if (!is_sparse(tensors)) return allreduce(tensors, options);
+    if (coalesced_)
+        throw_usage(
+            "all_reduce: a sparse tensor cannot be part of a coalesced call; reduce it by itself "
+            "[group.not-preparable]");
+    auto sum = std::make_shared<SparseSum>("all_reduce", tensors[0], options.reduceOp);
+    Call call{[this, sum](weftComm_t comm) { sum->gather(comm, size_); }, [sum](weftComm_t) { sum->write(); }};
+    return submit({OpType::_ALLREDUCE_SPARSE, "weft:all_reduce_sparse"}, tensors, tensors, {std::move(call)},
+                  options.timeout, options.asyncOp);
+}
+
 WorkPtr Backend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
     std::vector<Call> calls;
-    for (const at::Tensor& tensor : tensors) calls.push_back(all_reduce("all_reduce_coalesced", tensor, options.reduceOp));
+    for (const at::Tensor& tensor : tensors)
+        calls.push_back(all_reduce("all_reduce_coalesced", tensor, options.reduceOp));
     return submit({OpType::ALLREDUCE_COALESCED, "weft:all_reduce_coalesced"}, tensors, tensors, std::move(calls),
                   options.timeout, options.asyncOp);
 }
@@ -232,21 +247,23 @@ WorkPtr Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
                   state->reduction.release(state->op, comm);
                   if (rank_ == root) state->reduction.write(tensor, state->operand);
               }};
-    return submit({OpType::REDUCE, "weft:reduce"}, tensors, tensors, {std::move(call)}, options.timeout, options.asyncOp);
+    return submit({OpType::REDUCE, "weft:reduce"}, tensors, tensors, {std::move(call)}, options.timeout,
+                  options.asyncOp);
 }
 
 WorkPtr Backend::allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
     const at::Tensor& input = only("all_gather", "the list of inputs", inputs);
     check_lists("all_gather", "the list of output lists", outputs.size(), 1);
-    return submit({OpType::ALLGATHER, "weft:all_gather"}, inputs, outputs[0], {all_gather("all_gather", outputs[0], input)},
-                  options.timeout, options.asyncOp);
+    return submit({OpType::ALLGATHER, "weft:all_gather"}, inputs, outputs[0],
+                  {all_gather("all_gather", outputs[0], input)}, options.timeout, options.asyncOp);
 }
 
 WorkPtr Backend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                      const c10d::AllgatherOptions& options) {
     // outputs[r][i] receives input i of rank r.
     check_lists("all_gather_coalesced", "the list of output lists", outputs.size(), size_t(size_));
-    for (const Tensors& list : outputs) check_lists("all_gather_coalesced", "an output list", list.size(), inputs.size());
+    for (const Tensors& list : outputs)
+        check_lists("all_gather_coalesced", "an output list", list.size(), inputs.size());
     std::vector<Call> calls;
     Tensors all;
     for (size_t at = 0; at < inputs.size(); ++at) {
@@ -264,13 +281,14 @@ WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input, const c1
                   {all_gather("all_gather_single", output, input)}, options.timeout, options.asyncOp);
 }
 
-WorkPtr Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+WorkPtr Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                 const c10d::AllgatherOptions& options) {
     check_lists("all_gather_single_coalesced", "the list of outputs", outputs.size(), inputs.size());
     std::vector<Call> calls;
     for (size_t at = 0; at < inputs.size(); ++at)
         calls.push_back(all_gather("all_gather_single_coalesced", outputs[at], inputs[at]));
-    return submit({OpType::COALESCED, "weft:all_gather_single_coalesced"}, inputs, outputs,
-                  std::move(calls), options.timeout, options.asyncOp);
+    return submit({OpType::COALESCED, "weft:all_gather_single_coalesced"}, inputs, outputs, std::move(calls),
+                  options.timeout, options.asyncOp);
 }
 
 WorkPtr Backend::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
@@ -347,10 +365,12 @@ WorkPtr Backend::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c
                         comm);
               },
               [target](weftComm_t) { (*target)->write(); }};
-    return submit({OpType::SCATTER, "weft:scatter"}, list, outputs, {std::move(call)}, options.timeout, options.asyncOp);
+    return submit({OpType::SCATTER, "weft:scatter"}, list, outputs, {std::move(call)}, options.timeout,
+                  options.asyncOp);
 }
 
-WorkPtr Backend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ReduceScatterOptions& options) {
+WorkPtr Backend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                const c10d::ReduceScatterOptions& options) {
     const char* const name = "reduce_scatter";
     const at::Tensor output = only(name, "the list of outputs", outputs);
     check_lists(name, "the list of input lists", inputs.size(), 1);
@@ -375,8 +395,8 @@ WorkPtr Backend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs, 
                   state->op = state->reduction.make(comm);
                   const weftDataType_t datatype = state->reduction.datatype();
                   if (state->row.is_even())
-                      check(weftReduceScatter(state->row.data(), state->result.data_ptr(), size_t(state->result.numel()),
-                                              datatype, state->op, comm, nullptr),
+                      check(weftReduceScatter(state->row.data(), state->result.data_ptr(),
+                                              size_t(state->result.numel()), datatype, state->op, comm, nullptr),
                             comm);
                   else
                       check(weftReduceScatterv(state->row.data(), state->result.data_ptr(), state->row.counts().data(),
@@ -391,7 +411,8 @@ WorkPtr Backend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs, 
                   options.asyncOp);
 }
 
-WorkPtr Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
+WorkPtr Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                      const c10d::ReduceScatterOptions& options) {
     return submit({OpType::_REDUCE_SCATTER_BASE, "weft:reduce_scatter_single"}, {input}, {output},
                   {reduce_scatter("reduce_scatter_single", output, input, options.reduceOp)}, options.timeout,
                   options.asyncOp);
@@ -403,8 +424,8 @@ WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inpu
     std::vector<Call> calls;
     for (size_t at = 0; at < inputs.size(); ++at)
         calls.push_back(reduce_scatter("reduce_scatter_single_coalesced", outputs[at], inputs[at], options.reduceOp));
-    return submit({OpType::COALESCED, "weft:reduce_scatter_single_coalesced"}, inputs, outputs,
-                  std::move(calls), options.timeout, options.asyncOp);
+    return submit({OpType::COALESCED, "weft:reduce_scatter_single_coalesced"}, inputs, outputs, std::move(calls),
+                  options.timeout, options.asyncOp);
 }
 
 WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
@@ -433,8 +454,8 @@ WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vecto
                             comm);
               },
               [target](weftComm_t) { (*target)->write(); }};
-    return submit({OpType::ALLTOALL_BASE, "weft:all_to_all_single"}, {input}, {output}, {std::move(call)}, options.timeout,
-                  options.asyncOp);
+    return submit({OpType::ALLTOALL_BASE, "weft:all_to_all_single"}, {input}, {output}, {std::move(call)},
+                  options.timeout, options.asyncOp);
 }
 
 WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {

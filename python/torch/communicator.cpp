@@ -26,6 +26,11 @@ std::unique_ptr<Communicator> Communicator::join(c10d::Store& store, const std::
                                    sizeof id.internal, "; another program uses this store [argument.unique-id]"));
         memcpy(id.internal, bytes.data(), sizeof id.internal);
     }
+    return make(id, rank, size, timeout, settings);
+}
+
+std::unique_ptr<Communicator> Communicator::make(const weftUniqueId& id, int rank, int size,
+                                                 std::chrono::milliseconds timeout, const Settings& settings) {
     weftConfig_t config = WEFT_CONFIG_INITIALIZER;
     config.timeoutMs = config.initTimeoutMs = timeout_ms(timeout);
     config.commName = settings.name.empty() ? nullptr : settings.name.c_str();
@@ -59,7 +64,8 @@ void Communicator::set_timeout(std::chrono::milliseconds timeout) {
 bool Communicator::has_failed() {
     std::lock_guard lock(mutex_);
     weftResult_t error = weftSuccess;
-    return comm_ && weftCommGetAsyncError(comm_, &error) == weftSuccess && error != weftSuccess && error != weftInProgress;
+    return comm_ && weftCommGetAsyncError(comm_, &error) == weftSuccess && error != weftSuccess &&
+           error != weftInProgress;
 }
 
 void Communicator::abort() {

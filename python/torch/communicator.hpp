@@ -28,6 +28,9 @@ class Communicator {
     // Joins as `rank` of `size`. Rank 0 makes the id and sends it by `key` of the store. Blocks until all have joined.
     static std::unique_ptr<Communicator> join(c10d::Store& store, const std::string& key, int rank, int size,
                                               std::chrono::milliseconds timeout, const Settings& settings);
+    // The same by an id that all ranks know.
+    static std::unique_ptr<Communicator> make(const weftUniqueId& id, int rank, int size,
+                                              std::chrono::milliseconds timeout, const Settings& settings);
     explicit Communicator(weftComm_t comm) : comm_(comm) {}
     Communicator(const Communicator&) = delete;
     // Leaves it. Calls that peers can still complete succeed.

@@ -22,6 +22,8 @@ template <class Call>
 void shielded(const char* what, const Call& call) {
     try {
         call();
+    } catch (const c10::Error& error) {
+        TORCH_WARN("weft: ", what, " threw: ", error.what_without_backtrace());
     } catch (const std::exception& error) {
         TORCH_WARN("weft: ", what, " threw: ", error.what());
     }

@@ -112,7 +112,8 @@ bool JoinedWork::wait(std::chrono::milliseconds timeout) {
     }
     const auto until = std::chrono::steady_clock::now() + timeout;
     for (const auto& part : parts_) {
-        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+        const auto left =
+            std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
         part->wait(std::max(left, std::chrono::milliseconds(1)));
     }
     return true;

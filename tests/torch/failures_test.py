@@ -152,7 +152,7 @@ def after_destroy(rank, size):
 
 def arguments(rank, size):
     ones = torch.ones(4)
-    fails(lambda: dist.all_reduce(ones.to_sparse()), ValueError, "Sparse")
+    fails(lambda: dist.all_reduce(ones.to_sparse(), dist.ReduceOp.MAX), ValueError, "sparse", "[argument.reduction]")
     fails(lambda: dist.all_reduce(ones, dist.ReduceOp.BAND), ValueError, "BAND", "[argument.reduction]")
     fails(lambda: dist.all_reduce(ones.bool(), dist.ReduceOp.AVG), ValueError, "AVG", "[argument.reduction]")
     fails(lambda: dist.all_reduce(ones.to(torch.float8_e4m3fnuz)), ValueError, "[argument.datatype]")

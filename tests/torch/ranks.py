@@ -19,14 +19,17 @@ SMALL = bool(os.environ.get("WEFT_TEST_SMALL"))
 def _main(rank, size, folder, backend, timeout, options, function, arguments, results):
     try:
         torch.set_num_threads(1)
-        dist.init_process_group(
-            backend,
-            store=dist.FileStore(os.path.join(folder, "store"), size),
-            rank=rank,
-            world_size=size,
-            timeout=timedelta(seconds=timeout),
-            pg_options=options() if options else None,
-        )
+        # torch's flight recorder writes a file when a collective fails.
+        os.environ.setdefault("TORCH_FR_DUMP_TEMP_FILE", os.path.join(folder, "flight_"))
+        if backend is not None:
+            dist.init_process_group(
+                backend,
+                store=dist.FileStore(os.path.join(folder, "store"), size),
+                rank=rank,
+                world_size=size,
+                timeout=timedelta(seconds=timeout),
+                pg_options=options() if options else None,
+            )
         value = function(rank, size, *arguments)
         if dist.is_initialized():
             dist.destroy_process_group()
@@ -36,7 +39,9 @@ def _main(rank, size, folder, backend, timeout, options, function, arguments, re
 
 
 def run(size, function, *arguments, backend="weft", timeout=60, options=None, dies=()):
-    """Returns what `function(rank, size, *arguments)` returned on each rank; None for ranks in `dies`."""
+    """Returns what `function(rank, size, *arguments)` returned on each rank; None for ranks in `dies`.
+
+    backend None: the function calls init_process_group."""
     # The children begin with the parent's imports, which take seconds.
     context = torch.multiprocessing.get_context("fork")
     results = context.Queue()

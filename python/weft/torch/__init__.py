@@ -38,6 +38,7 @@ def _make(parameters: Any, options: Any) -> Any:
         parameters.timeout,
         parameters.group_id,
         parameters.global_ranks_in_group,
+        getattr(parameters, "enable_reconfigure", False),
     )
 
 
