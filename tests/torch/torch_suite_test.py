@@ -25,7 +25,6 @@ EXCLUDED = {
     "test_barrier_timeout_global": "it wants the words of Gloo's time-out",
     "test_barrier_timeout_group": "it wants the words of Gloo's time-out",
     "test_ddp_logging_data_cpu": "torch calls the backend of every plugin `custom`",
-    "test_sparse_all_reduce_sum": "sparse tensors are not reduced",
 }
 # The short form leaves out DDP, which training_test.py covers.
 SHORT = re.compile(r"test_(?!ddp|DistributedDataParallel|Ddp|SyncBatchNorm|post_localSGD|accumulate|undefined_grad)")
