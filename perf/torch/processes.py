@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing
 
-# A backend of torch whose calls return at once: what remains is the time of torch and Python.
+# A backend of torch whose calls return at once: its time is that of torch and Python.
 FLOOR = "fake"
 
 

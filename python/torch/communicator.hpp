@@ -12,7 +12,7 @@
 
 namespace weft_torch {
 
-// What the user may choose of a communicator, as in weftConfig_t.
+// The user's settings of a communicator, as in weftConfig_t.
 struct Settings {
     std::string name;
     std::string algo;

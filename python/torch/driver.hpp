@@ -1,5 +1,5 @@
-// driver.hpp: progress of operations on host memory. A driver's operations advance one at a time, in the driver's own thread
-// or in a thread that waits for one of them, so that a wait costs no switch of threads where none is needed.
+// driver.hpp: progress of operations on host memory. A driver's operations advance one at a time. Its own thread advances
+// them, or a thread that waits for one of them: then the wait costs no switch of threads.
 #pragma once
 #include <chrono>
 #include <condition_variable>
