@@ -17,7 +17,7 @@ os.environ["TEMP_DIR"] = _folder.name
 import torch
 from torch.testing._internal import common_distributed
 
-import weft.torch  # noqa: F401  # the package in the build folder has no entry points
+import ranks
 
 # Tests that cannot pass, with the reason.
 EXCLUDED = {
@@ -86,7 +86,7 @@ class TorchSuite(_module.TestDistBackend, _module.DistributedTest._DistTestBase)
 def _names():
     for name in unittest.defaultTestLoader.getTestCaseNames(TorchSuite):
         is_skipped = getattr(getattr(TorchSuite, name), "__unittest_skip__", False)
-        is_long = bool(os.environ.get("WEFT_TEST_SMALL")) and not SHORT.match(name)
+        is_long = ranks.SMALL and not SHORT.match(name)
         if not is_skipped and not is_long and name not in EXCLUDED:
             yield name
 
