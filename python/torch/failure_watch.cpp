@@ -1,9 +1,9 @@
 #include "failure_watch.hpp"
 
 #include <pthread.h>
+#include <torch/csrc/distributed/c10d/Utils.hpp>
 
 #include <chrono>
-#include <cstdlib>
 
 namespace weft_torch {
 
@@ -11,8 +11,7 @@ namespace {
 
 // As often as torch's own watch of NCCL looks.
 std::chrono::milliseconds period() {
-    const char* text = std::getenv("TORCH_NCCL_COORD_CHECK_MILSEC");
-    const long given = text ? std::strtol(text, nullptr, 10) : 0;
+    const int given = c10d::getCvarInt({"TORCH_NCCL_COORD_CHECK_MILSEC"}, 1000);
     return std::chrono::milliseconds(given > 0 ? given : 1000);
 }
 

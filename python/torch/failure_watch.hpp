@@ -1,5 +1,5 @@
-// failure_watch.hpp: a thread that finds failures of communicators while this rank makes no call, so that the abort hooks of
-// all ranks run: a dump of the late rank, too, says what it called last.
+// failure_watch.hpp: a thread that finds failures of communicators while this rank makes no call. So the abort hooks of all
+// ranks run, and the late rank writes its dump of the last calls, too.
 #pragma once
 #include <condition_variable>
 #include <functional>

@@ -1,5 +1,5 @@
 // hooks.hpp: functions that torch or the user asks to be called when an operation ends. torch's flight recorder attaches
-// itself to every group by them: it writes its dump when an operation fails.
+// itself to every group by them. It writes its dump when an operation fails.
 #pragma once
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -24,7 +24,7 @@ struct CompletionHookArgs {
 using CompletionHook = std::function<void(const CompletionHookArgs&)>;
 #endif
 
-// What is known of an operation when it ends.
+// The facts of an operation when it ends.
 struct EndedOperation {
     using Time = std::chrono::steady_clock::time_point;
     c10d::OpType type;

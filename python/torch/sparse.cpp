@@ -11,7 +11,7 @@ namespace weft_torch {
 
 namespace {
 
-// What ranks tell each other of their tensors.
+// The facts of a rank's tensor that the other ranks need.
 struct Shape {
     int64_t elements, type, sparse_dims, dims;
     int64_t sizes[12];

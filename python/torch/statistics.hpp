@@ -1,4 +1,4 @@
-// statistics.hpp: what Weft predicts of a call of torch.
+// statistics.hpp: the time that Weft predicts for a call of torch.
 #pragma once
 #include <ATen/ATen.h>
 
