@@ -172,6 +172,12 @@ void set_call_config(Comm& comm, const nb::dict& settings) {
     comm.run([&](weftComm_t handle) { return weftCommSetCallConfig(handle, any ? &config : nullptr); });
 }
 
+int device(Comm& comm) {
+    int number = 0;
+    comm.run([&](weftComm_t handle) { return weftCommCuDevice(handle, &number); });
+    return number;
+}
+
 uint64_t memory_bytes(Comm& comm, int kind) {
     uint64_t bytes = 0;
     comm.run([&](weftComm_t handle) { return weftCommMemStats(handle, weftMemStat_t(kind), &bytes); });
@@ -318,6 +324,7 @@ void bind_communicator(nb::module_& module) {
         .def("_async_error", &async_error, InFrame())
         .def("_set_call_config", &set_call_config, InFrame())
         .def("_memory_bytes", &memory_bytes, InFrame())
+        .def("_device", &device, InFrame())
         .def("_explain", &explain, InFrame());
     module.def("init_all", &init_all, nb::arg("comms"), nb::arg("devices").none(), InFrame());
     module.def("unique_id", &unique_id, InFrame());

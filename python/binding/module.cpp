@@ -26,6 +26,14 @@ std::string library_path() {
     return found.dli_fname;
 }
 
+int device_count() {
+    int count = 0;
+    check(weftGetDeviceCount(&count));
+    return count;
+}
+
+void log_info(const std::string& text) { check(weftLogInfo(text.c_str())); }
+
 std::string version_text(int code) {
     return std::to_string(code / 10000) + "." + std::to_string(code / 100 % 100) + "." + std::to_string(code % 100);
 }
@@ -56,6 +64,8 @@ NB_MODULE(_weft, module) {
 
     module.attr("__version__") = version_text(WEFT_VERSION_CODE);
     module.def("library_path", &library_path);
+    module.def("device_count", &device_count);
+    module.def("log_info", &log_info);
     module.def("set_error_factory", &set_error_factory);
     bind_communicator(module);
     bind_stream(module);

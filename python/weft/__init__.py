@@ -36,6 +36,16 @@ def library_path() -> str:
     return _weft.library_path()
 
 
+def device_count() -> int:
+    """The number of CUDA devices that this process sees; 0 without a driver."""
+    return _weft.device_count()
+
+
+def log_info(text: str) -> None:
+    """Writes text to Weft's log, if the log shows INFO lines of the subsystem INIT."""
+    _weft.log_info(text)
+
+
 __all__ = [
     "CallError",
     "Communicator",
@@ -53,10 +63,12 @@ __all__ = [
     "Stream",
     "UnhandledCudaError",
     "Window",
+    "device_count",
     "group",
     "init",
     "init_all",
     "library_path",
+    "log_info",
     "prepare",
     "unique_id",
 ]

@@ -70,6 +70,11 @@ class Communicator(_weft.Comm):
         """The number of ranks."""
         return self._size
 
+    @property
+    def device(self) -> int:
+        """The number of this rank's CUDA device in this process. InvalidUsageError if it has none."""
+        return self._device()
+
     # Collectives
 
     def all_reduce(self, x: Any, op: Op = "sum", *, out: Any = None, stream: Any = None) -> Any:

@@ -14,6 +14,8 @@ class Making(unittest.TestCase):
         with weft.init() as comm:
             self.assertEqual((comm.rank, comm.size), (0, 1))
             self.assertIn("rank 0 of 1", repr(comm))
+            with self.assertRaises(weft.InvalidUsageError):
+                comm.device
         self.assertIn("closed", repr(comm))
 
     def test_an_id_joins_ranks(self):

@@ -73,6 +73,10 @@ def on_devices(count, body):
 
 
 class Devices(unittest.TestCase):
+    def test_each_rank_knows_its_device(self):
+        self.assertGreaterEqual(weft.device_count(), 2)
+        self.assertEqual(on_devices(2, lambda comm: comm.device), [0, 1])
+
     def test_calls_are_enqueued_on_streams_given_by_object_and_address(self):
         def body(comm):
             stream = CudaStream()

@@ -78,6 +78,11 @@ interpreters.run_string(number, code)
             if not name.startswith("_"):
                 self.assertTrue(value.__doc__, name)
 
+    def test_a_program_adds_lines_to_the_log(self):
+        text = "import weft\nweft.log_info('a line of the program')"
+        self.assertIn("a line of the program", run(text, WEFT_DEBUG="INFO").stderr)
+        self.assertNotIn("a line of the program", run(text).stderr)
+
     def test_every_function_of_the_c_interface_has_a_form_in_python(self):
         header = (SOURCES / "include/weft/weft.h").read_text()
         functions = set(re.findall(r"^WEFT_API weftResult_t (weft\w+)\(", header, re.M))
