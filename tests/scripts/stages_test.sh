@@ -44,7 +44,7 @@ last() { tail -1 "$folder/said"; }
 run 0 --stage release
 [ "$(last)" = "1 passed, 0 failed" ] || fail "one stage: $(last)"
 [ "$(tests_in build '--no-suite nightly .*small=10')" = 1 ] || fail "quick tests are not small: $(cat "$folder/calls")"
-said 'skipped: the suite python'
+said 'skipped: the suites python and torch'
 grep -q 'meson setup .*-Dpython=disabled' "$folder/calls" || fail "Python is not left out: $(cat "$folder/calls")"
 printf '#!/bin/sh\necho /a/python\n' >tools/python-packages
 chmod +x tools/python-packages
@@ -53,7 +53,13 @@ grep -q 'meson setup .*-Dpython=enabled -Dpython_program=/a/python ' "$folder/ca
 ! grep -q skipped "$folder/said" || fail "the suite python is skipped"
 run 0
 [ "$(last)" = "3 passed, 0 failed" ] || fail "the stages without a mode: $(last)"
+run 0 --all --stage release
+said 'skipped: the suite torch'
+printf '#!/bin/sh\necho /a/torch$1\n' >tools/torch-packages
+printf '#!/bin/sh\necho /a/clients\n' >tools/nccl-clients
+chmod +x tools/torch-packages tools/nccl-clients
 run 0 --all --stage release --stage fuzz
+grep -q 'meson setup .*-Dtorch_program=/a/torch ' "$folder/calls" || fail "torch is left out: $(cat "$folder/calls")"
 [ "$(last)" = "2 passed, 0 failed" ] || fail "two stages: $(last)"
 [ "$(tests_in build '--no-suite nightly .*small=01')" = 1 ] || fail "CI's tests are small: $(cat "$folder/calls")"
 [ "$(tests_in build-asan-fuzz '--suite fuzz')" = 1 ] || fail "fuzzing: $(cat "$folder/calls")"
@@ -78,4 +84,6 @@ echo "// changed" >>src/a.cpp
 run 0 "${nightly[@]}"
 [ "$(tests_in build ' ')" = 1 ] || fail "a changed source is not seen"
 [ "$(tests_in build '--no-suite nightly')" = 0 ] || fail "the nightly run leaves nightly tests out"
+run 0 --nightly --stage torch
+grep -q 'meson setup .*-Dtorch_program=/a/torch2.11.0 ' "$folder/calls" || fail "the old torch is left out: $(cat "$folder/calls")"
 echo "the stages are right"
