@@ -6,6 +6,10 @@
 
 namespace weft_torch {
 
+// A caller usually waits at once, and then carries its operation out. A thread that woke before would take the processor
+// from another rank.
+static constexpr std::chrono::microseconds grace{50};
+
 Driver::~Driver() {
     // A child of fork() has no threads to join.
     if (origin_.is_forked())
@@ -15,12 +19,14 @@ Driver::~Driver() {
 void Driver::wake() {
     if (active_) return;  // the end of the step wakes a thread
     if (sleeping_ > 0) {
-        given_.notify_one();
+        alarm_.ring_after(grace);
         return;
     }
-    threads_.emplace_back([this] {
+    ++sleeping_;
+    alarm_.ring_after(grace);
+    threads_.emplace_back([self = shared_from_this()] {
         pthread_setname_np(pthread_self(), "weft-torch");
-        serve();
+        self->serve();
     });
 }
 
@@ -42,11 +48,16 @@ void Driver::advance(std::unique_lock<std::mutex>& lock) {
 void Driver::serve() {
     std::unique_lock lock(mutex_);
     for (;;) {
-        ++sleeping_;
-        given_.wait(lock, [&] { return ending_ || (!active_ && has_work()); });
+        lock.unlock();
+        alarm_.sleep();
+        lock.lock();
         --sleeping_;
-        if (ending_) return;
-        advance(lock);
+        while (!ending_ && !active_ && has_work()) advance(lock);
+        if (ending_) {
+            alarm_.ring_after({});  // for the next thread
+            return;
+        }
+        ++sleeping_;
     }
 }
 
@@ -114,7 +125,7 @@ void Driver::end() {
         ending_ = true;
         dropped = take_waiting();
         ending.swap(threads_);
-        given_.notify_all();
+        alarm_.ring_after({});
     }
     for (const HostWorkPtr& work : dropped) work->fail(ended_failure());
     for (const HostWorkPtr& work : dropped) work->complete();

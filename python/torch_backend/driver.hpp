@@ -4,18 +4,21 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
+#include "alarm.hpp"
 #include "host_work.hpp"
 #include "process.hpp"
 
 namespace weft_torch {
 
-// Thread-safe. The owner calls end() before it destroys what step() uses.
-class Driver {
+// Thread-safe. The owner calls end() before it destroys what step() uses. Its threads share it, because a callback may end
+// the group that owns it.
+class Driver : public std::enable_shared_from_this<Driver> {
   public:
     using Time = std::chrono::steady_clock::time_point;
     Driver() = default;
@@ -41,7 +44,7 @@ class Driver {
     virtual HostWorkPtr step(std::unique_lock<std::mutex>& lock) = 0;
     // Removes and returns all operations that did not begin. The caller holds the lock.
     virtual std::vector<HostWorkPtr> take_waiting() = 0;
-    // After work was added: wakes or starts a thread. The caller holds the lock.
+    // After work was added: starts a thread, or lets one wake soon. The caller holds the lock.
     void wake();
 
     std::mutex mutex_;
@@ -52,9 +55,10 @@ class Driver {
     void serve();
 
     // Callbacks of a finished operation may wait for a later one. So a further thread starts while all others run callbacks.
-    std::condition_variable given_, changed_;
     std::vector<std::thread> threads_;
-    int sleeping_ = 0;
+    int sleeping_ = 0;  // threads in alarm_, or on their way there
+    Alarm alarm_;
+    std::condition_variable changed_;
     const Origin origin_;
     bool active_ = false;  // a thread is in step() or run_alone()
 };
