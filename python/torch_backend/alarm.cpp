@@ -12,8 +12,7 @@
 namespace weft_torch {
 
 Alarm::Alarm() : descriptor_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)) {
-    if (descriptor_ < 0)
-        throw_failure(c10::str("timerfd_create failed: ", strerror(errno), " [system.descriptors]"));
+    if (descriptor_ < 0) throw_failure(c10::str("timerfd_create failed: ", strerror(errno), " [system.descriptors]"));
 }
 
 Alarm::~Alarm() { close(descriptor_); }

@@ -1,5 +1,7 @@
 #include "backend.hpp"
 
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
@@ -88,7 +90,13 @@ Backend::~Backend() {
         std::lock_guard lock(registry().mutex);
         registry().living.erase(this);
     }
-    shutdown();
+    // Python may drop the last reference, and a callback of the group may wait for Python.
+    if (Py_IsInitialized() && PyGILState_Check()) {
+        const pybind11::gil_scoped_release no_gil;
+        shutdown();
+    } else {
+        shutdown();
+    }
 }
 
 void shut_all_down() {
@@ -190,6 +198,7 @@ bool Backend::look_for_failures() {
 }
 
 void Backend::execute(const std::vector<Call>& calls, Milliseconds timeout) {
+    const at::NoGradGuard no_gradients;
     communicator_->set_timeout(timeout);
     weftComm_t comm = communicator_->get();
     if (calls.size() == 1) {
@@ -220,7 +229,7 @@ WorkPtr Backend::submit(Title title, const Tensors& inputs, Tensors outputs, std
         return c10::make_intrusive<DoneWork>(rank_, title.type, sequence_, std::move(outputs));
     }
     const Milliseconds limit = chosen(timeout);
-    if (coalesced_) {
+    if (is_coalescing()) {
         auto& batch = *coalesced_;
         std::move(calls.begin(), calls.end(), std::back_inserter(batch.calls));
         batch.inputs.insert(batch.inputs.end(), inputs.begin(), inputs.end());
@@ -249,15 +258,24 @@ WorkPtr Backend::run(Title title, const Tensors& inputs, Tensors outputs, std::v
     return work;
 }
 
+// Calls of other threads are not part of the batch.
+bool Backend::is_coalescing() const { return coalescing_thread_ == std::this_thread::get_id(); }
+
 void Backend::startCoalescing() {
     check_process();
+    if (is_coalescing())
+        TORCH_WARN("weft: a coalesced batch was not ended, because a call in it failed; it is dropped");
+    std::thread::id nobody;
+    if (!is_coalescing() && !coalescing_thread_.compare_exchange_strong(nobody, std::this_thread::get_id()))
+        throw_usage("startCoalescing: another thread coalesces calls of this process group [usage.threads]");
     coalesced_.emplace();
 }
 
 WorkPtr Backend::endCoalescing() {
-    if (!coalesced_) throw_usage("endCoalescing() without startCoalescing() [group.not-open]");
+    if (!is_coalescing()) throw_usage("endCoalescing() without startCoalescing() [group.not-open]");
     Coalesced batch = std::move(*coalesced_);
     coalesced_.reset();
+    coalescing_thread_ = std::thread::id();
     std::vector<WorkPtr> parts = std::move(batch.messages);
     if (!batch.calls.empty()) {
         auto work = submit({c10d::OpType::COALESCED, "weft:coalesced"}, batch.inputs, batch.outputs,
@@ -289,7 +307,7 @@ std::shared_ptr<Receiver> Backend::receiver(int source) {
 }
 
 WorkPtr Backend::finish_message(HostWorkPtr work) {
-    if (coalesced_) coalesced_->messages.push_back(work);
+    if (is_coalescing()) coalesced_->messages.push_back(work);
     return work;
 }
 
@@ -331,7 +349,7 @@ WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
     receive->sources = size_ - 1;
     HostWorkPtr work = receive->work;
     for (int source = 0; source < size_; ++source)
-        if (source != rank_) receiver(source)->add(receive);
+        if (source != rank_ && !receive->taken) receiver(source)->add(receive);
     return finish_message(std::move(work));
 }
 
@@ -370,24 +388,26 @@ c10::intrusive_ptr<c10d::Backend> Backend::shrink(const std::vector<int64_t>& ex
     std::vector<int> ranks(excluded.begin(), excluded.end());
     auto chosen = c10::dynamic_intrusive_pointer_cast<GroupOptions>(options);
     if (!chosen) chosen = c10::static_intrusive_pointer_cast<GroupOptions>(options_->clone());
-    weftComm_t parent = communicator_->get();
     weftComm_t made = nullptr;
-    check(weftCommShrink(parent, ranks.data(), int(ranks.size()), &made, nullptr, flags), parent);
+    run_in_order([&](weftComm_t parent) {
+        check(weftCommShrink(parent, ranks.data(), int(ranks.size()), &made, nullptr, flags), parent);
+    });
     auto communicator = std::make_unique<Communicator>(made);
     int rank = 0, size = 0;
     check(weftCommUserRank(made, &rank));
     check(weftCommCount(made, &size));
-    std::string suffix;
+    std::string suffix = c10::str("/", shrinks_++);
     for (const int each : ranks) suffix += c10::str("-", each);
     auto store = c10::make_intrusive<c10d::PrefixStore>("weft/shrunk" + suffix, store_);
     return c10::make_intrusive<Backend>(std::move(store), rank, size, std::move(chosen), std::move(communicator));
 }
 
 void Backend::abort() {
-    if (origin_.is_forked() || ended_.exchange(true)) return;
+    if (origin_.is_forked()) return;
+    ended_ = true;
     hooks_->silence();
-    if (communicator_) communicator_->abort();
     std::lock_guard lock(channels_mutex_);
+    if (communicator_) communicator_->abort();
     for (auto& [rank, sender] : senders_) sender->abort();
     for (auto& [rank, receiver] : receivers_) receiver->abort();
 }
@@ -428,7 +448,9 @@ void Backend::end_channels() {
 }
 
 c10d::ErrorType Backend::getError() {
-    if (ended_ || origin_.is_forked() || !communicator_) return c10d::ErrorType::SUCCESS;
+    if (origin_.is_forked()) return c10d::ErrorType::SUCCESS;
+    std::lock_guard lock(channels_mutex_);
+    if (ended_ || !communicator_) return c10d::ErrorType::SUCCESS;
     weftResult_t error = weftSuccess;
     if (weftCommGetAsyncError(communicator_->get(), &error) != weftSuccess) return c10d::ErrorType::COMM_ERROR;
     switch (error) {
@@ -465,17 +487,14 @@ std::string ranks_text(const std::vector<int>& ranks) {
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
     check_process();
     const Milliseconds timeout = chosen(options.timeout);
-    const auto until = std::chrono::steady_clock::now() + std::min(timeout, Milliseconds(std::chrono::hours(24 * 365)));
+    const auto begun = std::chrono::steady_clock::now();
     const std::string key = c10::str("weft/monitored/", monitored_barriers_++, "/");
-    const auto late = [&] { return std::chrono::steady_clock::now() > until; };
+    const auto left = [&] {
+        return timeout - std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - begun);
+    };
+    const auto late = [&] { return left().count() <= 0; };
     const auto arrives = [&](const std::string& what) {
-        auto pause = std::chrono::microseconds(100);
-        while (!store_->check({what})) {
-            if (late()) return false;
-            std::this_thread::sleep_for(pause);
-            pause = std::min(pause * 2, std::chrono::microseconds(10'000));
-        }
-        return true;
+        return late() ? store_->check({what}) : appears(*store_, what, left());
     };
     if (rank_ != 0) {
         store_->set(key + std::to_string(rank_), "1");

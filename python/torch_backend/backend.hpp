@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <thread>
 
 #include "channels.hpp"
 #include "communicator.hpp"
@@ -199,7 +200,10 @@ class Backend final : public c10d::Backend {
         Milliseconds timeout{0};
         bool async = false;
     };
-    std::optional<Coalesced> coalesced_;
+    bool is_coalescing() const;
+    std::optional<Coalesced> coalesced_;  // of coalescing_thread_
+    std::atomic<std::thread::id> coalescing_thread_{};
+    int shrinks_ = 0;
     std::optional<double> estimate_us_;  // between startTimeEstimate() and endTimeEstimate()
     unsigned windows_ = 0;
     std::atomic<bool> ended_{false};

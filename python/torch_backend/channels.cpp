@@ -1,11 +1,11 @@
 #include "channels.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/ThreadLocalState.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
 
 #include "failure.hpp"
 #include "tensors.hpp"
@@ -26,11 +26,18 @@ static_assert(sizeof(Header) == 128);
 // Of the last header.
 constexpr uint64_t end_mark = UINT64_MAX;
 
+// Both ranks have announced themselves.
+constexpr std::chrono::seconds most_joining{60};
+// The end of a connection must not wait for a rank that receives nothing.
+constexpr std::chrono::milliseconds most_ending{500};
+
 bool fits(uint64_t bytes) { return bytes <= sizeof(Header::data); }
 
 void write_to(const std::shared_ptr<Receive>& receive, const void* bytes) {
-    at::Tensor flat = receive->tensor.is_contiguous() ? receive->tensor
-                                                      : at::empty_like(receive->tensor, at::MemoryFormat::Contiguous);
+    const at::NoGradGuard no_gradients;
+    const at::ThreadLocalStateGuard state(receive->work->state());
+    at::Tensor flat =
+        is_plain(receive->tensor) ? receive->tensor : at::empty(receive->tensor.sizes(), receive->tensor.options());
     if (flat.nbytes() > 0) memcpy(flat.data_ptr(), bytes, flat.nbytes());
     if (!flat.is_same(receive->tensor)) receive->tensor.copy_(flat);
 }
@@ -59,22 +66,22 @@ Connection::Connection(c10::intrusive_ptr<c10d::Store> store, int source, int de
 Communicator& Connection::get(std::chrono::milliseconds timeout) {
     if (made_) return *made_;
     const std::string key = c10::str("weft/p2p/", source_, "-", destination_);
+    const std::string own = key + (sends_ ? "/s" : "/r"), other = key + (sends_ ? "/r" : "/s");
+    const int peer = sends_ ? destination_ : source_;
     // Each side announces itself, so that joining takes no longer than both need. abort() ends the wait.
-    store_->set(key + (sends_ ? "/s" : "/r"), "1");
-    const bool limited = timeout_ms(timeout) > 0;
-    const auto until = std::chrono::steady_clock::now() + (limited ? timeout : std::chrono::milliseconds(0));
-    auto pause = std::chrono::microseconds(100);
-    while (!store_->check({key + (sends_ ? "/r" : "/s")})) {
+    store_->set(own, "1");
+    if (!appears(*store_, other, timeout, &aborted_)) {
+        forget(*store_, own);
         if (aborted_) std::rethrow_exception(ended_failure());
-        if (limited && std::chrono::steady_clock::now() > until)
-            throw_failure(c10::str(sends_ ? "send to rank " : "recv from rank ", sends_ ? destination_ : source_,
-                                   ": after ", timeout.count(), " ms rank ", sends_ ? destination_ : source_,
-                                   sends_ ? " has not called recv" : " has not called send", " [timeout.message]"));
-        std::this_thread::sleep_for(pause);
-        pause = std::min(pause * 2, std::chrono::microseconds(10'000));
+        throw_failure(c10::str(sends_ ? "send to rank " : "recv from rank ", peer, ": after ", timeout.count(),
+                               " ms rank ", peer, sends_ ? " has not called recv" : " has not called send",
+                               " [timeout.message]"));
     }
-    auto made =
-        Communicator::join(*store_, key, sends_ ? 0 : 1, 2, limited ? timeout : kBackendDefaultTimeout, settings_);
+    auto made = Communicator::join(*store_, key, sends_ ? 0 : 1, 2, most_joining, settings_);
+    if (sends_) {
+        forget(*store_, own);
+        forget(*store_, other);
+    }
     std::lock_guard lock(mutex_);
     if (aborted_) std::rethrow_exception(ended_failure());
     made_ = std::move(made);
@@ -106,7 +113,9 @@ void Sender::abort() { connection_->abort(); }
 void Sender::say_end() {
     if (!connection_->is_made()) return;
     const auto say = [&] {
-        weftComm_t comm = connection_->get({}).get();
+        Communicator& communicator = connection_->get({});
+        communicator.set_timeout(most_ending);
+        weftComm_t comm = communicator.get();
         Header header{};
         header.bytes = end_mark;
         (void)weftSend(&header, sizeof header, weftUint8, 1, comm, nullptr);
@@ -118,6 +127,7 @@ void Sender::say_end() {
 }
 
 void Sender::send(const at::Tensor& tensor, int tag, std::chrono::milliseconds timeout) {
+    const at::NoGradGuard no_gradients;
     const at::Tensor bytes = dense(tensor);
     Communicator& communicator = connection_->get(timeout);
     communicator.set_timeout(timeout);
@@ -137,6 +147,8 @@ void Receiver::add(const std::shared_ptr<Receive>& receive) {
         if (!receive->any_source) std::rethrow_exception(ended_failure());
         return;
     }
+    if (receive->taken) return;
+    std::erase_if(waiting_, [](const auto& each) { return each->any_source && each->taken; });
     for (auto kept = kept_.begin(); kept != kept_.end(); ++kept) {
         if (kept->tag != receive->tag) continue;
         if (receive->taken.exchange(true)) return;
@@ -191,8 +203,15 @@ HostWorkPtr Receiver::fail_next() {
 HostWorkPtr Receiver::step(std::unique_lock<std::mutex>& lock) {
     if (broken_) return fail_next();
     // A message from any source may never come from this one, so the wait for it has no limit here.
-    const auto& next = *std::find_if(waiting_.begin(), waiting_.end(), [](const auto& each) { return !each->taken; });
-    const auto timeout = next->any_source ? std::chrono::milliseconds::max() : next->timeout;
+    std::optional<std::chrono::milliseconds> shortest;
+    bool any = false;
+    for (const auto& each : waiting_) {
+        if (each->taken) continue;
+        any = true;
+        if (!each->any_source) shortest = std::min(shortest.value_or(each->timeout), each->timeout);
+    }
+    if (!any) return {};  // another receiver took it meanwhile
+    const auto timeout = shortest.value_or(std::chrono::milliseconds::max());
     lock.unlock();
     std::shared_ptr<Receive> receive;
     at::Tensor unexpected;
@@ -209,8 +228,9 @@ HostWorkPtr Receiver::step(std::unique_lock<std::mutex>& lock) {
         }
         lock.lock();
         receive = take(header.tag);
+        delivers_ = receive != nullptr;
         lock.unlock();
-        const bool in_place = receive && receive->tensor.nbytes() == header.bytes && receive->tensor.is_contiguous();
+        const bool in_place = receive && receive->tensor.nbytes() == header.bytes && is_plain(receive->tensor);
         if (!in_place || fits(header.bytes)) unexpected = at::empty({int64_t(header.bytes)}, at::kByte);
         void* to = unexpected.defined() ? unexpected.data_ptr() : receive->tensor.data_ptr();
         if (!fits(header.bytes))
@@ -219,12 +239,14 @@ HostWorkPtr Receiver::step(std::unique_lock<std::mutex>& lock) {
             memcpy(to, header.data, header.bytes);
     } catch (...) {
         if (!lock.owns_lock()) lock.lock();
+        delivers_ = false;
         broken_ = std::current_exception();
         if (!receive) return fail_next();
         receive->work->fail(broken_);
         return receive->work;
     }
     lock.lock();
+    delivers_ = false;
     if (!receive) receive = take(header.tag);  // one that came meanwhile
     if (!receive) {
         kept_.push_back({header.tag, std::move(unexpected)});

@@ -72,6 +72,8 @@ class Receiver final : public Driver {
 
   protected:
     bool has_work() const override;
+    // A receive of any source that another receiver took leaves this one waiting for a message, with nothing to do.
+    bool is_pending() const override { return delivers_ || has_work(); }
     HostWorkPtr step(std::unique_lock<std::mutex>& lock) override;
     std::vector<HostWorkPtr> take_waiting() override;
 
@@ -89,7 +91,8 @@ class Receiver final : public Driver {
     std::deque<std::shared_ptr<Receive>> waiting_;
     std::deque<Kept> kept_;
     std::exception_ptr broken_;
-    bool ended_ = false;  // broken_ since the sender said its end
+    bool delivers_ = false;  // a message is on its way to a receive
+    bool ended_ = false;     // broken_ since the sender said its end
 };
 
 }  // namespace weft_torch

@@ -35,9 +35,7 @@ class Output {
   public:
     explicit Output(at::Tensor tensor)
         : tensor_(std::move(tensor)),
-          memory_(tensor_.is_contiguous() && !tensor_.is_conj() && !tensor_.is_neg()
-                      ? tensor_
-                      : at::empty(tensor_.sizes(), tensor_.options())) {}
+          memory_(is_plain(tensor_) ? tensor_ : at::empty(tensor_.sizes(), tensor_.options())) {}
     const at::Tensor& memory() const { return memory_; }
     void* data() const { return memory_.data_ptr(); }
     void write() const {
@@ -188,7 +186,7 @@ WorkPtr Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& optio
 
 WorkPtr Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
     if (!is_sparse(tensors)) return allreduce(tensors, options);
-    if (coalesced_)
+    if (is_coalescing())
         throw_usage(
             "all_reduce: a sparse tensor cannot be part of a coalesced call; reduce it by itself "
             "[group.not-preparable]");

@@ -1,6 +1,8 @@
 #include "communicator.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "failure.hpp"
 
@@ -11,6 +13,28 @@ int64_t timeout_ms(std::chrono::milliseconds timeout) {
     return timeout.count() < 0 || timeout > longest ? 0 : std::max<int64_t>(timeout.count(), 1);
 }
 
+bool appears(c10d::Store& store, const std::string& key, std::chrono::milliseconds timeout,
+             const std::atomic<bool>* aborted) {
+    const bool limited = timeout_ms(timeout) > 0;
+    const auto begun = std::chrono::steady_clock::now();
+    auto pause = std::chrono::microseconds(100);
+    // Not wait(): it keeps the store's connection, which all threads share.
+    while (!store.check({key})) {
+        if (aborted && *aborted) return false;
+        if (limited && std::chrono::steady_clock::now() - begun > timeout) return false;
+        std::this_thread::sleep_for(pause);
+        pause = std::min(pause * 2, std::chrono::microseconds(10'000));
+    }
+    return true;
+}
+
+void forget(c10d::Store& store, const std::string& key) {
+    try {
+        (void)store.deleteKey(key);
+    } catch (const std::exception&) {  // the key stays
+    }
+}
+
 std::unique_ptr<Communicator> Communicator::join(c10d::Store& store, const std::string& key, int rank, int size,
                                                  std::chrono::milliseconds timeout, const Settings& settings) {
     weftUniqueId id;
@@ -19,14 +43,20 @@ std::unique_ptr<Communicator> Communicator::join(c10d::Store& store, const std::
         const auto* bytes = reinterpret_cast<const uint8_t*>(id.internal);
         store.set(key, std::vector<uint8_t>(bytes, bytes + sizeof id.internal));
     } else {
-        store.wait({key}, timeout);
+        if (!appears(store, key, timeout))
+            throw_failure(c10::str("rank ", rank, " waited ", timeout.count(),
+                                   " ms for the unique id of rank 0 in the store; ",
+                                   "start rank 0, or give the group a longer timeout [init.rank-missing]"));
         const std::vector<uint8_t> bytes = store.get(key);
         if (bytes.size() != sizeof id.internal)
             throw_failure(c10::str("the store's key ", key, " has ", bytes.size(), " bytes, and a unique id has ",
                                    sizeof id.internal, "; another program uses this store [argument.unique-id]"));
         memcpy(id.internal, bytes.data(), sizeof id.internal);
     }
-    return make(id, rank, size, timeout, settings);
+    auto made = make(id, rank, size, timeout, settings);
+    // All have read it. A later group may use the same store.
+    if (rank == 0) forget(store, key);
+    return made;
 }
 
 std::unique_ptr<Communicator> Communicator::make(const weftUniqueId& id, int rank, int size,

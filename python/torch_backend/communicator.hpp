@@ -2,6 +2,7 @@
 #pragma once
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,12 @@ struct Settings {
 
 // weftConfig_t wants 0 for no limit; torch gives none as a very long time.
 int64_t timeout_ms(std::chrono::milliseconds timeout);
+
+// Waits until the store has the key, without keeping other threads from the store. False: `timeout` passed, or `aborted`.
+bool appears(c10d::Store& store, const std::string& key, std::chrono::milliseconds timeout,
+             const std::atomic<bool>* aborted = nullptr);
+// A store need not have this function.
+void forget(c10d::Store& store, const std::string& key);
 
 // Owns the handle. One thread at a time uses get(); abort() and has_failed() are thread-safe.
 class Communicator {

@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <unordered_map>
+
 #include "failure.hpp"
 
 namespace weft_torch {
@@ -9,6 +11,14 @@ namespace weft_torch {
 // A caller usually waits at once, and then carries its operation out. A thread that woke before would take the processor
 // from another rank.
 static constexpr std::chrono::microseconds grace{50};
+
+// The operations of each driver whose callbacks this thread runs. A callback must not wait for itself.
+static thread_local std::unordered_map<const Driver*, int> completing_here;
+
+int Driver::own_completions() const {
+    const auto found = completing_here.find(this);
+    return found == completing_here.end() ? 0 : found->second;
+}
 
 Driver::~Driver() {
     // A child of fork() has no threads to join.
@@ -37,10 +47,14 @@ void Driver::advance(std::unique_lock<std::mutex>& lock) {
     active_ = false;
     if (has_work() && !ending_) wake();
     if (ended) {
+        ++completing_;
         lock.unlock();
+        ++completing_here[this];
         ended->complete();
         ended.reset();
+        if (--completing_here[this] == 0) completing_here.erase(this);
         lock.lock();
+        --completing_;
     }
     changed_.notify_all();
 }
@@ -62,6 +76,8 @@ void Driver::serve() {
 }
 
 bool Driver::wait_for(const HostWork& work, std::optional<Time> until, std::optional<Time> limit) {
+    if (origin_.is_forked())
+        throw_usage("wait: this process is a child of fork(), and the operation is its parent's [usage.forked]");
     std::unique_lock lock(mutex_);
     while (!work.is_done()) {
         if (!until && !active_ && has_work() && !ending_) {
@@ -98,17 +114,17 @@ bool Driver::run_alone(const std::function<void()>& call) {
 
 void Driver::drain() {
     std::unique_lock lock(mutex_);
-    while (active_ || has_work()) {
-        if (active_)
-            changed_.wait(lock);
-        else
+    while (is_busy()) {
+        if (!active_ && has_work() && !ending_)
             advance(lock);
+        else  // another driver may take a receive from this one without a word
+            changed_.wait_for(lock, std::chrono::milliseconds(20));
     }
 }
 
 bool Driver::is_idle() {
     std::lock_guard lock(mutex_);
-    return !active_ && !has_work();
+    return !active_ && !has_work() && completing_ <= own_completions();
 }
 
 bool Driver::become_idle(Time until) {

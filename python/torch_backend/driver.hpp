@@ -30,8 +30,9 @@ class Driver : public std::enable_shared_from_this<Driver> {
     bool wait_for(const HostWork& work, std::optional<Time> until, std::optional<Time> limit);
     // Runs `call` in this thread if no operation is left; otherwise returns false.
     bool run_alone(const std::function<void()>& call);
-    // Waits until no operation is left or active.
+    // Waits until no operation is left or active, and until other threads have run the callbacks of those that ended.
     void drain();
+    // Whether no operation is left, active or running callbacks in another thread.
     bool is_idle();
     bool become_idle(Time until);
     // Drops the operations that did not begin, with a failure, and joins the threads. The active one must end by itself.
@@ -40,6 +41,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   protected:
     // Whether step() has something to do. The caller holds the lock.
     virtual bool has_work() const = 0;
+    // Whether an operation is left or active. The caller holds the lock.
+    virtual bool is_pending() const { return active_ || has_work(); }
     // Advances one operation by one step and releases `lock` meanwhile. Returns an operation that ended, or null.
     virtual HostWorkPtr step(std::unique_lock<std::mutex>& lock) = 0;
     // Removes and returns all operations that did not begin. The caller holds the lock.
@@ -49,9 +52,12 @@ class Driver : public std::enable_shared_from_this<Driver> {
 
     std::mutex mutex_;
     bool ending_ = false;
+    bool active_ = false;  // a thread is in step() or run_alone()
 
   private:
     void advance(std::unique_lock<std::mutex>& lock);
+    bool is_busy() const { return is_pending() || completing_ > own_completions(); }
+    int own_completions() const;
     void serve();
 
     // Callbacks of a finished operation may wait for a later one. So a further thread starts while all others run callbacks.
@@ -60,7 +66,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
     Alarm alarm_;
     std::condition_variable changed_;
     const Origin origin_;
-    bool active_ = false;  // a thread is in step() or run_alone()
+    int completing_ = 0;  // operations whose callbacks run
 };
 
 }  // namespace weft_torch

@@ -1,5 +1,6 @@
 // host_work.hpp: c10d::Work of an operation on host memory.
 #pragma once
+#include <ATen/ThreadLocalState.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <atomic>
@@ -25,6 +26,8 @@ class HostWork final : public c10d::Work {
     // Before it is shared: `hooks` learn of its end.
     void report_to(std::shared_ptr<const Hooks> hooks) { hooks_ = std::move(hooks); }
     bool is_done() const { return done_.load(std::memory_order_acquire); }
+    // Of the thread that called: modes of autograd and inference.
+    const at::ThreadLocalState& state() const { return caller_state_; }
     // Before complete(): it failed.
     void fail(std::exception_ptr failure) { failure_ = std::move(failure); }
     void set_source(int rank) { source_ = rank; }
@@ -49,6 +52,7 @@ class HostWork final : public c10d::Work {
     // The caller holds mutex_ of the base class.
     void complete_future();
 
+    const at::ThreadLocalState caller_state_;
     std::vector<at::Tensor> outputs_;
     const uint64_t sequence_;
     const uint64_t key_;

@@ -16,6 +16,7 @@ HostWorkPtr JobQueue::step(std::unique_lock<std::mutex>& lock) {
     jobs_.pop_front();
     lock.unlock();
     try {
+        const at::ThreadLocalStateGuard state(work->state());
         job();
     } catch (...) {
         work->fail(std::current_exception());

@@ -68,6 +68,9 @@ Reduction::Reduction(const char* call, at::ScalarType type, const ReduceOp& op) 
     per_element_ = is_complex ? 2 : 1;
     op_ = type == at::kBool ? of_bool(call, kind) : of_number(kind);
     if (kind != ReduceOp::PREMUL_SUM) return;
+    if (!at::isFloatingType(type) && !is_complex)
+        throw_argument(c10::str(call, ": PREMUL_SUM is for floats and complex numbers, and the tensor is of ", type,
+                                " [argument.reduction]"));
     const auto* supplement = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
     if (!supplement) throw_argument(c10::str(call, ": PREMUL_SUM has no factor [argument.scalar]"));
     factor_ = supplement->tensor_factor.defined()
@@ -83,7 +86,7 @@ at::Tensor Reduction::operand(const at::Tensor& tensor) const {
 }
 
 at::Tensor Reduction::receiver(const at::Tensor& tensor) const {
-    if (tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg()) {
+    if (is_plain(tensor)) {
         if (tensor.is_complex()) return at::view_as_real(tensor);
         if (tensor.scalar_type() == at::kBool) return tensor.view(at::kByte);
         if (tensor.scalar_type() == carried_) return tensor;

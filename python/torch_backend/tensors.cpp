@@ -55,12 +55,14 @@ at::Tensor& only(const char* call, const char* what, std::vector<at::Tensor>& te
     return tensors[0];
 }
 
+bool is_plain(const at::Tensor& tensor) { return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg(); }
+
 at::Tensor dense(const at::Tensor& tensor) { return tensor.resolve_conj().resolve_neg().contiguous(); }
 
 static bool lie_in_a_row(const std::vector<at::Tensor>& tensors) {
     const char* expected = nullptr;
     for (const at::Tensor& tensor : tensors) {
-        if (!tensor.is_contiguous() || tensor.is_conj() || tensor.is_neg()) return false;
+        if (!is_plain(tensor)) return false;
         if (tensor.numel() == 0) continue;
         const auto* at = static_cast<const char*>(tensor.const_data_ptr());
         if (expected && at != expected) return false;

@@ -21,6 +21,8 @@ void check_tensors(const char* call, const char* what, const std::vector<at::Ten
 // The only tensor of a list of one.
 at::Tensor& only(const char* call, const char* what, std::vector<at::Tensor>& tensors);
 
+// Whether the elements lie in the tensor's memory in order, without lazy conjugation or negation.
+bool is_plain(const at::Tensor& tensor);
 // The elements of `tensor` in order, without lazy conjugation: the tensor itself, or a copy.
 at::Tensor dense(const at::Tensor& tensor);
 

@@ -38,10 +38,12 @@ void Window::tensor_register(const at::Tensor& tensor, bool owning) {
     if (!tensor.is_contiguous())
         throw_argument("tensor_register: the tensor is not contiguous; pass a contiguous one [argument.datatype]");
     weftWindow_t window = nullptr;
-    backend_->one_sided("weft:tensor_register", {tensor}, c10d::kUnsetTimeout, false, [&](weftComm_t comm) {
-        void* memory = tensor.nbytes() > 0 ? tensor.data_ptr() : nullptr;
-        check(weftCommWindowRegister(comm, memory, tensor.nbytes(), &window, WEFT_WIN_DEFAULT), comm);
-    });
+    const auto made =
+        backend_->one_sided("weft:tensor_register", {tensor}, c10d::kUnsetTimeout, false, [&](weftComm_t comm) {
+            void* memory = tensor.nbytes() > 0 ? tensor.data_ptr() : nullptr;
+            check(weftCommWindowRegister(comm, memory, tensor.nbytes(), &window, WEFT_WIN_DEFAULT), comm);
+        });
+    made->wait(kNoTimeout);  // the call writes to this frame
     window_ = window;
     tensor_ = tensor;
     owning_ = owning;
@@ -49,8 +51,10 @@ void Window::tensor_register(const at::Tensor& tensor, bool owning) {
 
 void Window::tensor_deregister() {
     weftWindow_t window = registered("tensor_deregister");
-    backend_->one_sided("weft:tensor_deregister", {}, c10d::kUnsetTimeout, false,
-                        [=](weftComm_t comm) { check(weftCommWindowDeregister(comm, window), comm); });
+    backend_
+        ->one_sided("weft:tensor_deregister", {}, c10d::kUnsetTimeout, false,
+                    [=](weftComm_t comm) { check(weftCommWindowDeregister(comm, window), comm); })
+        ->wait(kNoTimeout);
     window_ = nullptr;
     tensor_.reset();
 }
@@ -113,7 +117,10 @@ c10::intrusive_ptr<c10d::Window> Backend::new_window(const std::optional<at::Ten
 WorkPtr Backend::one_sided(const char* title, const Tensors& inputs, Milliseconds timeout, bool async,
                            std::function<void(weftComm_t)> call) {
     check_process();
-    return run({c10d::OpType::UNKNOWN, title}, inputs, {}, {{std::move(call)}}, chosen(timeout), async);
+    auto work = run({c10d::OpType::UNKNOWN, title}, inputs, {}, {{std::move(call)}}, chosen(timeout), async);
+    // Programs wait for the result, unlike that of a synchronous collective.
+    if (!work) work = c10::make_intrusive<DoneWork>(rank_, c10d::OpType::UNKNOWN, sequence_);
+    return work;
 }
 
 void Backend::keep(at::Tensor tensor) {

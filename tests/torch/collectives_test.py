@@ -1,5 +1,6 @@
 """Every collective of the backend against values that each rank computes by itself."""
 
+import threading
 import unittest
 
 import torch
@@ -263,6 +264,58 @@ def subgroups(rank, size):
     assert dist.group.WORLD._get_backend(torch.device("cpu"))._get_sequence_number_for_group() == before + 1
 
 
+def modes(rank, size):
+    """The modes of the calling thread hold in the thread that executes the call, too."""
+    with torch.inference_mode():
+        outputs = [torch.zeros(3) for _ in range(size)]
+        work = dist.all_gather(outputs, torch.full((3,), float(rank)), async_op=True)
+        work.get_future()
+        while not work.is_completed():  # the group's thread executes it
+            pass
+        assert [output[0].item() for output in outputs] == list(range(size))
+    leaf = torch.full((2, 3), float(rank)).t().requires_grad_()
+    with torch.no_grad():
+        dist.broadcast(leaf, size - 1, async_op=True).wait()
+    assert leaf.unique().tolist() == [float(size - 1)]
+
+
+def in_one_thread_of_two(rank, size):
+    """A batch of one thread takes no calls of another thread."""
+    group, device = dist.new_group(list(range(size))), torch.device("cpu")
+    x, y = torch.ones(3), torch.ones(3)
+    group._start_coalescing(device)
+    group.allreduce([x])
+    other = threading.Thread(target=lambda: group.allreduce([y]).wait())
+    other.start()
+    other.join()
+    assert y.tolist() == [float(size)] * 3, "the other thread's call was not executed"
+    group._end_coalescing(device).wait()
+    assert x.tolist() == [float(size)] * 3
+
+
+def again(rank, size):
+    """A group of the same store after the first one, and parts of a group."""
+    keys = dist.distributed_c10d._get_default_store()
+    for _ in range(3):
+        dist.destroy_process_group()
+        dist.init_process_group("weft", store=keys, rank=rank, world_size=size)
+        x = torch.ones(3)
+        dist.all_reduce(x)
+        assert x.tolist() == [float(size)] * 3
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    for _ in range(2):
+        if rank < size - 1:
+            part = backend.shrink([size - 1])
+            assert part.rank() == rank and part.size() == size - 1
+            part.allreduce([x]).wait()
+            part.shutdown()
+        dist.barrier()
+    tensor = backend.allocate_tensor(5, dtype=torch.float32, device=torch.device("cpu"))
+    tensor.fill_(1)
+    dist.all_reduce(tensor)
+    assert tensor.tolist() == [float(size)] * 5
+
+
 class Collectives(unittest.TestCase):
     """Each function runs with every number of ranks."""
 
@@ -286,6 +339,9 @@ for _each in (
     objects,
     futures,
     subgroups,
+    modes,
+    in_one_thread_of_two,
+    again,
 ):
     _add(_each)
 

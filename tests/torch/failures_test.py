@@ -1,6 +1,9 @@
 """What a user sees when something goes wrong: a sentence with an id on every rank, within the time limit."""
 
 import os
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -144,10 +147,9 @@ def abort_by_another_thread(rank, size):
 
 
 def after_destroy(rank, size):
-    group = dist.group.WORLD
+    ended = backend()
     dist.destroy_process_group()
-    options = dist.AllreduceOptions()
-    fails(lambda: group.allreduce([torch.ones(3)], options), Exception)
+    fails(lambda: ended.allreduce([torch.ones(3)]), RuntimeError, "[usage.finalized]")
 
 
 def arguments(rank, size):
@@ -155,6 +157,8 @@ def arguments(rank, size):
     fails(lambda: dist.all_reduce(ones.to_sparse(), dist.ReduceOp.MAX), ValueError, "sparse", "[argument.reduction]")
     fails(lambda: dist.all_reduce(ones, dist.ReduceOp.BAND), ValueError, "BAND", "[argument.reduction]")
     fails(lambda: dist.all_reduce(ones.bool(), dist.ReduceOp.AVG), ValueError, "AVG", "[argument.reduction]")
+    half = torch.distributed._make_nccl_premul_sum(0.5)
+    fails(lambda: dist.all_reduce(ones.int(), half), ValueError, "PREMUL_SUM", "[argument.reduction]")
     fails(lambda: dist.all_reduce(ones.to(torch.float8_e4m3fnuz)), ValueError, "[argument.datatype]")
     fails(lambda: dist.all_gather_into_tensor(torch.ones(5), ones), ValueError, "5 elements", "[argument.count]")
     fails(lambda: dist.all_to_all_single(torch.ones(4), ones, [1] * size, [4] * size), ValueError, "[argument.counts]")
@@ -183,15 +187,37 @@ def fork(rank, size):
     assert x.tolist() == [float(size * size)] * 3
 
 
-def exit_without_destroy(rank, size):
-    """The threads of a backend do not keep the interpreter."""
-    dist.all_reduce(torch.ones(3), async_op=True).wait()
-    dist.irecv(torch.zeros(3), (rank + 1) % size)
-    dist.GroupMember.WORLD = None
+EXIT = """
+import sys, torch, torch.distributed as dist, weft.torch
+rank = int(sys.argv[1])
+dist.init_process_group("weft", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
+x = torch.ones(3)
+dist.all_reduce(x, async_op=True).wait()
+pending = dist.irecv(torch.zeros(3), 1 - rank)
+future = dist.all_reduce(torch.ones(3), async_op=True).get_future().then(lambda done: print("callback"))
+future.wait()
+print("the end")
+"""
 
 
 class Failures(unittest.TestCase):
     """Each function runs on two ranks and, where that changes anything, on three."""
+
+    def test_exit_without_destroy(self):
+        """Neither threads nor unfinished receives keep the interpreter."""
+        with tempfile.TemporaryDirectory() as folder:
+            programs = [
+                subprocess.Popen(
+                    [sys.executable, "-c", EXIT, str(rank), folder + "/store"],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+                for rank in range(2)
+            ]
+            for program in programs:
+                said, errors = program.communicate(timeout=ranks.LIMIT)
+                self.assertEqual((program.returncode, said.split("\n")[:2]), (0, ["callback", "the end"]), errors)
 
     def test_death(self):
         for size in (2, 3):
@@ -234,7 +260,6 @@ for _each in (
     after_destroy,
     arguments,
     fork,
-    exit_without_destroy,
 ):
     _add(_each)
 

@@ -17,7 +17,7 @@ SEED = int(os.environ.get("WEFT_TEST_SEED") or 1)
 SMALL = bool(os.environ.get("WEFT_TEST_SMALL") or os.environ.get("WEFT_TEST_SMALL_PURE"))
 
 
-def _main(rank, size, folder, backend, timeout, options, function, arguments, results):
+def _main(rank, size, folder, port, backend, timeout, options, function, arguments, results):
     try:
         torch.set_num_threads(1)
         # torch's flight recorder writes a file when a collective fails.
@@ -25,7 +25,8 @@ def _main(rank, size, folder, backend, timeout, options, function, arguments, re
         if backend is not None:
             dist.init_process_group(
                 backend,
-                store=dist.FileStore(os.path.join(folder, "store"), size),
+                # torchrun's store: all threads of a rank share one connection.
+                store=dist.TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False),
                 rank=rank,
                 world_size=size,
                 timeout=timedelta(seconds=timeout),
@@ -46,10 +47,11 @@ def run(size, function, *arguments, backend="weft", timeout=60, options=None, di
     # The children begin with the parent's imports, which take seconds.
     context = torch.multiprocessing.get_context("fork")
     results = context.Queue()
+    server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     with tempfile.TemporaryDirectory() as folder:
         children = [
             context.Process(
-                target=_main, args=(rank, size, folder, backend, timeout, options, function, arguments, results)
+                target=_main, args=(rank, size, folder, server.port, backend, timeout, options, function, arguments, results)
             )
             for rank in range(size)
         ]
