@@ -1,7 +1,11 @@
 """Runs a function as the ranks of a process group of Weft, each in a process of its own."""
 
+import faulthandler
 import os
+import queue
+import signal
 import tempfile
+import time
 import traceback
 from datetime import timedelta
 
@@ -20,7 +24,9 @@ SMALL = bool(os.environ.get("WEFT_TEST_SMALL") or os.environ.get("WEFT_TEST_SMAL
 def _main(rank, size, folder, port, backend, timeout, options, function, arguments, results):
     try:
         torch.set_num_threads(1)
-        # torch's flight recorder writes a file when a collective fails.
+        faulthandler.enable()
+        # torch's flight recorder writes a file when a collective fails. It imports torch's compiler for the lines of code.
+        os.environ.setdefault("TORCH_INCLUDE_STACK_TRACE", "0")
         os.environ.setdefault("TORCH_FR_DUMP_TEMP_FILE", os.path.join(folder, "flight_"))
         if backend is not None:
             dist.init_process_group(
@@ -38,6 +44,25 @@ def _main(rank, size, folder, port, backend, timeout, options, function, argumen
         results.put((rank, True, value))
     except BaseException:  # the parent shows it
         results.put((rank, False, traceback.format_exc()))
+
+
+def _answer(children, results, answers, dies):
+    """The next answer. A child that died without one, or does not answer, is a failure."""
+    until = time.monotonic() + LIMIT
+    while True:
+        dead = [rank for rank, child in enumerate(children) if not child.is_alive() and rank not in dies]
+        try:
+            return results.get(timeout=1)
+        except queue.Empty:
+            for rank in dead:
+                if rank not in answers:
+                    raise AssertionError(f"rank {rank} ended with {children[rank].exitcode}") from None
+            if time.monotonic() > until:
+                for child in children:
+                    if child.is_alive():
+                        os.kill(child.pid, signal.SIGABRT)  # shows its threads
+                        child.join()
+                raise AssertionError(f"no rank answered for {LIMIT} seconds") from None
 
 
 def run(size, function, *arguments, backend="weft", timeout=60, options=None, dies=()):
@@ -60,7 +85,7 @@ def run(size, function, *arguments, backend="weft", timeout=60, options=None, di
         answers = {}
         try:
             while len(answers) < size - len(dies):
-                rank, good, value = results.get(timeout=LIMIT)
+                rank, good, value = _answer(children, results, answers, dies)
                 if not good:
                     raise AssertionError(f"rank {rank} of {size} failed (WEFT_TEST_SEED={SEED}):\n{value}")
                 answers[rank] = value

@@ -1,5 +1,6 @@
 """torch's flight recorder, hooks and profiler see what the backend does."""
 
+import importlib
 import logging
 import os
 import pickle
@@ -78,7 +79,7 @@ def late(rank, size):
             dist.all_reduce(x)
         except dist.DistBackendError:
             pass
-    await_dump(rank)
+    assert len(await_dump(rank)["entries"]) == 4 - rank
 
 
 def mismatched_counts(rank, size):
@@ -237,10 +238,13 @@ class Recorder(unittest.TestCase):
         self.run_with(buffer_size, 0, TORCH_FR_BUFFER_SIZE="0")
 
     def test_late(self):
-        self.assertEqual(self.run_with(late, timeout=1), [PREFIX + "0", PREFIX + "1"])
+        importlib.import_module("torch._inductor")  # the recorder would import it in each rank, with a limit of 15 seconds
+        with_lines = {"TORCH_INCLUDE_STACK_TRACE": "1"}
+        self.assertEqual(self.run_with(late, timeout=1, **with_lines), [PREFIX + "0", PREFIX + "1"])
         said = self.analysis()
         self.assertIn("Not all ranks joining collective, sequence number: 4", said)
         self.assertIn("missing ranks: {1}", said)
+        self.assertIn("late at ", said)  # the function that called
 
     def test_mismatched_counts(self):
         self.assertEqual(self.run_with(mismatched_counts), [PREFIX + "0", PREFIX + "1"])

@@ -13,6 +13,7 @@ os.environ.setdefault("WORLD_SIZE", "2")
 os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
 _folder = tempfile.TemporaryDirectory()
 os.environ["TEMP_DIR"] = _folder.name
+os.environ.setdefault("TORCH_FR_DUMP_TEMP_FILE", os.path.join(_folder.name, "flight_"))
 
 import torch
 from torch.testing._internal import common_distributed
