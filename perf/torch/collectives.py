@@ -4,7 +4,7 @@ usage: collectives.py [--ranks 2,4] [--backends gloo] [--collectives all_reduce,
 
 Each round measures every backend once, one after the other. A cell is the median of the rounds, in microseconds of the
 slowest rank. The floor is torch's own backend "fake", whose calls return at once. `raw` is Weft's time divided by the other
-backend's; `net` is the same without the floor. Sizes are bytes: of the tensor for all_reduce, broadcast and messages, of the
+backend's; `net` is the same without the floor. The status is 1 if a goal is missed. Sizes are bytes: of the tensor for all_reduce, broadcast and messages, of the
 whole (all ranks) for the others.
 """
 
@@ -12,6 +12,7 @@ import argparse
 import json
 import math
 import statistics
+import sys
 import time
 
 import torch
@@ -135,8 +136,8 @@ def main():
     parser.add_argument("--json")
     options = parser.parse_args()
     others = options.backends.split(",")
-    sizes = [8 << (3 * step) for step in range(9) if 8 << (3 * step) <= options.max]
-    everything = {}
+    sizes = [8 << (3 * step) for step in range(9) if 8 << (3 * step) < options.max] + [options.max]
+    everything, good = {}, True
     for size in (int(each) for each in options.ranks.split(",")):
         results = processes.run(
             size,
@@ -146,11 +147,12 @@ def main():
             sizes,
             options.rounds,
         )
-        report(results, size, others)
+        good &= report(results, size, others)
         everything[size] = results
     if options.json:
         with open(options.json, "w") as file:
             json.dump(everything, file, indent=1)
+    sys.exit(not good)
 
 
 if __name__ == "__main__":

@@ -167,7 +167,7 @@ TEST_CASE("thousands of splits leave nothing behind", "[split]") {
     for (int rank = 0; rank < 4; ++rank) {
         CHECK(job.answer(rank, "births") == "0");
         CHECK(job.holds_no_more(rank));
-        // Handles stay, some hundred bytes each.
-        if (!small()) CHECK(atol(job.answer(rank, "grown").c_str()) < 1500);
+        // Handles stay, some hundred bytes each: less than 1 KiB, in KiB.
+        if (!small()) CHECK(atol(job.answer(rank, "grown").c_str()) < 2000);
     }
 }
