@@ -247,10 +247,15 @@ WorkPtr Backend::run(Title title, const Tensors& inputs, Tensors outputs, std::v
     if (!async) {
         RECORD_FUNCTION(title.name, std::vector<c10::IValue>{});
         const auto alone = [&] { return queue_->run_alone([&] { execute(calls, limit); }); };
-        if (hooks_->any()) {
+        if (hooks_->any_of_success()) {
             if (auto done = hooks_->observe(rank_, title.type, sequence_, outputs, alone)) return done;
-        } else if (alone()) {
-            return nullptr;
+        } else {
+            try {
+                if (alone()) return nullptr;
+            } catch (...) {
+                hooks_->failed(std::current_exception());
+                throw;
+            }
         }
     }
     auto work = make_work(title, inputs, std::move(outputs), limit, queue_);

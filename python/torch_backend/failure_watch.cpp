@@ -7,20 +7,12 @@
 
 namespace weft_torch {
 
-namespace {
-
 // As often as torch's own watch of NCCL looks.
-std::chrono::milliseconds period() {
-    const int given = c10d::getCvarInt({"TORCH_NCCL_COORD_CHECK_MILSEC"}, 1000);
-    return std::chrono::milliseconds(given > 0 ? given : 1000);
-}
-
-}  // namespace
+static constexpr std::chrono::seconds period(1);
 
 void FailureWatch::serve(State& state) {
-    const auto pause = period();
     std::unique_lock lock(state.mutex);
-    while (!state.changed.wait_for(lock, pause, [&] { return state.ending; })) {
+    while (!state.changed.wait_for(lock, period, [&] { return state.ending; })) {
         lock.unlock();
         const bool more = look_();
         lock.lock();

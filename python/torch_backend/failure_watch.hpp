@@ -1,5 +1,5 @@
-// failure_watch.hpp: a thread that finds failures of communicators while this rank makes no call. So the abort hooks of all
-// ranks run, and the late rank writes its dump of the last calls, too.
+// failure_watch.hpp: a thread that finds failures of communicators while this rank makes no call. The abort hooks run on all
+// ranks by it: the dump of a late rank, too, says which calls it made last.
 #pragma once
 #include <condition_variable>
 #include <functional>

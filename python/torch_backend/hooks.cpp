@@ -46,7 +46,9 @@ void Hooks::change(const std::function<void(Table&)>& by) {
     std::lock_guard lock(mutex_);
     auto changed = std::make_shared<Table>(*table_);
     by(*changed);
-    any_.store(!changed->aborts.empty() || !changed->completions.empty() || changed->end, std::memory_order_release);
+    const bool of_success = !changed->completions.empty() || changed->end;
+    any_of_success_.store(of_success, std::memory_order_release);
+    any_.store(of_success || !changed->aborts.empty(), std::memory_order_release);
     old = std::exchange(table_, std::move(changed));
 }
 

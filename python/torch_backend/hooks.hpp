@@ -1,5 +1,5 @@
-// hooks.hpp: functions that torch or the user asks to be called when an operation ends. torch's flight recorder attaches
-// itself to every group by them. It writes its dump when an operation fails.
+// hooks.hpp: functions that torch or the user asks to be called when an operation ends.
+// torch's flight recorder attaches itself to every group by them. Its abort hook writes the dump.
 #pragma once
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -24,7 +24,7 @@ struct CompletionHookArgs {
 using CompletionHook = std::function<void(const CompletionHookArgs&)>;
 #endif
 
-// The facts of an operation when it ends.
+// An operation that ended.
 struct EndedOperation {
     using Time = std::chrono::steady_clock::time_point;
     c10d::OpType type;
@@ -45,8 +45,10 @@ class Hooks {
     void set_abort(int64_t id, AbortHook hook);  // null: removes it
     void set_completion(int64_t id, CompletionHook hook);
     void set_end(EndHook hook);
-    // Whether any hook is there.
+    // Whether any hook is there. torch has one for aborts in every group.
     bool any() const { return any_.load(std::memory_order_acquire); }
+    // Whether one of them wants to know operations that succeed.
+    bool any_of_success() const { return any_of_success_.load(std::memory_order_acquire); }
 
     // Runs the abort hooks if `failure` is one of the group. Called before waiting threads learn of it, so that a dump is
     // written before the process ends.
@@ -72,9 +74,9 @@ class Hooks {
     std::shared_ptr<const Table> table() const;
     void change(const std::function<void(Table&)>& by);
 
-    std::atomic<bool> any_{false};     // released by change()
-    std::atomic<bool> silent_{false};  // released by silence()
-    mutable std::mutex mutex_;         // of the pointer; a table does not change
+    std::atomic<bool> any_{false}, any_of_success_{false};  // released by change()
+    std::atomic<bool> silent_{false};                       // released by silence()
+    mutable std::mutex mutex_;                              // of the pointer; a table does not change
     std::shared_ptr<const Table> table_ = std::make_shared<Table>();
 };
 

@@ -28,7 +28,10 @@ void HostWork::complete_future() {
 
 void HostWork::complete() {
     c10::intrusive_ptr<c10::ivalue::Future> future;
-    if (hooks_ && failure_) hooks_->failed(failure_);
+    if (hooks_ && failure_) {
+        ending_ = true;
+        hooks_->failed(failure_);
+    }
     {
         std::lock_guard lock(mutex_);
         ended_ = std::chrono::steady_clock::now();
@@ -45,7 +48,10 @@ bool HostWork::wait(std::chrono::milliseconds timeout) {
         using Time = std::optional<Driver::Time>;
         const bool given = timeout != kNoTimeout && timeout.count() > 0;
         const Time until = given ? Time(std::chrono::steady_clock::now() + timeout) : std::nullopt;
-        const Time limit = limited_ && timeout_ms(timeout_) > 0 ? Time(begun_ + timeout_) : std::nullopt;
+        // Later than what executes it finds the same: that has more to say.
+        constexpr auto slack = std::chrono::seconds(1);
+        const bool limited = limited_ && timeout_ms(timeout_) > 0 && !ending_;
+        const Time limit = limited ? Time(begun_ + timeout_ + slack) : std::nullopt;
         bool in_time = true;
         if (auto driver = driver_.lock()) {
             in_time = driver->wait_for(*this, until, limit);
@@ -58,6 +64,7 @@ bool HostWork::wait(std::chrono::milliseconds timeout) {
             else
                 cv_.wait(lock, done);
         }
+        if (!in_time && !given && ending_) return wait(kNoTimeout);
         if (!in_time) throw_failure(wait_timeout_text(opType_, given ? timeout : timeout_));
     }
     if (failure_) std::rethrow_exception(failure_);

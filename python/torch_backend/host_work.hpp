@@ -63,6 +63,7 @@ class HostWork final : public c10d::Work {
     std::exception_ptr failure_;     // written before done_
     std::atomic<bool> done_{false};  // released by complete()
     int source_ = -1;
+    std::atomic<bool> ending_{false};  // it failed, and hooks run before waiting threads learn of it
     bool limited_ = false;
     std::shared_ptr<const Hooks> hooks_;  // null: none
     c10::intrusive_ptr<c10::ivalue::Future> future_;

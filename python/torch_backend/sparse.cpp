@@ -11,7 +11,7 @@ namespace weft_torch {
 
 namespace {
 
-// The facts of a rank's tensor that the other ranks need.
+// A rank's description of its tensor, for the other ranks.
 struct Shape {
     int64_t elements, type, sparse_dims, dims;
     int64_t sizes[12];

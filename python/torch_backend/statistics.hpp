@@ -1,4 +1,4 @@
-// statistics.hpp: the time that Weft predicts for a call of torch.
+// statistics.hpp: the times that Weft predicts for calls of torch.
 #pragma once
 #include <ATen/ATen.h>
 
