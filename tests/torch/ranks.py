@@ -25,7 +25,7 @@ def _main(rank, size, folder, port, backend, timeout, options, function, argumen
     try:
         torch.set_num_threads(1)
         faulthandler.enable()
-        # torch's flight recorder writes a file when a collective fails. It imports torch's compiler for the lines of code.
+        # torch's flight recorder writes a file when a collective fails. It imports torch's compiler for lines of code.
         os.environ.setdefault("TORCH_INCLUDE_STACK_TRACE", "0")
         os.environ.setdefault("TORCH_FR_DUMP_TEMP_FILE", os.path.join(folder, "flight_"))
         if backend is not None:

@@ -101,6 +101,7 @@ def late_signal(rank, size):
             raise AssertionError("the wait passed")
 
 
+@unittest.skipUnless(hasattr(dist.ProcessGroup, "new_window"), "this torch has no windows")
 class Windows(unittest.TestCase):
     def test_ring(self):
         for size in (1, 2, 3):
