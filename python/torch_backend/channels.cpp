@@ -42,14 +42,17 @@ void write_to(const std::shared_ptr<Receive>& receive, const void* bytes) {
     if (!flat.is_same(receive->tensor)) receive->tensor.copy_(flat);
 }
 
-// A receive of another size than the message's fails; the message is lost, and the connection goes on.
-void refuse_size(const Receive& receive, uint64_t bytes, int source) {
+// Ends a receive with the bytes of a message. If its size is another one, only this receive fails, and the message is lost.
+void deliver(const std::shared_ptr<Receive>& receive, const at::Tensor& bytes, int source) {
+    receive->work->set_source(source);
     try {
-        throw_failure(c10::str("recv: this rank receives ", receive.tensor.nbytes(), " bytes with tag ", receive.tag,
-                               " from rank ", source, ", and that rank sent ", bytes,
-                               " bytes; both need one shape and type [mismatch.message]"));
+        if (bytes.nbytes() != receive->tensor.nbytes())
+            throw_failure(c10::str("recv: this rank receives ", receive->tensor.nbytes(), " bytes with tag ",
+                                   receive->tag, " from rank ", source, ", and that rank sent ", bytes.nbytes(),
+                                   " bytes; both need one shape and type [mismatch.message]"));
+        write_to(receive, bytes.const_data_ptr());
     } catch (...) {
-        receive.work->fail(std::current_exception());
+        receive->work->fail(std::current_exception());
     }
 }
 
@@ -155,11 +158,7 @@ void Receiver::add(const std::shared_ptr<Receive>& receive) {
         const at::Tensor bytes = std::move(kept->bytes);
         kept_.erase(kept);
         lock.unlock();
-        receive->work->set_source(connection_->source());
-        if (bytes.nbytes() == receive->tensor.nbytes())
-            write_to(receive, bytes.const_data_ptr());
-        else
-            refuse_size(*receive, bytes.nbytes(), connection_->source());
+        deliver(receive, bytes, connection_->source());
         receive->work->complete();
         return;
     }
@@ -246,19 +245,20 @@ HostWorkPtr Receiver::step(std::unique_lock<std::mutex>& lock) {
         return receive->work;
     }
     lock.lock();
-    delivers_ = false;
     if (!receive) receive = take(header.tag);  // one that came meanwhile
+    delivers_ = receive != nullptr;
     if (!receive) {
         kept_.push_back({header.tag, std::move(unexpected)});
         return {};
     }
-    receive->work->set_source(connection_->source());
     if (unexpected.defined()) {
-        if (header.bytes == receive->tensor.nbytes())
-            write_to(receive, unexpected.const_data_ptr());
-        else
-            refuse_size(*receive, header.bytes, connection_->source());
+        lock.unlock();
+        deliver(receive, unexpected, connection_->source());
+        lock.lock();
+    } else {
+        receive->work->set_source(connection_->source());
     }
+    delivers_ = false;
     return receive->work;
 }
 
