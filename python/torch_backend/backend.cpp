@@ -5,7 +5,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
-#include <set>
+#include <map>
 #include <thread>
 
 #include "failure.hpp"
@@ -20,7 +20,7 @@ namespace {
 // All backends of this process. Never freed: threads may outlive static objects.
 struct Registry {
     std::mutex mutex;
-    std::set<Backend*> living;
+    std::map<Backend*, std::optional<c10::weak_intrusive_ptr<Backend>>> living;  // set by make()
 };
 Registry& registry() {
     static auto* const all = [] {
@@ -75,10 +75,13 @@ Backend::Backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10:
       communicator_(std::move(communicator)) {
     init();
     std::lock_guard lock(registry().mutex);
-    registry().living.insert(this);
+    registry().living.emplace(this, std::nullopt);
 }
 
-Backend::~Backend() {
+Backend::~Backend() { release_resources(); }
+
+// The registry's weak pointer delays the destructor; torch calls this instead when the last owner is gone.
+void Backend::release_resources() {
     if (origin_.is_forked()) {
         leak(std::move(queue_));
         leak(std::move(senders_));
@@ -99,15 +102,19 @@ Backend::~Backend() {
     }
 }
 
+void Backend::enter(const c10::intrusive_ptr<Backend>& made) {
+    std::lock_guard lock(registry().mutex);
+    registry().living[made.get()].emplace(made);
+}
+
 void shut_all_down() {
     watch().stop();
     std::vector<c10::intrusive_ptr<Backend>> living;
     {
         std::lock_guard lock(registry().mutex);
-        for (Backend* backend : registry().living) {
-            if (backend->origin_.is_forked()) continue;
-            auto owned = c10::weak_intrusive_ptr<Backend>::reclaim_copy(backend).lock();
-            if (owned) living.push_back(std::move(owned));
+        for (auto& [backend, pointer] : registry().living) {
+            if (backend->origin_.is_forked() || !pointer) continue;
+            if (auto owned = pointer->lock()) living.push_back(std::move(owned));
         }
     }
     // Calls that other ranks do not complete would keep the process.
@@ -185,7 +192,7 @@ bool Backend::look_for_failures() {
     bool any = false;
     {
         std::lock_guard lock(registry().mutex);
-        for (Backend* backend : registry().living) {
+        for (auto& [backend, pointer] : registry().living) {
             if (backend->origin_.is_forked()) continue;
             any = true;
             if (backend->failure_seen_ || !backend->has_failed()) continue;
@@ -384,7 +391,7 @@ c10::intrusive_ptr<c10d::Backend> Backend::merge(const c10::intrusive_ptr<c10d::
 #ifdef C10D_BACKEND_HAS_RECONFIGURE
     chosen->enable_reconfigure = false;  // the members are known
 #endif
-    return c10::make_intrusive<Backend>(store, rank, size, std::move(chosen));
+    return make(store, rank, size, std::move(chosen));
 }
 
 c10::intrusive_ptr<c10d::Backend> Backend::shrink(const std::vector<int64_t>& excluded, int flags,
@@ -404,7 +411,7 @@ c10::intrusive_ptr<c10d::Backend> Backend::shrink(const std::vector<int64_t>& ex
     std::string suffix = c10::str("/", shrinks_++);
     for (const int each : ranks) suffix += c10::str("-", each);
     auto store = c10::make_intrusive<c10d::PrefixStore>("weft/shrunk" + suffix, store_);
-    return c10::make_intrusive<Backend>(std::move(store), rank, size, std::move(chosen), std::move(communicator));
+    return make(std::move(store), rank, size, std::move(chosen), std::move(communicator));
 }
 
 void Backend::abort() {

@@ -44,6 +44,14 @@ class Backend final : public c10d::Backend {
     Backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::intrusive_ptr<GroupOptions> options,
             std::unique_ptr<Communicator> communicator);
     ~Backend() override;
+    void release_resources() override;
+    // A backend that shut_all_down() finds.
+    template <class... Arguments>
+    static c10::intrusive_ptr<Backend> make(Arguments&&... arguments) {
+        auto made = c10::make_intrusive<Backend>(std::forward<Arguments>(arguments)...);
+        enter(made);
+        return made;
+    }
 
     const std::string getBackendName() const override { return backend_name; }
     c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
@@ -132,6 +140,7 @@ class Backend final : public c10d::Backend {
     at::Tensor allocateTensor(long size, at::TensorOptions options) override;
 
   private:
+    static void enter(const c10::intrusive_ptr<Backend>& made);
     // One call of Weft. begin() makes it; end() runs when it is done. Several of them become a group.
     struct Call {
         std::function<void(weftComm_t)> begin;

@@ -37,7 +37,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
 #ifdef C10D_BACKEND_HAS_RECONFIGURE
             own->enable_reconfigure = enable_reconfigure;
 #endif
-            return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<Backend>(store, rank, size, std::move(own)));
+            return c10::intrusive_ptr<c10d::Backend>(Backend::make(store, rank, size, std::move(own)));
         },
         py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"), py::arg("timeout"), py::arg("name"),
         py::arg("global_ranks"), py::arg("enable_reconfigure"), py::call_guard<py::gil_scoped_release>());

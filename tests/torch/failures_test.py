@@ -218,6 +218,7 @@ class Failures(unittest.TestCase):
             for program in programs:
                 said, errors = program.communicate(timeout=ranks.LIMIT)
                 self.assertEqual((program.returncode, said.split("\n")[:2]), (0, ["callback", "the end"]), errors)
+                self.assertNotIn("Error", errors)
 
     def test_death(self):
         for size in (2, 3):
