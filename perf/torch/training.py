@@ -3,7 +3,7 @@
 usage: training.py [--ranks 2] [--backends gloo] [--rounds N] [--json FILE]
 
 A cell is the median of the rounds, in milliseconds of the slowest rank. The floor is torch's backend "fake", whose calls
-return at once. `net` is Weft's time divided by the other backend's, both without the floor: the time of communication.
+return at once; DDP needs results, so that its floor is torch's hook that reduces nothing. `net` is Weft's time divided by the other backend's, both without the floor: the time of communication.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import time
 import torch
 import torch.distributed as dist
 import torch.nn as nn
+from torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks import noop_hook
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
@@ -38,14 +39,18 @@ def transformer():
     return nn.TransformerEncoder(layer, 4, enable_nested_tensor=False), torch.randn(4, 32, 128)
 
 
-def prepare(make, kind, group):
+def prepare(make, kind, backend, groups):
+    group = groups[backend]
     torch.manual_seed(1)
     model, x = make()
     if kind == "ddp":
-        model = DistributedDataParallel(model, process_group=group)
+        is_floor = backend == processes.FLOOR
+        model = DistributedDataParallel(model, process_group=groups["weft"] if is_floor else group)
+        if is_floor:
+            model.register_comm_hook(None, noop_hook)
     else:
         mesh = DeviceMesh.from_group(group, "cpu")
-        for part in model.children():
+        for part in getattr(model, "layers", model):
             if any(True for _ in part.parameters()):
                 fully_shard(part, mesh=mesh)
         fully_shard(model, mesh=mesh)
@@ -63,7 +68,7 @@ def measure(rank, size, groups, rounds):
     results = {}
     for make in (perceptron, transformer):
         for kind in ("ddp", "fsdp2"):
-            steps = {backend: prepare(make, kind, group) for backend, group in groups.items()}
+            steps = {backend: prepare(make, kind, backend, groups) for backend in groups}
             times = {backend: [] for backend in groups}
             for step in steps.values():
                 for _ in range(3):
