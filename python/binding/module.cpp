@@ -20,7 +20,7 @@ namespace weft::python {
 namespace {
 
 // The file of the loaded library.
-std::string library_path() {
+std::string libweft_path() {
     Dl_info found{};
     if (dladdr(reinterpret_cast<void*>(&weftGetVersion), &found) == 0 || !found.dli_fname) return "";
     return found.dli_fname;
@@ -54,16 +54,16 @@ NB_MODULE(_weft, module) {
         throw std::runtime_error("weft does not run in a sub-interpreter. Import it in the main interpreter");
     if (loaded_version() != WEFT_VERSION_CODE)
         throw std::runtime_error("this package was built for libweft " + version_text(WEFT_VERSION_CODE) + ", but " +
-                                 library_path() + " is version " + version_text(loaded_version()) +
+                                 libweft_path() + " is version " + version_text(loaded_version()) +
                                  ". Remove it from LD_LIBRARY_PATH or LD_PRELOAD, or install one version of both "
-                                 "[python.library]");
+                                 "[python.libweft]");
     // Objects that a program keeps until its end are no error.
     nb::set_leak_warnings(false);
     prepare_gil(nb::cast<unsigned long>(nb::module_::import_("threading").attr("main_thread")().attr("ident")));
     prepare_interrupts();
 
     module.attr("__version__") = version_text(WEFT_VERSION_CODE);
-    module.def("library_path", &library_path);
+    module.def("libweft_path", &libweft_path);
     module.def("device_count", &device_count);
     module.def("log_info", &log_info);
     module.def("set_error_factory", &set_error_factory);

@@ -31,9 +31,9 @@ from ._objects import DeviceMemory, HostMemory, Reduction, Registration, Stream,
 __version__: str = _weft.__version__
 
 
-def library_path() -> str:
+def libweft_path() -> str:
     """The file of the loaded libweft.so."""
-    return _weft.library_path()
+    return _weft.libweft_path()
 
 
 def device_count() -> int:
@@ -67,7 +67,7 @@ __all__ = [
     "group",
     "init",
     "init_all",
-    "library_path",
+    "libweft_path",
     "log_info",
     "prepare",
     "unique_id",

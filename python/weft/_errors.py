@@ -29,7 +29,7 @@ _OWN = {
         "A group is opened or ended at a wrong place.",
         "Nest `with weft.group()` blocks; weft.prepare() is the outermost one.",
     ),
-    "python.library": (
+    "python.libweft": (
         "The package was built for another version of libweft.so than the one that was loaded.",
         "Remove the other one from LD_LIBRARY_PATH or LD_PRELOAD.",
     ),

@@ -29,9 +29,9 @@ except ImportError as error:
     if "undefined symbol: weft" in str(cause):
         raise ImportError(
             f"this package needs a newer libweft.so than the one that was loaded: {cause}. "
-            "Remove the older one from LD_LIBRARY_PATH or LD_PRELOAD. [python.library]"
+            "Remove the older one from LD_LIBRARY_PATH or LD_PRELOAD. [python.libweft]"
         ) from None
-    if "[python.library]" in str(cause):
+    if "[python.libweft]" in str(cause):
         raise ImportError(str(cause)) from None
     raise
 

@@ -31,13 +31,13 @@ class Imports(unittest.TestCase):
         self.assertEqual(weft.__version__, ".".join(numbers))
 
     def test_the_library_that_was_loaded_is_named(self):
-        self.assertIn("libweft.so", weft.library_path())
+        self.assertIn("libweft.so", weft.libweft_path())
 
     def refused_library(self, text, **variables):
         """The sentence of the ImportError of `import weft` behind the text."""
         done = run(text + "\ntry:\n    import weft\nexcept ImportError as error:\n    print(error)\n", **variables)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertIn("[python.library]", done.stdout)
+        self.assertIn("[python.libweft]", done.stdout)
         return done.stdout
 
     def test_an_older_library_in_the_library_path_is_refused(self):

@@ -54,7 +54,7 @@ def _compiled_here() -> Path:
                 file=sys.stderr,
                 flush=True,
             )
-            _build.build(sources, _here.parent / "include", Path(weft.library_path()), file)
+            _build.build(sources, _here.parent / "include", Path(weft.libweft_path()), file)
     return file
 
 
