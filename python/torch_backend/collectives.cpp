@@ -36,7 +36,6 @@ class Output {
     explicit Output(at::Tensor tensor)
         : tensor_(std::move(tensor)),
           memory_(is_plain(tensor_) ? tensor_ : at::empty(tensor_.sizes(), tensor_.options())) {}
-    const at::Tensor& memory() const { return memory_; }
     void* data() const { return memory_.data_ptr(); }
     void write() const {
         if (!memory_.is_same(tensor_)) tensor_.copy_(memory_);

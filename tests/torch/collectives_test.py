@@ -311,6 +311,12 @@ def again(rank, size):
             part.allreduce([x]).wait()
             part.shutdown()
         dist.barrier()
+    store = dist.PrefixStore("part", keys)
+    if rank > 0 and size > 1:
+        part = backend.split(store, list(range(1, size)), None)
+        assert part.rank() == rank - 1 and part.size() == size - 1
+        part.allreduce([x]).wait()
+        part.shutdown()
     tensor = backend.allocate_tensor(5, dtype=torch.float32, device=torch.device("cpu"))
     tensor.fill_(1)
     dist.all_reduce(tensor)

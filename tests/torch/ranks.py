@@ -65,6 +65,12 @@ def _answer(children, results, answers, dies):
                 raise AssertionError(f"no rank answered for {LIMIT} seconds") from None
 
 
+def _serve(parent):
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    parent.send(store.port)
+    parent.recv()  # until the parent kills this process
+
+
 def run(size, function, *arguments, backend="weft", timeout=60, options=None, dies=()):
     """Returns what `function(rank, size, *arguments)` returned on each rank; None for ranks in `dies`.
 
@@ -72,11 +78,15 @@ def run(size, function, *arguments, backend="weft", timeout=60, options=None, di
     # The children begin with the parent's imports, which take seconds.
     context = torch.multiprocessing.get_context("fork")
     results = context.Queue()
-    server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    # In a process of its own: a child that is forked beside the server's thread may inherit a lock that it holds.
+    ours, theirs = context.Pipe()
+    server = context.Process(target=_serve, args=(theirs,), daemon=True)
+    server.start()
+    port = ours.recv()
     with tempfile.TemporaryDirectory() as folder:
         children = [
             context.Process(
-                target=_main, args=(rank, size, folder, server.port, backend, timeout, options, function, arguments, results)
+                target=_main, args=(rank, size, folder, port, backend, timeout, options, function, arguments, results)
             )
             for rank in range(size)
         ]
@@ -94,7 +104,7 @@ def run(size, function, *arguments, backend="weft", timeout=60, options=None, di
                 if child.exitcode != 0 and rank not in dies:
                     raise AssertionError(f"rank {rank} ended with {child.exitcode}")
         finally:
-            for child in children:
+            for child in [*children, server]:
                 if child.is_alive():
                     child.kill()
                 child.join()
