@@ -19,6 +19,7 @@ usage: tools/gpu-check.sh [OPTIONS]
   --output DIR  appends results to DIR/results.txt, writes each stage's output to DIR/STAGE.log
 WEFT_GPU_BUDGET_S: seconds of a run instead of 480.
 WEFT_TEST_SMALL=1: short messages and no limits but the budget, to try this script (tests/gpu).
+WEFT_TEST_TORCH_PYTHON: a Python with torch for CUDA and nanobind, for the stage torch (python3).
 WEFT_TEST_NCCL_TESTS: a folder with the sources of NVIDIA's nccl-tests, which the stage nccl-tests compiles and runs.
 The status is 0 if every stage asked for has passed or does not apply to this machine.
 TEXT
@@ -136,6 +137,7 @@ hosts-3-tree                 2  60 10  with WEFT_TRANSPORTS=tcp WEFT_ALGO=double
 drop-in-graphs               2  60  5  drop_in 8,1M,256M -n 20 -G 20                  # all-reduce through Weft's libnccl.so.2, in graphs
 drop-in-registered           2  60  5  drop_in 8,1M,256M -n 20 -R 1                   # all-reduce through Weft's libnccl.so.2, registered
 nccl-tests                   2 200 60  nccl_tests                                     # nccl-tests' programs on Weft's libnccl.so.2
+torch                        2 300 200 torch_tests                                    # the backend of torch.distributed, tensors of CUDA devices
 gpus-all_gather              2  60  6  gpus_threads all_gather 64..256M -n 20         # all-gather
 gpus-reduce_scatter          2  60  6  gpus_threads reduce_scatter 64..256M -n 20     # reduce-scatter
 gpus-broadcast               2  60  6  gpus_threads broadcast 8..256M -n 20           # broadcast
@@ -441,6 +443,20 @@ nccl_tests() {
         with "LD_LIBRARY_PATH=$home/lib:$toolkit/lib64" run "$build/nccl-tests/all_reduce_perf" -g "$gpus" -b 8 -e 1M -f 8 -n 2 $name || return
     done
     result "$title" "9 programs, 4 options of all_reduce_perf, $gpus GPUs: all results are right"
+}
+# The tests of the backend for torch on real devices. Ranks share a GPU if there is one.
+torch_tests() {
+    local python=${WEFT_TEST_TORCH_PYTHON:-python3} name
+    "$python" -c 'import nanobind, torch; assert torch.cuda.is_available()' >>"$log" 2>&1 ||
+        { not_here "$python has no torch for CUDA with nanobind: WEFT_TEST_TORCH_PYTHON may name one"; return; }
+    python=$("$python" -c 'import sys; print(sys.executable)')
+    run meson configure "$build" -Dpython=enabled "-Dpython_program=$python" "-Dtorch_program=$python" &&
+        run ninja -C "$build" python-package || return
+    for name in devices collectives windows training; do
+        with WEFT_TEST_SMALL=1 WEFT_TEST_TORCH_DEVICE=cuda OMP_NUM_THREADS=1 "PYTHONPATH=$(realpath "$build")/python:$top/tests/torch" \
+            run env -C tests/torch "$python" -m unittest "${name}_test" || return
+    done
+    result "$title" "calls, streams, windows, DDP, FSDP, tensor parallel on $gpus GPUs: all are right"
 }
 # cores COUNT: one rank on each core.
 cores() {

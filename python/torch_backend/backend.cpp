@@ -1,6 +1,5 @@
 #include "backend.hpp"
 
-#include <ATen/core/grad_mode.h>
 #include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -86,6 +85,7 @@ void Backend::release_resources() {
         leak(std::move(queue_));
         leak(std::move(senders_));
         leak(std::move(receivers_));
+        leak(std::move(devices_));
         leak(std::move(communicator_));
         return;
     }
@@ -118,8 +118,11 @@ void shut_all_down() {
         }
     }
     // Calls that other ranks do not complete would keep the process.
-    for (const auto& backend : living)
-        if (!backend->queue_->is_idle()) backend->abort();
+    for (const auto& backend : living) {
+        bool idle = backend->queue_->is_idle();
+        for (const auto& group : backend->device_groups()) idle &= group->becomes_idle();
+        if (!idle) backend->abort();
+    }
     for (const auto& backend : living) backend->shutdown();
 }
 
@@ -176,6 +179,7 @@ void Backend::waitForPendingWorks() {
         for (auto& [rank, receiver] : receivers_) drivers.push_back(receiver);
     }
     for (const auto& driver : drivers) driver->drain();
+    for (const auto& group : device_groups()) group->drain();
 }
 
 bool Backend::has_failed() {
@@ -184,6 +188,7 @@ bool Backend::has_failed() {
     bool failed = communicator_->has_failed();
     for (auto& [rank, sender] : senders_) failed |= sender->has_failed();
     for (auto& [rank, receiver] : receivers_) failed |= receiver->has_failed();
+    for (const auto& group : devices_) failed |= group->has_failed();
     return failed;
 }
 
@@ -204,34 +209,14 @@ bool Backend::look_for_failures() {
     return any;
 }
 
-void Backend::execute(const std::vector<Call>& calls, Milliseconds timeout) {
-    const at::NoGradGuard no_gradients;
-    communicator_->set_timeout(timeout);
-    weftComm_t comm = communicator_->get();
-    if (calls.size() == 1) {
-        calls[0].begin(comm);
-    } else {
-        check(weftGroupStart());
-        std::exception_ptr refused;
-        for (const Call& call : calls) {
-            try {
-                call.begin(comm);
-            } catch (...) {  // the rest of the group is executed, as other ranks expect it
-                if (!refused) refused = std::current_exception();
-            }
-        }
-        const weftResult_t ended = weftGroupEnd();
-        if (refused) std::rethrow_exception(refused);
-        check(ended, comm);
-    }
-    for (const Call& call : calls)
-        if (call.end) call.end(comm);
-}
-
 WorkPtr Backend::submit(Title title, const Tensors& inputs, Tensors outputs, std::vector<Call> calls,
                         Milliseconds timeout, bool async) {
     check_process();
+    const c10::Device device = device_of(title.name, inputs, outputs);
     if (estimate_us_) {
+        if (!device.is_cpu())
+            throw_argument(c10::str(title.name, ": Weft predicts no times of tensors on ", device,
+                                    "; estimate them with tensors of the CPU [memory.kind]"));
         run_in_order([&](weftComm_t comm) { *estimate_us_ += predicted_us(title.name, inputs, outputs, size_, comm); });
         return c10::make_intrusive<DoneWork>(rank_, title.type, sequence_, std::move(outputs));
     }
@@ -246,6 +231,7 @@ WorkPtr Backend::submit(Title title, const Tensors& inputs, Tensors outputs, std
         return nullptr;
     }
     ++sequence_;
+    if (!device.is_cpu()) return run_on_device(device, title, inputs, std::move(outputs), calls, limit, async, false);
     return run(title, inputs, std::move(outputs), std::move(calls), limit, async);
 }
 
@@ -253,7 +239,7 @@ WorkPtr Backend::run(Title title, const Tensors& inputs, Tensors outputs, std::v
                      bool async) {
     if (!async) {
         RECORD_FUNCTION(title.name, std::vector<c10::IValue>{});
-        const auto alone = [&] { return queue_->run_alone([&] { execute(calls, limit); }); };
+        const auto alone = [&] { return queue_->run_alone([&] { execute(calls, *communicator_, limit, nullptr); }); };
         if (hooks_->any_of_success()) {
             if (auto done = hooks_->observe(rank_, title.type, sequence_, outputs, alone)) return done;
         } else {
@@ -266,7 +252,7 @@ WorkPtr Backend::run(Title title, const Tensors& inputs, Tensors outputs, std::v
         }
     }
     auto work = make_work(title, inputs, std::move(outputs), limit, queue_);
-    queue_->add(work, [this, calls = std::move(calls), limit] { execute(calls, limit); });
+    queue_->add(work, [this, calls = std::move(calls), limit] { execute(calls, *communicator_, limit, nullptr); });
     return work;
 }
 
@@ -297,11 +283,11 @@ WorkPtr Backend::endCoalescing() {
     return c10::make_intrusive<JoinedWork>(rank_, std::move(parts));
 }
 
-Settings Backend::settings() const { return settings_of(*options_, ""); }
+Settings Backend::settings(const std::string& suffix) const { return settings_of(*options_, suffix); }
 
 std::unique_ptr<Connection> Backend::connection(int source, int destination, bool sends) {
     return std::make_unique<Connection>(store_, source, destination, sends,
-                                        settings_of(*options_, c10::str(" messages ", source, " to ", destination)));
+                                        settings(c10::str(" messages ", source, " to ", destination)));
 }
 
 Sender& Backend::sender(int destination) {
@@ -318,7 +304,7 @@ std::shared_ptr<Receiver> Backend::receiver(int source) {
     return found;
 }
 
-WorkPtr Backend::finish_message(HostWorkPtr work) {
+WorkPtr Backend::finish_message(WorkPtr work) {
     if (is_coalescing()) coalesced_->messages.push_back(work);
     return work;
 }
@@ -326,6 +312,7 @@ WorkPtr Backend::finish_message(HostWorkPtr work) {
 WorkPtr Backend::send(Tensors& tensors, int destination, int tag) {
     check_process();
     const at::Tensor tensor = only("send", "the tensor", tensors);
+    if (!tensor.device().is_cpu()) return device_message(tensor, checked_peer("send", destination), true);
     Sender& to = sender(checked_peer("send", destination));
     const Milliseconds timeout = options_->timeout;
     auto work = make_work({c10d::OpType::SEND, "weft:send"}, tensors, tensors, timeout, to.queue());
@@ -336,6 +323,7 @@ WorkPtr Backend::send(Tensors& tensors, int destination, int tag) {
 WorkPtr Backend::recv(Tensors& tensors, int source, int tag) {
     check_process();
     const at::Tensor& tensor = only("recv", "the tensor", tensors);
+    if (!tensor.device().is_cpu()) return device_message(tensor, checked_peer("recv", source), false);
     auto from = receiver(checked_peer("recv", source));
     auto receive = std::make_shared<Receive>();
     receive->work = make_work({c10d::OpType::RECV, "weft:recv"}, tensors, tensors, options_->timeout, from);
@@ -351,6 +339,7 @@ WorkPtr Backend::recv(Tensors& tensors, int source, int tag) {
 WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
     check_process();
     const at::Tensor& tensor = only("recv", "the tensor", tensors);
+    check_host_tensor("recv of any source", "the tensor", tensor);
     auto receive = std::make_shared<Receive>();
     receive->work = make_work({c10d::OpType::RECVANYSOURCE, "weft:recv"}, tensors, tensors, options_->timeout, {});
     receive->work->limit_wait();
@@ -422,6 +411,7 @@ void Backend::abort() {
     if (communicator_) communicator_->abort();
     for (auto& [rank, sender] : senders_) sender->abort();
     for (auto& [rank, receiver] : receivers_) receiver->abort();
+    for (const auto& group : devices_) group->abort();
 }
 
 // Collectives that were queued are executed: other ranks execute theirs. Messages that no rank waits for are dropped.
@@ -432,6 +422,7 @@ void Backend::shutdown() {
     hooks_->silence();
     end_channels();
     queue_->end();
+    end_devices();
     std::unique_ptr<Communicator> leaving;
     std::lock_guard lock(channels_mutex_);
     leaving.swap(communicator_);
@@ -463,11 +454,11 @@ c10d::ErrorType Backend::getError() {
     if (origin_.is_forked()) return c10d::ErrorType::SUCCESS;
     std::lock_guard lock(channels_mutex_);
     if (ended_ || !communicator_) return c10d::ErrorType::SUCCESS;
-    weftResult_t error = weftSuccess;
-    if (weftCommGetAsyncError(communicator_->get(), &error) != weftSuccess) return c10d::ErrorType::COMM_ERROR;
+    weftResult_t error = communicator_->error();
+    for (const auto& group : devices_)
+        if (error == weftSuccess) error = group->error();
     switch (error) {
-        case weftSuccess:
-        case weftInProgress: return c10d::ErrorType::SUCCESS;
+        case weftSuccess: return c10d::ErrorType::SUCCESS;
         case weftTimeout: return c10d::ErrorType::TIMEOUT;
         case weftRemoteError: return c10d::ErrorType::REMOTE_ERROR;
         default: return c10d::ErrorType::COMM_ERROR;
@@ -476,10 +467,10 @@ c10d::ErrorType Backend::getError() {
 
 at::Tensor Backend::allocateTensor(long size, at::TensorOptions options) {
     if (size < 0) throw_argument(c10::str("allocateTensor: the size is ", size, " [argument.count]"));
-    if (!options.device().is_cpu())
-        throw_argument(c10::str("allocateTensor: the device is ", options.device(), "; pass the CPU [memory.device]"));
     void* memory = nullptr;
     const size_t bytes = size_t(size) * options.dtype().itemsize();
+    if (!options.device().is_cpu())
+        return allocate_on_device(size, bytes, options.device(with_index(options.device())));
     check(weftHostAlloc(&memory, std::max<size_t>(bytes, 1)));
     return at::from_blob(
         memory, {size}, [](void* freed) { (void)weftMemFree(freed); }, options);

@@ -10,8 +10,10 @@
 #include <set>
 #include <thread>
 
+#include "call.hpp"
 #include "channels.hpp"
 #include "communicator.hpp"
+#include "device_group.hpp"
 #include "hooks.hpp"
 #include "host_work.hpp"
 #include "job_queue.hpp"
@@ -34,6 +36,7 @@ struct GroupOptions final : c10d::Backend::Options {
 
     std::string algo;                           // as WEFT_ALGO
     int deterministic = WEFT_CONFIG_UNDEF_INT;  // as WEFT_DETERMINISTIC
+    bool high_priority_stream = false;          // for asynchronous calls on devices
 };
 
 // Thread-safe: calls of several threads are executed in the order in which they come.
@@ -131,21 +134,19 @@ class Backend final : public c10d::Backend {
 
     void registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) override;
     void waitForPendingWorks() override;
-    void enableCollectivesTiming() override {}  // works are always timed
+    // Works on host memory are always timed.
+    void enableCollectivesTiming() override;
     bool supportsTimeEstimation() const override { return true; }
     void startTimeEstimate();
     float endTimeEstimate();
 
+    // Makes the communicator of a device; otherwise the first call does.
+    void eagerConnectSingleDevice(at::Device device) override;
     bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
     at::Tensor allocateTensor(long size, at::TensorOptions options) override;
 
   private:
     static void enter(const c10::intrusive_ptr<Backend>& made);
-    // One call of Weft. begin() makes it; end() runs when it is done. Several of them become a group.
-    struct Call {
-        std::function<void(weftComm_t)> begin;
-        std::function<void(weftComm_t)> end = nullptr;
-    };
     struct Title {
         c10d::OpType type;
         const char* name;  // in profiles
@@ -153,18 +154,21 @@ class Backend final : public c10d::Backend {
     // Executes calls in this thread, or queues them. Returns null if they are done.
     WorkPtr submit(Title title, const Tensors& inputs, Tensors outputs, std::vector<Call> calls, Milliseconds timeout,
                    bool async);
+    // The same of tensors of a device. Null: the caller's stream has the calls. `blocks_host`: a wait for it does.
+    WorkPtr run_on_device(const c10::Device& device, Title title, const Tensors& inputs, Tensors outputs,
+                          const std::vector<Call>& calls, Milliseconds timeout, bool async, bool blocks_host);
     // The same of a call that is no collective: it cannot be coalesced.
     WorkPtr run(Title title, const Tensors& inputs, Tensors outputs, std::vector<Call> calls, Milliseconds timeout,
                 bool async);
-    WorkPtr one_sided(const char* title, const Tensors& inputs, Milliseconds timeout, bool async,
-                      std::function<void(weftComm_t)> call);
+    WorkPtr one_sided(const c10::Device& device, const char* title, const Tensors& inputs, Milliseconds timeout,
+                      bool async, std::function<void(weftComm_t, weftStream_t)> call);
     // A local call, in this thread.
     void run_in_order(const std::function<void(weftComm_t)>& call);
     // Keeps a tensor until the communicator is gone: it is registered as a window.
     void keep(at::Tensor tensor);
     void leave();
     void end_channels();
-    void execute(const std::vector<Call>& calls, Milliseconds timeout);
+    void end_devices();
     Milliseconds chosen(Milliseconds timeout) const { return timeout.count() < 0 ? options_->timeout : timeout; }
     HostWorkPtr make_work(Title title, const Tensors& inputs, Tensors outputs, Milliseconds timeout,
                           std::weak_ptr<Driver> driver);
@@ -179,11 +183,18 @@ class Backend final : public c10d::Backend {
     Call all_gather(const char* call, const Tensors& outputs, const at::Tensor& input) const;
     Call reduce_scatter(const char* call, const at::Tensor& output, const at::Tensor& input,
                         const c10d::ReduceOp& op) const;
-    WorkPtr finish_message(HostWorkPtr work);
+    WorkPtr finish_message(WorkPtr work);
+    // The device whose streams a barrier waits for; none: it is a barrier of the hosts.
+    std::optional<c10::Device> barrier_device(const c10d::BarrierOptions& options);
+    // A send or receive of a tensor on a device.
+    WorkPtr device_message(const at::Tensor& tensor, int peer, bool sends);
+    std::shared_ptr<DeviceGroup> device_group(const c10::Device& device);
+    std::vector<std::shared_ptr<DeviceGroup>> device_groups();
     Sender& sender(int destination);
     std::shared_ptr<Receiver> receiver(int source);
     std::unique_ptr<Connection> connection(int source, int destination, bool sends);
-    Settings settings() const;
+    // Those of a communicator whose name ends so.
+    Settings settings(const std::string& suffix = "") const;
 
     const Origin origin_;
     c10::intrusive_ptr<c10d::Store> store_;
@@ -197,9 +208,11 @@ class Backend final : public c10d::Backend {
     std::atomic<uint64_t> sequence_{0};
     uint64_t monitored_barriers_ = 0;
 
-    std::mutex channels_mutex_;
+    std::mutex channels_mutex_;  // of the next four
     std::map<int, std::unique_ptr<Sender>> senders_;
     std::map<int, std::shared_ptr<Receiver>> receivers_;
+    std::vector<std::shared_ptr<DeviceGroup>> devices_;
+    std::atomic<bool> times_devices_{false};
 
     // Between startCoalescing() and endCoalescing().
     struct Coalesced {

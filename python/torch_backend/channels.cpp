@@ -66,8 +66,13 @@ Connection::Connection(c10::intrusive_ptr<c10d::Store> store, int source, int de
       sends_(sends),
       settings_(std::move(settings)) {}
 
-Communicator& Connection::get(std::chrono::milliseconds timeout) {
-    if (made_) return *made_;
+// Works may share the communicator for longer.
+Connection::~Connection() {
+    if (made_) made_->leave();
+}
+
+std::shared_ptr<Communicator> Connection::get(std::chrono::milliseconds timeout) {
+    if (made_) return made_;
     const std::string key = c10::str("weft/p2p/", source_, "-", destination_);
     const std::string own = key + (sends_ ? "/s" : "/r"), other = key + (sends_ ? "/r" : "/s");
     const int peer = sends_ ? destination_ : source_;
@@ -87,8 +92,7 @@ Communicator& Connection::get(std::chrono::milliseconds timeout) {
     }
     std::lock_guard lock(mutex_);
     if (aborted_) std::rethrow_exception(ended_failure());
-    made_ = std::move(made);
-    return *made_;
+    return made_ = std::move(made);
 }
 
 bool Connection::is_made() {
@@ -116,9 +120,9 @@ void Sender::abort() { connection_->abort(); }
 void Sender::say_end() {
     if (!connection_->is_made()) return;
     const auto say = [&] {
-        Communicator& communicator = connection_->get({});
-        communicator.set_timeout(most_ending);
-        weftComm_t comm = communicator.get();
+        const auto communicator = connection_->get({});
+        communicator->set_timeout(most_ending);
+        weftComm_t comm = communicator->get();
         Header header{};
         header.bytes = end_mark;
         (void)weftSend(&header, sizeof header, weftUint8, 1, comm, nullptr);
@@ -132,9 +136,9 @@ void Sender::say_end() {
 void Sender::send(const at::Tensor& tensor, int tag, std::chrono::milliseconds timeout) {
     const at::NoGradGuard no_gradients;
     const at::Tensor bytes = dense(tensor);
-    Communicator& communicator = connection_->get(timeout);
-    communicator.set_timeout(timeout);
-    weftComm_t comm = communicator.get();
+    const auto communicator = connection_->get(timeout);
+    communicator->set_timeout(timeout);
+    weftComm_t comm = communicator->get();
     Header header;
     header.bytes = bytes.nbytes();
     header.tag = tag;
@@ -216,9 +220,9 @@ HostWorkPtr Receiver::step(std::unique_lock<std::mutex>& lock) {
     at::Tensor unexpected;
     Header header;
     try {
-        Communicator& communicator = connection_->get(timeout);
-        communicator.set_timeout(timeout);
-        weftComm_t comm = communicator.get();
+        const auto communicator = connection_->get(timeout);
+        communicator->set_timeout(timeout);
+        weftComm_t comm = communicator->get();
         check(weftRecv(&header, sizeof header, weftUint8, 0, comm, nullptr), comm);
         if (header.bytes == end_mark) {
             ended_ = true;

@@ -14,8 +14,10 @@ namespace weft_torch {
 class Connection {
   public:
     Connection(c10::intrusive_ptr<c10d::Store> store, int source, int destination, bool sends, Settings settings);
+    Connection(const Connection&) = delete;
+    ~Connection();
     // The communicator. The first call waits until the peer sends or receives, too.
-    Communicator& get(std::chrono::milliseconds timeout);
+    std::shared_ptr<Communicator> get(std::chrono::milliseconds timeout);
     // Whether the communicator was made.
     bool is_made();
     bool has_failed();
@@ -31,7 +33,7 @@ class Connection {
     Settings settings_;
     std::atomic<bool> aborted_{false};
     std::mutex mutex_;  // of made_, for abort()
-    std::unique_ptr<Communicator> made_;
+    std::shared_ptr<Communicator> made_;
 };
 
 // Messages to one rank, in order. Thread-safe.

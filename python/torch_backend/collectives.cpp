@@ -30,23 +30,6 @@ void check_lists(const char* call, const char* what, size_t is, size_t wanted) {
         throw_argument(c10::str(call, ": ", what, " has ", is, " entries; it must have ", wanted, " [argument.count]"));
 }
 
-// An output of a call that moves elements: the tensor's memory, or a copy that write() brings there.
-class Output {
-  public:
-    explicit Output(at::Tensor tensor)
-        : tensor_(std::move(tensor)),
-          memory_(is_plain(tensor_) ? tensor_ : at::empty(tensor_.sizes(), tensor_.options())) {}
-    void* data() const { return memory_.data_ptr(); }
-    void write() const {
-        if (!memory_.is_same(tensor_)) tensor_.copy_(memory_);
-    }
-
-  private:
-    at::Tensor tensor_, memory_;
-};
-
-size_t weft_count(const at::Tensor& tensor) { return size_t(tensor.numel()) * moved(tensor.scalar_type()).per_element; }
-
 std::vector<size_t> scaled(std::vector<size_t> counts, size_t by) {
     for (size_t& count : counts) count *= by;
     return counts;
@@ -81,48 +64,49 @@ std::vector<size_t> split_counts(const char* call, const char* what, const at::T
 
 // ---- Single calls ----
 
-Backend::Call Backend::all_reduce(const char* call, const at::Tensor& tensor, const c10d::ReduceOp& op) const {
+Call Backend::all_reduce(const char* call, const at::Tensor& tensor, const c10d::ReduceOp& op) const {
     check_tensor(call, "the tensor", tensor);
     struct State {
         Reduction reduction;
         at::Tensor operand, result;
         weftRedOp_t op = weftSum;
     };
-    auto state = std::make_shared<State>(State{Reduction(call, tensor.scalar_type(), op), {}, {}});
-    return {[state, tensor](weftComm_t comm) {
+    auto state = std::make_shared<State>(State{Reduction(call, tensor, op), {}, {}});
+    return {[state, tensor](weftComm_t comm, weftStream_t stream) {
                 state->operand = state->reduction.operand(tensor);
                 // A copy is reduced in place.
                 state->result = state->operand;
                 state->op = state->reduction.make(comm);
                 void* data = state->operand.data_ptr();
                 check(weftAllReduce(data, data, size_t(state->operand.numel()), state->reduction.datatype(), state->op,
-                                    comm, nullptr),
+                                    comm, stream),
                       comm);
             },
             [state, tensor](weftComm_t comm) {
                 state->reduction.release(state->op, comm);
                 state->reduction.write(tensor, state->result);
-            }};
+            },
+            state->reduction.device_factor()};
 }
 
-Backend::Call Backend::all_gather(const char* call, const at::Tensor& output, const at::Tensor& input) const {
+Call Backend::all_gather(const char* call, const at::Tensor& output, const at::Tensor& input) const {
     check_tensor(call, "the output", output);
     check_tensor(call, "the input", input);
     check_type(call, output, input);
     check_elements(call, "the output", output.numel(), input.numel() * size_);
     auto target = std::make_shared<std::optional<Output>>();
     auto source = std::make_shared<at::Tensor>();
-    return {[target, source, output, input](weftComm_t comm) {
+    return {[target, source, output, input](weftComm_t comm, weftStream_t stream) {
                 target->emplace(output);
                 *source = dense(input);
                 check(weftAllGather(source->const_data_ptr(), (*target)->data(), weft_count(input),
-                                    moved(input.scalar_type()).datatype, comm, nullptr),
+                                    moved(input.scalar_type()).datatype, comm, stream),
                       comm);
             },
             [target](weftComm_t) { (*target)->write(); }};
 }
 
-Backend::Call Backend::all_gather(const char* call, const Tensors& outputs, const at::Tensor& input) const {
+Call Backend::all_gather(const char* call, const Tensors& outputs, const at::Tensor& input) const {
     check_lists(call, "the list of outputs", outputs.size(), size_t(size_));
     check_tensors(call, "the list of outputs", outputs);
     check_tensor(call, "the input", input);
@@ -130,25 +114,25 @@ Backend::Call Backend::all_gather(const char* call, const Tensors& outputs, cons
     check_elements(call, "this rank's output", outputs[size_t(rank_)].numel(), input.numel());
     auto row = std::make_shared<Row>(outputs);
     auto source = std::make_shared<at::Tensor>();
-    return {[row, source, input](weftComm_t comm) {
+    return {[row, source, input](weftComm_t comm, weftStream_t stream) {
                 *source = dense(input);
                 const Elements elements = moved(input.scalar_type());
                 if (row->is_even()) {
                     check(weftAllGather(source->const_data_ptr(), row->data(), weft_count(input), elements.datatype,
-                                        comm, nullptr),
+                                        comm, stream),
                           comm);
                     return;
                 }
                 const auto counts = scaled(row->counts(), elements.per_element);
                 check(weftAllGatherv(source->const_data_ptr(), weft_count(input), row->data(), counts.data(),
-                                     displacements(counts).data(), elements.datatype, comm, nullptr),
+                                     displacements(counts).data(), elements.datatype, comm, stream),
                       comm);
             },
             [row](weftComm_t) { row->spread(); }};
 }
 
-Backend::Call Backend::reduce_scatter(const char* call, const at::Tensor& output, const at::Tensor& input,
-                                      const c10d::ReduceOp& op) const {
+Call Backend::reduce_scatter(const char* call, const at::Tensor& output, const at::Tensor& input,
+                             const c10d::ReduceOp& op) const {
     check_tensor(call, "the output", output);
     check_tensor(call, "the input", input);
     check_type(call, output, input);
@@ -158,20 +142,21 @@ Backend::Call Backend::reduce_scatter(const char* call, const at::Tensor& output
         at::Tensor operand, result;
         weftRedOp_t op = weftSum;
     };
-    auto state = std::make_shared<State>(State{Reduction(call, output.scalar_type(), op), {}, {}});
-    return {[state, output, input](weftComm_t comm) {
+    auto state = std::make_shared<State>(State{Reduction(call, output, op), {}, {}});
+    return {[state, output, input](weftComm_t comm, weftStream_t stream) {
                 state->operand = state->reduction.operand(input);
                 state->result = state->reduction.receiver(output);
                 state->op = state->reduction.make(comm);
                 check(weftReduceScatter(state->operand.const_data_ptr(), state->result.data_ptr(),
                                         size_t(state->result.numel()), state->reduction.datatype(), state->op, comm,
-                                        nullptr),
+                                        stream),
                       comm);
             },
             [state, output](weftComm_t comm) {
                 state->reduction.release(state->op, comm);
                 state->reduction.write(output, state->result);
-            }};
+            },
+            state->reduction.device_factor()};
 }
 
 // ---- The methods of c10d::Backend ----
@@ -190,7 +175,8 @@ WorkPtr Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions
             "all_reduce: a sparse tensor cannot be part of a coalesced call; reduce it by itself "
             "[group.not-preparable]");
     auto sum = std::make_shared<SparseSum>("all_reduce", tensors[0], options.reduceOp);
-    Call call{[this, sum](weftComm_t comm) { sum->gather(comm, size_); }, [sum](weftComm_t) { sum->write(); }};
+    Call call{[this, sum](weftComm_t comm, weftStream_t) { sum->gather(comm, size_); },
+              [sum](weftComm_t) { sum->write(); }};
     return submit({OpType::_ALLREDUCE_SPARSE, "weft:all_reduce_sparse"}, tensors, tensors, {std::move(call)},
                   options.timeout, options.asyncOp);
 }
@@ -207,13 +193,13 @@ WorkPtr Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& optio
     const at::Tensor tensor = only("broadcast", "the list", tensors);
     const int root = checked_root("broadcast", options.rootRank);
     auto memory = std::make_shared<std::optional<Output>>();
-    Call call{[this, memory, tensor, root](weftComm_t comm) {
+    Call call{[this, memory, tensor, root](weftComm_t comm, weftStream_t stream) {
                   if (rank_ == root)
                       memory->emplace(dense(tensor));
                   else
                       memory->emplace(tensor);
                   check(weftBcast((*memory)->data(), weft_count(tensor), moved(tensor.scalar_type()).datatype, root,
-                                  comm, nullptr),
+                                  comm, stream),
                         comm);
               },
               [this, memory, root](weftComm_t) {
@@ -231,19 +217,20 @@ WorkPtr Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
         at::Tensor operand;
         weftRedOp_t op = weftSum;
     };
-    auto state = std::make_shared<State>(State{Reduction("reduce", tensor.scalar_type(), options.reduceOp), {}});
-    Call call{[this, state, tensor, root](weftComm_t comm) {
+    auto state = std::make_shared<State>(State{Reduction("reduce", tensor, options.reduceOp), {}});
+    Call call{[this, state, tensor, root](weftComm_t comm, weftStream_t stream) {
                   state->operand = state->reduction.operand(tensor);
                   state->op = state->reduction.make(comm);
                   void* data = state->operand.data_ptr();
                   check(weftReduce(data, rank_ == root ? data : nullptr, size_t(state->operand.numel()),
-                                   state->reduction.datatype(), state->op, root, comm, nullptr),
+                                   state->reduction.datatype(), state->op, root, comm, stream),
                         comm);
               },
               [this, state, tensor, root](weftComm_t comm) {
                   state->reduction.release(state->op, comm);
                   if (rank_ == root) state->reduction.write(tensor, state->operand);
-              }};
+              },
+              state->reduction.device_factor()};
     return submit({OpType::REDUCE, "weft:reduce"}, tensors, tensors, {std::move(call)}, options.timeout,
                   options.asyncOp);
 }
@@ -304,10 +291,10 @@ WorkPtr Backend::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c1
     }
     auto row = std::make_shared<Row>(list);
     auto source = std::make_shared<at::Tensor>();
-    Call call{[row, source, input, root](weftComm_t comm) {
+    Call call{[row, source, input, root](weftComm_t comm, weftStream_t stream) {
                   *source = dense(input);
                   check(weftGather(source->const_data_ptr(), row->data(), weft_count(input),
-                                   moved(input.scalar_type()).datatype, root, comm, nullptr),
+                                   moved(input.scalar_type()).datatype, root, comm, stream),
                         comm);
               },
               [row](weftComm_t) { row->spread(); }};
@@ -324,11 +311,11 @@ WorkPtr Backend::gather_single(at::Tensor& output, at::Tensor& input, const c10d
     }
     auto target = std::make_shared<std::optional<Output>>();
     auto source = std::make_shared<at::Tensor>();
-    Call call{[this, target, source, input, output, root](weftComm_t comm) {
+    Call call{[this, target, source, input, output, root](weftComm_t comm, weftStream_t stream) {
                   *source = dense(input);
                   if (rank_ == root) target->emplace(output);
                   check(weftGather(source->const_data_ptr(), rank_ == root ? (*target)->data() : nullptr,
-                                   weft_count(input), moved(input.scalar_type()).datatype, root, comm, nullptr),
+                                   weft_count(input), moved(input.scalar_type()).datatype, root, comm, stream),
                         comm);
               },
               [target](weftComm_t) {
@@ -354,11 +341,11 @@ WorkPtr Backend::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c
     }
     auto row = std::make_shared<Row>(list);
     auto target = std::make_shared<std::optional<Output>>();
-    Call call{[row, target, output, root](weftComm_t comm) {
+    Call call{[row, target, output, root](weftComm_t comm, weftStream_t stream) {
                   target->emplace(output);
                   row->gather();
                   check(weftScatter(row->data(), (*target)->data(), weft_count(output),
-                                    moved(output.scalar_type()).datatype, root, comm, nullptr),
+                                    moved(output.scalar_type()).datatype, root, comm, stream),
                         comm);
               },
               [target](weftComm_t) { (*target)->write(); }};
@@ -383,8 +370,8 @@ WorkPtr Backend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
         at::Tensor result;
         weftRedOp_t op = weftSum;
     };
-    auto state = std::make_shared<State>(State{Reduction(name, output.scalar_type(), options.reduceOp), {}, {}, {}});
-    Call call{[state, list, output](weftComm_t comm) {
+    auto state = std::make_shared<State>(State{Reduction(name, output, options.reduceOp), {}, {}, {}});
+    Call call{[state, list, output](weftComm_t comm, weftStream_t stream) {
                   for (const at::Tensor& each : list) state->operands.push_back(state->reduction.operand(each));
                   state->row = Row(state->operands);
                   state->row.gather();
@@ -393,17 +380,18 @@ WorkPtr Backend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                   const weftDataType_t datatype = state->reduction.datatype();
                   if (state->row.is_even())
                       check(weftReduceScatter(state->row.data(), state->result.data_ptr(),
-                                              size_t(state->result.numel()), datatype, state->op, comm, nullptr),
+                                              size_t(state->result.numel()), datatype, state->op, comm, stream),
                             comm);
                   else
                       check(weftReduceScatterv(state->row.data(), state->result.data_ptr(), state->row.counts().data(),
-                                               datatype, state->op, comm, nullptr),
+                                               datatype, state->op, comm, stream),
                             comm);
               },
               [state, output](weftComm_t comm) {
                   state->reduction.release(state->op, comm);
                   state->reduction.write(output, state->result);
-              }};
+              },
+              state->reduction.device_factor()};
     return submit({OpType::REDUCE_SCATTER, "weft:reduce_scatter"}, list, outputs, {std::move(call)}, options.timeout,
                   options.asyncOp);
 }
@@ -437,20 +425,20 @@ WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vecto
     const bool even = output_splits.empty() && input_splits.empty();
     auto target = std::make_shared<std::optional<Output>>();
     auto source = std::make_shared<at::Tensor>();
-    Call call{[target, source, output, input, received, sent, even](weftComm_t comm) {
-                  target->emplace(output);
-                  *source = dense(input);
-                  const weftDataType_t datatype = moved(input.scalar_type()).datatype;
-                  if (even)
-                      check(weftAlltoAll(source->const_data_ptr(), (*target)->data(), sent[0], datatype, comm, nullptr),
-                            comm);
-                  else
-                      check(weftAlltoAllv(source->const_data_ptr(), sent.data(), displacements(sent).data(),
-                                          (*target)->data(), received.data(), displacements(received).data(), datatype,
-                                          comm, nullptr),
-                            comm);
-              },
-              [target](weftComm_t) { (*target)->write(); }};
+    Call call{
+        [target, source, output, input, received, sent, even](weftComm_t comm, weftStream_t stream) {
+            target->emplace(output);
+            *source = dense(input);
+            const weftDataType_t datatype = moved(input.scalar_type()).datatype;
+            if (even)
+                check(weftAlltoAll(source->const_data_ptr(), (*target)->data(), sent[0], datatype, comm, stream), comm);
+            else
+                check(
+                    weftAlltoAllv(source->const_data_ptr(), sent.data(), displacements(sent).data(), (*target)->data(),
+                                  received.data(), displacements(received).data(), datatype, comm, stream),
+                    comm);
+        },
+        [target](weftComm_t) { (*target)->write(); }};
     return submit({OpType::ALLTOALL_BASE, "weft:all_to_all_single"}, {input}, {output}, {std::move(call)},
                   options.timeout, options.asyncOp);
 }
@@ -464,12 +452,12 @@ WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAl
     auto received = std::make_shared<Row>(outputs);
     auto sent = std::make_shared<Row>(inputs);
     const Elements elements = moved(inputs[0].scalar_type());
-    Call call{[received, sent, elements](weftComm_t comm) {
+    Call call{[received, sent, elements](weftComm_t comm, weftStream_t stream) {
                   sent->gather();
                   const auto to = scaled(sent->counts(), elements.per_element);
                   const auto from = scaled(received->counts(), elements.per_element);
                   check(weftAlltoAllv(sent->data(), to.data(), displacements(to).data(), received->data(), from.data(),
-                                      displacements(from).data(), elements.datatype, comm, nullptr),
+                                      displacements(from).data(), elements.datatype, comm, stream),
                         comm);
               },
               [received](weftComm_t) { received->spread(); }};
@@ -478,8 +466,13 @@ WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAl
 }
 
 WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
-    Call call{[](weftComm_t comm) { check(weftBarrier(comm, nullptr), comm); }};
-    return submit({OpType::BARRIER, "weft:barrier"}, {}, {}, {std::move(call)}, options.timeout, options.asyncOp);
+    Call call{[](weftComm_t comm, weftStream_t stream) { check(weftBarrier(comm, stream), comm); }};
+    const Title title{OpType::BARRIER, "weft:barrier"};
+    const auto device = barrier_device(options);
+    if (!device) return submit(title, {}, {}, {std::move(call)}, options.timeout, options.asyncOp);
+    check_process();
+    ++sequence_;
+    return run_on_device(*device, title, {}, {}, {std::move(call)}, chosen(options.timeout), options.asyncOp, true);
 }
 
 }  // namespace weft_torch

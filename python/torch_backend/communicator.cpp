@@ -28,6 +28,16 @@ bool appears(c10d::Store& store, const std::string& key, std::chrono::millisecon
     return true;
 }
 
+bool finish(weftResult_t result, weftComm_t comm, const std::atomic<bool>* aborted) {
+    while (result == weftInProgress) {
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+        if (aborted && *aborted) return false;
+        check(weftCommGetAsyncError(comm, &result), comm);
+    }
+    check(result, comm);
+    return true;
+}
+
 void forget(c10d::Store& store, const std::string& key) {
     try {
         (void)store.deleteKey(key);
@@ -36,43 +46,65 @@ void forget(c10d::Store& store, const std::string& key) {
 }
 
 std::unique_ptr<Communicator> Communicator::join(c10d::Store& store, const std::string& key, int rank, int size,
-                                                 std::chrono::milliseconds timeout, const Settings& settings) {
+                                                 std::chrono::milliseconds timeout, const Settings& settings,
+                                                 const std::atomic<bool>* aborted) {
     weftUniqueId id;
     if (rank == 0) {
         check(weftGetUniqueId(&id));
         const auto* bytes = reinterpret_cast<const uint8_t*>(id.internal);
         store.set(key, std::vector<uint8_t>(bytes, bytes + sizeof id.internal));
     } else {
-        if (!appears(store, key, timeout))
+        if (!appears(store, key, timeout, aborted)) {
+            if (aborted && *aborted) std::rethrow_exception(ended_failure());
             throw_failure(c10::str("rank ", rank, " waited ", timeout.count(),
                                    " ms for the unique id of rank 0 in the store; ",
                                    "start rank 0, or give the group a longer timeout [init.rank-missing]"));
+        }
         const std::vector<uint8_t> bytes = store.get(key);
         if (bytes.size() != sizeof id.internal)
             throw_failure(c10::str("the store's key ", key, " has ", bytes.size(), " bytes, and a unique id has ",
                                    sizeof id.internal, "; another program uses this store [argument.unique-id]"));
         memcpy(id.internal, bytes.data(), sizeof id.internal);
     }
-    auto made = make(id, rank, size, timeout, settings);
+    auto made = make(id, rank, size, timeout, settings, aborted);
     // All have read it. A later group may use the same store.
     if (rank == 0) forget(store, key);
     return made;
 }
 
 std::unique_ptr<Communicator> Communicator::make(const weftUniqueId& id, int rank, int size,
-                                                 std::chrono::milliseconds timeout, const Settings& settings) {
+                                                 std::chrono::milliseconds timeout, const Settings& settings,
+                                                 const std::atomic<bool>* aborted) {
     weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    config.blocking = aborted ? 0 : 1;
     config.timeoutMs = config.initTimeoutMs = timeout_ms(timeout);
     config.commName = settings.name.empty() ? nullptr : settings.name.c_str();
     config.algo = settings.algo.empty() ? nullptr : settings.algo.c_str();
     config.deterministic = settings.deterministic;
     weftComm_t comm = nullptr;
-    check(weftCommInitRankConfig(&comm, size, id, rank, &config));
-    return std::make_unique<Communicator>(comm);
+    const weftResult_t begun = weftCommInitRankConfig(&comm, size, id, rank, &config);
+    if (begun != weftInProgress) check(begun);
+    auto made = std::make_unique<Communicator>(comm);
+    if (!finish(begun, comm, aborted)) {
+        made->abort();
+        std::rethrow_exception(ended_failure());
+    }
+    return made;
 }
 
-Communicator::~Communicator() {
-    if (comm_ && !origin_.is_forked()) (void)weftCommDestroy(comm_);
+void Communicator::leave() {
+    weftComm_t leaving = nullptr;
+    {
+        std::lock_guard lock(mutex_);
+        leaving = std::exchange(comm_, nullptr);
+    }
+    if (leaving && !origin_.is_forked()) (void)weftCommDestroy(leaving);
+}
+
+void Communicator::check_device(const c10::Device& device) {
+    int number = 0;
+    if (weftCommCuDevice(get(), &number) != weftSuccess)
+        throw_argument(c10::str("the tensor is on ", device, ", and ", weftGetLastError(get())));
 }
 
 weftComm_t Communicator::get() {
@@ -91,15 +123,31 @@ void Communicator::set_timeout(std::chrono::milliseconds timeout) {
     timeout_ms_ = wanted;
 }
 
-bool Communicator::has_failed() {
+weftResult_t Communicator::error() {
     std::lock_guard lock(mutex_);
     weftResult_t error = weftSuccess;
-    return comm_ && weftCommGetAsyncError(comm_, &error) == weftSuccess && error != weftSuccess &&
-           error != weftInProgress;
+    if (!comm_) return weftSuccess;
+    if (weftCommGetAsyncError(comm_, &error) != weftSuccess) return weftInternalError;
+    return error == weftInProgress ? weftSuccess : error;
+}
+
+std::exception_ptr Communicator::failure() {
+    std::lock_guard lock(mutex_);
+    if (aborted_) return ended_failure();
+    weftResult_t error = weftSuccess;
+    if (!comm_ || weftCommGetAsyncError(comm_, &error) != weftSuccess) return nullptr;
+    if (error == weftSuccess || error == weftInProgress) return nullptr;
+    try {
+        check(error, comm_);
+    } catch (...) {
+        return std::current_exception();
+    }
+    return nullptr;
 }
 
 void Communicator::abort() {
     std::lock_guard lock(mutex_);
+    aborted_ = true;
     if (comm_) (void)weftCommAbort(std::exchange(comm_, nullptr));
 }
 

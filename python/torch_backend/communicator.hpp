@@ -1,5 +1,6 @@
 // communicator.hpp: one communicator of Weft, made through a store of torch.
 #pragma once
+#include <c10/core/Device.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <atomic>
@@ -26,36 +27,48 @@ int64_t timeout_ms(std::chrono::milliseconds timeout);
 // Waits until the store has the key, without keeping other threads from the store. False: `timeout` passed, or `aborted`.
 bool appears(c10d::Store& store, const std::string& key, std::chrono::milliseconds timeout,
              const std::atomic<bool>* aborted = nullptr);
+// Throws if a call failed. Waits for one that a communicator does in the background. False: `aborted`.
+bool finish(weftResult_t result, weftComm_t comm, const std::atomic<bool>* aborted = nullptr);
 // A store need not have this function.
 void forget(c10d::Store& store, const std::string& key);
 
-// Owns the handle. One thread at a time uses get(); abort() and has_failed() are thread-safe.
+// Owns the handle. One thread at a time uses get() and leave().
 class Communicator {
   public:
     // Joins as `rank` of `size`. Rank 0 makes the id and sends it by `key` of the store. Blocks until all have joined.
+    // `aborted`: if given, the wait ends when another thread sets it. Such a communicator is for device memory only.
     static std::unique_ptr<Communicator> join(c10d::Store& store, const std::string& key, int rank, int size,
-                                              std::chrono::milliseconds timeout, const Settings& settings);
+                                              std::chrono::milliseconds timeout, const Settings& settings,
+                                              const std::atomic<bool>* aborted = nullptr);
     // The same by an id that all ranks know.
     static std::unique_ptr<Communicator> make(const weftUniqueId& id, int rank, int size,
-                                              std::chrono::milliseconds timeout, const Settings& settings);
+                                              std::chrono::milliseconds timeout, const Settings& settings,
+                                              const std::atomic<bool>* aborted = nullptr);
     explicit Communicator(weftComm_t comm) : comm_(comm) {}
     Communicator(const Communicator&) = delete;
-    // Leaves it. Calls that peers can still complete succeed.
-    ~Communicator();
+    ~Communicator() { leave(); }
+    // Ends it here. Calls that peers can still complete succeed.
+    void leave();
+    // Refuses tensors of this device if Weft did not find it to be the communicator's.
+    void check_device(const c10::Device& device);
 
     // Throws if it was aborted.
     weftComm_t get();
     // Lets calls from now on fail after `timeout` without progress.
     void set_timeout(std::chrono::milliseconds timeout);
-    // Whether a failure has hit it. Thread-safe.
-    bool has_failed();
-    // Ends calls in progress on all ranks.
+    // The failure that has hit it; weftSuccess: none. Thread-safe.
+    weftResult_t error();
+    bool has_failed() { return error() != weftSuccess; }
+    // The same as torch's exception, also after abort(); null: none. Thread-safe.
+    std::exception_ptr failure();
+    // Ends calls in progress on all ranks. Thread-safe.
     void abort();
 
   private:
     std::mutex mutex_;
     const Origin origin_;
-    weftComm_t comm_;  // null: aborted
+    weftComm_t comm_;  // null: aborted or left
+    bool aborted_ = false;
     int64_t timeout_ms_ = -1;
 };
 

@@ -14,14 +14,17 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
     module.attr("torch_version") = TORCH_VERSION;
     py::class_<GroupOptions, c10d::Backend::Options, c10::intrusive_ptr<GroupOptions>>(
         module, "Options", "Settings of a process group of Weft.")
-        .def(py::init([](const std::string& algo, std::optional<bool> deterministic) {
+        .def(py::init([](const std::string& algo, std::optional<bool> deterministic, bool high_priority_stream) {
                  auto options = c10::make_intrusive<GroupOptions>();
+                 options->high_priority_stream = high_priority_stream;
                  options->algo = algo;
                  if (deterministic) options->deterministic = *deterministic;
                  return options;
              }),
-             py::arg("algo") = "", py::arg("deterministic") = py::none())
+             py::arg("algo") = "", py::arg("deterministic") = py::none(), py::arg("high_priority_stream") = false)
         .def_readwrite("algo", &GroupOptions::algo, "The algorithms that may be used, as in WEFT_ALGO.")
+        .def_readwrite("high_priority_stream", &GroupOptions::high_priority_stream,
+                       "Whether asynchronous calls on a device have streams of high priority.")
         .def_property_readonly("deterministic", [](const GroupOptions& options) { return options.deterministic == 1; });
     py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(module, "Backend",
                                                                     "A process group's communicator of Weft.");

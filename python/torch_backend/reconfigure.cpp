@@ -110,6 +110,7 @@ void Backend::leave() {
     if (!queue_->is_idle()) communicator_->abort();
     queue_->drain();
     end_channels();
+    end_devices();
     std::unique_ptr<Communicator> leaving;
     std::lock_guard lock(channels_mutex_);
     leaving.swap(communicator_);

@@ -44,7 +44,8 @@ weftRedOp_t of_number(ReduceOp::RedOpType op) {
 
 }  // namespace
 
-Reduction::Reduction(const char* call, at::ScalarType type, const ReduceOp& op) {
+Reduction::Reduction(const char* call, const at::Tensor& like, const ReduceOp& op) {
+    const at::ScalarType type = like.scalar_type();
     const auto kind = ReduceOp::RedOpType(op);
     const bool is_complex = at::isComplexType(type);
     const bool bitwise = kind == ReduceOp::BAND || kind == ReduceOp::BOR || kind == ReduceOp::BXOR;
@@ -73,9 +74,16 @@ Reduction::Reduction(const char* call, at::ScalarType type, const ReduceOp& op) 
                                 " [argument.reduction]"));
     const auto* supplement = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
     if (!supplement) throw_argument(c10::str(call, ": PREMUL_SUM has no factor [argument.scalar]"));
-    factor_ = supplement->tensor_factor.defined()
-                  ? supplement->tensor_factor.to(at::kCPU, carried_).reshape({1}).contiguous()
-                  : at::full({1}, supplement->double_factor, at::TensorOptions(carried_));
+    const at::Tensor& given = supplement->tensor_factor;
+    if (!given.defined())
+        factor_ = at::full({1}, supplement->double_factor, at::TensorOptions(carried_));
+    else if (given.numel() != 1)
+        throw_argument(c10::str(call, ": the factor of PREMUL_SUM has ", given.numel(),
+                                " elements; pass a number or a tensor of one [argument.scalar]"));
+    else if (!given.device().is_cpu() && given.device() == like.device())
+        factor_ = given;
+    else
+        factor_ = given.to(at::kCPU, carried_).reshape({1}).contiguous();
 }
 
 at::Tensor Reduction::operand(const at::Tensor& tensor) const {
@@ -106,10 +114,21 @@ void Reduction::write(const at::Tensor& tensor, const at::Tensor& result) const 
         tensor.copy_(result);
 }
 
-weftRedOp_t Reduction::make(weftComm_t comm) const {
+std::vector<at::Tensor> Reduction::device_factor() const {
+    if (factor_.defined() && !factor_.device().is_cpu()) return {factor_};
+    return {};
+}
+
+weftRedOp_t Reduction::make(weftComm_t comm) {
     if (!factor_.defined()) return op_;
+    weftScalarResidence_t residence = weftScalarHostImmediate;
+    operand_factor_ = factor_;
+    if (!factor_.device().is_cpu()) {
+        residence = weftScalarDevice;
+        operand_factor_ = factor_.to(carried_).reshape({1});
+    }
     weftRedOp_t made;
-    check(weftRedOpCreatePreMulSum(&made, factor_.data_ptr(), datatype_, weftScalarHostImmediate, comm), comm);
+    check(weftRedOpCreatePreMulSum(&made, operand_factor_.data_ptr(), datatype_, residence, comm), comm);
     return made;
 }
 

@@ -34,9 +34,15 @@ void check_tensor(const char* call, const char* what, const at::Tensor& tensor) 
                                 "; pass a dense tensor (to_dense()) [argument.datatype]"));
     if (tensor.is_quantized())
         throw_argument(c10::str(call, ": ", what, " is quantized; pass its int_repr() [argument.datatype]"));
+    if (tensor.device().is_meta())
+        throw_argument(c10::str(call, ": ", what, " is a meta tensor, which has no memory [memory.kind]"));
+}
+
+void check_host_tensor(const char* call, const char* what, const at::Tensor& tensor) {
+    check_tensor(call, what, tensor);
     if (!tensor.device().is_cpu())
-        throw_argument(c10::str(call, ": ", what, " is on ", tensor.device(),
-                                "; this process group serves tensors of the CPU [memory.kind]"));
+        throw_argument(
+            c10::str(call, ": ", what, " is on ", tensor.device(), "; pass a tensor of the CPU [memory.kind]"));
 }
 
 void check_tensors(const char* call, const char* what, const std::vector<at::Tensor>& tensors) {
@@ -58,6 +64,8 @@ at::Tensor& only(const char* call, const char* what, std::vector<at::Tensor>& te
 bool is_plain(const at::Tensor& tensor) { return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg(); }
 
 at::Tensor dense(const at::Tensor& tensor) { return tensor.resolve_conj().resolve_neg().contiguous(); }
+
+size_t weft_count(const at::Tensor& tensor) { return size_t(tensor.numel()) * moved(tensor.scalar_type()).per_element; }
 
 static bool lie_in_a_row(const std::vector<at::Tensor>& tensors) {
     const char* expected = nullptr;

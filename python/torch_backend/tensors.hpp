@@ -15,8 +15,10 @@ struct Elements {
 };
 Elements moved(at::ScalarType type);
 
-// Refuses tensors that are sparse, quantized or not of host memory, and a list of several types or devices. `what` names it.
+// Refuses tensors that are sparse, quantized or without memory, and a list of several types. `what` names it.
 void check_tensor(const char* call, const char* what, const at::Tensor& tensor);
+// Refuses tensors of devices, too.
+void check_host_tensor(const char* call, const char* what, const at::Tensor& tensor);
 void check_tensors(const char* call, const char* what, const std::vector<at::Tensor>& tensors);
 // The only tensor of a list of one.
 at::Tensor& only(const char* call, const char* what, std::vector<at::Tensor>& tensors);
@@ -25,6 +27,24 @@ at::Tensor& only(const char* call, const char* what, std::vector<at::Tensor>& te
 bool is_plain(const at::Tensor& tensor);
 // The elements of `tensor` in order, without lazy conjugation: the tensor itself, or a copy.
 at::Tensor dense(const at::Tensor& tensor);
+
+// Weft's elements in a tensor that moves.
+size_t weft_count(const at::Tensor& tensor);
+
+// An output of a call that moves elements: the tensor's memory, or a copy that write() brings there.
+class Output {
+  public:
+    explicit Output(at::Tensor tensor)
+        : tensor_(std::move(tensor)),
+          memory_(is_plain(tensor_) ? tensor_ : at::empty(tensor_.sizes(), tensor_.options())) {}
+    void* data() const { return memory_.data_ptr(); }
+    void write() const {
+        if (!memory_.is_same(tensor_)) tensor_.copy_(memory_);
+    }
+
+  private:
+    at::Tensor tensor_, memory_;
+};
 
 // Tensors that one buffer holds one behind the other. If they lie so in memory already, the buffer is their memory.
 class Row {

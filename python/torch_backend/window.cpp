@@ -38,10 +38,11 @@ void Window::tensor_register(const at::Tensor& tensor, bool owning) {
     if (!tensor.is_contiguous())
         throw_argument("tensor_register: the tensor is not contiguous; pass a contiguous one [argument.datatype]");
     weftWindow_t window = nullptr;
-    const auto made =
-        backend_->one_sided("weft:tensor_register", {tensor}, c10d::kUnsetTimeout, false, [&](weftComm_t comm) {
+    const auto made = backend_->one_sided(
+        tensor.device(), "weft:tensor_register", {tensor}, c10d::kUnsetTimeout, false,
+        [&](weftComm_t comm, weftStream_t) {
             void* memory = tensor.nbytes() > 0 ? tensor.data_ptr() : nullptr;
-            check(weftCommWindowRegister(comm, memory, tensor.nbytes(), &window, WEFT_WIN_DEFAULT), comm);
+            finish(weftCommWindowRegister(comm, memory, tensor.nbytes(), &window, WEFT_WIN_DEFAULT), comm);
         });
     made->wait(kNoTimeout);  // the call writes to this frame
     window_ = window;
@@ -52,8 +53,8 @@ void Window::tensor_register(const at::Tensor& tensor, bool owning) {
 void Window::tensor_deregister() {
     weftWindow_t window = registered("tensor_deregister");
     backend_
-        ->one_sided("weft:tensor_deregister", {}, c10d::kUnsetTimeout, false,
-                    [=](weftComm_t comm) { check(weftCommWindowDeregister(comm, window), comm); })
+        ->one_sided(tensor_.device(), "weft:tensor_deregister", {}, c10d::kUnsetTimeout, false,
+                    [=](weftComm_t comm, weftStream_t) { finish(weftCommWindowDeregister(comm, window), comm); })
         ->wait(kNoTimeout);
     window_ = nullptr;
     tensor_.reset();
@@ -68,13 +69,15 @@ WorkPtr Window::put(const at::Tensor& tensor, int64_t rank, int64_t offset, bool
         throw_argument(c10::str("put: the tensor is of ", tensor.scalar_type(), " and the window's of ",
                                 tensor_.scalar_type(), "; both need one type [argument.datatype]"));
     if (offset < 0) throw_argument(c10::str("put: the offset is ", offset, " elements [argument.value]"));
-    return backend_->one_sided("weft:put", {tensor}, options.timeout, async, [=](weftComm_t comm) {
-        const at::Tensor source = dense(tensor);
-        const Elements elements = moved(source.scalar_type());
-        check(weftPut(source.const_data_ptr(), size_t(source.numel()) * elements.per_element, elements.datatype, target,
-                      window, size_t(offset) * source.element_size(), comm, nullptr),
-              comm);
-    });
+    device_of("put", {tensor_}, {tensor});
+    return backend_->one_sided(
+        tensor_.device(), "weft:put", {tensor}, options.timeout, async, [=](weftComm_t comm, weftStream_t stream) {
+            const at::Tensor source = dense(tensor);
+            const Elements elements = moved(source.scalar_type());
+            check(weftPut(source.const_data_ptr(), size_t(source.numel()) * elements.per_element, elements.datatype,
+                          target, window, size_t(offset) * source.element_size(), comm, stream),
+                  comm);
+        });
 }
 
 at::Tensor Window::map_remote_tensor(int64_t rank) {
@@ -87,17 +90,18 @@ at::Tensor Window::map_remote_tensor(int64_t rank) {
 WorkPtr Window::signal(int64_t rank, bool async, const c10d::SignalOptions& options) {
     registered("signal");
     const int target = checked("signal", rank);
-    return backend_->one_sided("weft:signal", {}, options.timeout, async,
-                               [target, index = signal_, context = context_](weftComm_t comm) {
-                                   check(weftSignal(target, index, context, 0, comm, nullptr), comm);
+    return backend_->one_sided(tensor_.device(), "weft:signal", {}, options.timeout, async,
+                               [target, index = signal_, context = context_](weftComm_t comm, weftStream_t stream) {
+                                   check(weftSignal(target, index, context, 0, comm, stream), comm);
                                });
 }
 
 WorkPtr Window::wait_signal(int64_t rank, bool async, const c10d::WaitSignalOptions& options) {
     registered("wait_signal");
     const weftWaitSignalDesc_t wanted{1, checked("wait_signal", rank), signal_, context_};
-    return backend_->one_sided("weft:wait_signal", {}, options.timeout, async,
-                               [wanted](weftComm_t comm) { check(weftWaitSignal(1, &wanted, comm, nullptr), comm); });
+    return backend_->one_sided(
+        tensor_.device(), "weft:wait_signal", {}, options.timeout, async,
+        [wanted](weftComm_t comm, weftStream_t stream) { check(weftWaitSignal(1, &wanted, comm, stream), comm); });
 }
 
 c10d::WindowAttr Window::get_attr(int64_t rank) {
@@ -114,9 +118,12 @@ c10::intrusive_ptr<c10d::Window> Backend::new_window(const std::optional<at::Ten
     return window;
 }
 
-WorkPtr Backend::one_sided(const char* title, const Tensors& inputs, Milliseconds timeout, bool async,
-                           std::function<void(weftComm_t)> call) {
+WorkPtr Backend::one_sided(const c10::Device& device, const char* title, const Tensors& inputs, Milliseconds timeout,
+                           bool async, std::function<void(weftComm_t, weftStream_t)> call) {
     check_process();
+    if (!device.is_cpu())
+        return run_on_device(device, {c10d::OpType::UNKNOWN, title}, inputs, {}, {{std::move(call)}}, chosen(timeout),
+                             async, false);
     auto work = run({c10d::OpType::UNKNOWN, title}, inputs, {}, {{std::move(call)}}, chosen(timeout), async);
     // Programs wait for the result, unlike that of a synchronous collective.
     if (!work) work = c10::make_intrusive<DoneWork>(rank_, c10d::OpType::UNKNOWN, sequence_);

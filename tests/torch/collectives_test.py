@@ -15,24 +15,28 @@ COMPLEX = [torch.complex64, torch.complex128]
 MOVED = INTEGERS + FLOATS + SMALL_FLOATS + COMPLEX + [torch.bool, torch.float8_e4m3fnuz]
 SHAPES = [(), (0,), (1,), (7,), (3, 5), (1000, 3)]
 SIZES = [2, 3] if ranks.SMALL else [1, 2, 3, 4]
+if ranks.SMALL and ranks.DEVICE != "cpu":
+    SHAPES, SIZES = [(0,), (3, 5)], [2]
 
 
 def values(shape, dtype, rank, salt=0):
     """Random elements of a rank, small enough that sums and products of integers and floats are exact."""
     source = torch.Generator().manual_seed(ranks.SEED * 1000 + rank * 10 + salt)
-    numbers = torch.randint(1, 4, shape, generator=source)
+    numbers = torch.randint(1, 4, shape, generator=source, device="cpu")
     if dtype.is_complex:
-        return torch.complex(numbers.double(), numbers.flip(0).double() if numbers.dim() else numbers.double()).to(dtype)
-    if dtype == torch.bool:
-        return numbers > 2
-    return numbers.to(torch.float64).to(dtype) if dtype.is_floating_point else numbers.to(dtype)
+        made = torch.complex(numbers.double(), numbers.flip(0).double() if numbers.dim() else numbers.double()).to(dtype)
+    elif dtype == torch.bool:
+        made = numbers > 2
+    else:
+        made = numbers.to(torch.float64).to(dtype) if dtype.is_floating_point else numbers.to(dtype)
+    return made.to(ranks.DEVICE)
 
 
 def strided(tensor):
     """The same elements in memory that is not contiguous."""
     if tensor.dim() == 0 or tensor.numel() == 0:
         return tensor.clone()
-    wide = torch.zeros(*tensor.shape[:-1], tensor.shape[-1] * 2, dtype=torch.uint8)
+    wide = torch.zeros(*tensor.shape[:-1], tensor.shape[-1] * 2, dtype=torch.uint8, device=tensor.device)
     wide = wide.to(tensor.dtype)
     part = wide[..., ::2]
     part.copy_(tensor)
@@ -40,6 +44,7 @@ def strided(tensor):
 
 
 def same(actual, wanted):
+    actual, wanted = actual.cpu(), wanted.cpu()
     if actual.dtype.itemsize == 1 and actual.dtype.is_floating_point:
         actual, wanted = actual.view(torch.uint8), wanted.view(torch.uint8)
     if actual.dtype in (torch.uint16, torch.uint32, torch.uint64):
@@ -53,7 +58,7 @@ def reduced(tensors, op):
     wide = torch.complex128 if dtype.is_complex else torch.int64
     if dtype.is_floating_point:
         wide = torch.float64
-    stack = torch.stack([tensor.to(wide) for tensor in tensors])
+    stack = torch.stack([tensor.cpu().to(wide) for tensor in tensors])
     if op == dist.ReduceOp.SUM:
         result = stack.sum(0)
     elif op == dist.ReduceOp.PRODUCT:
@@ -89,7 +94,7 @@ def operations(dtype):
 def close(actual, wanted, op):
     """An average of small floats may round; everything else is exact."""
     if op == dist.ReduceOp.AVG and actual.dtype.is_floating_point:
-        torch.testing.assert_close(actual.double(), wanted.double(), rtol=0.01, atol=0.01)
+        torch.testing.assert_close(actual.cpu().double(), wanted.cpu().double(), rtol=0.01, atol=0.01)
     else:
         same(actual, wanted)
 
@@ -246,6 +251,7 @@ def futures(rank, size):
     works = [dist.all_reduce(torch.ones(each), async_op=True) for each in range(1, 50)]
     for work in reversed(works):
         work.wait()
+        ranks.synchronize()
         assert work.is_completed() and work.is_success()
 
 
@@ -299,7 +305,7 @@ def again(rank, size):
     keys = dist.distributed_c10d._get_default_store()
     for _ in range(3):
         dist.destroy_process_group()
-        dist.init_process_group("weft", store=keys, rank=rank, world_size=size)
+        dist.init_process_group(ranks.names("weft"), store=keys, rank=rank, world_size=size)
         x = torch.ones(3)
         dist.all_reduce(x)
         assert x.tolist() == [float(size)] * 3

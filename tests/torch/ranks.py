@@ -17,8 +17,35 @@ import weft.torch  # noqa: F401  # the package in the build folder has no entry 
 
 LIMIT = 240  # seconds without an answer of any rank: the test fails
 SEED = int(os.environ.get("WEFT_TEST_SEED") or 1)
+# The tensors' device type: cpu, cuda, or fakegpu of fake_device.
+DEVICE = os.environ.get("WEFT_TEST_TORCH_DEVICE") or "cpu"
+if DEVICE == "fakegpu":
+    import fake_device  # noqa: F401
 # CI runs the short form, too: tools/test.
 SMALL = bool(os.environ.get("WEFT_TEST_SMALL") or os.environ.get("WEFT_TEST_SMALL_PURE"))
+
+
+def names(backend):
+    """The argument of init_process_group for tensors of the CPU and of DEVICE."""
+    return backend if DEVICE == "cpu" else f"cpu:{backend},{DEVICE}:{backend}"
+
+
+def here():
+    """The device of this rank's tensors."""
+    return torch.get_default_device()
+
+
+def synchronize():
+    """Waits for the work on this rank's device. A wait for an operation there does not."""
+    if DEVICE != "cpu":
+        torch.get_device_module(DEVICE).synchronize()
+
+
+def use_device(rank):
+    """Makes a device the current and default one of this rank. Ranks share devices if there are fewer."""
+    module = torch.get_device_module(DEVICE)
+    module.set_device(rank % module.device_count())
+    torch.set_default_device(f"{DEVICE}:{rank % module.device_count()}")
 
 
 def _main(rank, size, folder, port, backend, timeout, options, function, arguments, results):
@@ -28,9 +55,11 @@ def _main(rank, size, folder, port, backend, timeout, options, function, argumen
         # torch's flight recorder writes a file when a collective fails. It imports torch's compiler for lines of code.
         os.environ.setdefault("TORCH_INCLUDE_STACK_TRACE", "0")
         os.environ.setdefault("TORCH_FR_DUMP_TEMP_FILE", os.path.join(folder, "flight_"))
+        if DEVICE != "cpu":
+            use_device(rank)
         if backend is not None:
             dist.init_process_group(
-                backend,
+                names(backend),
                 # torchrun's store: all threads of a rank share one connection.
                 store=dist.TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False),
                 rank=rank,

@@ -33,14 +33,16 @@ class Net(nn.Module):
 
 def make(kind=Net):
     torch.manual_seed(ranks.SEED)
-    return kind().double()
+    with torch.device("cpu"):
+        made = kind().double()
+    return made.to(ranks.here())
 
 
 def data(step):
     source = torch.Generator().manual_seed(ranks.SEED * 100 + step)
-    return (
-        torch.randn(BATCH, 8, generator=source, dtype=torch.float64),
-        torch.randn(BATCH, 3, generator=source, dtype=torch.float64),
+    return tuple(
+        torch.randn(BATCH, columns, generator=source, dtype=torch.float64, device="cpu").to(ranks.here())
+        for columns in (8, 3)
     )
 
 
@@ -178,7 +180,7 @@ def fsdp2(rank, size):
         optim.step()
     check([], whole(model), ([], alone()[1]), 0.05)
     if size == 4:
-        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+        mesh = init_device_mesh(ranks.DEVICE, (2, 2), mesh_dim_names=("replicate", "shard"))
         model = shard(make(), mesh=mesh)
         losses = steps(model, torch.optim.SGD(model.parameters(), lr=0.1), rank, size)
         check(losses, whole(model), alone())
@@ -188,7 +190,7 @@ def fsdp1(rank, size):
     from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
 
     for strategy in (ShardingStrategy.FULL_SHARD, ShardingStrategy.SHARD_GRAD_OP, ShardingStrategy.NO_SHARD):
-        model = FullyShardedDataParallel(make(), device_id=torch.device("cpu"), sharding_strategy=strategy)
+        model = FullyShardedDataParallel(make(), device_id=ranks.here(), sharding_strategy=strategy)
         losses = steps(model, torch.optim.SGD(model.parameters(), lr=0.1), rank, size)
         with FullyShardedDataParallel.summon_full_params(model):
             parameters = {
@@ -221,7 +223,7 @@ def tensor_parallel(rank, size):
         parallelize_module,
     )
 
-    mesh = init_device_mesh("cpu", (size,))
+    mesh = init_device_mesh(ranks.DEVICE, (size,))
     whole = torch.arange(24.0).view(8, 3)
     for placement in (Shard(0), Shard(1), Replicate()):
         spread = distribute_tensor(whole, mesh, [placement])
@@ -281,10 +283,13 @@ def pipelining(rank, size):
 
     def layers(count):
         torch.manual_seed(ranks.SEED)
-        return [nn.Sequential(nn.Linear(8, 8), nn.Tanh()).double() for _ in range(count)]
+        with torch.device("cpu"):
+            made = [nn.Sequential(nn.Linear(8, 8), nn.Tanh()).double() for _ in range(count)]
+        return [each.to(ranks.here()) for each in made]
 
     x = data(0)[0]
-    y = torch.randn(BATCH, 8, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    source = torch.Generator().manual_seed(5)
+    y = torch.randn(BATCH, 8, generator=source, dtype=torch.float64, device="cpu").to(ranks.here())
     micro_batches = size * 2 if BATCH % (size * 2) == 0 else size
     for schedule, per_rank in (
         (ScheduleGPipe, 1),
@@ -301,7 +306,7 @@ def pipelining(rank, size):
             total += loss.item()
         own = layers(count)
         stages = [
-            PipelineStage(own[index], index, count, torch.device("cpu")) for index in range(rank, count, size)
+            PipelineStage(own[index], index, count, ranks.here()) for index in range(rank, count, size)
         ]
         runner = schedule(
             stages[0] if per_rank == 1 else stages, micro_batches, loss_fn=nn.functional.mse_loss

@@ -1,5 +1,6 @@
 """One-sided calls: puts into the windows of other ranks, and signals."""
 
+import time
 import unittest
 
 import torch
@@ -27,6 +28,7 @@ def ring(rank, size):
                 window.wait_signal(preceding, is_async),
             ):
                 work.wait()
+                ranks.synchronize()
                 assert work.is_completed()
             assert mine.tolist() == [0] * 4 + [preceding + 1] * 3 + [0]
             dist.barrier()
@@ -94,7 +96,10 @@ def late_signal(rank, size):
     window = group().new_window(torch.zeros(1))
     if rank == 0:
         try:
-            window.wait_signal(1, False)
+            work = window.wait_signal(1, False)
+            while not work.is_completed():  # on a device the host does not wait
+                time.sleep(0.01)
+            work.wait()
         except dist.DistBackendError as error:
             assert "rank 1" in str(error), error
         else:

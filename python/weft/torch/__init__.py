@@ -2,7 +2,7 @@
 
     import torch.distributed as dist
 
-    dist.init_process_group("weft")      # or "cpu:weft,cuda:nccl"
+    dist.init_process_group("weft")      # or "cpu:weft,cuda:nccl", "cpu:gloo,cuda:weft"
 
 torch finds the backend by an entry point of the package, so no import is needed. Import weft.torch for the settings of a
 group: ``dist.init_process_group("weft", pg_options=weft.torch.Options(deterministic=True))``.
@@ -45,7 +45,7 @@ def _make(parameters: Any, options: Any) -> Any:
 def register() -> None:
     """Registers the backend. torch calls this for the entry point; a second call changes nothing."""
     if not hasattr(torch.distributed.Backend, "WEFT"):
-        torch.distributed.Backend.register_backend("weft", _make, extended_api=True, devices=["cpu"])
+        torch.distributed.Backend.register_backend("weft", _make, extended_api=True, devices=["cpu", "cuda"])
 
 
 register()

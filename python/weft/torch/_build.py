@@ -10,22 +10,22 @@ import tempfile
 from pathlib import Path
 
 
-def command(sources: Path, headers: Path, library: Path, unit: Path, output: Path) -> list[str]:
-    """The compiler's command. torch's headers take most of the time, so that all sources are one unit."""
+def command(name: str, arguments: list[str], optimization: str = "-O2") -> list[str]:
+    """The compiler's command for an extension `name` of torch."""
     import torch
     from torch.utils.cpp_extension import include_paths, library_paths
 
     compiler = shlex.split(os.environ.get("CXX", "c++"))
     includes = [flag for path in include_paths() for flag in ("-isystem", path)]
     libraries = [f"-L{path}" for path in library_paths()]
-    # The package has loaded libweft.so before, so that the loader finds it by its name.
     return (
         compiler
-        + ["-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter"]
-        + ["-DTORCH_EXTENSION_NAME=_backend", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"]
-        + [f"-I{sources}", f"-I{headers}", "-isystem", sysconfig.get_paths()["include"]]
+        + ["-std=c++20", optimization, "-fPIC", "-shared", "-fvisibility=hidden"]
+        + ["-Wall", "-Wextra", "-Wno-unused-parameter"]
+        + [f"-DTORCH_EXTENSION_NAME={name}", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"]
+        + ["-isystem", sysconfig.get_paths()["include"]]
         + includes
-        + [str(unit), "-o", str(output), str(library)]
+        + arguments
         + libraries
         + ["-lc10", "-ltorch_cpu", "-ltorch_python", "-Wl,--as-needed"]
     )
@@ -44,8 +44,11 @@ def build(sources: Path, headers: Path, library: Path, output: Path) -> None:
         unit = Path(folder) / "all_sources.cpp"
         unit.write_text("".join(f'#include "{source.name}"\n' for source in sorted(sources.glob("*.cpp"))))
         made = Path(folder) / "backend.so"
+        # torch's headers take most of the time, so that all sources are one unit. The package has loaded libweft.so before,
+        # so that the loader finds it by its name.
+        arguments = [f"-I{sources}", f"-I{headers}", str(unit), "-o", str(made), str(library)]
         done = subprocess.run(
-            command(sources, headers, library, unit, made), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command("_backend", arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         if done.returncode != 0:
             raise ImportError(
