@@ -130,6 +130,15 @@ def bound(rank, size, folder):
     new_groups(rank, size)
 
 
+def prefers_torchcomms(rank, size):
+    """As with TORCH_DISTRIBUTED_USE_TORCHCOMMS=1: a backend that torchcomms lacks is torch's own."""
+    everyone = list(range(size))
+    with dist.config.patch(use_torchcomms=True):
+        check(dist.new_group(everyone), everyone)
+        check(dist.split_group(split_ranks=[everyone]), everyone)
+        check(init_device_mesh("cpu", (size,)).get_group(), everyone)
+
+
 class Groups(unittest.TestCase):
     """Each function runs on an even number of ranks."""
 
@@ -143,6 +152,10 @@ class Groups(unittest.TestCase):
         import weft.torch
 
         ranks.run(2, keeps_options, options=lambda: weft.torch.Options(algo="ring"))
+
+    @unittest.skipUnless(SPLITS_ON_CPU, "this torch splits groups of CUDA devices only")
+    def test_prefers_torchcomms(self):
+        ranks.run(2, prefers_torchcomms)
 
     def test_new_groups(self):
         ranks.run(4, new_groups)
