@@ -1,7 +1,8 @@
 #include "python_caller.hpp"
 
-#include <frameobject.h>
 #include <torch/csrc/utils/pybind.h>
+
+#include <frameobject.h>  // after Python.h
 
 namespace weft_torch {
 
