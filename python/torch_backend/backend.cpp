@@ -276,14 +276,10 @@ bool Backend::is_coalescing() const { return *coalescing_thread_ == std::this_th
 
 void Backend::startCoalescing() {
     check_process();
-    if (is_coalescing()) {
-        const size_t calls = coalesced_->calls.size();
-        coalesced_.reset();
-        *coalescing_thread_ = std::thread::id();
+    if (is_coalescing())
         throw_usage(
-            c10::str("startCoalescing: this thread has an open batch of this process group, which is now closed; ",
-                     calls, " collectives of it do not run. End a batch before the next one [group.not-preparable]"));
-    }
+            "startCoalescing: this thread has an open batch of this process group; end it by endCoalescing() first "
+            "[group.not-preparable]");
     std::thread::id nobody;
     if (!coalescing_thread_->compare_exchange_strong(nobody, std::this_thread::get_id()))
         throw_usage("startCoalescing: another thread coalesces calls of this process group [usage.threads]");

@@ -194,10 +194,15 @@ def left_batches(rank, size):
     fails(lambda: dist.batch_isend_irecv(wrong), ValueError, "rank")
     dist.recv(torch.zeros(1), (rank - 1) % size)
     works()
-    # The first half without the second, and no with statement: the next batch is refused once.
+    # A batch inside another one is refused, and nothing of the outer one is lost.
+    x = torch.full((3,), float(rank))
     group._start_coalescing(device)
-    group.broadcast([torch.ones(3)])
-    fails(lambda: group._start_coalescing(device), RuntimeError, "1 collectives of it do not run")
+    group.broadcast([x])
+    fails(lambda: group._start_coalescing(device), RuntimeError, "[group.not-preparable]")
+    group._end_coalescing(device).wait()
+    assert x.tolist() == [0.0] * 3
+    with warnings.catch_warnings(record=True):
+        fails(lambda: leaves([lambda x: dist.batch_isend_irecv([dist.P2POp(dist.isend, x, 1 - rank)])]), RuntimeError)
     works()
     if hasattr(backend(), "_start_time_estimate"):  # from torch 2.15 on
         try:
