@@ -9,6 +9,10 @@ from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.experimental import context_parallel
 from torch.distributed.tensor.experimental._context_parallel import _attention as ring
+from torch.distributed.tensor.experimental._context_parallel import _HeadTailLoadBalancer
+from torch.distributed.tensor.experimental._context_parallel._cp_custom_ops import flex_cp_allgather
+from torch.distributed.tensor.parallel import parallelize_module
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import ranks
 
@@ -47,15 +51,15 @@ class RingAttention(torch.autograd.Function):
         return *gradients, None
 
 
-def inputs(size):
-    """Query, key and value: batch, heads, sequence, width."""
+def inputs(size, part=4):
+    """Query, key and value: batch, heads, sequence, width. `part`: of the sequence, on each rank."""
     source = torch.Generator().manual_seed(ranks.SEED)
-    return [torch.randn(2, size, 4 * size, 8, generator=source) for _ in range(3)]
+    return [torch.randn(2, size, part * size, 8, generator=source) for _ in range(3)]
 
 
-def alone(size, causal):
+def alone(size, causal, part=4):
     """The output and the gradients of one process."""
-    whole = [each.requires_grad_() for each in inputs(size)]
+    whole = [each.requires_grad_() for each in inputs(size, part)]
     out = functional.scaled_dot_product_attention(*whole, is_causal=causal)
     out.square().sum().backward()
     return [out.detach()] + [each.grad for each in whole]
@@ -79,6 +83,33 @@ def of_ring(rank, size):
                 merged = ring.context_parallel_unshard(mesh, spread, [2] * 4, balancer)
             for is_, wanted in zip(merged, alone(size, causal), strict=True):
                 torch.testing.assert_close(is_, wanted)
+
+
+class FlexAttention(torch.nn.Module):
+    def forward(self, query, key, value, mask):
+        return flex_attention(query, key, value, block_mask=mask)
+
+
+def of_flex_attention(rank, size):
+    """torch's own context parallel. On CPUs torch has no backward of this attention, so the exchange has a test for itself."""
+    mesh = init_device_mesh("cpu", (size,))
+    ring._compiled_create_block_mask = create_block_mask  # torch would compile it
+    plan = ring._ContextParallel(seq_dim=2, attention_type=ring._ContextParallel.AttentionType.FLEX)
+    attention = parallelize_module(FlexAttention(), mesh, plan)
+    part = 2 * 128  # two of torch's blocks
+    length = part * size
+    mask = create_block_mask(lambda b, h, q, k: q >= k, 1, 1, length, length, device="cpu")
+    for balancer in (None, _HeadTailLoadBalancer(length, size, torch.device("cpu"))):
+        parts = ring._context_parallel_shard(mesh, [*inputs(size, part), mask], [2] * 4, balancer)
+        (merged,) = ring.context_parallel_unshard(mesh, [attention(*parts)], [2], balancer)
+        torch.testing.assert_close(merged, alone(size, True, part)[0])
+    key, value = (each.chunk(size, dim=2)[rank].clone().requires_grad_() for each in inputs(size)[1:])
+    gathered = flex_cp_allgather(key, value, 2, dist.group.WORLD.group_name)
+    for is_, wanted in zip(gathered, inputs(size)[1:], strict=True):
+        torch.testing.assert_close(is_, wanted)
+    (gathered[0].square().sum() + gathered[1].sum()).backward()
+    torch.testing.assert_close(key.grad, 2 * size * key.detach())
+    torch.testing.assert_close(value.grad, torch.full_like(value, size))
 
 
 def ulysses(rank, size):
@@ -130,7 +161,7 @@ def _add(function):
     setattr(ContextParallel, f"test_{function.__name__}", test)
 
 
-for _each in (of_ring, ulysses, refusal):
+for _each in (of_ring, of_flex_attention, ulysses, refusal):
     _add(_each)
 
 if __name__ == "__main__":
