@@ -9,14 +9,29 @@
 namespace weft::internal::tools {
 namespace {
 
-// The folder of the library, if both are installed, or that of the build.
+namespace fs = std::filesystem;
+
+// Where the library can be if the command is in `commands`.
+std::vector<fs::path> nccl_folders(const fs::path& commands) {
+#ifdef WEFT_PYTHON_FOLDER
+    // pip puts packages into a folder of this name, or beside the commands' folder with --target.
+    std::vector<fs::path> folders;
+    for (const char* libraries : {"lib", "lib64"})
+        for (const char* packages : {"site-packages", "dist-packages"})
+            folders.push_back(commands / ".." / libraries / WEFT_PYTHON_FOLDER / packages / WEFT_NCCL_IN_PACKAGE);
+    folders.push_back(commands / ".." / WEFT_NCCL_IN_PACKAGE);
+    return folders;
+#else
+    // The folder of an installation, or that of the build.
+    return {commands / WEFT_LIBRARY_FOLDER / "weft-nccl", commands.parent_path() / "src" / "nccl"};
+#endif
+}
+
 int print_nccl_folder() {
-    namespace fs = std::filesystem;
     std::error_code unseen;
     const fs::path self = fs::read_symlink("/proc/self/exe", unseen);
     std::string tried;
-    for (const fs::path& folder :
-         {self.parent_path() / WEFT_LIBRARY_FOLDER / "weft-nccl", self.parent_path().parent_path() / "src" / "nccl"}) {
+    for (const fs::path& folder : nccl_folders(self.parent_path())) {
         const std::string name = folder.lexically_normal().string();
         if (fs::exists(folder / "libnccl.so.2", unseen)) {
             print_output("{}\n", name);

@@ -9,6 +9,7 @@
 
 #include "failure.hpp"
 #include "failure_watch.hpp"
+#include "python_caller.hpp"
 #include "statistics.hpp"
 #include "tensors.hpp"
 
@@ -213,11 +214,11 @@ WorkPtr Backend::submit(Title title, const Tensors& inputs, Tensors outputs, std
                         Milliseconds timeout, bool async) {
     check_process();
     const c10::Device device = device_of(title.name, inputs, outputs);
-    if (estimate_us_) {
+    if (is_estimating()) {
         if (!device.is_cpu())
             throw_argument(c10::str(title.name, ": Weft predicts no times of tensors on ", device,
                                     "; estimate them with tensors of the CPU [memory.kind]"));
-        run_in_order([&](weftComm_t comm) { *estimate_us_ += predicted_us(title.name, inputs, outputs, size_, comm); });
+        run_in_order([&](weftComm_t comm) { estimate_->us += predicted_us(title.name, inputs, outputs, size_, comm); });
         return c10::make_intrusive<DoneWork>(rank_, title.type, sequence_, std::move(outputs));
     }
     const Milliseconds limit = chosen(timeout);
@@ -257,23 +258,37 @@ WorkPtr Backend::run(Title title, const Tensors& inputs, Tensors outputs, std::v
 }
 
 // Calls of other threads are not part of the batch.
-bool Backend::is_coalescing() const { return coalescing_thread_ == std::this_thread::get_id(); }
+bool Backend::is_coalescing() const { return *coalescing_thread_ == std::this_thread::get_id(); }
 
 void Backend::startCoalescing() {
     check_process();
     if (is_coalescing())
-        TORCH_WARN("weft: a coalesced batch was not ended, because a call in it failed; it is dropped");
+        throw_usage(
+            "startCoalescing: this thread has an open batch of this process group; end it by endCoalescing() first "
+            "[group.not-preparable]");
     std::thread::id nobody;
-    if (!is_coalescing() && !coalescing_thread_.compare_exchange_strong(nobody, std::this_thread::get_id()))
+    if (!coalescing_thread_->compare_exchange_strong(nobody, std::this_thread::get_id()))
         throw_usage("startCoalescing: another thread coalesces calls of this process group [usage.threads]");
-    coalesced_.emplace();
+    coalesced_ = std::make_shared<Coalesced>();
+    watch_batch();
+}
+
+void Backend::watch_batch() {
+    when_caller_is_gone([opened = std::weak_ptr(coalesced_), thread = coalescing_thread_, name = options_->group_name] {
+        const auto batch = opened.lock();
+        if (!batch || *thread != std::this_thread::get_id()) return;
+        const size_t calls = batch->calls.size();
+        *batch = {};
+        *thread = std::thread::id();
+        pybind11::module_::import("weft.torch").attr("_left_batch")(name, calls);
+    });
 }
 
 WorkPtr Backend::endCoalescing() {
     if (!is_coalescing()) throw_usage("endCoalescing() without startCoalescing() [group.not-open]");
     Coalesced batch = std::move(*coalesced_);
     coalesced_.reset();
-    coalescing_thread_ = std::thread::id();
+    *coalescing_thread_ = std::thread::id();
     std::vector<WorkPtr> parts = std::move(batch.messages);
     if (!batch.calls.empty()) {
         auto work = submit({c10d::OpType::COALESCED, "weft:coalesced"}, batch.inputs, batch.outputs,
@@ -417,6 +432,9 @@ void Backend::abort() {
 // Collectives that were queued are executed: other ranks execute theirs. Messages that no rank waits for are dropped.
 void Backend::shutdown() {
     if (origin_.is_forked()) return;
+    if (is_coalescing() && !coalesced_->calls.empty())
+        TORCH_WARN("weft: a process group ends with an open batch; ", coalesced_->calls.size(),
+                   " collectives do not run");
     if (!ended_.exchange(true)) queue_->drain();
     shut_down_ = true;
     hooks_->silence();

@@ -223,10 +223,18 @@ class Backend final : public c10d::Backend {
         bool async = false;
     };
     bool is_coalescing() const;
-    std::optional<Coalesced> coalesced_;  // of coalescing_thread_
-    std::atomic<std::thread::id> coalescing_thread_{};
+    // Closes the batch that an exception left before its end, when the Python code that opened it is gone.
+    void watch_batch();
+    std::shared_ptr<Coalesced> coalesced_;  // of coalescing_thread_
+    const std::shared_ptr<std::atomic<std::thread::id>> coalescing_thread_ =
+        std::make_shared<std::atomic<std::thread::id>>();
     int shrinks_ = 0;
-    std::optional<double> estimate_us_;  // between startTimeEstimate() and endTimeEstimate()
+    struct Estimate {
+        double us = 0;
+        std::atomic<bool> left{false};  // by an exception
+    };
+    bool is_estimating() const { return estimate_ && !estimate_->left; }
+    std::shared_ptr<Estimate> estimate_;  // from startTimeEstimate() to endTimeEstimate(); else null
     unsigned windows_ = 0;
     std::atomic<bool> ended_{false};
     std::atomic<bool> shut_down_{false};  // ended_ for good

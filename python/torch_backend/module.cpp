@@ -27,7 +27,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
                        "Whether asynchronous calls on a device have streams of high priority.")
         .def_property_readonly("deterministic", [](const GroupOptions& options) { return options.deterministic == 1; });
     py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(module, "Backend",
-                                                                    "A process group's communicator of Weft.");
+                                                                    "A process group's communicator of Weft.")
+        .def(
+            "perform_nocolor_split", [](const Backend&, const py::object&) {}, py::arg("device"),
+            "torch calls this on ranks that are no members of a new group. Members meet by the store without them.");
     module.def(
         "make",
         [](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, const GroupOptions& options,

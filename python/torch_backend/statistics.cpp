@@ -5,6 +5,7 @@
 
 #include "backend.hpp"
 #include "failure.hpp"
+#include "python_caller.hpp"
 #include "tensors.hpp"
 
 namespace weft_torch {
@@ -93,13 +94,16 @@ double predicted_us(std::string_view title, const std::vector<at::Tensor>& input
 
 void Backend::startTimeEstimate() {
     check_process();
-    estimate_us_ = 0;
+    estimate_ = std::make_shared<Estimate>();
+    when_caller_is_gone([opened = std::weak_ptr(estimate_)] {
+        if (const auto estimate = opened.lock()) estimate->left = true;
+    });
 }
 
 float Backend::endTimeEstimate() {
-    if (!estimate_us_) throw_usage("endTimeEstimate() without startTimeEstimate() [group.not-open]");
-    const auto us = float(*estimate_us_);
-    estimate_us_.reset();
+    if (!is_estimating()) throw_usage("endTimeEstimate() without startTimeEstimate() [group.not-open]");
+    const auto us = float(estimate_->us);
+    estimate_.reset();
     return us;
 }
 

@@ -43,6 +43,13 @@ class Wheel(unittest.TestCase):
             example = SOURCES + "/examples/hello_all_reduce.py"
             said = run(place + "/bin/weft-run", "-n", "2", place + "/bin/python", example, cwd=folder, env=environment)
             self.assertIn("the sum over 2 ranks is 3", said)
+            nccl = run(place + "/bin/weft", "nccl-path", cwd=folder, env=environment).strip()
+            self.assertEqual(glob.glob(place + "/lib/python*/site-packages/weft/nccl"), [nccl])
+            self.assertEqual(os.listdir(nccl), ["libnccl.so.2"])
+            call = "import ctypes, sys; v = ctypes.c_int(); ctypes.CDLL(sys.argv[1]).ncclGetVersion(ctypes.byref(v))"
+            call += "; print(v.value)"
+            said = run(place + "/bin/python", "-c", call, nccl + "/libnccl.so.2", cwd=folder, env=environment)
+            self.assertEqual(said, "23007\n")
             version = "import weft, importlib.metadata as m; print(weft.__version__ == m.version('weft'))"
             self.assertEqual(run(place + "/bin/python", "-c", version, cwd=folder, env=environment), "True\n")
 

@@ -7,6 +7,7 @@ import tempfile
 import threading
 import time
 import unittest
+import warnings
 from datetime import timedelta
 
 import torch
@@ -146,6 +147,71 @@ def abort_by_another_thread(rank, size):
         fails(lambda: dist.all_reduce(torch.ones(3)), dist.DistBackendError, "[abort.remote]")
 
 
+class Intended(Exception):
+    pass
+
+
+def left_batches(rank, size):
+    """An exception in a with statement ends a batch, or an estimate, which torch does not do. Later calls run."""
+    group, device = dist.group.WORLD, torch.device("cpu")
+
+    def works():
+        for collective in (dist.all_reduce, lambda x: dist.broadcast(x, 0), lambda x: dist.reduce(x, 0)):
+            x = torch.ones(3)
+            collective(x)
+        x = torch.ones(3)
+        with dist._coalescing_manager(group, device, async_ops=True) as manager:
+            dist.broadcast(x, 0)
+            dist.broadcast(x, 1)
+        manager.wait()
+        x = torch.ones(3)
+        dist.all_reduce(x)
+        assert x.tolist() == [float(size)] * 3
+
+    def leaves(calls):
+        try:
+            with dist._coalescing_manager(group, device):
+                for call in calls:
+                    call(torch.full((3,), float(rank)))
+                raise Intended
+        except Intended:
+            pass
+
+    def broadcast(x):
+        dist.broadcast(x, 0)
+
+    for calls in ([], [broadcast], [broadcast] * 3, [dist.all_reduce] * 2):
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            leaves(calls)
+            said = [str(each.message) for each in warned if "coalesced batch" in str(each.message)]
+            assert len(said) == bool(calls), said
+            if calls:
+                assert f"its {len(calls)} collectives do not run" in said[0], said
+        works()
+    # The exception comes from a call of the batch.
+    wrong = [dist.P2POp(dist.isend, torch.ones(1), peer) for peer in ((rank + 1) % size, rank)]
+    fails(lambda: dist.batch_isend_irecv(wrong), ValueError, "rank")
+    dist.recv(torch.zeros(1), (rank - 1) % size)
+    works()
+    # A batch inside another one is refused, and nothing of the outer one is lost.
+    x = torch.full((3,), float(rank))
+    group._start_coalescing(device)
+    group.broadcast([x])
+    fails(lambda: group._start_coalescing(device), RuntimeError, "[group.not-preparable]")
+    group._end_coalescing(device).wait()
+    assert x.tolist() == [0.0] * 3
+    with warnings.catch_warnings(record=True):
+        fails(lambda: leaves([lambda x: dist.batch_isend_irecv([dist.P2POp(dist.isend, x, 1 - rank)])]), RuntimeError)
+    works()
+    if hasattr(backend(), "_start_time_estimate"):  # from torch 2.15 on
+        try:
+            with dist._time_estimator(group, device):
+                raise Intended
+        except Intended:
+            works()
+
+
 def after_destroy(rank, size):
     ended = backend()
     dist.destroy_process_group()
@@ -258,6 +324,7 @@ for _each in (
     mismatched_calls,
     abort_in_flight,
     abort_by_another_thread,
+    left_batches,
     after_destroy,
     arguments,
     fork,

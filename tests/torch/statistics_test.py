@@ -55,7 +55,7 @@ def memory(rank, size):
 
 
 class Statistics(unittest.TestCase):
-    @unittest.skipUnless(hasattr(dist, "_time_estimator"), "this torch does not ask for it")
+    @unittest.skipUnless(hasattr(torch._C._distributed_c10d.Backend, "_start_time_estimate"), "this torch does not ask for it")
     def test_estimates(self):
         ranks.run(2, estimates)
 

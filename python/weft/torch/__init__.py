@@ -10,6 +10,7 @@ docs/guide/pytorch.md explains what the backend does and which settings it honou
 """
 
 import atexit
+import warnings
 from typing import Any
 
 import torch.distributed
@@ -40,6 +41,22 @@ def _make(parameters: Any, options: Any) -> Any:
         parameters.global_ranks_in_group,
         getattr(parameters, "enable_reconfigure", False),
     )
+
+
+def _left_batch(name: str, calls: int) -> None:
+    """The backend calls this when an exception left dist._coalescing_manager() of the group `name`.
+
+    torch would put later collectives of the group into the list of the lost batch, where they never run."""
+    lists = torch.distributed.distributed_c10d._world.pg_coalesce_state
+    for group in [group for group in lists if group.group_name == name]:
+        calls += len(lists.pop(group))
+    if calls:
+        warnings.warn(
+            f"weft: an exception left a coalesced batch of the process group {name} before its end; its {calls} "
+            "collectives do not run on this rank, and other ranks may wait for them",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def register() -> None:
