@@ -36,7 +36,7 @@ class Programs(unittest.TestCase):
         environment = Path(PYTHON).parents[1]
         self.variables = {
             "HOME": home.name,  # Ray and Lightning write there
-            "PYTHONPATH": f"{os.environ['PYTHONPATH']}:{home.name}",
+            "PYTHONPATH": f"{os.environ['PYTHONPATH']}:{home.name}:{EXAMPLES}",
             "PATH": f"{environment}/bin:{os.environ['PATH']}",  # DeepSpeed asks ninja whether its extensions are complete
             "TORCH_EXTENSIONS_DIR": str(environment / "extensions"),
             "DS_ACCELERATOR": "cpu",
@@ -46,9 +46,9 @@ class Programs(unittest.TestCase):
             "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "300",
         }
 
-    def results(self, backend, name, launcher):
-        """{name: what letters.check printed}"""
-        command = [PYTHON, *launcher, str(EXAMPLES / name), "--backend", backend]
+    def results(self, backend, name, launcher, folder=EXAMPLES):
+        """{name: what letters.report printed}"""
+        command = [PYTHON, *launcher, str(folder / name), "--backend", backend]
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **self.variables}
         )
@@ -62,8 +62,8 @@ class Programs(unittest.TestCase):
         found = [json.loads(each) for each in re.findall(r'\{"name": .*\}\}', output)]
         return {each["name"]: each for each in found}
 
-    def compare(self, name, names, launcher=TORCHRUN):
-        on_weft, on_gloo = (self.results(backend, name, launcher) for backend in ("weft", "gloo"))
+    def compare(self, name, names, launcher=TORCHRUN, folder=EXAMPLES):
+        on_weft, on_gloo = (self.results(backend, name, launcher, folder) for backend in ("weft", "gloo"))
         self.assertEqual(sorted(on_weft), sorted(names))
         self.assertEqual(sorted(on_gloo), sorted(names))
         for each in names:
@@ -85,6 +85,11 @@ class Programs(unittest.TestCase):
             "ZeRO-1", "ZeRO-2", "ZeRO-2, optimizer offloaded", "ZeRO-3", "ZeRO-3, optimizer offloaded",
             "ZeRO-3, all offloaded",
         ])
+
+    def test_deepspeed_parallelism(self):
+        self.compare(
+            "deepspeed_parallelism.py", ["pipeline", "experts", "checkpoint"], folder=Path(__file__).resolve().parent
+        )
 
     def test_ray(self):
         self.compare("train_ray.py", ["Ray Train"], ())
