@@ -86,4 +86,10 @@ run 0 "${nightly[@]}"
 [ "$(tests_in build '--no-suite nightly')" = 0 ] || fail "the nightly run leaves nightly tests out"
 run 0 --nightly --stage torch
 grep -q 'meson setup .*-Dtorch_program=/a/torch2.11.0 ' "$folder/calls" || fail "the old torch is left out: $(cat "$folder/calls")"
+run 0 --nightly --stage release --stage frameworks
+said 'skipped: the suite frameworks'
+printf '#!/bin/sh\necho /a/frameworks\n' >tools/framework-packages
+chmod +x tools/framework-packages
+run 0 --nightly --stage frameworks
+[ "$(tests_in build '--suite frameworks')" = 1 ] || fail "the frameworks are left out: $(cat "$folder/calls")"
 echo "the stages are right"
