@@ -230,7 +230,7 @@ def groups(rank, size):
         x = full(1)
         dist.all_reduce(x, group=group)
         is_full(x, len(chosen))
-    if size > 1:
+    if size > 1 and hasattr(backend(), "split"):
         store = dist.PrefixStore("part", dist.distributed_c10d._get_default_store())
         part = backend().split(store, list(range(1, size)), None)
         if rank > 0:
@@ -251,6 +251,9 @@ def bound(rank, size):
         ranks.names("weft"), store=dist.PrefixStore("bound", store), rank=rank, world_size=size, device_id=here()
     )
     dist.barrier()
+    if torch.__version__ < (2, 15):  # an older one splits groups of NCCL only
+        dist.all_reduce(full(1))
+        return
     parts = [[0], list(range(1, size))] if size > 1 else [[0]]
     part = dist.split_group(split_ranks=parts)
     x = full(rank + 1)
@@ -265,7 +268,8 @@ def memory_of_weft(rank, size):
     dist.all_reduce(tensor)
     is_full(tensor, sum(range(size)))
     del tensor
-    # A barrier by its events alone.
+    if not hasattr(backend(), "_enable_collectives_timing"):
+        return
     backend()._enable_collectives_timing()
     x = full(1)
     work = dist.all_reduce(x, async_op=True)
@@ -290,7 +294,8 @@ def late(rank, size):
         time.sleep(0.01)
     assert not work.is_success()
     fails(work.wait, dist.DistBackendError, f"rank {size - 1}")
-    assert backend().get_error() != torch._C._distributed_c10d.ErrorType.SUCCESS
+    if hasattr(backend(), "get_error"):
+        assert backend().get_error() != torch._C._distributed_c10d.ErrorType.SUCCESS
     fails(lambda: dist.all_reduce(x), dist.DistBackendError, f"rank {size - 1}")
     meet()  # the communicator of host memory lives
 
