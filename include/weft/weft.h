@@ -95,7 +95,8 @@ WEFT_API weftResult_t weftGetUniqueId(weftUniqueId* id);
 
 /* Joins the communicator of `id` as `rank`, 0 <= rank < nranks. `comm` receives its handle, or NULL after a failure.
  * Blocks until all `nranks` ranks have joined; inside a group weftGroupEnd does. The device whose primary context is
- * current in this thread (cudaSetDevice) becomes the communicator's. Weft does not initialise CUDA for it.
+ * current in this thread (cudaSetDevice) becomes the communicator's, unless config.device names another one or none.
+ * Weft does not initialise CUDA to find the current one.
  * config  settings from WEFT_CONFIG_INITIALIZER, or NULL; with blocking = 0 the call returns weftInProgress
  * Errors: weftInvalidArgument, weftMismatch (rank taken, other nranks or version), weftTimeout (names the missing
  * ranks), weftRemoteError (a rank or the id's process ended), weftSystemError.

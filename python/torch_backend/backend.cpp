@@ -35,7 +35,7 @@ Registry& registry() {
 Settings settings_of(const GroupOptions& options, const std::string& suffix) {
     const std::string name =
         options.group_desc.empty() || options.group_desc == "undefined" ? options.group_name : options.group_desc;
-    return {name.empty() ? suffix : name + suffix, options.algo, options.deterministic};
+    return {name.empty() ? suffix : name + suffix, options.algo, options.deterministic, WEFT_DEVICE_NONE};
 }
 
 // The members come by reconfigure().

@@ -81,6 +81,7 @@ std::unique_ptr<Communicator> Communicator::make(const weftUniqueId& id, int ran
     config.commName = settings.name.empty() ? nullptr : settings.name.c_str();
     config.algo = settings.algo.empty() ? nullptr : settings.algo.c_str();
     config.deterministic = settings.deterministic;
+    config.device = settings.device;
     weftComm_t comm = nullptr;
     const weftResult_t begun = weftCommInitRankConfig(&comm, size, id, rank, &config);
     if (begun != weftInProgress) check(begun);

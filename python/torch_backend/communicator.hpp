@@ -19,6 +19,7 @@ struct Settings {
     std::string name;
     std::string algo;
     int deterministic = WEFT_CONFIG_UNDEF_INT;
+    int device = WEFT_DEVICE_NONE;  // of CUDA
 };
 
 // weftConfig_t wants 0 for no limit; torch gives none as a very long time.

@@ -109,8 +109,6 @@ std::shared_ptr<Communicator> DeviceGroup::communicator(std::chrono::millisecond
     if (made_) return made_;
     const c10::DeviceGuard here(device_);
     if (!stream_) stream_ = new_stream();
-    // Makes the device's context current in this thread, which Weft looks for.
-    c10::Event(device_.type()).record(*stream_);
     std::shared_ptr<Communicator> made =
         Communicator::join(*store_, "comm", rank_, size_, timeout, settings_.communicator, &aborted_);
     made->check_device(device_);

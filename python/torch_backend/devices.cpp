@@ -15,8 +15,9 @@ std::shared_ptr<DeviceGroup> Backend::device_group(const c10::Device& device) {
         if (group->device() == device) return group;
     // Ranks may have other numbers for their devices: only the order in which a rank uses them counts.
     auto store = c10::make_intrusive<c10d::PrefixStore>(c10::str("weft/device/", devices_.size()), store_);
-    const DeviceSettings device_settings{settings(c10::str(" on ", c10::DeviceTypeName(device.type(), true))),
-                                         options_->high_priority_stream};
+    DeviceSettings device_settings{settings(c10::str(" on ", c10::DeviceTypeName(device.type(), true))),
+                                   options_->high_priority_stream};
+    device_settings.communicator.device = device.index();
     devices_.push_back(std::make_shared<DeviceGroup>(device, std::move(store), rank_, size_, device_settings, hooks_));
     if (times_devices_) devices_.back()->time_operations();
     return devices_.back();

@@ -19,13 +19,17 @@ def _settings(
     name: Optional[str] = None,
     algo: Optional[str] = None,
     deterministic: Optional[bool] = None,
+    device: Union[int, bool, None] = None,
 ) -> dict[str, Any]:
+    if device is True:
+        raise TypeError("device is True; it is the number of a CUDA device, False or None [argument.config]")
     return {
         "timeout_ms": timeout_ms,
         "init_timeout_ms": init_timeout_ms,
         "name": name,
         "algo": algo,
         "deterministic": deterministic,
+        "device": -1 if device is False else device,  # WEFT_DEVICE_NONE
     }
 
 
@@ -357,6 +361,7 @@ def init(
     name: Optional[str] = None,
     algo: Optional[str] = None,
     deterministic: Optional[bool] = None,
+    device: Union[int, bool, None] = None,
 ) -> Communicator:
     """Joins a communicator, and returns when all ranks have joined. In a group it is open after the group.
 
@@ -365,9 +370,10 @@ def init(
 
     unique_id: of weft.unique_id() on one rank. timeout_ms: a call without progress for this long fails; 0 is never.
     init_timeout_ms: the same for init, split and shrink. name: shown in logs and errors. algo, deterministic: as
-    WEFT_ALGO and WEFT_DETERMINISTIC; rank 0's value counts.
+    WEFT_ALGO and WEFT_DETERMINISTIC; rank 0's value counts. device: the number of this rank's CUDA device, or False for
+    none; None is the current one.
     """
-    settings = _settings(timeout_ms, init_timeout_ms, name, algo, deterministic)
+    settings = _settings(timeout_ms, init_timeout_ms, name, algo, deterministic, device)
     comm = Communicator()
     if rank is None and size is None and unique_id is None:
         comm._init_from_environment(settings)

@@ -58,7 +58,7 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
     rendezvous.host = *host;
     rendezvous.quota = topology::cpu_quota();
     // Loads kernels before the ranks meet: later, loading could wait for running kernels of other ranks.
-    auto found = GpuEngine::find(device);
+    auto found = GpuEngine::find(settings->device.value_or(device));
     if (!found) return found.take_status();
     Joining joining;
     joining.rank = rank;

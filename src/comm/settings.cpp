@@ -1,6 +1,7 @@
 #include "src/comm/settings.hpp"
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
 #include <mutex>
 #include <set>
@@ -114,6 +115,12 @@ Status apply(const weftConfig_t* given, Settings& settings) {
     if (given) {
         WEFT_TRY(check_config(*given));
         memcpy(&config, given, std::min(given->size, sizeof config));
+    }
+    if (config.device != WEFT_CONFIG_UNDEF_INT) {
+        if (config.device < WEFT_DEVICE_NONE || config.device > INT_MAX)
+            return fail(error::argument_config,
+                        "config.device is {}; it is a device number, WEFT_DEVICE_NONE or undefined", config.device);
+        settings.device = config.device == WEFT_DEVICE_NONE ? GpuEngine::no_device : int(config.device);
     }
     if (config.blocking != 0 && config.blocking != 1 && config.blocking != WEFT_CONFIG_UNDEF_INT)
         return fail(error::argument_config, "config.blocking is {}; it is 0, 1 or undefined", config.blocking);

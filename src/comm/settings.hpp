@@ -1,6 +1,7 @@
 // settings.hpp: the settings of a communicator, from the environment, the caller's config, or the parent.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "src/comm/communicator.hpp"
@@ -32,6 +33,7 @@ bool ranks_share_memory();
 struct Settings {
     CommunicatorOptions options;
     RendezvousOptions rendezvous;
+    std::optional<int> device;  // the caller's wish, as GpuEngine::find() takes it
 };
 // Settings from the environment, overridden by `given` (may be null).
 Result<Settings> settings_for(int ranks, const weftConfig_t* given);

@@ -26,7 +26,8 @@ int main(void) {
         info.operation)
         return 1;
     if (config.size != sizeof config || config.magic != WEFT_CONFIG_MAGIC || config.timeoutMs >= 0 || config.commName ||
-        config.algo || config.deterministic != WEFT_CONFIG_UNDEF_INT || host_stream)
+        config.algo || config.deterministic != WEFT_CONFIG_UNDEF_INT || config.device != WEFT_CONFIG_UNDEF_INT ||
+        host_stream)
         return 1;
     return weftGetVersion(&version) != weftSuccess || version != WEFT_VERSION_CODE;
 }

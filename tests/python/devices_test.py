@@ -77,6 +77,28 @@ class Devices(unittest.TestCase):
         self.assertGreaterEqual(weft.device_count(), 2)
         self.assertEqual(on_devices(2, lambda comm: comm.device), [0, 1])
 
+    def test_a_setting_names_the_device(self):
+        use(0)
+        with weft.init(device=1) as comm:
+            self.assertEqual(comm.device, 1)
+            use(1)  # for the allocation
+            x = Floats(1, [2.0])
+            comm.all_reduce(x)
+        use(0)
+        with weft.init(device=False) as comm, weft.init() as other:
+            self.assertEqual(other.device, 0)
+            with self.assertRaisesRegex(weft.InvalidUsageError, "no device"):
+                comm.device
+            with self.assertRaises(weft.Error) as caught:
+                comm.all_reduce(Floats(0, [1.0]))
+            self.assertEqual(caught.exception.id, "gpu.unavailable")
+        for device, name in ((99, "argument.device"), (-5, "argument.config")):
+            with self.assertRaises(weft.InvalidArgumentError) as caught:
+                weft.init(device=device)
+            self.assertEqual(caught.exception.id, name)
+        with self.assertRaises(TypeError):
+            weft.init(device=True)
+
     def test_calls_are_enqueued_on_streams_given_by_object_and_address(self):
         def body(comm):
             stream = CudaStream()
