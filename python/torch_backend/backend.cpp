@@ -97,9 +97,9 @@ void Backend::release_resources() {
     // Python may drop the last reference, and a callback of the group may wait for Python.
     if (Py_IsInitialized() && PyGILState_Check()) {
         const pybind11::gil_scoped_release no_gil;
-        shutdown();
+        shutdown_quietly();
     } else {
-        shutdown();
+        shutdown_quietly();
     }
 }
 
@@ -124,7 +124,7 @@ void shut_all_down() {
         for (const auto& group : backend->device_groups()) idle &= group->becomes_idle();
         if (!idle) backend->abort();
     }
-    for (const auto& backend : living) backend->shutdown();
+    for (const auto& backend : living) backend->shutdown_quietly();
 }
 
 void Backend::check_process() const {
@@ -195,18 +195,21 @@ bool Backend::has_failed() {
 
 bool Backend::look_for_failures() {
     std::vector<std::shared_ptr<const Hooks>> failed;
+    std::vector<std::shared_ptr<DeviceGroup>> devices;
     bool any = false;
     {
         std::lock_guard lock(registry().mutex);
         for (auto& [backend, pointer] : registry().living) {
             if (backend->origin_.is_forked()) continue;
             any = true;
+            for (const auto& group : backend->device_groups()) devices.push_back(group);
             if (backend->failure_seen_ || !backend->has_failed()) continue;
             backend->failure_seen_ = true;
             failed.push_back(backend->hooks_);
         }
     }
     for (const auto& hooks : failed) hooks->failed();
+    for (const auto& group : devices) group->report_ended();
     return any;
 }
 
@@ -228,10 +231,16 @@ WorkPtr Backend::submit(Title title, const Tensors& inputs, Tensors outputs, std
         batch.inputs.insert(batch.inputs.end(), inputs.begin(), inputs.end());
         batch.outputs.insert(batch.outputs.end(), outputs.begin(), outputs.end());
         batch.timeout = std::max(batch.timeout, limit);
-        batch.async |= async;
+        batch.has_collective |= title.type != c10d::OpType::SEND && title.type != c10d::OpType::RECV;
         return nullptr;
     }
     ++sequence_;
+    return run_anywhere(title, inputs, std::move(outputs), std::move(calls), limit, async);
+}
+
+WorkPtr Backend::run_anywhere(Title title, const Tensors& inputs, Tensors outputs, std::vector<Call> calls,
+                              Milliseconds limit, bool async) {
+    const c10::Device device = device_of(title.name, inputs, outputs);
     if (!device.is_cpu()) return run_on_device(device, title, inputs, std::move(outputs), calls, limit, async, false);
     return run(title, inputs, std::move(outputs), std::move(calls), limit, async);
 }
@@ -291,10 +300,13 @@ WorkPtr Backend::endCoalescing() {
     *coalescing_thread_ = std::thread::id();
     std::vector<WorkPtr> parts = std::move(batch.messages);
     if (!batch.calls.empty()) {
-        auto work = submit({c10d::OpType::COALESCED, "weft:coalesced"}, batch.inputs, batch.outputs,
-                           std::move(batch.calls), batch.timeout, true);
-        parts.insert(parts.begin(), std::move(work));
+        check_process();
+        // Ranks that have no part in the messages count nothing.
+        if (batch.has_collective) ++sequence_;
+        parts.insert(parts.begin(), run_anywhere({c10d::OpType::COALESCED, "weft:coalesced"}, batch.inputs,
+                                                 batch.outputs, std::move(batch.calls), batch.timeout, true));
     }
+    if (parts.size() == 1) return parts[0];
     return c10::make_intrusive<JoinedWork>(rank_, std::move(parts));
 }
 
@@ -406,6 +418,8 @@ c10::intrusive_ptr<c10d::Backend> Backend::shrink(const std::vector<int64_t>& ex
     if (!chosen) chosen = c10::static_intrusive_pointer_cast<GroupOptions>(options_->clone());
     weftComm_t made = nullptr;
     run_in_order([&](weftComm_t parent) {
+        if (flags & WEFT_SHRINK_ABORT)
+            for (const auto& group : device_groups()) group->abort();
         check(weftCommShrink(parent, ranks.data(), int(ranks.size()), &made, nullptr, flags), parent);
     });
     auto communicator = std::make_unique<Communicator>(made);
@@ -440,10 +454,21 @@ void Backend::shutdown() {
     hooks_->silence();
     end_channels();
     queue_->end();
-    end_devices();
-    std::unique_ptr<Communicator> leaving;
-    std::lock_guard lock(channels_mutex_);
-    leaving.swap(communicator_);
+    const std::exception_ptr unknown = end_devices();
+    {
+        std::unique_ptr<Communicator> leaving;
+        std::lock_guard lock(channels_mutex_);
+        leaving.swap(communicator_);
+    }
+    if (unknown) std::rethrow_exception(unknown);
+}
+
+void Backend::shutdown_quietly() {
+    try {
+        shutdown();
+    } catch (const std::exception& failure) {
+        TORCH_WARN("weft: a process group has failed before its end, and no call reported it: ", failure.what());
+    }
 }
 
 void Backend::end_channels() {

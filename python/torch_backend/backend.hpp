@@ -154,6 +154,9 @@ class Backend final : public c10d::Backend {
     // Executes calls in this thread, or queues them. Returns null if they are done.
     WorkPtr submit(Title title, const Tensors& inputs, Tensors outputs, std::vector<Call> calls, Milliseconds timeout,
                    bool async);
+    // The same, not coalesced: on the host or a device.
+    WorkPtr run_anywhere(Title title, const Tensors& inputs, Tensors outputs, std::vector<Call> calls,
+                         Milliseconds timeout, bool async);
     // The same of tensors of a device. Null: the caller's stream has the calls. `blocks_host`: a wait for it does.
     WorkPtr run_on_device(const c10::Device& device, Title title, const Tensors& inputs, Tensors outputs,
                           const std::vector<Call>& calls, Milliseconds timeout, bool async, bool blocks_host);
@@ -168,7 +171,10 @@ class Backend final : public c10d::Backend {
     void keep(at::Tensor tensor);
     void leave();
     void end_channels();
-    void end_devices();
+    // Returns the failure of a call on a device that no other call has reported; null: none.
+    std::exception_ptr end_devices();
+    // shutdown() where no exception may leave.
+    void shutdown_quietly();
     Milliseconds chosen(Milliseconds timeout) const { return timeout.count() < 0 ? options_->timeout : timeout; }
     HostWorkPtr make_work(Title title, const Tensors& inputs, Tensors outputs, Milliseconds timeout,
                           std::weak_ptr<Driver> driver);
@@ -212,6 +218,7 @@ class Backend final : public c10d::Backend {
     std::map<int, std::unique_ptr<Sender>> senders_;
     std::map<int, std::shared_ptr<Receiver>> receivers_;
     std::vector<std::shared_ptr<DeviceGroup>> devices_;
+    std::shared_ptr<DeviceNumbers> device_numbers_ = std::make_shared<DeviceNumbers>();
     std::atomic<bool> times_devices_{false};
 
     // Between startCoalescing() and endCoalescing().
@@ -220,7 +227,7 @@ class Backend final : public c10d::Backend {
         Tensors inputs, outputs;
         std::vector<WorkPtr> messages;
         Milliseconds timeout{0};
-        bool async = false;
+        bool has_collective = false;
     };
     bool is_coalescing() const;
     // Closes the batch that an exception left before its end, when the Python code that opened it is gone.

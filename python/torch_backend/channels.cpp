@@ -67,8 +67,17 @@ Connection::Connection(c10::intrusive_ptr<c10d::Store> store, int source, int de
       settings_(std::move(settings)) {}
 
 // Works may share the communicator for longer.
-Connection::~Connection() {
-    if (made_) made_->leave();
+Connection::~Connection() { leave(); }
+
+std::exception_ptr Connection::leave() {
+    std::shared_ptr<Communicator> leaving;
+    {
+        std::lock_guard lock(mutex_);
+        leaving = made_;
+    }
+    if (!leaving) return nullptr;
+    leaving->leave();
+    return leaving->unknown_failure();
 }
 
 std::shared_ptr<Communicator> Connection::get(std::chrono::milliseconds timeout) {
@@ -85,7 +94,10 @@ std::shared_ptr<Communicator> Connection::get(std::chrono::milliseconds timeout)
                                " ms rank ", peer, sends_ ? " has not called recv" : " has not called send",
                                " [timeout.message]"));
     }
-    auto made = Communicator::join(*store_, key, sends_ ? 0 : 1, 2, most_joining, settings_);
+    // A communicator of host memory cannot be aborted while it is made.
+    const bool limited = timeout_ms(timeout) > 0 && timeout < most_joining;
+    auto made = Communicator::join(*store_, key, sends_ ? 0 : 1, 2, limited ? timeout : most_joining, settings_,
+                                   settings_.device == WEFT_DEVICE_NONE ? nullptr : &aborted_);
     if (sends_) {
         forget(*store_, own);
         forget(*store_, other);
@@ -100,9 +112,9 @@ bool Connection::is_made() {
     return made_ != nullptr && !aborted_;
 }
 
-bool Connection::has_failed() {
+weftResult_t Connection::error() {
     std::lock_guard lock(mutex_);
-    return made_ && !aborted_ && made_->has_failed();
+    return made_ && !aborted_ ? made_->error() : weftSuccess;
 }
 
 void Connection::abort() {

@@ -20,11 +20,14 @@ class Connection {
     std::shared_ptr<Communicator> get(std::chrono::milliseconds timeout);
     // Whether the communicator was made.
     bool is_made();
-    bool has_failed();
+    weftResult_t error();
+    bool has_failed() { return error() != weftSuccess; }
     int source() const { return source_; }
     int destination() const { return destination_; }
     bool sends() const { return sends_; }
     void abort();
+    // Ends it here. Returns a failure that no call has reported; null: none.
+    std::exception_ptr leave();
 
   private:
     c10::intrusive_ptr<c10d::Store> store_;

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "backend.hpp"
+#include "capture.hpp"
 #include "failure.hpp"
 #include "reduction.hpp"
 #include "sparse.hpp"
@@ -471,8 +472,15 @@ WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
     const auto device = barrier_device(options);
     if (!device) return submit(title, {}, {}, {std::move(call)}, options.timeout, options.asyncOp);
     check_process();
+    if (is_capturing(current_stream(*device)))
+        throw_usage(
+            "barrier: the stream is capturing, and a barrier of torch waits on the host; capture an all_reduce instead "
+            "[stream.capture]");
     ++sequence_;
-    return run_on_device(*device, title, {}, {}, {std::move(call)}, chosen(options.timeout), options.asyncOp, true);
+    // A future orders the streams of its tensors.
+    const at::Tensor token = at::empty({1}, at::TensorOptions(at::kByte).device(*device));
+    return run_on_device(*device, title, {}, {token}, {std::move(call)}, chosen(options.timeout), options.asyncOp,
+                         true);
 }
 
 }  // namespace weft_torch

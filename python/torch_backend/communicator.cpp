@@ -94,12 +94,26 @@ std::unique_ptr<Communicator> Communicator::make(const weftUniqueId& id, int ran
 }
 
 void Communicator::leave() {
+    if (origin_.is_forked()) return;
     weftComm_t leaving = nullptr;
     {
         std::lock_guard lock(mutex_);
-        leaving = std::exchange(comm_, nullptr);
+        leaving = comm_;
     }
-    if (leaving && !origin_.is_forked()) (void)weftCommDestroy(leaving);
+    if (!leaving) return;
+    // Waits for calls on device memory; another thread's abort() ends that.
+    weftResult_t ended = weftCommFinalize(leaving);
+    while (ended == weftInProgress) {
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+        if (weftCommGetAsyncError(leaving, &ended) != weftSuccess) break;
+    }
+    {
+        std::lock_guard lock(mutex_);
+        if (!comm_) return;
+        left_failure_ = current_failure();
+        comm_ = nullptr;
+    }
+    (void)weftCommDestroy(leaving);
 }
 
 void Communicator::check_device(const c10::Device& device) {
@@ -134,7 +148,17 @@ weftResult_t Communicator::error() {
 
 std::exception_ptr Communicator::failure() {
     std::lock_guard lock(mutex_);
-    if (aborted_) return ended_failure();
+    auto failure = aborted_ ? ended_failure() : comm_ ? current_failure() : left_failure_;
+    if (failure) failure_known_ = true;
+    return failure;
+}
+
+std::exception_ptr Communicator::unknown_failure() {
+    std::lock_guard lock(mutex_);
+    return aborted_ || failure_known_ ? nullptr : left_failure_;
+}
+
+std::exception_ptr Communicator::current_failure() {
     weftResult_t error = weftSuccess;
     if (!comm_ || weftCommGetAsyncError(comm_, &error) != weftSuccess) return nullptr;
     if (error == weftSuccess || error == weftInProgress) return nullptr;

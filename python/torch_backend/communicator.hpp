@@ -48,7 +48,7 @@ class Communicator {
     explicit Communicator(weftComm_t comm) : comm_(comm) {}
     Communicator(const Communicator&) = delete;
     ~Communicator() { leave(); }
-    // Ends it here. Calls that peers can still complete succeed.
+    // Ends it here. Calls that peers can still complete succeed; failure() knows those that did not.
     void leave();
     // Refuses tensors of this device if Weft did not find it to be the communicator's.
     void check_device(const c10::Device& device);
@@ -60,16 +60,23 @@ class Communicator {
     // The failure that has hit it; weftSuccess: none. Thread-safe.
     weftResult_t error();
     bool has_failed() { return error() != weftSuccess; }
-    // The same as torch's exception, also after abort(); null: none. Thread-safe.
+    // The same as torch's exception, also after abort() and leave(); null: none. Thread-safe.
     std::exception_ptr failure();
+    // After leave(): its failure, unless failure() has returned it before. Null: none, or it was aborted. Thread-safe.
+    std::exception_ptr unknown_failure();
     // Ends calls in progress on all ranks. Thread-safe.
     void abort();
 
   private:
+    // The caller holds mutex_.
+    std::exception_ptr current_failure();
+
     std::mutex mutex_;
     const Origin origin_;
     weftComm_t comm_;  // null: aborted or left
     bool aborted_ = false;
+    std::exception_ptr left_failure_;  // when leave() ended it
+    std::atomic<bool> failure_known_{false};
     int64_t timeout_ms_ = -1;
 };
 

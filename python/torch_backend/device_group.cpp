@@ -3,7 +3,9 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include "capture.hpp"
 #include "failure.hpp"
 #include "tensors.hpp"
 
@@ -14,17 +16,14 @@ namespace {
 // Messages that no rank waits for must not keep a group that ends.
 constexpr std::chrono::milliseconds patience{500};
 
-// torch before 2.15 does not tell.
-template <class Guard>
-bool is_capturing(const Guard& guard, const c10::Stream& stream) {
-    if constexpr (requires { guard.isStreamCapturing(stream); })
-        return guard.isStreamCapturing(stream);
-    else
-        return false;
-}
-
-bool is_capturing(const c10::Device& device) {
-    return is_capturing(c10::impl::VirtualGuardImpl(device.type()), current_stream(device));
+// Of the operations that hooks and ends ask for, errors of the device count as the end.
+bool has_passed(const c10::Event& event) noexcept {
+    try {
+        const RelaxedCapture relaxed;
+        return event.query();
+    } catch (...) {
+        return true;
+    }
 }
 
 // Lets `stream` wait for what the current stream has to do now.
@@ -84,33 +83,57 @@ at::Tensor allocate_on_device(int64_t size, size_t bytes, const at::TensorOption
     check(weftMemAlloc(&memory, std::max<size_t>(bytes, 1)));
     const auto free = [device](void* freed) {
         const c10::DeviceGuard here(device);
-        c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
-        (void)weftMemFree(freed);
+        if (is_capturing(current_stream(device))) return;  // the graph uses it
+        try {
+            c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+            (void)weftMemFree(freed);
+        } catch (const std::exception&) {  // the device is broken, and keeps the memory
+        }
     };
     return at::from_blob(memory, {size}, free, options, device);
 }
 
-DeviceGroup::DeviceGroup(c10::Device device, c10::intrusive_ptr<c10d::Store> store, int rank, int size,
-                         DeviceSettings settings, std::shared_ptr<const Hooks> hooks)
+DeviceGroup::DeviceGroup(c10::Device device, c10::intrusive_ptr<c10d::Store> store,
+                         std::shared_ptr<DeviceNumbers> numbers, int rank, int size, DeviceSettings settings,
+                         std::shared_ptr<const Hooks> hooks)
     : device_(device),
       store_(std::move(store)),
+      numbers_(std::move(numbers)),
       rank_(rank),
       size_(size),
       settings_(std::move(settings)),
       hooks_(std::move(hooks)) {}
 
-c10::Stream DeviceGroup::new_stream() const {
-    return c10::impl::VirtualGuardImpl(device_.type()).getStreamFromGlobalPool(device_, settings_.high_priority);
-}
+// Of a scope.
+struct Entered {
+    explicit Entered(std::atomic<int>& count) : count_(count) { ++count_; }
+    ~Entered() { --count_; }
+    std::atomic<int>& count_;
+};
 
 std::shared_ptr<Communicator> DeviceGroup::communicator(std::chrono::milliseconds timeout) {
-    std::lock_guard order(order_);
+    const Entered here(entered_);
+    try {
+        std::lock_guard order(order_);
+        return made_communicator(timeout);
+    } catch (...) {
+        report_failure(std::current_exception());
+        throw;
+    }
+}
+
+std::shared_ptr<Communicator> DeviceGroup::made_communicator(std::chrono::milliseconds timeout) {
     if (aborted_) std::rethrow_exception(ended_failure());
     if (made_) return made_;
     const c10::DeviceGuard here(device_);
-    if (!stream_) stream_ = new_stream();
-    std::shared_ptr<Communicator> made =
-        Communicator::join(*store_, "comm", rank_, size_, timeout, settings_.communicator, &aborted_);
+    if (!stream_) stream_.emplace(device_, settings_.high_priority);
+    int number = 0;
+    {
+        std::lock_guard lock(numbers_->mutex);
+        number = numbers_->communicators++;
+    }
+    std::shared_ptr<Communicator> made = Communicator::join(*store_, c10::str("weft/device/", number), rank_, size_,
+                                                            timeout, settings_.communicator, &aborted_);
     made->check_device(device_);
     std::lock_guard lock(mutex_);
     if (aborted_) std::rethrow_exception(ended_failure());
@@ -122,29 +145,44 @@ bool DeviceGroup::is_made() {
     return made_ != nullptr;
 }
 
+void DeviceGroup::report_failure(const std::exception_ptr& failure) {
+    report_ended();
+    hooks_->failed(failure);
+    // The exception tells it to the caller.
+    std::lock_guard lock(mutex_);
+    if (made_) (void)made_->failure();
+}
+
 DeviceWorkPtr DeviceGroup::run(Operation operation, const std::vector<at::Tensor>& inputs,
                                const std::vector<Call>& calls, bool async) {
-    auto communicator = this->communicator(operation.timeout);
-    std::lock_guard order(order_);
-    const bool capturing = is_capturing(device_);
-    if (hooks_->any_of_success() && !capturing) report_ended();
+    const Entered here(entered_);
+    report_ended();
+    try {
+        std::lock_guard order(order_);
+        return enqueue(operation, inputs, calls, async);
+    } catch (...) {
+        report_failure(std::current_exception());
+        throw;
+    }
+}
+
+DeviceWorkPtr DeviceGroup::enqueue(Operation& operation, const std::vector<at::Tensor>& inputs,
+                                   const std::vector<Call>& calls, bool async) {
+    const auto communicator = made_communicator(operation.timeout);
     std::vector<at::Tensor> kept;
     if (async) {
         kept = joined(inputs, operation.outputs);
         for (const Call& call : calls) kept = joined(std::move(kept), call.also_read);
-        follow_current(*stream_);
+        follow_current(stream_->get());
     }
+    const c10::Stream stream = async ? stream_->get() : current_stream(device_);
     auto work = c10::make_intrusive<DeviceWork>(operation, std::move(kept), communicator);
-    try {
-        const c10::StreamGuard on(async ? *stream_ : current_stream(device_));
-        const c10::Stream stream = on.current_stream();
-        work->enqueue(stream, timed_, [&] { execute(calls, *communicator, operation.timeout, native(stream)); });
-    } catch (...) {
-        hooks_->failed(std::current_exception());
-        throw;
-    }
+    const c10::StreamGuard on(stream);
+    work->enqueue(stream, timed_, [&] { execute(calls, *communicator, operation.timeout, native(stream)); });
+    if (work->is_captured()) return work;
+    note(operation, *work);
+    std::lock_guard lock(mutex_);
     last_ = work->end();
-    if (hooks_->any_of_success() && !capturing) note(operation, *work);
     return work;
 }
 
@@ -153,16 +191,34 @@ std::shared_ptr<DeviceGroup::Channel> DeviceGroup::channel(int peer, bool sends)
     if (aborted_) std::rethrow_exception(ended_failure());
     auto& found = channels_[{peer, sends}];
     if (!found) {
+        int number = 0;
+        {
+            std::lock_guard counting(numbers_->mutex);
+            number = numbers_->channels[{peer, sends}]++;
+        }
         Settings settings = settings_.communicator;
         const int source = sends ? rank_ : peer, destination = sends ? peer : rank_;
         settings.name += c10::str(" messages ", source, " to ", destination);
+        auto store = c10::make_intrusive<c10d::PrefixStore>(c10::str("weft/device messages/", number), store_);
         found = std::make_shared<Channel>(
-            std::make_unique<Connection>(store_, source, destination, sends, std::move(settings)), new_stream());
+            std::make_unique<Connection>(std::move(store), source, destination, sends, std::move(settings)), device_,
+            settings_.high_priority);
     }
     return found;
 }
 
 DeviceWorkPtr DeviceGroup::message(Operation operation, const at::Tensor& tensor, int peer, bool sends) {
+    const Entered here(entered_);
+    report_ended();
+    try {
+        return enqueue_message(operation, tensor, peer, sends);
+    } catch (...) {
+        report_failure(std::current_exception());
+        throw;
+    }
+}
+
+DeviceWorkPtr DeviceGroup::enqueue_message(const Operation& operation, const at::Tensor& tensor, int peer, bool sends) {
     const c10::DeviceGuard here(device_);
     const auto way = channel(peer, sends);
     auto ready = std::make_shared<c10::Event>(device_.type());
@@ -170,59 +226,83 @@ DeviceWorkPtr DeviceGroup::message(Operation operation, const at::Tensor& tensor
     auto work = c10::make_intrusive<DeviceWork>(operation, std::vector<at::Tensor>{tensor}, nullptr);
     if (!sends) work->set_source(peer);
     const Call call = message_call(tensor, sends ? 1 : 0, sends);
-    const auto enqueue = [way, ready, work, call, timeout = operation.timeout] {
-        const c10::StreamGuard on(way->stream);
-        ready->block(way->stream);
-        auto communicator = way->connection->get(timeout);
+    // The work knows its tensors until it has ended.
+    const auto enqueue = [this, way, ready, work, call, operation] {
+        const c10::Stream& stream = way->stream.get();
+        const c10::StreamGuard on(stream);
+        ready->block(stream);
+        const auto communicator = way->connection->get(operation.timeout);
         work->runs_on(communicator);
-        work->enqueue(way->stream, false, [&] { execute({call}, *communicator, timeout, native(way->stream)); });
+        work->enqueue(stream, timed_, [&] { execute({call}, *communicator, operation.timeout, native(stream)); });
+        if (work->is_captured()) return;
+        note(operation, *work);
+        std::lock_guard lock(mutex_);
+        way->last.end = work->end();
     };
-    try {
-        // Only a first message waits for its peer, which another thread does.
-        if (!way->connection->is_made() || !way->queue->run_alone(enqueue)) {
-            auto job = c10::make_intrusive<HostWork>(rank_, operation.type, nullptr, std::vector<at::Tensor>{},
-                                                     std::vector<at::Tensor>{}, operation.sequence, operation.timeout,
-                                                     way->queue);
-            work->launch(job);
-            way->queue->add(job, enqueue);
-        }
-    } catch (...) {
-        hooks_->failed(std::current_exception());
-        throw;
+    // Only a first message waits for its peer, which another thread does.
+    if (way->connection->is_made() && way->queue->run_alone(enqueue)) return work;
+    auto job =
+        c10::make_intrusive<HostWork>(rank_, operation.type, nullptr, std::vector<at::Tensor>{},
+                                      std::vector<at::Tensor>{}, operation.sequence, operation.timeout, way->queue);
+    if (hooks_->any()) job->report_failure_to(hooks_);
+    work->launch(job);
+    {
+        std::lock_guard lock(mutex_);
+        way->last = {job, nullptr};
     }
-    std::lock_guard lock(mutex_);
-    way->last = work;
+    way->queue->add(job, enqueue);
     return work;
 }
 
 void DeviceGroup::note(const Operation& operation, const DeviceWork& work) {
+    if (!hooks_->any_of_success()) return;
     const auto now = std::chrono::steady_clock::now();
     std::lock_guard lock(mutex_);
-    pending_.push_back({{operation.type, operation.sequence, work.key(), now, now, true}, work.end()});
+    pending_.push_back(
+        {{operation.type, operation.sequence, work.key(), now, now, true, {}, false}, work.begin(), work.end()});
 }
 
 void DeviceGroup::report_ended() {
-    std::deque<Pending> ended;
+    std::vector<Pending> ended;
     {
         std::lock_guard lock(mutex_);
-        while (!pending_.empty() && pending_.front().end->query()) {
-            ended.push_back(std::move(pending_.front()));
-            pending_.pop_front();
+        for (auto at = pending_.begin(); at != pending_.end();) {
+            if (has_passed(*at->end)) {
+                ended.push_back(std::move(*at));
+                at = pending_.erase(at);
+            } else {
+                ++at;
+            }
         }
     }
+    if (ended.empty()) return;
+    const bool failed = has_failed() || aborted_;
     for (Pending& each : ended) {
         each.operation.ended = std::chrono::steady_clock::now();
+        each.operation.succeeded = !failed;
+        if (each.begin && !failed) each.operation.ms = float(each.begin->elapsedTime(*each.end));
         hooks_->ended(each.operation);
     }
 }
 
 void DeviceGroup::drain() {
+    std::vector<std::shared_ptr<Channel>> channels;
     std::shared_ptr<c10::Event> last;
     {
-        std::lock_guard order(order_);
+        std::lock_guard lock(mutex_);
         last = last_;
+        for (auto& [key, channel] : channels_) channels.push_back(channel);
     }
     if (last) last->synchronize();
+    for (const auto& channel : channels) {
+        channel->queue->drain();
+        std::shared_ptr<c10::Event> end;
+        {
+            std::lock_guard lock(mutex_);
+            end = channel->last.end;
+        }
+        if (end) end->synchronize();
+    }
     report_ended();
 }
 
@@ -232,7 +312,7 @@ weftResult_t DeviceGroup::error() {
     if (made_)
         if (const weftResult_t error = made_->error(); error != weftSuccess) return error;
     for (auto& [key, channel] : channels_)
-        if (channel->connection->has_failed()) return weftRemoteError;
+        if (const weftResult_t error = channel->connection->error(); error != weftSuccess) return error;
     return weftSuccess;
 }
 
@@ -243,37 +323,61 @@ void DeviceGroup::abort() {
     for (auto& [key, channel] : channels_) channel->connection->abort();
 }
 
-bool DeviceGroup::becomes_idle() {
-    std::lock_guard order(order_);
-    const auto until = std::chrono::steady_clock::now() + patience;
-    while (last_ && !last_->query()) {
+bool DeviceGroup::passes(const std::function<Last()>& last, std::chrono::steady_clock::time_point until) {
+    const auto passed = [&] {
+        const Last now = last();
+        return (!now.job || now.job->isCompleted()) && (!now.end || has_passed(*now.end));
+    };
+    while (!passed()) {
         if (std::chrono::steady_clock::now() > until) return false;
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     return true;
 }
 
-void DeviceGroup::end() {
+bool DeviceGroup::becomes_idle() {
+    const auto until = std::chrono::steady_clock::now() + patience;
+    while (entered_ > 0) {
+        if (std::chrono::steady_clock::now() > until) return false;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    const auto last = [&] {
+        std::lock_guard lock(mutex_);
+        return Last{nullptr, last_};
+    };
+    return passes(last, until);
+}
+
+std::exception_ptr DeviceGroup::end() {
     decltype(channels_) channels;
     std::shared_ptr<Communicator> leaving;
+    std::exception_ptr unknown;
     {
         std::lock_guard order(order_);
         std::lock_guard lock(mutex_);
-        channels.swap(channels_);
-        leaving.swap(made_);
-        aborted_ = true;  // no call follows
+        channels = channels_;
+        leaving = made_;
     }
     const auto until = std::chrono::steady_clock::now() + patience;
     for (auto& [key, channel] : channels) {
-        const auto on_its_way = [&] { return channel->last && !channel->last->isCompleted(); };
-        while (on_its_way() && std::chrono::steady_clock::now() < until)
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        if (on_its_way()) channel->connection->abort();
+        const auto last = [&] {
+            std::lock_guard lock(mutex_);
+            return channel->last;
+        };
+        if (!passes(last, until)) channel->connection->abort();
         channel->queue->end();
-        channel->last.reset();
+        if (auto failure = channel->connection->leave()) unknown = failure;
     }
-    channels.clear();
-    if (leaving) leaving->leave();
+    if (leaving) {
+        leaving->leave();
+        if (auto failure = leaving->unknown_failure()) unknown = failure;
+    }
+    report_ended();
+    aborted_ = true;  // no call follows
+    std::lock_guard lock(mutex_);
+    channels_.clear();
+    made_ = nullptr;
+    return unknown;
 }
 
 }  // namespace weft_torch

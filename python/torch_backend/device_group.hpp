@@ -12,6 +12,7 @@
 #include "device_work.hpp"
 #include "hooks.hpp"
 #include "job_queue.hpp"
+#include "own_stream.hpp"
 
 namespace weft_torch {
 
@@ -20,12 +21,20 @@ struct DeviceSettings {
     bool high_priority = false;  // of the stream
 };
 
-// Thread-safe: calls of several threads are enqueued in the order in which they come.
-class DeviceGroup : public std::enable_shared_from_this<DeviceGroup> {
+// Numbers for the keys of a backend's devices in the store. Ranks may have other numbers for their devices, so what they do
+// in one order is counted.
+struct DeviceNumbers {
+    std::mutex mutex;
+    int communicators = 0;
+    std::map<std::pair<int, bool>, int> channels;  // by peer, and whether it sends
+};
+
+// Thread-safe: calls of several threads are enqueued in the order in which they come. No lock is held while hooks run.
+class DeviceGroup {
   public:
-    // `store`: of this device alone; `hooks`: of the backend.
-    DeviceGroup(c10::Device device, c10::intrusive_ptr<c10d::Store> store, int rank, int size, DeviceSettings settings,
-                std::shared_ptr<const Hooks> hooks);
+    // `hooks`: of the backend.
+    DeviceGroup(c10::Device device, c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<DeviceNumbers> numbers,
+                int rank, int size, DeviceSettings settings, std::shared_ptr<const Hooks> hooks);
 
     const c10::Device& device() const { return device_; }
     // Makes the communicator unless it was made. Blocks until all ranks of the group call it.
@@ -39,7 +48,7 @@ class DeviceGroup : public std::enable_shared_from_this<DeviceGroup> {
     DeviceWorkPtr message(Operation operation, const at::Tensor& tensor, int peer, bool sends);
 
     void time_operations() { timed_ = true; }
-    // Reports the ended operations to the hooks. The current stream must not be capturing.
+    // Reports the ended operations to the hooks.
     void report_ended();
     // Waits until the enqueued operations have ended, and reports them.
     void drain();
@@ -47,42 +56,57 @@ class DeviceGroup : public std::enable_shared_from_this<DeviceGroup> {
     weftResult_t error();
     bool has_failed() { return error() != weftSuccess; }
     void abort();
-    // Lets the enqueued collectives end, gives messages half a second, and leaves the communicators.
-    void end();
+    // Lets the enqueued collectives end, gives messages half a second, and leaves the communicators. Returns a failure that
+    // no call has reported; null: none.
+    std::exception_ptr end();
     // Whether every enqueued collective ends within half a second.
     bool becomes_idle();
 
   private:
+    // The operation that was enqueued last, outside of captures.
+    struct Last {
+        HostWorkPtr job;  // null: none enqueues it
+        std::shared_ptr<c10::Event> end;
+    };
     struct Channel {
-        Channel(std::unique_ptr<Connection> made, c10::Stream own) : connection(std::move(made)), stream(own) {}
-        std::unique_ptr<Connection> connection;
-        std::shared_ptr<JobQueue> queue = std::make_shared<JobQueue>();
-        c10::Stream stream;
-        DeviceWorkPtr last;  // guarded by mutex_
+        Channel(std::unique_ptr<Connection> made, const c10::Device& device, bool high_priority)
+            : connection(std::move(made)), stream(device, high_priority) {}
+        const std::unique_ptr<Connection> connection;
+        const std::shared_ptr<JobQueue> queue = std::make_shared<JobQueue>();
+        const OwnStream stream;
+        Last last;  // guarded by mutex_
     };
     // An operation that the hooks wait for.
     struct Pending {
         EndedOperation operation;
-        std::shared_ptr<c10::Event> end;
+        std::shared_ptr<c10::Event> begin, end;
     };
 
+    DeviceWorkPtr enqueue(Operation& operation, const std::vector<at::Tensor>& inputs, const std::vector<Call>& calls,
+                          bool async);
+    DeviceWorkPtr enqueue_message(const Operation& operation, const at::Tensor& tensor, int peer, bool sends);
     std::shared_ptr<Channel> channel(int peer, bool sends);
+    std::shared_ptr<Communicator> made_communicator(std::chrono::milliseconds timeout);
     void note(const Operation& operation, const DeviceWork& work);
-    c10::Stream new_stream() const;
+    void report_failure(const std::exception_ptr& failure);
+    // Waits until the operation has ended, or until then. Errors of the device count as its end.
+    bool passes(const std::function<Last()>& last, std::chrono::steady_clock::time_point until);
 
     const c10::Device device_;
     const c10::intrusive_ptr<c10d::Store> store_;
+    const std::shared_ptr<DeviceNumbers> numbers_;
     const int rank_, size_;
     const DeviceSettings settings_;
     const std::shared_ptr<const Hooks> hooks_;
     std::atomic<bool> timed_{false}, aborted_{false};
+    std::atomic<int> entered_{0};  // threads that enqueue calls
 
     std::mutex order_;  // held while calls are enqueued, and while the communicator is made; before mutex_
-    std::optional<c10::Stream> stream_;
-    std::shared_ptr<c10::Event> last_;  // behind the latest collective
+    std::optional<OwnStream> stream_;
 
     std::mutex mutex_;  // of what follows
     std::shared_ptr<Communicator> made_;
+    std::shared_ptr<c10::Event> last_;                                   // behind the latest collective
     std::map<std::pair<int, bool>, std::shared_ptr<Channel>> channels_;  // by peer, and whether it sends
     std::deque<Pending> pending_;
 };

@@ -3,9 +3,11 @@
 #include <ATen/core/ivalue.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/env.h>
 
 #include <thread>
 
+#include "capture.hpp"
 #include "failure.hpp"
 #include "hooks.hpp"
 
@@ -32,8 +34,12 @@ DeviceWork::DeviceWork(Operation operation, std::vector<at::Tensor> kept, std::s
 DeviceWork::~DeviceWork() {
     if (!stream_) return;
     const c10::impl::VirtualGuardImpl device(stream_->device_type());
-    for (const at::Tensor& tensor : kept_)
-        if (tensor.has_storage()) device.recordDataPtrOnStream(tensor.storage().data_ptr(), *stream_);
+    for (const at::Tensor& tensor : kept_) {
+        try {
+            if (tensor.has_storage()) device.recordDataPtrOnStream(tensor.storage().data_ptr(), *stream_);
+        } catch (const std::exception&) {  // memory that torch's allocator does not own
+        }
+    }
 }
 
 void DeviceWork::enqueue(const c10::Stream& stream, bool timed, const std::function<void()>& calls) {
@@ -48,12 +54,14 @@ void DeviceWork::enqueue(const c10::Stream& stream, bool timed, const std::funct
     calls();
     auto end = std::make_shared<c10::Event>(type, flag);
     end->record(stream);
+    captured_ = is_capturing(stream);
     end_ = std::move(end);
 }
 
 bool DeviceWork::has_ended() const {
     if (launch_ && !launch_->isCompleted()) return false;
-    return (launch_ && launch_->exception()) || communicator_->failure() || end_->query();
+    if ((launch_ && launch_->exception()) || communicator_->failure()) return true;
+    return captured_ || end_->query();
 }
 
 bool DeviceWork::isCompleted() { return has_ended(); }
@@ -79,7 +87,8 @@ void DeviceWork::synchronize() {
 bool DeviceWork::wait(std::chrono::milliseconds timeout) {
     synchronize();
     const bool given = timeout != kNoTimeout && timeout.count() > 0;
-    if (!given && !operation_.blocks_host) return true;
+    static const bool blocks = c10::utils::check_env("TORCH_NCCL_BLOCKING_WAIT").value_or(false);
+    if (!given && !operation_.blocks_host && !blocks) return true;
     const auto until = std::chrono::steady_clock::now() + timeout;
     auto pause = std::chrono::microseconds(10);
     while (!has_ended()) {

@@ -39,6 +39,9 @@ class DeviceWork final : public c10d::Work {
     void runs_on(std::shared_ptr<Communicator> communicator) { communicator_ = std::move(communicator); }
     // Behind the operation; null before enqueue().
     const std::shared_ptr<c10::Event>& end() const { return end_; }
+    // Before the operation; null unless it is timed.
+    const std::shared_ptr<c10::Event>& begin() const { return begin_; }
+    bool is_captured() const { return captured_; }
     uint64_t key() const { return key_; }
 
     bool isCompleted() override;
@@ -69,6 +72,7 @@ class DeviceWork final : public c10d::Work {
     HostWorkPtr launch_;                          // null: the caller enqueued it
     std::optional<c10::Stream> stream_;
     std::shared_ptr<c10::Event> begin_, end_;  // begin_: null unless timed
+    bool captured_ = false;                    // it runs when a graph is launched, which no event of it tells
     int source_ = -1;
     c10::intrusive_ptr<c10::ivalue::Future> future_;
 };

@@ -13,12 +13,11 @@ std::shared_ptr<DeviceGroup> Backend::device_group(const c10::Device& device) {
     if (ended_) std::rethrow_exception(ended_failure());
     for (const auto& group : devices_)
         if (group->device() == device) return group;
-    // Ranks may have other numbers for their devices: only the order in which a rank uses them counts.
-    auto store = c10::make_intrusive<c10d::PrefixStore>(c10::str("weft/device/", devices_.size()), store_);
     DeviceSettings device_settings{settings(c10::str(" on ", c10::DeviceTypeName(device.type(), true))),
                                    options_->high_priority_stream};
     device_settings.communicator.device = device.index();
-    devices_.push_back(std::make_shared<DeviceGroup>(device, std::move(store), rank_, size_, device_settings, hooks_));
+    devices_.push_back(
+        std::make_shared<DeviceGroup>(device, store_, device_numbers_, rank_, size_, device_settings, hooks_));
     if (times_devices_) devices_.back()->time_operations();
     return devices_.back();
 }
@@ -55,13 +54,15 @@ WorkPtr Backend::device_message(const at::Tensor& tensor, int peer, bool sends) 
     return device_group(tensor.device())->message(std::move(operation), tensor, peer, sends);
 }
 
-void Backend::end_devices() {
-    std::vector<std::shared_ptr<DeviceGroup>> devices;
-    {
-        std::lock_guard lock(channels_mutex_);
-        devices.swap(devices_);
-    }
-    for (const auto& group : devices) group->end();
+std::exception_ptr Backend::end_devices() {
+    std::exception_ptr unknown;
+    // abort() still finds them.
+    for (const auto& group : device_groups())
+        if (auto failure = group->end(); failure && !unknown) unknown = failure;
+    std::vector<std::shared_ptr<DeviceGroup>> ended;
+    std::lock_guard lock(channels_mutex_);
+    ended.swap(devices_);
+    return unknown;
 }
 
 // torch does not pass the device on. It is the one that the caller names, the group's, or the first one that the group used.

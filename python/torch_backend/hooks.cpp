@@ -81,10 +81,12 @@ void Hooks::failed(const std::exception_ptr& failure) const {
 
 void Hooks::ended(const EndedOperation& operation) const {
     const std::chrono::duration<float> took = operation.ended - operation.begun;
+    std::optional<float> ms = operation.ms;
+    if (!ms && operation.is_timed) ms = took.count() * 1000;
     const auto hooks = table();
     if (operation.succeeded) {
         for (const auto& [id, hook] : hooks->completions)
-            shielded("a completion hook", [&] { hook({operation.key, took.count() * 1000}); });
+            shielded("a completion hook", [&] { hook({operation.key, ms}); });
     }
     if (hooks->end)
         shielded("the hook of an ended operation", [&] {

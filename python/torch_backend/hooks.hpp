@@ -32,6 +32,8 @@ struct EndedOperation {
     uint64_t key;  // of next_key()
     Time begun, ended;
     bool succeeded;
+    std::optional<float> ms = {};  // how long it took, if not from begun to ended
+    bool is_timed = true;          // false: that is unknown
 };
 
 // A number that names one operation of this process.

@@ -38,7 +38,7 @@ void HostWork::complete() {
         done_.store(true, std::memory_order_release);
         future = future_;
     }
-    if (hooks_) hooks_->ended({opType_, sequence_, key_, begun_, ended_, !failure_});
+    if (hooks_ && reports_success_) hooks_->ended({opType_, sequence_, key_, begun_, ended_, !failure_});
     finish(failure_);  // ends the record of the profiler
     if (future) complete_future();
 }
@@ -111,6 +111,10 @@ std::vector<at::Tensor> JoinedWork::result() {
 }
 
 void JoinedWork::synchronize() { wait(kNoTimeout); }
+
+void JoinedWork::blockCurrentStream() {
+    for (const auto& part : parts_) part->blockCurrentStream();
+}
 
 bool JoinedWork::wait(std::chrono::milliseconds timeout) {
     if (timeout == kNoTimeout || timeout.count() < 0) {

@@ -25,6 +25,11 @@ class HostWork final : public c10d::Work {
     void limit_wait() { limited_ = true; }
     // Before it is shared: `hooks` learn of its end.
     void report_to(std::shared_ptr<const Hooks> hooks) { hooks_ = std::move(hooks); }
+    // Before it is shared: they learn of its failure alone.
+    void report_failure_to(std::shared_ptr<const Hooks> hooks) {
+        hooks_ = std::move(hooks);
+        reports_success_ = false;
+    }
     bool is_done() const { return done_.load(std::memory_order_acquire); }
     // Of the thread that called: modes of autograd and inference.
     const at::ThreadLocalState& state() const { return caller_state_; }
@@ -66,6 +71,7 @@ class HostWork final : public c10d::Work {
     std::atomic<bool> ending_{false};  // it failed, and hooks run before waiting threads learn of it
     bool limited_ = false;
     std::shared_ptr<const Hooks> hooks_;  // null: none
+    bool reports_success_ = true;
     c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
@@ -82,6 +88,7 @@ class JoinedWork final : public c10d::Work {
     std::exception_ptr exception() const override;
     std::vector<at::Tensor> result() override;
     void synchronize() override;
+    void blockCurrentStream() override;
     bool wait(std::chrono::milliseconds timeout) override;
     c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 

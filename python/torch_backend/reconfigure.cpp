@@ -94,6 +94,7 @@ WorkPtr Backend::reconfigure(const c10d::ReconfigureOptions& options) {
     store_ = c10::make_intrusive<c10d::PrefixStore>(c10::str("weft/reconfigured/", options.uuid), first_store_);
     communicator_ = std::move(made);
     sequence_ = 0;
+    device_numbers_ = std::make_shared<DeviceNumbers>();
     monitored_barriers_ = 0;
     windows_ = 0;
     failure_seen_ = false;
@@ -110,7 +111,7 @@ void Backend::leave() {
     if (!queue_->is_idle()) communicator_->abort();
     queue_->drain();
     end_channels();
-    end_devices();
+    (void)end_devices();
     std::unique_ptr<Communicator> leaving;
     std::lock_guard lock(channels_mutex_);
     leaving.swap(communicator_);

@@ -1,5 +1,6 @@
 """Tensors of a device: order of streams, lifetime of memory, messages, failures. The device is fakegpu, or cuda on a GPU."""
 
+import os
 import threading
 import time
 import unittest
@@ -39,6 +40,33 @@ class Gate:
         else:  # long enough for the calls that follow
             torch.cuda._sleep(200_000_000)
             self.open = lambda: None
+
+
+class Graph:
+    """Repeats the work that the current stream gets in the context."""
+
+    def __enter__(self):
+        if ranks.DEVICE == "fakegpu":
+            import fake_device
+
+            self.graph = fake_device.Graph()
+            self.graph.begin()
+        else:
+            self.graph = torch.cuda.CUDAGraph()
+            self.graph.capture_begin()
+        return self
+
+    def __exit__(self, *failure):
+        if ranks.DEVICE == "fakegpu":
+            self.graph.end()
+        else:
+            self.graph.capture_end()
+
+    def launch(self):
+        if ranks.DEVICE == "fakegpu":
+            self.graph.launch()
+        else:
+            self.graph.replay()
 
 
 def meet():
@@ -355,6 +383,100 @@ def first_call_aborted(rank, size):
         backend().abort()
 
 
+def captured(rank, size):
+    """Captured calls run at each launch of the graph. The group ends although its last calls were captured."""
+    x, y, gathered = full(0), full(0), torch.empty(size * N)
+    after, before = (rank + 1) % size, (rank - 1) % size
+    dist.all_reduce(x)
+    if size > 1:
+        for work in [dist.isend(x, after), dist.irecv(y, before)]:
+            work.wait()
+    ranks.synchronize()
+    with torch.Stream(device=here()) as stream:
+        with Graph() as graph:
+            dist.all_reduce(x)
+            work = dist.all_gather_into_tensor(gathered, x, async_op=True)
+            work.wait()
+            if size > 1:
+                for work in [dist.isend(x, after), dist.irecv(y, before)]:
+                    work.wait()
+            fails(lambda: dist.barrier(device_ids=[here().index]), RuntimeError, "stream.capture")
+        for value in range(3):
+            x.copy_(full(rank + value))
+            gathered.copy_(torch.zeros(size * N))
+            graph.launch()
+            stream.synchronize()
+            total = sum(each + value for each in range(size))
+            is_full(x, total)
+            is_full(gathered, total)
+            is_full(y, total if size > 1 else 0)
+    if hasattr(dist.group.WORLD, "_wait_for_pending_works"):
+        dist.group.WORLD._wait_for_pending_works()
+
+
+def released(rank, size):
+    """Nothing keeps a tensor when its operation has ended."""
+    after, before = (rank + 1) % size, (rank - 1) % size
+    for _ in range(2):
+        x, y = full(rank), full(0)
+        works = [dist.isend(x, after), dist.irecv(y, before), dist.all_reduce(full(1), async_op=True)]
+        for work in works:
+            work.wait()
+        ranks.synchronize()
+        pointers = [x.untyped_storage()._weak_ref(), y.untyped_storage()._weak_ref()]
+        del x, y, work, works
+        for each in pointers:
+            assert torch.UntypedStorage._expired(each), "a tensor is kept"
+            torch.UntypedStorage._free_weak_ref(each)
+
+
+def batches(rank, size):
+    """A batch has one work, whose future orders streams. Ranks without a part in it count no call."""
+    if rank < 2:
+        y = full(-1)
+        before = backend()._get_sequence_number_for_group()
+        kind = (dist.isend, full(9)) if rank == 0 else (dist.irecv, y)
+        works = dist.batch_isend_irecv([dist.P2POp(kind[0], kind[1], 1 - rank)])
+        works[0].get_future().wait()
+        if rank == 1:
+            is_full(y, 9)
+        assert backend()._get_sequence_number_for_group() == before
+    dist.all_reduce(full(1))
+    x = full(1)
+    dist.barrier(async_op=True).get_future().wait()
+    is_full(x, 1)
+
+
+def hooked(rank, size):
+    """A hook of ended operations learns of each one, and may make calls itself."""
+    seen = []
+    group = dist.group.WORLD
+
+    def ended(info):
+        seen.append(info.op_type)
+        if len(seen) == 1:
+            dist.all_reduce(full(1))
+
+    group._register_on_completion_hook(ended)
+    for _ in range(3):
+        dist.all_reduce(full(1))
+        ranks.synchronize()
+    group._wait_for_pending_works()
+    assert len(seen) == 4, seen
+
+
+def died(rank, size):
+    """The death of a rank ends calls in flight. The end of the group says so if no call has."""
+    x = full(1)
+    dist.all_reduce(x)
+    ranks.synchronize()
+    if rank == size - 1:
+        os._exit(0)
+    dist.all_reduce(x)
+    ranks.synchronize()
+    fails(dist.destroy_process_group, dist.DistBackendError, f"rank {size - 1}")
+
+
 def waits(rank, size):
     """wait() with a time limit blocks the host."""
     x = full(rank)
@@ -398,18 +520,21 @@ class Devices(unittest.TestCase):
     """Each function runs with every number of ranks."""
 
 
-def _add(function, least=1, timeout=60):
+def _add(function, least=1, timeout=60, dies=False):
     def test(self):
         for size in SIZES:
             if size >= least:
                 with self.subTest(ranks=size):
-                    ranks.run(size, function, timeout=timeout)
+                    ranks.run(size, function, timeout=timeout, dies=[size - 1] if dies else [])
 
     setattr(Devices, f"test_{function.__name__}", test)
 
 
-for _each in (order, other_streams, memory, futures, messages, barriers, both_kinds, groups, bound, memory_of_weft, waits):
+for _each in (order, other_streams, memory, futures, messages, barriers, both_kinds, groups, bound, memory_of_weft, waits, captured):
     _add(_each)
+for _each in (released, batches, hooked):
+    _add(_each, least=2)
+_add(died, least=2, dies=True)
 _add(threads)
 _add(late, least=2, timeout=3)
 _add(mismatched, least=2)

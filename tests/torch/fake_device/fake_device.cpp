@@ -193,7 +193,10 @@ struct Pool final : c10::Allocator {
         }
         use(device.index());
         CUdeviceptr memory = 0;
+        CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;  // a capture would forbid it
+        CU(cuThreadExchangeStreamCaptureMode, &mode);
         CU(cuMemAlloc, &memory, rounded);
+        CU(cuThreadExchangeStreamCaptureMode, &mode);
         auto* block = new Block{reinterpret_cast<void*>(memory), rounded, current_stream(), {}, {}};
         return {block->memory, block, &release, device};
     }
@@ -201,8 +204,9 @@ struct Pool final : c10::Allocator {
     void copy_data(void* to, const void* from, std::size_t bytes) const override { memcpy(to, from, bytes); }
 
     static bool is_free(const Block& block) {
+        static const auto query = CU_FUNCTION(cuEventQuery);
         for (CUevent event : block.awaited)
-            if (!Guard().queryEvent(event)) return false;
+            if (query(event) != CUDA_SUCCESS) return false;  // a captured event never ends
         return true;
     }
     static void release(void* context) {
@@ -236,15 +240,23 @@ void Guard::recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& s
         static_cast<Pool::Block*>(data.get_context())->users.push_back(stream);
 }
 
-// Runs in the order of the current stream.
+bool is_capturing(const c10::Stream& stream) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CU(cuStreamIsCapturing, handle_of(stream), &status);
+    return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+// Runs in the order of the current stream, or at each launch of the graph that the stream captures.
 void enqueue(std::function<void()> work) {
     const c10::Stream stream = current_stream();
     use(stream.device_index());
-    const auto run = [](void* argument) {
+    const auto run = [](void* argument) { (*static_cast<std::function<void()>*>(argument))(); };
+    const auto run_once = [](void* argument) {
         const std::unique_ptr<std::function<void()>> owned(static_cast<std::function<void()>*>(argument));
         (*owned)();
     };
-    CU(cuLaunchHostFunc, handle_of(stream), run, new std::function<void()>(std::move(work)));
+    CU(cuLaunchHostFunc, handle_of(stream), is_capturing(stream) ? +run : +run_once,
+       new std::function<void()>(std::move(work)));
 }
 
 // The same memory as a tensor of the CPU.
@@ -360,6 +372,29 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
     library.impl("_local_scalar_dense", local_scalar);
 }
 
+// Repeats the work that the current stream gets between begin() and end().
+class Graph {
+  public:
+    void begin() {
+        use(current_device);
+        CU(cuStreamBeginCapture, handle_of(current_stream()), CU_STREAM_CAPTURE_MODE_GLOBAL);
+    }
+    void end() {
+        CUgraph graph = nullptr;
+        CU(cuStreamEndCapture, handle_of(current_stream()), &graph);
+        CU(cuGraphInstantiateWithFlags, &program_, graph, 0);
+        CU(cuGraphDestroy, graph);
+    }
+    void launch() { CU(cuGraphLaunch, program_, handle_of(current_stream())); }
+    ~Graph() {
+        static const auto destroy = CU_FUNCTION(cuGraphExecDestroy);
+        if (program_) (void)destroy(program_);
+    }
+
+  private:
+    CUgraphExec program_ = nullptr;
+};
+
 // Host memory that torch calls pinned.
 struct Pinned final : c10::Allocator {
     c10::DataPtr allocate(size_t bytes) override {
@@ -430,6 +465,11 @@ PYBIND11_MODULE(fake_device_extension, module) {
     py::class_<Gate>(module, "Gate", "Holds the current stream up until open() is called.")
         .def(py::init())
         .def("open", &Gate::open);
+    py::class_<Graph>(module, "Graph")
+        .def(py::init())
+        .def("begin", &Graph::begin)
+        .def("end", &Graph::end)
+        .def("launch", &Graph::launch);
     module.def(
         "synchronize", [] { Guard().synchronizeDevice(c10::DeviceIndex(current_device)); },
         py::call_guard<py::gil_scoped_release>());

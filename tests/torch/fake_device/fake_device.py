@@ -8,6 +8,7 @@ import torch
 import fake_device_extension as _extension
 
 Gate = _extension.Gate
+Graph = _extension.Graph
 synchronize = _extension.synchronize
 streams_recorded = _extension.streams_recorded
 
