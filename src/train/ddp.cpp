@@ -1,0 +1,228 @@
+#include "src/train/ddp.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace weft::internal::train {
+
+namespace {
+
+std::vector<TensorFacts> facts_of(const std::vector<Tensor>& tensors) {
+    std::vector<TensorFacts> facts;
+    for (const Tensor& tensor : tensors) facts.push_back(tensor.facts);
+    return facts;
+}
+
+// Before any order of reports is known.
+std::vector<std::vector<int>> first_assignment(const std::vector<TensorFacts>& parameters, const Settings& settings) {
+    const bool one_for_each_type = !settings.find_unused || settings.static_graph;
+    const std::vector<size_t> limits =
+        one_for_each_type ? std::vector<size_t>{SIZE_MAX} : bucket_limits(settings.bucket_cap_bytes);
+    auto assignment = assign_buckets(parameters, limits);
+    std::reverse(assignment.begin(), assignment.end());
+    return assignment;
+}
+
+bool is_permutation_of_indices(std::vector<int> order) {
+    std::sort(order.begin(), order.end());
+    for (size_t i = 0; i < order.size(); ++i)
+        if (order[i] != int(i)) return false;
+    return true;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Ddp>> Ddp::make(Model model, weftComm_t comm) {
+    if (!model.settings.hook) model.settings.hook = weftTrainHookAverage;
+    auto facts = facts_of(model.parameters);
+    const auto assignment = first_assignment(facts, model.settings);
+    // Before the communicator's first call, so that peers can map it.
+    auto buckets = GradientBuckets::make(std::move(facts), assignment);
+    if (!buckets) return buckets.take_status();
+    auto queue = LaunchQueue::start();
+    if (!queue) return queue.take_status();
+    auto peers = Peers::make(comm);
+    if (!peers) return peers.take_status();
+    WEFT_TRY(check_agreement(**peers, model));
+    WEFT_TRY(broadcast_values(**peers, model.parameters, 0));
+    WEFT_TRY(broadcast_values(**peers, model.buffers, 0));
+    return std::shared_ptr<Ddp>(new Ddp(std::move(model), std::move(*peers), std::move(*buckets), std::move(*queue)));
+}
+
+Ddp::Ddp(Model model, std::unique_ptr<Peers> peers, GradientBuckets buckets, std::unique_ptr<LaunchQueue> queue)
+    : model_(std::move(model)),
+      peers_(std::move(peers)),
+      buckets_(std::move(buckets)),
+      reports_(model_.parameters.size(), model_.settings.static_graph),
+      members_(peers_->ranks()),
+      used_by_any_(model_.parameters.size(), 1),
+      queue_(std::move(queue)) {}
+
+Ddp::~Ddp() {
+    if (open_ && mode_ == weftTrainSynchronize) peers_->abort();
+}
+
+Status Ddp::usable() const {
+    if (!failure_) return failure_.copy();
+    if (!peers_->aborted()) return ok();
+    WEFT_TRY(queue_->failure());  // a hook failed before finish() was called
+    return fail(error::train_aborted, "weftTrainDdpAbort has ended this object: destroy it and make a new one");
+}
+
+Status Ddp::ended_by(Status status) {
+    if (!status && status.id() == error::abort_remote)
+        status =
+            fail(status, "another rank ended its training object in the middle of an iteration: {}", status.sentence());
+    if (!status && failure_) failure_ = status.copy();
+    return status;
+}
+
+void* Ddp::gradient(int parameter) const {
+    void* const own = model_.parameters[size_t(parameter)].gradient;
+    return own ? own : buckets_.gradient(parameter);
+}
+
+Status Ddp::begin(weftTrainMode_t mode) {
+    WEFT_TRY(usable());
+    if (open_)
+        return fail(error::train_iteration,
+                    "an iteration is open: call weftTrainDdpFinish before the next weftTrainDdpBegin");
+    WEFT_TRY(ended_by(begin_with_all(true, mode)));
+    mode_ = mode;
+    open_ = true;
+    reports_.begin();
+    if (mode == weftTrainAccumulate) return ok();
+    // With a static graph other ranks may use a parameter that this one does not.
+    for (int i = 0; i < parameter_count(); ++i)
+        if (reports_.expected(i) == 0) take(i, true);
+    launch_full();
+    return ok();
+}
+
+Status Ddp::begin_with_all(bool active, weftTrainMode_t mode) {
+    if (model_.settings.join) {
+        WEFT_TRY(members_.exchange(*peers_, active, mode));
+        if (members_.active() == 0) return ok();
+        mode = members_.mode();
+    }
+    return mode == weftTrainSynchronize ? begin_synchronizing() : ok();
+}
+
+Status Ddp::begin_synchronizing() {
+    if (order_source_ >= 0) WEFT_TRY(rebuild());
+    if (model_.settings.broadcast_buffers)
+        WEFT_TRY(broadcast_values(*peers_, model_.buffers, members_.lowest_active()));
+    full_.begin(buckets_.layout());
+    return ok();
+}
+
+Status Ddp::rebuild() {
+    std::vector<int> order = first_order_;
+    order.resize(model_.parameters.size());
+    WEFT_TRY(peers_->broadcast(order.data(), order.size(), weftInt32, order_source_));
+    if (!is_permutation_of_indices(order))
+        return fail(error::internal_exception, "rank {} sent an order of gradients that is none", order_source_);
+    order_source_ = -1;
+    const std::vector<size_t> limits = bucket_limits(model_.settings.bucket_cap_bytes);
+    return buckets_.rebuild(assign_buckets(buckets_.parameters(), limits, order));
+}
+
+Status Ddp::ready(int parameter) {
+    WEFT_TRY(usable());
+    const std::string& name = model_.parameters[size_t(parameter)].name;
+    if (!open_)
+        return fail(error::train_iteration,
+                    "the gradient of parameter {}, \"{}\", was reported, but no iteration is open: call "
+                    "weftTrainDdpBegin first",
+                    parameter, name);
+    WEFT_TRY(reports_.report(parameter, name));
+    if (mode_ == weftTrainAccumulate || !reports_.complete(parameter)) return ok();
+    take(parameter, false);
+    launch_full();
+    return ok();
+}
+
+void Ddp::take(int parameter, bool zeros) {
+    const void* const own = model_.parameters[size_t(parameter)].gradient;
+    if (zeros)
+        buckets_.zero(parameter);
+    else if (own)
+        buckets_.copy_in(parameter, own);
+    full_.ready(parameter);
+}
+
+Status Ddp::check_missing() const {
+    if (model_.settings.find_unused || reports_.recording()) return ok();
+    const std::vector<int> missing = reports_.missing();
+    if (missing.empty()) return ok();
+    const std::string others = missing.size() == 1 ? "" : fmt::format(" and of {} others", missing.size() - 1);
+    return fail(error::train_missing_gradient,
+                "the gradient of parameter {}, \"{}\",{} was not reported: call weftTrainDdpGradientReady for it and "
+                "then weftTrainDdpFinish again, or set config.findUnused",
+                missing.front(), model_.parameters[size_t(missing.front())].name, others)
+        .about({.rank = peers_->rank()});
+}
+
+void Ddp::launch_full() {
+    for (int bucket = full_.take(); bucket >= 0; bucket = full_.take())
+        queue_->add([this, bucket] { return launch(bucket); });
+}
+
+Status Ddp::launch(int bucket) {
+    const int divisor = model_.settings.divides_by_active ? members_.active() : peers_->ranks();
+    return run_hook(model_.settings.hook, model_.settings.hook_context, buckets_, bucket, divisor, *peers_);
+}
+
+Status Ddp::finish() {
+    WEFT_TRY(usable());
+    if (!open_)
+        return fail(error::train_iteration, "no iteration is open: call weftTrainDdpBegin before weftTrainDdpFinish");
+    if (mode_ == weftTrainSynchronize) {
+        WEFT_TRY(check_missing());
+        WEFT_TRY(complete(true));
+    }
+    open_ = false;
+    return ok();
+}
+
+Status Ddp::complete(bool active) {
+    for (int i = 0; i < parameter_count(); ++i)
+        if (!full_.is_ready(i)) take(i, !active || !reports_.used(i));
+    launch_full();
+    if (exchanges_used()) {
+        for (int i = 0; i < parameter_count(); ++i) used_by_any_[size_t(i)] = active && reports_.used(i);
+        queue_->add(
+            [this] { return peers_->all_reduce(used_by_any_.data(), used_by_any_.size(), weftInt32, weftSum); });
+    }
+    WEFT_TRY(ended_by(queue_->wait()));
+    if (active) {
+        for (int i = 0; i < parameter_count(); ++i)
+            if (void* const own = model_.parameters[size_t(i)].gradient; own && used(i)) buckets_.copy_out(i, own);
+        if (!synchronized_) first_order_ = reports_.order();
+        if (reports_.recording()) reports_.end_recording();
+        reports_.clear_used();
+    }
+    const bool rebuilds = model_.settings.static_graph || !model_.settings.find_unused;
+    if (!synchronized_ && rebuilds) order_source_ = members_.lowest_active();
+    synchronized_ = true;
+    return ok();
+}
+
+Status Ddp::join() {
+    WEFT_TRY(usable());
+    if (open_)
+        return fail(error::train_iteration, "an iteration is open: call weftTrainDdpFinish before weftTrainDdpJoin");
+    if (!model_.settings.join)
+        return fail(error::train_iteration, "weftTrainDdpJoin needs config.join 1 at weftTrainDdpCreate, on all ranks");
+    reports_.clear_used();
+    for (;;) {
+        WEFT_TRY(ended_by(begin_with_all(false, weftTrainSynchronize)));
+        if (members_.active() == 0) break;
+        if (members_.mode() == weftTrainAccumulate) continue;
+        WEFT_TRY(complete(false));
+    }
+    WEFT_TRY(ended_by(broadcast_values(*peers_, model_.parameters, members_.highest_last_active())));
+    return ended_by(broadcast_values(*peers_, model_.buffers, members_.highest_last_active()));
+}
+
+}  // namespace weft::internal::train

@@ -1,0 +1,66 @@
+#include "src/train/launch_queue.hpp"
+
+namespace weft::internal::train {
+
+Result<std::unique_ptr<LaunchQueue>> LaunchQueue::start() {
+    std::unique_ptr<LaunchQueue> queue(new LaunchQueue);
+    auto thread = OwnedThread::start("weft-train", [own = queue.get()] { own->work(); });
+    if (!thread) return thread.take_status();
+    queue->thread_ = std::move(*thread);
+    return queue;
+}
+
+LaunchQueue::~LaunchQueue() {
+    if (!thread_.runs_here()) return;
+    {
+        std::lock_guard lock(mutex_);
+        ending_ = true;
+    }
+    added_.notify_one();
+    thread_.end();
+}
+
+void LaunchQueue::add(Launch launch) {
+    {
+        std::lock_guard lock(mutex_);
+        launches_.push_back(std::move(launch));
+    }
+    added_.notify_one();
+}
+
+Status LaunchQueue::wait() {
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [&] { return launches_.empty() && !busy_; });
+    return failure_.copy();
+}
+
+Status LaunchQueue::failure() {
+    std::lock_guard lock(mutex_);
+    return failure_.copy();
+}
+
+void LaunchQueue::work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        added_.wait(lock, [&] { return ending_ || !launches_.empty(); });
+        if (ending_) return;
+        const Launch launch = std::move(launches_.front());
+        launches_.pop_front();
+        if (failure_) {
+            busy_ = true;
+            lock.unlock();
+            Status done;
+            try {
+                done = launch();
+            } catch (const std::exception& exception) {
+                done = {error::internal_exception, exception.what()};
+            }
+            lock.lock();
+            busy_ = false;
+            failure_ = std::move(done);
+        }
+        if (launches_.empty()) done_.notify_all();
+    }
+}
+
+}  // namespace weft::internal::train

@@ -1,0 +1,41 @@
+// launch_queue.hpp: carries launches out in their order, in a thread of its own.
+#pragma once
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include "src/base/thread.hpp"
+
+namespace weft::internal::train {
+
+// After a failure no further launch is carried out. Thread-safe.
+class LaunchQueue {
+  public:
+    using Launch = std::function<Status()>;
+    static Result<std::unique_ptr<LaunchQueue>> start();
+    LaunchQueue(const LaunchQueue&) = delete;
+    LaunchQueue& operator=(const LaunchQueue&) = delete;
+    // Waits for the launch in progress and drops the rest. In a child after fork there is no thread to end.
+    ~LaunchQueue();
+
+    void add(Launch launch);
+    // Waits until all launches are carried out or dropped. Returns the first failure.
+    Status wait();
+    // The first failure so far.
+    Status failure();
+
+  private:
+    LaunchQueue() = default;
+    void work();
+
+    std::mutex mutex_;
+    std::condition_variable added_, done_;
+    std::deque<Launch> launches_;  // the first one is in progress while `busy_`
+    bool busy_ = false, ending_ = false;
+    Status failure_;
+    OwnedThread thread_;
+};
+
+}  // namespace weft::internal::train
