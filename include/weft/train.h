@@ -129,7 +129,8 @@ WEFT_API weftResult_t weftTrainDdpAbort(weftTrainDdp_t ddp);
  * mode    equal on all ranks. With weftTrainSynchronize the iteration averages the gradients over all ranks. With
  *         weftTrainAccumulate no gradient is sent, and the caller adds up those of several iterations
  * stream  NULL.
- * With config.broadcastBuffers and weftTrainSynchronize the buffers become those of rank 0. The second iteration that synchronises rebuilds the buckets, which moves gradients that live there.
+ * With config.broadcastBuffers and weftTrainSynchronize the buffers become those of rank 0. The second iteration that
+ * synchronises rebuilds the buckets, which moves gradients that live there.
  * Errors: weftInvalidArgument, weftInvalidUsage (an iteration is open), weftMismatch (the modes differ, with
  * config.join), weftRemoteError, weftTimeout, weftSystemError.
  * Thread-bound. */
