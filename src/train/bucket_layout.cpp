@@ -62,6 +62,13 @@ std::vector<size_t> bucket_limits(size_t cap_bytes) {
     return {mebibyte, 25 * mebibyte};
 }
 
+size_t most_layout_bytes(std::span<const TensorFacts> tensors) {
+    size_t bytes = 0;
+    for (const TensorFacts& tensor : tensors)
+        if (tensor.count > 0) bytes += tensor.count * size_of(tensor.type) + bucket_alignment;
+    return bytes;
+}
+
 BucketLayout lay_out(std::span<const TensorFacts> tensors, const std::vector<std::vector<int>>& assignment) {
     BucketLayout layout;
     layout.places.resize(tensors.size());

@@ -42,6 +42,8 @@ struct BucketLayout {
     std::vector<Place> places;    // of each parameter
     size_t bytes = 0;             // of the flat buffer
 };
+// The bytes of any layout of these tensors at most.
+size_t most_layout_bytes(std::span<const TensorFacts> tensors);
 BucketLayout lay_out(std::span<const TensorFacts> tensors, const std::vector<std::vector<int>>& assignment);
 
 }  // namespace weft::internal::train

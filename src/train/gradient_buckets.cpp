@@ -1,6 +1,7 @@
 #include "src/train/gradient_buckets.hpp"
 
 #include <cstring>
+#include <utility>
 
 namespace weft::internal::train {
 
@@ -18,7 +19,7 @@ Result<GradientBuckets> GradientBuckets::make(std::vector<TensorFacts> parameter
     GradientBuckets buckets;
     buckets.parameters_ = std::move(parameters);
     buckets.layout_ = lay_out(buckets.parameters_, assignment);
-    auto memory = FlatBuffer::allocate(buckets.layout_.bytes);
+    auto memory = FlatBuffer::allocate(most_layout_bytes(buckets.parameters_));
     if (!memory) return memory.take_status();
     buckets.memory_ = std::move(*memory);
     buckets.scratch_.resize(buckets.layout_.buckets.size());
@@ -43,11 +44,13 @@ Status GradientBuckets::rebuild(const std::vector<std::vector<int>>& assignment)
     bool same = assignment.size() == layout_.buckets.size();
     for (size_t i = 0; same && i < assignment.size(); ++i) same = assignment[i] == layout_.buckets[i].parameters;
     if (same) return ok();
-    auto rebuilt = make(parameters_, assignment);
-    if (!rebuilt) return rebuilt.take_status();
-    for (size_t i = 0; i < parameters_.size(); ++i) rebuilt->copy_in(int(i), gradient(int(i)));
-    rebuilt->version_ = version_ + 1;
-    *this = std::move(*rebuilt);
+    // Their memory stays: a caller may still hold an old address.
+    const std::vector<std::byte> old(memory_.data(), memory_.data() + layout_.bytes);
+    const BucketLayout before = std::exchange(layout_, lay_out(parameters_, assignment));
+    for (size_t i = 0; i < parameters_.size(); ++i) copy_in(int(i), old.data() + before.places[i].begin_bytes);
+    scratch_.clear();
+    scratch_.resize(layout_.buckets.size());
+    ++version_;
     return ok();
 }
 

@@ -104,6 +104,7 @@ TEST_CASE("gradients lie one behind the other, in buckets that share no cache li
             end = bucket.begin_bytes + count * size_of(bucket.type);
         }
         REQUIRE(layout.bytes >= end);
+        REQUIRE(layout.bytes <= most_layout_bytes(tensors));
         std::sort(seen.begin(), seen.end());
         std::sort(order.begin(), order.end());
         REQUIRE(seen == order);
