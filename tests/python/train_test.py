@@ -4,7 +4,7 @@ import unittest
 
 import numpy as np
 import weft
-from ranks import errors_of_ranks, on_ranks, run_job
+from ranks import end_job, errors_of_ranks, on_ranks, run_job, start_job
 
 try:
     import ml_dtypes
@@ -260,6 +260,28 @@ class Errors(unittest.TestCase):
         errors = errors_of_ranks(2, body)
         self.assertIsInstance(errors[0], KeyError)
         self.assertEqual((errors[1].id, errors[1].rank), ("abort.remote", 0))
+
+    def test_the_death_of_a_process_ends_an_iteration_with_an_error_that_names_it(self):
+        text = """
+import os
+import numpy as np, weft
+comm = weft.init()
+ddp = weft.train.Ddp(comm, {"weight": np.zeros(100000, np.float32)})
+for step in range(3):
+    ddp.begin()
+    if comm.rank == 1 and step == 2:
+        os._exit(3)
+    ddp.ready(0)
+    try:
+        ddp.finish()
+    except weft.RemoteError as error:
+        print(step, error.id, error.rank)
+ddp.close()
+"""
+        ends = end_job(start_job(3, text))
+        self.assertEqual(ends[1][0], 3)
+        for rank in (0, 2):
+            self.assertEqual(ends[rank][:2], (0, "2 rank.died 1\n"), ends[rank])
 
     def test_missing_and_repeated_reports_are_errors_and_the_iteration_goes_on(self):
         def body(comm):
