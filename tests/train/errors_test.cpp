@@ -75,7 +75,9 @@ TEST_CASE("ranks with different models get one sentence that names the first dif
         {[](Small& model) { model.config.hook = weftTrainHookFloat16; }, "hook float16"},
         {[](Small& model) { model.config.bucketCapBytes = 5; }, "bucketCapBytes 5"},
     };
-    for (const auto& [change, part] : changes) {
+    for (const auto& each : changes) {
+        const Change change = each.first;
+        const std::string part = each.second;
         INFO(part);
         std::string sentences[3];
         const auto wrong = on_threads(3, nullptr, [&](weftComm_t comm, int rank) -> std::string {
