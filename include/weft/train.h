@@ -6,7 +6,9 @@
  * weftTrainDdpFinish.
  * Contract: results, errors, threads and processes are as weft.h says. Thread-bound means one thread for each object at
  * a time.
- * Memory: parameters, buffers and gradients of one object lie in host memory.
+ * Memory: all parameters, buffers and gradients of one object lie in host memory, or on the communicator's device.
+ * Streams: on host memory stream is NULL, and calls return when they are done. On a device it is a CUDA stream of that
+ * device. The work of a call follows the stream's work so far, and the stream waits for its results.
  * Groups: no function here may be called between weftGroupStart and weftGroupEnd.
  * Failure: after weftMismatch, weftRemoteError, weftTimeout, weftSystemError or a failed hook the object has ended on
  * all ranks: its calls return the same error, and only weftTrainDdpDestroy is left. The caller's communicator lives on.
@@ -52,18 +54,19 @@ typedef struct {
     const size_t* offsets;   /* where each one begins in data, in elements */
     uint64_t layout;         /* changes when the buckets are rebuilt: state that a hook keeps for them is void then */
     weftComm_t comm;         /* for the hook's calls; all ranks make the same ones */
-    weftStream_t stream;     /* for the hook's calls: NULL on host memory */
+    weftStream_t stream;     /* for the hook's calls: NULL on host memory, or a CUDA stream of the object */
     void* owner;             /* for weftTrainBucketScratch */
 } weftTrainBucket_t;
 
 /* A hook: replaces the bucket's gradients by their average over all ranks, exactly or approximately.
  *
- * bucket   host memory; changed in place
+ * bucket   host or device memory; changed in place
  *
  * context  config.hookContext
  *
- * All ranks call it for the same buckets in one order, in a thread of the object, one at a time. Its calls on
- * bucket->comm with bucket->stream return when they are done. It returns weftSuccess or an error, which ends the object
+ * All ranks call it for the same buckets in one order, one at a time. On host memory it runs in a thread of the object,
+ * and its calls on bucket->comm return when they are done. On a device it runs in the caller's thread and enqueues its
+ * work on bucket->stream. It returns weftSuccess or an error, which ends the object
  * on all ranks. It must not throw, nor call a weftTrainDdp function. */
 typedef weftResult_t (*weftTrainHook_t)(const weftTrainBucket_t* bucket, void* context);
 
@@ -101,11 +104,12 @@ typedef struct {
 /* Registers the model and writes its object to `ddp`. All ranks of `comm` call it, in one order with their other calls.
  * Names, counts, types and settings are equal on all ranks: an error names the first difference and both ranks. Then
  * all ranks have the parameters and buffers of rank 0. Blocks. It makes a communicator of its own from comm.
- * parameters, parameterCount  at least one, in the order of the forward pass, in host memory. Their memory lives as
- *                             long as the object; the structs are copied
+ * parameters, parameterCount  at least one, in the order of the forward pass, in host or device memory. Their memory
+ *                             lives as long as the object; the structs are copied
  * buffers, bufferCount        values without a gradient, such as running means. NULL if bufferCount is 0
  * config                      settings, or NULL
- * Counts in the structs are elements.
+ * Device memory holds its values already when the call is made: wait for streams before. Counts in the structs are
+ * elements.
  * Errors: weftInvalidArgument, weftInvalidUsage, weftMismatch (the ranks' models differ), weftRemoteError, weftTimeout,
  * weftSystemError.
  * Thread-bound, to comm. */
@@ -128,7 +132,7 @@ WEFT_API weftResult_t weftTrainDdpAbort(weftTrainDdp_t ddp);
 /* Begins an iteration of `ddp`: call it before the forward pass.
  * mode    equal on all ranks. With weftTrainSynchronize the iteration averages the gradients over all ranks. With
  *         weftTrainAccumulate no gradient is sent, and the caller adds up those of several iterations
- * stream  NULL.
+ * stream  NULL, or a CUDA stream: the gradients and buffers were written there.
  * With config.broadcastBuffers and weftTrainSynchronize the buffers become those of rank 0. The second iteration that
  * synchronises rebuilds the buckets, which moves gradients that live there.
  * Errors: weftInvalidArgument, weftInvalidUsage (an iteration is open), weftMismatch (the modes differ, with
@@ -136,16 +140,17 @@ WEFT_API weftResult_t weftTrainDdpAbort(weftTrainDdp_t ddp);
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainDdpBegin(weftTrainDdp_t ddp, weftTrainMode_t mode, weftStream_t stream);
 
-/* Writes to `gradient` where the gradient of `ddp`'s parameter number `parameter` lies: host memory, its count of
- * elements, in its bucket or the caller's own. It is zeroed at first. It stays valid until a weftTrainDdpBegin rebuilds
- * the buckets: ask again after each.
+/* Writes to `gradient` where the gradient of `ddp`'s parameter number `parameter` lies: host or device memory, its
+ * count of elements, in its bucket or the caller's own. It is zeroed at first. It stays valid until a weftTrainDdpBegin
+ * rebuilds the buckets: ask again after each.
  * Errors: weftInvalidArgument (no such parameter).
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainDdpGetGradient(weftTrainDdp_t ddp, int parameter, void** gradient);
 
 /* Says that this rank has written the gradient of `ddp`'s parameter number `parameter` for this iteration. Once all
  * gradients of a bucket are written, its reduction begins, in the order of the buckets. Does not wait. A gradient in
- * its bucket must not be touched from then on until weftTrainDdpFinish. `stream` is NULL.
+ * its bucket must not be touched from then on until weftTrainDdpFinish. `stream` is NULL, or the CUDA stream that
+ * writes the gradient.
  * Errors: weftInvalidArgument (no such parameter), weftInvalidUsage (no iteration is open, reported twice).
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainDdpGradientReady(weftTrainDdp_t ddp, int parameter, weftStream_t stream);
@@ -153,7 +158,8 @@ WEFT_API weftResult_t weftTrainDdpGradientReady(weftTrainDdp_t ddp, int paramete
 /* Ends the iteration of `ddp`. If it synchronises, it blocks until each gradient is the average over all ranks. A
  * gradient that no rank has reported is zero in its bucket, and stays as it was in the caller's own memory.
  * Without config.findUnused a missing report is an error that names the parameter, and the iteration stays open: the
- * caller may report the gradient and call it again. `stream` is NULL.
+ * caller may report the gradient and call it again. `stream` is NULL. On a device it is the CUDA stream that reads the
+ * gradients afterwards: the call does not wait for them, except for other ranks with config.findUnused.
  * Errors: weftInvalidUsage (no iteration is open, a gradient is missing, the hook failed), weftMismatch,
  * weftRemoteError, weftTimeout, weftSystemError.
  * Thread-bound. */
@@ -188,21 +194,22 @@ WEFT_API weftResult_t weftTrainDdpGetBucket(weftTrainDdp_t ddp, int parameter, i
 WEFT_API weftResult_t weftTrainHookAverage(const weftTrainBucket_t* bucket, void* context);
 
 /* Averages float32 and float64 gradients of `bucket` as float16: half or a quarter of the bytes are sent. Numbers above
- * 65504 become infinite. 16-bit gradients are averaged in their own datatype.
+ * 65504 become infinite. 16-bit gradients are averaged in their own datatype. For host memory.
  * context  is ignored, host memory or NULL
  * Errors: as weftAllReduce.
  * Thread-bound, to the hook that it is or that calls it. */
 WEFT_API weftResult_t weftTrainHookFloat16(const weftTrainBucket_t* bucket, void* context);
 
 /* Averages float32 and float64 gradients of `bucket` as bfloat16, which has float32's range and 8 bits of precision.
+ * For host memory.
  * context  is ignored, host memory or NULL
  * Errors: as weftAllReduce.
  * Thread-bound, to the hook that it is or that calls it. */
 WEFT_API weftResult_t weftTrainHookBfloat16(const weftTrainBucket_t* bucket, void* context);
 
-/* Writes to `scratch` the address of at least `bytes` bytes of host memory for a hook's work on `bucket`. They belong
- * to the bucket until the buckets are rebuilt. Later calls for the same bucket get the same memory with its contents,
- * if they ask for no more bytes.
+/* Writes to `scratch` the address of at least `bytes` bytes for a hook's work on `bucket`, in host or device memory as
+ * the bucket. They belong to it until the buckets are rebuilt. Later calls for the same bucket get the same memory with
+ * its contents, if they ask for no more bytes.
  * Errors: weftInvalidArgument (NULL, no bucket of a hook), weftSystemError (out of memory).
  * Thread-bound, to the hook that calls it. */
 WEFT_API weftResult_t weftTrainBucketScratch(const weftTrainBucket_t* bucket, size_t bytes, void** scratch);

@@ -4,11 +4,14 @@
 #include <cstddef>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <set>
 
 #include "src/api/guard.hpp"
 #include "src/base/process_token.hpp"
 #include "src/base/tombstones.hpp"
+#include "src/comm/facts.hpp"
+#include "src/streams/host_stream.hpp"
 #include "src/train/ddp.hpp"
 #include "weft/train.h"
 
@@ -81,8 +84,10 @@ Status check_parameter(const char* function, const train::Ddp& ddp, int paramete
                 ddp.parameter_count() - 1);
 }
 
-Status check_stream(const char* function, weftStream_t stream) {
-    if (!stream) return ok();
+Status check_stream(const char* function, const train::Ddp& ddp, weftStream_t stream) {
+    if (ddp.on_device() && is_host_stream(stream))
+        return fail(error::argument_stream, "{}: the object lies on a device: stream must be a CUDA stream", function);
+    if (ddp.on_device() || !stream) return ok();
     return fail(error::argument_stream, "{}: stream must be NULL, because the object lies in host memory", function);
 }
 
@@ -164,6 +169,42 @@ Status read_config(const weftTrainDdpConfig_t* given, train::Settings& settings)
     return ok();
 }
 
+// The one kind of memory that all of the model lies in.
+Result<std::unique_ptr<train::MemorySpace>> space_of(const train::Model& model, weftComm_t comm) {
+    const auto communicator = comm->share();
+    if (!communicator) return check_handle(comm);
+    const auto own_device = cuda_device(*communicator);
+    const int device = own_device ? *own_device : -1;
+    std::optional<int> common;
+    const auto check = [&](const std::string& name, const void* memory) -> Status {
+        if (!memory) return ok();
+        auto found = train::device_of(memory, device);
+        if (!found) return found.take_status();
+        if (common && *common != *found)
+            return fail(error::argument_device,
+                        "\"{}\" lies in another memory than what was registered before it: all parameters, gradients "
+                        "and buffers lie in host memory, or on one device",
+                        name);
+        common = *found;
+        return ok();
+    };
+    for (const std::vector<train::Tensor>* tensors : {&model.parameters, &model.buffers})
+        for (const train::Tensor& tensor : *tensors) {
+            if (tensor.facts.count == 0) continue;
+            WEFT_TRY(check(tensor.name, tensor.data));
+            WEFT_TRY(check(tensor.name, tensor.gradient));
+        }
+    if (common.value_or(-1) < 0) return train::host_space();
+    if (!own_device) return own_device.status().copy();
+    if (device != *common)
+        return fail(error::argument_device, "the model lies on device {}, but the communicator's device is {}", *common,
+                    device);
+    if (model.settings.hook == weftTrainHookFloat16 || model.settings.hook == weftTrainHookBfloat16)
+        return fail(error::argument_config,
+                    "config.hook is a built-in one for host memory, but the model lies on device {}", device);
+    return train::device_space(device);
+}
+
 }  // namespace
 
 extern "C" {
@@ -184,7 +225,9 @@ weftResult_t weftTrainDdpCreate(weftTrainDdp_t* ddp, weftComm_t comm, const weft
         WEFT_TRY(read_tensors(parameters, parameterCount, "parameter", true, model.parameters));
         WEFT_TRY(read_tensors(buffers, bufferCount, "buffer", false, model.buffers));
         WEFT_TRY(read_config(config, model.settings));
-        auto made = train::Ddp::make(std::move(model), comm);
+        auto space = space_of(model, comm);
+        if (!space) return space.take_status();
+        auto made = train::Ddp::make(std::move(model), std::move(*space), comm);
         if (!made) return made.take_status();
         auto handle = std::make_unique<weftTrainDdp>();
         handle->ddp = std::move(*made);
@@ -217,8 +260,8 @@ weftResult_t weftTrainDdpBegin(weftTrainDdp_t ddp, weftTrainMode_t mode, weftStr
         if (mode != weftTrainSynchronize && mode != weftTrainAccumulate)
             return fail(error::argument_value, "weftTrainDdpBegin: mode is {}; it must be a weftTrainMode_t",
                         int(mode));
-        WEFT_TRY(check_stream("weftTrainDdpBegin", stream));
-        return own.begin(mode);
+        WEFT_TRY(check_stream("weftTrainDdpBegin", own, stream));
+        return own.begin(mode, stream);
     });
 }
 
@@ -234,15 +277,15 @@ weftResult_t weftTrainDdpGetGradient(weftTrainDdp_t ddp, int parameter, void** g
 weftResult_t weftTrainDdpGradientReady(weftTrainDdp_t ddp, int parameter, weftStream_t stream) {
     return guarded_ddp("weftTrainDdpGradientReady", ddp, [&](train::Ddp& own) -> Status {
         WEFT_TRY(check_parameter("weftTrainDdpGradientReady", own, parameter));
-        WEFT_TRY(check_stream("weftTrainDdpGradientReady", stream));
-        return own.ready(parameter);
+        WEFT_TRY(check_stream("weftTrainDdpGradientReady", own, stream));
+        return own.ready(parameter, stream);
     });
 }
 
 weftResult_t weftTrainDdpFinish(weftTrainDdp_t ddp, weftStream_t stream) {
     return guarded_ddp("weftTrainDdpFinish", ddp, [&](train::Ddp& own) -> Status {
-        WEFT_TRY(check_stream("weftTrainDdpFinish", stream));
-        return own.finish();
+        WEFT_TRY(check_stream("weftTrainDdpFinish", own, stream));
+        return own.finish(stream);
     });
 }
 

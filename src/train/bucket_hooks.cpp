@@ -46,10 +46,11 @@ Result<HookOwner*> owner_of(const weftTrainBucket_t* bucket) {
     return owner;
 }
 
-Status run_hook(weftTrainHook_t hook, void* context, GradientBuckets& buckets, int index, int divisor, Peers& peers) {
+Status run_hook(const Settings& settings, HookOwner& owner, weftStream_t stream, int index, int divisor) {
+    GradientBuckets& buckets = *owner.buckets;
+    Peers& peers = *owner.peers;
     const Bucket& bucket = buckets.layout().buckets[size_t(index)];
     if (bucket.count == 0) return ok();
-    HookOwner owner{HookOwner::living, &peers, &buckets};
     weftTrainBucket_t seen = {};
     seen.size = sizeof seen;
     seen.index = index;
@@ -62,11 +63,13 @@ Status run_hook(weftTrainHook_t hook, void* context, GradientBuckets& buckets, i
     seen.offsets = bucket.offsets.data();
     seen.layout = buckets.version();
     seen.comm = peers.comm();
+    seen.stream = stream;
     seen.owner = &owner;
+    owner.magic = HookOwner::living;
     weftResult_t result = weftInternalError;
     std::string why;
     try {
-        result = hook(&seen, context);
+        result = settings.hook(&seen, settings.hook_context);
     } catch (const std::exception& exception) {
         why = fmt::format("it threw an exception: {}", exception.what());
     } catch (...) {

@@ -2,16 +2,17 @@
 #pragma once
 #include "src/base/result.hpp"
 #include "src/train/gradient_buckets.hpp"
+#include "src/train/model.hpp"
 #include "src/train/peers.hpp"
 #include "weft/train.h"
 
 namespace weft::internal::train {
 
-// The `owner` of a bucket. It lives during the hook.
+// The `owner` of a bucket, during the hook.
 struct HookOwner {
     static constexpr uint64_t living = 0x74666577686f6f6bu;
 
-    uint64_t magic = living;
+    uint64_t magic = 0;
     Peers* peers = nullptr;
     GradientBuckets* buckets = nullptr;
 };
@@ -20,7 +21,7 @@ Result<HookOwner*> owner_of(const weftTrainBucket_t* bucket);
 
 // Calls the hook for one bucket. A failure of the communicator keeps its error; every other one is the hook's, and then
 // the communicator is aborted, because other ranks wait for this one.
-Status run_hook(weftTrainHook_t hook, void* context, GradientBuckets& buckets, int index, int divisor, Peers& peers);
+Status run_hook(const Settings& settings, HookOwner& owner, weftStream_t stream, int index, int divisor);
 
 // The average in the bucket's own type.
 Status average(const weftTrainBucket_t& bucket);

@@ -32,34 +32,42 @@ bool is_permutation_of_indices(std::vector<int> order) {
 
 }  // namespace
 
-Result<std::shared_ptr<Ddp>> Ddp::make(Model model, weftComm_t comm) {
+Result<std::shared_ptr<Ddp>> Ddp::make(Model model, std::unique_ptr<MemorySpace> space, weftComm_t comm) {
     if (!model.settings.hook) model.settings.hook = weftTrainHookAverage;
     auto facts = facts_of(model.parameters);
     const auto assignment = first_assignment(facts, model.settings);
     // Before the communicator's first call, so that peers can map it.
-    auto buckets = GradientBuckets::make(std::move(facts), assignment);
+    auto buckets = GradientBuckets::make(*space, std::move(facts), assignment);
     if (!buckets) return buckets.take_status();
-    auto queue = LaunchQueue::start();
+    Result<std::unique_ptr<LaunchQueue>> queue = space->on_device() ? LaunchQueue::at_once() : LaunchQueue::start();
     if (!queue) return queue.take_status();
     auto peers = Peers::make(comm);
     if (!peers) return peers.take_status();
     WEFT_TRY(check_agreement(**peers, model));
-    WEFT_TRY(broadcast_values(**peers, model.parameters, 0));
-    WEFT_TRY(broadcast_values(**peers, model.buffers, 0));
-    return std::shared_ptr<Ddp>(new Ddp(std::move(model), std::move(*peers), std::move(*buckets), std::move(*queue)));
+    WEFT_TRY(broadcast_values(**peers, *space, model.parameters, 0));
+    WEFT_TRY(broadcast_values(**peers, *space, model.buffers, 0));
+    WEFT_TRY(space->synchronize());
+    return std::shared_ptr<Ddp>(
+        new Ddp(std::move(model), std::move(space), std::move(*buckets), std::move(*peers), std::move(*queue)));
 }
 
-Ddp::Ddp(Model model, std::unique_ptr<Peers> peers, GradientBuckets buckets, std::unique_ptr<LaunchQueue> queue)
+Ddp::Ddp(Model model, std::unique_ptr<MemorySpace> space, GradientBuckets buckets, std::unique_ptr<Peers> peers,
+         std::unique_ptr<LaunchQueue> queue)
     : model_(std::move(model)),
-      peers_(std::move(peers)),
+      space_(std::move(space)),
       buckets_(std::move(buckets)),
+      peers_(std::move(peers)),
+      hook_owner_{0, peers_.get(), &buckets_},
       reports_(model_.parameters.size(), model_.settings.static_graph),
       members_(peers_->ranks()),
       used_by_any_(model_.parameters.size(), 1),
       queue_(std::move(queue)) {}
 
 Ddp::~Ddp() {
-    if (open_ && mode_ == weftTrainSynchronize) peers_->abort();
+    if (open_ == weftTrainSynchronize) peers_->abort();
+    queue_.reset();
+    peers_.reset();
+    (void)space_->synchronize();  // copies may still use the gradients
 }
 
 Status Ddp::usable() const {
@@ -82,21 +90,21 @@ void* Ddp::gradient(int parameter) const {
     return own ? own : buckets_.gradient(parameter);
 }
 
-Status Ddp::begin(weftTrainMode_t mode) {
+Status Ddp::begin(weftTrainMode_t mode, weftStream_t stream) {
     WEFT_TRY(usable());
     if (open_)
         return fail(error::train_iteration,
                     "an iteration is open: call weftTrainDdpFinish before the next weftTrainDdpBegin");
+    if (space_->on_device()) WEFT_TRY(ended_by(space_->follow(stream)));
     WEFT_TRY(ended_by(begin_with_all(true, mode)));
-    mode_ = mode;
-    open_ = true;
+    open_ = mode;
     reports_.begin();
     if (mode == weftTrainAccumulate) return ok();
     // With a static graph other ranks may use a parameter that this one does not.
     for (int i = 0; i < parameter_count(); ++i)
-        if (reports_.expected(i) == 0) take(i, true);
+        if (reports_.expected(i) == 0) WEFT_TRY(ended_by(take(i, true)));
     launch_full();
-    return ok();
+    return ended_by(space_->lead(stream));
 }
 
 Status Ddp::begin_with_all(bool active, weftTrainMode_t mode) {
@@ -111,7 +119,7 @@ Status Ddp::begin_with_all(bool active, weftTrainMode_t mode) {
 Status Ddp::begin_synchronizing() {
     if (order_source_ >= 0) WEFT_TRY(rebuild());
     if (model_.settings.broadcast_buffers)
-        WEFT_TRY(broadcast_values(*peers_, model_.buffers, members_.lowest_active()));
+        WEFT_TRY(broadcast_values(*peers_, *space_, model_.buffers, members_.lowest_active()));
     full_.begin(buckets_.layout());
     return ok();
 }
@@ -127,7 +135,7 @@ Status Ddp::rebuild() {
     return buckets_.rebuild(assign_buckets(buckets_.parameters(), limits, order));
 }
 
-Status Ddp::ready(int parameter) {
+Status Ddp::ready(int parameter, weftStream_t stream) {
     WEFT_TRY(usable());
     const std::string& name = model_.parameters[size_t(parameter)].name;
     if (!open_)
@@ -136,19 +144,21 @@ Status Ddp::ready(int parameter) {
                     "weftTrainDdpBegin first",
                     parameter, name);
     WEFT_TRY(reports_.report(parameter, name));
-    if (mode_ == weftTrainAccumulate || !reports_.complete(parameter)) return ok();
-    take(parameter, false);
+    if (open_ == weftTrainAccumulate || !reports_.complete(parameter)) return ok();
+    WEFT_TRY(ended_by(space_->follow(stream)));
+    WEFT_TRY(ended_by(take(parameter, false)));
     launch_full();
     return ok();
 }
 
-void Ddp::take(int parameter, bool zeros) {
+Status Ddp::take(int parameter, bool zeros) {
     const void* const own = model_.parameters[size_t(parameter)].gradient;
     if (zeros)
-        buckets_.zero(parameter);
+        WEFT_TRY(buckets_.zero(parameter));
     else if (own)
-        buckets_.copy_in(parameter, own);
+        WEFT_TRY(buckets_.copy_in(parameter, own));
     full_.ready(parameter);
+    return ok();
 }
 
 Status Ddp::check_missing() const {
@@ -170,24 +180,26 @@ void Ddp::launch_full() {
 
 Status Ddp::launch(int bucket) {
     const int divisor = model_.settings.divides_by_active ? members_.active() : peers_->ranks();
-    return run_hook(model_.settings.hook, model_.settings.hook_context, buckets_, bucket, divisor, *peers_);
+    return run_hook(model_.settings, hook_owner_, space_->stream(), bucket, divisor);
 }
 
-Status Ddp::finish() {
+Status Ddp::finish(weftStream_t stream) {
     WEFT_TRY(usable());
     if (!open_)
         return fail(error::train_iteration, "no iteration is open: call weftTrainDdpBegin before weftTrainDdpFinish");
-    if (mode_ == weftTrainSynchronize) {
+    if (open_ == weftTrainSynchronize) {
         WEFT_TRY(check_missing());
+        if (space_->on_device()) WEFT_TRY(ended_by(space_->follow(stream)));
         WEFT_TRY(complete(true));
+        WEFT_TRY(ended_by(space_->lead(stream)));
     }
-    open_ = false;
+    open_.reset();
     return ok();
 }
 
 Status Ddp::complete(bool active) {
     for (int i = 0; i < parameter_count(); ++i)
-        if (!full_.is_ready(i)) take(i, !active || !reports_.used(i));
+        if (!full_.is_ready(i)) WEFT_TRY(ended_by(take(i, !active || !reports_.used(i))));
     launch_full();
     if (exchanges_used()) {
         for (int i = 0; i < parameter_count(); ++i) used_by_any_[size_t(i)] = active && reports_.used(i);
@@ -197,7 +209,8 @@ Status Ddp::complete(bool active) {
     WEFT_TRY(ended_by(queue_->wait()));
     if (active) {
         for (int i = 0; i < parameter_count(); ++i)
-            if (void* const own = model_.parameters[size_t(i)].gradient; own && used(i)) buckets_.copy_out(i, own);
+            if (void* const own = model_.parameters[size_t(i)].gradient; own && used(i))
+                WEFT_TRY(ended_by(buckets_.copy_out(i, own)));
         if (!synchronized_) first_order_ = reports_.order();
         if (reports_.recording()) reports_.end_recording();
         reports_.clear_used();
@@ -221,8 +234,9 @@ Status Ddp::join() {
         if (members_.mode() == weftTrainAccumulate) continue;
         WEFT_TRY(complete(false));
     }
-    WEFT_TRY(ended_by(broadcast_values(*peers_, model_.parameters, members_.highest_last_active())));
-    return ended_by(broadcast_values(*peers_, model_.buffers, members_.highest_last_active()));
+    WEFT_TRY(ended_by(broadcast_values(*peers_, *space_, model_.parameters, members_.highest_last_active())));
+    WEFT_TRY(ended_by(broadcast_values(*peers_, *space_, model_.buffers, members_.highest_last_active())));
+    return ended_by(space_->synchronize());
 }
 
 }  // namespace weft::internal::train

@@ -1,6 +1,7 @@
 // ddp.hpp: data-parallel training: the iterations of one registered model. docs/design/training.md explains them.
 #pragma once
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "src/train/bucket_hooks.hpp"
@@ -17,16 +18,18 @@ namespace weft::internal::train {
 // Thread-bound, except abort(), which is thread-safe.
 class Ddp {
   public:
-    // All ranks of `comm` call it.
-    static Result<std::shared_ptr<Ddp>> make(Model model, weftComm_t comm);
+    // All ranks of `comm` call it. The memory of the model lies in `space`.
+    static Result<std::shared_ptr<Ddp>> make(Model model, std::unique_ptr<MemorySpace> space, weftComm_t comm);
     Ddp(const Ddp&) = delete;
     Ddp& operator=(const Ddp&) = delete;
     // Aborts an iteration that other ranks cannot finish any more.
     ~Ddp();
 
-    Status begin(weftTrainMode_t mode);
-    Status ready(int parameter);
-    Status finish();
+    bool on_device() const { return space_->on_device(); }
+    // Streams are the caller's, and count on a device only.
+    Status begin(weftTrainMode_t mode, weftStream_t stream);
+    Status ready(int parameter, weftStream_t stream);
+    Status finish(weftStream_t stream);
     Status join();
     void abort() { peers_->abort(); }
 
@@ -36,7 +39,8 @@ class Ddp {
     int bucket_of(int parameter) const { return buckets_.layout().places[size_t(parameter)].bucket; }
 
   private:
-    Ddp(Model model, std::unique_ptr<Peers> peers, GradientBuckets buckets, std::unique_ptr<LaunchQueue> queue);
+    Ddp(Model model, std::unique_ptr<MemorySpace> space, GradientBuckets buckets, std::unique_ptr<Peers> peers,
+        std::unique_ptr<LaunchQueue> queue);
 
     Status usable() const;
     // Keeps a failure after which the object has ended.
@@ -45,7 +49,7 @@ class Ddp {
     Status begin_synchronizing();
     Status rebuild();
     // Makes a gradient part of its bucket: the caller's, or zeros.
-    void take(int parameter, bool zeros);
+    Status take(int parameter, bool zeros);
     Status check_missing() const;
     void launch_full();
     Status launch(int bucket);
@@ -56,16 +60,17 @@ class Ddp {
     }
 
     Model model_;
-    std::unique_ptr<Peers> peers_;
+    std::unique_ptr<MemorySpace> space_;
     GradientBuckets buckets_;
+    std::unique_ptr<Peers> peers_;  // ends before the memory of its calls
+    HookOwner hook_owner_;
     Reports reports_;
     FullBuckets full_;
     Membership members_;
-    weftTrainMode_t mode_ = weftTrainSynchronize;
-    bool open_ = false;             // an iteration is
-    bool synchronized_ = false;     // an iteration that synchronises has ended
-    std::vector<int> first_order_;  // its reports
-    int order_source_ = -1;         // the rank whose first_order_ counts at the rebuild, which is still to come; or -1
+    std::optional<weftTrainMode_t> open_;  // the mode of the open iteration
+    bool synchronized_ = false;            // an iteration that synchronises has ended
+    std::vector<int> first_order_;         // its reports
+    int order_source_ = -1;  // the rank whose first_order_ counts at the rebuild, which is still to come; or -1
     std::vector<int32_t> used_by_any_;
     Status failure_;
     std::unique_ptr<LaunchQueue> queue_;  // the last field: its thread uses the others

@@ -1,4 +1,4 @@
-// flat_buffer.hpp: an owner of zeroed host memory that other ranks of the host can map.
+// flat_buffer.hpp: an owner of zeroed memory that other ranks of the host can map.
 #pragma once
 #include <cstddef>
 #include <utility>
@@ -7,11 +7,13 @@
 
 namespace weft::internal::train {
 
-// Move-only.
+class MemorySpace;
+
+// Move-only. No work of the space may use it when it ends.
 class FlatBuffer {
   public:
     FlatBuffer() = default;
-    static Result<FlatBuffer> allocate(size_t bytes);
+    static Result<FlatBuffer> allocate(MemorySpace& space, size_t bytes);
     FlatBuffer(FlatBuffer&& other) noexcept { *this = std::move(other); }
     FlatBuffer& operator=(FlatBuffer&& other) noexcept {
         std::swap(data_, other.data_);

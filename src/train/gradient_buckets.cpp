@@ -1,53 +1,44 @@
 #include "src/train/gradient_buckets.hpp"
 
-#include <cstring>
 #include <utility>
 
 namespace weft::internal::train {
 
-namespace {
-
-// Parameters without elements have no memory: memcpy and memset do not take a null pointer.
-void copy(void* to, const void* from, size_t bytes) {
-    if (bytes > 0) memcpy(to, from, bytes);
-}
-
-}  // namespace
-
-Result<GradientBuckets> GradientBuckets::make(std::vector<TensorFacts> parameters,
+Result<GradientBuckets> GradientBuckets::make(MemorySpace& space, std::vector<TensorFacts> parameters,
                                               const std::vector<std::vector<int>>& assignment) {
     GradientBuckets buckets;
+    buckets.space_ = &space;
     buckets.parameters_ = std::move(parameters);
     buckets.layout_ = lay_out(buckets.parameters_, assignment);
-    auto memory = FlatBuffer::allocate(most_layout_bytes(buckets.parameters_));
+    auto memory = FlatBuffer::allocate(space, most_layout_bytes(buckets.parameters_));
     if (!memory) return memory.take_status();
     buckets.memory_ = std::move(*memory);
     buckets.scratch_.resize(buckets.layout_.buckets.size());
     return buckets;
 }
 
-void GradientBuckets::copy_in(int parameter, const void* from) {
-    copy(gradient(parameter), from, place(parameter).bytes);
+Status GradientBuckets::copy_in(int parameter, const void* from) {
+    return space_->copy(gradient(parameter), from, place(parameter).bytes);
 }
 
-void GradientBuckets::copy_out(int parameter, void* to) const { copy(to, gradient(parameter), place(parameter).bytes); }
-
-void GradientBuckets::zero(int parameter) {
-    if (place(parameter).bytes > 0) memset(gradient(parameter), 0, place(parameter).bytes);
+Status GradientBuckets::copy_out(int parameter, void* to) const {
+    return space_->copy(to, gradient(parameter), place(parameter).bytes);
 }
 
-void GradientBuckets::zero_all() {
-    if (memory_.bytes() > 0) memset(memory_.data(), 0, memory_.bytes());
-}
+Status GradientBuckets::zero(int parameter) { return space_->zero(gradient(parameter), place(parameter).bytes); }
 
 Status GradientBuckets::rebuild(const std::vector<std::vector<int>>& assignment) {
     bool same = assignment.size() == layout_.buckets.size();
     for (size_t i = 0; same && i < assignment.size(); ++i) same = assignment[i] == layout_.buckets[i].parameters;
     if (same) return ok();
     // Their memory stays: a caller may still hold an old address.
-    const std::vector<std::byte> old(memory_.data(), memory_.data() + layout_.bytes);
+    auto old = FlatBuffer::allocate(*space_, layout_.bytes);
+    if (!old) return old.take_status();
+    WEFT_TRY(space_->copy(old->data(), memory_.data(), layout_.bytes));
     const BucketLayout before = std::exchange(layout_, lay_out(parameters_, assignment));
-    for (size_t i = 0; i < parameters_.size(); ++i) copy_in(int(i), old.data() + before.places[i].begin_bytes);
+    for (size_t i = 0; i < parameters_.size(); ++i)
+        WEFT_TRY(copy_in(int(i), old->data() + before.places[i].begin_bytes));
+    WEFT_TRY(space_->synchronize());  // before the copy is freed, and the hooks' memory
     scratch_.clear();
     scratch_.resize(layout_.buckets.size());
     ++version_;
@@ -57,7 +48,8 @@ Status GradientBuckets::rebuild(const std::vector<std::vector<int>>& assignment)
 Result<void*> GradientBuckets::scratch(int bucket, size_t bytes) {
     FlatBuffer& memory = scratch_[size_t(bucket)];
     if (memory.bytes() < bytes) {
-        auto larger = FlatBuffer::allocate(bytes);
+        WEFT_TRY(space_->synchronize());  // earlier work may use the smaller one
+        auto larger = FlatBuffer::allocate(*space_, bytes);
         if (!larger) return larger.take_status();
         memory = std::move(*larger);
     }

@@ -4,14 +4,15 @@
 
 #include "src/train/bucket_layout.hpp"
 #include "src/train/flat_buffer.hpp"
+#include "src/train/memory_space.hpp"
 
 namespace weft::internal::train {
 
 // Hooks use scratch() in the thread of the launches; the rest is for the owner's thread while nothing is launched, or
-// for gradients of buckets that are not launched yet.
+// for gradients of buckets that are not launched yet. Its space must outlive it.
 class GradientBuckets {
   public:
-    static Result<GradientBuckets> make(std::vector<TensorFacts> parameters,
+    static Result<GradientBuckets> make(MemorySpace& space, std::vector<TensorFacts> parameters,
                                         const std::vector<std::vector<int>>& assignment);
 
     const BucketLayout& layout() const { return layout_; }
@@ -21,10 +22,9 @@ class GradientBuckets {
     void* gradient(int parameter) const { return memory_.data() + place(parameter).begin_bytes; }
     void* bucket(int index) const { return memory_.data() + layout_.buckets[size_t(index)].begin_bytes; }
 
-    void copy_in(int parameter, const void* gradient);
-    void copy_out(int parameter, void* gradient) const;
-    void zero(int parameter);
-    void zero_all();
+    Status copy_in(int parameter, const void* gradient);
+    Status copy_out(int parameter, void* gradient) const;
+    Status zero(int parameter);
     // Moves the gradients to the buckets of another assignment.
     Status rebuild(const std::vector<std::vector<int>>& assignment);
     // Memory that belongs to a bucket until the next rebuild.
@@ -33,6 +33,7 @@ class GradientBuckets {
   private:
     const Place& place(int parameter) const { return layout_.places[size_t(parameter)]; }
 
+    MemorySpace* space_ = nullptr;
     std::vector<TensorFacts> parameters_;
     BucketLayout layout_;
     FlatBuffer memory_;

@@ -7,6 +7,7 @@ Result<std::unique_ptr<LaunchQueue>> LaunchQueue::start() {
     auto thread = OwnedThread::start("weft-train", [own = queue.get()] { own->work(); });
     if (!thread) return thread.take_status();
     queue->thread_ = std::move(*thread);
+    queue->has_thread_ = true;
     return queue;
 }
 
@@ -20,7 +21,19 @@ LaunchQueue::~LaunchQueue() {
     thread_.end();
 }
 
+Status LaunchQueue::carry_out(const Launch& launch) {
+    try {
+        return launch();
+    } catch (const std::exception& exception) {
+        return {error::internal_exception, exception.what()};
+    }
+}
+
 void LaunchQueue::add(Launch launch) {
+    if (!has_thread_) {
+        if (failure_) failure_ = carry_out(launch);
+        return;
+    }
     {
         std::lock_guard lock(mutex_);
         launches_.push_back(std::move(launch));
@@ -49,12 +62,7 @@ void LaunchQueue::work() {
         if (failure_) {
             busy_ = true;
             lock.unlock();
-            Status done;
-            try {
-                done = launch();
-            } catch (const std::exception& exception) {
-                done = {error::internal_exception, exception.what()};
-            }
+            Status done = carry_out(launch);
             lock.lock();
             busy_ = false;
             failure_ = std::move(done);

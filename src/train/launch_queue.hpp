@@ -1,4 +1,4 @@
-// launch_queue.hpp: carries launches out in their order, in a thread of its own.
+// launch_queue.hpp: carries launches out in their order: in a thread of its own, or at once if they only enqueue work.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -15,6 +15,7 @@ class LaunchQueue {
   public:
     using Launch = std::function<Status()>;
     static Result<std::unique_ptr<LaunchQueue>> start();
+    static std::unique_ptr<LaunchQueue> at_once() { return std::unique_ptr<LaunchQueue>(new LaunchQueue); }
     LaunchQueue(const LaunchQueue&) = delete;
     LaunchQueue& operator=(const LaunchQueue&) = delete;
     // Waits for the launch in progress and drops the rest. In a child after fork there is no thread to end.
@@ -29,12 +30,14 @@ class LaunchQueue {
   private:
     LaunchQueue() = default;
     void work();
+    static Status carry_out(const Launch& launch);
 
     std::mutex mutex_;
     std::condition_variable added_, done_;
     std::deque<Launch> launches_;  // the first one is in progress while `busy_`
     bool busy_ = false, ending_ = false;
     Status failure_;
+    bool has_thread_ = false;
     OwnedThread thread_;
 };
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "src/base/datatype.hpp"
+#include "src/train/memory_space.hpp"
 #include "src/train/peers.hpp"
 
 namespace weft::internal::train {
@@ -116,14 +117,14 @@ Status check_agreement(const Peers& peers, const Model& model) {
         .about({.rank = rank, .peer = 0});
 }
 
-Status broadcast_values(const Peers& peers, std::span<const Tensor> tensors, int root) {
+Status broadcast_values(const Peers& peers, const MemorySpace& space, std::span<const Tensor> tensors, int root) {
     std::vector<const Tensor*> small;
     std::vector<std::byte> message;
     size_t small_bytes = 0;
     for (const Tensor& tensor : tensors) {
         const size_t bytes = bytes_of(tensor);
-        if (bytes >= direct_bytes) {
-            WEFT_TRY(peers.broadcast(tensor.data, bytes, weftUint8, root));
+        if (bytes >= direct_bytes || (space.on_device() && bytes > 0)) {
+            WEFT_TRY(peers.broadcast(tensor.data, bytes, weftUint8, root, space.stream()));
         } else if (bytes > 0) {
             small.push_back(&tensor);
             small_bytes += bytes;

@@ -1,5 +1,5 @@
-// model.hpp: the registered model of a rank: parameters, buffers and settings; the check that all ranks registered the same; and
-// the broadcast of values.
+// model.hpp: the registered model of a rank: parameters, buffers and settings. The check that all ranks registered the
+// same, and the broadcast of values.
 #pragma once
 #include <span>
 #include <string>
@@ -12,6 +12,7 @@
 namespace weft::internal::train {
 
 class Peers;
+class MemorySpace;
 
 struct Tensor {
     std::string name;
@@ -46,7 +47,7 @@ Difference first_difference(const std::string& left, const std::string& right);
 
 // All ranks call it. If the models differ, all return the same sentence, about the first rank that differs from rank 0.
 Status check_agreement(const Peers& peers, const Model& model);
-// All ranks call it: the values of rank `root`. Small tensors share messages.
-Status broadcast_values(const Peers& peers, std::span<const Tensor> tensors, int root);
+// All ranks call it: the values of rank `root`. Small tensors in host memory share messages.
+Status broadcast_values(const Peers& peers, const MemorySpace& space, std::span<const Tensor> tensors, int root);
 
 }  // namespace weft::internal::train

@@ -58,8 +58,8 @@ Status Peers::all_reduce(void* data, size_t count, weftDataType_t type, weftRedO
     return called(weftAllReduce(data, data, count, type, op, comm_, nullptr));
 }
 
-Status Peers::broadcast(void* data, size_t count, weftDataType_t type, int root) const {
-    return called(weftBcast(data, count, type, root, comm_, nullptr));
+Status Peers::broadcast(void* data, size_t count, weftDataType_t type, int root, weftStream_t stream) const {
+    return called(weftBcast(data, count, type, root, comm_, stream));
 }
 
 Result<weftRedOp_t> Peers::average(weftDataType_t type, int divisor) {

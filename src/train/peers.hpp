@@ -28,10 +28,10 @@ class Peers {
     int rank() const { return rank_; }
     int ranks() const { return ranks_; }
 
-    // Blocking calls on host memory.
+    // Without a stream they are for host memory, and block.
     Status all_gather(const void* own, void* all, size_t bytes) const;
     Status all_reduce(void* data, size_t count, weftDataType_t type, weftRedOp_t op) const;
-    Status broadcast(void* data, size_t count, weftDataType_t type, int root) const;
+    Status broadcast(void* data, size_t count, weftDataType_t type, int root, weftStream_t stream = nullptr) const;
     // The reduction that sums and divides by `divisor`.
     Result<weftRedOp_t> average(weftDataType_t type, int divisor);
 
