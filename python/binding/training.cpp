@@ -216,7 +216,10 @@ weftTrainDdp_t Ddp::handle() const {
 template <class Body>
 void Ddp::run(Body&& body) {
     Interruptible* const objects[] = {this};
-    const weftResult_t result = without_gil(objects, [&, ddp = handle()] { return body(ddp); });
+    check_result(without_gil(objects, [&, ddp = handle()] { return body(ddp); }));
+}
+
+void Ddp::check_result(weftResult_t result) {
     if (result == weftSuccess) return;
     const Failure failure = Failure::newest(result);
     const bool of_hook = !strcmp(failure.info.id, "train.hook") && cause_.is_valid();
@@ -233,7 +236,8 @@ void Ddp::begin(bool accumulate) {
 }
 
 void Ddp::ready(int parameter) {
-    run([&](weftTrainDdp_t ddp) { return weftTrainDdpGradientReady(ddp, parameter, nullptr); });
+    // It waits for no other rank, so Ctrl-C can wait for it.
+    check_result(unlocked([&, ddp = handle()] { return weftTrainDdpGradientReady(ddp, parameter, nullptr); }));
 }
 
 void Ddp::finish() {

@@ -42,6 +42,7 @@ class Ddp final : public Interruptible {
     // Runs a call that may block.
     template <class Body>
     void run(Body&& body);
+    void check_result(weftResult_t result);
     void destroy() noexcept;
 
     nb::object comm_;
