@@ -64,10 +64,10 @@ typedef struct {
  *
  * context  config.hookContext
  *
- * All ranks call it for the same buckets in one order, one at a time. On host memory it runs in a thread of the object,
- * and its calls on bucket->comm return when they are done. On a device it runs in the caller's thread and enqueues its
- * work on bucket->stream. It returns weftSuccess or an error, which ends the object
- * on all ranks. It must not throw, nor call a weftTrainDdp function. */
+ * All ranks call it for the same buckets in one order, one at a time. On host memory it runs in a thread of the object
+ * or in weftTrainDdpFinish, and its calls on bucket->comm return when they are done. On a device it runs in the
+ * caller's thread and enqueues its work on bucket->stream. It returns weftSuccess or an error, which ends the object on
+ * all ranks. It must not throw, nor call a weftTrainDdp function. */
 typedef weftResult_t (*weftTrainHook_t)(const weftTrainBucket_t* bucket, void* context);
 
 /* Whether an iteration reduces gradients, or the caller adds them up locally. */
@@ -154,6 +154,11 @@ WEFT_API weftResult_t weftTrainDdpGetGradient(weftTrainDdp_t ddp, int parameter,
  * Errors: weftInvalidArgument (no such parameter), weftInvalidUsage (no iteration is open, reported twice).
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainDdpGradientReady(weftTrainDdp_t ddp, int parameter, weftStream_t stream);
+/* The same for several parameters, in the order of the array. Many small gradients are reported faster so.
+ * parameters, count  their numbers in host memory, and how many elements the array has. Those before a wrong one are
+ *                    reported */
+WEFT_API weftResult_t weftTrainDdpGradientsReady(weftTrainDdp_t ddp, const int* parameters, size_t count,
+                                                 weftStream_t stream);
 
 /* Ends the iteration of `ddp`. If it synchronises, it blocks until each gradient is the average over all ranks. A
  * gradient that no rank has reported is zero in its bucket, and stays as it was in the caller's own memory.

@@ -74,6 +74,9 @@ class Ddp {
     void ready(int parameter, weftStream_t stream = nullptr) {
         check(weftTrainDdpGradientReady(handle_, parameter, stream));
     }
+    void ready(const std::vector<int>& parameters, weftStream_t stream = nullptr) {
+        check(weftTrainDdpGradientsReady(handle_, parameters.data(), parameters.size(), stream));
+    }
     void finish(weftStream_t stream = nullptr) { check(weftTrainDdpFinish(handle_, stream)); }
     // Takes part in the iterations of ranks that have more inputs.
     void join() { check(weftTrainDdpJoin(handle_)); }

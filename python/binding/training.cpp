@@ -240,6 +240,12 @@ void Ddp::ready(int parameter) {
     check_result(unlocked([&, ddp = handle()] { return weftTrainDdpGradientReady(ddp, parameter, nullptr); }));
 }
 
+void Ddp::ready_all(const std::vector<int>& parameters) {
+    check_result(unlocked([&, ddp = handle()] {
+        return weftTrainDdpGradientsReady(ddp, parameters.data(), parameters.size(), nullptr);
+    }));
+}
+
 void Ddp::finish() {
     run([](weftTrainDdp_t ddp) { return weftTrainDdpFinish(ddp, nullptr); });
 }
@@ -324,6 +330,7 @@ void bind_training(nb::module_& module) {
              nb::arg("parameters"), nb::arg("buffers"), nb::arg("hook").none(), nb::arg("settings"), InFrame())
         .def("_begin", &Ddp::begin, InFrame())
         .def("_ready", &Ddp::ready, InFrame())
+        .def("_ready_all", &Ddp::ready_all, InFrame())
         .def("_finish", &Ddp::finish, InFrame())
         .def("_join", &Ddp::join, InFrame())
         .def("_used", &Ddp::used, InFrame())

@@ -23,6 +23,7 @@ class Ddp final : public Interruptible {
     weftTrainDdp_t handle() const;
     void begin(bool accumulate);
     void ready(int parameter);
+    void ready_all(const std::vector<int>& parameters);
     void finish();
     void join();
     bool used(int parameter);

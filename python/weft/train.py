@@ -40,7 +40,7 @@ class Bucket:
     """Gradients of one dtype, as a hook sees them: hook(bucket) replaces ``bucket.data`` by the average of all ranks.
 
     It is valid during the hook only. All ranks call their hooks for the same buckets, in one order, in a thread of
-    the Ddp.
+    the Ddp or in Ddp.finish.
     """
 
     def __init__(self, bucket: _weft.TrainBucket, parameters: list[tuple[str, Any]], comm: Communicator) -> None:
@@ -188,6 +188,11 @@ class Ddp(_Closing, _weft.Ddp):
     def ready(self, parameter: Union[str, int]) -> None:
         """This rank has written the gradient. Full buckets are reduced at once, in the same order on all ranks."""
         self._ready(self._number(parameter))
+
+    def ready_all(self, parameters: Optional[Iterable[Union[str, int]]] = None) -> None:
+        """ready() for several parameters in one call; None: all, the last one first."""
+        names = range(len(self._pairs) - 1, -1, -1) if parameters is None else parameters
+        self._ready_all([self._number(each) for each in names])
 
     def finish(self) -> None:
         """Ends the iteration. If it synchronises, each gradient is the average over all ranks then."""

@@ -278,7 +278,17 @@ weftResult_t weftTrainDdpGradientReady(weftTrainDdp_t ddp, int parameter, weftSt
     return guarded_ddp("weftTrainDdpGradientReady", ddp, [&](train::Ddp& own) -> Status {
         WEFT_TRY(check_parameter("weftTrainDdpGradientReady", own, parameter));
         WEFT_TRY(check_stream("weftTrainDdpGradientReady", own, stream));
-        return own.ready(parameter, stream);
+        return own.ready({&parameter, 1}, stream);
+    });
+}
+
+weftResult_t weftTrainDdpGradientsReady(weftTrainDdp_t ddp, const int* parameters, size_t count, weftStream_t stream) {
+    return guarded_ddp("weftTrainDdpGradientsReady", ddp, [&](train::Ddp& own) -> Status {
+        if (!parameters && count > 0)
+            return fail(error::argument_null, "weftTrainDdpGradientsReady: parameters is NULL");
+        for (size_t i = 0; i < count; ++i) WEFT_TRY(check_parameter("weftTrainDdpGradientsReady", own, parameters[i]));
+        WEFT_TRY(check_stream("weftTrainDdpGradientsReady", own, stream));
+        return own.ready({parameters, count}, stream);
     });
 }
 

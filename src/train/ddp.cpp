@@ -100,6 +100,8 @@ Status Ddp::begin(weftTrainMode_t mode, weftStream_t stream) {
     open_ = mode;
     reports_.begin();
     if (mode == weftTrainAccumulate) return ok();
+    // A failure on a device shows after the call.
+    if (space_->on_device()) WEFT_TRY(ended_by(peers_->state()));
     // With a static graph other ranks may use a parameter that this one does not.
     for (int i = 0; i < parameter_count(); ++i)
         if (reports_.expected(i) == 0) WEFT_TRY(ended_by(take(i, true)));
@@ -135,19 +137,20 @@ Status Ddp::rebuild() {
     return buckets_.rebuild(assign_buckets(buckets_.parameters(), limits, order));
 }
 
-Status Ddp::ready(int parameter, weftStream_t stream) {
+Status Ddp::ready(std::span<const int> parameters, weftStream_t stream) {
     WEFT_TRY(usable());
-    const std::string& name = model_.parameters[size_t(parameter)].name;
-    if (!open_)
+    if (!open_ && !parameters.empty())
         return fail(error::train_iteration,
                     "the gradient of parameter {}, \"{}\", was reported, but no iteration is open: call "
                     "weftTrainDdpBegin first",
-                    parameter, name);
-    WEFT_TRY(reports_.report(parameter, name));
-    if (open_ == weftTrainAccumulate || !reports_.complete(parameter)) return ok();
-    WEFT_TRY(ended_by(space_->follow(stream)));
-    WEFT_TRY(ended_by(take(parameter, false)));
-    launch_full();
+                    parameters[0], model_.parameters[size_t(parameters[0])].name);
+    if (open_ == weftTrainSynchronize) WEFT_TRY(ended_by(space_->follow(stream)));
+    for (const int parameter : parameters) {
+        WEFT_TRY(reports_.report(parameter, model_.parameters[size_t(parameter)].name));
+        if (open_ == weftTrainAccumulate || !reports_.complete(parameter)) continue;
+        WEFT_TRY(ended_by(take(parameter, false)));
+        launch_full();
+    }
     return ok();
 }
 

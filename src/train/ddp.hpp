@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "src/train/bucket_hooks.hpp"
@@ -28,7 +29,8 @@ class Ddp {
     bool on_device() const { return space_->on_device(); }
     // Streams are the caller's, and count on a device only.
     Status begin(weftTrainMode_t mode, weftStream_t stream);
-    Status ready(int parameter, weftStream_t stream);
+    // If one report is wrong, those before it count.
+    Status ready(std::span<const int> parameters, weftStream_t stream);
     Status finish(weftStream_t stream);
     Status join();
     void abort() { peers_->abort(); }

@@ -43,7 +43,12 @@ void LaunchQueue::add(Launch launch) {
 
 Status LaunchQueue::wait() {
     std::unique_lock lock(mutex_);
-    done_.wait(lock, [&] { return launches_.empty() && !busy_; });
+    while (busy_ || !launches_.empty()) {
+        if (busy_)
+            done_.wait(lock);
+        else
+            carry_out_next(lock);
+    }
     return failure_.copy();
 }
 
@@ -52,21 +57,24 @@ Status LaunchQueue::failure() {
     return failure_.copy();
 }
 
+void LaunchQueue::carry_out_next(std::unique_lock<std::mutex>& lock) {
+    const Launch launch = std::move(launches_.front());
+    launches_.pop_front();
+    if (!failure_) return;
+    busy_ = true;
+    lock.unlock();
+    Status done = carry_out(launch);
+    lock.lock();
+    busy_ = false;
+    failure_ = std::move(done);
+}
+
 void LaunchQueue::work() {
     std::unique_lock lock(mutex_);
     for (;;) {
-        added_.wait(lock, [&] { return ending_ || !launches_.empty(); });
+        added_.wait(lock, [&] { return ending_ || (!busy_ && !launches_.empty()); });
         if (ending_) return;
-        const Launch launch = std::move(launches_.front());
-        launches_.pop_front();
-        if (failure_) {
-            busy_ = true;
-            lock.unlock();
-            Status done = carry_out(launch);
-            lock.lock();
-            busy_ = false;
-            failure_ = std::move(done);
-        }
+        carry_out_next(lock);
         if (launches_.empty()) done_.notify_all();
     }
 }

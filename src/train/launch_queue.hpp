@@ -22,7 +22,7 @@ class LaunchQueue {
     ~LaunchQueue();
 
     void add(Launch launch);
-    // Waits until all launches are carried out or dropped. Returns the first failure.
+    // Carries out launches that no thread has begun, and waits for the rest. Returns the first failure.
     Status wait();
     // The first failure so far.
     Status failure();
@@ -30,12 +30,15 @@ class LaunchQueue {
   private:
     LaunchQueue() = default;
     void work();
+    // Carries the first launch out, or drops it. The caller holds the lock, and no launch is in progress.
+    void carry_out_next(std::unique_lock<std::mutex>& lock);
     static Status carry_out(const Launch& launch);
 
     std::mutex mutex_;
     std::condition_variable added_, done_;
-    std::deque<Launch> launches_;  // the first one is in progress while `busy_`
-    bool busy_ = false, ending_ = false;
+    std::deque<Launch> launches_;
+    bool busy_ = false;  // one more launch is in progress
+    bool ending_ = false;
     Status failure_;
     bool has_thread_ = false;
     OwnedThread thread_;

@@ -50,6 +50,12 @@ void Peers::abort() {
     if (!aborted_.exchange(true)) (void)weftCommAbort(comm_);
 }
 
+Status Peers::state() const {
+    weftResult_t result = weftSuccess;
+    WEFT_TRY(called(weftCommGetAsyncError(comm_, &result)));
+    return called(result, comm_);
+}
+
 Status Peers::all_gather(const void* own, void* all, size_t bytes) const {
     return called(weftAllGather(own, all, bytes, weftUint8, comm_, nullptr));
 }

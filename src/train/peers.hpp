@@ -35,6 +35,9 @@ class Peers {
     // The reduction that sums and divides by `divisor`.
     Result<weftRedOp_t> average(weftDataType_t type, int divisor);
 
+    // The error that has hit the communicator. Does not wait.
+    Status state() const;
+
     // Calls in progress fail, here and on other ranks. No call may follow.
     void abort();
     bool aborted() const { return aborted_.load(std::memory_order_relaxed); }

@@ -81,7 +81,8 @@ class Averages(unittest.TestCase):
                     self.assertEqual(buffers["steps"][1], 1)
                     for name in ("weight", "empty", "half", "bias"):
                         ddp.gradient(name)[...] += 100
-                        ddp.ready(name)
+                    ddp.ready_all(["bias"])
+                    ddp.ready_all(name for name in ("weight", "empty", "half"))
                 self.assertEqual(ddp.gradient("weight")[0, 0], 106)
 
         on_ranks(2, body)
@@ -119,7 +120,7 @@ class Averages(unittest.TestCase):
                         gradient = ddp.gradient(name)
                         for i in range(len(gradient)):
                             gradient[i] = 2 * comm.rank
-                        ddp.ready(name)
+                    ddp.ready_all()
                 for name in parameters:
                     self.assertEqual([float(each) for each in ddp.gradient(name)], [1.0] * len(parameters[name]))
                 del gradient

@@ -144,6 +144,11 @@ TEST_CASE("a wrong call in an iteration changes nothing, and the iteration ends 
         void* memory = nullptr;
         fails(weftTrainDdpFinish(ddp, nullptr), "train.iteration");
         fails(weftTrainDdpGradientReady(ddp, 3, nullptr), "train.iteration", "layer3");
+        const int several[] = {9, 3, 11};
+        fails(weftTrainDdpGradientsReady(ddp, several, 2, nullptr), "train.iteration", "layer9");
+        fails(weftTrainDdpGradientsReady(ddp, several, 3, nullptr), "argument.value");
+        fails(weftTrainDdpGradientsReady(ddp, nullptr, 1, nullptr), "argument.null");
+        rank.check(weftTrainDdpGradientsReady(ddp, nullptr, 0, nullptr));
         fails(weftTrainDdpJoin(ddp), "train.iteration", "config.join");
         fails(weftTrainDdpBegin(ddp, weftTrainMode_t(5), nullptr), "argument.value");
         fails(weftTrainDdpBegin(ddp, weftTrainSynchronize, weftStream_t(&number)), "argument.stream");
@@ -157,9 +162,10 @@ TEST_CASE("a wrong call in an iteration changes nothing, and the iteration ends 
         fails(weftTrainDdpJoin(ddp), "train.iteration");
         for (int p = 0; p < 10; ++p) {
             rank.compute(p, 0);
-            if (p == 5 || p == 7) continue;
-            rank.ready(p);
+            if (p != 5 && p != 7 && p > 1) rank.ready(p);
         }
+        const int three[] = {1, 0, 6};
+        fails(weftTrainDdpGradientsReady(ddp, three, 3, nullptr), "train.reported-twice", "layer6");
         fails(weftTrainDdpGradientReady(ddp, 6, nullptr), "train.reported-twice", "layer6");
         fails(weftTrainDdpFinish(ddp, nullptr), "train.missing-gradient", "layer5");
         rank.check(weftGroupStart());

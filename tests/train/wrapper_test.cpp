@@ -56,8 +56,7 @@ TEST_CASE("the owner is movable, and its calls are train.h's") {
         ddp.gradient<float>(0)[4] += 10;
         if (ddp.gradient<double>(1) != bias_gradient.data()) return "another gradient";
         bias_gradient[2] = 4 * rank;
-        ddp.ready(0);
-        ddp.ready(1);
+        ddp.ready({0, 1});
         ddp.finish();
         if (ddp.gradient<float>(0)[4] != 11.5 || bias_gradient[2] != 2) return "no average";
         if (!ddp.used(1) || ddp.used(2) || ddp.bucket(0) < 0) return "the used-map";
