@@ -231,6 +231,36 @@ TEST_CASE("a hook that fails on one rank is an error on all, and their communica
     }
 }
 
+TEST_CASE("a communicator that does not block is a parent like any other") {
+    weftUniqueId id;
+    REQUIRE(weftGetUniqueId(&id) == weftSuccess);
+    std::string wrong[2];
+    const auto run = [&](int own) {
+        weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+        config.blocking = 0;
+        weftComm_t comm = nullptr;
+        weftResult_t state = weftCommInitRankConfig(&comm, 2, id, own, &config);
+        while (state == weftInProgress) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            if (weftCommGetAsyncError(comm, &state) != weftSuccess) state = weftInternalError;
+        }
+        Small model;
+        weftTrainDdp_t ddp = nullptr;
+        if (state != weftSuccess || model.create(comm, &ddp) != weftSuccess ||
+            weftTrainDdpBegin(ddp, weftTrainSynchronize, nullptr) != weftSuccess ||
+            weftTrainDdpGradientReady(ddp, 0, nullptr) != weftSuccess ||
+            weftTrainDdpGradientReady(ddp, 1, nullptr) != weftSuccess ||
+            weftTrainDdpFinish(ddp, nullptr) != weftSuccess || weftTrainDdpDestroy(ddp) != weftSuccess)
+            wrong[own] = std::string("failed: ") + weftGetLastError(nullptr);
+        (void)weftCommDestroy(comm);
+    };
+    std::thread other(run, 1);
+    run(0);
+    other.join();
+    CHECK(wrong[0] == "");
+    CHECK(wrong[1] == "");
+}
+
 TEST_CASE("with Join all ranks see that their modes differ") {
     weftTrainDdpConfig_t config = WEFT_TRAIN_DDP_CONFIG_INITIALIZER;
     config.join = 1;
