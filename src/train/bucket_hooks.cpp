@@ -1,39 +1,25 @@
 #include "src/train/bucket_hooks.hpp"
 
-#include "src/base/arithmetic.hpp"
+#include "src/base/datatype.hpp"
+#include "src/kernels/cpu_kernels.hpp"
 
 namespace weft::internal::train {
 
 namespace {
 
-template <weftDataType_t to, weftDataType_t from>
-void convert(void* results, const void* numbers, size_t count) {
-    using To = Arithmetic<to>;
-    using From = Arithmetic<from>;
-    auto* const result = static_cast<typename To::Element*>(results);
-    const auto* const number = static_cast<const typename From::Element*>(numbers);
-    for (size_t i = 0; i < count; ++i) result[i] = To::round(typename To::Accumulator(From::widen(number[i])));
+// Of float64: rounded to fp32 first, as PyTorch does.
+void narrow(void* small, weftDataType_t type, const double* large, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+        const float number = float(large[i]);
+        cpu_kernels().narrow[type](static_cast<uint16_t*>(small) + i, &number, 1);
+    }
 }
-
-template <weftDataType_t small, weftDataType_t large>
-Status average_small(const weftTrainBucket_t& bucket) {
-    void* scratch = nullptr;
-    const size_t bytes = bucket.count * sizeof(typename Arithmetic<small>::Element);
-    WEFT_TRY(called(weftTrainBucketScratch(&bucket, bytes, &scratch)));
-    convert<small, large>(scratch, bucket.data, bucket.count);
-    weftTrainBucket_t sent = bucket;
-    sent.data = scratch;
-    sent.datatype = small;
-    WEFT_TRY(average(sent));
-    convert<large, small>(bucket.data, scratch, bucket.count);
-    return ok();
-}
-
-template <weftDataType_t small>
-Status average_in(const weftTrainBucket_t& bucket) {
-    if (bucket.datatype == weftFloat32) return average_small<small, weftFloat32>(bucket);
-    if (bucket.datatype == weftFloat64) return average_small<small, weftFloat64>(bucket);
-    return average(bucket);
+void widen(double* large, weftDataType_t type, const void* small, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+        float number = 0;
+        cpu_kernels().widen[type](&number, static_cast<const uint16_t*>(small) + i, 1);
+        large[i] = double(number);
+    }
 }
 
 }  // namespace
@@ -98,7 +84,23 @@ Status average(const weftTrainBucket_t& bucket) {
 }
 
 Status average_as(const weftTrainBucket_t& bucket, weftDataType_t type) {
-    return type == weftFloat16 ? average_in<weftFloat16>(bucket) : average_in<weftBfloat16>(bucket);
+    if (bucket.datatype != weftFloat32 && bucket.datatype != weftFloat64) return average(bucket);
+    const bool is_double = bucket.datatype == weftFloat64;
+    void* scratch = nullptr;
+    WEFT_TRY(called(weftTrainBucketScratch(&bucket, bucket.count * size_of(type), &scratch)));
+    if (is_double)
+        narrow(scratch, type, static_cast<const double*>(bucket.data), bucket.count);
+    else
+        cpu_kernels().narrow[type](scratch, bucket.data, bucket.count);
+    weftTrainBucket_t sent = bucket;
+    sent.data = scratch;
+    sent.datatype = type;
+    WEFT_TRY(average(sent));
+    if (is_double)
+        widen(static_cast<double*>(bucket.data), type, scratch, bucket.count);
+    else
+        cpu_kernels().widen[type](bucket.data, scratch, bucket.count);
+    return ok();
 }
 
 }  // namespace weft::internal::train

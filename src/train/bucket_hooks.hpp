@@ -25,7 +25,7 @@ Status run_hook(const Settings& settings, HookOwner& owner, weftStream_t stream,
 
 // The average in the bucket's own type.
 Status average(const weftTrainBucket_t& bucket);
-// The average of float32 and float64 in a type of 16 bits.
+// The average of float32 and float64 in a float type of 16 bits.
 Status average_as(const weftTrainBucket_t& bucket, weftDataType_t type);
 
 }  // namespace weft::internal::train
