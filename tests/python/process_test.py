@@ -91,10 +91,11 @@ class Interrupts(unittest.TestCase):
                 self.assertIn("RemoteError", ends[1][2])
 
     def test_ctrl_c_ends_an_iteration_of_training_on_all_ranks(self):
-        make = "ddp = weft.train.Ddp(comm, {'x': memoryview(bytearray(8)).cast('f')})\nddp.begin()\nddp.ready(0)\n"
-        ranks = two_ranks(make + "lock.release()\nddp.finish()\n", make.replace("ddp.ready(0)", "sys.stdin.readline()") +
-                          "ddp.ready(0)\nddp.finish()\n")
+        make = "ddp = weft.train.Ddp(comm, {'x': memoryview(bytearray(8)).cast('f')})\nddp.begin()\n"
+        finish = "ddp.ready(0)\nlock.release()\nddp.finish()\n"
+        ranks = two_ranks(make + finish, make + "print('made')\nsys.stdin.readline()\n" + finish)
         self.release(ranks)
+        self.says(ranks[1], "made")  # the end of rank 0 would end that, too
         self.says(ranks[0], "blocked")
         ranks[0].send_signal(signal.SIGINT)
         ranks[0].wait(LONG)
