@@ -33,7 +33,7 @@ void run(Comm& comm, nb::handle stream_object, Call&& call, Arrays&... arrays) {
         comm.check(unlocked([&] { return call(handle, stream.handle); }));
         stream.host->keep(comm, detail::together(arrays...));
     } else {
-        Comm* const comms[] = {&comm};
+        Interruptible* const comms[] = {&comm};
         comm.check(without_gil(comms, [&] { return call(handle, stream.handle); }));
     }
 }

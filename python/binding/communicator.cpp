@@ -122,7 +122,7 @@ void derive(Comm& parent, Comm& child, Make make) {
         group->keep_made(child);
         return;
     }
-    Comm* const parents[] = {&parent};
+    Interruptible* const parents[] = {&parent};
     const weftResult_t result = without_gil(parents, make);
     parent.check(result);
     child.take();
@@ -225,6 +225,11 @@ void Comm::take() {
     check(weftCommCount(made_, &size_));
 }
 
+void Comm::borrow(weftComm_t comm) {
+    made_ = comm;
+    take();
+}
+
 int Comm::rank() {
     if (rank_ < 0) (void)handle();
     return rank_;
@@ -252,7 +257,7 @@ void Comm::close() {
         return;
     }
     // It waits for calls in streams.
-    Comm* const comms[] = {this};
+    Interruptible* const comms[] = {this};
     check(without_gil(comms, [comm] { return weftCommDestroy(comm); }));
     handle_.store(nullptr);
     kept_.clear();

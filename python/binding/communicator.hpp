@@ -15,7 +15,7 @@
 namespace weft::python {
 
 // Owns a weftComm_t. Needs the GIL, except abort_quietly().
-class Comm {
+class Comm final : public Interruptible {
   public:
     Comm();
     Comm(const Comm&) = delete;
@@ -38,8 +38,10 @@ class Comm {
 
     void close();
     void abort();
-    // From any thread, without the GIL.
-    void abort_quietly() noexcept;
+    void abort_quietly() noexcept override;
+    // Stands for a communicator that another object owns, until give_back().
+    void borrow(weftComm_t comm);
+    void give_back() { handle_.store(nullptr); }
 
     // Raises the newest error of this thread unless the call succeeded. Its cause is the exception of a user's
     // function.
@@ -60,8 +62,6 @@ class Comm {
     // Whether a parent process made it, before fork().
     bool is_inherited() const;
 
-    // The number of threads inside a call.
-    std::atomic<int> inside{0};
     // Python's object, which owns this one.
     nb::object self_object() { return nb::find(this); }
 
@@ -89,15 +89,15 @@ weftResult_t unlocked(Body&& body) {
     return body();
 }
 
-// The same for a call that blocks: Ctrl-C aborts the communicators.
+// The same for a call that blocks: Ctrl-C aborts the objects.
 template <class Body>
-weftResult_t without_gil(std::span<Comm* const> comms, Body&& body) {
-    Watch watch(comms);
-    for (Comm* const comm : comms) comm->inside.fetch_add(1, std::memory_order_relaxed);
+weftResult_t without_gil(std::span<Interruptible* const> objects, Body&& body) {
+    Watch watch(objects);
+    for (Interruptible* const object : objects) object->inside.fetch_add(1, std::memory_order_relaxed);
     const weftResult_t result = unlocked([&] {
         const weftResult_t ended = body();
         watch.end();
-        for (Comm* const comm : comms) comm->inside.fetch_sub(1, std::memory_order_relaxed);
+        for (Interruptible* const object : objects) object->inside.fetch_sub(1, std::memory_order_relaxed);
         return ended;
     });
     watch.raise_pending();
@@ -106,7 +106,7 @@ weftResult_t without_gil(std::span<Comm* const> comms, Body&& body) {
 
 template <class Body>
 void Comm::run(Body&& body) {
-    Comm* const comms[] = {this};
+    Interruptible* const comms[] = {this};
     check(without_gil(comms, [&, comm = handle()] { return body(comm); }));
 }
 

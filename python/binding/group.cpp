@@ -41,7 +41,7 @@ void run_group(const GroupContents& contents, Body&& body) {
     weftResult_t result = weftSuccess;
     Failure failure;
     if (contents.streams.empty()) {
-        result = without_gil(targets, body);
+        result = without_gil(std::vector<Interruptible*>(targets.begin(), targets.end()), body);
         if (result != weftSuccess && result != weftInProgress) failure = Failure::newest(result);
     } else {
         result = unlocked(body);

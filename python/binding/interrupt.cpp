@@ -10,7 +10,6 @@
 #include <mutex>
 #include <new>
 
-#include "python/binding/communicator.hpp"
 #include "python/binding/gil.hpp"
 
 namespace nb = nanobind;
@@ -79,10 +78,10 @@ void* abort_on_interrupt(void*) {
         interrupts = call == shared.calls.load() ? interrupts + 1 : 1;
         call = shared.calls.load();
         if (interrupts < 2 && !default_handler()) continue;
-        // Watch::end() waits for this lock, so the communicators live while they are aborted.
+        // Watch::end() waits for this lock, so the objects live while they are aborted.
         const std::lock_guard lock(shared.mutex);
         if (Watch* const blocked = shared.blocked.load())
-            for (Comm* const comm : blocked->comms()) comm->abort_quietly();
+            for (Interruptible* const object : blocked->objects()) object->abort_quietly();
     }
     return nullptr;
 }
@@ -118,7 +117,7 @@ void prepare_interrupts() {
     (void)pthread_atfork(nullptr, nullptr, reset_in_child);
 }
 
-Watch::Watch(std::span<Comm* const> comms) : comms_(comms) {
+Watch::Watch(std::span<Interruptible* const> objects) : objects_(objects) {
     State& shared = state();
     if (!is_main_thread()) return;
     start_thread();

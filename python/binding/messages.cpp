@@ -78,7 +78,7 @@ class Window {
             own.check(make());
             group->keep(own);
         } else {
-            Comm* const comms[] = {&own};
+            Interruptible* const comms[] = {&own};
             own.check(without_gil(comms, make));
         }
         open_ = true;
@@ -105,7 +105,7 @@ class Window {
                 kept.push_back(std::move(memory_));
                 group->keep(own, StreamArgument(nb::none()), std::move(kept));
             } else {
-                Comm* const comms[] = {&own};
+                Interruptible* const comms[] = {&own};
                 own.check(without_gil(comms, end));
             }
         }

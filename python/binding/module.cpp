@@ -14,6 +14,7 @@
 #include "python/binding/interrupt.hpp"
 #include "python/binding/reduction.hpp"
 #include "python/binding/stream.hpp"
+#include "python/binding/training.hpp"
 
 namespace weft::python {
 
@@ -74,4 +75,5 @@ NB_MODULE(_weft, module) {
     bind_collectives(module);
     bind_messages(module);
     bind_memory(module);
+    bind_training(module);
 }

@@ -27,6 +27,7 @@ from ._errors import (
 from ._communicator import Communicator, init, init_all, unique_id
 from ._group import Prepared, group, prepare
 from ._objects import DeviceMemory, HostMemory, Reduction, Registration, Stream, Window
+from . import train
 
 __version__: str = _weft.__version__
 
@@ -70,5 +71,6 @@ __all__ = [
     "libweft_path",
     "log_info",
     "prepare",
+    "train",
     "unique_id",
 ]

@@ -40,6 +40,19 @@ def like(x: Any, shape: tuple[int, ...]) -> Any:
     return made.cast(view.format) if elements else made  # type: ignore[call-overload]
 
 
+def over(x: Any, memory: Any, shape: tuple[int, ...]) -> Any:
+    """An array of x's dtype and library over memory with the buffer protocol. Other libraries give a memoryview."""
+    libraries = [each.__module__.split(".")[0] for each in type(x).__mro__]
+    if "torch" in libraries:
+        # torch refuses empty memory.
+        return sys.modules["torch"].frombuffer(memory, dtype=x.dtype).view(shape) if len(memoryview(memory)) else like(x, shape)
+    if "numpy" in libraries:
+        return sys.modules["numpy"].frombuffer(memory, x.dtype).reshape(shape)
+    view = memoryview(memory)
+    form = getattr(x, "format", None) or getattr(x, "typecode", None)
+    return view.cast(form) if form and len(view) else view
+
+
 def for_each_rank(x: Any, ranks: int) -> Any:
     """For a result with x's elements for each rank: one more dimension in front."""
     return like(x, (ranks, *shape_of(x)))

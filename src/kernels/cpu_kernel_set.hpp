@@ -1,6 +1,7 @@
 // cpu_kernel_set.hpp: the fused loop, and the table of all CPU kernels of one instruction set (simd_vector.hpp).
 // The including file defines WEFT_CPU_KERNELS, the table's name, and WEFT_CPU_KERNELS_ISA, the name in text.
 #pragma once
+#include "src/kernels/convert_loops.hpp"
 #include "src/kernels/copy_loops.hpp"
 #include "src/kernels/reduce_loops.hpp"
 
@@ -93,6 +94,10 @@ constexpr CpuKernels make_cpu_kernels() {
     CpuKernels set{};
     set.isa = WEFT_CPU_KERNELS_ISA;
     set.copy = copy;
+    set.narrow[weftFloat16] = narrow<weftFloat16>;
+    set.widen[weftFloat16] = widen<weftFloat16>;
+    set.narrow[weftBfloat16] = narrow<weftBfloat16>;
+    set.widen[weftBfloat16] = widen<weftBfloat16>;
 #define WEFT_DATATYPE(type, name, bytes) add_type<type>(set);
 #include "src/base/datatype.def"
 #undef WEFT_DATATYPE

@@ -48,6 +48,10 @@ struct CpuKernels {
     void (*copy)(const CopyJob& job);
     // destination[i] = scalar * source[i], rounded to the type; `scalar` points to one element of the type.
     void (*scale[weftNumTypes])(void* destination, const void* source, size_t count, const void* scalar);
+    // destination[i] = source[i]: narrow rounds fp32 to the type, and widen does the reverse. Null unless the type is a
+    // float of 16 bits. The buffers are disjoint.
+    void (*narrow[weftNumTypes])(void* destination, const void* source, size_t count);
+    void (*widen[weftNumTypes])(void* destination, const void* source, size_t count);
     // Advances three streams in turns within one loop, so that their cache misses overlap: the copies of `staging`, the
     // reduction, and the copies of `results`. The copies of a stream follow each other. No stream may write memory that
     // another reads or writes. Any count may be 0.

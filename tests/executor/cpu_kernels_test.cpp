@@ -301,6 +301,55 @@ TEMPLATE_TEST_CASE("integer averages are exact for all divisors", "[cpu_kernels]
     }
 }
 
+TEMPLATE_TEST_CASE("fp32 is converted to floats of 16 bits and back as single numbers are", "[cpu_kernels]",
+                   test::Type<weftFloat16>, test::Type<weftBfloat16>) {
+    constexpr weftDataType_t type = TestType::type;
+    using Numbers = Arithmetic<type>;
+    WEFT_PRINT_SEED();
+    std::mt19937 random(test::seed());
+    // All small floats, the places between two of them, and any bits.
+    std::vector<uint16_t> all(65536);
+    std::vector<float> large;
+    for (size_t i = 0; i < all.size(); ++i) {
+        all[i] = uint16_t(i);
+        const float number = Numbers::widen(all[i]), next = Numbers::widen(uint16_t(i + 1));
+        for (const float each : {number, number / 2 + next / 2, std::bit_cast<float>(uint32_t(random()))})
+            large.push_back(each);
+    }
+    for (const CpuKernels* set : all_cpu_kernels()) {
+        CAPTURE(set->isa);
+        CHECK(set->narrow[weftFloat32] == nullptr);
+        std::vector<float> wide(all.size());
+        std::vector<uint16_t> small(large.size());
+        set->widen[type](wide.data(), all.data(), all.size());
+        set->narrow[type](small.data(), large.data(), large.size());
+        size_t wrong = 0;
+        for (size_t i = 0; i < all.size(); ++i) {
+            const float expected = Numbers::widen(all[i]);
+            wrong += std::memcmp(&wide[i], &expected, 4) != 0 && (wide[i] == wide[i] || expected == expected);
+        }
+        for (size_t i = 0; i < large.size(); ++i) {
+            const uint16_t expected = Numbers::round(large[i]);
+            const float seen = Numbers::widen(small[i]);
+            wrong += small[i] != expected && (seen == seen || large[i] == large[i]);
+        }
+        CHECK(wrong == 0);
+        // Every length, at odd places, up to the end of accessible memory.
+        const test::Brink floats(100 * 4), halves(100 * 2);
+        for (size_t count = 0; count < 100; ++count) {
+            std::memcpy(floats.last(count * 4), large.data() + count, count * 4);
+            set->narrow[type](halves.last(count * 2), floats.last(count * 4), count);
+            if (std::memcmp(halves.last(count * 2), small.data() + count, count * 2) != 0) FAIL("count " << count);
+            set->widen[type](floats.last(count * 4), halves.last(count * 2), count);
+            for (size_t i = 0; i < count; ++i) {
+                const float expected = Numbers::widen(small[count + i]);
+                const float seen = element_at<weftFloat32>(floats.last(count * 4), i);
+                if (seen != expected && (seen == seen || expected == expected)) FAIL("count " << count);
+            }
+        }
+    }
+}
+
 TEST_CASE("the machine's CPU kernels can be found by name, the plain ones always", "[cpu_kernels]") {
     REQUIRE(!all_cpu_kernels().empty());
     CHECK(&cpu_kernels() == all_cpu_kernels().front());

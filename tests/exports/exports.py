@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-# exports.py LIBRARY [--declared-in HEADER] [--most-megabytes N] [--must-object OBJECTION]
+# exports.py LIBRARY [--declared-in HEADER]... [--most-megabytes N] [--must-object OBJECTION]
 #
 # Checks the library's dynamic symbol table, which holds weft* and nothing else.
-# The library needs only the C and C++ runtime, defines every function that HEADER declares, and loads at most N MB.
+# The library needs only the C and C++ runtime, defines every function that the HEADERs declare, and loads at most N MB.
 # The option --must-object is for libraries that are wrong: this must be the one objection.
 import argparse
 import re
@@ -19,7 +19,7 @@ def output(*command):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("shared_object", metavar="LIBRARY")
-    parser.add_argument("--declared-in")
+    parser.add_argument("--declared-in", action="append", default=[])
     parser.add_argument("--most-megabytes", type=float)
     parser.add_argument("--must-object")
     arguments = parser.parse_args()
@@ -31,8 +31,10 @@ def main():
     objections = [f"exports {name}" for name in sorted(exported) if not re.fullmatch(r"weft[A-Z]\w*", name)]
     objections += [f"needs {name}" for name in needed if not RUNTIME.fullmatch(name)]
     if arguments.declared_in:
-        with open(arguments.declared_in) as file:
-            declared = set(re.findall(r"^WEFT_API[^;(]*?\b(weft\w+)\(", file.read(), re.M))
+        declared = set()
+        for header in arguments.declared_in:
+            with open(header) as file:
+                declared |= set(re.findall(r"^WEFT_API[^;(]*?\b(weft\w+)\(", file.read(), re.M))
         objections += [f"does not export {name}" for name in sorted(declared - exported)]
         print(f"{len(declared)} functions declared")
     if arguments.most_megabytes:

@@ -1,4 +1,4 @@
-"""The code of docs/guide/python.md runs, block by block, as one program of two ranks."""
+"""The code of guides runs, block by block, as one program of two ranks."""
 import os
 import re
 import unittest
@@ -8,11 +8,17 @@ from ranks import run_job
 
 
 class Guide(unittest.TestCase):
-    def test_the_blocks_run_in_their_order(self):
-        text = Path(os.environ["GUIDE_PAGE"]).read_text()
+    def runs(self, page, least_blocks):
+        text = Path(os.environ["GUIDE_PAGE"]).with_name(page).read_text()
         blocks = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
-        self.assertGreater(len(blocks), 8)
+        self.assertGreaterEqual(len(blocks), least_blocks)
         run_job(2, "\n".join(blocks))
+
+    def test_the_blocks_of_python_md_run_in_their_order(self):
+        self.runs("python.md", 9)
+
+    def test_the_blocks_of_training_md_run_in_their_order(self):
+        self.runs("training.md", 2)
 
 
 if __name__ == "__main__":

@@ -90,6 +90,19 @@ class Interrupts(unittest.TestCase):
                 self.assertIn("KeyboardInterrupt", ends[0][2])
                 self.assertIn("RemoteError", ends[1][2])
 
+    def test_ctrl_c_ends_an_iteration_of_training_on_all_ranks(self):
+        make = "ddp = weft.train.Ddp(comm, {'x': memoryview(bytearray(8)).cast('f')})\nddp.begin()\n"
+        finish = "ddp.ready(0)\nlock.release()\nddp.finish()\n"
+        ranks = two_ranks(make + finish, make + "print('made')\nsys.stdin.readline()\n" + finish)
+        self.release(ranks)
+        self.says(ranks[1], "made")  # the end of rank 0 would end that, too
+        self.says(ranks[0], "blocked")
+        ranks[0].send_signal(signal.SIGINT)
+        ranks[0].wait(LONG)
+        ends = self.released(ranks)
+        self.assertIn("KeyboardInterrupt", ends[0][2])
+        self.assertIn("abort.remote", ends[1][2])
+
     def test_ctrl_c_ends_the_wait_for_a_missing_rank(self):
         (process,) = start_job(1, BLOCKED + "lock.release()\nweft.init()\n", WEFT_SIZE="2")
         self.says(process, "blocked")

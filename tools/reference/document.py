@@ -54,7 +54,7 @@ def entry_of(page, docs, neighbours):
         description += served.doc.blocks
     shared = [block for doc in page.shared for block in doc.blocks]
     errors, threads = of_several(page, "errors"), of_several(page, "threads")
-    sections = [("SYNOPSIS", [("code", "#include <weft/weft.h>\n\n" + page.code)]), ("DESCRIPTION", description + shared)]
+    sections = [("SYNOPSIS", [("code", f"#include <{page.include}>\n\n" + page.code)]), ("DESCRIPTION", description + shared)]
     if any(declaration.returns == "weftResult_t" for declaration in declarations):
         sections.append(("RETURN VALUE", [("text", "weftSuccess, or a code whose sentence weftGetLastError has.")]))
     if errors:

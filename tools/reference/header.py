@@ -41,6 +41,7 @@ class Page:
     served: list
     shared: list  # Docs that cover this page and others
     code: str     # its declarations and macros
+    include: str = "weft/weft.h"
 
     def declarations(self):
         return [declaration for served in self.served for declaration in served.declarations]

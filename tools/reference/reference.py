@@ -25,7 +25,16 @@ def read(paths):
     macros = dict(re.findall(r"^#define WEFT_(MAJOR|MINOR|PATCH) (\d+)$", "\n".join(texts), re.M))
     version = ".".join(macros.get(part, "0") for part in ("MAJOR", "MINOR", "PATCH"))
     # Declarations without a heading are types.
-    return [header.parse(text, "Types") for text in texts], version
+    headers = [header.parse(text, "Types") for text in texts]
+    for path, one in zip(paths, headers):
+        for page in one.pages:
+            page.include = include_of(path)
+    return headers, version
+
+
+def include_of(path):
+    """The header that a program includes; weft.h includes types.h."""
+    return "weft/weft.h" if Path(path).name == "types.h" else f"weft/{Path(path).name}"
 
 
 def write(folder, files, suffix):

@@ -139,7 +139,7 @@ class Page(Markdown):
                     if block[0] == "title":
                         lines += [f"**{block[1]}**", ""]
                     elif block[0] == "code":
-                        lines += ["```c", block[1].replace("#include <weft/weft.h>\n\n", ""), "```", ""]
+                        lines += ["```c", re.sub(r"^#include <weft/weft.h>\n\n", "", block[1]), "```", ""]
                     elif block[0] == "item":
                         lines.append(f"- {self.term(block[1], page)}: {self.sentence(block[2], page)}")
                     else:

@@ -1,0 +1,225 @@
+/* train.h: training primitives over weft.h: data-parallel training (DDP) with gradients in buckets.
+ *
+ * A program computes its own gradients. It registers its parameters once. In each iteration it says which gradients are
+ * ready. Their average over all ranks is computed while the program computes others.
+ * Iteration: weftTrainDdpBegin; for each parameter: compute its gradient, weftTrainDdpGradientReady;
+ * weftTrainDdpFinish.
+ * Contract: results, errors, threads and processes are as weft.h says. Thread-bound means one thread for each object at
+ * a time.
+ * Memory: all parameters, buffers and gradients of one object lie in host memory, or on the communicator's device.
+ * Streams: on host memory stream is NULL, and calls return when they are done. On a device it is a CUDA stream of that
+ * device. The work of a call follows the stream's work so far, and the stream waits for its results.
+ * Groups: no function here may be called between weftGroupStart and weftGroupEnd.
+ * Failure: after weftMismatch, weftRemoteError, weftTimeout, weftSystemError or a failed hook the object has ended on
+ * all ranks: its calls return the same error, and only weftTrainDdpDestroy is left. The caller's communicator lives on.
+ * Source: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020.
+ * Guide: docs/guide/training.md. */
+#ifndef WEFT_TRAIN_H
+#define WEFT_TRAIN_H
+
+#include <weft/weft.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Training types ---- */
+
+/* A registered model of one rank, and the state of its gradients: data-parallel training. */
+typedef struct weftTrainDdp* weftTrainDdp_t;
+
+/* A parameter or a buffer of the model. Start from WEFT_TRAIN_TENSOR_INITIALIZER. In an array all entries have the same
+ * `size`. The struct grows at its end only. */
+typedef struct {
+    size_t size;      /* sizeof(weftTrainTensor_t) of the caller */
+    const char* name; /* shown in errors, equal on all ranks; copied */
+    void* data;       /* the values: count elements */
+    void* gradient;   /* the caller's own memory for the gradient, or NULL: it lives in its bucket. Buffers: NULL */
+    size_t count;     /* elements; may be 0 */
+    weftDataType_t datatype; /* parameters: float16, bfloat16, float32 or float64. Buffers: any */
+} weftTrainTensor_t;
+#define WEFT_TRAIN_TENSOR_INITIALIZER \
+    { sizeof(weftTrainTensor_t), NULL, NULL, NULL, 0, weftFloat32 }
+
+/* A bucket, as a hook sees it: gradients of one datatype, one behind the other. All of it is valid during the hook. */
+typedef struct {
+    size_t size;             /* sizeof(weftTrainBucket_t) of the library */
+    int index;               /* from 0, the order of the launches; equal on all ranks */
+    void* data;              /* in: this rank's gradients. Out: the result, equal on all ranks */
+    size_t count;            /* elements, at least 1 */
+    weftDataType_t datatype; /* of all elements */
+    int divisor;             /* the average is the sum over all ranks divided by it */
+    size_t parameterCount;   /* how many parameters the bucket has */
+    const int* parameters;   /* their numbers, in the order in which they were registered */
+    const size_t* offsets;   /* where each one begins in data, in elements */
+    uint64_t layout;         /* changes when the buckets are rebuilt: state that a hook keeps for them is void then */
+    weftComm_t comm;         /* for the hook's calls; all ranks make the same ones */
+    weftStream_t stream;     /* for the hook's calls: NULL on host memory, or a CUDA stream of the object */
+    void* owner;             /* for weftTrainBucketScratch */
+} weftTrainBucket_t;
+
+/* A hook: replaces the bucket's gradients by their average over all ranks, exactly or approximately.
+ *
+ * bucket   host or device memory; changed in place
+ *
+ * context  config.hookContext
+ *
+ * All ranks call it for the same buckets in one order, one at a time. On host memory it runs in a thread of the object
+ * or in weftTrainDdpFinish, and its calls on bucket->comm return when they are done. On a device it runs in the
+ * caller's thread and enqueues its work on bucket->stream. It returns weftSuccess or an error, which ends the object on
+ * all ranks. It must not throw, nor call a weftTrainDdp function. */
+typedef weftResult_t (*weftTrainHook_t)(const weftTrainBucket_t* bucket, void* context);
+
+/* Whether an iteration reduces gradients, or the caller adds them up locally. */
+typedef WEFT_ENUM{weftTrainSynchronize = 0, weftTrainAccumulate = 1} weftTrainMode_t;
+
+/* The divisor of the average, if ranks have joined (weftTrainDdpJoin): all ranks of the communicator, or those that
+ * still take part with inputs of their own. */
+typedef WEFT_ENUM{weftTrainDivideByRanks = 0, weftTrainDivideByActive = 1} weftTrainDivisor_t;
+
+/* Settings of one object, equal on all ranks. Start from WEFT_TRAIN_DDP_CONFIG_INITIALIZER. The struct grows at its end
+ * only. */
+#define WEFT_TRAIN_DDP_CONFIG_MAGIC 0x77656474u
+typedef struct {
+    size_t size;           /* sizeof(weftTrainDdpConfig_t) of the caller */
+    unsigned magic;        /* WEFT_TRAIN_DDP_CONFIG_MAGIC */
+    unsigned version;      /* WEFT_VERSION_CODE of the caller */
+    size_t bucketCapBytes; /* a bucket is full from these bytes on; 0: 1 MiB for the first of a type, then 25 MiB */
+    weftTrainDivisor_t divisor; /* of the average */
+    int findUnused;             /* 1: a parameter may have no gradient in an iteration; costs an all-reduce each time */
+    int staticGraph;            /* 1: every iteration reports the same gradients as the first one, equally often */
+    int broadcastBuffers;       /* 1: each weftTrainDdpBegin that synchronises broadcasts the buffers of rank 0 */
+    int join;                   /* 1: ranks may have different numbers of iterations: weftTrainDdpJoin */
+    weftTrainHook_t hook;       /* NULL: weftTrainHookAverage */
+    void* hookContext;          /* is passed to the hook */
+} weftTrainDdpConfig_t;
+#define WEFT_TRAIN_DDP_CONFIG_INITIALIZER                                                                              \
+    {                                                                                                                  \
+        sizeof(weftTrainDdpConfig_t), WEFT_TRAIN_DDP_CONFIG_MAGIC, WEFT_VERSION_CODE, 0, weftTrainDivideByRanks, 0, 0, \
+            1, 0, NULL, NULL                                                                                           \
+    }
+
+/* ---- Data-parallel training ---- */
+
+/* Registers the model and writes its object to `ddp`. All ranks of `comm` call it, in one order with their other calls.
+ * Names, counts, types and settings are equal on all ranks: an error names the first difference and both ranks. Then
+ * all ranks have the parameters and buffers of rank 0. Blocks. It makes a communicator of its own from comm.
+ * parameters, parameterCount  at least one, in the order of the forward pass, in host or device memory. Their memory
+ *                             lives as long as the object; the structs are copied
+ * buffers, bufferCount        values without a gradient, such as running means. NULL if bufferCount is 0
+ * config                      settings, or NULL
+ * Device memory holds its values already when the call is made: wait for streams before. Counts in the structs are
+ * elements.
+ * Errors: weftInvalidArgument, weftInvalidUsage, weftMismatch (the ranks' models differ), weftRemoteError, weftTimeout,
+ * weftSystemError.
+ * Thread-bound, to comm. */
+WEFT_API weftResult_t weftTrainDdpCreate(weftTrainDdp_t* ddp, weftComm_t comm, const weftTrainTensor_t* parameters,
+                                         size_t parameterCount, const weftTrainTensor_t* buffers, size_t bufferCount,
+                                         const weftTrainDdpConfig_t* config);
+
+/* Ends `ddp` and frees its gradients. If an iteration that synchronises is open, other ranks get weftRemoteError
+ * instead of its results. NULL is accepted.
+ * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (another thread is inside, a child after fork).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainDdpDestroy(weftTrainDdp_t ddp);
+
+/* Stops the communication of `ddp` on all ranks: calls in progress return weftRemoteError on other ranks and an error
+ * here. weftTrainDdpDestroy frees the object.
+ * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (a child after fork).
+ * Thread-safe: also while another thread is inside a call on ddp. */
+WEFT_API weftResult_t weftTrainDdpAbort(weftTrainDdp_t ddp);
+
+/* Begins an iteration of `ddp`: call it before the forward pass.
+ * mode    equal on all ranks. With weftTrainSynchronize the iteration averages the gradients over all ranks. With
+ *         weftTrainAccumulate no gradient is sent, and the caller adds up those of several iterations
+ * stream  NULL, or a CUDA stream: the gradients and buffers were written there.
+ * With config.broadcastBuffers and weftTrainSynchronize the buffers become those of rank 0. The second iteration that
+ * synchronises rebuilds the buckets, which moves gradients that live there.
+ * Errors: weftInvalidArgument, weftInvalidUsage (an iteration is open), weftMismatch (the modes differ, with
+ * config.join), weftRemoteError, weftTimeout, weftSystemError.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainDdpBegin(weftTrainDdp_t ddp, weftTrainMode_t mode, weftStream_t stream);
+
+/* Writes to `gradient` where the gradient of `ddp`'s parameter number `parameter` lies: host or device memory, its
+ * count of elements, in its bucket or the caller's own. It is zeroed at first. It stays valid until a weftTrainDdpBegin
+ * rebuilds the buckets: ask again after each.
+ * Errors: weftInvalidArgument (no such parameter).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainDdpGetGradient(weftTrainDdp_t ddp, int parameter, void** gradient);
+
+/* Says that this rank has written the gradient of `ddp`'s parameter number `parameter` for this iteration. Once all
+ * gradients of a bucket are written, its reduction begins, in the order of the buckets. Does not wait. A gradient in
+ * its bucket must not be touched from then on until weftTrainDdpFinish. `stream` is NULL, or the CUDA stream that
+ * writes the gradient.
+ * Errors: weftInvalidArgument (no such parameter), weftInvalidUsage (no iteration is open, reported twice).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainDdpGradientReady(weftTrainDdp_t ddp, int parameter, weftStream_t stream);
+/* The same for several parameters, in the order of the array. Many small gradients are reported faster so.
+ * parameters, count  their numbers in host memory, and how many elements the array has. Those before a wrong one are
+ *                    reported */
+WEFT_API weftResult_t weftTrainDdpGradientsReady(weftTrainDdp_t ddp, const int* parameters, size_t count,
+                                                 weftStream_t stream);
+
+/* Ends the iteration of `ddp`. If it synchronises, it blocks until each gradient is the average over all ranks. A
+ * gradient that no rank has reported is zero in its bucket, and stays as it was in the caller's own memory.
+ * Without config.findUnused a missing report is an error that names the parameter, and the iteration stays open: the
+ * caller may report the gradient and call it again. `stream` is NULL. On a device it is the CUDA stream that reads the
+ * gradients afterwards: the call does not wait for them, except for other ranks with config.findUnused.
+ * Errors: weftInvalidUsage (no iteration is open, a gradient is missing, the hook failed), weftMismatch,
+ * weftRemoteError, weftTimeout, weftSystemError.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainDdpFinish(weftTrainDdp_t ddp, weftStream_t stream);
+
+/* Takes part in the other ranks' iterations with zeros, until every rank of `ddp` has called it: for ranks without
+ * further inputs. Needs config.join. Blocks. At its end all ranks have the parameters and buffers of the highest rank
+ * that was active last, and may begin new iterations.
+ * Errors: weftInvalidUsage (an iteration is open, config.join is 0, the hook failed), weftMismatch, weftRemoteError,
+ * weftTimeout, weftSystemError.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainDdpJoin(weftTrainDdp_t ddp);
+
+/* Writes to `used` whether some rank reported the gradient of `ddp`'s parameter number `parameter` for the newest
+ * finished iteration that synchronised: 1 or 0. Without config.findUnused and config.staticGraph it is 1.
+ * Errors: weftInvalidArgument (no such parameter).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainDdpGetUsed(weftTrainDdp_t ddp, int parameter, int* used);
+
+/* Writes the index of the bucket of `ddp`'s parameter number `parameter` to `bucket`, from 0. Buckets are launched in
+ * this order.
+ * Errors: weftInvalidArgument (no such parameter).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainDdpGetBucket(weftTrainDdp_t ddp, int parameter, int* bucket);
+
+/* ---- Hooks of buckets ---- */
+
+/* Averages the gradients of `bucket` over all ranks in their own datatype: the hook of a config without one.
+ * context  is ignored, host memory or NULL
+ * Errors: as weftAllReduce.
+ * Thread-bound, to the hook that it is or that calls it. */
+WEFT_API weftResult_t weftTrainHookAverage(const weftTrainBucket_t* bucket, void* context);
+
+/* Averages float32 and float64 gradients of `bucket` as float16: half or a quarter of the bytes are sent. Numbers above
+ * 65504 become infinite. 16-bit gradients are averaged in their own datatype. For host memory.
+ * context  is ignored, host memory or NULL
+ * Errors: as weftAllReduce.
+ * Thread-bound, to the hook that it is or that calls it. */
+WEFT_API weftResult_t weftTrainHookFloat16(const weftTrainBucket_t* bucket, void* context);
+
+/* Averages float32 and float64 gradients of `bucket` as bfloat16, which has float32's range and 8 bits of precision.
+ * For host memory.
+ * context  is ignored, host memory or NULL
+ * Errors: as weftAllReduce.
+ * Thread-bound, to the hook that it is or that calls it. */
+WEFT_API weftResult_t weftTrainHookBfloat16(const weftTrainBucket_t* bucket, void* context);
+
+/* Writes to `scratch` the address of at least `bytes` bytes for a hook's work on `bucket`, in host or device memory as
+ * the bucket. They belong to it until the buckets are rebuilt. Later calls for the same bucket get the same memory with
+ * its contents, if they ask for no more bytes.
+ * Errors: weftInvalidArgument (NULL, no bucket of a hook), weftSystemError (out of memory).
+ * Thread-bound, to the hook that calls it. */
+WEFT_API weftResult_t weftTrainBucketScratch(const weftTrainBucket_t* bucket, size_t bytes, void** scratch);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,103 @@
+// train.hpp: train.h for C++17: an owner instead of a destroy call, exceptions instead of codes. Header only.
+//
+//     weft::train::Ddp ddp(comm, {weft::train::tensor("weight", weight, 100)});
+//     ddp.begin();
+//     compute(ddp.gradient<float>(0));
+//     ddp.ready(0);
+//     ddp.finish();  // the gradient is the average over all ranks
+//
+// train.h says for each call what it does and which errors it returns.
+#ifndef WEFT_TRAIN_HPP
+#define WEFT_TRAIN_HPP
+
+#include <weft/train.h>
+#include <weft/weft.hpp>
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+namespace weft {
+namespace train {
+
+// A parameter or a buffer. The name must live until the Ddp is made, the memory as long as the Ddp. `gradient` may be
+// the caller's own memory.
+template <class T>
+weftTrainTensor_t tensor(const char* name, T* data, std::size_t count, T* gradient = nullptr) {
+    weftTrainTensor_t made = WEFT_TRAIN_TENSOR_INITIALIZER;
+    made.name = name;
+    made.data = data;
+    made.gradient = gradient;
+    made.count = count;
+    made.datatype = datatype_of<T>();
+    return made;
+}
+
+// The settings of a Ddp, to begin with.
+inline weftTrainDdpConfig_t ddp_config() {
+    const weftTrainDdpConfig_t config = WEFT_TRAIN_DDP_CONFIG_INITIALIZER;
+    return config;
+}
+
+// A registered model, and its gradients. Move-only. Thread-bound, except abort(), which is thread-safe.
+class Ddp {
+  public:
+    // All ranks of the communicator call it. Then all have the values of rank 0.
+    Ddp(const Communicator& comm, const std::vector<weftTrainTensor_t>& parameters,
+        const std::vector<weftTrainTensor_t>& buffers = {}, const weftTrainDdpConfig_t& config = ddp_config()) {
+        check(weftTrainDdpCreate(&handle_, comm.get(), parameters.data(), parameters.size(), buffers.data(),
+                                 buffers.size(), &config));
+    }
+    Ddp(Ddp&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    Ddp& operator=(Ddp&& other) noexcept {
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    // An open iteration that synchronises ends with an error on the other ranks.
+    ~Ddp() { (void)weftTrainDdpDestroy(handle_); }
+
+    weftTrainDdp_t get() const noexcept { return handle_; }
+    void abort() { check(weftTrainDdpAbort(handle_)); }
+
+    void begin(weftStream_t stream = nullptr) { check(weftTrainDdpBegin(handle_, weftTrainSynchronize, stream)); }
+    // The iteration sends nothing: the caller adds its gradients up.
+    void begin_accumulation(weftStream_t stream = nullptr) {
+        check(weftTrainDdpBegin(handle_, weftTrainAccumulate, stream));
+    }
+    // Ask again after each begin().
+    template <class T>
+    T* gradient(int parameter) const {
+        void* memory = nullptr;
+        check(weftTrainDdpGetGradient(handle_, parameter, &memory));
+        return static_cast<T*>(memory);
+    }
+    void ready(int parameter, weftStream_t stream = nullptr) {
+        check(weftTrainDdpGradientReady(handle_, parameter, stream));
+    }
+    void ready(const std::vector<int>& parameters, weftStream_t stream = nullptr) {
+        check(weftTrainDdpGradientsReady(handle_, parameters.data(), parameters.size(), stream));
+    }
+    void finish(weftStream_t stream = nullptr) { check(weftTrainDdpFinish(handle_, stream)); }
+    // Takes part in the iterations of ranks that have more inputs.
+    void join() { check(weftTrainDdpJoin(handle_)); }
+
+    // Whether some rank had a gradient of the parameter in the newest iteration that synchronised.
+    bool used(int parameter) const {
+        int used = 0;
+        check(weftTrainDdpGetUsed(handle_, parameter, &used));
+        return used != 0;
+    }
+    int bucket(int parameter) const {
+        int bucket = 0;
+        check(weftTrainDdpGetBucket(handle_, parameter, &bucket));
+        return bucket;
+    }
+
+  private:
+    weftTrainDdp_t handle_ = nullptr;
+};
+
+}  // namespace train
+}  // namespace weft
+
+#endif

@@ -1,0 +1,59 @@
+// training.hpp: weft.train.Ddp, its gradients, and the buckets that its hook sees.
+#pragma once
+#include <nanobind/nanobind.h>
+#include <weft/train.h>
+
+#include <string>
+#include <vector>
+
+#include "python/binding/array.hpp"
+#include "python/binding/communicator.hpp"
+
+namespace weft::python {
+
+// Owns a weftTrainDdp_t, and keeps the arrays of the model. Needs the GIL, except abort_quietly().
+class Ddp final : public Interruptible {
+  public:
+    // parameters: (name, array, gradient or None); buffers: (name, array); hook: None, a name or a function.
+    Ddp(nb::object comm, const nb::list& parameters, const nb::list& buffers, nb::object hook,
+        const nb::dict& settings);
+    Ddp(const Ddp&) = delete;
+    ~Ddp();
+
+    weftTrainDdp_t handle() const;
+    void begin(bool accumulate);
+    void ready(int parameter);
+    void ready_all(const std::vector<int>& parameters);
+    void finish();
+    void join();
+    bool used(int parameter);
+    int bucket(int parameter);
+    void* gradient(int parameter);
+    void abort();
+    void abort_quietly() noexcept override;
+    void close();
+
+    // Views of its memory that Python holds: it must not be freed.
+    int views = 0;
+    int visit(visitproc visit, void* arg) const;
+
+  private:
+    static weftResult_t call_hook(const weftTrainBucket_t* bucket, void* context);
+    void set_hook(const nb::object& hook, weftTrainDdpConfig_t& config);
+    // Runs a call that may block.
+    template <class Body>
+    void run(Body&& body);
+    void check_result(weftResult_t result);
+    void destroy() noexcept;
+
+    nb::object comm_;
+    std::vector<Array> arrays_;
+    nb::object hook_;   // a function
+    nb::object cause_;  // the exception of the hook
+    std::atomic<weftTrainDdp_t> handle_{nullptr};
+    int process_;
+};
+
+void bind_training(nb::module_& module);
+
+}  // namespace weft::python

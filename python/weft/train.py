@@ -1,0 +1,240 @@
+"""Data-parallel training: gradients in buckets, averaged over all ranks while others are computed.
+
+    ddp = weft.train.Ddp(comm, {"weight": weight, "bias": bias})
+    with ddp.iteration():
+        for name in ("bias", "weight"):        # the last layer's gradient comes first
+            ddp.gradient(name)[...] = compute(name)
+            ddp.ready(name)
+    # now they are averages
+
+docs/guide/training.md is the guide.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
+
+from . import _results, _weft
+from ._communicator import Communicator
+from ._errors import refuse
+from ._objects import _Closing
+
+Named = Union[Mapping[str, Any], Iterable[tuple[str, Any]]]
+
+
+def _pairs(named: Optional[Named]) -> list[tuple[str, Any]]:
+    if named is None:
+        return []
+    return list(named.items()) if isinstance(named, Mapping) else list(named)
+
+
+def _elements(x: Any) -> int:
+    count = 1
+    for length in _results.shape_of(x):
+        count *= length
+    return count
+
+
+class Bucket:
+    """Gradients of one dtype, as a hook sees them: hook(bucket) replaces ``bucket.data`` by the average of all ranks.
+
+    It is valid during the hook only. All ranks call their hooks for the same buckets, in one order, in a thread of
+    the Ddp or in Ddp.finish.
+    """
+
+    def __init__(self, bucket: _weft.TrainBucket, parameters: list[tuple[str, Any]], comm: Communicator) -> None:
+        self._bucket = bucket
+        self._parameters = parameters
+        self.comm = comm  #: a Communicator for the hook's calls; all ranks make the same ones
+
+    @property
+    def index(self) -> int:
+        """From 0, the order of the launches; equal on all ranks."""
+        return self._bucket.index
+
+    @property
+    def divisor(self) -> int:
+        """The average is the sum over all ranks divided by it."""
+        return self._bucket.divisor
+
+    @property
+    def layout(self) -> int:
+        """Changes when the buckets are rebuilt: state that a hook keeps for them is void then."""
+        return self._bucket.layout
+
+    @property
+    def names(self) -> list[str]:
+        """Of the parameters, in the order in which their gradients lie in ``data``."""
+        return [self._parameters[number][0] for number in self._bucket.parameters]
+
+    @property
+    def offsets(self) -> list[int]:
+        """Where each parameter begins in ``data``, in elements."""
+        return self._bucket.offsets
+
+    @property
+    def data(self) -> Any:
+        """This rank's gradients: one dimension, of the library of the first parameter. Change it in place."""
+        first = self._parameters[self._bucket.parameters[0]][1]
+        return _results.over(first, self._bucket.memory, (-1,))
+
+    def average(self, sent_as: Optional[str] = None) -> None:
+        """Averages ``data`` over all ranks. sent_as: "float16" or "bfloat16" sends fewer bytes."""
+        self._bucket.average(sent_as or "")
+
+    def scratch(self, nbytes: int) -> memoryview:
+        """Memory that stays with its contents until the buckets are rebuilt. Delete arrays over it in the hook."""
+        return self._bucket.scratch(nbytes)
+
+
+Hook = Union[None, str, Callable[[Bucket], None]]
+
+
+class Ddp(_Closing, _weft.Ddp):
+    """A registered model: parameters and buffers in host memory, and gradients in buckets.
+
+    All ranks of comm make it with the same names, shapes, dtypes and settings. Then all have the values of rank 0. It
+    keeps the arrays. They are numpy's or torch's, or have the buffer protocol.
+
+    parameters, buffers: mappings of names, or pairs. In the order of the forward pass.
+    gradients: arrays of the caller for some parameters. Other gradients live in their buckets: Ddp.gradient.
+    bucket_cap_bytes: a bucket is full from these bytes on; 0: 1 MiB for the first of a dtype, then 25 MiB.
+    divide_by_active: average over the ranks that have not joined, in place of all.
+    find_unused: a parameter may have no gradient in an iteration.
+    static_graph: every iteration reports the same gradients as the first one, equally often.
+    broadcast_buffers: each synchronising iteration begins with the buffers of rank 0.
+    join: ranks may have different numbers of iterations.
+    hook: None (the average), "float16", "bfloat16", or a function of a Bucket.
+
+    One thread at a time uses it; abort may come from any thread. After a failed iteration it has ended on all ranks:
+    close it. comm lives on.
+    """
+
+    def __init__(
+        self,
+        comm: Communicator,
+        parameters: Named,
+        *,
+        buffers: Optional[Named] = None,
+        gradients: Optional[Mapping[str, Any]] = None,
+        bucket_cap_bytes: int = 0,
+        divide_by_active: bool = False,
+        find_unused: bool = False,
+        static_graph: bool = False,
+        broadcast_buffers: bool = True,
+        join: bool = False,
+        hook: Hook = None,
+    ) -> None:
+        pairs = _pairs(parameters)
+        own = dict(gradients or {})
+        super().__init__(
+            comm,
+            [(name, x, own.pop(name, None)) for name, x in pairs],
+            _pairs(buffers),
+            self._called(hook, pairs) if callable(hook) else hook,
+            {
+                "bucket_cap_bytes": bucket_cap_bytes,
+                "divide_by_active": divide_by_active,
+                "find_unused": find_unused,
+                "static_graph": static_graph,
+                "broadcast_buffers": broadcast_buffers,
+                "join": join,
+            },
+        )
+        self._pairs = pairs
+        self._numbers = {name: number for number, (name, _) in enumerate(pairs)}
+        self._own = dict(gradients or {})
+        for name in own:
+            self._number(name)
+
+    @staticmethod
+    def _called(hook: Callable[[Bucket], None], pairs: list[tuple[str, Any]]) -> Callable[[_weft.TrainBucket], None]:
+        def call(bucket: _weft.TrainBucket) -> None:
+            comm = Communicator()
+            bucket.borrow_comm(comm)
+            try:
+                hook(Bucket(bucket, pairs, comm))
+            finally:
+                _weft.give_back(comm)
+
+        return call
+
+    def _number(self, parameter: Union[str, int]) -> int:
+        if isinstance(parameter, str):
+            number = self._numbers.get(parameter)
+            if number is None:
+                raise refuse("python.value", f"no parameter is named {parameter!r}. Use a name that was registered")
+            return number
+        return parameter
+
+    def begin(self, *, accumulate: bool = False) -> None:
+        """Begins an iteration, before the forward pass. accumulate: nothing is sent, and the caller adds gradients up.
+
+        The second iteration that synchronises rebuilds the buckets: ask for the gradients again.
+        """
+        self._begin(accumulate)
+
+    def gradient(self, parameter: Union[str, int]) -> Any:
+        """The gradient as an array of the parameter's shape: the caller's, or memory in its bucket."""
+        number = self._number(parameter)
+        memory = self._gradient(number, 0)  # refuses a wrong number
+        name, x = self._pairs[number]
+        if name in self._own:
+            return self._own[name]
+        memory = self._gradient(number, _elements(x) * _itemsize(x))
+        return _results.over(x, memory, _results.shape_of(x))
+
+    def ready(self, parameter: Union[str, int]) -> None:
+        """This rank has written the gradient. Full buckets are reduced at once, in the same order on all ranks."""
+        self._ready(self._number(parameter))
+
+    def ready_all(self, parameters: Optional[Iterable[Union[str, int]]] = None) -> None:
+        """ready() for several parameters in one call; None: all, the last one first."""
+        names = range(len(self._pairs) - 1, -1, -1) if parameters is None else parameters
+        self._ready_all([self._number(each) for each in names])
+
+    def finish(self) -> None:
+        """Ends the iteration. If it synchronises, each gradient is the average over all ranks then."""
+        self._finish()
+
+    @contextlib.contextmanager
+    def iteration(self, *, accumulate: bool = False) -> Iterator["Ddp"]:
+        """begin() and finish(). If an exception leaves the block, the Ddp ends on all ranks."""
+        self.begin(accumulate=accumulate)
+        try:
+            yield self
+        except BaseException:
+            self.abort()
+            raise
+        self.finish()
+
+    def join(self) -> None:
+        """Takes part in the other ranks' iterations with zeros, until every rank has called it."""
+        self._join()
+
+    def used(self, parameter: Union[str, int]) -> bool:
+        """Whether some rank reported the gradient in the newest iteration that synchronised."""
+        return self._used(self._number(parameter))
+
+    def bucket(self, parameter: Union[str, int]) -> int:
+        """The index of the parameter's bucket, in the order of the launches."""
+        return self._bucket(self._number(parameter))
+
+    def abort(self) -> None:
+        """Ends the iteration on all ranks with an error. From any thread."""
+        self._abort()
+
+    def close(self) -> None:
+        """Frees the gradients. Other ranks get an error if an iteration that synchronises is open."""
+        self._close()
+
+
+def _itemsize(x: Any) -> int:
+    size = getattr(x, "itemsize", None)
+    if callable(size) or size is None:
+        size = x.element_size() if hasattr(x, "element_size") else memoryview(x).itemsize
+    return int(size)
+
+
+__all__ = ["Bucket", "Ddp"]

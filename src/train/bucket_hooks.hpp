@@ -1,0 +1,31 @@
+// bucket_hooks.hpp: the other end of weftTrainBucket_t: the services for a hook, and the built-in hooks.
+#pragma once
+#include "src/base/result.hpp"
+#include "src/train/gradient_buckets.hpp"
+#include "src/train/model.hpp"
+#include "src/train/peers.hpp"
+#include "weft/train.h"
+
+namespace weft::internal::train {
+
+// The `owner` of a bucket, during the hook.
+struct HookOwner {
+    static constexpr uint64_t living = 0x74666577686f6f6bu;
+
+    uint64_t magic = 0;
+    Peers* peers = nullptr;
+    GradientBuckets* buckets = nullptr;
+};
+// Fails if the struct is not of a hook in progress.
+Result<HookOwner*> owner_of(const weftTrainBucket_t* bucket);
+
+// Calls the hook for one bucket. A failure of the communicator keeps its error; every other one is the hook's, and then
+// the communicator is aborted, because other ranks wait for this one.
+Status run_hook(const Settings& settings, HookOwner& owner, weftStream_t stream, int index, int divisor);
+
+// The average in the bucket's own type.
+Status average(const weftTrainBucket_t& bucket);
+// The average of float32 and float64 in a float type of 16 bits.
+Status average_as(const weftTrainBucket_t& bucket, weftDataType_t type);
+
+}  // namespace weft::internal::train

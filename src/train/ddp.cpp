@@ -1,0 +1,245 @@
+#include "src/train/ddp.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace weft::internal::train {
+
+namespace {
+
+std::vector<TensorFacts> facts_of(const std::vector<Tensor>& tensors) {
+    std::vector<TensorFacts> facts;
+    for (const Tensor& tensor : tensors) facts.push_back(tensor.facts);
+    return facts;
+}
+
+// Before any order of reports is known.
+std::vector<std::vector<int>> first_assignment(const std::vector<TensorFacts>& parameters, const Settings& settings) {
+    const bool one_for_each_type = !settings.find_unused || settings.static_graph;
+    const std::vector<size_t> limits =
+        one_for_each_type ? std::vector<size_t>{SIZE_MAX} : bucket_limits(settings.bucket_cap_bytes);
+    auto assignment = assign_buckets(parameters, limits);
+    std::reverse(assignment.begin(), assignment.end());
+    return assignment;
+}
+
+bool is_permutation_of_indices(std::vector<int> order) {
+    std::sort(order.begin(), order.end());
+    for (size_t i = 0; i < order.size(); ++i)
+        if (order[i] != int(i)) return false;
+    return true;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Ddp>> Ddp::make(Model model, std::unique_ptr<MemorySpace> space, weftComm_t comm) {
+    if (!model.settings.hook) model.settings.hook = weftTrainHookAverage;
+    auto facts = facts_of(model.parameters);
+    const auto assignment = first_assignment(facts, model.settings);
+    // Before the communicator's first call, so that peers can map it.
+    auto buckets = GradientBuckets::make(*space, std::move(facts), assignment);
+    if (!buckets) return buckets.take_status();
+    Result<std::unique_ptr<LaunchQueue>> queue = space->on_device() ? LaunchQueue::at_once() : LaunchQueue::start();
+    if (!queue) return queue.take_status();
+    auto peers = Peers::make(comm);
+    if (!peers) return peers.take_status();
+    WEFT_TRY(check_agreement(**peers, model));
+    WEFT_TRY(broadcast_values(**peers, *space, model.parameters, 0));
+    WEFT_TRY(broadcast_values(**peers, *space, model.buffers, 0));
+    WEFT_TRY(space->synchronize());
+    return std::shared_ptr<Ddp>(
+        new Ddp(std::move(model), std::move(space), std::move(*buckets), std::move(*peers), std::move(*queue)));
+}
+
+Ddp::Ddp(Model model, std::unique_ptr<MemorySpace> space, GradientBuckets buckets, std::unique_ptr<Peers> peers,
+         std::unique_ptr<LaunchQueue> queue)
+    : model_(std::move(model)),
+      space_(std::move(space)),
+      buckets_(std::move(buckets)),
+      peers_(std::move(peers)),
+      hook_owner_{0, peers_.get(), &buckets_},
+      reports_(model_.parameters.size(), model_.settings.static_graph),
+      members_(peers_->ranks()),
+      used_by_any_(model_.parameters.size(), 1),
+      queue_(std::move(queue)) {}
+
+Ddp::~Ddp() {
+    if (open_ == weftTrainSynchronize) peers_->abort();
+    queue_.reset();
+    peers_.reset();
+    (void)space_->synchronize();  // copies may still use the gradients
+}
+
+Status Ddp::usable() const {
+    if (!failure_) return failure_.copy();
+    if (!peers_->aborted()) return ok();
+    WEFT_TRY(queue_->failure());  // a hook failed before finish() was called
+    return fail(error::train_aborted, "weftTrainDdpAbort has ended this object: destroy it and make a new one");
+}
+
+Status Ddp::ended_by(Status status) {
+    if (!status && status.id() == error::abort_remote)
+        status =
+            fail(status, "another rank ended its training object in the middle of an iteration: {}", status.sentence());
+    if (!status && failure_) failure_ = status.copy();
+    return status;
+}
+
+void* Ddp::gradient(int parameter) const {
+    void* const own = model_.parameters[size_t(parameter)].gradient;
+    return own ? own : buckets_.gradient(parameter);
+}
+
+Status Ddp::begin(weftTrainMode_t mode, weftStream_t stream) {
+    WEFT_TRY(usable());
+    if (open_)
+        return fail(error::train_iteration,
+                    "an iteration is open: call weftTrainDdpFinish before the next weftTrainDdpBegin");
+    if (space_->on_device()) WEFT_TRY(ended_by(space_->follow(stream)));
+    WEFT_TRY(ended_by(begin_with_all(true, mode)));
+    open_ = mode;
+    reports_.begin();
+    if (mode == weftTrainAccumulate) return ok();
+    // A failure on a device shows after the call.
+    if (space_->on_device()) WEFT_TRY(ended_by(peers_->state()));
+    // With a static graph other ranks may use a parameter that this one does not.
+    for (int i = 0; i < parameter_count(); ++i)
+        if (reports_.expected(i) == 0) WEFT_TRY(ended_by(take(i, true)));
+    launch_full();
+    return ended_by(space_->lead(stream));
+}
+
+Status Ddp::begin_with_all(bool active, weftTrainMode_t mode) {
+    if (model_.settings.join) {
+        WEFT_TRY(members_.exchange(*peers_, active, mode));
+        if (members_.active() == 0) return ok();
+        mode = members_.mode();
+    }
+    return mode == weftTrainSynchronize ? begin_synchronizing() : ok();
+}
+
+Status Ddp::begin_synchronizing() {
+    if (order_source_ >= 0) WEFT_TRY(rebuild());
+    if (model_.settings.broadcast_buffers)
+        WEFT_TRY(broadcast_values(*peers_, *space_, model_.buffers, members_.lowest_active()));
+    full_.begin(buckets_.layout());
+    return ok();
+}
+
+Status Ddp::rebuild() {
+    std::vector<int> order = first_order_;
+    order.resize(model_.parameters.size());
+    WEFT_TRY(peers_->broadcast(order.data(), order.size(), weftInt32, order_source_));
+    if (!is_permutation_of_indices(order))
+        return fail(error::internal_exception, "rank {} sent an order of gradients that is none", order_source_);
+    order_source_ = -1;
+    const std::vector<size_t> limits = bucket_limits(model_.settings.bucket_cap_bytes);
+    return buckets_.rebuild(assign_buckets(buckets_.parameters(), limits, order));
+}
+
+Status Ddp::ready(std::span<const int> parameters, weftStream_t stream) {
+    WEFT_TRY(usable());
+    if (!open_ && !parameters.empty())
+        return fail(error::train_iteration,
+                    "the gradient of parameter {}, \"{}\", was reported, but no iteration is open: call "
+                    "weftTrainDdpBegin first",
+                    parameters[0], model_.parameters[size_t(parameters[0])].name);
+    if (open_ == weftTrainSynchronize) WEFT_TRY(ended_by(space_->follow(stream)));
+    for (const int parameter : parameters) {
+        WEFT_TRY(reports_.report(parameter, model_.parameters[size_t(parameter)].name));
+        if (open_ == weftTrainAccumulate || !reports_.complete(parameter)) continue;
+        WEFT_TRY(ended_by(take(parameter, false)));
+        launch_full();
+    }
+    return ok();
+}
+
+Status Ddp::take(int parameter, bool zeros) {
+    const void* const own = model_.parameters[size_t(parameter)].gradient;
+    if (zeros)
+        WEFT_TRY(buckets_.zero(parameter));
+    else if (own)
+        WEFT_TRY(buckets_.copy_in(parameter, own));
+    full_.ready(parameter);
+    return ok();
+}
+
+Status Ddp::check_missing() const {
+    if (model_.settings.find_unused || reports_.recording()) return ok();
+    const std::vector<int> missing = reports_.missing();
+    if (missing.empty()) return ok();
+    const std::string others = missing.size() == 1 ? "" : fmt::format(" and of {} others", missing.size() - 1);
+    return fail(error::train_missing_gradient,
+                "the gradient of parameter {}, \"{}\",{} was not reported: call weftTrainDdpGradientReady for it and "
+                "then weftTrainDdpFinish again, or set config.findUnused",
+                missing.front(), model_.parameters[size_t(missing.front())].name, others)
+        .about({.rank = peers_->rank()});
+}
+
+void Ddp::launch_full() {
+    for (int bucket = full_.take(); bucket >= 0; bucket = full_.take())
+        queue_->add([this, bucket] { return launch(bucket); });
+}
+
+Status Ddp::launch(int bucket) {
+    const int divisor = model_.settings.divides_by_active ? members_.active() : peers_->ranks();
+    return run_hook(model_.settings, hook_owner_, space_->stream(), bucket, divisor);
+}
+
+Status Ddp::finish(weftStream_t stream) {
+    WEFT_TRY(usable());
+    if (!open_)
+        return fail(error::train_iteration, "no iteration is open: call weftTrainDdpBegin before weftTrainDdpFinish");
+    if (open_ == weftTrainSynchronize) {
+        WEFT_TRY(check_missing());
+        if (space_->on_device()) WEFT_TRY(ended_by(space_->follow(stream)));
+        WEFT_TRY(complete(true));
+        WEFT_TRY(ended_by(space_->lead(stream)));
+    }
+    open_.reset();
+    return ok();
+}
+
+Status Ddp::complete(bool active) {
+    for (int i = 0; i < parameter_count(); ++i)
+        if (!full_.is_ready(i)) WEFT_TRY(ended_by(take(i, !active || !reports_.used(i))));
+    launch_full();
+    if (exchanges_used()) {
+        for (int i = 0; i < parameter_count(); ++i) used_by_any_[size_t(i)] = active && reports_.used(i);
+        queue_->add(
+            [this] { return peers_->all_reduce(used_by_any_.data(), used_by_any_.size(), weftInt32, weftSum); });
+    }
+    WEFT_TRY(ended_by(queue_->wait()));
+    if (active) {
+        for (int i = 0; i < parameter_count(); ++i)
+            if (void* const own = model_.parameters[size_t(i)].gradient; own && used(i))
+                WEFT_TRY(ended_by(buckets_.copy_out(i, own)));
+        if (!synchronized_) first_order_ = reports_.order();
+        if (reports_.recording()) reports_.end_recording();
+        reports_.clear_used();
+    }
+    const bool rebuilds = model_.settings.static_graph || !model_.settings.find_unused;
+    if (!synchronized_ && rebuilds) order_source_ = members_.lowest_active();
+    synchronized_ = true;
+    return ok();
+}
+
+Status Ddp::join() {
+    WEFT_TRY(usable());
+    if (open_)
+        return fail(error::train_iteration, "an iteration is open: call weftTrainDdpFinish before weftTrainDdpJoin");
+    if (!model_.settings.join)
+        return fail(error::train_iteration, "weftTrainDdpJoin needs config.join 1 at weftTrainDdpCreate, on all ranks");
+    reports_.clear_used();
+    for (;;) {
+        WEFT_TRY(ended_by(begin_with_all(false, weftTrainSynchronize)));
+        if (members_.active() == 0) break;
+        if (members_.mode() == weftTrainAccumulate) continue;
+        WEFT_TRY(complete(false));
+    }
+    WEFT_TRY(ended_by(broadcast_values(*peers_, *space_, model_.parameters, members_.highest_last_active())));
+    WEFT_TRY(ended_by(broadcast_values(*peers_, *space_, model_.buffers, members_.highest_last_active())));
+    return ended_by(space_->synchronize());
+}
+
+}  // namespace weft::internal::train

@@ -1,0 +1,81 @@
+// ddp.hpp: data-parallel training: the iterations of one registered model. docs/design/training.md explains them.
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "src/train/bucket_hooks.hpp"
+#include "src/train/gradient_buckets.hpp"
+#include "src/train/launch_queue.hpp"
+#include "src/train/membership.hpp"
+#include "src/train/model.hpp"
+#include "src/train/peers.hpp"
+#include "src/train/reports.hpp"
+
+namespace weft::internal::train {
+
+// The communicator is used by the caller's thread while the queue is empty, and otherwise by the queue's thread.
+// Thread-bound, except abort(), which is thread-safe.
+class Ddp {
+  public:
+    // All ranks of `comm` call it. The memory of the model lies in `space`.
+    static Result<std::shared_ptr<Ddp>> make(Model model, std::unique_ptr<MemorySpace> space, weftComm_t comm);
+    Ddp(const Ddp&) = delete;
+    Ddp& operator=(const Ddp&) = delete;
+    // Aborts an iteration that other ranks cannot finish any more.
+    ~Ddp();
+
+    bool on_device() const { return space_->on_device(); }
+    // Streams are the caller's, and count on a device only.
+    Status begin(weftTrainMode_t mode, weftStream_t stream);
+    // If one report is wrong, those before it count.
+    Status ready(std::span<const int> parameters, weftStream_t stream);
+    Status finish(weftStream_t stream);
+    Status join();
+    void abort() { peers_->abort(); }
+
+    int parameter_count() const { return int(model_.parameters.size()); }
+    void* gradient(int parameter) const;
+    bool used(int parameter) const { return used_by_any_[size_t(parameter)] != 0; }
+    int bucket_of(int parameter) const { return buckets_.layout().places[size_t(parameter)].bucket; }
+
+  private:
+    Ddp(Model model, std::unique_ptr<MemorySpace> space, GradientBuckets buckets, std::unique_ptr<Peers> peers,
+        std::unique_ptr<LaunchQueue> queue);
+
+    Status usable() const;
+    // Keeps a failure after which the object has ended.
+    Status ended_by(Status status);
+    Status begin_with_all(bool active, weftTrainMode_t mode);
+    Status begin_synchronizing();
+    Status rebuild();
+    // Makes a gradient part of its bucket: the caller's, or zeros.
+    Status take(int parameter, bool zeros);
+    Status check_missing() const;
+    void launch_full();
+    Status launch(int bucket);
+    // Launches the rest and waits for the results.
+    Status complete(bool active);
+    bool exchanges_used() const {
+        return model_.settings.find_unused || (model_.settings.static_graph && !synchronized_);
+    }
+
+    Model model_;
+    std::unique_ptr<MemorySpace> space_;
+    GradientBuckets buckets_;
+    std::unique_ptr<Peers> peers_;  // ends before the memory of its calls
+    HookOwner hook_owner_;
+    Reports reports_;
+    FullBuckets full_;
+    Membership members_;
+    std::optional<weftTrainMode_t> open_;  // the mode of the open iteration
+    bool synchronized_ = false;            // an iteration that synchronises has ended
+    std::vector<int> first_order_;         // its reports
+    int order_source_ = -1;  // the rank whose first_order_ counts at the rebuild, which is still to come; or -1
+    std::vector<int32_t> used_by_any_;
+    Status failure_;
+    std::unique_ptr<LaunchQueue> queue_;  // the last field: its thread uses the others
+};
+
+}  // namespace weft::internal::train

@@ -1,0 +1,94 @@
+// device_space.cpp: memory of a CUDA device (memory_space.hpp).
+#include <optional>
+
+#include "src/drivers/cuda/memory.hpp"
+#include "src/drivers/cuda/pointer.hpp"
+#include "src/drivers/cuda/stream.hpp"
+#include "src/train/memory_space.hpp"
+#include "src/train/peers.hpp"
+
+namespace weft::internal::train {
+
+namespace {
+
+CUdeviceptr address_of(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
+
+class DeviceSpace : public MemorySpace {
+  public:
+    static Result<std::unique_ptr<MemorySpace>> make(int device) {
+        auto space = std::make_unique<DeviceSpace>();
+        auto driver = cuda::Driver::get();
+        if (!driver) return driver.take_status();
+        auto context = cuda::Context::retain(**driver, device);
+        if (!context) return context.take_status();
+        space->context_ = std::move(*context);
+        // Gradients are needed soon, so their kernels go first.
+        auto stream = cuda::Stream::create(space->context_, cuda::Stream::Priority::highest);
+        if (!stream) return stream.take_status();
+        space->stream_ = std::move(*stream);
+        auto event = cuda::Event::create(space->context_);
+        if (!event) return event.take_status();
+        space->event_ = std::move(*event);
+        return std::unique_ptr<MemorySpace>(std::move(space));
+    }
+
+    bool on_device() const override { return true; }
+    weftStream_t stream() const override { return stream_.handle(); }
+    Status copy(void* to, const void* from, size_t bytes) override {
+        if (bytes == 0) return ok();
+        return cuda::copy_async(context_.driver(), address_of(to), address_of(from), bytes, stream_.handle());
+    }
+    Status zero(void* memory, size_t bytes) override {
+        if (bytes == 0) return ok();
+        return cuda::fill_async(context_.driver(), address_of(memory), 0, bytes, stream_.handle());
+    }
+    Status follow(weftStream_t callers) override {
+        const cuda::ContextScope scope(context_);  // the legacy stream is the current context's
+        WEFT_TRY(event_.record(callers));
+        return stream_.wait_for(event_);
+    }
+    Status lead(weftStream_t callers) override {
+        const cuda::ContextScope scope(context_);
+        WEFT_TRY(event_.record(stream_.handle()));
+        return context_.driver().check(context_.driver().StreamWaitEvent(callers, event_.handle(), 0),
+                                       "let a stream wait for gradients");
+    }
+    Status synchronize() override { return stream_.synchronize(); }
+    Result<void*> allocate(size_t bytes) override {
+        const cuda::ContextScope scope(context_);
+        void* memory = nullptr;
+        WEFT_TRY(called(weftMemAlloc(&memory, bytes)));
+        return memory;
+    }
+
+  private:
+    cuda::Context context_;
+    cuda::Stream stream_;
+    cuda::Event event_;  // recorded anew for each wait
+};
+
+}  // namespace
+
+Result<std::unique_ptr<MemorySpace>> device_space(int device) { return DeviceSpace::make(device); }
+
+Result<int> device_of(const void* memory, int current) {
+    if (!memory || !cuda::Driver::in_use()) return -1;
+    auto driver = cuda::Driver::get();
+    if (!driver) return driver.take_status();
+    std::optional<cuda::Context> context;
+    std::optional<cuda::ContextScope> scope;
+    if (current >= 0) {
+        auto retained = cuda::Context::retain(**driver, current);
+        if (!retained) return retained.take_status();
+        context.emplace(std::move(*retained));
+        scope.emplace(*context);
+        WEFT_TRY(scope->take_status());
+    }
+    auto facts = cuda::describe_pointer(**driver, memory);
+    // Without a context this thread has no device memory.
+    if (!facts && current < 0) return -1;
+    if (!facts) return facts.take_status();
+    return facts->on_device() ? facts->device : -1;
+}
+
+}  // namespace weft::internal::train

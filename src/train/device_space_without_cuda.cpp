@@ -1,0 +1,12 @@
+// device_space_without_cuda.cpp: a build without CUDA's headers knows host memory only.
+#include "src/train/memory_space.hpp"
+
+namespace weft::internal::train {
+
+Result<std::unique_ptr<MemorySpace>> device_space(int device) {
+    return fail(error::gpu_unavailable, "device {} cannot be used: this build has no GPU support", device);
+}
+
+Result<int> device_of(const void*, int) { return -1; }
+
+}  // namespace weft::internal::train

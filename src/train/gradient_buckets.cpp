@@ -1,0 +1,59 @@
+#include "src/train/gradient_buckets.hpp"
+
+#include <utility>
+
+namespace weft::internal::train {
+
+Result<GradientBuckets> GradientBuckets::make(MemorySpace& space, std::vector<TensorFacts> parameters,
+                                              const std::vector<std::vector<int>>& assignment) {
+    GradientBuckets buckets;
+    buckets.space_ = &space;
+    buckets.parameters_ = std::move(parameters);
+    buckets.layout_ = lay_out(buckets.parameters_, assignment);
+    auto memory = FlatBuffer::allocate(space, most_layout_bytes(buckets.parameters_));
+    if (!memory) return memory.take_status();
+    buckets.memory_ = std::move(*memory);
+    buckets.scratch_.resize(buckets.layout_.buckets.size());
+    return buckets;
+}
+
+Status GradientBuckets::copy_in(int parameter, const void* from) {
+    return space_->copy(gradient(parameter), from, place(parameter).bytes);
+}
+
+Status GradientBuckets::copy_out(int parameter, void* to) const {
+    return space_->copy(to, gradient(parameter), place(parameter).bytes);
+}
+
+Status GradientBuckets::zero(int parameter) { return space_->zero(gradient(parameter), place(parameter).bytes); }
+
+Status GradientBuckets::rebuild(const std::vector<std::vector<int>>& assignment) {
+    bool same = assignment.size() == layout_.buckets.size();
+    for (size_t i = 0; same && i < assignment.size(); ++i) same = assignment[i] == layout_.buckets[i].parameters;
+    if (same) return ok();
+    // Their memory stays: a caller may still hold an old address.
+    auto old = FlatBuffer::allocate(*space_, layout_.bytes);
+    if (!old) return old.take_status();
+    WEFT_TRY(space_->copy(old->data(), memory_.data(), layout_.bytes));
+    const BucketLayout before = std::exchange(layout_, lay_out(parameters_, assignment));
+    for (size_t i = 0; i < parameters_.size(); ++i)
+        WEFT_TRY(copy_in(int(i), old->data() + before.places[i].begin_bytes));
+    WEFT_TRY(space_->synchronize());  // before the copy is freed, and the hooks' memory
+    scratch_.clear();
+    scratch_.resize(layout_.buckets.size());
+    ++version_;
+    return ok();
+}
+
+Result<void*> GradientBuckets::scratch(int bucket, size_t bytes) {
+    FlatBuffer& memory = scratch_[size_t(bucket)];
+    if (memory.bytes() < bytes) {
+        WEFT_TRY(space_->synchronize());  // earlier work may use the smaller one
+        auto larger = FlatBuffer::allocate(*space_, bytes);
+        if (!larger) return larger.take_status();
+        memory = std::move(*larger);
+    }
+    return static_cast<void*>(memory.data());
+}
+
+}  // namespace weft::internal::train

@@ -1,0 +1,82 @@
+#include "src/train/launch_queue.hpp"
+
+namespace weft::internal::train {
+
+Result<std::unique_ptr<LaunchQueue>> LaunchQueue::start() {
+    std::unique_ptr<LaunchQueue> queue(new LaunchQueue);
+    auto thread = OwnedThread::start("weft-train", [own = queue.get()] { own->work(); });
+    if (!thread) return thread.take_status();
+    queue->thread_ = std::move(*thread);
+    queue->has_thread_ = true;
+    return queue;
+}
+
+LaunchQueue::~LaunchQueue() {
+    if (!thread_.runs_here()) return;
+    {
+        std::lock_guard lock(mutex_);
+        ending_ = true;
+    }
+    added_.notify_one();
+    thread_.end();
+}
+
+Status LaunchQueue::carry_out(const Launch& launch) {
+    try {
+        return launch();
+    } catch (const std::exception& exception) {
+        return {error::internal_exception, exception.what()};
+    }
+}
+
+void LaunchQueue::add(Launch launch) {
+    if (!has_thread_) {
+        if (failure_) failure_ = carry_out(launch);
+        return;
+    }
+    {
+        std::lock_guard lock(mutex_);
+        launches_.push_back(std::move(launch));
+    }
+    added_.notify_one();
+}
+
+Status LaunchQueue::wait() {
+    std::unique_lock lock(mutex_);
+    while (busy_ || !launches_.empty()) {
+        if (busy_)
+            done_.wait(lock);
+        else
+            carry_out_next(lock);
+    }
+    return failure_.copy();
+}
+
+Status LaunchQueue::failure() {
+    std::lock_guard lock(mutex_);
+    return failure_.copy();
+}
+
+void LaunchQueue::carry_out_next(std::unique_lock<std::mutex>& lock) {
+    const Launch launch = std::move(launches_.front());
+    launches_.pop_front();
+    if (!failure_) return;
+    busy_ = true;
+    lock.unlock();
+    Status done = carry_out(launch);
+    lock.lock();
+    busy_ = false;
+    failure_ = std::move(done);
+}
+
+void LaunchQueue::work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        added_.wait(lock, [&] { return ending_ || (!busy_ && !launches_.empty()); });
+        if (ending_) return;
+        carry_out_next(lock);
+        if (launches_.empty()) done_.notify_all();
+    }
+}
+
+}  // namespace weft::internal::train

@@ -1,0 +1,47 @@
+// launch_queue.hpp: carries launches out in their order: in a thread of its own, or at once if they only enqueue work.
+#pragma once
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include "src/base/thread.hpp"
+
+namespace weft::internal::train {
+
+// After a failure no further launch is carried out. Thread-safe.
+class LaunchQueue {
+  public:
+    using Launch = std::function<Status()>;
+    static Result<std::unique_ptr<LaunchQueue>> start();
+    static std::unique_ptr<LaunchQueue> at_once() { return std::unique_ptr<LaunchQueue>(new LaunchQueue); }
+    LaunchQueue(const LaunchQueue&) = delete;
+    LaunchQueue& operator=(const LaunchQueue&) = delete;
+    // Waits for the launch in progress and drops the rest. In a child after fork there is no thread to end.
+    ~LaunchQueue();
+
+    void add(Launch launch);
+    // Carries out launches that no thread has begun, and waits for the rest. Returns the first failure.
+    Status wait();
+    // The first failure so far.
+    Status failure();
+
+  private:
+    LaunchQueue() = default;
+    void work();
+    // Carries the first launch out, or drops it. The caller holds the lock, and no launch is in progress.
+    void carry_out_next(std::unique_lock<std::mutex>& lock);
+    static Status carry_out(const Launch& launch);
+
+    std::mutex mutex_;
+    std::condition_variable added_, done_;
+    std::deque<Launch> launches_;
+    bool busy_ = false;  // one more launch is in progress
+    bool ending_ = false;
+    Status failure_;
+    bool has_thread_ = false;
+    OwnedThread thread_;
+};
+
+}  // namespace weft::internal::train

@@ -1,0 +1,34 @@
+// membership.hpp: which ranks still have inputs of their own (Join).
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "src/base/result.hpp"
+#include "weft/train.h"
+
+namespace weft::internal::train {
+
+class Peers;
+
+// The state of each rank in the current iteration. Without an exchange all ranks are active. Thread-bound.
+class Membership {
+  public:
+    explicit Membership(int ranks);
+
+    // All ranks call it: the states of all. Fails on all ranks alike if active ranks have different modes.
+    Status exchange(const Peers& peers, bool active, weftTrainMode_t mode);
+    int active() const;
+    int lowest_active() const;
+    // The highest rank of those that were active last.
+    int highest_last_active() const { return highest_last_active_; }
+    // Of the active ranks.
+    weftTrainMode_t mode() const;
+
+  private:
+    enum class State : uint8_t { joined, synchronizes, accumulates };
+
+    std::vector<State> states_;
+    int highest_last_active_;
+};
+
+}  // namespace weft::internal::train

@@ -1,0 +1,40 @@
+// memory_space.hpp: where a training object's memory lies, and the copies there: host memory, or one CUDA device.
+#pragma once
+#include <cstddef>
+#include <memory>
+
+#include "src/base/result.hpp"
+#include "weft/types.h"
+
+namespace weft::internal::train {
+
+// On a device all work is enqueued on a stream of its own, in the order of the calls. On the host it is done at once.
+// Thread-bound.
+class MemorySpace {
+  public:
+    MemorySpace() = default;
+    MemorySpace(const MemorySpace&) = delete;
+    MemorySpace& operator=(const MemorySpace&) = delete;
+    virtual ~MemorySpace() = default;
+
+    virtual bool on_device() const = 0;
+    // For calls of weft.h.
+    virtual weftStream_t stream() const = 0;
+    virtual Status copy(void* to, const void* from, size_t bytes) = 0;
+    virtual Status zero(void* memory, size_t bytes) = 0;
+    // Own work from now on waits for the work that the caller's stream has now.
+    virtual Status follow(weftStream_t callers) = 0;
+    // The caller's stream waits for the own work so far.
+    virtual Status lead(weftStream_t callers) = 0;
+    virtual Status synchronize() = 0;
+    // Not zeroed on a device.
+    virtual Result<void*> allocate(size_t bytes) = 0;
+};
+
+std::unique_ptr<MemorySpace> host_space();
+Result<std::unique_ptr<MemorySpace>> device_space(int device);
+// The device that holds the memory; -1: host memory. `current` is the communicator's device, whose context answers; -1:
+// it has none.
+Result<int> device_of(const void* memory, int current);
+
+}  // namespace weft::internal::train

@@ -1,0 +1,85 @@
+#include "src/train/peers.hpp"
+
+#include <chrono>
+#include <thread>
+
+#include "src/base/arithmetic.hpp"
+
+namespace weft::internal::train {
+
+Status called(weftResult_t result) { return called(result, nullptr); }
+
+Status called(weftResult_t result, weftComm_t comm) {
+    if (result == weftSuccess) [[likely]]
+        return ok();
+    std::string sentence = weftGetLastError(comm);
+    weftErrorInfo_t info = WEFT_ERROR_INFO_INITIALIZER;
+    (void)weftGetLastErrorInfo(comm, &info);
+    const auto id = error_named(info.id);
+    if (!id || info.code != result)
+        return fail(error::internal_exception, "a call returned {} without an error: {}", int(result), sentence);
+    // Status::text() appends the id again.
+    const std::string ending = fmt::format(" [{}]", info.id);
+    if (sentence.ends_with(ending)) sentence.resize(sentence.size() - ending.size());
+    return Status(*id, std::move(sentence))
+        .about({.rank = info.failedRank, .peer = info.peer, .sequence = info.sequence});
+}
+
+Result<std::unique_ptr<Peers>> Peers::make(weftComm_t parent) {
+    std::unique_ptr<Peers> peers(new Peers);
+    WEFT_TRY(called(weftCommUserRank(parent, &peers->rank_)));
+    WEFT_TRY(called(weftCommCount(parent, &peers->ranks_)));
+    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    config.blocking = 1;
+    config.commName = "training";
+    weftResult_t result = weftCommSplit(parent, 0, peers->rank_, &peers->comm_, &config);
+    // A parent with config.blocking 0 makes it in the background, and initTimeoutMs bounds that.
+    while (result == weftInProgress) {
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+        WEFT_TRY(called(weftCommGetAsyncError(peers->comm_, &result)));
+    }
+    if (result != weftSuccess) return called(result);
+    return peers;
+}
+
+Peers::~Peers() {
+    if (comm_ && !aborted_.exchange(true)) (void)weftCommDestroy(comm_);
+}
+
+void Peers::abort() {
+    if (!aborted_.exchange(true)) (void)weftCommAbort(comm_);
+}
+
+Status Peers::state() const {
+    weftResult_t result = weftSuccess;
+    WEFT_TRY(called(weftCommGetAsyncError(comm_, &result)));
+    return called(result, comm_);
+}
+
+Status Peers::all_gather(const void* own, void* all, size_t bytes) const {
+    return called(weftAllGather(own, all, bytes, weftUint8, comm_, nullptr));
+}
+
+Status Peers::all_reduce(void* data, size_t count, weftDataType_t type, weftRedOp_t op) const {
+    return called(weftAllReduce(data, data, count, type, op, comm_, nullptr));
+}
+
+Status Peers::broadcast(void* data, size_t count, weftDataType_t type, int root, weftStream_t stream) const {
+    return called(weftBcast(data, count, type, root, comm_, stream));
+}
+
+Result<weftRedOp_t> Peers::average(weftDataType_t type, int divisor) {
+    if (divisor == ranks_) return weftAvg;
+    const auto known = averages_.find({type, divisor});
+    if (known != averages_.end()) return known->second;
+    weftRedOp_t op = weftSum;
+    WEFT_TRY(with_datatype(type, [&](auto constant) {
+        using Numbers = Arithmetic<decltype(constant)::value>;
+        auto factor = Numbers::round(typename Numbers::Accumulator(1.0 / divisor));
+        return called(weftRedOpCreatePreMulSum(&op, &factor, type, weftScalarHostImmediate, comm_));
+    }));
+    averages_[{type, divisor}] = op;
+    return op;
+}
+
+}  // namespace weft::internal::train

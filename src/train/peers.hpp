@@ -1,0 +1,54 @@
+// peers.hpp: the communicator of a training object, and calls of weft.h as Status.
+#pragma once
+#include <atomic>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "src/base/result.hpp"
+#include "weft/weft.h"
+
+namespace weft::internal::train {
+
+// The result of a call of weft.h that this thread made, with the sentence and the facts of its error.
+Status called(weftResult_t result);
+// The error of a communicator.
+Status called(weftResult_t result, weftComm_t comm);
+
+// A copy of the caller's communicator. Thread-bound, except abort(), which is thread-safe.
+class Peers {
+  public:
+    // All ranks of `parent` call it.
+    static Result<std::unique_ptr<Peers>> make(weftComm_t parent);
+    Peers(const Peers&) = delete;
+    Peers& operator=(const Peers&) = delete;
+    ~Peers();
+
+    weftComm_t comm() const { return comm_; }
+    int rank() const { return rank_; }
+    int ranks() const { return ranks_; }
+
+    // Without a stream they are for host memory, and block.
+    Status all_gather(const void* own, void* all, size_t bytes) const;
+    Status all_reduce(void* data, size_t count, weftDataType_t type, weftRedOp_t op) const;
+    Status broadcast(void* data, size_t count, weftDataType_t type, int root, weftStream_t stream = nullptr) const;
+    // The reduction that sums and divides by `divisor`.
+    Result<weftRedOp_t> average(weftDataType_t type, int divisor);
+
+    // The error that has hit the communicator. Does not wait.
+    Status state() const;
+
+    // Calls in progress fail, here and on other ranks. No call may follow.
+    void abort();
+    bool aborted() const { return aborted_.load(std::memory_order_relaxed); }
+
+  private:
+    Peers() = default;
+
+    weftComm_t comm_ = nullptr;
+    int rank_ = 0, ranks_ = 1;
+    std::map<std::pair<weftDataType_t, int>, weftRedOp_t> averages_;
+    std::atomic<bool> aborted_{false};
+};
+
+}  // namespace weft::internal::train

@@ -1,0 +1,57 @@
+// reports.hpp: which gradients of an iteration were reported, and which buckets are full. No communication.
+#pragma once
+#include <vector>
+
+#include "src/base/result.hpp"
+#include "src/train/bucket_layout.hpp"
+
+namespace weft::internal::train {
+
+// The reports of each parameter. Thread-bound.
+class Reports {
+  public:
+    // With a static graph the first iteration that synchronises records how often each parameter is reported.
+    Reports(size_t parameters, bool static_graph);
+
+    void begin();
+    // `name` is the parameter's, for the error.
+    Status report(int parameter, const std::string& name);
+    // Whether further reports of the parameter are neither expected nor allowed.
+    bool complete(int parameter) const { return !recording_ && reported_[size_t(parameter)] >= expected(parameter); }
+    // The parameters that are not complete. While it records: those without a report.
+    std::vector<int> missing() const;
+    // Whether the parameter was reported since the last clear_used(), in this iteration or an earlier one.
+    bool used(int parameter) const { return used_[size_t(parameter)]; }
+    void clear_used() { used_.assign(used_.size(), false); }
+    bool recording() const { return recording_; }
+    void end_recording();
+    // How many reports of the parameter an iteration has.
+    int expected(int parameter) const { return expected_[size_t(parameter)]; }
+    // The parameters of this iteration in the order of their first reports, then the rest, the last one first.
+    std::vector<int> order() const;
+
+  private:
+    std::vector<int> expected_, reported_;
+    std::vector<bool> used_;
+    std::vector<int> order_;
+    bool recording_;
+};
+
+// Full buckets, in the order of their index. Thread-bound.
+class FullBuckets {
+  public:
+    // No gradient is ready.
+    void begin(const BucketLayout& layout);
+    void ready(int parameter);
+    bool is_ready(int parameter) const { return ready_[size_t(parameter)]; }
+    // The next bucket, once it and all buckets before it are full; else -1.
+    int take();
+
+  private:
+    const BucketLayout* layout_ = nullptr;
+    std::vector<size_t> missing_;  // gradients of each bucket
+    std::vector<bool> ready_;
+    size_t next_ = 0;
+};
+
+}  // namespace weft::internal::train

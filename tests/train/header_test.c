@@ -1,0 +1,16 @@
+/* header_test.c: train.h alone in strict, pedantic C11. */
+#include <weft/train.h>
+
+_Static_assert(sizeof(weftTrainMode_t) == 4 && sizeof(weftTrainDivisor_t) == 4, "enums are ints");
+
+int main(void) {
+    const weftTrainDdpConfig_t config = WEFT_TRAIN_DDP_CONFIG_INITIALIZER;
+    const weftTrainTensor_t tensor = WEFT_TRAIN_TENSOR_INITIALIZER;
+    const weftTrainHook_t hooks[] = {weftTrainHookAverage, weftTrainHookFloat16, weftTrainHookBfloat16};
+    if (config.size != sizeof config || config.magic != WEFT_TRAIN_DDP_CONFIG_MAGIC || config.bucketCapBytes ||
+        config.divisor != weftTrainDivideByRanks || config.findUnused || config.staticGraph ||
+        !config.broadcastBuffers || config.join || config.hook || config.hookContext)
+        return 1;
+    if (tensor.size != sizeof tensor || tensor.name || tensor.data || tensor.gradient || tensor.count) return 1;
+    return hooks[0] == hooks[1] || weftTrainDdpFinish(NULL, NULL) != weftInvalidArgument;
+}

@@ -1,0 +1,85 @@
+// train.hpp's owner and exceptions. Built as C++17.
+#include <weft/train.hpp>
+
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "tests/catch.hpp"
+
+namespace {
+
+// The errors of body(communicator), by rank.
+template <class Body>
+std::vector<std::string> on_ranks(int ranks, Body body) {
+    std::vector<std::string> wrong(static_cast<size_t>(ranks));
+    const weftUniqueId id = weft::make_unique_id();
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < ranks; ++rank)
+        threads.emplace_back([&, rank] {
+            try {
+                weft::Communicator comm(ranks, id, rank);
+                wrong[static_cast<size_t>(rank)] = body(comm, rank);
+            } catch (const weft::Error& error) {
+                wrong[static_cast<size_t>(rank)] = error.what();
+            }
+        });
+    for (std::thread& thread : threads) thread.join();
+    return wrong;
+}
+
+}  // namespace
+
+TEST_CASE("the owner is movable, and its calls are train.h's") {
+    static_assert(!std::is_copy_constructible<weft::train::Ddp>::value, "one owner");
+    const auto wrong = on_ranks(2, [](weft::Communicator& comm, int rank) -> std::string {
+        std::vector<float> weight(5, float(rank)), own(3, 0);
+        std::vector<double> bias(3, rank);
+        std::vector<int> steps(1, 7 + rank);
+        std::vector<double> bias_gradient(3);
+        weftTrainDdpConfig_t config = weft::train::ddp_config();
+        config.findUnused = 1;
+        config.join = 1;
+        weft::train::Ddp made(comm,
+                              {weft::train::tensor("weight", weight.data(), weight.size()),
+                               weft::train::tensor("bias", bias.data(), bias.size(), bias_gradient.data()),
+                               weft::train::tensor("unused", own.data(), own.size())},
+                              {weft::train::tensor("steps", steps.data(), steps.size())}, config);
+        weft::train::Ddp ddp(std::move(made));
+        if (made.get() || weight[4] != 0 || steps[0] != 7) return "the values of rank 0";
+        ddp.begin_accumulation();
+        ddp.gradient<float>(0)[4] = float(rank + 1);
+        ddp.ready(0);
+        ddp.finish();
+        ddp.begin();
+        ddp.gradient<float>(0)[4] += 10;
+        if (ddp.gradient<double>(1) != bias_gradient.data()) return "another gradient";
+        bias_gradient[2] = 4 * rank;
+        ddp.ready({0, 1});
+        ddp.finish();
+        if (ddp.gradient<float>(0)[4] != 11.5 || bias_gradient[2] != 2) return "no average";
+        if (!ddp.used(1) || ddp.used(2) || ddp.bucket(0) < 0) return "the used-map";
+        ddp.join();
+        try {
+            ddp.finish();
+            return "no exception";
+        } catch (const weft::Error& error) {
+            return error.id() == std::string("train.iteration") ? "" : error.what();
+        }
+    });
+    CHECK(wrong == std::vector<std::string>(2));
+}
+
+TEST_CASE("an exception says which rank has another model") {
+    const auto wrong = on_ranks(2, [](weft::Communicator& comm, int rank) -> std::string {
+        std::vector<float> weight(5);
+        try {
+            weft::train::Ddp(comm, {weft::train::tensor("weight", weight.data(), rank == 1 ? 4 : 5)});
+            return "no exception";
+        } catch (const weft::Error& error) {
+            return error.failed_rank() == 1 && error.code() == weftMismatch ? "" : error.what();
+        }
+    });
+    CHECK(wrong == std::vector<std::string>(2));
+}
