@@ -137,7 +137,7 @@ hosts-3-tree                 2  60 10  with WEFT_TRANSPORTS=tcp WEFT_ALGO=double
 drop-in-graphs               2  60  5  drop_in 8,1M,256M -n 20 -G 20                  # all-reduce through Weft's libnccl.so.2, in graphs
 drop-in-registered           2  60  5  drop_in 8,1M,256M -n 20 -R 1                   # all-reduce through Weft's libnccl.so.2, registered
 nccl-tests                   2 200 60  nccl_tests                                     # nccl-tests' programs on Weft's libnccl.so.2
-torch                        2 300 200 torch_tests                                    # the backend of torch.distributed, tensors of CUDA devices
+torch                        2 300 95  torch_tests                                    # the backend of torch.distributed, tensors of CUDA devices
 gpus-all_gather              2  60  6  gpus_threads all_gather 64..256M -n 20         # all-gather
 gpus-reduce_scatter          2  60  6  gpus_threads reduce_scatter 64..256M -n 20     # reduce-scatter
 gpus-broadcast               2  60  6  gpus_threads broadcast 8..256M -n 20           # broadcast
@@ -452,11 +452,11 @@ torch_tests() {
     python=$("$python" -c 'import sys; print(sys.executable)')
     run meson configure "$build" -Dpython=enabled "-Dpython_program=$python" "-Dtorch_program=$python" &&
         run ninja -C "$build" python-package || return
-    for name in devices collectives windows training; do
+    for name in devices_test collectives_test windows_test training_test.Training.test_{ddp,fsdp2,pipelining}; do
         with WEFT_TEST_SMALL=1 WEFT_TEST_TORCH_DEVICE=cuda OMP_NUM_THREADS=1 "PYTHONPATH=$(realpath "$build")/python:$top/tests/torch" \
-            run env -C tests/torch "$python" -m unittest "${name}_test" || return
+            run env -C tests/torch "$python" -m unittest "$name" || return
     done
-    result "$title" "calls, streams, windows, DDP, FSDP, tensor parallel on $gpus GPUs: all are right"
+    result "$title" "calls, streams, windows, DDP, FSDP2, pipelines on $gpus GPUs: all are right"
 }
 # cores COUNT: one rank on each core.
 cores() {
