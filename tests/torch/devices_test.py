@@ -10,8 +10,7 @@ import torch
 import torch.distributed as dist
 
 import ranks
-from failures_test import fails
-from ranks import here
+from ranks import fails, here
 
 N = 100_000
 HOST = torch.device("cpu")

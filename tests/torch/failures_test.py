@@ -14,16 +14,7 @@ import torch
 import torch.distributed as dist
 
 import ranks
-
-
-def fails(call, kind, *texts):
-    try:
-        call()
-    except kind as error:
-        for text in texts:
-            assert text in str(error), f"'{text}' is not in: {error}"
-        return error
-    raise AssertionError("the call passed")
+from ranks import fails
 
 
 def store():

@@ -25,6 +25,17 @@ if DEVICE == "fakegpu":
 SMALL = bool(os.environ.get("WEFT_TEST_SMALL") or os.environ.get("WEFT_TEST_SMALL_PURE"))
 
 
+def fails(call, kind, *texts):
+    """Checks that the call raises an exception of the kind with these texts, and returns it."""
+    try:
+        call()
+    except kind as error:
+        for text in texts:
+            assert text in str(error), f"'{text}' is not in: {error}"
+        return error
+    raise AssertionError("the call passed")
+
+
 def names(backend):
     """The argument of init_process_group for tensors of the CPU and of DEVICE."""
     return backend if DEVICE == "cpu" else f"cpu:{backend},{DEVICE}:{backend}"

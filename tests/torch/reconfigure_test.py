@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 import ranks
+from ranks import fails
 
 
 def join(listed, uuid, timeout=None):
@@ -17,15 +18,6 @@ def join(listed, uuid, timeout=None):
     options.handles = listed
     options.timeout = timeout
     dist.group.WORLD.reconfigure(options).wait()
-
-
-def fails(call, kind, text):
-    try:
-        call()
-    except kind as error:
-        assert text in str(error), error
-    else:
-        raise AssertionError("the call passed")
 
 
 def works(size):
