@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # gpu-check.sh: builds Weft for this machine's GPUs and runs all tests that need one, the most informative first.
-# Each result is printed at once. The table below lists the stages in two parts; part 1 includes the build.
+# Each result is printed at once. The table below lists the stages in parts; part 1 includes the build.
 # Each part ends within 480 s on 16 cores with one GPU (docs/design/gpu-testing.md).
 # A stage that has passed is not run again as long as programs and GPUs are the same.
 # Needs a CUDA toolkit, a compiler, Meson and Ninja, and either Weft's packages or build-bundle/ (tools/gpu-bundle).
@@ -11,8 +11,8 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 help() {
     cat <<'TEXT'
 usage: tools/gpu-check.sh [OPTIONS]
-  --part N      1 (unless given), 2 or all
-  --only REGEX  the stages whose names match, of both parts unless --part is given
+  --part N      1 (unless given), 2, 3 (programs of others on Weft) or all
+  --only REGEX  the stages whose names match, of all parts unless --part is given
   --list        prints the stages: name, part, most seconds, seconds about, what they tell
   --fresh       also runs the stages that have passed before
   --no-build    uses the programs in $WEFT_GPU_BUILD (build-gpu) as they are
@@ -47,7 +47,7 @@ if [ -z "$part" ]; then
     part=1
     [ -z "$only" ] && [ "$list" = 0 ] || part=all
 fi
-case $part in 1 | 2 | all) ;; *) usage ;; esac
+case $part in 1 | 2 | 3 | all) ;; *) usage ;; esac
 [[ '' =~ $only ]] || [ $? = 1 ] || usage  # not a regular expression
 if [ -n "$output" ]; then
     mkdir -p "$output" && output=$(cd "$output" && pwd) || exit 1
@@ -136,8 +136,8 @@ hosts-2-graphs               2  60  8  with WEFT_TRANSPORTS=tcp processes 2 all_
 hosts-3-tree                 2  60 10  with WEFT_TRANSPORTS=tcp WEFT_ALGO=double_binary_tree processes 3 all_reduce 8,64K,4M -n 5  # made-up hosts, trees
 drop-in-graphs               2  60  5  drop_in 8,1M,256M -n 20 -G 20                  # all-reduce through Weft's libnccl.so.2, in graphs
 drop-in-registered           2  60  5  drop_in 8,1M,256M -n 20 -R 1                   # all-reduce through Weft's libnccl.so.2, registered
-nccl-tests                   2 200 60  nccl_tests                                     # nccl-tests' programs on Weft's libnccl.so.2
-torch                        2 300 95  torch_tests                                    # the backend of torch.distributed, tensors of CUDA devices
+nccl-tests                   3 200 60  nccl_tests                                     # nccl-tests' programs on Weft's libnccl.so.2
+torch                        3 300 95  torch_tests                                    # the backend of torch.distributed, tensors of CUDA devices
 gpus-all_gather              2  60  6  gpus_threads all_gather 64..256M -n 20         # all-gather
 gpus-reduce_scatter          2  60  6  gpus_threads reduce_scatter 64..256M -n 20     # reduce-scatter
 gpus-broadcast               2  60  6  gpus_threads broadcast 8..256M -n 20           # broadcast
@@ -571,5 +571,5 @@ while read -r -u 3 name of most about call; do
     read -ra words <<<"${call%%# *}"
     stage_of "$name" "$most" "${call#*\# }" "${words[@]}"
 done 3< <(selected)
-[ "$part" != 1 ] || echo "The other stages: tools/gpu-check.sh --part 2"
+[ "$part" != 1 ] || echo "The other stages: tools/gpu-check.sh --part 2, --part 3"
 finish

@@ -68,7 +68,7 @@ calls() { wc -l <"$folder/calls"; }
 "$source/tools/gpu-check.sh" --list >"$folder/list" || fail "no list"
 "$source/tools/gpu-check.sh" --list >/dev/full 2>"$folder/log" && fail "a list that is not written is no failure"
 [ "$(wc -l <"$folder/log")" = 1 ] || fail "a list that is not written is told more than once"
-for part in 1 2; do
+for part in 1 2 3; do
     seconds=$(awk -v part="$part" '$2 == part && $1 !~ /^gpus-/ { all += $4 } END { print all + 0 }' "$folder/list")
     [ "$seconds" -gt 0 ] && [ "$seconds" -le 400 ] || fail "part $part takes $seconds s"
     "$source/tools/gpu-check.sh" --part "$part" --list | awk -v part="$part" 'NR > 1 && $2 != part { exit 1 }' || fail "--part $part --list lists another part"
@@ -109,7 +109,7 @@ rm "$build/perf/put_perf" && cp "$fake" "$build/perf/put_perf" && echo "# change
 check --no-build --only '^copy$'
 stage copy passed,
 
-for arguments in "--only nothing-like-it" "--only (" "--part 3" "--only" "--quick"; do
+for arguments in "--only nothing-like-it" "--only (" "--part 4" "--only" "--quick"; do
     # shellcheck disable=SC2086
     check --no-build $arguments
     [ "$status" = 2 ] || fail "status $status of $arguments"
