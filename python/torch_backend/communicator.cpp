@@ -67,8 +67,13 @@ std::unique_ptr<Communicator> Communicator::join(c10d::Store& store, const std::
         memcpy(id.internal, bytes.data(), sizeof id.internal);
     }
     auto made = make(id, rank, size, timeout, settings, aborted);
-    // All have read it. A later group may use the same store.
+    // A later group may use the same store: no rank may find this id there then.
     if (rank == 0) forget(store, key);
+    weftComm_t comm = made->get();
+    if (!finish(weftBarrier(comm, nullptr), comm, aborted)) {
+        made->abort();
+        std::rethrow_exception(ended_failure());
+    }
     return made;
 }
 
