@@ -203,10 +203,11 @@ Status Ddp::finish(weftStream_t stream) {
 Status Ddp::complete(bool active) {
     for (int i = 0; i < parameter_count(); ++i)
         if (!full_.is_ready(i)) WEFT_TRY(ended_by(take(i, !active || !reports_.used(i))));
-    launch_full();
+    for (int bucket = full_.take(); bucket >= 0; bucket = full_.take())
+        queue_->add_before_wait([this, bucket] { return launch(bucket); });
     if (exchanges_used()) {
         for (int i = 0; i < parameter_count(); ++i) used_by_any_[size_t(i)] = active && reports_.used(i);
-        queue_->add(
+        queue_->add_before_wait(
             [this] { return peers_->all_reduce(used_by_any_.data(), used_by_any_.size(), weftInt32, weftSum); });
     }
     WEFT_TRY(ended_by(queue_->wait()));
