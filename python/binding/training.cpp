@@ -110,6 +110,27 @@ class Bucket {
     std::vector<nb::object> views_;
 };
 
+// Keeps the Ddp during its hook. The last reference dies in the main thread, because a hook cannot end its Ddp.
+class KeptInHook {
+  public:
+    explicit KeptInHook(PyObject* self) : self_(self) { Py_INCREF(self); }
+    KeptInHook(const KeptInHook&) = delete;
+    ~KeptInHook() {
+        // A full queue of calls keeps it forever.
+        if (Py_REFCNT(self_) == 1)
+            (void)Py_AddPendingCall(let_go, self_);
+        else
+            Py_DECREF(self_);
+    }
+
+  private:
+    static int let_go(void* self) {
+        Py_DECREF(static_cast<PyObject*>(self));
+        return 0;
+    }
+    PyObject* self_;
+};
+
 // One entry of the list of parameters or buffers. The name stays valid with its tuple.
 weftTrainTensor_t tensor_of(nb::handle entry, bool has_gradient, std::vector<Array>& arrays) {
     const auto parts = nb::cast<nb::tuple>(entry);
@@ -186,9 +207,10 @@ void Ddp::set_hook(const nb::object& hook, weftTrainDdpConfig_t& config) {
 weftResult_t Ddp::call_hook(const weftTrainBucket_t* bucket, void* context) {
     Ddp& ddp = *static_cast<Ddp*>(context);
     const Locked gil;
-    if (!gil) return weftInternalError;
+    if (!gil || ddp.dying_ || Py_REFCNT(ddp.self_) == 0) return weftInternalError;
+    KeptInHook self(ddp.self_);
     try {
-        const nb::object seen = nb::cast(new Bucket(bucket, nb::find(&ddp)), nb::rv_policy::take_ownership);
+        const nb::object seen = nb::cast(new Bucket(bucket, nb::borrow(ddp.self_)), nb::rv_policy::take_ownership);
         weftResult_t result = weftSuccess;
         try {
             ddp.hook_(seen);
@@ -222,14 +244,14 @@ void Ddp::run(Body&& body) {
 void Ddp::check_result(weftResult_t result) {
     if (result == weftSuccess) return;
     const Failure failure = Failure::newest(result);
-    const bool of_hook = !strcmp(failure.info.id, "train.hook") && cause_.is_valid();
-    const nb::object cause = of_hook ? std::exchange(cause_, nb::object()) : nb::object();
+    const nb::object cause = std::exchange(cause_, nb::object());
     // KeyboardInterrupt and SystemExit end programs: they stay as they are.
     if (cause.is_valid() && PyObject_IsInstance(cause.ptr(), PyExc_Exception) == 0) raise(cause);
-    raise(failure, cause);
+    raise(failure, !strcmp(failure.info.id, "train.hook") ? cause : nb::object());
 }
 
 void Ddp::begin(bool accumulate) {
+    self_ = nb::find(this).ptr();
     run([&](weftTrainDdp_t ddp) {
         return weftTrainDdpBegin(ddp, accumulate ? weftTrainAccumulate : weftTrainSynchronize, nullptr);
     });
@@ -293,6 +315,7 @@ void Ddp::close() {
 }
 
 void Ddp::destroy() noexcept {
+    dying_ = true;
     const weftTrainDdp_t ddp = handle_.exchange(nullptr);
     if (!ddp || process_ != getpid()) return;
     // A hook in progress may need the GIL.
@@ -341,6 +364,13 @@ void bind_training(nb::module_& module) {
                                  nb::rv_policy::take_ownership);
              })
         .def("_abort", &Ddp::abort, InFrame())
+        .def(
+            "_give_up",
+            [](Ddp& ddp) {
+                const Unlocked gil_is_free;
+                ddp.abort_quietly();
+            },
+            InFrame())
         .def("_close", &Ddp::close, InFrame());
 }
 

@@ -48,8 +48,10 @@ class Ddp final : public Interruptible {
 
     nb::object comm_;
     std::vector<Array> arrays_;
-    nb::object hook_;   // a function
-    nb::object cause_;  // the exception of the hook
+    nb::object hook_;           // a function
+    nb::object cause_;          // the exception of the hook
+    PyObject* self_ = nullptr;  // Python's object, from the first begin() on. Not a reference
+    bool dying_ = false;        // no hook may refer to it any more. Guarded by the GIL
     std::atomic<weftTrainDdp_t> handle_{nullptr};
     int process_;
 };

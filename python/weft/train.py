@@ -107,6 +107,7 @@ class Ddp(_Closing, _weft.Ddp):
     join: ranks may have different numbers of iterations.
     hook: None (the average), "float16", "bfloat16", or a function of a Bucket.
 
+    `with` closes it, or ends it on all ranks if an exception leaves the block.
     One thread at a time uses it; abort may come from any thread. After a failed iteration it has ended on all ranks:
     close it. comm lives on.
     """
@@ -200,14 +201,14 @@ class Ddp(_Closing, _weft.Ddp):
 
     @contextlib.contextmanager
     def iteration(self, *, accumulate: bool = False) -> Iterator["Ddp"]:
-        """begin() and finish(). If an exception leaves the block, the Ddp ends on all ranks."""
+        """begin() and finish(). If an exception leaves the block or finish(), the Ddp ends on all ranks."""
         self.begin(accumulate=accumulate)
         try:
             yield self
+            self.finish()
         except BaseException:
-            self.abort()
+            self._give_up()
             raise
-        self.finish()
 
     def join(self) -> None:
         """Takes part in the other ranks' iterations with zeros, until every rank has called it."""
@@ -224,6 +225,12 @@ class Ddp(_Closing, _weft.Ddp):
     def abort(self) -> None:
         """Ends the iteration on all ranks with an error. From any thread."""
         self._abort()
+
+    def __exit__(self, kind: Optional[type], *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._give_up()
 
     def close(self) -> None:
         """Frees the gradients. Other ranks get an error if an iteration that synchronises is open."""

@@ -1,10 +1,11 @@
 """weft.train: data-parallel training of numpy and torch arrays, hooks, Join, and errors."""
 import gc
+import threading
 import unittest
 
 import numpy as np
 import weft
-from ranks import end_job, errors_of_ranks, on_ranks, run_job, start_job
+from ranks import LONG, end_job, errors_of_ranks, on_ranks, run_job, start_job
 
 try:
     import ml_dtypes
@@ -221,6 +222,35 @@ class Hooks(unittest.TestCase):
 
         on_ranks(1, body)
 
+    def test_a_ddp_may_lose_its_last_reference_before_or_in_its_hook(self):
+        def body(comm):
+            runs, may_end = threading.Event(), threading.Event()
+
+            def hook(bucket):
+                runs.set()
+                may_end.wait(LONG)
+
+            def iteration_that_fails(waits):
+                ddp = weft.train.Ddp(comm, model(0), hook=hook, bucket_cap_bytes=1)
+                ddp.begin()
+                ddp.ready_all()
+                if waits:
+                    runs.wait(LONG)
+                raise KeyError("a batch")
+
+            may_end.set()
+            for _ in range(5):
+                with self.assertRaises(KeyError):
+                    iteration_that_fails(False)
+            runs.clear()
+            may_end.clear()
+            with self.assertRaises(KeyError):
+                iteration_that_fails(True)
+            may_end.set()
+            comm.barrier()
+
+        on_ranks(1, body)
+
     def test_unknown_hooks_and_names_are_refused(self):
         def body(comm):
             with self.assertRaisesRegex(weft.InvalidArgumentError, "hook is fp4"):
@@ -261,6 +291,33 @@ class Errors(unittest.TestCase):
         errors = errors_of_ranks(2, body)
         self.assertIsInstance(errors[0], KeyError)
         self.assertEqual((errors[1].id, errors[1].rank), ("abort.remote", 0))
+
+    def test_a_missing_report_and_an_exception_in_with_end_the_ddp_on_all_ranks(self):
+        def missing(comm):
+            ddp = weft.train.Ddp(comm, model(0), broadcast_buffers=False)
+            comm.barrier()
+            with ddp.iteration():
+                ddp.ready_all(("weight", "empty", "half", "bias")[comm.rank :])
+
+        def left(comm):
+            with weft.train.Ddp(comm, model(0), broadcast_buffers=False) as ddp:
+                comm.barrier()
+                ddp.begin()
+                if comm.rank == 1:
+                    raise KeyError("a batch")
+                ddp.ready_all()
+                ddp.finish()
+
+        def closed(comm):
+            with weft.train.Ddp(comm, model(0)) as ddp:
+                ddp.close()
+                raise KeyError("a batch")
+
+        errors = errors_of_ranks(2, missing)
+        self.assertEqual([error.id for error in errors], ["abort.remote", "train.missing-gradient"])
+        errors = errors_of_ranks(2, left)
+        self.assertEqual((errors[0].id, type(errors[1])), ("abort.remote", KeyError))
+        self.assertIsInstance(errors_of_ranks(1, closed)[0], KeyError)
 
     def test_the_death_of_a_process_ends_an_iteration_with_an_error_that_names_it(self):
         text = """
