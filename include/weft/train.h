@@ -67,7 +67,7 @@ typedef struct {
  * All ranks call it for the same buckets in one order, one at a time. On host memory it runs in a thread of the object
  * or in weftTrainDdpFinish, and its calls on bucket->comm return when they are done. On a device it runs in the
  * caller's thread and enqueues its work on bucket->stream. It returns weftSuccess or an error, which ends the object on
- * all ranks. It must not throw, nor call a weftTrainDdp function. */
+ * all ranks. It must not throw, nor call a weftTrainDdp function of its object: weftInvalidUsage. */
 typedef weftResult_t (*weftTrainHook_t)(const weftTrainBucket_t* bucket, void* context);
 
 /* Whether an iteration reduces gradients, or the caller adds them up locally. */
@@ -214,7 +214,8 @@ WEFT_API weftResult_t weftTrainHookBfloat16(const weftTrainBucket_t* bucket, voi
 
 /* Writes to `scratch` the address of at least `bytes` bytes for a hook's work on `bucket`, in host or device memory as
  * the bucket. They belong to it until the buckets are rebuilt. Later calls for the same bucket get the same memory with
- * its contents, if they ask for no more bytes.
+ * its contents; if they ask for more bytes, larger memory that begins with them. The old address is valid until the
+ * hook returns. Built-in hooks do not use it.
  * Errors: weftInvalidArgument (NULL, no bucket of a hook), weftSystemError (out of memory).
  * Thread-bound, to the hook that calls it. */
 WEFT_API weftResult_t weftTrainBucketScratch(const weftTrainBucket_t* bucket, size_t bytes, void** scratch);

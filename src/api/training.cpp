@@ -37,6 +37,7 @@ namespace {
 
 // The sizes in the first version; later versions only append fields.
 constexpr size_t first_tensor_size = offsetof(weftTrainTensor_t, datatype) + sizeof(weftDataType_t);
+constexpr size_t most_tensor_size = 4096;  // a larger one was not initialised
 constexpr size_t first_config_size = offsetof(weftTrainDdpConfig_t, hookContext) + sizeof(void*);
 
 // Calls of these functions would become part of the group.
@@ -56,12 +57,21 @@ Status check_ddp(const weftTrainDdp* handle) {
     return ok();
 }
 
+// A hook must not wait for its own thread.
+Status check_not_in_hook(const char* function, weftTrainDdp* handle) {
+    std::lock_guard lock(handle->mutex);
+    if (!handle->ddp || !handle->ddp->in_hook()) return ok();
+    return fail(error::usage_in_function, "{}: the hook of the object called it: keep calls on ddp out of its hook",
+                function);
+}
+
 // A call of one thread at a time.
 template <class Body>
 weftResult_t guarded_ddp(const char* function, weftTrainDdp* handle, Body&& body) noexcept {
     return guarded([&]() -> Status {
         WEFT_TRY(check_ddp(handle));
         WEFT_TRY(check_no_group(function));
+        if (train::in_any_hook()) WEFT_TRY(check_not_in_hook(function, handle));
         if (handle->inside.exchange(true, std::memory_order_acquire))
             return fail(error::usage_threads,
                         "{}: another thread is inside this object: use it from one thread at a time", function);
@@ -124,8 +134,9 @@ Status read_tensors(const weftTrainTensor_t* tensors, size_t count, const char* 
         const size_t size = tensors[0].size;
         weftTrainTensor_t tensor = WEFT_TRAIN_TENSOR_INITIALIZER;
         const auto* const place = reinterpret_cast<const std::byte*>(tensors) + i * size;
-        if (size >= first_tensor_size) memcpy(&tensor, place, std::min(size, sizeof tensor));
-        if (size < first_tensor_size || tensor.size != size)
+        if (size >= first_tensor_size && size <= most_tensor_size)
+            memcpy(&tensor, place, std::min(size, sizeof tensor));
+        if (size < first_tensor_size || size > most_tensor_size || tensor.size != size)
             return fail(error::argument_config,
                         "{} {} was not initialised: begin with weftTrainTensor_t tensor = "
                         "WEFT_TRAIN_TENSOR_INITIALIZER",
@@ -348,7 +359,7 @@ weftResult_t weftTrainBucketScratch(const weftTrainBucket_t* bucket, size_t byte
         *scratch = nullptr;
         auto owner = train::owner_of(bucket);
         if (!owner) return owner.take_status();
-        auto memory = (*owner)->buckets->scratch(bucket->index, bytes);
+        auto memory = (*owner)->buckets->scratch((*owner)->index, bytes);
         if (!memory) return memory.take_status();
         *scratch = *memory;
         return ok();

@@ -57,7 +57,7 @@ Ddp::Ddp(Model model, std::unique_ptr<MemorySpace> space, GradientBuckets bucket
       space_(std::move(space)),
       buckets_(std::move(buckets)),
       peers_(std::move(peers)),
-      hook_owner_{0, peers_.get(), &buckets_},
+      hook_owner_{0, peers_.get(), &buckets_, 0, nullptr, nullptr},
       reports_(model_.parameters.size(), model_.settings.static_graph),
       members_(peers_->ranks()),
       used_by_any_(model_.parameters.size(), 1),

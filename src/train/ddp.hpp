@@ -33,6 +33,8 @@ class Ddp {
     Status ready(std::span<const int> parameters, weftStream_t stream);
     Status finish(weftStream_t stream);
     Status join();
+    // Whether this thread is inside the object's hook.
+    bool in_hook() const { return in_hook_of(hook_owner_); }
     void abort() { peers_->abort(); }
 
     int parameter_count() const { return int(model_.parameters.size()); }
