@@ -102,7 +102,8 @@ typedef struct {
 /* ---- Data-parallel training ---- */
 
 /* Registers the model and writes its object to `ddp`. All ranks of `comm` call it, in one order with their other calls.
- * Names, counts, types and settings are equal on all ranks: an error names the first difference and both ranks. Then
+ * Names, counts, types and settings are equal on all ranks: an error names the first difference and both ranks. If one
+ * rank's arguments are wrong, the others get weftMismatch, and comm lives on. Then
  * all ranks have the parameters and buffers of rank 0. Blocks. It makes a communicator of its own from comm.
  * parameters, parameterCount  at least one, in the order of the forward pass, in host or device memory. Their memory
  *                             lives as long as the object; the structs are copied
@@ -124,7 +125,7 @@ WEFT_API weftResult_t weftTrainDdpCreate(weftTrainDdp_t* ddp, weftComm_t comm, c
 WEFT_API weftResult_t weftTrainDdpDestroy(weftTrainDdp_t ddp);
 
 /* Stops the communication of `ddp` on all ranks: calls in progress return weftRemoteError on other ranks and an error
- * here. weftTrainDdpDestroy frees the object.
+ * here: train.aborted. weftTrainDdpDestroy frees the object.
  * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (a child after fork).
  * Thread-safe: also while another thread is inside a call on ddp. */
 WEFT_API weftResult_t weftTrainDdpAbort(weftTrainDdp_t ddp);
@@ -172,11 +173,11 @@ WEFT_API weftResult_t weftTrainDdpFinish(weftTrainDdp_t ddp, weftStream_t stream
 
 /* Takes part in the other ranks' iterations with zeros, until every rank of `ddp` has called it: for ranks without
  * further inputs. Needs config.join. Blocks. At its end all ranks have the parameters and buffers of the highest rank
- * that was active last, and may begin new iterations.
- * Errors: weftInvalidUsage (an iteration is open, config.join is 0, the hook failed), weftMismatch, weftRemoteError,
+ * that was active last, and may begin new iterations. `stream` is NULL, or the CUDA stream that writes and reads them.
+ * Errors: weftInvalidArgument, weftInvalidUsage (an iteration is open, config.join is 0, the hook failed), weftMismatch, weftRemoteError,
  * weftTimeout, weftSystemError.
  * Thread-bound. */
-WEFT_API weftResult_t weftTrainDdpJoin(weftTrainDdp_t ddp);
+WEFT_API weftResult_t weftTrainDdpJoin(weftTrainDdp_t ddp, weftStream_t stream);
 
 /* Writes to `used` whether some rank reported the gradient of `ddp`'s parameter number `parameter` for the newest
  * finished iteration that synchronised: 1 or 0. Without config.findUnused and config.staticGraph it is 1.

@@ -79,7 +79,7 @@ class Ddp {
     }
     void finish(weftStream_t stream = nullptr) { check(weftTrainDdpFinish(handle_, stream)); }
     // Takes part in the iterations of ranks that have more inputs.
-    void join() { check(weftTrainDdpJoin(handle_)); }
+    void join(weftStream_t stream = nullptr) { check(weftTrainDdpJoin(handle_, stream)); }
 
     // Whether some rank had a gradient of the parameter in the newest iteration that synchronised.
     bool used(int parameter) const {

@@ -84,22 +84,20 @@ class Bucket {
     nb::object scratch(size_t bytes) {
         void* data = nullptr;
         check(weftTrainBucketScratch(&get(), bytes, &data));
-        static char nothing;
-        nb::object view = nb::steal(
-            PyMemoryView_FromMemory(bytes ? static_cast<char*>(data) : &nothing, Py_ssize_t(bytes), PyBUF_WRITE));
+        nb::object memory = nb::cast(new TrainMemory(owner_, data, bytes), nb::rv_policy::take_ownership);
+        nb::object view = nb::steal(PyMemoryView_FromObject(memory.ptr()));
         if (!view.is_valid()) throw nb::python_error();
-        views_.push_back(view);
+        views_.emplace_back(std::move(memory), view);
         return view;
     }
     // False if an array still uses scratch memory.
     bool end() {
         bucket_ = nullptr;
         bool released = true;
-        for (const nb::object& view : std::exchange(views_, {})) {
-            const nb::object done = nb::steal(PyObject_CallMethod(view.ptr(), "release", nullptr));
-            if (done.is_valid()) continue;
-            PyErr_Clear();
-            released = false;
+        for (const auto& [memory, view] : std::exchange(views_, {})) {
+            if (!nb::steal(PyObject_CallMethod(view.ptr(), "release", nullptr)).is_valid()) PyErr_Clear();
+            // An array has a view of its own, which keeps the memory and the Ddp.
+            released &= Py_REFCNT(memory.ptr()) == 1;
         }
         return released;
     }
@@ -107,7 +105,7 @@ class Bucket {
   private:
     const weftTrainBucket_t* bucket_;
     nb::object owner_;
-    std::vector<nb::object> views_;
+    std::vector<std::pair<nb::object, nb::object>> views_;  // of scratch memory
 };
 
 // Keeps the Ddp during its hook. The last reference dies in the main thread, because a hook cannot end its Ddp.
@@ -170,15 +168,26 @@ weftTrainDdpConfig_t config_of(const nb::dict& settings) {
 }  // namespace
 
 Ddp::Ddp(nb::object comm, const nb::list& parameters, const nb::list& buffers, nb::object hook,
-         const nb::dict& settings)
+         const nb::dict& settings, const nb::object& refused)
     : comm_(std::move(comm)), process_(getpid()) {
     std::vector<weftTrainTensor_t> tensors[2];
-    for (nb::handle entry : parameters) tensors[0].push_back(tensor_of(entry, true, arrays_));
-    for (nb::handle entry : buffers) tensors[1].push_back(tensor_of(entry, false, arrays_));
-    weftTrainDdpConfig_t config = config_of(settings);
-    set_hook(hook, config);
+    weftTrainDdpConfig_t config = WEFT_TRAIN_DDP_CONFIG_INITIALIZER;
     Comm& own = nb::cast<Comm&>(comm_);
     weftTrainDdp_t made = nullptr;
+    try {
+        if (!refused.is_none()) raise(refused);
+        for (nb::handle entry : parameters) tensors[0].push_back(tensor_of(entry, true, arrays_));
+        for (nb::handle entry : buffers) tensors[1].push_back(tensor_of(entry, false, arrays_));
+        config = config_of(settings);
+        set_hook(hook, config);
+    } catch (...) {
+        // The other ranks wait for this one: they get an error as well.
+        own.run([&](weftComm_t handle) {
+            (void)weftTrainDdpCreate(&made, handle, nullptr, 0, nullptr, 0, nullptr);
+            return weftSuccess;
+        });
+        throw;
+    }
     own.run([&](weftComm_t handle) {
         return weftTrainDdpCreate(&made, handle, tensors[0].data(), tensors[0].size(), tensors[1].data(),
                                   tensors[1].size(), &config);
@@ -273,7 +282,7 @@ void Ddp::finish() {
 }
 
 void Ddp::join() {
-    run([](weftTrainDdp_t ddp) { return weftTrainDdpJoin(ddp); });
+    run([](weftTrainDdp_t ddp) { return weftTrainDdpJoin(ddp, nullptr); });
 }
 
 bool Ddp::used(int parameter) {
@@ -349,8 +358,9 @@ void bind_training(nb::module_& module) {
             "borrow_comm", [](const Bucket& bucket, Comm& comm) { comm.borrow(bucket.get().comm); }, InFrame());
     module.def("give_back", [](Comm& comm) { comm.give_back(); });
     nb::class_<Ddp>(module, "Ddp", nb::type_slots(collected<Ddp>()), nb::is_weak_referenceable())
-        .def(nb::init<nb::object, const nb::list&, const nb::list&, nb::object, const nb::dict&>(), nb::arg("comm"),
-             nb::arg("parameters"), nb::arg("buffers"), nb::arg("hook").none(), nb::arg("settings"), InFrame())
+        .def(nb::init<nb::object, const nb::list&, const nb::list&, nb::object, const nb::dict&, const nb::object&>(),
+             nb::arg("comm"), nb::arg("parameters"), nb::arg("buffers"), nb::arg("hook").none(), nb::arg("settings"),
+             nb::arg("refused").none(), InFrame())
         .def("_begin", &Ddp::begin, InFrame())
         .def("_ready", &Ddp::ready, InFrame())
         .def("_ready_all", &Ddp::ready_all, InFrame())

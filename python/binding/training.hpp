@@ -15,8 +15,9 @@ namespace weft::python {
 class Ddp final : public Interruptible {
   public:
     // parameters: (name, array, gradient or None); buffers: (name, array); hook: None, a name or a function.
-    Ddp(nb::object comm, const nb::list& parameters, const nb::list& buffers, nb::object hook,
-        const nb::dict& settings);
+    // refused: an exception that this rank raises in place of registering, or None.
+    Ddp(nb::object comm, const nb::list& parameters, const nb::list& buffers, nb::object hook, const nb::dict& settings,
+        const nb::object& refused);
     Ddp(const Ddp&) = delete;
     ~Ddp();
 

@@ -129,6 +129,13 @@ class Ddp(_Closing, _weft.Ddp):
     ) -> None:
         pairs = _pairs(parameters)
         own = dict(gradients or {})
+        self._numbers = {name: number for number, (name, _) in enumerate(pairs)}
+        refused = None
+        for name in own:
+            try:
+                self._number(name)
+            except Exception as error:
+                refused = error
         super().__init__(
             comm,
             [(name, x, own.pop(name, None)) for name, x in pairs],
@@ -142,12 +149,10 @@ class Ddp(_Closing, _weft.Ddp):
                 "broadcast_buffers": broadcast_buffers,
                 "join": join,
             },
+            refused,
         )
         self._pairs = pairs
-        self._numbers = {name: number for number, (name, _) in enumerate(pairs)}
         self._own = dict(gradients or {})
-        for name in own:
-            self._number(name)
 
     @staticmethod
     def _called(hook: Callable[[Bucket], None], pairs: list[tuple[str, Any]]) -> Callable[[_weft.TrainBucket], None]:

@@ -26,11 +26,6 @@ struct weftTrainDdp {
     std::atomic<bool> inside{false};
     std::mutex mutex;  // guards `ddp`, for threads that are not inside
     std::shared_ptr<train::Ddp> ddp;
-
-    std::shared_ptr<train::Ddp> share() {
-        std::lock_guard lock(mutex);
-        return ddp;
-    }
 };
 
 namespace {
@@ -80,6 +75,7 @@ weftResult_t guarded_ddp(const char* function, weftTrainDdp* handle, Body&& body
             status = check_ddp(handle);  // another thread may have destroyed it meanwhile
             if (status) status = body(*handle->ddp);
         } catch (...) {
+            if (handle->ddp) handle->ddp->end_by_exception();
             handle->inside.store(false, std::memory_order_release);
             throw;
         }
@@ -175,6 +171,7 @@ Status read_config(const weftTrainDdpConfig_t* given, train::Settings& settings)
                 config.staticGraph == 1,
                 config.broadcastBuffers == 1,
                 config.join == 1,
+                false,
                 config.hook,
                 config.hookContext};
     return ok();
@@ -224,21 +221,30 @@ weftResult_t weftTrainDdpCreate(weftTrainDdp_t* ddp, weftComm_t comm, const weft
                                 size_t parameterCount, const weftTrainTensor_t* buffers, size_t bufferCount,
                                 const weftTrainDdpConfig_t* config) {
     return guarded([&]() -> Status {
-        if (!ddp)
-            return fail(error::argument_null, "weftTrainDdpCreate: ddp is NULL: pass the address of a weftTrainDdp_t");
-        *ddp = nullptr;
+        if (ddp) *ddp = nullptr;
         WEFT_TRY(check_handle(comm));
         WEFT_TRY(check_no_group("weftTrainDdpCreate"));
-        if (parameterCount == 0 || parameterCount > INT32_MAX)
-            return fail(error::argument_value, "weftTrainDdpCreate: parameterCount is {}; it must be 1 to {}",
-                        parameterCount, INT32_MAX);
         train::Model model;
-        WEFT_TRY(read_tensors(parameters, parameterCount, "parameter", true, model.parameters));
-        WEFT_TRY(read_tensors(buffers, bufferCount, "buffer", false, model.buffers));
-        WEFT_TRY(read_config(config, model.settings));
-        auto space = space_of(model, comm);
-        if (!space) return space.take_status();
-        auto made = train::Ddp::make(std::move(model), std::move(*space), comm);
+        std::unique_ptr<train::MemorySpace> space;
+        const auto read = [&]() -> Status {
+            if (!ddp)
+                return fail(error::argument_null,
+                            "weftTrainDdpCreate: ddp is NULL: pass the address of a weftTrainDdp_t");
+            if (parameterCount == 0 || parameterCount > INT32_MAX)
+                return fail(error::argument_value, "weftTrainDdpCreate: parameterCount is {}; it must be 1 to {}",
+                            parameterCount, INT32_MAX);
+            WEFT_TRY(read_tensors(parameters, parameterCount, "parameter", true, model.parameters));
+            WEFT_TRY(read_tensors(buffers, bufferCount, "buffer", false, model.buffers));
+            WEFT_TRY(read_config(config, model.settings));
+            auto found = space_of(model, comm);
+            if (!found) return found.take_status();
+            space = std::move(*found);
+            model.settings.on_device = space->on_device();
+            return ok();
+        };
+        // A rank that fails tells the others, which wait for it.
+        Status own = read();
+        auto made = train::Ddp::make(std::move(own), std::move(model), std::move(space), comm);
         if (!made) return made.take_status();
         auto handle = std::make_unique<weftTrainDdp>();
         handle->ddp = std::move(*made);
@@ -261,7 +267,9 @@ weftResult_t weftTrainDdpDestroy(weftTrainDdp_t ddp) {
 weftResult_t weftTrainDdpAbort(weftTrainDdp_t ddp) {
     return guarded([&]() -> Status {
         WEFT_TRY(check_ddp(ddp));
-        if (const auto shared = ddp->share()) shared->abort();
+        // weftTrainDdpDestroy waits for the lock, so the object ends there.
+        std::lock_guard lock(ddp->mutex);
+        if (ddp->ddp) ddp->ddp->abort();
         return ok();
     });
 }
@@ -310,8 +318,11 @@ weftResult_t weftTrainDdpFinish(weftTrainDdp_t ddp, weftStream_t stream) {
     });
 }
 
-weftResult_t weftTrainDdpJoin(weftTrainDdp_t ddp) {
-    return guarded_ddp("weftTrainDdpJoin", ddp, [&](train::Ddp& own) { return own.join(); });
+weftResult_t weftTrainDdpJoin(weftTrainDdp_t ddp, weftStream_t stream) {
+    return guarded_ddp("weftTrainDdpJoin", ddp, [&](train::Ddp& own) -> Status {
+        WEFT_TRY(check_stream("weftTrainDdpJoin", own, stream));
+        return own.join(stream);
+    });
 }
 
 weftResult_t weftTrainDdpGetUsed(weftTrainDdp_t ddp, int parameter, int* used) {

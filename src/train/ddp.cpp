@@ -23,6 +23,21 @@ std::vector<std::vector<int>> first_assignment(const std::vector<TensorFacts>& p
     return assignment;
 }
 
+// The parts of an object that a rank makes alone.
+Status make_local(const Model& model, MemorySpace& space, GradientBuckets& buckets,
+                  std::unique_ptr<LaunchQueue>& queue) {
+    auto facts = facts_of(model.parameters);
+    const auto assignment = first_assignment(facts, model.settings);
+    // Before the communicator's first call, so that peers can map it.
+    auto made = GradientBuckets::make(space, std::move(facts), assignment);
+    if (!made) return made.take_status();
+    buckets = std::move(*made);
+    Result<std::unique_ptr<LaunchQueue>> started = space.on_device() ? LaunchQueue::at_once() : LaunchQueue::start();
+    if (!started) return started.take_status();
+    queue = std::move(*started);
+    return ok();
+}
+
 bool is_permutation_of_indices(std::vector<int> order) {
     std::sort(order.begin(), order.end());
     for (size_t i = 0; i < order.size(); ++i)
@@ -32,23 +47,19 @@ bool is_permutation_of_indices(std::vector<int> order) {
 
 }  // namespace
 
-Result<std::shared_ptr<Ddp>> Ddp::make(Model model, std::unique_ptr<MemorySpace> space, weftComm_t comm) {
+Result<std::shared_ptr<Ddp>> Ddp::make(Status own, Model model, std::unique_ptr<MemorySpace> space, weftComm_t comm) {
     if (!model.settings.hook) model.settings.hook = weftTrainHookAverage;
-    auto facts = facts_of(model.parameters);
-    const auto assignment = first_assignment(facts, model.settings);
-    // Before the communicator's first call, so that peers can map it.
-    auto buckets = GradientBuckets::make(*space, std::move(facts), assignment);
-    if (!buckets) return buckets.take_status();
-    Result<std::unique_ptr<LaunchQueue>> queue = space->on_device() ? LaunchQueue::at_once() : LaunchQueue::start();
-    if (!queue) return queue.take_status();
+    GradientBuckets buckets;
+    std::unique_ptr<LaunchQueue> queue;
+    if (own) own = make_local(model, *space, buckets, queue);
     auto peers = Peers::make(comm);
-    if (!peers) return peers.take_status();
-    WEFT_TRY(check_agreement(**peers, model));
+    if (!peers) return own ? peers.take_status() : std::move(own);
+    WEFT_TRY(check_agreement(**peers, model, std::move(own)));
     WEFT_TRY(broadcast_values(**peers, *space, model.parameters, 0));
     WEFT_TRY(broadcast_values(**peers, *space, model.buffers, 0));
     WEFT_TRY(space->synchronize());
     return std::shared_ptr<Ddp>(
-        new Ddp(std::move(model), std::move(space), std::move(*buckets), std::move(*peers), std::move(*queue)));
+        new Ddp(std::move(model), std::move(space), std::move(buckets), std::move(*peers), std::move(queue)));
 }
 
 Ddp::Ddp(Model model, std::unique_ptr<MemorySpace> space, GradientBuckets buckets, std::unique_ptr<Peers> peers,
@@ -81,8 +92,22 @@ Status Ddp::ended_by(Status status) {
     if (!status && status.id() == error::abort_remote)
         status =
             fail(status, "another rank ended its training object in the middle of an iteration: {}", status.sentence());
-    if (!status && failure_) failure_ = status.copy();
+    if (status || !failure_) return status;
+    const bool own_abort = peers_->aborted() && status.id() != error::train_hook && status.id() != error::train_aborted;
+    if (own_abort)
+        status = fail(error::train_aborted, "weftTrainDdpAbort has ended this object: {}", status.sentence());
+    failure_ = status.copy();
+    // All ranks see that their modes differ, and each broken communicator is broken on all ranks.
+    if (status.id() != error::train_modes && !peers_->aborted() && peers_->state()) peers_->abort();
     return status;
+}
+
+void Ddp::end_by_exception() noexcept {
+    try {
+        (void)ended_by({error::internal_exception, "an exception has ended a call of this object"});
+    } catch (...) {
+        peers_->abort();
+    }
 }
 
 void* Ddp::gradient(int parameter) const {
@@ -111,7 +136,7 @@ Status Ddp::begin(weftTrainMode_t mode, weftStream_t stream) {
 
 Status Ddp::begin_with_all(bool active, weftTrainMode_t mode) {
     if (model_.settings.join) {
-        WEFT_TRY(members_.exchange(*peers_, active, mode));
+        WEFT_TRY(members_.exchange(*peers_, active, mode, reports_.recording()));
         if (members_.active() == 0) return ok();
         mode = members_.mode();
     }
@@ -206,7 +231,12 @@ Status Ddp::complete(bool active) {
     for (int bucket = full_.take(); bucket >= 0; bucket = full_.take())
         queue_->add_before_wait([this, bucket] { return launch(bucket); });
     if (exchanges_used()) {
-        for (int i = 0; i < parameter_count(); ++i) used_by_any_[size_t(i)] = active && reports_.used(i);
+        // With a static graph a rank may record its first iteration after others.
+        const bool keeps = model_.settings.static_graph && synchronized_;
+        for (int i = 0; i < parameter_count(); ++i) {
+            int32_t& used = used_by_any_[size_t(i)];
+            used = (keeps && used != 0) || (active && reports_.used(i));
+        }
         queue_->add_before_wait(
             [this] { return peers_->all_reduce(used_by_any_.data(), used_by_any_.size(), weftInt32, weftSum); });
     }
@@ -225,13 +255,14 @@ Status Ddp::complete(bool active) {
     return ok();
 }
 
-Status Ddp::join() {
+Status Ddp::join(weftStream_t stream) {
     WEFT_TRY(usable());
     if (open_)
         return fail(error::train_iteration, "an iteration is open: call weftTrainDdpFinish before weftTrainDdpJoin");
     if (!model_.settings.join)
         return fail(error::train_iteration, "weftTrainDdpJoin needs config.join 1 at weftTrainDdpCreate, on all ranks");
     reports_.clear_used();
+    WEFT_TRY(ended_by(space_->follow(stream)));
     for (;;) {
         WEFT_TRY(ended_by(begin_with_all(false, weftTrainSynchronize)));
         if (members_.active() == 0) break;
@@ -240,6 +271,7 @@ Status Ddp::join() {
     }
     WEFT_TRY(ended_by(broadcast_values(*peers_, *space_, model_.parameters, members_.highest_last_active())));
     WEFT_TRY(ended_by(broadcast_values(*peers_, *space_, model_.buffers, members_.highest_last_active())));
+    WEFT_TRY(ended_by(space_->lead(stream)));
     return ended_by(space_->synchronize());
 }
 

@@ -251,6 +251,23 @@ class Hooks(unittest.TestCase):
 
         on_ranks(1, body)
 
+    def test_an_array_over_scratch_memory_keeps_it(self):
+        def body(comm):
+            kept = []
+
+            def hook(bucket):
+                kept.append(np.asarray(bucket.scratch(8 << 20)))
+
+            with self.assertRaises(weft.InvalidUsageError) as caught:
+                with weft.train.Ddp(comm, model(comm.rank), hook=hook) as ddp:
+                    step(ddp, comm, 0)
+            self.assertIn("keeps an array", str(caught.exception.__cause__))
+            del ddp
+            gc.collect()
+            self.assertEqual(kept[0].sum(), 0)
+
+        on_ranks(1, body)
+
     def test_unknown_hooks_and_names_are_refused(self):
         def body(comm):
             with self.assertRaisesRegex(weft.InvalidArgumentError, "hook is fp4"):
@@ -277,6 +294,25 @@ class Errors(unittest.TestCase):
         for error in errors_of_ranks(3, body):
             self.assertEqual((type(error), error.id, error.rank, error.peer), (weft.MismatchError, "train.model", 2, 0))
             self.assertIn('"bias"', str(error))
+
+    def test_arguments_that_one_rank_refuses_are_an_error_on_all_and_comm_lives_on(self):
+        wrong = (
+            dict(gradients={"w": np.zeros(1)}),
+            dict(gradients={"bias": np.zeros(2)}),
+            dict(hook="fp4"),
+            dict(bucket_cap_bytes=-1),
+            dict(buffers={"steps": "text"}),
+        )
+
+        def body(comm):
+            for each in wrong:
+                with self.assertRaises((weft.Error, TypeError, RuntimeError, OverflowError)) as caught:
+                    weft.train.Ddp(comm, model(0), **(each if comm.rank == 1 else {}))
+                if comm.rank != 1:
+                    self.assertEqual((caught.exception.id, caught.exception.rank), ("train.model", 1))
+                comm.barrier()
+
+        on_ranks(3, body)
 
     def test_an_exception_in_an_iteration_ends_it_on_all_ranks(self):
         def body(comm):

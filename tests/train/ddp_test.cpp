@@ -260,7 +260,7 @@ TEST_CASE("ranks with fewer inputs join, and the others go on with their zeros")
                             rank.expect(expected, "average with joined ranks", 4, lossy(hook));
                         }
                         rank.buffer() = 300 + rank.rank();
-                        rank.check(weftTrainDdpJoin(rank.ddp()));
+                        rank.check(weftTrainDdpJoin(rank.ddp(), nullptr));
                         if (rank.buffer() != 300 + last)
                             rank.complain("the last buffers come from " + std::to_string(rank.buffer()));
                     }

@@ -157,7 +157,7 @@ TEST_CASE("unused parameters, joined ranks and a caller's hook work on devices",
                     return hook ? all : all / 3;
                 });
             }
-            demand(weftTrainDdpJoin(rank.ddp()));
+            demand(weftTrainDdpJoin(rank.ddp(), rank.stream()));
         });
     ranks.check_healthy();
 }
