@@ -8,7 +8,8 @@
  * a time.
  * Memory: all parameters, buffers and gradients of one object lie in host memory, or on the communicator's device.
  * Streams: on host memory stream is NULL, and calls return when they are done. On a device it is a CUDA stream of that
- * device. The work of a call follows the stream's work so far, and the stream waits for its results.
+ * device. The work of a call follows the stream's work so far, and the stream waits for its results. A captured stream
+ * is an error: iterations cannot become part of a CUDA graph.
  * Groups: no function here may be called between weftGroupStart and weftGroupEnd.
  * Failure: after weftMismatch, weftRemoteError, weftTimeout, weftSystemError or a failed hook the object has ended on
  * all ranks: its calls return the same error, and only weftTrainDdpDestroy is left. The caller's communicator lives on.
@@ -119,8 +120,10 @@ WEFT_API weftResult_t weftTrainDdpCreate(weftTrainDdp_t* ddp, weftComm_t comm, c
                                          const weftTrainDdpConfig_t* config);
 
 /* Ends `ddp` and frees its gradients. If an iteration that synchronises is open, other ranks get weftRemoteError
- * instead of its results. NULL is accepted.
- * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (another thread is inside, a child after fork).
+ * instead of its results. On a device wait first for the streams that use its gradients. There it returns a failure of
+ * the last iteration that no call has returned yet; ddp is freed all the same. NULL is accepted.
+ * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (another thread is inside, a child after fork),
+ * weftRemoteError, weftTimeout, weftSystemError, weftUnhandledCudaError.
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainDdpDestroy(weftTrainDdp_t ddp);
 
@@ -130,6 +133,12 @@ WEFT_API weftResult_t weftTrainDdpDestroy(weftTrainDdp_t ddp);
  * Thread-safe: also while another thread is inside a call on ddp. */
 WEFT_API weftResult_t weftTrainDdpAbort(weftTrainDdp_t ddp);
 
+/* Writes the error that has ended `ddp` to `result`, or weftSuccess; weftGetLastError(NULL) explains it then. Does not
+ * wait. On a device errors occur after the calls that enqueued the work.
+ * Errors: weftInvalidArgument (NULL, destroyed before), weftInvalidUsage (a child after fork).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainDdpGetAsyncError(weftTrainDdp_t ddp, weftResult_t* result);
+
 /* Begins an iteration of `ddp`: call it before the forward pass.
  * mode    equal on all ranks. With weftTrainSynchronize the iteration averages the gradients over all ranks. With
  *         weftTrainAccumulate no gradient is sent, and the caller adds up those of several iterations
@@ -137,7 +146,7 @@ WEFT_API weftResult_t weftTrainDdpAbort(weftTrainDdp_t ddp);
  * With config.broadcastBuffers and weftTrainSynchronize the buffers become those of rank 0. The second iteration that
  * synchronises rebuilds the buckets, which moves gradients that live there.
  * Errors: weftInvalidArgument, weftInvalidUsage (an iteration is open), weftMismatch (the modes differ, with
- * config.join), weftRemoteError, weftTimeout, weftSystemError.
+ * config.join), weftRemoteError, weftTimeout, weftSystemError, weftUnhandledCudaError.
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainDdpBegin(weftTrainDdp_t ddp, weftTrainMode_t mode, weftStream_t stream);
 
@@ -152,7 +161,8 @@ WEFT_API weftResult_t weftTrainDdpGetGradient(weftTrainDdp_t ddp, int parameter,
  * gradients of a bucket are written, its reduction begins, in the order of the buckets. Does not wait. A gradient in
  * its bucket must not be touched from then on until weftTrainDdpFinish. `stream` is NULL, or the CUDA stream that
  * writes the gradient.
- * Errors: weftInvalidArgument (no such parameter), weftInvalidUsage (no iteration is open, reported twice).
+ * Errors: weftInvalidArgument (no such parameter), weftInvalidUsage (no iteration is open, reported twice); on a device
+ * weftRemoteError, weftTimeout, weftSystemError, weftUnhandledCudaError.
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainDdpGradientReady(weftTrainDdp_t ddp, int parameter, weftStream_t stream);
 /* The same for several parameters, in the order of the array. Many small gradients are reported faster so.
@@ -167,7 +177,7 @@ WEFT_API weftResult_t weftTrainDdpGradientsReady(weftTrainDdp_t ddp, const int* 
  * caller may report the gradient and call it again. `stream` is NULL. On a device it is the CUDA stream that reads the
  * gradients afterwards: the call does not wait for them, except for other ranks with config.findUnused.
  * Errors: weftInvalidUsage (no iteration is open, a gradient is missing, the hook failed), weftMismatch,
- * weftRemoteError, weftTimeout, weftSystemError.
+ * weftRemoteError, weftTimeout, weftSystemError, weftUnhandledCudaError.
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainDdpFinish(weftTrainDdp_t ddp, weftStream_t stream);
 
@@ -175,7 +185,7 @@ WEFT_API weftResult_t weftTrainDdpFinish(weftTrainDdp_t ddp, weftStream_t stream
  * further inputs. Needs config.join. Blocks. At its end all ranks have the parameters and buffers of the highest rank
  * that was active last, and may begin new iterations. `stream` is NULL, or the CUDA stream that writes and reads them.
  * Errors: weftInvalidArgument, weftInvalidUsage (an iteration is open, config.join is 0, the hook failed), weftMismatch, weftRemoteError,
- * weftTimeout, weftSystemError.
+ * weftTimeout, weftSystemError, weftUnhandledCudaError.
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainDdpJoin(weftTrainDdp_t ddp, weftStream_t stream);
 

@@ -93,7 +93,8 @@ Status check_parameter(const char* function, const train::Ddp& ddp, int paramete
 Status check_stream(const char* function, const train::Ddp& ddp, weftStream_t stream) {
     if (ddp.on_device() && is_host_stream(stream))
         return fail(error::argument_stream, "{}: the object lies on a device: stream must be a CUDA stream", function);
-    if (ddp.on_device() || !stream) return ok();
+    if (ddp.on_device()) return ddp.check_stream(function, stream);
+    if (!stream) return ok();
     return fail(error::argument_stream, "{}: stream must be NULL, because the object lies in host memory", function);
 }
 
@@ -256,11 +257,12 @@ weftResult_t weftTrainDdpCreate(weftTrainDdp_t* ddp, weftComm_t comm, const weft
 weftResult_t weftTrainDdpDestroy(weftTrainDdp_t ddp) {
     if (!ddp) return weftSuccess;
     std::shared_ptr<train::Ddp> last;  // ends outside the lock
-    return guarded_ddp("weftTrainDdpDestroy", ddp, [&](train::Ddp&) -> Status {
+    return guarded_ddp("weftTrainDdpDestroy", ddp, [&](train::Ddp& own) -> Status {
+        Status settled = own.settle();
         ddp->magic.store(weftTrainDdp::destroyed, std::memory_order_release);
         std::lock_guard lock(ddp->mutex);
         last.swap(ddp->ddp);
-        return ok();
+        return settled;
     });
 }
 
@@ -270,6 +272,15 @@ weftResult_t weftTrainDdpAbort(weftTrainDdp_t ddp) {
         // weftTrainDdpDestroy waits for the lock, so the object ends there.
         std::lock_guard lock(ddp->mutex);
         if (ddp->ddp) ddp->ddp->abort();
+        return ok();
+    });
+}
+
+weftResult_t weftTrainDdpGetAsyncError(weftTrainDdp_t ddp, weftResult_t* result) {
+    return guarded_ddp("weftTrainDdpGetAsyncError", ddp, [&](train::Ddp& own) -> Status {
+        if (!result) return fail(error::argument_null, "weftTrainDdpGetAsyncError: result is NULL");
+        const Status state = own.state();
+        *result = state ? weftSuccess : report(state);
         return ok();
     });
 }

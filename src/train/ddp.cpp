@@ -55,9 +55,12 @@ Result<std::shared_ptr<Ddp>> Ddp::make(Status own, Model model, std::unique_ptr<
     auto peers = Peers::make(comm);
     if (!peers) return own ? peers.take_status() : std::move(own);
     WEFT_TRY(check_agreement(**peers, model, std::move(own)));
-    WEFT_TRY(broadcast_values(**peers, *space, model.parameters, 0));
-    WEFT_TRY(broadcast_values(**peers, *space, model.buffers, 0));
-    WEFT_TRY(space->synchronize());
+    Status sent = broadcast_values(**peers, *space, model.parameters, 0);
+    if (sent) sent = broadcast_values(**peers, *space, model.buffers, 0);
+    if (!sent) (*peers)->abort();
+    Status done = space->synchronize();  // no work uses the caller's memory after a failure
+    WEFT_TRY(std::move(sent));
+    WEFT_TRY(std::move(done));
     return std::shared_ptr<Ddp>(
         new Ddp(std::move(model), std::move(space), std::move(buckets), std::move(*peers), std::move(queue)));
 }
@@ -86,6 +89,18 @@ Status Ddp::usable() const {
     if (!peers_->aborted()) return ok();
     WEFT_TRY(queue_->failure());  // a hook failed before finish() was called
     return fail(error::train_aborted, "weftTrainDdpAbort has ended this object: destroy it and make a new one");
+}
+
+Status Ddp::state() const {
+    WEFT_TRY(usable());
+    WEFT_TRY(queue_->failure());
+    return peers_->state();
+}
+
+Status Ddp::settle() {
+    if (!space_->on_device() || open_ == weftTrainSynchronize || !usable()) return ok();
+    WEFT_TRY(space_->synchronize());
+    return peers_->state();
 }
 
 Status Ddp::ended_by(Status status) {
@@ -169,7 +184,10 @@ Status Ddp::ready(std::span<const int> parameters, weftStream_t stream) {
                     "the gradient of parameter {}, \"{}\", was reported, but no iteration is open: call "
                     "weftTrainDdpBegin first",
                     parameters[0], model_.parameters[size_t(parameters[0])].name);
-    if (open_ == weftTrainSynchronize) WEFT_TRY(ended_by(space_->follow(stream)));
+    if (open_ == weftTrainSynchronize && space_->on_device()) {
+        WEFT_TRY(ended_by(peers_->state()));  // work that was enqueued fails later
+        WEFT_TRY(ended_by(space_->follow(stream)));
+    }
     for (const int parameter : parameters) {
         WEFT_TRY(reports_.report(parameter, model_.parameters[size_t(parameter)].name));
         if (open_ == weftTrainAccumulate || !reports_.complete(parameter)) continue;
@@ -217,7 +235,10 @@ Status Ddp::finish(weftStream_t stream) {
         return fail(error::train_iteration, "no iteration is open: call weftTrainDdpBegin before weftTrainDdpFinish");
     if (open_ == weftTrainSynchronize) {
         WEFT_TRY(check_missing());
-        if (space_->on_device()) WEFT_TRY(ended_by(space_->follow(stream)));
+        if (space_->on_device()) {
+            WEFT_TRY(ended_by(peers_->state()));
+            WEFT_TRY(ended_by(space_->follow(stream)));
+        }
         WEFT_TRY(complete(true));
         WEFT_TRY(ended_by(space_->lead(stream)));
     }
@@ -272,7 +293,8 @@ Status Ddp::join(weftStream_t stream) {
     WEFT_TRY(ended_by(broadcast_values(*peers_, *space_, model_.parameters, members_.highest_last_active())));
     WEFT_TRY(ended_by(broadcast_values(*peers_, *space_, model_.buffers, members_.highest_last_active())));
     WEFT_TRY(ended_by(space_->lead(stream)));
-    return ended_by(space_->synchronize());
+    WEFT_TRY(ended_by(space_->synchronize()));
+    return space_->on_device() ? ended_by(peers_->state()) : ok();
 }
 
 }  // namespace weft::internal::train

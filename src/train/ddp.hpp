@@ -29,6 +29,11 @@ class Ddp {
     ~Ddp();
 
     bool on_device() const { return space_->on_device(); }
+    Status check_stream(const char* function, weftStream_t stream) const { return space_->check(function, stream); }
+    // The failure that has ended the object. Does not wait.
+    Status state() const;
+    // On a device: the failure of work in progress, after a wait for it. An open iteration is left alone.
+    Status settle();
     // Streams are the caller's, and count on a device only.
     Status begin(weftTrainMode_t mode, weftStream_t stream);
     // If one report is wrong, those before it count.

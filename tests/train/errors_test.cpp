@@ -199,6 +199,9 @@ TEST_CASE("a wrong call in an iteration changes nothing, and the iteration ends 
         std::thread([&] { rank.ready(5); }).join();
         rank.ready(7);
         rank.finish();
+        weftResult_t state = weftInternalError;
+        if (weftTrainDdpGetAsyncError(ddp, &state) != weftSuccess || state != weftSuccess) return "an error";
+        fails(weftTrainDdpGetAsyncError(ddp, nullptr), "argument.null");
         rank.expect([](int p, size_t i) { return (gradient_element(0, 0, p, i) + gradient_element(1, 0, p, i)) / 2; },
                     "average");
         return rank.wrong();
@@ -313,6 +316,8 @@ TEST_CASE("a rank that destroys its object in an iteration ends it on all ranks"
         if (result == weftSuccess) result = weftTrainDdpFinish(rank.ddp(), nullptr);
         const weftErrorInfo_t info = last_error();
         if (result != weftRemoteError || std::string(info.id) != "abort.remote" || info.failedRank != 0) return info.id;
+        weftResult_t state = weftSuccess;
+        if (weftTrainDdpGetAsyncError(rank.ddp(), &state) != weftSuccess || state != weftRemoteError) return "state";
         // The error stays.
         return weftTrainDdpBegin(rank.ddp(), weftTrainSynchronize, nullptr) == weftRemoteError ? "" : "it goes on";
     });
