@@ -303,6 +303,12 @@ void* Ddp::gradient(int parameter) {
     return memory;
 }
 
+nb::object Ddp::async_error() {
+    weftResult_t state = weftSuccess;
+    check(weftTrainDdpGetAsyncError(handle(), &state));
+    return state == weftSuccess ? nb::none() : exception_of(Failure::newest(state), nb::handle());
+}
+
 void Ddp::abort() {
     check(unlocked([ddp = handle()] { return weftTrainDdpAbort(ddp); }));
 }
@@ -373,6 +379,7 @@ void bind_training(nb::module_& module) {
                  return nb::cast(new TrainMemory(self, nb::cast<Ddp&>(self).gradient(parameter), bytes),
                                  nb::rv_policy::take_ownership);
              })
+        .def("_async_error", &Ddp::async_error, InFrame())
         .def("_abort", &Ddp::abort, InFrame())
         .def(
             "_give_up",

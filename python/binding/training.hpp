@@ -30,6 +30,8 @@ class Ddp final : public Interruptible {
     bool used(int parameter);
     int bucket(int parameter);
     void* gradient(int parameter);
+    // The failure that has ended it, as an exception object, or None.
+    nb::object async_error();
     void abort();
     void abort_quietly() noexcept override;
     void close();

@@ -17,7 +17,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
 
 from . import _results, _weft
 from ._communicator import Communicator
-from ._errors import refuse
+from ._errors import Error, refuse
 from ._objects import _Closing
 
 Named = Union[Mapping[str, Any], Iterable[tuple[str, Any]]]
@@ -226,6 +226,11 @@ class Ddp(_Closing, _weft.Ddp):
     def bucket(self, parameter: Union[str, int]) -> int:
         """The index of the parameter's bucket, in the order of the launches."""
         return self._bucket(self._number(parameter))
+
+    def async_error(self) -> Optional[Error]:
+        """The error that has ended the Ddp, or None. Does not wait."""
+        error: Optional[Error] = self._async_error()
+        return error
 
     def abort(self) -> None:
         """Ends the iteration on all ranks with an error. From any thread."""

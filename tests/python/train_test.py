@@ -315,17 +315,24 @@ class Errors(unittest.TestCase):
         on_ranks(3, body)
 
     def test_an_exception_in_an_iteration_ends_it_on_all_ranks(self):
+        states = [None, None]
+
         def body(comm):
             ddp = weft.train.Ddp(comm, model(0), broadcast_buffers=False)
+            self.assertIsNone(ddp.async_error())
             comm.barrier()
-            with ddp.iteration():
-                if comm.rank == 0:
-                    raise KeyError("a batch")
-                for name in ("weight", "empty", "half", "bias"):
-                    ddp.ready(name)
+            try:
+                with ddp.iteration():
+                    if comm.rank == 0:
+                        raise KeyError("a batch")
+                    for name in ("weight", "empty", "half", "bias"):
+                        ddp.ready(name)
+            finally:
+                states[comm.rank] = ddp.async_error()
 
         errors = errors_of_ranks(2, body)
         self.assertIsInstance(errors[0], KeyError)
+        self.assertEqual([state.id for state in states], ["train.aborted", "abort.remote"])
         self.assertEqual((errors[1].id, errors[1].rank), ("abort.remote", 0))
 
     def test_a_missing_report_and_an_exception_in_with_end_the_ddp_on_all_ranks(self):
