@@ -60,7 +60,7 @@ int main(void) {
         for (i = 0; i < features; ++i) weights[i] -= 0.5f * ((float*)weight_gradient)[i];
         offset[0] -= 0.5f * *(float*)bias_gradient;
     }
-    CHECK(weftTrainDdpJoin(ddp));
+    CHECK(weftTrainDdpJoin(ddp, NULL));
 
     for (i = 0; i < features; ++i) EXPECT(weights[i] - truth[i] < 0.01f && truth[i] - weights[i] < 0.01f);
     if (rank == 0)

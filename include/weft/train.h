@@ -8,7 +8,8 @@
  * a time.
  * Memory: all parameters, buffers and gradients of one object lie in host memory, or on the communicator's device.
  * Streams: on host memory stream is NULL, and calls return when they are done. On a device it is a CUDA stream of that
- * device. The work of a call follows the stream's work so far, and the stream waits for its results.
+ * device. The work of a call follows the stream's work so far, and the stream waits for its results. A captured stream
+ * is an error: iterations cannot become part of a CUDA graph.
  * Groups: no function here may be called between weftGroupStart and weftGroupEnd.
  * Failure: after weftMismatch, weftRemoteError, weftTimeout, weftSystemError or a failed hook the object has ended on
  * all ranks: its calls return the same error, and only weftTrainDdpDestroy is left. The caller's communicator lives on.
@@ -67,7 +68,7 @@ typedef struct {
  * All ranks call it for the same buckets in one order, one at a time. On host memory it runs in a thread of the object
  * or in weftTrainDdpFinish, and its calls on bucket->comm return when they are done. On a device it runs in the
  * caller's thread and enqueues its work on bucket->stream. It returns weftSuccess or an error, which ends the object on
- * all ranks. It must not throw, nor call a weftTrainDdp function. */
+ * all ranks. It must not throw, nor call a weftTrainDdp function of its object: weftInvalidUsage. */
 typedef weftResult_t (*weftTrainHook_t)(const weftTrainBucket_t* bucket, void* context);
 
 /* Whether an iteration reduces gradients, or the caller adds them up locally. */
@@ -102,7 +103,8 @@ typedef struct {
 /* ---- Data-parallel training ---- */
 
 /* Registers the model and writes its object to `ddp`. All ranks of `comm` call it, in one order with their other calls.
- * Names, counts, types and settings are equal on all ranks: an error names the first difference and both ranks. Then
+ * Names, counts, types and settings are equal on all ranks: an error names the first difference and both ranks. If one
+ * rank's arguments are wrong, the others get weftMismatch, and comm lives on. Then
  * all ranks have the parameters and buffers of rank 0. Blocks. It makes a communicator of its own from comm.
  * parameters, parameterCount  at least one, in the order of the forward pass, in host or device memory. Their memory
  *                             lives as long as the object; the structs are copied
@@ -118,16 +120,24 @@ WEFT_API weftResult_t weftTrainDdpCreate(weftTrainDdp_t* ddp, weftComm_t comm, c
                                          const weftTrainDdpConfig_t* config);
 
 /* Ends `ddp` and frees its gradients. If an iteration that synchronises is open, other ranks get weftRemoteError
- * instead of its results. NULL is accepted.
- * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (another thread is inside, a child after fork).
+ * instead of its results. On a device wait first for the streams that use its gradients. There it returns a failure of
+ * the last iteration that no call has returned yet; ddp is freed all the same. NULL is accepted.
+ * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (another thread is inside, a child after fork),
+ * weftRemoteError, weftTimeout, weftSystemError, weftUnhandledCudaError.
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainDdpDestroy(weftTrainDdp_t ddp);
 
 /* Stops the communication of `ddp` on all ranks: calls in progress return weftRemoteError on other ranks and an error
- * here. weftTrainDdpDestroy frees the object.
+ * here: train.aborted. weftTrainDdpDestroy frees the object.
  * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (a child after fork).
  * Thread-safe: also while another thread is inside a call on ddp. */
 WEFT_API weftResult_t weftTrainDdpAbort(weftTrainDdp_t ddp);
+
+/* Writes the error that has ended `ddp` to `result`, or weftSuccess; weftGetLastError(NULL) explains it then. Does not
+ * wait. On a device errors occur after the calls that enqueued the work.
+ * Errors: weftInvalidArgument (NULL, destroyed before), weftInvalidUsage (a child after fork).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainDdpGetAsyncError(weftTrainDdp_t ddp, weftResult_t* result);
 
 /* Begins an iteration of `ddp`: call it before the forward pass.
  * mode    equal on all ranks. With weftTrainSynchronize the iteration averages the gradients over all ranks. With
@@ -136,7 +146,7 @@ WEFT_API weftResult_t weftTrainDdpAbort(weftTrainDdp_t ddp);
  * With config.broadcastBuffers and weftTrainSynchronize the buffers become those of rank 0. The second iteration that
  * synchronises rebuilds the buckets, which moves gradients that live there.
  * Errors: weftInvalidArgument, weftInvalidUsage (an iteration is open), weftMismatch (the modes differ, with
- * config.join), weftRemoteError, weftTimeout, weftSystemError.
+ * config.join), weftRemoteError, weftTimeout, weftSystemError, weftUnhandledCudaError.
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainDdpBegin(weftTrainDdp_t ddp, weftTrainMode_t mode, weftStream_t stream);
 
@@ -151,7 +161,8 @@ WEFT_API weftResult_t weftTrainDdpGetGradient(weftTrainDdp_t ddp, int parameter,
  * gradients of a bucket are written, its reduction begins, in the order of the buckets. Does not wait. A gradient in
  * its bucket must not be touched from then on until weftTrainDdpFinish. `stream` is NULL, or the CUDA stream that
  * writes the gradient.
- * Errors: weftInvalidArgument (no such parameter), weftInvalidUsage (no iteration is open, reported twice).
+ * Errors: weftInvalidArgument (no such parameter), weftInvalidUsage (no iteration is open, reported twice); on a device
+ * weftRemoteError, weftTimeout, weftSystemError, weftUnhandledCudaError.
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainDdpGradientReady(weftTrainDdp_t ddp, int parameter, weftStream_t stream);
 /* The same for several parameters, in the order of the array. Many small gradients are reported faster so.
@@ -166,17 +177,17 @@ WEFT_API weftResult_t weftTrainDdpGradientsReady(weftTrainDdp_t ddp, const int* 
  * caller may report the gradient and call it again. `stream` is NULL. On a device it is the CUDA stream that reads the
  * gradients afterwards: the call does not wait for them, except for other ranks with config.findUnused.
  * Errors: weftInvalidUsage (no iteration is open, a gradient is missing, the hook failed), weftMismatch,
- * weftRemoteError, weftTimeout, weftSystemError.
+ * weftRemoteError, weftTimeout, weftSystemError, weftUnhandledCudaError.
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainDdpFinish(weftTrainDdp_t ddp, weftStream_t stream);
 
 /* Takes part in the other ranks' iterations with zeros, until every rank of `ddp` has called it: for ranks without
  * further inputs. Needs config.join. Blocks. At its end all ranks have the parameters and buffers of the highest rank
- * that was active last, and may begin new iterations.
- * Errors: weftInvalidUsage (an iteration is open, config.join is 0, the hook failed), weftMismatch, weftRemoteError,
- * weftTimeout, weftSystemError.
+ * that was active last, and may begin new iterations. `stream` is NULL, or the CUDA stream that writes and reads them.
+ * Errors: weftInvalidArgument, weftInvalidUsage (an iteration is open, config.join is 0, the hook failed), weftMismatch, weftRemoteError,
+ * weftTimeout, weftSystemError, weftUnhandledCudaError.
  * Thread-bound. */
-WEFT_API weftResult_t weftTrainDdpJoin(weftTrainDdp_t ddp);
+WEFT_API weftResult_t weftTrainDdpJoin(weftTrainDdp_t ddp, weftStream_t stream);
 
 /* Writes to `used` whether some rank reported the gradient of `ddp`'s parameter number `parameter` for the newest
  * finished iteration that synchronised: 1 or 0. Without config.findUnused and config.staticGraph it is 1.
@@ -214,7 +225,8 @@ WEFT_API weftResult_t weftTrainHookBfloat16(const weftTrainBucket_t* bucket, voi
 
 /* Writes to `scratch` the address of at least `bytes` bytes for a hook's work on `bucket`, in host or device memory as
  * the bucket. They belong to it until the buckets are rebuilt. Later calls for the same bucket get the same memory with
- * its contents, if they ask for no more bytes.
+ * its contents; if they ask for more bytes, larger memory that begins with them. The old address is valid until the
+ * hook returns. Built-in hooks do not use it.
  * Errors: weftInvalidArgument (NULL, no bucket of a hook), weftSystemError (out of memory).
  * Thread-bound, to the hook that calls it. */
 WEFT_API weftResult_t weftTrainBucketScratch(const weftTrainBucket_t* bucket, size_t bytes, void** scratch);

@@ -59,6 +59,13 @@ class Ddp {
     weftTrainDdp_t get() const noexcept { return handle_; }
     void abort() { check(weftTrainDdpAbort(handle_)); }
 
+    // The error that has ended the object, or weftSuccess.
+    weftResult_t async_error() const {
+        weftResult_t result = weftSuccess;
+        check(weftTrainDdpGetAsyncError(handle_, &result));
+        return result;
+    }
+
     void begin(weftStream_t stream = nullptr) { check(weftTrainDdpBegin(handle_, weftTrainSynchronize, stream)); }
     // The iteration sends nothing: the caller adds its gradients up.
     void begin_accumulation(weftStream_t stream = nullptr) {
@@ -79,7 +86,7 @@ class Ddp {
     }
     void finish(weftStream_t stream = nullptr) { check(weftTrainDdpFinish(handle_, stream)); }
     // Takes part in the iterations of ranks that have more inputs.
-    void join() { check(weftTrainDdpJoin(handle_)); }
+    void join(weftStream_t stream = nullptr) { check(weftTrainDdpJoin(handle_, stream)); }
 
     // Whether some rank had a gradient of the parameter in the newest iteration that synchronised.
     bool used(int parameter) const {

@@ -124,6 +124,7 @@ Watch::Watch(std::span<Interruptible* const> objects) : objects_(objects) {
     if (!shared.has_thread || !take_signal()) return;
     before_ = shared.interrupts.load();
     shared.calls.fetch_add(1);
+    outer_ = shared.blocked.load();  // only this thread stores it
     shared.blocked.store(this);
     watched_ = true;
     // A signal before the store did not wake our thread.
@@ -138,7 +139,7 @@ void Watch::end() noexcept {
     watched_ = false;
     State& shared = state();
     const std::lock_guard lock(shared.mutex);
-    shared.blocked.store(nullptr);
+    shared.blocked.store(outer_);
 }
 
 void Watch::raise_pending() {

@@ -39,6 +39,7 @@ class Watch {
 
   private:
     std::span<Interruptible* const> objects_;
+    Watch* outer_ = nullptr;  // of the call whose function makes this call
     bool watched_ = false;
     unsigned before_ = 0;
 };

@@ -84,22 +84,20 @@ class Bucket {
     nb::object scratch(size_t bytes) {
         void* data = nullptr;
         check(weftTrainBucketScratch(&get(), bytes, &data));
-        static char nothing;
-        nb::object view = nb::steal(
-            PyMemoryView_FromMemory(bytes ? static_cast<char*>(data) : &nothing, Py_ssize_t(bytes), PyBUF_WRITE));
+        nb::object memory = nb::cast(new TrainMemory(owner_, data, bytes), nb::rv_policy::take_ownership);
+        nb::object view = nb::steal(PyMemoryView_FromObject(memory.ptr()));
         if (!view.is_valid()) throw nb::python_error();
-        views_.push_back(view);
+        views_.emplace_back(std::move(memory), view);
         return view;
     }
     // False if an array still uses scratch memory.
     bool end() {
         bucket_ = nullptr;
         bool released = true;
-        for (const nb::object& view : std::exchange(views_, {})) {
-            const nb::object done = nb::steal(PyObject_CallMethod(view.ptr(), "release", nullptr));
-            if (done.is_valid()) continue;
-            PyErr_Clear();
-            released = false;
+        for (const auto& [memory, view] : std::exchange(views_, {})) {
+            if (!nb::steal(PyObject_CallMethod(view.ptr(), "release", nullptr)).is_valid()) PyErr_Clear();
+            // An array has a view of its own, which keeps the memory and the Ddp.
+            released &= Py_REFCNT(memory.ptr()) == 1;
         }
         return released;
     }
@@ -107,7 +105,28 @@ class Bucket {
   private:
     const weftTrainBucket_t* bucket_;
     nb::object owner_;
-    std::vector<nb::object> views_;
+    std::vector<std::pair<nb::object, nb::object>> views_;  // of scratch memory
+};
+
+// Keeps the Ddp during its hook. The last reference dies in the main thread, because a hook cannot end its Ddp.
+class KeptInHook {
+  public:
+    explicit KeptInHook(PyObject* self) : self_(self) { Py_INCREF(self); }
+    KeptInHook(const KeptInHook&) = delete;
+    ~KeptInHook() {
+        // A full queue of calls keeps it forever.
+        if (Py_REFCNT(self_) == 1)
+            (void)Py_AddPendingCall(let_go, self_);
+        else
+            Py_DECREF(self_);
+    }
+
+  private:
+    static int let_go(void* self) {
+        Py_DECREF(static_cast<PyObject*>(self));
+        return 0;
+    }
+    PyObject* self_;
 };
 
 // One entry of the list of parameters or buffers. The name stays valid with its tuple.
@@ -149,15 +168,26 @@ weftTrainDdpConfig_t config_of(const nb::dict& settings) {
 }  // namespace
 
 Ddp::Ddp(nb::object comm, const nb::list& parameters, const nb::list& buffers, nb::object hook,
-         const nb::dict& settings)
+         const nb::dict& settings, const nb::object& refused)
     : comm_(std::move(comm)), process_(getpid()) {
     std::vector<weftTrainTensor_t> tensors[2];
-    for (nb::handle entry : parameters) tensors[0].push_back(tensor_of(entry, true, arrays_));
-    for (nb::handle entry : buffers) tensors[1].push_back(tensor_of(entry, false, arrays_));
-    weftTrainDdpConfig_t config = config_of(settings);
-    set_hook(hook, config);
+    weftTrainDdpConfig_t config = WEFT_TRAIN_DDP_CONFIG_INITIALIZER;
     Comm& own = nb::cast<Comm&>(comm_);
     weftTrainDdp_t made = nullptr;
+    try {
+        if (!refused.is_none()) raise(refused);
+        for (nb::handle entry : parameters) tensors[0].push_back(tensor_of(entry, true, arrays_));
+        for (nb::handle entry : buffers) tensors[1].push_back(tensor_of(entry, false, arrays_));
+        config = config_of(settings);
+        set_hook(hook, config);
+    } catch (...) {
+        // The other ranks wait for this one: they get an error as well.
+        own.run([&](weftComm_t handle) {
+            (void)weftTrainDdpCreate(&made, handle, nullptr, 0, nullptr, 0, nullptr);
+            return weftSuccess;
+        });
+        throw;
+    }
     own.run([&](weftComm_t handle) {
         return weftTrainDdpCreate(&made, handle, tensors[0].data(), tensors[0].size(), tensors[1].data(),
                                   tensors[1].size(), &config);
@@ -186,9 +216,10 @@ void Ddp::set_hook(const nb::object& hook, weftTrainDdpConfig_t& config) {
 weftResult_t Ddp::call_hook(const weftTrainBucket_t* bucket, void* context) {
     Ddp& ddp = *static_cast<Ddp*>(context);
     const Locked gil;
-    if (!gil) return weftInternalError;
+    if (!gil || ddp.dying_ || Py_REFCNT(ddp.self_) == 0) return weftInternalError;
+    KeptInHook self(ddp.self_);
     try {
-        const nb::object seen = nb::cast(new Bucket(bucket, nb::find(&ddp)), nb::rv_policy::take_ownership);
+        const nb::object seen = nb::cast(new Bucket(bucket, nb::borrow(ddp.self_)), nb::rv_policy::take_ownership);
         weftResult_t result = weftSuccess;
         try {
             ddp.hook_(seen);
@@ -222,14 +253,14 @@ void Ddp::run(Body&& body) {
 void Ddp::check_result(weftResult_t result) {
     if (result == weftSuccess) return;
     const Failure failure = Failure::newest(result);
-    const bool of_hook = !strcmp(failure.info.id, "train.hook") && cause_.is_valid();
-    const nb::object cause = of_hook ? std::exchange(cause_, nb::object()) : nb::object();
+    const nb::object cause = std::exchange(cause_, nb::object());
     // KeyboardInterrupt and SystemExit end programs: they stay as they are.
     if (cause.is_valid() && PyObject_IsInstance(cause.ptr(), PyExc_Exception) == 0) raise(cause);
-    raise(failure, cause);
+    raise(failure, !strcmp(failure.info.id, "train.hook") ? cause : nb::object());
 }
 
 void Ddp::begin(bool accumulate) {
+    self_ = nb::find(this).ptr();
     run([&](weftTrainDdp_t ddp) {
         return weftTrainDdpBegin(ddp, accumulate ? weftTrainAccumulate : weftTrainSynchronize, nullptr);
     });
@@ -251,7 +282,7 @@ void Ddp::finish() {
 }
 
 void Ddp::join() {
-    run([](weftTrainDdp_t ddp) { return weftTrainDdpJoin(ddp); });
+    run([](weftTrainDdp_t ddp) { return weftTrainDdpJoin(ddp, nullptr); });
 }
 
 bool Ddp::used(int parameter) {
@@ -270,6 +301,12 @@ void* Ddp::gradient(int parameter) {
     void* memory = nullptr;
     check(weftTrainDdpGetGradient(handle(), parameter, &memory));
     return memory;
+}
+
+nb::object Ddp::async_error() {
+    weftResult_t state = weftSuccess;
+    check(weftTrainDdpGetAsyncError(handle(), &state));
+    return state == weftSuccess ? nb::none() : exception_of(Failure::newest(state), nb::handle());
 }
 
 void Ddp::abort() {
@@ -293,6 +330,7 @@ void Ddp::close() {
 }
 
 void Ddp::destroy() noexcept {
+    dying_ = true;
     const weftTrainDdp_t ddp = handle_.exchange(nullptr);
     if (!ddp || process_ != getpid()) return;
     // A hook in progress may need the GIL.
@@ -326,8 +364,9 @@ void bind_training(nb::module_& module) {
             "borrow_comm", [](const Bucket& bucket, Comm& comm) { comm.borrow(bucket.get().comm); }, InFrame());
     module.def("give_back", [](Comm& comm) { comm.give_back(); });
     nb::class_<Ddp>(module, "Ddp", nb::type_slots(collected<Ddp>()), nb::is_weak_referenceable())
-        .def(nb::init<nb::object, const nb::list&, const nb::list&, nb::object, const nb::dict&>(), nb::arg("comm"),
-             nb::arg("parameters"), nb::arg("buffers"), nb::arg("hook").none(), nb::arg("settings"), InFrame())
+        .def(nb::init<nb::object, const nb::list&, const nb::list&, nb::object, const nb::dict&, const nb::object&>(),
+             nb::arg("comm"), nb::arg("parameters"), nb::arg("buffers"), nb::arg("hook").none(), nb::arg("settings"),
+             nb::arg("refused").none(), InFrame())
         .def("_begin", &Ddp::begin, InFrame())
         .def("_ready", &Ddp::ready, InFrame())
         .def("_ready_all", &Ddp::ready_all, InFrame())
@@ -340,7 +379,15 @@ void bind_training(nb::module_& module) {
                  return nb::cast(new TrainMemory(self, nb::cast<Ddp&>(self).gradient(parameter), bytes),
                                  nb::rv_policy::take_ownership);
              })
+        .def("_async_error", &Ddp::async_error, InFrame())
         .def("_abort", &Ddp::abort, InFrame())
+        .def(
+            "_give_up",
+            [](Ddp& ddp) {
+                const Unlocked gil_is_free;
+                ddp.abort_quietly();
+            },
+            InFrame())
         .def("_close", &Ddp::close, InFrame());
 }
 

@@ -15,8 +15,9 @@ namespace weft::python {
 class Ddp final : public Interruptible {
   public:
     // parameters: (name, array, gradient or None); buffers: (name, array); hook: None, a name or a function.
-    Ddp(nb::object comm, const nb::list& parameters, const nb::list& buffers, nb::object hook,
-        const nb::dict& settings);
+    // refused: an exception that this rank raises in place of registering, or None.
+    Ddp(nb::object comm, const nb::list& parameters, const nb::list& buffers, nb::object hook, const nb::dict& settings,
+        const nb::object& refused);
     Ddp(const Ddp&) = delete;
     ~Ddp();
 
@@ -29,6 +30,8 @@ class Ddp final : public Interruptible {
     bool used(int parameter);
     int bucket(int parameter);
     void* gradient(int parameter);
+    // The failure that has ended it, as an exception object, or None.
+    nb::object async_error();
     void abort();
     void abort_quietly() noexcept override;
     void close();
@@ -48,8 +51,10 @@ class Ddp final : public Interruptible {
 
     nb::object comm_;
     std::vector<Array> arrays_;
-    nb::object hook_;   // a function
-    nb::object cause_;  // the exception of the hook
+    nb::object hook_;           // a function
+    nb::object cause_;          // the exception of the hook
+    PyObject* self_ = nullptr;  // Python's object, from the first begin() on. Not a reference
+    bool dying_ = false;        // no hook may refer to it any more. Guarded by the GIL
     std::atomic<weftTrainDdp_t> handle_{nullptr};
     int process_;
 };

@@ -17,7 +17,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
 
 from . import _results, _weft
 from ._communicator import Communicator
-from ._errors import refuse
+from ._errors import Error, refuse
 from ._objects import _Closing
 
 Named = Union[Mapping[str, Any], Iterable[tuple[str, Any]]]
@@ -107,6 +107,7 @@ class Ddp(_Closing, _weft.Ddp):
     join: ranks may have different numbers of iterations.
     hook: None (the average), "float16", "bfloat16", or a function of a Bucket.
 
+    `with` closes it, or ends it on all ranks if an exception leaves the block.
     One thread at a time uses it; abort may come from any thread. After a failed iteration it has ended on all ranks:
     close it. comm lives on.
     """
@@ -128,6 +129,13 @@ class Ddp(_Closing, _weft.Ddp):
     ) -> None:
         pairs = _pairs(parameters)
         own = dict(gradients or {})
+        self._numbers = {name: number for number, (name, _) in enumerate(pairs)}
+        refused = None
+        for name in own:
+            try:
+                self._number(name)
+            except Exception as error:
+                refused = error
         super().__init__(
             comm,
             [(name, x, own.pop(name, None)) for name, x in pairs],
@@ -141,12 +149,10 @@ class Ddp(_Closing, _weft.Ddp):
                 "broadcast_buffers": broadcast_buffers,
                 "join": join,
             },
+            refused,
         )
         self._pairs = pairs
-        self._numbers = {name: number for number, (name, _) in enumerate(pairs)}
         self._own = dict(gradients or {})
-        for name in own:
-            self._number(name)
 
     @staticmethod
     def _called(hook: Callable[[Bucket], None], pairs: list[tuple[str, Any]]) -> Callable[[_weft.TrainBucket], None]:
@@ -200,14 +206,14 @@ class Ddp(_Closing, _weft.Ddp):
 
     @contextlib.contextmanager
     def iteration(self, *, accumulate: bool = False) -> Iterator["Ddp"]:
-        """begin() and finish(). If an exception leaves the block, the Ddp ends on all ranks."""
+        """begin() and finish(). If an exception leaves the block or finish(), the Ddp ends on all ranks."""
         self.begin(accumulate=accumulate)
         try:
             yield self
+            self.finish()
         except BaseException:
-            self.abort()
+            self._give_up()
             raise
-        self.finish()
 
     def join(self) -> None:
         """Takes part in the other ranks' iterations with zeros, until every rank has called it."""
@@ -221,9 +227,20 @@ class Ddp(_Closing, _weft.Ddp):
         """The index of the parameter's bucket, in the order of the launches."""
         return self._bucket(self._number(parameter))
 
+    def async_error(self) -> Optional[Error]:
+        """The error that has ended the Ddp, or None. Does not wait."""
+        error: Optional[Error] = self._async_error()
+        return error
+
     def abort(self) -> None:
         """Ends the iteration on all ranks with an error. From any thread."""
         self._abort()
+
+    def __exit__(self, kind: Optional[type], *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._give_up()
 
     def close(self) -> None:
         """Frees the gradients. Other ranks get an error if an iteration that synchronises is open."""

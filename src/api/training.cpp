@@ -26,17 +26,13 @@ struct weftTrainDdp {
     std::atomic<bool> inside{false};
     std::mutex mutex;  // guards `ddp`, for threads that are not inside
     std::shared_ptr<train::Ddp> ddp;
-
-    std::shared_ptr<train::Ddp> share() {
-        std::lock_guard lock(mutex);
-        return ddp;
-    }
 };
 
 namespace {
 
 // The sizes in the first version; later versions only append fields.
 constexpr size_t first_tensor_size = offsetof(weftTrainTensor_t, datatype) + sizeof(weftDataType_t);
+constexpr size_t most_tensor_size = 4096;  // a larger one was not initialised
 constexpr size_t first_config_size = offsetof(weftTrainDdpConfig_t, hookContext) + sizeof(void*);
 
 // Calls of these functions would become part of the group.
@@ -56,12 +52,21 @@ Status check_ddp(const weftTrainDdp* handle) {
     return ok();
 }
 
+// A hook must not wait for its own thread.
+Status check_not_in_hook(const char* function, weftTrainDdp* handle) {
+    std::lock_guard lock(handle->mutex);
+    if (!handle->ddp || !handle->ddp->in_hook()) return ok();
+    return fail(error::usage_in_function, "{}: the hook of the object called it: keep calls on ddp out of its hook",
+                function);
+}
+
 // A call of one thread at a time.
 template <class Body>
 weftResult_t guarded_ddp(const char* function, weftTrainDdp* handle, Body&& body) noexcept {
     return guarded([&]() -> Status {
         WEFT_TRY(check_ddp(handle));
         WEFT_TRY(check_no_group(function));
+        if (train::in_any_hook()) WEFT_TRY(check_not_in_hook(function, handle));
         if (handle->inside.exchange(true, std::memory_order_acquire))
             return fail(error::usage_threads,
                         "{}: another thread is inside this object: use it from one thread at a time", function);
@@ -70,6 +75,7 @@ weftResult_t guarded_ddp(const char* function, weftTrainDdp* handle, Body&& body
             status = check_ddp(handle);  // another thread may have destroyed it meanwhile
             if (status) status = body(*handle->ddp);
         } catch (...) {
+            if (handle->ddp) handle->ddp->end_by_exception();
             handle->inside.store(false, std::memory_order_release);
             throw;
         }
@@ -87,7 +93,8 @@ Status check_parameter(const char* function, const train::Ddp& ddp, int paramete
 Status check_stream(const char* function, const train::Ddp& ddp, weftStream_t stream) {
     if (ddp.on_device() && is_host_stream(stream))
         return fail(error::argument_stream, "{}: the object lies on a device: stream must be a CUDA stream", function);
-    if (ddp.on_device() || !stream) return ok();
+    if (ddp.on_device()) return ddp.check_stream(function, stream);
+    if (!stream) return ok();
     return fail(error::argument_stream, "{}: stream must be NULL, because the object lies in host memory", function);
 }
 
@@ -124,8 +131,9 @@ Status read_tensors(const weftTrainTensor_t* tensors, size_t count, const char* 
         const size_t size = tensors[0].size;
         weftTrainTensor_t tensor = WEFT_TRAIN_TENSOR_INITIALIZER;
         const auto* const place = reinterpret_cast<const std::byte*>(tensors) + i * size;
-        if (size >= first_tensor_size) memcpy(&tensor, place, std::min(size, sizeof tensor));
-        if (size < first_tensor_size || tensor.size != size)
+        if (size >= first_tensor_size && size <= most_tensor_size)
+            memcpy(&tensor, place, std::min(size, sizeof tensor));
+        if (size < first_tensor_size || size > most_tensor_size || tensor.size != size)
             return fail(error::argument_config,
                         "{} {} was not initialised: begin with weftTrainTensor_t tensor = "
                         "WEFT_TRAIN_TENSOR_INITIALIZER",
@@ -164,6 +172,7 @@ Status read_config(const weftTrainDdpConfig_t* given, train::Settings& settings)
                 config.staticGraph == 1,
                 config.broadcastBuffers == 1,
                 config.join == 1,
+                false,
                 config.hook,
                 config.hookContext};
     return ok();
@@ -213,21 +222,30 @@ weftResult_t weftTrainDdpCreate(weftTrainDdp_t* ddp, weftComm_t comm, const weft
                                 size_t parameterCount, const weftTrainTensor_t* buffers, size_t bufferCount,
                                 const weftTrainDdpConfig_t* config) {
     return guarded([&]() -> Status {
-        if (!ddp)
-            return fail(error::argument_null, "weftTrainDdpCreate: ddp is NULL: pass the address of a weftTrainDdp_t");
-        *ddp = nullptr;
+        if (ddp) *ddp = nullptr;
         WEFT_TRY(check_handle(comm));
         WEFT_TRY(check_no_group("weftTrainDdpCreate"));
-        if (parameterCount == 0 || parameterCount > INT32_MAX)
-            return fail(error::argument_value, "weftTrainDdpCreate: parameterCount is {}; it must be 1 to {}",
-                        parameterCount, INT32_MAX);
         train::Model model;
-        WEFT_TRY(read_tensors(parameters, parameterCount, "parameter", true, model.parameters));
-        WEFT_TRY(read_tensors(buffers, bufferCount, "buffer", false, model.buffers));
-        WEFT_TRY(read_config(config, model.settings));
-        auto space = space_of(model, comm);
-        if (!space) return space.take_status();
-        auto made = train::Ddp::make(std::move(model), std::move(*space), comm);
+        std::unique_ptr<train::MemorySpace> space;
+        const auto read = [&]() -> Status {
+            if (!ddp)
+                return fail(error::argument_null,
+                            "weftTrainDdpCreate: ddp is NULL: pass the address of a weftTrainDdp_t");
+            if (parameterCount == 0 || parameterCount > INT32_MAX)
+                return fail(error::argument_value, "weftTrainDdpCreate: parameterCount is {}; it must be 1 to {}",
+                            parameterCount, INT32_MAX);
+            WEFT_TRY(read_tensors(parameters, parameterCount, "parameter", true, model.parameters));
+            WEFT_TRY(read_tensors(buffers, bufferCount, "buffer", false, model.buffers));
+            WEFT_TRY(read_config(config, model.settings));
+            auto found = space_of(model, comm);
+            if (!found) return found.take_status();
+            space = std::move(*found);
+            model.settings.on_device = space->on_device();
+            return ok();
+        };
+        // A rank that fails tells the others, which wait for it.
+        Status own = read();
+        auto made = train::Ddp::make(std::move(own), std::move(model), std::move(space), comm);
         if (!made) return made.take_status();
         auto handle = std::make_unique<weftTrainDdp>();
         handle->ddp = std::move(*made);
@@ -239,18 +257,30 @@ weftResult_t weftTrainDdpCreate(weftTrainDdp_t* ddp, weftComm_t comm, const weft
 weftResult_t weftTrainDdpDestroy(weftTrainDdp_t ddp) {
     if (!ddp) return weftSuccess;
     std::shared_ptr<train::Ddp> last;  // ends outside the lock
-    return guarded_ddp("weftTrainDdpDestroy", ddp, [&](train::Ddp&) -> Status {
+    return guarded_ddp("weftTrainDdpDestroy", ddp, [&](train::Ddp& own) -> Status {
+        Status settled = own.settle();
         ddp->magic.store(weftTrainDdp::destroyed, std::memory_order_release);
         std::lock_guard lock(ddp->mutex);
         last.swap(ddp->ddp);
-        return ok();
+        return settled;
     });
 }
 
 weftResult_t weftTrainDdpAbort(weftTrainDdp_t ddp) {
     return guarded([&]() -> Status {
         WEFT_TRY(check_ddp(ddp));
-        if (const auto shared = ddp->share()) shared->abort();
+        // weftTrainDdpDestroy waits for the lock, so the object ends there.
+        std::lock_guard lock(ddp->mutex);
+        if (ddp->ddp) ddp->ddp->abort();
+        return ok();
+    });
+}
+
+weftResult_t weftTrainDdpGetAsyncError(weftTrainDdp_t ddp, weftResult_t* result) {
+    return guarded_ddp("weftTrainDdpGetAsyncError", ddp, [&](train::Ddp& own) -> Status {
+        if (!result) return fail(error::argument_null, "weftTrainDdpGetAsyncError: result is NULL");
+        const Status state = own.state();
+        *result = state ? weftSuccess : report(state);
         return ok();
     });
 }
@@ -299,8 +329,11 @@ weftResult_t weftTrainDdpFinish(weftTrainDdp_t ddp, weftStream_t stream) {
     });
 }
 
-weftResult_t weftTrainDdpJoin(weftTrainDdp_t ddp) {
-    return guarded_ddp("weftTrainDdpJoin", ddp, [&](train::Ddp& own) { return own.join(); });
+weftResult_t weftTrainDdpJoin(weftTrainDdp_t ddp, weftStream_t stream) {
+    return guarded_ddp("weftTrainDdpJoin", ddp, [&](train::Ddp& own) -> Status {
+        WEFT_TRY(check_stream("weftTrainDdpJoin", own, stream));
+        return own.join(stream);
+    });
 }
 
 weftResult_t weftTrainDdpGetUsed(weftTrainDdp_t ddp, int parameter, int* used) {
@@ -348,7 +381,7 @@ weftResult_t weftTrainBucketScratch(const weftTrainBucket_t* bucket, size_t byte
         *scratch = nullptr;
         auto owner = train::owner_of(bucket);
         if (!owner) return owner.take_status();
-        auto memory = (*owner)->buckets->scratch(bucket->index, bytes);
+        auto memory = (*owner)->buckets->scratch((*owner)->index, bytes);
         if (!memory) return memory.take_status();
         *scratch = *memory;
         return ok();

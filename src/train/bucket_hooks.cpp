@@ -7,6 +7,26 @@ namespace weft::internal::train {
 
 namespace {
 
+thread_local const HookOwner* innermost = nullptr;  // whose hook runs in this thread
+
+// Of a thread inside a hook. Hooks nest: one may finish an iteration of another object.
+class InHook {
+  public:
+    explicit InHook(HookOwner& owner) : owner_(owner) {
+        owner_.outer = innermost;
+        owner_.magic = HookOwner::living;
+        innermost = &owner_;
+    }
+    InHook(const InHook&) = delete;
+    ~InHook() {
+        innermost = owner_.outer;
+        owner_.magic = 0;
+    }
+
+  private:
+    HookOwner& owner_;
+};
+
 // Of float64: rounded to fp32 first, as PyTorch does.
 void narrow(void* small, weftDataType_t type, const double* large, size_t count) {
     for (size_t i = 0; i < count; ++i) {
@@ -32,6 +52,14 @@ Result<HookOwner*> owner_of(const weftTrainBucket_t* bucket) {
     return owner;
 }
 
+bool in_any_hook() { return innermost; }
+
+bool in_hook_of(const HookOwner& owner) {
+    for (const HookOwner* each = innermost; each; each = each->outer)
+        if (each == &owner) return true;
+    return false;
+}
+
 Status run_hook(const Settings& settings, HookOwner& owner, weftStream_t stream, int index, int divisor) {
     GradientBuckets& buckets = *owner.buckets;
     Peers& peers = *owner.peers;
@@ -51,23 +79,23 @@ Status run_hook(const Settings& settings, HookOwner& owner, weftStream_t stream,
     seen.comm = peers.comm();
     seen.stream = stream;
     seen.owner = &owner;
-    owner.magic = HookOwner::living;
+    owner.index = index;
+    owner.stream = stream;
     weftResult_t result = weftInternalError;
     std::string why;
     try {
+        const InHook inside(owner);
         result = settings.hook(&seen, settings.hook_context);
     } catch (const std::exception& exception) {
         why = fmt::format("it threw an exception: {}", exception.what());
     } catch (...) {
         why = "it threw an exception";
     }
-    owner.magic = 0;
-    if (result == weftSuccess) return ok();
     if (peers.aborted())
         return fail(error::train_aborted, "weftTrainDdpAbort ended bucket {} on rank {}", index, peers.rank());
-    weftResult_t broken = weftSuccess;
-    if (weftCommGetAsyncError(peers.comm(), &broken) == weftSuccess && broken != weftSuccess)
-        return called(broken, peers.comm());
+    // Also of a hook that ignores the errors of its calls.
+    WEFT_TRY(peers.state());
+    if (result == weftSuccess) return buckets.end_hook();
     if (why.empty()) why = fmt::format("it returned {}, {}", int(result), weftGetErrorString(result));
     peers.abort();
     return fail(error::train_hook, "the hook failed for bucket {} on rank {}: {}", index, peers.rank(), why)
@@ -77,17 +105,21 @@ Status run_hook(const Settings& settings, HookOwner& owner, weftStream_t stream,
 Status average(const weftTrainBucket_t& bucket) {
     auto owner = owner_of(&bucket);
     if (!owner) return owner.take_status();
-    auto op = (*owner)->peers->average(bucket.datatype, bucket.divisor);
+    const HookOwner& own = **owner;
+    auto op = own.peers->average(bucket.datatype, bucket.divisor);
     if (!op) return op.take_status();
     return called(
-        weftAllReduce(bucket.data, bucket.data, bucket.count, bucket.datatype, *op, bucket.comm, bucket.stream));
+        weftAllReduce(bucket.data, bucket.data, bucket.count, bucket.datatype, *op, own.peers->comm(), own.stream));
 }
 
 Status average_as(const weftTrainBucket_t& bucket, weftDataType_t type) {
     if (bucket.datatype != weftFloat32 && bucket.datatype != weftFloat64) return average(bucket);
     const bool is_double = bucket.datatype == weftFloat64;
-    void* scratch = nullptr;
-    WEFT_TRY(called(weftTrainBucketScratch(&bucket, bucket.count * size_of(type), &scratch)));
+    auto owner = owner_of(&bucket);
+    if (!owner) return owner.take_status();
+    auto memory = (*owner)->buckets->own_scratch((*owner)->index, bucket.count * size_of(type));
+    if (!memory) return memory.take_status();
+    void* const scratch = *memory;
     if (is_double)
         narrow(scratch, type, static_cast<const double*>(bucket.data), bucket.count);
     else

@@ -15,14 +15,22 @@ struct HookOwner {
     uint64_t magic = 0;
     Peers* peers = nullptr;
     GradientBuckets* buckets = nullptr;
+    int index = 0;  // of the bucket
+    weftStream_t stream = nullptr;
+    const HookOwner* outer = nullptr;  // whose hook called this one
 };
 // Fails if the struct is not of a hook in progress.
 Result<HookOwner*> owner_of(const weftTrainBucket_t* bucket);
+
+// Whether this thread is inside a hook of any object, and whether inside one of the owner.
+bool in_any_hook();
+bool in_hook_of(const HookOwner& owner);
 
 // Calls the hook for one bucket. A failure of the communicator keeps its error; every other one is the hook's, and then
 // the communicator is aborted, because other ranks wait for this one.
 Status run_hook(const Settings& settings, HookOwner& owner, weftStream_t stream, int index, int divisor);
 
+// A hook may pass a copy of its bucket: only data, count, datatype and divisor count, and the rest is the owner's.
 // The average in the bucket's own type.
 Status average(const weftTrainBucket_t& bucket);
 // The average of float32 and float64 in a float type of 16 bits.

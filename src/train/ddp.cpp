@@ -23,6 +23,21 @@ std::vector<std::vector<int>> first_assignment(const std::vector<TensorFacts>& p
     return assignment;
 }
 
+// The parts of an object that a rank makes alone.
+Status make_local(const Model& model, MemorySpace& space, GradientBuckets& buckets,
+                  std::unique_ptr<LaunchQueue>& queue) {
+    auto facts = facts_of(model.parameters);
+    const auto assignment = first_assignment(facts, model.settings);
+    // Before the communicator's first call, so that peers can map it.
+    auto made = GradientBuckets::make(space, std::move(facts), assignment);
+    if (!made) return made.take_status();
+    buckets = std::move(*made);
+    Result<std::unique_ptr<LaunchQueue>> started = space.on_device() ? LaunchQueue::at_once() : LaunchQueue::start();
+    if (!started) return started.take_status();
+    queue = std::move(*started);
+    return ok();
+}
+
 bool is_permutation_of_indices(std::vector<int> order) {
     std::sort(order.begin(), order.end());
     for (size_t i = 0; i < order.size(); ++i)
@@ -32,23 +47,22 @@ bool is_permutation_of_indices(std::vector<int> order) {
 
 }  // namespace
 
-Result<std::shared_ptr<Ddp>> Ddp::make(Model model, std::unique_ptr<MemorySpace> space, weftComm_t comm) {
+Result<std::shared_ptr<Ddp>> Ddp::make(Status own, Model model, std::unique_ptr<MemorySpace> space, weftComm_t comm) {
     if (!model.settings.hook) model.settings.hook = weftTrainHookAverage;
-    auto facts = facts_of(model.parameters);
-    const auto assignment = first_assignment(facts, model.settings);
-    // Before the communicator's first call, so that peers can map it.
-    auto buckets = GradientBuckets::make(*space, std::move(facts), assignment);
-    if (!buckets) return buckets.take_status();
-    Result<std::unique_ptr<LaunchQueue>> queue = space->on_device() ? LaunchQueue::at_once() : LaunchQueue::start();
-    if (!queue) return queue.take_status();
+    GradientBuckets buckets;
+    std::unique_ptr<LaunchQueue> queue;
+    if (own) own = make_local(model, *space, buckets, queue);
     auto peers = Peers::make(comm);
-    if (!peers) return peers.take_status();
-    WEFT_TRY(check_agreement(**peers, model));
-    WEFT_TRY(broadcast_values(**peers, *space, model.parameters, 0));
-    WEFT_TRY(broadcast_values(**peers, *space, model.buffers, 0));
-    WEFT_TRY(space->synchronize());
+    if (!peers) return own ? peers.take_status() : std::move(own);
+    WEFT_TRY(check_agreement(**peers, model, std::move(own)));
+    Status sent = broadcast_values(**peers, *space, model.parameters, 0);
+    if (sent) sent = broadcast_values(**peers, *space, model.buffers, 0);
+    if (!sent) (*peers)->abort();
+    Status done = space->synchronize();  // no work uses the caller's memory after a failure
+    WEFT_TRY(std::move(sent));
+    WEFT_TRY(std::move(done));
     return std::shared_ptr<Ddp>(
-        new Ddp(std::move(model), std::move(space), std::move(*buckets), std::move(*peers), std::move(*queue)));
+        new Ddp(std::move(model), std::move(space), std::move(buckets), std::move(*peers), std::move(queue)));
 }
 
 Ddp::Ddp(Model model, std::unique_ptr<MemorySpace> space, GradientBuckets buckets, std::unique_ptr<Peers> peers,
@@ -57,7 +71,7 @@ Ddp::Ddp(Model model, std::unique_ptr<MemorySpace> space, GradientBuckets bucket
       space_(std::move(space)),
       buckets_(std::move(buckets)),
       peers_(std::move(peers)),
-      hook_owner_{0, peers_.get(), &buckets_},
+      hook_owner_{0, peers_.get(), &buckets_, 0, nullptr, nullptr},
       reports_(model_.parameters.size(), model_.settings.static_graph),
       members_(peers_->ranks()),
       used_by_any_(model_.parameters.size(), 1),
@@ -77,12 +91,38 @@ Status Ddp::usable() const {
     return fail(error::train_aborted, "weftTrainDdpAbort has ended this object: destroy it and make a new one");
 }
 
+Status Ddp::state() const {
+    WEFT_TRY(usable());
+    WEFT_TRY(queue_->failure());
+    return peers_->state();
+}
+
+Status Ddp::settle() {
+    if (!space_->on_device() || open_ == weftTrainSynchronize || !usable()) return ok();
+    WEFT_TRY(space_->synchronize());
+    return peers_->state();
+}
+
 Status Ddp::ended_by(Status status) {
     if (!status && status.id() == error::abort_remote)
         status =
             fail(status, "another rank ended its training object in the middle of an iteration: {}", status.sentence());
-    if (!status && failure_) failure_ = status.copy();
+    if (status || !failure_) return status;
+    const bool own_abort = peers_->aborted() && status.id() != error::train_hook && status.id() != error::train_aborted;
+    if (own_abort)
+        status = fail(error::train_aborted, "weftTrainDdpAbort has ended this object: {}", status.sentence());
+    failure_ = status.copy();
+    // All ranks see that their modes differ, and each broken communicator is broken on all ranks.
+    if (status.id() != error::train_modes && !peers_->aborted() && peers_->state()) peers_->abort();
     return status;
+}
+
+void Ddp::end_by_exception() noexcept {
+    try {
+        (void)ended_by({error::internal_exception, "an exception has ended a call of this object"});
+    } catch (...) {
+        peers_->abort();
+    }
 }
 
 void* Ddp::gradient(int parameter) const {
@@ -111,7 +151,7 @@ Status Ddp::begin(weftTrainMode_t mode, weftStream_t stream) {
 
 Status Ddp::begin_with_all(bool active, weftTrainMode_t mode) {
     if (model_.settings.join) {
-        WEFT_TRY(members_.exchange(*peers_, active, mode));
+        WEFT_TRY(members_.exchange(*peers_, active, mode, reports_.recording()));
         if (members_.active() == 0) return ok();
         mode = members_.mode();
     }
@@ -144,7 +184,10 @@ Status Ddp::ready(std::span<const int> parameters, weftStream_t stream) {
                     "the gradient of parameter {}, \"{}\", was reported, but no iteration is open: call "
                     "weftTrainDdpBegin first",
                     parameters[0], model_.parameters[size_t(parameters[0])].name);
-    if (open_ == weftTrainSynchronize) WEFT_TRY(ended_by(space_->follow(stream)));
+    if (open_ == weftTrainSynchronize && space_->on_device()) {
+        WEFT_TRY(ended_by(peers_->state()));  // work that was enqueued fails later
+        WEFT_TRY(ended_by(space_->follow(stream)));
+    }
     for (const int parameter : parameters) {
         WEFT_TRY(reports_.report(parameter, model_.parameters[size_t(parameter)].name));
         if (open_ == weftTrainAccumulate || !reports_.complete(parameter)) continue;
@@ -192,7 +235,10 @@ Status Ddp::finish(weftStream_t stream) {
         return fail(error::train_iteration, "no iteration is open: call weftTrainDdpBegin before weftTrainDdpFinish");
     if (open_ == weftTrainSynchronize) {
         WEFT_TRY(check_missing());
-        if (space_->on_device()) WEFT_TRY(ended_by(space_->follow(stream)));
+        if (space_->on_device()) {
+            WEFT_TRY(ended_by(peers_->state()));
+            WEFT_TRY(ended_by(space_->follow(stream)));
+        }
         WEFT_TRY(complete(true));
         WEFT_TRY(ended_by(space_->lead(stream)));
     }
@@ -203,10 +249,16 @@ Status Ddp::finish(weftStream_t stream) {
 Status Ddp::complete(bool active) {
     for (int i = 0; i < parameter_count(); ++i)
         if (!full_.is_ready(i)) WEFT_TRY(ended_by(take(i, !active || !reports_.used(i))));
-    launch_full();
+    for (int bucket = full_.take(); bucket >= 0; bucket = full_.take())
+        queue_->add_before_wait([this, bucket] { return launch(bucket); });
     if (exchanges_used()) {
-        for (int i = 0; i < parameter_count(); ++i) used_by_any_[size_t(i)] = active && reports_.used(i);
-        queue_->add(
+        // With a static graph a rank may record its first iteration after others.
+        const bool keeps = model_.settings.static_graph && synchronized_;
+        for (int i = 0; i < parameter_count(); ++i) {
+            int32_t& used = used_by_any_[size_t(i)];
+            used = (keeps && used != 0) || (active && reports_.used(i));
+        }
+        queue_->add_before_wait(
             [this] { return peers_->all_reduce(used_by_any_.data(), used_by_any_.size(), weftInt32, weftSum); });
     }
     WEFT_TRY(ended_by(queue_->wait()));
@@ -224,13 +276,14 @@ Status Ddp::complete(bool active) {
     return ok();
 }
 
-Status Ddp::join() {
+Status Ddp::join(weftStream_t stream) {
     WEFT_TRY(usable());
     if (open_)
         return fail(error::train_iteration, "an iteration is open: call weftTrainDdpFinish before weftTrainDdpJoin");
     if (!model_.settings.join)
         return fail(error::train_iteration, "weftTrainDdpJoin needs config.join 1 at weftTrainDdpCreate, on all ranks");
     reports_.clear_used();
+    WEFT_TRY(ended_by(space_->follow(stream)));
     for (;;) {
         WEFT_TRY(ended_by(begin_with_all(false, weftTrainSynchronize)));
         if (members_.active() == 0) break;
@@ -239,7 +292,9 @@ Status Ddp::join() {
     }
     WEFT_TRY(ended_by(broadcast_values(*peers_, *space_, model_.parameters, members_.highest_last_active())));
     WEFT_TRY(ended_by(broadcast_values(*peers_, *space_, model_.buffers, members_.highest_last_active())));
-    return ended_by(space_->synchronize());
+    WEFT_TRY(ended_by(space_->lead(stream)));
+    WEFT_TRY(ended_by(space_->synchronize()));
+    return space_->on_device() ? ended_by(peers_->state()) : ok();
 }
 
 }  // namespace weft::internal::train

@@ -19,21 +19,32 @@ namespace weft::internal::train {
 // Thread-bound, except abort(), which is thread-safe.
 class Ddp {
   public:
-    // All ranks of `comm` call it. The memory of the model lies in `space`.
-    static Result<std::shared_ptr<Ddp>> make(Model model, std::unique_ptr<MemorySpace> space, weftComm_t comm);
+    // All ranks of `comm` call it, also one that has failed: `own` is its failure, which it returns, and all others fail.
+    // The memory of the model lies in `space`.
+    static Result<std::shared_ptr<Ddp>> make(Status own, Model model, std::unique_ptr<MemorySpace> space,
+                                             weftComm_t comm);
     Ddp(const Ddp&) = delete;
     Ddp& operator=(const Ddp&) = delete;
     // Aborts an iteration that other ranks cannot finish any more.
     ~Ddp();
 
     bool on_device() const { return space_->on_device(); }
+    Status check_stream(const char* function, weftStream_t stream) const { return space_->check(function, stream); }
+    // The failure that has ended the object. Does not wait.
+    Status state() const;
+    // On a device: the failure of work in progress, after a wait for it. An open iteration is left alone.
+    Status settle();
     // Streams are the caller's, and count on a device only.
     Status begin(weftTrainMode_t mode, weftStream_t stream);
     // If one report is wrong, those before it count.
     Status ready(std::span<const int> parameters, weftStream_t stream);
     Status finish(weftStream_t stream);
-    Status join();
+    Status join(weftStream_t stream);
+    // Whether this thread is inside the object's hook.
+    bool in_hook() const { return in_hook_of(hook_owner_); }
     void abort() { peers_->abort(); }
+    // A call has ended in the middle: the object ends on all ranks.
+    void end_by_exception() noexcept;
 
     int parameter_count() const { return int(model_.parameters.size()); }
     void* gradient(int parameter) const;
@@ -45,7 +56,7 @@ class Ddp {
         std::unique_ptr<LaunchQueue> queue);
 
     Status usable() const;
-    // Keeps a failure after which the object has ended.
+    // Keeps a failure after which the object has ended. One of this rank alone ends it on the others, too.
     Status ended_by(Status status);
     Status begin_with_all(bool active, weftTrainMode_t mode);
     Status begin_synchronizing();
@@ -58,7 +69,9 @@ class Ddp {
     // Launches the rest and waits for the results.
     Status complete(bool active);
     bool exchanges_used() const {
-        return model_.settings.find_unused || (model_.settings.static_graph && !synchronized_);
+        if (!model_.settings.join)
+            return model_.settings.find_unused || (model_.settings.static_graph && !synchronized_);
+        return model_.settings.find_unused || members_.recording();
     }
 
     Model model_;

@@ -42,6 +42,19 @@ class DeviceSpace : public MemorySpace {
         if (bytes == 0) return ok();
         return cuda::fill_async(context_.driver(), address_of(memory), 0, bytes, stream_.handle());
     }
+    Status check(const char* function, weftStream_t callers) const override {
+        const cuda::ContextScope scope(context_);  // the legacy stream is the current context's
+        auto facts = cuda::describe_stream(context_.driver(), static_cast<CUstream>(callers));
+        if (!facts) return facts.take_status();
+        if (facts->context != context_.handle())
+            return fail(error::argument_stream,
+                        "{}: the stream belongs to another device or context than the model: create it with the "
+                        "model's device current",
+                        function);
+        if (!facts->capturing) return ok();
+        return fail(error::stream_capture,
+                    "{}: the stream is captured: iterations of training cannot become part of a CUDA graph", function);
+    }
     Status follow(weftStream_t callers) override {
         const cuda::ContextScope scope(context_);  // the legacy stream is the current context's
         WEFT_TRY(event_.record(callers));

@@ -12,10 +12,15 @@ Result<FlatBuffer> FlatBuffer::allocate(MemorySpace& space, size_t bytes) {
     if (!memory) return memory.take_status();
     buffer.data_ = *memory;
     buffer.bytes_ = bytes;
+    buffer.space_ = &space;
     if (space.on_device()) WEFT_TRY(space.zero(buffer.data_, bytes));
     return buffer;
 }
 
-FlatBuffer::~FlatBuffer() { (void)weftMemFree(data_); }
+FlatBuffer::~FlatBuffer() {
+    if (!data_) return;
+    (void)space_->synchronize();
+    (void)weftMemFree(data_);
+}
 
 }  // namespace weft::internal::train

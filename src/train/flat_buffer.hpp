@@ -9,7 +9,7 @@ namespace weft::internal::train {
 
 class MemorySpace;
 
-// Move-only. No work of the space may use it when it ends.
+// Move-only. Waits for the space's work before it frees memory of a device. The space must outlive it.
 class FlatBuffer {
   public:
     FlatBuffer() = default;
@@ -18,6 +18,7 @@ class FlatBuffer {
     FlatBuffer& operator=(FlatBuffer&& other) noexcept {
         std::swap(data_, other.data_);
         std::swap(bytes_, other.bytes_);
+        std::swap(space_, other.space_);
         return *this;
     }
     ~FlatBuffer();
@@ -28,6 +29,7 @@ class FlatBuffer {
   private:
     void* data_ = nullptr;
     size_t bytes_ = 0;
+    MemorySpace* space_ = nullptr;
 };
 
 }  // namespace weft::internal::train

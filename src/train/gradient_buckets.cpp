@@ -14,6 +14,7 @@ Result<GradientBuckets> GradientBuckets::make(MemorySpace& space, std::vector<Te
     if (!memory) return memory.take_status();
     buckets.memory_ = std::move(*memory);
     buckets.scratch_.resize(buckets.layout_.buckets.size());
+    buckets.own_scratch_.resize(buckets.layout_.buckets.size());
     return buckets;
 }
 
@@ -39,21 +40,28 @@ Status GradientBuckets::rebuild(const std::vector<std::vector<int>>& assignment)
     for (size_t i = 0; i < parameters_.size(); ++i)
         WEFT_TRY(copy_in(int(i), old->data() + before.places[i].begin_bytes));
     WEFT_TRY(space_->synchronize());  // before the copy is freed, and the hooks' memory
-    scratch_.clear();
-    scratch_.resize(layout_.buckets.size());
+    for (std::vector<FlatBuffer>* const scratch : {&scratch_, &own_scratch_}) {
+        scratch->clear();
+        scratch->resize(layout_.buckets.size());
+    }
     ++version_;
     return ok();
 }
 
-Result<void*> GradientBuckets::scratch(int bucket, size_t bytes) {
-    FlatBuffer& memory = scratch_[size_t(bucket)];
-    if (memory.bytes() < bytes) {
-        WEFT_TRY(space_->synchronize());  // earlier work may use the smaller one
-        auto larger = FlatBuffer::allocate(*space_, bytes);
-        if (!larger) return larger.take_status();
-        memory = std::move(*larger);
-    }
+Result<void*> GradientBuckets::grown(FlatBuffer& memory, size_t bytes) {
+    if (memory.bytes() >= bytes) return static_cast<void*>(memory.data());
+    auto larger = FlatBuffer::allocate(*space_, bytes);
+    if (!larger) return larger.take_status();
+    WEFT_TRY(space_->copy(larger->data(), memory.data(), memory.bytes()));
+    replaced_.push_back(std::exchange(memory, std::move(*larger)));
     return static_cast<void*>(memory.data());
+}
+
+Status GradientBuckets::end_hook() {
+    if (replaced_.empty()) return ok();
+    WEFT_TRY(space_->synchronize());
+    replaced_.clear();
+    return ok();
 }
 
 }  // namespace weft::internal::train

@@ -27,17 +27,23 @@ class GradientBuckets {
     Status zero(int parameter);
     // Moves the gradients to the buckets of another assignment.
     Status rebuild(const std::vector<std::vector<int>>& assignment);
-    // Memory that belongs to a bucket until the next rebuild.
-    Result<void*> scratch(int bucket, size_t bytes);
+    // Memory that belongs to a bucket until the next rebuild. Larger memory begins with the old contents.
+    Result<void*> scratch(int bucket, size_t bytes) { return grown(scratch_[size_t(bucket)], bytes); }
+    // The same for built-in hooks, which a caller's hook may call.
+    Result<void*> own_scratch(int bucket, size_t bytes) { return grown(own_scratch_[size_t(bucket)], bytes); }
+    // No hook uses memory any more that larger memory has replaced.
+    Status end_hook();
 
   private:
+    Result<void*> grown(FlatBuffer& memory, size_t bytes);
     const Place& place(int parameter) const { return layout_.places[size_t(parameter)]; }
 
     MemorySpace* space_ = nullptr;
     std::vector<TensorFacts> parameters_;
     BucketLayout layout_;
     FlatBuffer memory_;
-    std::vector<FlatBuffer> scratch_;  // of each bucket
+    std::vector<FlatBuffer> scratch_, own_scratch_;  // of each bucket
+    std::vector<FlatBuffer> replaced_;               // the hook in progress may still use it
     uint64_t version_ = 0;
 };
 

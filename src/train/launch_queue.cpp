@@ -30,15 +30,17 @@ Status LaunchQueue::carry_out(const Launch& launch) {
 }
 
 void LaunchQueue::add(Launch launch) {
+    add_before_wait(std::move(launch));
+    if (has_thread_) added_.notify_one();
+}
+
+void LaunchQueue::add_before_wait(Launch launch) {
     if (!has_thread_) {
         if (failure_) failure_ = carry_out(launch);
         return;
     }
-    {
-        std::lock_guard lock(mutex_);
-        launches_.push_back(std::move(launch));
-    }
-    added_.notify_one();
+    std::lock_guard lock(mutex_);
+    launches_.push_back(std::move(launch));
 }
 
 Status LaunchQueue::wait() {

@@ -22,6 +22,8 @@ class LaunchQueue {
     ~LaunchQueue();
 
     void add(Launch launch);
+    // For a caller that calls wait() next: the thread need not wake.
+    void add_before_wait(Launch launch);
     // Carries out launches that no thread has begun, and waits for the rest. Returns the first failure.
     Status wait();
     // The first failure so far.

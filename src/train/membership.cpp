@@ -8,9 +8,17 @@ namespace weft::internal::train {
 
 Membership::Membership(int ranks) : states_(size_t(ranks), State::synchronizes), highest_last_active_(ranks - 1) {}
 
-Status Membership::exchange(const Peers& peers, bool active, weftTrainMode_t mode) {
+Status Membership::exchange(const Peers& peers, bool active, weftTrainMode_t mode, bool records) {
     const State own = !active ? State::joined : mode == weftTrainSynchronize ? State::synchronizes : State::accumulates;
-    WEFT_TRY(peers.all_gather(&own, states_.data(), sizeof own));
+    struct Message {
+        State state;
+        bool records;
+    };
+    const Message sent{own, active && records};
+    std::vector<Message> all(states_.size());
+    WEFT_TRY(peers.all_gather(&sent, all.data(), sizeof sent));
+    std::transform(all.begin(), all.end(), states_.begin(), [](const Message& each) { return each.state; });
+    recording_ = std::any_of(all.begin(), all.end(), [](const Message& each) { return each.records; });
     if (this->active() == 0) return ok();
     for (size_t i = 0; i < states_.size(); ++i)
         if (states_[i] != State::joined) highest_last_active_ = int(i);

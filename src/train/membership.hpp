@@ -15,9 +15,11 @@ class Membership {
   public:
     explicit Membership(int ranks);
 
-    // All ranks call it: the states of all. Fails on all ranks alike if active ranks have different modes.
-    Status exchange(const Peers& peers, bool active, weftTrainMode_t mode);
+    // All ranks call it: the states of all, and whether they record. Fails on all ranks alike if active ranks have different modes.
+    Status exchange(const Peers& peers, bool active, weftTrainMode_t mode, bool records);
     int active() const;
+    // Whether an active rank still records its static graph.
+    bool recording() const { return recording_; }
     int lowest_active() const;
     // The highest rank of those that were active last.
     int highest_last_active() const { return highest_last_active_; }
@@ -29,6 +31,7 @@ class Membership {
 
     std::vector<State> states_;
     int highest_last_active_;
+    bool recording_ = false;
 };
 
 }  // namespace weft::internal::train

@@ -22,6 +22,8 @@ class MemorySpace {
     virtual weftStream_t stream() const = 0;
     virtual Status copy(void* to, const void* from, size_t bytes) = 0;
     virtual Status zero(void* memory, size_t bytes) = 0;
+    // Whether calls can use the caller's stream: one of the device's context that is not captured.
+    virtual Status check(const char* function, weftStream_t callers) const = 0;
     // Own work from now on waits for the work that the caller's stream has now.
     virtual Status follow(weftStream_t callers) = 0;
     // The caller's stream waits for the own work so far.

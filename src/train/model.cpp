@@ -38,7 +38,7 @@ uint64_t hash_of(const std::string& text) {
 
 // The ranks compare it before they send texts.
 struct Digest {
-    uint64_t bytes = 0, hash = 0;
+    uint64_t bytes = 0, hash = 0, failed = 0;
     bool operator==(const Digest&) const = default;
 };
 
@@ -78,9 +78,10 @@ std::string described(const Model& model) {
     const Settings& settings = model.settings;
     std::string text = fmt::format(
         "the settings bucketCapBytes {}, divisor {}, findUnused {}, staticGraph {}, broadcastBuffers {}, join {}, hook "
-        "{}\n",
+        "{}, and a model in {} memory\n",
         settings.bucket_cap_bytes, int(settings.divides_by_active), int(settings.find_unused),
-        int(settings.static_graph), int(settings.broadcast_buffers), int(settings.join), name_of(settings.hook));
+        int(settings.static_graph), int(settings.broadcast_buffers), int(settings.join), name_of(settings.hook),
+        settings.on_device ? "device" : "host");
     for (size_t i = 0; i < model.parameters.size(); ++i) add_line(text, "parameter", i, model.parameters[i]);
     for (size_t i = 0; i < model.buffers.size(); ++i) add_line(text, "buffer", i, model.buffers[i]);
     return text;
@@ -94,11 +95,22 @@ Difference first_difference(const std::string& left, const std::string& right) {
     return {line_at(left, begin), line_at(right, begin)};
 }
 
-Status check_agreement(const Peers& peers, const Model& model) {
-    const std::string own = described(model);
-    const Digest digest{own.size(), hash_of(own)};
+Status check_agreement(const Peers& peers, const Model& model, Status failure) {
+    const std::string own = failure ? described(model) : failure.sentence();
+    const Digest digest{own.size(), hash_of(own), failure ? 0u : 1u};
     std::vector<Digest> all(size_t(peers.ranks()));
-    WEFT_TRY(peers.all_gather(&digest, all.data(), sizeof digest));
+    Status gathered = peers.all_gather(&digest, all.data(), sizeof digest);
+    if (!gathered) return failure ? std::move(gathered) : std::move(failure);
+    const auto failed = std::find_if(all.begin(), all.end(), [](const Digest& each) { return each.failed != 0; });
+    if (failed != all.end()) {
+        const int rank = int(failed - all.begin());
+        std::string text = own;
+        text.resize(failed->bytes);
+        Status sent = peers.broadcast(text.data(), text.size(), weftUint8, rank);
+        if (!failure) return failure;
+        WEFT_TRY(std::move(sent));
+        return fail(error::train_model, "rank {} could not register its model: {}", rank, text).about({.rank = rank});
+    }
     const auto other = std::find_if(all.begin(), all.end(), [&](const Digest& each) { return each != all[0]; });
     if (other == all.end()) return ok();
     const int rank = int(other - all.begin());

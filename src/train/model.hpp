@@ -28,6 +28,7 @@ struct Settings {
     bool static_graph = false;
     bool broadcast_buffers = true;
     bool join = false;
+    bool on_device = false;
     weftTrainHook_t hook = nullptr;
     void* hook_context = nullptr;
 };
@@ -45,8 +46,9 @@ struct Difference {
 };
 Difference first_difference(const std::string& left, const std::string& right);
 
-// All ranks call it. If the models differ, all return the same sentence, about the first rank that differs from rank 0.
-Status check_agreement(const Peers& peers, const Model& model);
+// All ranks call it, also one that has failed: `own` is its failure, which it returns. If a rank has failed, or the
+// models differ, all others return the same sentence, about that rank or the first one that differs from rank 0.
+Status check_agreement(const Peers& peers, const Model& model, Status own);
 // All ranks call it: the values of rank `root`. Small tensors in host memory share messages.
 Status broadcast_values(const Peers& peers, const MemorySpace& space, std::span<const Tensor> tensors, int root);
 

@@ -38,7 +38,7 @@ Result<std::unique_ptr<Peers>> Peers::make(weftComm_t parent) {
         std::this_thread::sleep_for(std::chrono::microseconds(200));
         WEFT_TRY(called(weftCommGetAsyncError(peers->comm_, &result)));
     }
-    if (result != weftSuccess) return called(result);
+    if (result != weftSuccess) return called(result, peers->comm_);
     return peers;
 }
 

@@ -1,13 +1,19 @@
 #include "src/train/reports.hpp"
 
+#include <algorithm>
+
 namespace weft::internal::train {
 
 Reports::Reports(size_t parameters, bool static_graph)
-    : expected_(parameters, 1), reported_(parameters, 0), used_(parameters, false), recording_(static_graph) {}
+    : expected_(parameters, 1),
+      reported_(parameters, 0),
+      used_(parameters, false),
+      last_report_(parameters, 0),
+      recording_(static_graph) {}
 
 void Reports::begin() {
     reported_.assign(reported_.size(), 0);
-    order_.clear();
+    reports_ = 0;
 }
 
 Status Reports::report(int parameter, const std::string& name) {
@@ -23,7 +29,8 @@ Status Reports::report(int parameter, const std::string& name) {
                     "its last part is written",
                     parameter, name, reported == 1 ? "twice" : fmt::format("{} times", reported + 1));
     }
-    if (++reported == 1) order_.push_back(parameter);
+    ++reported;
+    last_report_[size_t(parameter)] = reports_++;
     used_[size_t(parameter)] = true;
     return ok();
 }
@@ -41,7 +48,11 @@ void Reports::end_recording() {
 }
 
 std::vector<int> Reports::order() const {
-    std::vector<int> order = order_;
+    std::vector<int> order;
+    for (size_t i = 0; i < reported_.size(); ++i)
+        if (reported_[i] > 0) order.push_back(int(i));
+    std::sort(order.begin(), order.end(),
+              [&](int left, int right) { return last_report_[size_t(left)] < last_report_[size_t(right)]; });
     for (size_t i = reported_.size(); i-- > 0;)
         if (reported_[i] == 0) order.push_back(int(i));
     return order;

@@ -27,13 +27,14 @@ class Reports {
     void end_recording();
     // How many reports of the parameter an iteration has.
     int expected(int parameter) const { return expected_[size_t(parameter)]; }
-    // The parameters of this iteration in the order of their first reports, then the rest, the last one first.
+    // The parameters of this iteration in the order of their last reports, then the rest, the last one first.
     std::vector<int> order() const;
 
   private:
     std::vector<int> expected_, reported_;
     std::vector<bool> used_;
-    std::vector<int> order_;
+    std::vector<int> last_report_;  // of each parameter, among the reports of the iteration
+    int reports_ = 0;
     bool recording_;
 };
 

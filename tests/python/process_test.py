@@ -103,6 +103,23 @@ class Interrupts(unittest.TestCase):
         self.assertIn("KeyboardInterrupt", ends[0][2])
         self.assertIn("abort.remote", ends[1][2])
 
+    def test_ctrl_c_ends_a_hook_in_the_main_thread_after_a_call_of_the_hook(self):
+        # finish() of an iteration without reports runs the hook in its own thread.
+        text = (
+            "def hook(bucket):\n    bucket.comm.barrier()\n    {}\n    bucket.average()\n"
+            "x = {{'x': memoryview(bytearray(8)).cast('f')}}\n"
+            "ddp = weft.train.Ddp(comm, x, hook=hook, find_unused=True)\nddp.begin()\nddp.finish()\n"
+        )
+        ranks = two_ranks(text.format("lock.release()"), text.format("print('here'); sys.stdin.readline()"))
+        self.release(ranks)
+        self.says(ranks[1], "here")
+        self.says(ranks[0], "blocked")
+        ranks[0].send_signal(signal.SIGINT)
+        ranks[0].wait(LONG)
+        ends = self.released(ranks)
+        self.assertIn("KeyboardInterrupt", ends[0][2])
+        self.assertIn("abort.remote", ends[1][2])
+
     def test_ctrl_c_ends_the_wait_for_a_missing_rank(self):
         (process,) = start_job(1, BLOCKED + "lock.release()\nweft.init()\n", WEFT_SIZE="2")
         self.says(process, "blocked")

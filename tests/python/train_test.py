@@ -1,10 +1,11 @@
 """weft.train: data-parallel training of numpy and torch arrays, hooks, Join, and errors."""
 import gc
+import threading
 import unittest
 
 import numpy as np
 import weft
-from ranks import end_job, errors_of_ranks, on_ranks, run_job, start_job
+from ranks import LONG, end_job, errors_of_ranks, on_ranks, run_job, start_job
 
 try:
     import ml_dtypes
@@ -221,6 +222,52 @@ class Hooks(unittest.TestCase):
 
         on_ranks(1, body)
 
+    def test_a_ddp_may_lose_its_last_reference_before_or_in_its_hook(self):
+        def body(comm):
+            runs, may_end = threading.Event(), threading.Event()
+
+            def hook(bucket):
+                runs.set()
+                may_end.wait(LONG)
+
+            def iteration_that_fails(waits):
+                ddp = weft.train.Ddp(comm, model(0), hook=hook, bucket_cap_bytes=1)
+                ddp.begin()
+                ddp.ready_all()
+                if waits:
+                    runs.wait(LONG)
+                raise KeyError("a batch")
+
+            may_end.set()
+            for _ in range(5):
+                with self.assertRaises(KeyError):
+                    iteration_that_fails(False)
+            runs.clear()
+            may_end.clear()
+            with self.assertRaises(KeyError):
+                iteration_that_fails(True)
+            may_end.set()
+            comm.barrier()
+
+        on_ranks(1, body)
+
+    def test_an_array_over_scratch_memory_keeps_it(self):
+        def body(comm):
+            kept = []
+
+            def hook(bucket):
+                kept.append(np.asarray(bucket.scratch(8 << 20)))
+
+            with self.assertRaises(weft.InvalidUsageError) as caught:
+                with weft.train.Ddp(comm, model(comm.rank), hook=hook) as ddp:
+                    step(ddp, comm, 0)
+            self.assertIn("keeps an array", str(caught.exception.__cause__))
+            del ddp
+            gc.collect()
+            self.assertEqual(kept[0].sum(), 0)
+
+        on_ranks(1, body)
+
     def test_unknown_hooks_and_names_are_refused(self):
         def body(comm):
             with self.assertRaisesRegex(weft.InvalidArgumentError, "hook is fp4"):
@@ -248,19 +295,72 @@ class Errors(unittest.TestCase):
             self.assertEqual((type(error), error.id, error.rank, error.peer), (weft.MismatchError, "train.model", 2, 0))
             self.assertIn('"bias"', str(error))
 
+    def test_arguments_that_one_rank_refuses_are_an_error_on_all_and_comm_lives_on(self):
+        wrong = (
+            dict(gradients={"w": np.zeros(1)}),
+            dict(gradients={"bias": np.zeros(2)}),
+            dict(hook="fp4"),
+            dict(bucket_cap_bytes=-1),
+            dict(buffers={"steps": "text"}),
+        )
+
+        def body(comm):
+            for each in wrong:
+                with self.assertRaises((weft.Error, TypeError, RuntimeError, OverflowError)) as caught:
+                    weft.train.Ddp(comm, model(0), **(each if comm.rank == 1 else {}))
+                if comm.rank != 1:
+                    self.assertEqual((caught.exception.id, caught.exception.rank), ("train.model", 1))
+                comm.barrier()
+
+        on_ranks(3, body)
+
     def test_an_exception_in_an_iteration_ends_it_on_all_ranks(self):
+        states = [None, None]
+
         def body(comm):
             ddp = weft.train.Ddp(comm, model(0), broadcast_buffers=False)
+            self.assertIsNone(ddp.async_error())
             comm.barrier()
-            with ddp.iteration():
-                if comm.rank == 0:
-                    raise KeyError("a batch")
-                for name in ("weight", "empty", "half", "bias"):
-                    ddp.ready(name)
+            try:
+                with ddp.iteration():
+                    if comm.rank == 0:
+                        raise KeyError("a batch")
+                    for name in ("weight", "empty", "half", "bias"):
+                        ddp.ready(name)
+            finally:
+                states[comm.rank] = ddp.async_error()
 
         errors = errors_of_ranks(2, body)
         self.assertIsInstance(errors[0], KeyError)
+        self.assertEqual([state.id for state in states], ["train.aborted", "abort.remote"])
         self.assertEqual((errors[1].id, errors[1].rank), ("abort.remote", 0))
+
+    def test_a_missing_report_and_an_exception_in_with_end_the_ddp_on_all_ranks(self):
+        def missing(comm):
+            ddp = weft.train.Ddp(comm, model(0), broadcast_buffers=False)
+            comm.barrier()
+            with ddp.iteration():
+                ddp.ready_all(("weight", "empty", "half", "bias")[comm.rank :])
+
+        def left(comm):
+            with weft.train.Ddp(comm, model(0), broadcast_buffers=False) as ddp:
+                comm.barrier()
+                ddp.begin()
+                if comm.rank == 1:
+                    raise KeyError("a batch")
+                ddp.ready_all()
+                ddp.finish()
+
+        def closed(comm):
+            with weft.train.Ddp(comm, model(0)) as ddp:
+                ddp.close()
+                raise KeyError("a batch")
+
+        errors = errors_of_ranks(2, missing)
+        self.assertEqual([error.id for error in errors], ["abort.remote", "train.missing-gradient"])
+        errors = errors_of_ranks(2, left)
+        self.assertEqual((errors[0].id, type(errors[1])), ("abort.remote", KeyError))
+        self.assertIsInstance(errors_of_ranks(1, closed)[0], KeyError)
 
     def test_the_death_of_a_process_ends_an_iteration_with_an_error_that_names_it(self):
         text = """

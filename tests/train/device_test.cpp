@@ -76,6 +76,18 @@ class DeviceRank {
                                              ", not " + std::to_string(expected(p, i)));
         }
     }
+    // By work on the stream.
+    void set_value(int p, float number) {
+        sent_.push_back({number});
+        demand(cuMemcpyAsync(CUdeviceptr(values_[size_t(p)]->data()), CUdeviceptr(sent_.back().data()), 4,
+                             stream_.handle));
+    }
+    float value_in_stream(int p) const {
+        float seen = 0;
+        demand(cuMemcpyAsync(CUdeviceptr(&seen), CUdeviceptr(values_[size_t(p)]->data()), 4, stream_.handle));
+        stream_.finish();
+        return seen;
+    }
     float value(int p) const { return first(*values_[size_t(p)]); }
     float buffer() const { return first(*buffer_); }
 
@@ -157,7 +169,11 @@ TEST_CASE("unused parameters, joined ranks and a caller's hook work on devices",
                     return hook ? all : all / 3;
                 });
             }
-            demand(weftTrainDdpJoin(rank.ddp()));
+            // Work of the stream that changes a parameter of the rank that trained last, before and after the call.
+            const float last = float(1000 + own);
+            rank.set_value(0, last);
+            demand(weftTrainDdpJoin(rank.ddp(), rank.stream()));
+            if (rank.value_in_stream(0) != 1002) throw std::runtime_error("not the values of rank 2");
         });
     ranks.check_healthy();
 }
@@ -171,6 +187,25 @@ TEST_CASE("other memory, streams and hooks than a device's are refused", "[train
         CHECK(weftTrainDdpBegin(rank.ddp(), weftTrainSynchronize, host) == weftInvalidArgument);
         CHECK_ERROR(last_error(), "argument.stream");
         demand(weftStreamDestroy(host));
+        const Stream captured(0);
+        demand(cuStreamBeginCapture(captured.handle, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        CHECK(weftTrainDdpBegin(rank.ddp(), weftTrainSynchronize, captured.weft()) == weftInvalidUsage);
+        CHECK_ERROR(last_error(), "stream.capture");
+        CUgraph graph = nullptr;
+        demand(cuStreamEndCapture(captured.handle, &graph));
+        demand(cuGraphDestroy(graph));
+        if (devices() > 1) {
+            const Stream other(1);
+            CHECK(weftTrainDdpBegin(rank.ddp(), weftTrainSynchronize, other.weft()) == weftInvalidArgument);
+            CHECK_ERROR(last_error(), "argument.stream");
+        }
+        // The object lives on.
+        weftResult_t state = weftInternalError;
+        demand(weftTrainDdpGetAsyncError(rank.ddp(), &state));
+        CHECK(state == weftSuccess);
+        rank.begin();
+        rank.backward(0, {0, 1, 2, 3});
+        rank.finish();
         const DeviceBuffer device(0, 400);
         std::vector<float> numbers(100);
         weftTrainTensor_t tensors[2] = {WEFT_TRAIN_TENSOR_INITIALIZER, WEFT_TRAIN_TENSOR_INITIALIZER};

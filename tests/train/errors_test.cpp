@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <thread>
 
 #include "tests/comm/on_threads.hpp"
@@ -98,6 +99,30 @@ TEST_CASE("ranks with different models get one sentence that names the first dif
     }
 }
 
+TEST_CASE("wrong arguments of one rank are an error on all ranks, and their communicator lives on") {
+    using Change = void (*)(Small&);
+    const Change changes[] = {[](Small& model) { model.tensors[1].name = nullptr; },
+                              [](Small& model) { model.tensors[0].size = size_t(1) << 40; },
+                              [](Small& model) { model.config.join = 2; }};
+    for (const Change change : changes) {
+        std::string sentences[3];
+        const auto wrong = on_threads(3, nullptr, [&](weftComm_t comm, int rank) -> std::string {
+            Small model;
+            if (rank == 1) change(model);
+            weftTrainDdp_t ddp = nullptr;
+            const weftResult_t result = model.create(comm, &ddp);
+            const weftErrorInfo_t info = last_error();
+            sentences[rank] = weftGetLastError(nullptr);
+            if (ddp || result != (rank == 1 ? weftInvalidArgument : weftMismatch)) return "another result";
+            if (rank != 1 && (std::string(info.id) != "train.model" || info.failedRank != 1)) return info.id;
+            return works(comm) ? "" : "the communicator is dead";
+        });
+        CHECK(wrong == std::vector<std::string>(3));
+        CHECK(sentences[0] == sentences[2]);
+        CHECK(sentences[0].find("rank 1 could not register its model: ") == 0);
+    }
+}
+
 TEST_CASE("wrong arguments of weftTrainDdpCreate are errors on the rank alone") {
     const auto wrong = on_threads(1, nullptr, [&](weftComm_t comm, int) -> std::string {
         using Change = void (*)(Small&);
@@ -149,7 +174,7 @@ TEST_CASE("a wrong call in an iteration changes nothing, and the iteration ends 
         fails(weftTrainDdpGradientsReady(ddp, several, 3, nullptr), "argument.value");
         fails(weftTrainDdpGradientsReady(ddp, nullptr, 1, nullptr), "argument.null");
         rank.check(weftTrainDdpGradientsReady(ddp, nullptr, 0, nullptr));
-        fails(weftTrainDdpJoin(ddp), "train.iteration", "config.join");
+        fails(weftTrainDdpJoin(ddp, nullptr), "train.iteration", "config.join");
         fails(weftTrainDdpBegin(ddp, weftTrainMode_t(5), nullptr), "argument.value");
         fails(weftTrainDdpBegin(ddp, weftTrainSynchronize, weftStream_t(&number)), "argument.stream");
         fails(weftTrainDdpGetGradient(ddp, 10, &memory), "argument.value");
@@ -159,7 +184,7 @@ TEST_CASE("a wrong call in an iteration changes nothing, and the iteration ends 
         fails(weftTrainDdpGetBucket(ddp, 0, nullptr), "argument.null");
         rank.begin();
         fails(weftTrainDdpBegin(ddp, weftTrainSynchronize, nullptr), "train.iteration");
-        fails(weftTrainDdpJoin(ddp), "train.iteration");
+        fails(weftTrainDdpJoin(ddp, nullptr), "train.iteration");
         for (int p = 0; p < 10; ++p) {
             rank.compute(p, 0);
             if (p != 5 && p != 7 && p > 1) rank.ready(p);
@@ -174,6 +199,9 @@ TEST_CASE("a wrong call in an iteration changes nothing, and the iteration ends 
         std::thread([&] { rank.ready(5); }).join();
         rank.ready(7);
         rank.finish();
+        weftResult_t state = weftInternalError;
+        if (weftTrainDdpGetAsyncError(ddp, &state) != weftSuccess || state != weftSuccess) return "an error";
+        fails(weftTrainDdpGetAsyncError(ddp, nullptr), "argument.null");
         rank.expect([](int p, size_t i) { return (gradient_element(0, 0, p, i) + gradient_element(1, 0, p, i)) / 2; },
                     "average");
         return rank.wrong();
@@ -288,29 +316,73 @@ TEST_CASE("a rank that destroys its object in an iteration ends it on all ranks"
         if (result == weftSuccess) result = weftTrainDdpFinish(rank.ddp(), nullptr);
         const weftErrorInfo_t info = last_error();
         if (result != weftRemoteError || std::string(info.id) != "abort.remote" || info.failedRank != 0) return info.id;
+        weftResult_t state = weftSuccess;
+        if (weftTrainDdpGetAsyncError(rank.ddp(), &state) != weftSuccess || state != weftRemoteError) return "state";
         // The error stays.
         return weftTrainDdpBegin(rank.ddp(), weftTrainSynchronize, nullptr) == weftRemoteError ? "" : "it goes on";
     });
     CHECK(wrong == std::vector<std::string>(3));
 }
 
-TEST_CASE("weftTrainDdpAbort ends a waiting weftTrainDdpFinish of another thread") {
+TEST_CASE("weftTrainDdpAbort ends a waiting weftTrainDdpFinish of another thread, and the other ranks") {
     weftTrainDdpConfig_t config = WEFT_TRAIN_DDP_CONFIG_INITIALIZER;
     config.broadcastBuffers = 0;  // weftTrainDdpBegin makes no call that the abort could end
+    std::promise<void> ended;
     const auto wrong = on_trained(2, config, [&](TrainedRank& rank) -> std::string {
         rank.begin();
         if (rank.rank() == 0) {
-            // It may come before, during or after the wait for rank 1, which never finishes.
+            // It may come before, during or after the wait for rank 1, which finishes later.
             std::thread aborter([&] { rank.check(weftTrainDdpAbort(rank.ddp())); });
-            rank.backward(0);
-            const weftResult_t result = weftTrainDdpFinish(rank.ddp(), nullptr);
+            weftResult_t result = weftSuccess;
+            for (int p = 0; p < 10 && result == weftSuccess; ++p)
+                result = weftTrainDdpGradientReady(rank.ddp(), p, nullptr);
+            if (result == weftSuccess) result = weftTrainDdpFinish(rank.ddp(), nullptr);
+            const std::string id = result == weftSuccess ? "no error" : id_of_newest();
             aborter.join();
-            if (result == weftSuccess) return "it succeeded";
+            ended.set_value();
+            if (id != "train.aborted") return id;
             if (weftTrainDdpBegin(rank.ddp(), weftTrainSynchronize, nullptr) == weftSuccess) return "it goes on";
-            return "";
+            return id_of_newest() == "train.aborted" ? rank.wrong() : id_of_newest();
         }
-        return rank.wrong();
+        ended.get_future().wait();
+        weftResult_t result = weftSuccess;
+        for (int p = 0; p < 10 && result == weftSuccess; ++p)
+            result = weftTrainDdpGradientReady(rank.ddp(), p, nullptr);
+        if (result == weftSuccess) result = weftTrainDdpFinish(rank.ddp(), nullptr);
+        return result == weftRemoteError && id_of_newest() == "abort.remote" ? "" : "no abort.remote";
     });
+    CHECK(wrong == std::vector<std::string>(2));
+}
+
+TEST_CASE("a parent that does not block and fails to split says why") {
+    weftUniqueId id;
+    REQUIRE(weftGetUniqueId(&id) == weftSuccess);
+    std::promise<void> tried;
+    std::string wrong[2];
+    const auto run = [&](int own) {
+        weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+        config.blocking = 0;
+        config.initTimeoutMs = 3000;
+        weftComm_t comm = nullptr;
+        weftResult_t state = weftCommInitRankConfig(&comm, 2, id, own, &config);
+        while (state == weftInProgress) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            if (weftCommGetAsyncError(comm, &state) != weftSuccess) state = weftInternalError;
+        }
+        if (own == 0) {
+            weftTrainDdp_t ddp = nullptr;
+            if (state != weftSuccess || Small().create(comm, &ddp) == weftSuccess) wrong[0] = "a split with one rank";
+            if (id_of_newest() == "internal.exception") wrong[0] = weftGetLastError(nullptr);
+            tried.set_value();
+        } else {
+            if (state != weftSuccess) wrong[1] = weftGetLastError(nullptr);
+            tried.get_future().wait();
+        }
+        (void)weftCommAbort(comm);
+    };
+    std::thread other(run, 1);
+    run(0);
+    other.join();
+    CHECK(wrong[0] == "");
     CHECK(wrong[1] == "");
-    CHECK((wrong[0] == "" || wrong[0].find("train.aborted") != std::string::npos));
 }

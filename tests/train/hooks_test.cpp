@@ -1,6 +1,7 @@
 // Hooks of buckets: a caller's own, built-in ones that it calls, and their memory.
 #include <weft/train.h>
 
+#include <cstring>
 #include <map>
 #include <set>
 #include <vector>
@@ -53,6 +54,43 @@ weftResult_t doubling_hook(const weftTrainBucket_t* bucket, void*) {
         set_number(bucket->data, bucket->datatype, i, 2 * number_at(bucket->data, bucket->datatype, i));
     weftTrainBucket_t copy = *bucket;
     return weftTrainHookAverage(&copy, nullptr);
+}
+
+// Keeps a count in scratch memory that grows, and averages as bfloat16, which has memory of its own.
+weftResult_t keeping_hook(const weftTrainBucket_t* bucket, void* context) {
+    Seen& seen = *static_cast<Seen*>(context);
+    void *first = nullptr, *larger = nullptr;
+    if (weftTrainBucketScratch(bucket, 8, &first) != weftSuccess) seen.wrong = "scratch memory";
+    int* const kept = static_cast<int*>(first);
+    if (++*kept == 1) kept[1] = 77;
+    weftTrainBucket_t copy = *bucket;
+    copy.index = 1000;
+    copy.comm = nullptr;
+    copy.stream = weftStream_t(&copy);
+    const weftResult_t result = weftTrainHookBfloat16(&copy, nullptr);
+    if (*kept != ++seen.calls || kept[1] != 77) seen.wrong = "a built-in hook wrote to the scratch memory";
+    if (weftTrainBucketScratch(&copy, size_t(seen.calls) << 20, &larger) != weftSuccess) seen.wrong = "larger memory";
+    kept[1] = 78;  // the old memory lives until the hook returns
+    if (memcmp(larger, first, 4) != 0) seen.wrong = "the contents of larger memory";
+    return result;
+}
+
+// Calls functions of its own object, which would wait for themselves.
+struct Own {
+    weftTrainDdp_t ddp = nullptr;
+    std::string wrong;
+};
+weftResult_t calling_hook(const weftTrainBucket_t* bucket, void* context) {
+    Own& own = *static_cast<Own*>(context);
+    void* memory = nullptr;
+    const weftResult_t results[] = {weftTrainDdpGetGradient(own.ddp, 0, &memory), weftTrainDdpFinish(own.ddp, nullptr),
+                                    weftTrainDdpDestroy(own.ddp)};
+    for (const weftResult_t result : results)
+        if (result != weftInvalidUsage) own.wrong = "a call in the hook";
+    weftErrorInfo_t info = WEFT_ERROR_INFO_INITIALIZER;
+    (void)weftGetLastErrorInfo(nullptr, &info);
+    if (std::string(info.id) != "usage.in-function") own.wrong = info.id;
+    return weftTrainHookAverage(bucket, nullptr);
 }
 
 }  // namespace
@@ -108,6 +146,49 @@ TEST_CASE("a hook may change the gradients and call the average as its last step
                      },
                      "doubled average");
              }
+             return rank.wrong();
+         }))
+        CHECK(wrong == "");
+}
+
+TEST_CASE("scratch memory is the caller's alone, and grows with its contents") {
+    for (const std::string& wrong : on_threads(2, nullptr, [&](weftComm_t comm, int) {
+             Seen seen;
+             weftTrainDdpConfig_t config = WEFT_TRAIN_DDP_CONFIG_INITIALIZER;
+             config.hook = keeping_hook;
+             config.hookContext = &seen;
+             TrainedRank rank(comm, config, {{weftFloat32, 1000}});
+             for (int iteration = 0; iteration < 4; ++iteration) {
+                 rank.begin();
+                 rank.backward(iteration);
+                 rank.finish();
+                 rank.expect(
+                     [&](int p, size_t i) {
+                         return (gradient_element(0, iteration, p, i) + gradient_element(1, iteration, p, i)) / 2;
+                     },
+                     "average", 2, 0x1p-7);
+             }
+             if (!seen.wrong.empty()) rank.complain(seen.wrong);
+             return rank.wrong();
+         }))
+        CHECK(wrong == "");
+}
+
+TEST_CASE("a hook that calls its own object gets an error, and the iteration goes on") {
+    for (const std::string& wrong : on_threads(2, nullptr, [&](weftComm_t comm, int) {
+             Own own;
+             weftTrainDdpConfig_t config = WEFT_TRAIN_DDP_CONFIG_INITIALIZER;
+             config.bucketCapBytes = 1;
+             config.hook = calling_hook;
+             config.hookContext = &own;
+             TrainedRank rank(comm, config);
+             own.ddp = rank.ddp();
+             for (int iteration = 0; iteration < 2; ++iteration) {
+                 rank.begin();
+                 rank.backward(iteration);
+                 rank.finish();
+             }
+             if (!own.wrong.empty()) rank.complain(own.wrong);
              return rank.wrong();
          }))
         CHECK(wrong == "");

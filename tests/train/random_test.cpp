@@ -75,31 +75,35 @@ void backward(TrainedRank& rank, const Scenario& scenario, int iteration, std::v
     }
 }
 
-std::string run(const Scenario& scenario, weftComm_t comm, int own) {
+std::string run(Scenario scenario, weftComm_t comm, int own) {
     TrainedRank rank(comm, scenario.config, scenario.model);
     std::mt19937 random(scenario.seed * 7 + uint32_t(own));
-    for (int step = 0; step < scenario.steps[size_t(own)]; ++step) {
-        std::vector<bool> computed(scenario.model.size(), false);
-        for (int batch = 0; batch < scenario.batches; ++batch) {
-            rank.begin(batch == scenario.batches - 1 ? weftTrainSynchronize : weftTrainAccumulate);
-            backward(rank, scenario, step * scenario.batches + batch, computed, random);
-            rank.finish();
+    // A rank without a step in the first epoch may have some in the second one.
+    for (int epoch = 0; epoch < (scenario.config.join ? 2 : 1); ++epoch) {
+        for (int step = 0; step < scenario.steps[size_t(own)]; ++step) {
+            std::vector<bool> computed(scenario.model.size(), false);
+            for (int batch = 0; batch < scenario.batches; ++batch) {
+                rank.begin(batch == scenario.batches - 1 ? weftTrainSynchronize : weftTrainAccumulate);
+                backward(rank, scenario, step * scenario.batches + batch, computed, random);
+                rank.finish();
+            }
+            const auto active =
+                std::count_if(scenario.steps.begin(), scenario.steps.end(), [&](int all) { return all > step; });
+            const double divisor =
+                scenario.config.divisor == weftTrainDivideByActive ? double(active) : double(scenario.ranks);
+            rank.expect(
+                [&](int p, size_t i) {
+                    double all = 0;
+                    bool any = false;
+                    for (int r = 0; r < scenario.ranks; ++r) any |= scenario.sum(r, step, p, i, all);
+                    // A gradient that no rank has stays as it was in the caller's own memory.
+                    return any || p % 2 == 0 ? all / divisor : rank.gradient_at(p, i);
+                },
+                "average", 100);
         }
-        const auto active =
-            std::count_if(scenario.steps.begin(), scenario.steps.end(), [&](int all) { return all > step; });
-        const double divisor =
-            scenario.config.divisor == weftTrainDivideByActive ? double(active) : double(scenario.ranks);
-        rank.expect(
-            [&](int p, size_t i) {
-                double all = 0;
-                bool any = false;
-                for (int r = 0; r < scenario.ranks; ++r) any |= scenario.sum(r, step, p, i, all);
-                // A gradient that no rank has stays as it was in the caller's own memory.
-                return any || p % 2 == 0 ? all / divisor : rank.gradient_at(p, i);
-            },
-            "average", 100);
+        if (scenario.config.join) rank.check(weftTrainDdpJoin(rank.ddp(), nullptr));
+        std::rotate(scenario.steps.begin(), scenario.steps.begin() + 1, scenario.steps.end());
     }
-    if (scenario.config.join) rank.check(weftTrainDdpJoin(rank.ddp()));
     return rank.wrong();
 }
 

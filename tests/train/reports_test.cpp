@@ -31,6 +31,7 @@ TEST_CASE("a static graph records how often each gradient is reported") {
     for (const int parameter : {0, 1, 0}) CHECK(reports.report(parameter, "x").ok());
     CHECK(reports.recording());
     CHECK_FALSE(reports.complete(0));
+    CHECK(reports.order() == std::vector<int>{1, 0, 2});
     reports.end_recording();
     reports.begin();
     CHECK(reports.report(0, "a").ok());
