@@ -361,6 +361,7 @@ def aborted(rank, size):
 
 def first_call_aborted(rank, size):
     """abort() ends a first call that waits for other ranks to join."""
+    store = dist.distributed_c10d._get_default_store()
     if rank == 0:
         group = backend()
         failures = []
@@ -378,7 +379,9 @@ def first_call_aborted(rank, size):
         group.abort()
         thread.join()
         assert len(failures) == 1 and "abort" in failures[0], failures
+        store.set("aborted", "1")
     else:
+        store.wait(["aborted"])
         backend().abort()
 
 
