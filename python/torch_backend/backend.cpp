@@ -216,8 +216,8 @@ bool Backend::look_for_failures() {
 WorkPtr Backend::submit(Title title, const Tensors& inputs, Tensors outputs, std::vector<Call> calls,
                         Milliseconds timeout, bool async) {
     check_process();
-    const c10::Device device = device_of(title.name, inputs, outputs);
     if (is_estimating()) {
+        const c10::Device device = device_of(title.name, inputs, outputs);
         if (!device.is_cpu())
             throw_argument(c10::str(title.name, ": Weft predicts no times of tensors on ", device,
                                     "; estimate them with tensors of the CPU [memory.kind]"));

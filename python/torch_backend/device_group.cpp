@@ -104,7 +104,7 @@ DeviceGroup::DeviceGroup(c10::Device device, c10::intrusive_ptr<c10d::Store> sto
       settings_(std::move(settings)),
       hooks_(std::move(hooks)) {}
 
-// Of a scope.
+// Counts a thread that is in a scope.
 struct Entered {
     explicit Entered(std::atomic<int>& count) : count_(count) { ++count_; }
     ~Entered() { --count_; }
@@ -226,7 +226,6 @@ DeviceWorkPtr DeviceGroup::enqueue_message(const Operation& operation, const at:
     auto work = c10::make_intrusive<DeviceWork>(operation, std::vector<at::Tensor>{tensor}, nullptr);
     if (!sends) work->set_source(peer);
     const Call call = message_call(tensor, sends ? 1 : 0, sends);
-    // The work knows its tensors until it has ended.
     const auto enqueue = [this, way, ready, work, call, operation] {
         const c10::Stream& stream = way->stream.get();
         const c10::StreamGuard on(stream);

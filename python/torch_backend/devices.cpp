@@ -1,6 +1,5 @@
 // devices.cpp: the backend's calls on tensors of devices.
 #include <ATen/DeviceAccelerator.h>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "backend.hpp"
 #include "failure.hpp"

@@ -312,7 +312,9 @@ def late(rank, size):
     x = full(1)
     dist.all_reduce(x)
     ranks.synchronize()
+    store = dist.distributed_c10d._get_default_store()
     if rank == size - 1:
+        store.wait([f"late {each}" for each in range(size - 1)])
         meet()
         fails(lambda: (dist.all_reduce(x), ranks.synchronize(), dist.all_reduce(x)), dist.DistBackendError)
         return
@@ -324,6 +326,8 @@ def late(rank, size):
     if hasattr(backend(), "get_error"):
         assert backend().get_error() != torch._C._distributed_c10d.ErrorType.SUCCESS
     fails(lambda: dist.all_reduce(x), dist.DistBackendError, f"rank {size - 1}")
+    store.set(f"late {rank}", "1")
+    store.wait([f"late {each}" for each in range(size - 1)])
     meet()  # the communicator of host memory lives
 
 
@@ -348,6 +352,8 @@ def aborted(rank, size):
     if rank < size - 1:
         work = dist.all_reduce(x, async_op=True)
         message = dist.irecv(full(0), size - 1)  # never sent
+        store.set(f"in flight {rank}", "1")
+        store.wait([f"in flight {each}" for each in range(size - 1)])
         backend().abort()
         fails(work.wait, dist.DistBackendError, "abort")
         fails(message.wait, dist.DistBackendError)
