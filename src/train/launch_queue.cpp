@@ -29,26 +29,44 @@ Status LaunchQueue::carry_out(const Launch& launch) {
     }
 }
 
-void LaunchQueue::add(Launch launch) {
+LaunchQueue::Ticket LaunchQueue::add(Launch launch) {
     if (!has_thread_) {
         if (failure_) failure_ = carry_out(launch);
-        return;
+        return done_count_ = ++added_count_;
     }
+    Ticket ticket = 0;
     {
         std::lock_guard lock(mutex_);
         launches_.push_back(std::move(launch));
+        ticket = ++added_count_;
     }
     added_.notify_one();
+    return ticket;
 }
 
 Status LaunchQueue::wait() {
     std::unique_lock lock(mutex_);
-    while (busy_ || !launches_.empty()) {
+    return wait_for(lock, added_count_);
+}
+
+Status LaunchQueue::wait(Ticket last) {
+    std::unique_lock lock(mutex_);
+    return wait_for(lock, last);
+}
+
+bool LaunchQueue::done(Ticket launch) {
+    std::lock_guard lock(mutex_);
+    return done_count_ >= launch;
+}
+
+Status LaunchQueue::wait_for(std::unique_lock<std::mutex>& lock, Ticket last) {
+    while (done_count_ < last) {
         if (busy_)
             done_.wait(lock);
         else
             carry_out_next(lock);
     }
+    if (!launches_.empty()) added_.notify_one();  // the thread has waited while this one was busy
     return failure_.copy();
 }
 
@@ -60,13 +78,15 @@ Status LaunchQueue::failure() {
 void LaunchQueue::carry_out_next(std::unique_lock<std::mutex>& lock) {
     const Launch launch = std::move(launches_.front());
     launches_.pop_front();
-    if (!failure_) return;
-    busy_ = true;
-    lock.unlock();
-    Status done = carry_out(launch);
-    lock.lock();
-    busy_ = false;
-    failure_ = std::move(done);
+    if (failure_) {
+        busy_ = true;
+        lock.unlock();
+        Status done = carry_out(launch);
+        lock.lock();
+        busy_ = false;
+        failure_ = std::move(done);
+    }
+    ++done_count_;
 }
 
 void LaunchQueue::work() {
@@ -75,7 +95,7 @@ void LaunchQueue::work() {
         added_.wait(lock, [&] { return ending_ || (!busy_ && !launches_.empty()); });
         if (ending_) return;
         carry_out_next(lock);
-        if (launches_.empty()) done_.notify_all();
+        done_.notify_all();
     }
 }
 
