@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "src/train/agreement.hpp"
+
 namespace weft::internal::train {
 
 namespace {
@@ -43,7 +45,7 @@ Result<std::shared_ptr<Ddp>> Ddp::make(Model model, std::unique_ptr<MemorySpace>
     if (!queue) return queue.take_status();
     auto peers = Peers::make(comm);
     if (!peers) return peers.take_status();
-    WEFT_TRY(check_agreement(**peers, model));
+    WEFT_TRY(check_agreement(**peers, described(model)));
     WEFT_TRY(broadcast_values(**peers, *space, model.parameters, 0));
     WEFT_TRY(broadcast_values(**peers, *space, model.buffers, 0));
     WEFT_TRY(space->synchronize());
