@@ -22,6 +22,10 @@ class MemorySpace {
     virtual weftStream_t stream() const = 0;
     virtual Status copy(void* to, const void* from, size_t bytes) = 0;
     virtual Status zero(void* memory, size_t bytes) = 0;
+    // to[i] += from[i], rounded to the type.
+    virtual Status add(void* to, const void* from, size_t count, weftDataType_t type) = 0;
+    // memory[i] *= factor, rounded to the type.
+    virtual Status scale(void* memory, size_t count, weftDataType_t type, double factor) = 0;
     // Own work from now on waits for the work that the caller's stream has now.
     virtual Status follow(weftStream_t callers) = 0;
     // The caller's stream waits for the own work so far.
