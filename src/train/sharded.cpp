@@ -7,26 +7,28 @@ namespace weft::internal::train {
 
 Result<std::shared_ptr<Sharded>> Sharded::make(const ShardingPlan& plan, std::unique_ptr<MemorySpace> space,
                                                weftComm_t comm) {
+    int ranks = 0;
+    WEFT_TRY(called(weftCommCount(comm, &ranks)));
+    const Status groups_fit = check_groups(plan, ranks);
+    const int shard_ranks = groups_fit ? shard_ranks_of(plan, ranks) : ranks;
+    std::shared_ptr<Sharded> made(new Sharded(plan, std::move(space), units_of(plan, shard_ranks)));
+    // Before the communicators' first calls, so that peers can map it.
+    WEFT_TRY(made->reserve(shard_ranks < ranks));
     auto all = Peers::make(comm);
     if (!all) return all.take_status();
     // All ranks have one plan, before they split the communicator by it.
     WEFT_TRY(check_agreement(**all, described(plan)));
-    WEFT_TRY(check_groups(plan, (*all)->ranks()));
-    const int shard_ranks = shard_ranks_of(plan, (*all)->ranks());
-    std::vector<Unit> units = units_of(plan, shard_ranks);
-    auto groups = ShardGroups::make(std::move(*all), comm, shard_ranks, reshard_sizes(units));
+    if (!groups_fit) return groups_fit.copy();
+    auto groups = ShardGroups::make(std::move(*all), comm, shard_ranks, reshard_sizes(made->units_));
     if (!groups) return groups.take_status();
-    std::shared_ptr<Sharded> made(new Sharded(plan, std::move(space), std::move(*groups), std::move(units)));
-    WEFT_TRY(made->reserve());
+    made->groups_ = std::move(*groups);
     WEFT_TRY(made->scatter_values(plan));
     made->open_ = false;
     return made;
 }
 
-Sharded::Sharded(const ShardingPlan& plan, std::unique_ptr<MemorySpace> space, ShardGroups groups,
-                 std::vector<Unit> units)
+Sharded::Sharded(const ShardingPlan& plan, std::unique_ptr<MemorySpace> space, std::vector<Unit> units)
     : space_(std::move(space)),
-      groups_(std::move(groups)),
       units_(std::move(units)),
       gathers_(*space_, groups_, units_, plan.keeps_wholes),
       gradients_(*space_, groups_, units_, plan.keeps_gradients, plan.divisor) {
@@ -42,7 +44,7 @@ Sharded::~Sharded() {
     (void)space_->synchronize();  // copies may still use the memory
 }
 
-Status Sharded::reserve() {
+Status Sharded::reserve(bool has_replicas) {
     const bool by_rows = units_.front().layout.sharding() == Sharding::rows;
     if (by_rows) WEFT_TRY(allocate(*space_, largest(units_, message_bytes), staging_));
     for (Unit& unit : units_) WEFT_TRY(allocate(*space_, unit.layout.shard_bytes(), unit.shard));
@@ -50,7 +52,7 @@ Status Sharded::reserve() {
     if (!queue) return queue.take_status();
     queue_ = std::move(*queue);
     WEFT_TRY(gathers_.reserve(*queue_, staging_.data()));
-    return gradients_.reserve(*queue_, staging_.data());
+    return gradients_.reserve(*queue_, staging_.data(), has_replicas);
 }
 
 Status Sharded::scatter_values(const ShardingPlan& plan) {

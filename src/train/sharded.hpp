@@ -60,8 +60,9 @@ class Sharded {
     ShardingCounters counters() const;
 
   private:
-    Sharded(const ShardingPlan& plan, std::unique_ptr<MemorySpace> space, ShardGroups groups, std::vector<Unit> units);
-    Status reserve();
+    // Without communicators.
+    Sharded(const ShardingPlan& plan, std::unique_ptr<MemorySpace> space, std::vector<Unit> units);
+    Status reserve(bool has_replicas);
     Status scatter_values(const ShardingPlan& plan);
     Status usable() const;
     // Keeps a failure after which the object has ended, and ends it on all ranks.

@@ -23,19 +23,19 @@ UnitGradients::UnitGradients(MemorySpace& space, const ShardGroups& groups, std:
       wholes_(space, largest(units, whole_bytes)),
       reduction_(space, groups, divisor) {}
 
-Status UnitGradients::reserve(LaunchQueue& queue, std::byte* staging) {
+Status UnitGradients::reserve(LaunchQueue& queue, std::byte* staging, bool has_replicas) {
     queue_ = &queue;
     staging_ = staging;
     WEFT_TRY(reduction_.reserve(largest(*units_, shard_bytes)));
     if (!keeps_wholes_) WEFT_TRY(wholes_.reserve(std::min(gradient_buffers, int(units_->size()))));
     for (Unit& unit : *units_) {
         WEFT_TRY(allocate(*space_, shard_bytes(unit), unit.gradient.shard));
-        if (groups_->has_replicas()) WEFT_TRY(allocate(*space_, shard_bytes(unit), unit.gradient.partial));
+        if (has_replicas) WEFT_TRY(allocate(*space_, shard_bytes(unit), unit.gradient.partial));
         if (!keeps_wholes_) continue;
         WEFT_TRY(allocate(*space_, whole_bytes(unit), unit.gradient.whole));
         kept_bytes_ += unit.gradient.whole.bytes();
     }
-    if (!groups_->has_replicas()) return ok();
+    if (!has_replicas) return ok();
     if (space_->on_device()) {
         replica_queue_ = LaunchQueue::at_once();
         return ok();

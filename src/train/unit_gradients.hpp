@@ -19,7 +19,7 @@ class UnitGradients {
     UnitGradients(MemorySpace& space, const ShardGroups& groups, std::vector<Unit>& units, bool keeps_wholes,
                   double divisor);
     // `staging` is memory for messages of units that are sharded by rows. The launches use it in turn.
-    Status reserve(LaunchQueue& queue, std::byte* staging);
+    Status reserve(LaunchQueue& queue, std::byte* staging, bool has_replicas);
 
     // The whole gradient of a unit: zeros, unless it is being computed.
     Result<std::byte*> whole(int number);

@@ -15,7 +15,7 @@ size_t elements(const Segment& segment) {
 }  // namespace
 
 UnitReduction::UnitReduction(MemorySpace& space, const ShardGroups& groups, double divisor)
-    : space_(&space), groups_(&groups), divisor_(divisor > 0 ? divisor : groups.all().ranks()) {}
+    : space_(&space), groups_(&groups), divisor_(divisor) {}
 
 Status UnitReduction::reserve(size_t shard_bytes) {
     auto sum = FlatBuffer::allocate(*space_, shard_bytes);
@@ -25,7 +25,8 @@ Status UnitReduction::reserve(size_t shard_bytes) {
 }
 
 GradientDivision UnitReduction::division(weftDataType_t type) const {
-    return gradient_division(type, groups_->all().ranks(), divisor_);
+    const int ranks = groups_->all().ranks();
+    return gradient_division(type, ranks, divisor_ > 0 ? divisor_ : ranks);
 }
 
 Status UnitReduction::over_shards(Unit& unit, const ReductionPlan& plan, const std::byte* gradient,

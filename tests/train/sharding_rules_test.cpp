@@ -1,5 +1,6 @@
 // How units are laid out, gradients divided, and gathers predicted. No communication.
 #include <algorithm>
+#include <cmath>
 #include <random>
 #include <set>
 
@@ -179,4 +180,17 @@ TEST_CASE("a trace predicts the next gather while the order is that of the last 
     trace.finish();
     CHECK(trace.gathered(0) == 2);
     CHECK(trace.gathered(2) == 2);
+}
+
+TEST_CASE("the memory of mixed-precision Adam in each stage is DeepSpeed's") {
+    // 7.5e9 parameters on 64 ranks: bfloat16 values and gradients, and 12 bytes of optimizer states for each element.
+    constexpr size_t parameters = 7'500'000'000;
+    const UnitLayout layout({{weftBfloat16, parameters}}, 64, Sharding::flat);
+    const auto whole = double(layout.whole_bytes()), shard = double(layout.shard_bytes());
+    const double states = 12 * shard / 2;
+    const auto is = [](double bytes, double gigabytes) { return std::abs(bytes / 1e9 - gigabytes) < gigabytes / 100; };
+    CHECK(is(16.0 * parameters, 120));
+    CHECK(is(whole + whole + states, 31.4));
+    CHECK(is(whole + shard + states, 16.6));
+    CHECK(is(shard + shard + states, 1.88));
 }
