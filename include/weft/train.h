@@ -1,18 +1,23 @@
-/* train.h: training primitives over weft.h: data-parallel training (DDP) with gradients in buckets.
+/* train.h: training primitives over weft.h: data-parallel training (DDP) with gradients in buckets, and models that are
+ * sharded in units (FSDP, HSDP, ZeRO).
  *
  * A program computes its own gradients. It registers its parameters once. In each iteration it says which gradients are
  * ready. Their average over all ranks is computed while the program computes others.
  * Iteration: weftTrainDdpBegin; for each parameter: compute its gradient, weftTrainDdpGradientReady;
  * weftTrainDdpFinish.
+ * Sharded iteration: for each unit: weftTrainShardGather, compute, weftTrainShardRelease; then the same for the
+ * gradients, the last unit first, with weftTrainShardReduceScatter; weftTrainShardFinish.
  * Contract: results, errors, threads and processes are as weft.h says. Thread-bound means one thread for each object at
  * a time.
  * Memory: all parameters, buffers and gradients of one object lie in host memory, or on the communicator's device.
+ * Sharded models lie in host memory.
  * Streams: on host memory stream is NULL, and calls return when they are done. On a device it is a CUDA stream of that
  * device. The work of a call follows the stream's work so far, and the stream waits for its results. A captured stream
  * is an error: iterations cannot become part of a CUDA graph.
  * Groups: no function here may be called between weftGroupStart and weftGroupEnd.
  * Failure: after weftMismatch, weftRemoteError, weftTimeout, weftSystemError or a failed hook the object has ended on
- * all ranks: its calls return the same error, and only weftTrainDdpDestroy is left. The caller's communicator lives on.
+ * all ranks: its calls return the same error, and only its Destroy function is left. The caller's communicator lives
+ * on.
  * Source: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020.
  * Guide: docs/guide/training.md. */
 #ifndef WEFT_TRAIN_H
@@ -38,9 +43,10 @@ typedef struct {
     void* gradient;   /* the caller's own memory for the gradient, or NULL: it lives in its bucket. Buffers: NULL */
     size_t count;     /* elements; may be 0 */
     weftDataType_t datatype; /* parameters: float16, bfloat16, float32 or float64. Buffers: any */
+    size_t rows;             /* of the first dimension, for weftTrainShardRows; 0: each element is a row */
 } weftTrainTensor_t;
 #define WEFT_TRAIN_TENSOR_INITIALIZER \
-    { sizeof(weftTrainTensor_t), NULL, NULL, NULL, 0, weftFloat32 }
+    { sizeof(weftTrainTensor_t), NULL, NULL, NULL, 0, weftFloat32, 0 }
 
 /* A bucket, as a hook sees it: gradients of one datatype, one behind the other. All of it is valid during the hook. */
 typedef struct {
@@ -99,6 +105,77 @@ typedef struct {
         sizeof(weftTrainDdpConfig_t), WEFT_TRAIN_DDP_CONFIG_MAGIC, WEFT_VERSION_CODE, 0, weftTrainDivideByRanks, 0, 0, \
             1, 0, NULL, NULL                                                                                           \
     }
+
+/* A registered model of one rank whose parameters are sharded in units: FSDP, HSDP, ZeRO. */
+typedef struct weftTrainShard* weftTrainShard_t;
+
+/* A list of parameters that is gathered and released together, such as a layer. Start from WEFT_TRAIN_UNIT_INITIALIZER.
+ * In an array all entries have the same `size`. The struct grows at its end only. */
+typedef struct {
+    size_t size;                         /* sizeof(weftTrainUnit_t) of the caller */
+    const char* name;                    /* shown in errors, equal on all ranks; copied */
+    const weftTrainTensor_t* parameters; /* at least one; copied. data: the first values, host memory, which count on
+                                            rank 0 only; other ranks may pass NULL. gradient: NULL */
+    size_t parameterCount;               /* entries of parameters */
+    int reshardRanks; /* after the forward pass the unit is sharded over groups of so many ranks; 0: over all ranks of
+                         the shard group; 1: each rank keeps it, which suits the last unit of the forward pass */
+} weftTrainUnit_t;
+#define WEFT_TRAIN_UNIT_INITIALIZER \
+    { sizeof(weftTrainUnit_t), NULL, NULL, 0, 0 }
+
+/* How a unit is divided among ranks: into equal parts of its bytes (ZeRO), which saves copies, or into rows of each
+ * parameter (FSDP2), which keeps rows together. */
+typedef WEFT_ENUM{weftTrainShardFlat = 0, weftTrainShardRows = 1} weftTrainSharding_t;
+
+/* The memory that is sharded, as in ZeRO: optimizer states, which are the caller's; gradients, too; parameters, too.
+ * The rest is kept whole on each rank. */
+typedef WEFT_ENUM{weftTrainShardOptimizer = 1, weftTrainShardGradients = 2,
+                  weftTrainShardParameters = 3} weftTrainStage_t;
+
+/* The pass after which a unit is released. */
+typedef WEFT_ENUM{weftTrainForward = 0, weftTrainBackward = 1} weftTrainPass_t;
+
+/* Settings of one sharded model, equal on all ranks. Start from WEFT_TRAIN_SHARD_CONFIG_INITIALIZER. The struct grows
+ * at its end only. */
+#define WEFT_TRAIN_SHARD_CONFIG_MAGIC 0x77656473u
+typedef struct {
+    size_t size;                  /* sizeof(weftTrainShardConfig_t) of the caller */
+    unsigned magic;               /* WEFT_TRAIN_SHARD_CONFIG_MAGIC */
+    unsigned version;             /* WEFT_VERSION_CODE of the caller */
+    weftTrainSharding_t sharding; /* of all units */
+    weftTrainStage_t stage;       /* the memory that is sharded */
+    int shardRanks; /* consecutive ranks that share one copy of the model (HSDP); 0: all ranks of the communicator */
+    double divisor; /* gradients are the sum over all ranks divided by it; 0: the number of ranks */
+} weftTrainShardConfig_t;
+#define WEFT_TRAIN_SHARD_CONFIG_INITIALIZER                                                                   \
+    {                                                                                                         \
+        sizeof(weftTrainShardConfig_t), WEFT_TRAIN_SHARD_CONFIG_MAGIC, WEFT_VERSION_CODE, weftTrainShardFlat, \
+            weftTrainShardParameters, 0, 0                                                                    \
+    }
+
+/* This rank's part of a parameter: `count` elements from element `begin` on, of the parameter's datatype. Start from
+ * WEFT_TRAIN_PIECE_INITIALIZER. The struct grows at its end only. */
+typedef struct {
+    size_t size;    /* sizeof(weftTrainPiece_t) of the caller */
+    void* values;   /* for the optimizer: valid as long as the object */
+    void* gradient; /* the reduced gradient, or NULL if there is none */
+    size_t begin;   /* element of the parameter */
+    size_t count;   /* elements; may be 0 */
+} weftTrainPiece_t;
+#define WEFT_TRAIN_PIECE_INITIALIZER \
+    { sizeof(weftTrainPiece_t), NULL, NULL, 0, 0 }
+
+/* The elements that a sharded model has moved on this rank, and its memory. Start from
+ * WEFT_TRAIN_SHARD_STATS_INITIALIZER. The struct grows at its end only. */
+typedef struct {
+    size_t size;               /* sizeof(weftTrainShardStats_t) of the caller */
+    uint64_t gatheredElements; /* of all gathers, in whole units without padding */
+    uint64_t reducedElements;  /* of all reduce-scatters, likewise */
+    size_t shardBytes;         /* memory for this rank's values and gradients */
+    size_t wholeBytes;         /* memory for whole units, whole gradients and messages */
+} weftTrainShardStats_t;
+#define WEFT_TRAIN_SHARD_STATS_INITIALIZER \
+    { sizeof(weftTrainShardStats_t), 0, 0, 0, 0 }
 
 /* ---- Data-parallel training ---- */
 
@@ -230,6 +307,98 @@ WEFT_API weftResult_t weftTrainHookBfloat16(const weftTrainBucket_t* bucket, voi
  * Errors: weftInvalidArgument (NULL, no bucket of a hook), weftSystemError (out of memory).
  * Thread-bound, to the hook that calls it. */
 WEFT_API weftResult_t weftTrainBucketScratch(const weftTrainBucket_t* bucket, size_t bytes, void** scratch);
+
+/* ---- Sharded training ---- */
+
+/* Registers a model in units and writes its object to `shard`. All ranks of `comm` call it, in one order with their
+ * other calls. Units, names, counts, types and settings are equal on all ranks: an error names the first difference and
+ * both ranks. Then each rank has its part of rank 0's values. Blocks. It makes communicators of its own from comm.
+ * units, unitCount  at least one, in the order of the forward pass. Parameters are numbered from 0 through all units
+ * config            settings, or NULL
+ * The caller may free the values in host memory afterwards: counts in the structs are elements.
+ * Errors: weftInvalidArgument, weftInvalidUsage, weftMismatch (the ranks' models differ), weftRemoteError, weftTimeout,
+ * weftSystemError.
+ * Thread-bound, to comm. */
+WEFT_API weftResult_t weftTrainShardCreate(weftTrainShard_t* shard, weftComm_t comm, const weftTrainUnit_t* units,
+                                           size_t unitCount, const weftTrainShardConfig_t* config);
+
+/* Ends `shard` and frees its memory. If an iteration is open, other ranks get weftRemoteError instead of its results.
+ * NULL is accepted.
+ * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (another thread is inside, a child after fork).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainShardDestroy(weftTrainShard_t shard);
+
+/* Stops the communication of `shard` on all ranks: calls in progress return weftRemoteError on other ranks and an error
+ * here. weftTrainShardDestroy frees the object.
+ * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (a child after fork).
+ * Thread-safe: also while another thread is inside a call on shard. */
+WEFT_API weftResult_t weftTrainShardAbort(weftTrainShard_t shard);
+
+/* Gathers the whole unit number `unit` of `shard` from all ranks' parts, for a forward or backward pass. Blocks until
+ * it is there. Then the unit that came next in the last iteration is gathered ahead. All ranks gather the same units in
+ * one order. `stream` is NULL.
+ * Errors: weftInvalidArgument (no such unit), weftInvalidUsage (it is gathered already), weftRemoteError, weftTimeout,
+ * weftSystemError.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainShardGather(weftTrainShard_t shard, int unit, weftStream_t stream);
+
+/* Releases unit number `unit` of `shard`: its parameters must not be used any more. Does not wait. Its memory serves
+ * other units. The next gather in the same iteration is free if config.stage or unit.reshardRanks keep the unit.
+ * `stream` is NULL.
+ * pass  weftTrainForward, or weftTrainBackward if no rank needs the values in this iteration any more
+ * Errors: weftInvalidArgument (no such unit), weftInvalidUsage (it is not gathered).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainShardRelease(weftTrainShard_t shard, int unit, weftTrainPass_t pass,
+                                            weftStream_t stream);
+
+/* Writes to `values` where parameter number `parameter` of `shard` lies as a whole: host memory, its count of elements.
+ * It is valid until its unit is released.
+ * Errors: weftInvalidArgument (no such parameter), weftInvalidUsage (its unit is released).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainShardGetParameter(weftTrainShard_t shard, int parameter, void** values);
+
+/* Writes to `gradient` where the whole gradient of parameter number `parameter` of `shard` lies: host memory, its count
+ * of elements, zeros at first. Its unit is gathered. It is valid until weftTrainShardReduceScatter: ask again after
+ * that. Gradients of several batches may be added up there: then nothing is sent for them.
+ * Errors: weftInvalidArgument (no such parameter), weftInvalidUsage (its unit is released), weftRemoteError,
+ * weftTimeout, weftSystemError.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainShardGetGradient(weftTrainShard_t shard, int parameter, void** gradient);
+
+/* Begins the reduction of the gradients of unit number `unit` of `shard` to the ranks' parts. Each result is added to
+ * the one that the part has. Does not wait, except for older reductions if memory is short. All ranks reduce the same
+ * units in one order. A rank without a gradient takes part with zeros.
+ * mode    equal on all ranks. With weftTrainSynchronize the result is the sum over all ranks divided by
+ *         config.divisor. weftTrainAccumulate is for several copies of the model (config.shardRanks): each copy keeps
+ *         its own sum. The next reduction that synchronises adds that
+ * stream  NULL
+ * Errors: weftInvalidArgument (no such unit), weftRemoteError, weftTimeout, weftSystemError.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainShardReduceScatter(weftTrainShard_t shard, int unit, weftTrainMode_t mode,
+                                                  weftStream_t stream);
+
+/* Ends an iteration of `shard`: blocks until all reductions are done. All units are released, and their gradients
+ * reduced. Values may be changed then, by weftTrainShardGetPiece. `stream` is NULL.
+ * Errors: weftInvalidUsage (a unit is gathered, a gradient is not reduced), weftRemoteError, weftTimeout,
+ * weftSystemError.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainShardFinish(weftTrainShard_t shard, weftStream_t stream);
+
+/* Drops the reduced gradients of `shard`, so that the next reduction does not add to them.
+ * Errors: weftInvalidUsage (an iteration is open).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainShardZeroGradients(weftTrainShard_t shard);
+
+/* Writes to `piece` this rank's part of parameter number `parameter` of `shard`: host memory, elements. Change the
+ * values between weftTrainShardFinish and the next weftTrainShardGather.
+ * Errors: weftInvalidArgument (no such parameter, piece was not initialised).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainShardGetPiece(weftTrainShard_t shard, int parameter, weftTrainPiece_t* piece);
+
+/* Writes to `stats` the elements that `shard` has moved and the bytes of its memory, on this rank.
+ * Errors: weftInvalidArgument (stats was not initialised).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainShardGetStats(weftTrainShard_t shard, weftTrainShardStats_t* stats);
 
 #ifdef __cplusplus
 }

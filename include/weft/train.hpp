@@ -20,8 +20,8 @@
 namespace weft {
 namespace train {
 
-// A parameter or a buffer. The name must live until the Ddp is made, the memory as long as the Ddp. `gradient` may be
-// the caller's own memory.
+// A parameter or a buffer. The name must live until the Ddp or Shard is made, the memory as long as the Ddp. `gradient`
+// may be the caller's own memory.
 template <class T>
 weftTrainTensor_t tensor(const char* name, T* data, std::size_t count, T* gradient = nullptr) {
     weftTrainTensor_t made = WEFT_TRAIN_TENSOR_INITIALIZER;
@@ -102,6 +102,79 @@ class Ddp {
 
   private:
     weftTrainDdp_t handle_ = nullptr;
+};
+
+// A list of parameters that is gathered and released together. Its name and parameters must live until the Shard is
+// made.
+inline weftTrainUnit_t unit(const char* name, const std::vector<weftTrainTensor_t>& parameters, int reshard_ranks = 0) {
+    weftTrainUnit_t made = WEFT_TRAIN_UNIT_INITIALIZER;
+    made.name = name;
+    made.parameters = parameters.data();
+    made.parameterCount = parameters.size();
+    made.reshardRanks = reshard_ranks;
+    return made;
+}
+
+// The settings of a Shard, to begin with.
+inline weftTrainShardConfig_t shard_config() {
+    const weftTrainShardConfig_t config = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
+    return config;
+}
+
+// A model whose parameters are sharded in units. Move-only. Thread-bound, except abort(), which is thread-safe.
+class Shard {
+  public:
+    // All ranks of the communicator call it. The values of rank 0 count.
+    Shard(const Communicator& comm, const std::vector<weftTrainUnit_t>& units,
+          const weftTrainShardConfig_t& config = shard_config()) {
+        check(weftTrainShardCreate(&handle_, comm.get(), units.data(), units.size(), &config));
+    }
+    Shard(Shard&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    Shard& operator=(Shard&& other) noexcept {
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    // An open iteration ends with an error on the other ranks.
+    ~Shard() { (void)weftTrainShardDestroy(handle_); }
+
+    weftTrainShard_t get() const noexcept { return handle_; }
+    void abort() { check(weftTrainShardAbort(handle_)); }
+
+    void gather(int unit) { check(weftTrainShardGather(handle_, unit, nullptr)); }
+    void release(int unit, weftTrainPass_t pass) { check(weftTrainShardRelease(handle_, unit, pass, nullptr)); }
+    void reduce_scatter(int unit, weftTrainMode_t mode = weftTrainSynchronize) {
+        check(weftTrainShardReduceScatter(handle_, unit, mode, nullptr));
+    }
+    void finish() { check(weftTrainShardFinish(handle_, nullptr)); }
+    void zero_gradients() { check(weftTrainShardZeroGradients(handle_)); }
+
+    // Whole, while the parameter's unit is gathered.
+    template <class T>
+    T* parameter(int number) const {
+        void* memory = nullptr;
+        check(weftTrainShardGetParameter(handle_, number, &memory));
+        return static_cast<T*>(memory);
+    }
+    template <class T>
+    T* gradient(int number) {
+        void* memory = nullptr;
+        check(weftTrainShardGetGradient(handle_, number, &memory));
+        return static_cast<T*>(memory);
+    }
+    // This rank's part, between finish() and the next gather().
+    weftTrainPiece_t piece(int parameter) const {
+        weftTrainPiece_t piece = WEFT_TRAIN_PIECE_INITIALIZER;
+        check(weftTrainShardGetPiece(handle_, parameter, &piece));
+        return piece;
+    }
+    weftTrainShardStats_t stats() const {
+        weftTrainShardStats_t stats = WEFT_TRAIN_SHARD_STATS_INITIALIZER;
+        check(weftTrainShardGetStats(handle_, &stats));
+        return stats;
+    }
+
+  private:
+    weftTrainShard_t handle_ = nullptr;
 };
 
 }  // namespace train

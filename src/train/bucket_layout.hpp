@@ -11,6 +11,7 @@ namespace weft::internal::train {
 struct TensorFacts {
     weftDataType_t type = weftFloat32;
     size_t count = 0;  // elements
+    size_t rows = 0;   // of the first dimension, for sharding by rows; 0: each element is a row
 };
 
 // PyTorch's rule (compute_bucket_assignment_by_size): tensors are grouped by type. A tensor is added to the open bucket

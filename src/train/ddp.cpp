@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "src/train/agreement.hpp"
+
 namespace weft::internal::train {
 
 namespace {
@@ -54,7 +56,7 @@ Result<std::shared_ptr<Ddp>> Ddp::make(Status own, Model model, std::unique_ptr<
     if (own) own = make_local(model, *space, buckets, queue);
     auto peers = Peers::make(comm);
     if (!peers) return own ? peers.take_status() : std::move(own);
-    WEFT_TRY(check_agreement(**peers, model, std::move(own)));
+    WEFT_TRY(check_agreement(**peers, described(model), std::move(own)));
     Status sent = broadcast_values(**peers, *space, model.parameters, 0);
     if (sent) sent = broadcast_values(**peers, *space, model.buffers, 0);
     if (!sent) (*peers)->abort();

@@ -55,6 +55,8 @@ class DeviceSpace : public MemorySpace {
         return fail(error::stream_capture,
                     "{}: the stream is captured: iterations of training cannot become part of a CUDA graph", function);
     }
+    Status add(void*, const void*, size_t, weftDataType_t) override { return no_arithmetic(); }
+    Status scale(void*, size_t, weftDataType_t, double) override { return no_arithmetic(); }
     Status follow(weftStream_t callers) override {
         const cuda::ContextScope scope(context_);  // the legacy stream is the current context's
         WEFT_TRY(event_.record(callers));
@@ -75,6 +77,10 @@ class DeviceSpace : public MemorySpace {
     }
 
   private:
+    static Status no_arithmetic() {
+        return fail(error::gpu_unavailable, "gradients on a device are added and divided by its collectives only");
+    }
+
     cuda::Context context_;
     cuda::Stream stream_;
     cuda::Event event_;  // recorded anew for each wait

@@ -29,28 +29,45 @@ Status LaunchQueue::carry_out(const Launch& launch) {
     }
 }
 
-void LaunchQueue::add(Launch launch) {
-    add_before_wait(std::move(launch));
+LaunchQueue::Ticket LaunchQueue::add(Launch launch) {
+    const Ticket ticket = add_before_wait(std::move(launch));
     if (has_thread_) added_.notify_one();
+    return ticket;
 }
 
-void LaunchQueue::add_before_wait(Launch launch) {
+LaunchQueue::Ticket LaunchQueue::add_before_wait(Launch launch) {
     if (!has_thread_) {
         if (failure_) failure_ = carry_out(launch);
-        return;
+        return done_count_ = ++added_count_;
     }
     std::lock_guard lock(mutex_);
     launches_.push_back(std::move(launch));
+    return ++added_count_;
 }
 
 Status LaunchQueue::wait() {
     std::unique_lock lock(mutex_);
-    while (busy_ || !launches_.empty()) {
+    return wait_for(lock, added_count_);
+}
+
+Status LaunchQueue::wait(Ticket last) {
+    std::unique_lock lock(mutex_);
+    return wait_for(lock, last);
+}
+
+bool LaunchQueue::done(Ticket launch) {
+    std::lock_guard lock(mutex_);
+    return done_count_ >= launch;
+}
+
+Status LaunchQueue::wait_for(std::unique_lock<std::mutex>& lock, Ticket last) {
+    while (done_count_ < last) {
         if (busy_)
             done_.wait(lock);
         else
             carry_out_next(lock);
     }
+    if (!launches_.empty()) added_.notify_one();  // the thread has waited while this one was busy
     return failure_.copy();
 }
 
@@ -62,13 +79,15 @@ Status LaunchQueue::failure() {
 void LaunchQueue::carry_out_next(std::unique_lock<std::mutex>& lock) {
     const Launch launch = std::move(launches_.front());
     launches_.pop_front();
-    if (!failure_) return;
-    busy_ = true;
-    lock.unlock();
-    Status done = carry_out(launch);
-    lock.lock();
-    busy_ = false;
-    failure_ = std::move(done);
+    if (failure_) {
+        busy_ = true;
+        lock.unlock();
+        Status done = carry_out(launch);
+        lock.lock();
+        busy_ = false;
+        failure_ = std::move(done);
+    }
+    ++done_count_;
 }
 
 void LaunchQueue::work() {
@@ -77,7 +96,7 @@ void LaunchQueue::work() {
         added_.wait(lock, [&] { return ending_ || (!busy_ && !launches_.empty()); });
         if (ending_) return;
         carry_out_next(lock);
-        if (launches_.empty()) done_.notify_all();
+        done_.notify_all();
     }
 }
 

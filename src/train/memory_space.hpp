@@ -24,6 +24,10 @@ class MemorySpace {
     virtual Status zero(void* memory, size_t bytes) = 0;
     // Whether calls can use the caller's stream: one of the device's context that is not captured.
     virtual Status check(const char* function, weftStream_t callers) const = 0;
+    // to[i] += from[i], rounded to the type.
+    virtual Status add(void* to, const void* from, size_t count, weftDataType_t type) = 0;
+    // memory[i] *= factor, rounded to the type.
+    virtual Status scale(void* memory, size_t count, weftDataType_t type, double factor) = 0;
     // Own work from now on waits for the work that the caller's stream has now.
     virtual Status follow(weftStream_t callers) = 0;
     // The caller's stream waits for the own work so far.

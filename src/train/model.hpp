@@ -1,5 +1,5 @@
-// model.hpp: the registered model of a rank: parameters, buffers and settings. The check that all ranks registered the
-// same, and the broadcast of values.
+// model.hpp: the registered model of a rank: parameters, buffers and settings. Its text for the check
+// that all ranks registered the same, and the broadcast of values.
 #pragma once
 #include <span>
 #include <string>
@@ -40,15 +40,6 @@ struct Model {
 
 // One line for each fact that must be equal on all ranks.
 std::string described(const Model& model);
-// The first line that differs, as both ranks have it.
-struct Difference {
-    std::string left, right;
-};
-Difference first_difference(const std::string& left, const std::string& right);
-
-// All ranks call it, also one that has failed: `own` is its failure, which it returns. If a rank has failed, or the
-// models differ, all others return the same sentence, about that rank or the first one that differs from rank 0.
-Status check_agreement(const Peers& peers, const Model& model, Status own);
 // All ranks call it: the values of rank `root`. Small tensors in host memory share messages.
 Status broadcast_values(const Peers& peers, const MemorySpace& space, std::span<const Tensor> tensors, int root);
 

@@ -1,5 +1,6 @@
 #include "src/train/peers.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -25,20 +26,21 @@ Status called(weftResult_t result, weftComm_t comm) {
         .about({.rank = info.failedRank, .peer = info.peer, .sequence = info.sequence});
 }
 
-Result<std::unique_ptr<Peers>> Peers::make(weftComm_t parent) {
+Result<std::unique_ptr<Peers>> Peers::make(weftComm_t parent, int color) {
     std::unique_ptr<Peers> peers(new Peers);
     WEFT_TRY(called(weftCommUserRank(parent, &peers->rank_)));
-    WEFT_TRY(called(weftCommCount(parent, &peers->ranks_)));
     weftConfig_t config = WEFT_CONFIG_INITIALIZER;
     config.blocking = 1;
     config.commName = "training";
-    weftResult_t result = weftCommSplit(parent, 0, peers->rank_, &peers->comm_, &config);
+    weftResult_t result = weftCommSplit(parent, color, peers->rank_, &peers->comm_, &config);
     // A parent with config.blocking 0 makes it in the background, and initTimeoutMs bounds that.
     while (result == weftInProgress) {
         std::this_thread::sleep_for(std::chrono::microseconds(200));
         WEFT_TRY(called(weftCommGetAsyncError(peers->comm_, &result)));
     }
     if (result != weftSuccess) return called(result, peers->comm_);
+    WEFT_TRY(called(weftCommUserRank(peers->comm_, &peers->rank_)));
+    WEFT_TRY(called(weftCommCount(peers->comm_, &peers->ranks_)));
     return peers;
 }
 
@@ -56,26 +58,42 @@ Status Peers::state() const {
     return called(result, comm_);
 }
 
-Status Peers::all_gather(const void* own, void* all, size_t bytes) const {
-    return called(weftAllGather(own, all, bytes, weftUint8, comm_, nullptr));
+Status Peers::all_gather(const void* own, void* all, size_t bytes, weftStream_t stream) const {
+    return called(weftAllGather(own, all, bytes, weftUint8, comm_, stream));
 }
 
 Status Peers::all_reduce(void* data, size_t count, weftDataType_t type, weftRedOp_t op) const {
     return called(weftAllReduce(data, data, count, type, op, comm_, nullptr));
 }
 
+Status Peers::all_reduce(const void* from, void* to, size_t count, weftDataType_t type, weftRedOp_t op,
+                         weftStream_t stream) const {
+    return called(weftAllReduce(from, to, count, type, op, comm_, stream));
+}
+
+Status Peers::reduce_scatter(const void* from, void* to, std::span<const size_t> counts, weftDataType_t type,
+                             weftRedOp_t op, weftStream_t stream) const {
+    if (std::all_of(counts.begin(), counts.end(), [&](size_t count) { return count == counts[0]; }))
+        return called(weftReduceScatter(from, to, counts[0], type, op, comm_, stream));
+    return called(weftReduceScatterv(from, to, counts.data(), type, op, comm_, stream));
+}
+
+Status Peers::scatter(const void* from, void* to, size_t bytes, int root, weftStream_t stream) const {
+    return called(weftScatter(from, to, bytes, weftUint8, root, comm_, stream));
+}
+
 Status Peers::broadcast(void* data, size_t count, weftDataType_t type, int root, weftStream_t stream) const {
     return called(weftBcast(data, count, type, root, comm_, stream));
 }
 
-Result<weftRedOp_t> Peers::average(weftDataType_t type, int divisor) {
+Result<weftRedOp_t> Peers::average(weftDataType_t type, double divisor) {
     if (divisor == ranks_) return weftAvg;
     const auto known = averages_.find({type, divisor});
     if (known != averages_.end()) return known->second;
     weftRedOp_t op = weftSum;
     WEFT_TRY(with_datatype(type, [&](auto constant) {
         using Numbers = Arithmetic<decltype(constant)::value>;
-        auto factor = Numbers::round(typename Numbers::Accumulator(1.0 / divisor));
+        auto factor = Numbers::round(typename Numbers::Accumulator(1 / divisor));
         return called(weftRedOpCreatePreMulSum(&op, &factor, type, weftScalarHostImmediate, comm_));
     }));
     averages_[{type, divisor}] = op;

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "src/base/result.hpp"
@@ -15,11 +16,11 @@ Status called(weftResult_t result);
 // The error of a communicator.
 Status called(weftResult_t result, weftComm_t comm);
 
-// A copy of the caller's communicator. Thread-bound, except abort(), which is thread-safe.
+// A copy of the caller's communicator, or of a part of it. Thread-bound, except abort(), which is thread-safe.
 class Peers {
   public:
-    // All ranks of `parent` call it.
-    static Result<std::unique_ptr<Peers>> make(weftComm_t parent);
+    // All ranks of `parent` call it. The ranks with one color are peers, in the order of their ranks in `parent`.
+    static Result<std::unique_ptr<Peers>> make(weftComm_t parent, int color = 0);
     Peers(const Peers&) = delete;
     Peers& operator=(const Peers&) = delete;
     ~Peers();
@@ -29,11 +30,18 @@ class Peers {
     int ranks() const { return ranks_; }
 
     // Without a stream they are for host memory, and block.
-    Status all_gather(const void* own, void* all, size_t bytes) const;
+    Status all_gather(const void* own, void* all, size_t bytes, weftStream_t stream = nullptr) const;
     Status all_reduce(void* data, size_t count, weftDataType_t type, weftRedOp_t op) const;
+    Status all_reduce(const void* from, void* to, size_t count, weftDataType_t type, weftRedOp_t op,
+                      weftStream_t stream) const;
+    // Part r of `from` has counts[r] elements.
+    Status reduce_scatter(const void* from, void* to, std::span<const size_t> counts, weftDataType_t type,
+                          weftRedOp_t op, weftStream_t stream) const;
+    // Part r of `from`, which counts on the root only, has `bytes`.
+    Status scatter(const void* from, void* to, size_t bytes, int root, weftStream_t stream) const;
     Status broadcast(void* data, size_t count, weftDataType_t type, int root, weftStream_t stream = nullptr) const;
     // The reduction that sums and divides by `divisor`.
-    Result<weftRedOp_t> average(weftDataType_t type, int divisor);
+    Result<weftRedOp_t> average(weftDataType_t type, double divisor);
 
     // The error that has hit the communicator. Does not wait.
     Status state() const;
@@ -47,7 +55,7 @@ class Peers {
 
     weftComm_t comm_ = nullptr;
     int rank_ = 0, ranks_ = 1;
-    std::map<std::pair<weftDataType_t, int>, weftRedOp_t> averages_;
+    std::map<std::pair<weftDataType_t, double>, weftRedOp_t> averages_;
     std::atomic<bool> aborted_{false};
 };
 

@@ -12,5 +12,14 @@ int main(void) {
         !config.broadcastBuffers || config.join || config.hook || config.hookContext)
         return 1;
     if (tensor.size != sizeof tensor || tensor.name || tensor.data || tensor.gradient || tensor.count) return 1;
+    const weftTrainShardConfig_t shard = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
+    const weftTrainUnit_t unit = WEFT_TRAIN_UNIT_INITIALIZER;
+    const weftTrainPiece_t piece = WEFT_TRAIN_PIECE_INITIALIZER;
+    const weftTrainShardStats_t stats = WEFT_TRAIN_SHARD_STATS_INITIALIZER;
+    if (shard.size != sizeof shard || shard.magic != WEFT_TRAIN_SHARD_CONFIG_MAGIC || shard.sharding ||
+        shard.stage != weftTrainShardParameters || shard.shardRanks || shard.divisor != 0)
+        return 1;
+    if (unit.size != sizeof unit || unit.reshardRanks || piece.size != sizeof piece || stats.size != sizeof stats)
+        return 1;
     return hooks[0] == hooks[1] || weftTrainDdpFinish(NULL, NULL) != weftInvalidArgument;
 }

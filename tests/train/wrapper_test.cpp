@@ -71,6 +71,39 @@ TEST_CASE("the owner is movable, and its calls are train.h's") {
     CHECK(wrong == std::vector<std::string>(2));
 }
 
+TEST_CASE("the owner of a sharded model is movable, and its calls are train.h's") {
+    static_assert(!std::is_copy_constructible<weft::train::Shard>::value, "one owner");
+    const auto wrong = on_ranks(2, [](weft::Communicator& comm, int rank) -> std::string {
+        std::vector<float> weight(8, float(rank + 5)), head(2, 3);
+        const std::vector<weftTrainTensor_t> body = {weft::train::tensor("weight", weight.data(), weight.size())};
+        const std::vector<weftTrainTensor_t> end = {weft::train::tensor("head", head.data(), head.size())};
+        weftTrainShardConfig_t config = weft::train::shard_config();
+        config.sharding = weftTrainShardRows;
+        weft::train::Shard made(comm, {weft::train::unit("body", body), weft::train::unit("end", end, 1)}, config);
+        weft::train::Shard shard(std::move(made));
+        for (int unit = 0; unit < 2; ++unit) {
+            shard.gather(unit);
+            if (shard.parameter<float>(unit)[1] != (unit == 0 ? 5 : 3)) return "the values of rank 0";
+            shard.gradient<float>(unit)[1] = float(4 * rank);
+            shard.release(unit, weftTrainBackward);
+            shard.reduce_scatter(unit);
+        }
+        shard.finish();
+        const weftTrainPiece_t piece = shard.piece(0);
+        if (piece.begin != size_t(rank) * 4 || piece.count != 4) return "the piece";
+        if (rank == 0 && static_cast<float*>(piece.gradient)[1] != 2) return "no average";
+        shard.zero_gradients();
+        if (shard.piece(0).gradient || shard.stats().gatheredElements != 10) return "the counters";
+        try {
+            shard.release(1, weftTrainForward);
+            return "no exception";
+        } catch (const weft::Error& error) {
+            return error.id() == std::string("train.unit") ? "" : error.what();
+        }
+    });
+    CHECK(wrong == std::vector<std::string>(2));
+}
+
 TEST_CASE("an exception says which rank has another model") {
     const auto wrong = on_ranks(2, [](weft::Communicator& comm, int rank) -> std::string {
         std::vector<float> weight(5);

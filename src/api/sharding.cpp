@@ -1,0 +1,249 @@
+// sharding.cpp: the sharded part of train.h: checks handles and arguments, and calls src/train.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <set>
+
+#include "src/api/training_handle.hpp"
+#include "src/api/training_tensors.hpp"
+#include "src/train/sharded.hpp"
+#include "weft/train.h"
+
+using namespace weft::internal;
+
+struct weftTrainShard : TrainingHandle<weftTrainShard, train::Sharded> {
+    static constexpr uint64_t living = 0x7466657774736861u, destroyed = 0x7466657774736865u;
+    static constexpr const char* name = "shard";
+    static constexpr const char* maker = "weftTrainShardCreate";
+};
+
+namespace {
+
+// The sizes in the first version; later versions only append fields.
+constexpr size_t first_unit_size = offsetof(weftTrainUnit_t, reshardRanks) + sizeof(int);
+constexpr size_t first_shard_config_size = offsetof(weftTrainShardConfig_t, divisor) + sizeof(double);
+constexpr size_t first_piece_size = offsetof(weftTrainPiece_t, count) + sizeof(size_t);
+constexpr size_t first_stats_size = offsetof(weftTrainShardStats_t, wholeBytes) + sizeof(size_t);
+
+Status check_unit(const char* function, const train::Sharded& sharded, int unit) {
+    if (unit >= 0 && unit < sharded.unit_count()) return ok();
+    return fail(error::argument_value, "{}: unit is {}; it must be 0 to {}", function, unit, sharded.unit_count() - 1);
+}
+
+Status check_no_stream(const char* function, weftStream_t stream) {
+    if (!stream) return ok();
+    return fail(error::argument_stream, "{}: stream must be NULL, because the object lies in host memory", function);
+}
+
+Status read_parameter(const weftTrainTensor_t& tensor, size_t number, bool has_values, std::set<std::string>& names,
+                      std::vector<train::UnitParameter>& read) {
+    WEFT_TRY(check_tensor(tensor, "parameter", number, true, names));
+    if (tensor.gradient)
+        return fail(error::argument_value,
+                    "parameter {}, \"{}\", has a gradient of the caller's: gradients of units lie in their own memory",
+                    number, tensor.name);
+    if (has_values && !tensor.data && tensor.count > 0)
+        return fail(error::argument_null, "parameter {}, \"{}\", has {} elements, but its data is NULL on rank 0",
+                    number, tensor.name, tensor.count);
+    if (tensor.rows > 0 && tensor.count % tensor.rows != 0)
+        return fail(error::argument_value, "parameter {}, \"{}\", has {} elements, which is no multiple of its {} rows",
+                    number, tensor.name, tensor.count, tensor.rows);
+    read.push_back({tensor.name, tensor.data, {tensor.datatype, tensor.count, tensor.rows}});
+    return ok();
+}
+
+Result<weftTrainUnit_t> read_unit_entry(const weftTrainUnit_t* units, size_t number) {
+    const size_t size = units[0].size;
+    weftTrainUnit_t unit = WEFT_TRAIN_UNIT_INITIALIZER;
+    const auto* const place = reinterpret_cast<const std::byte*>(units) + number * size;
+    if (size >= first_unit_size) memcpy(&unit, place, std::min(size, sizeof unit));
+    if (size < first_unit_size || unit.size != size)
+        return fail(error::argument_config,
+                    "unit {} was not initialised: begin with weftTrainUnit_t unit = WEFT_TRAIN_UNIT_INITIALIZER",
+                    number);
+    if (!unit.name || !*unit.name) return fail(error::argument_null, "unit {} has no name: set its field name", number);
+    if (!unit.parameters || unit.parameterCount == 0)
+        return fail(error::argument_null, "unit {}, \"{}\", has no parameters: a unit has at least one", number,
+                    unit.name);
+    if (unit.reshardRanks < 0)
+        return fail(error::argument_value, "unit {}, \"{}\": reshardRanks is {}; it must not be negative", number,
+                    unit.name, unit.reshardRanks);
+    return unit;
+}
+
+Status read_units(const weftTrainUnit_t* units, size_t count, bool has_values, train::ShardingPlan& plan) {
+    if (!units || count == 0 || count > INT32_MAX)
+        return fail(error::argument_value, "weftTrainShardCreate: units is {} and unitCount is {}; it must be 1 to {}",
+                    static_cast<const void*>(units), count, INT32_MAX);
+    std::set<std::string> names;
+    size_t number = 0;
+    for (size_t i = 0; i < count; ++i) {
+        const auto unit = read_unit_entry(units, i);
+        if (!unit) return unit.status().copy();
+        train::UnitPlan& read = plan.units.emplace_back();
+        read.name = unit->name;
+        read.reshard_ranks = unit->reshardRanks;
+        for (size_t p = 0; p < unit->parameterCount; ++p, ++number) {
+            const auto tensor = read_entry(unit->parameters, p, "parameter");
+            if (!tensor) return tensor.status().copy();
+            WEFT_TRY(read_parameter(*tensor, number, has_values, names, read.parameters));
+        }
+    }
+    if (number > INT32_MAX)
+        return fail(error::argument_value, "weftTrainShardCreate: the units have {} parameters; {} are possible",
+                    number, INT32_MAX);
+    return ok();
+}
+
+Status read_config(const weftTrainShardConfig_t* given, train::ShardingPlan& plan) {
+    weftTrainShardConfig_t config = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
+    if (given) {
+        if (given->magic != WEFT_TRAIN_SHARD_CONFIG_MAGIC || given->size < first_shard_config_size)
+            return fail(error::argument_config,
+                        "the config was not initialised: begin with weftTrainShardConfig_t config = "
+                        "WEFT_TRAIN_SHARD_CONFIG_INITIALIZER");
+        memcpy(&config, given, std::min(given->size, sizeof config));
+    }
+    if (config.sharding != weftTrainShardFlat && config.sharding != weftTrainShardRows)
+        return fail(error::argument_config, "config.sharding is {}; it is a weftTrainSharding_t", int(config.sharding));
+    if (config.stage < weftTrainShardOptimizer || config.stage > weftTrainShardParameters)
+        return fail(error::argument_config, "config.stage is {}; it is a weftTrainStage_t", int(config.stage));
+    if (config.shardRanks < 0)
+        return fail(error::argument_config, "config.shardRanks is {}; it must not be negative", config.shardRanks);
+    if (!(config.divisor >= 0) || std::isinf(config.divisor))
+        return fail(error::argument_config, "config.divisor is {}; it must be a positive number, or 0", config.divisor);
+    plan.sharding = config.sharding == weftTrainShardRows ? train::Sharding::rows : train::Sharding::flat;
+    plan.shard_ranks = config.shardRanks;
+    plan.keeps_wholes = config.stage < weftTrainShardParameters;
+    plan.keeps_gradients = config.stage < weftTrainShardGradients;
+    plan.divisor = config.divisor;
+    return ok();
+}
+
+// Copies a struct out whose caller may have an older, shorter one.
+template <class Struct>
+Status write_struct(const char* function, const char* name, const Struct& made, size_t first_size, Struct* to) {
+    if (!to || to->size < first_size)
+        return fail(error::argument_config, "{}: {} was not initialised: begin with its initializer", function, name);
+    const size_t size = to->size;
+    memcpy(to, &made, std::min(size, sizeof made));
+    to->size = size;
+    return ok();
+}
+
+}  // namespace
+
+extern "C" {
+
+weftResult_t weftTrainShardCreate(weftTrainShard_t* shard, weftComm_t comm, const weftTrainUnit_t* units,
+                                  size_t unitCount, const weftTrainShardConfig_t* config) {
+    return guarded([&]() -> Status {
+        if (shard) *shard = nullptr;
+        WEFT_TRY(check_handle(comm));
+        WEFT_TRY(check_no_group("weftTrainShardCreate"));
+        int rank = 0;
+        WEFT_TRY(train::called(weftCommUserRank(comm, &rank)));
+        train::ShardingPlan plan;
+        const auto read = [&]() -> Status {
+            if (!shard)
+                return fail(error::argument_null,
+                            "weftTrainShardCreate: shard is NULL: pass the address of a weftTrainShard_t");
+            WEFT_TRY(read_units(units, unitCount, rank == 0, plan));
+            return read_config(config, plan);
+        };
+        // A rank that fails tells the others, which wait for it.
+        Status own = read();
+        auto made = train::Sharded::make(std::move(own), plan, train::host_space(), comm);
+        if (!made) return made.take_status();
+        *shard = keep_training<weftTrainShard>(std::move(*made));
+        return ok();
+    });
+}
+
+weftResult_t weftTrainShardDestroy(weftTrainShard_t shard) { return destroy_training("weftTrainShardDestroy", shard); }
+
+weftResult_t weftTrainShardAbort(weftTrainShard_t shard) { return abort_training(shard); }
+
+weftResult_t weftTrainShardGather(weftTrainShard_t shard, int unit, weftStream_t stream) {
+    return guarded_training("weftTrainShardGather", shard, [&](train::Sharded& own) -> Status {
+        WEFT_TRY(check_unit("weftTrainShardGather", own, unit));
+        WEFT_TRY(check_no_stream("weftTrainShardGather", stream));
+        return own.gather(unit, stream);
+    });
+}
+
+weftResult_t weftTrainShardRelease(weftTrainShard_t shard, int unit, weftTrainPass_t pass, weftStream_t stream) {
+    return guarded_training("weftTrainShardRelease", shard, [&](train::Sharded& own) -> Status {
+        WEFT_TRY(check_unit("weftTrainShardRelease", own, unit));
+        if (pass != weftTrainForward && pass != weftTrainBackward)
+            return fail(error::argument_value, "weftTrainShardRelease: pass is {}; it must be a weftTrainPass_t",
+                        int(pass));
+        WEFT_TRY(check_no_stream("weftTrainShardRelease", stream));
+        return own.release(unit, pass == weftTrainForward, stream);
+    });
+}
+
+weftResult_t weftTrainShardGetParameter(weftTrainShard_t shard, int parameter, void** values) {
+    return guarded_training("weftTrainShardGetParameter", shard, [&](train::Sharded& own) -> Status {
+        WEFT_TRY(check_parameter("weftTrainShardGetParameter", own, parameter));
+        if (!values) return fail(error::argument_null, "weftTrainShardGetParameter: values is NULL");
+        auto found = own.parameter(parameter);
+        if (!found) return found.take_status();
+        *values = *found;
+        return ok();
+    });
+}
+
+weftResult_t weftTrainShardGetGradient(weftTrainShard_t shard, int parameter, void** gradient) {
+    return guarded_training("weftTrainShardGetGradient", shard, [&](train::Sharded& own) -> Status {
+        WEFT_TRY(check_parameter("weftTrainShardGetGradient", own, parameter));
+        if (!gradient) return fail(error::argument_null, "weftTrainShardGetGradient: gradient is NULL");
+        auto found = own.gradient(parameter);
+        if (!found) return found.take_status();
+        *gradient = *found;
+        return ok();
+    });
+}
+
+weftResult_t weftTrainShardReduceScatter(weftTrainShard_t shard, int unit, weftTrainMode_t mode, weftStream_t stream) {
+    return guarded_training("weftTrainShardReduceScatter", shard, [&](train::Sharded& own) -> Status {
+        WEFT_TRY(check_unit("weftTrainShardReduceScatter", own, unit));
+        if (mode != weftTrainSynchronize && mode != weftTrainAccumulate)
+            return fail(error::argument_value, "weftTrainShardReduceScatter: mode is {}; it must be a weftTrainMode_t",
+                        int(mode));
+        WEFT_TRY(check_no_stream("weftTrainShardReduceScatter", stream));
+        return own.reduce_scatter(unit, mode == weftTrainSynchronize, stream);
+    });
+}
+
+weftResult_t weftTrainShardFinish(weftTrainShard_t shard, weftStream_t stream) {
+    return guarded_training("weftTrainShardFinish", shard, [&](train::Sharded& own) -> Status {
+        WEFT_TRY(check_no_stream("weftTrainShardFinish", stream));
+        return own.finish(stream);
+    });
+}
+
+weftResult_t weftTrainShardZeroGradients(weftTrainShard_t shard) {
+    return guarded_training("weftTrainShardZeroGradients", shard,
+                            [&](train::Sharded& own) { return own.zero_gradients(); });
+}
+
+weftResult_t weftTrainShardGetPiece(weftTrainShard_t shard, int parameter, weftTrainPiece_t* piece) {
+    return guarded_training("weftTrainShardGetPiece", shard, [&](train::Sharded& own) -> Status {
+        WEFT_TRY(check_parameter("weftTrainShardGetPiece", own, parameter));
+        const train::ParameterShard found = own.shard(parameter);
+        const weftTrainPiece_t made = {sizeof made, found.values, found.gradient, found.begin, found.count};
+        return write_struct("weftTrainShardGetPiece", "piece", made, first_piece_size, piece);
+    });
+}
+
+weftResult_t weftTrainShardGetStats(weftTrainShard_t shard, weftTrainShardStats_t* stats) {
+    return guarded_training("weftTrainShardGetStats", shard, [&](train::Sharded& own) -> Status {
+        const train::ShardingCounters found = own.counters();
+        const weftTrainShardStats_t made = {sizeof made, found.gathered_elements, found.reduced_elements,
+                                            found.shard_bytes, found.whole_bytes};
+        return write_struct("weftTrainShardGetStats", "stats", made, first_stats_size, stats);
+    });
+}
+}

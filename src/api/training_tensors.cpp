@@ -1,0 +1,55 @@
+#include "src/api/training_tensors.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "src/base/datatype.hpp"
+
+namespace weft::internal {
+
+namespace {
+
+// The size in the first version; later versions only append fields.
+constexpr size_t first_tensor_size = offsetof(weftTrainTensor_t, datatype) + sizeof(weftDataType_t);
+constexpr size_t most_tensor_size = 4096;  // a larger one was not initialised
+
+bool is_differentiable(weftDataType_t type) {
+    return type == weftFloat16 || type == weftBfloat16 || type == weftFloat32 || type == weftFloat64;
+}
+
+}  // namespace
+
+Result<weftTrainTensor_t> read_entry(const weftTrainTensor_t* tensors, size_t number, const char* kind) {
+    const size_t size = tensors[0].size;
+    weftTrainTensor_t tensor = WEFT_TRAIN_TENSOR_INITIALIZER;
+    const auto* const place = reinterpret_cast<const std::byte*>(tensors) + number * size;
+    if (size >= first_tensor_size && size <= most_tensor_size) memcpy(&tensor, place, std::min(size, sizeof tensor));
+    if (size < first_tensor_size || size > most_tensor_size || tensor.size != size)
+        return fail(error::argument_config,
+                    "{} {} was not initialised: begin with weftTrainTensor_t tensor = WEFT_TRAIN_TENSOR_INITIALIZER",
+                    kind, number);
+    return tensor;
+}
+
+Status check_tensor(const weftTrainTensor_t& tensor, const char* kind, size_t number, bool has_gradient,
+                    std::set<std::string>& names) {
+    const auto name = fmt::format("{} {}", kind, number);
+    if (!tensor.name || !*tensor.name) return fail(error::argument_null, "{} has no name: set its field name", name);
+    if (!is_datatype(tensor.datatype))
+        return fail(error::argument_datatype, "the datatype of {}, \"{}\", is {}; types are 0 to {}", name, tensor.name,
+                    int(tensor.datatype), weftNumTypes - 1);
+    if (has_gradient && !is_differentiable(tensor.datatype))
+        return fail(error::argument_datatype,
+                    "{}, \"{}\", has {} elements; gradients are float16, bfloat16, float32 or float64. Register values "
+                    "without a gradient as buffers",
+                    name, tensor.name, name_of(tensor.datatype));
+    if (tensor.count > size_t(1) << 48)
+        return fail(error::argument_count, "{}, \"{}\", has {} elements, which is more than any memory holds", name,
+                    tensor.name, tensor.count);
+    if (!names.insert(tensor.name).second)
+        return fail(error::argument_value, "two {}s have the name \"{}\": names are different", kind, tensor.name);
+    return ok();
+}
+
+}  // namespace weft::internal

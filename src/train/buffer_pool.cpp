@@ -1,0 +1,24 @@
+#include "src/train/buffer_pool.hpp"
+
+namespace weft::internal::train {
+
+Status BufferPool::reserve(int buffers) {
+    for (int i = 0; i < buffers; ++i) {
+        auto buffer = FlatBuffer::allocate(*space_, bytes_each_);
+        if (!buffer) return buffer.take_status();
+        ++made_;
+        free_.push_back(std::move(*buffer));
+    }
+    return ok();
+}
+
+Result<FlatBuffer> BufferPool::take() {
+    if (free_.empty()) WEFT_TRY(reserve(1));
+    FlatBuffer buffer = std::move(free_.back());
+    free_.pop_back();
+    return buffer;
+}
+
+void BufferPool::give_back(FlatBuffer buffer) { free_.push_back(std::move(buffer)); }
+
+}  // namespace weft::internal::train

@@ -1,0 +1,32 @@
+// buffer_pool.hpp: memory that units take in turn. All its buffers have one size.
+#pragma once
+#include <cstddef>
+#include <vector>
+
+#include "src/base/result.hpp"
+#include "src/train/flat_buffer.hpp"
+
+namespace weft::internal::train {
+
+// Its space must outlive it. Thread-bound.
+class BufferPool {
+  public:
+    BufferPool(MemorySpace& space, size_t bytes_each) : space_(&space), bytes_each_(bytes_each) {}
+
+    // Before the communicator's first call, so that peers can map the memory.
+    Status reserve(int buffers);
+    bool has_free() const { return !free_.empty(); }
+    // A free buffer, with any contents, or a new one.
+    Result<FlatBuffer> take();
+    void give_back(FlatBuffer buffer);
+    // Of all buffers that were ever made.
+    size_t bytes() const { return made_ * bytes_each_; }
+
+  private:
+    MemorySpace* space_;
+    size_t bytes_each_;
+    size_t made_ = 0;
+    std::vector<FlatBuffer> free_;
+};
+
+}  // namespace weft::internal::train

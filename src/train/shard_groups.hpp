@@ -1,0 +1,33 @@
+// shard_groups.hpp: the communicators of a sharded model.
+#pragma once
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "src/train/peers.hpp"
+
+namespace weft::internal::train {
+
+// Each is used by the thread of its launch queue. Thread-bound, except abort(), which is thread-safe.
+class ShardGroups {
+  public:
+    // All ranks of `comm`, of which `all` is a copy, call it. `shard_ranks` consecutive ranks share one copy of the
+    // model, and consecutive ranks of those are a reshard group, for each of its sizes.
+    static Result<ShardGroups> make(std::unique_ptr<Peers> all, weftComm_t comm, int shard_ranks,
+                                    const std::vector<int>& reshard_sizes);
+
+    // All ranks of the model.
+    Peers& all() const { return *all_; }
+    Peers& shard() const { return shard_ ? *shard_ : *all_; }
+    // The ranks with the same shard in other copies of the model.
+    Peers& replicas() const { return *replicas_; }
+    Peers& reshard(int ranks) const { return *reshard_.at(ranks); }
+    bool has_replicas() const { return replicas_ != nullptr; }
+    void abort();
+
+  private:
+    std::unique_ptr<Peers> all_, shard_, replicas_;  // the last two only if there are replicas
+    std::map<int, std::unique_ptr<Peers>> reshard_;
+};
+
+}  // namespace weft::internal::train

@@ -1,0 +1,43 @@
+// sharding_plan.hpp: the registration of a sharded model, equal on all ranks. Values.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "src/base/result.hpp"
+#include "src/train/unit.hpp"
+#include "src/train/unit_layout.hpp"
+
+namespace weft::internal::train {
+
+struct UnitParameter {
+    std::string name;
+    const void* data = nullptr;  // the first values, which count on rank 0 only
+    TensorFacts facts;
+};
+
+struct UnitPlan {
+    std::string name;
+    std::vector<UnitParameter> parameters;
+    int reshard_ranks = 0;  // after the forward pass: 0: the shard group, 1: the unit is kept
+};
+
+struct ShardingPlan {
+    std::vector<UnitPlan> units;
+    Sharding sharding = Sharding::flat;
+    int shard_ranks = 0;                                 // of one copy of the model; 0: all ranks
+    bool keeps_wholes = false, keeps_gradients = false;  // ZeRO 1: both, ZeRO 2: wholes
+    double divisor = 0;                                  // of gradients; 0: the number of ranks
+};
+
+// One line for each fact that must be equal on all ranks.
+std::string described(const ShardingPlan& plan);
+
+// Fails if the ranks cannot be divided into the plan's groups.
+Status check_groups(const ShardingPlan& plan, int ranks);
+int shard_ranks_of(const ShardingPlan& plan, int ranks);
+// Without memory.
+std::vector<Unit> units_of(const ShardingPlan& plan, int shard_ranks);
+// The sizes of groups that need communicators.
+std::vector<int> reshard_sizes(const std::vector<Unit>& units);
+
+}  // namespace weft::internal::train

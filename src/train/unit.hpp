@@ -1,0 +1,55 @@
+// unit.hpp: one unit of a sharded model: its layout, this rank's shards, and the whole unit while it is gathered.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/base/result.hpp"
+#include "src/train/flat_buffer.hpp"
+#include "src/train/launch_queue.hpp"
+#include "src/train/unit_layout.hpp"
+
+namespace weft::internal::train {
+
+class MemorySpace;
+
+// gathering: launched ahead of its use. kept: released, but its values stay for the backward pass.
+enum class UnitState : uint8_t { released, gathering, gathered, kept };
+
+struct UnitGradient {
+    FlatBuffer shard;
+    FlatBuffer partial;  // sums that are not reduced over replicas yet
+    FlatBuffer whole;    // while it is computed
+    bool has_shard = false, has_partial = false, computing = false;
+    LaunchQueue::Ticket reduced_by = 0;
+};
+
+// The launch queue uses the memory of launches in progress; the rest is thread-bound.
+struct Unit {
+    Unit(std::string unit_name, UnitLayout unit_layout, int ranks_after_forward)
+        : name(std::move(unit_name)), layout(std::move(unit_layout)), reshard_ranks(ranks_after_forward) {}
+
+    std::string name;
+    UnitLayout layout;
+    int reshard_ranks;  // after the forward pass; 0: the whole shard group, 1: the unit is kept
+    FlatBuffer shard;
+    FlatBuffer secondary;  // this rank's part in the reshard group
+    FlatBuffer whole;      // while it is gathered
+    bool has_secondary = false;
+    UnitState state = UnitState::released;
+    LaunchQueue::Ticket gathered_by = 0;
+    UnitGradient gradient;
+};
+
+uint64_t elements_of(const Unit& unit);
+// Bytes of a rank's part of the whole unit in a reshard group.
+size_t secondary_bytes(const Unit& unit);
+// Bytes of the memory for a whole unit.
+size_t whole_capacity(const Unit& unit);
+// Bytes of the shards of all ranks.
+size_t message_bytes(const Unit& unit);
+size_t largest(const std::vector<Unit>& units, size_t (*bytes_of)(const Unit&));
+Status allocate(MemorySpace& space, size_t bytes, FlatBuffer& buffer);
+
+}  // namespace weft::internal::train

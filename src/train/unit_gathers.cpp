@@ -1,0 +1,116 @@
+#include "src/train/unit_gathers.hpp"
+
+#include <algorithm>
+
+#include "src/base/datatype.hpp"
+
+namespace weft::internal::train {
+
+namespace {
+
+// One in use and one prefetched.
+constexpr int whole_buffers = 2;
+
+}  // namespace
+
+UnitGathers::UnitGathers(MemorySpace& space, const ShardGroups& groups, std::vector<Unit>& units, bool keeps_wholes)
+    : space_(&space),
+      groups_(&groups),
+      units_(&units),
+      keeps_wholes_(keeps_wholes),
+      wholes_(space, largest(units, whole_capacity)) {}
+
+Status UnitGathers::reserve(LaunchQueue& queue, std::byte* staging) {
+    queue_ = &queue;
+    staging_ = staging;
+    if (!keeps_wholes_) WEFT_TRY(wholes_.reserve(std::min(whole_buffers, int(units_->size()))));
+    for (Unit& unit : *units_) {
+        if (keeps_wholes_) {
+            WEFT_TRY(allocate(*space_, whole_capacity(unit), unit.whole));
+            kept_bytes_ += unit.whole.bytes();
+        } else if (unit.reshard_ranks > 1) {
+            WEFT_TRY(allocate(*space_, secondary_bytes(unit), unit.secondary));
+        }
+    }
+    return ok();
+}
+
+Status UnitGathers::gather(int number) {
+    Unit& unit = (*units_)[size_t(number)];
+    if (unit.state == UnitState::released) WEFT_TRY(start(unit));
+    if (unit.state == UnitState::gathering) WEFT_TRY(queue_->wait(unit.gathered_by));
+    unit.state = UnitState::gathered;
+    return ok();
+}
+
+Status UnitGathers::gathered(int number) {
+    const std::optional<int> next = trace_.gathered(number);
+    if (!next || (*units_)[size_t(*next)].state != UnitState::released) return ok();
+    if (!keeps_wholes_ && !wholes_.has_free()) return ok();
+    return start((*units_)[size_t(*next)]);
+}
+
+Status UnitGathers::start(Unit& unit) {
+    if (!keeps_wholes_) {
+        auto buffer = wholes_.take();
+        if (!buffer) return buffer.take_status();
+        unit.whole = std::move(*buffer);
+    }
+    elements_ += elements_of(unit);
+    unit.state = UnitState::gathering;
+    unit.gathered_by =
+        queue_->add([this, &unit, secondary = unit.has_secondary] { return gather_whole(unit, secondary); });
+    return ok();
+}
+
+Status UnitGathers::gather_whole(const Unit& unit, bool from_secondary) {
+    const size_t bytes = unit.layout.shard_bytes();
+    if (bytes == 0) return ok();
+    if (from_secondary)
+        return groups_->reshard(unit.reshard_ranks)
+            .all_gather(unit.secondary.data(), unit.whole.data(), secondary_bytes(unit), space_->stream());
+    if (unit.layout.sharding() == Sharding::flat)
+        return groups_->shard().all_gather(unit.shard.data(), unit.whole.data(), bytes, space_->stream());
+    std::byte* const staging = staging_;
+    WEFT_TRY(groups_->shard().all_gather(unit.shard.data(), staging, bytes, space_->stream()));
+    for (int p = 0; p < int(unit.layout.parameters().size()); ++p) {
+        const size_t size = size_of(unit.layout.parameters()[size_t(p)].type);
+        for (int rank = 0; rank < unit.layout.ranks(); ++rank) {
+            const Piece piece = unit.layout.piece(p, rank);
+            WEFT_TRY(space_->copy(unit.whole.data() + unit.layout.whole_offset(p) + piece.begin * size,
+                                  staging + size_t(rank) * bytes + piece.shard_offset, piece.count * size));
+        }
+    }
+    return ok();
+}
+
+Status UnitGathers::release(int number, bool after_forward) {
+    Unit& unit = (*units_)[size_t(number)];
+    if (keeps_wholes_ || (after_forward && unit.reshard_ranks == 1)) {
+        unit.state = UnitState::kept;
+        return ok();
+    }
+    unit.has_secondary = after_forward && unit.reshard_ranks > 1;
+    if (unit.has_secondary) {
+        const size_t part = size_t(groups_->reshard(unit.reshard_ranks).rank());
+        WEFT_TRY(space_->copy(unit.secondary.data(), unit.whole.data() + part * secondary_bytes(unit),
+                              secondary_bytes(unit)));
+    }
+    drop(unit);
+    return ok();
+}
+
+void UnitGathers::drop(Unit& unit) {
+    unit.state = UnitState::released;
+    if (!keeps_wholes_) wholes_.give_back(std::move(unit.whole));
+}
+
+void UnitGathers::finish() {
+    for (Unit& unit : *units_) {
+        unit.has_secondary = false;
+        if (unit.state != UnitState::released) drop(unit);
+    }
+    trace_.finish();
+}
+
+}  // namespace weft::internal::train

@@ -1,0 +1,52 @@
+// unit_gathers.hpp: gathers whole units from the shards of all ranks, also ahead of their use, and releases them.
+#pragma once
+#include <vector>
+
+#include "src/train/buffer_pool.hpp"
+#include "src/train/gather_trace.hpp"
+#include "src/train/launch_queue.hpp"
+#include "src/train/memory_space.hpp"
+#include "src/train/shard_groups.hpp"
+#include "src/train/unit.hpp"
+
+namespace weft::internal::train {
+
+// All ranks make the same calls. The objects that it is made with must outlive it. Thread-bound.
+class UnitGathers {
+  public:
+    // With keeps_wholes a released unit keeps its memory, and its values until finish().
+    UnitGathers(MemorySpace& space, const ShardGroups& groups, std::vector<Unit>& units, bool keeps_wholes);
+    // `staging` is memory for messages of units that are sharded by rows. The launches use it in turn.
+    Status reserve(LaunchQueue& queue, std::byte* staging);
+
+    // Waits for a unit that is not gathered. Then gathered() launches the gather of the one that came next in the last
+    // iteration.
+    Status gather(int number);
+    Status gathered(int number);
+    // Of a gathered unit.
+    Status release(int number, bool after_forward);
+    // No launch is in progress, and no unit is gathered: values that were kept are dropped.
+    void finish();
+
+    uint64_t elements() const { return elements_; }
+    size_t bytes() const { return wholes_.bytes() + kept_bytes_; }
+
+  private:
+    Status start(Unit& unit);
+    // In the thread of the launches.
+    Status gather_whole(const Unit& unit, bool from_secondary);
+    void drop(Unit& unit);
+
+    MemorySpace* space_;
+    const ShardGroups* groups_;
+    std::vector<Unit>* units_;
+    bool keeps_wholes_;
+    LaunchQueue* queue_ = nullptr;
+    std::byte* staging_ = nullptr;
+    BufferPool wholes_;
+    GatherTrace trace_;
+    uint64_t elements_ = 0;  // that were gathered
+    size_t kept_bytes_ = 0;
+};
+
+}  // namespace weft::internal::train

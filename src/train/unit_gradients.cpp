@@ -1,0 +1,121 @@
+#include "src/train/unit_gradients.hpp"
+
+#include <algorithm>
+
+namespace weft::internal::train {
+
+namespace {
+
+// One that is computed and one that is reduced.
+constexpr int gradient_buffers = 2;
+
+size_t whole_bytes(const Unit& unit) { return unit.layout.whole_bytes(); }
+size_t shard_bytes(const Unit& unit) { return unit.layout.shard_bytes(); }
+
+}  // namespace
+
+UnitGradients::UnitGradients(MemorySpace& space, const ShardGroups& groups, std::vector<Unit>& units, bool keeps_wholes,
+                             double divisor)
+    : space_(&space),
+      groups_(&groups),
+      units_(&units),
+      keeps_wholes_(keeps_wholes),
+      wholes_(space, largest(units, whole_bytes)),
+      reduction_(space, groups, divisor) {}
+
+Status UnitGradients::reserve(LaunchQueue& queue, std::byte* staging, bool has_replicas) {
+    queue_ = &queue;
+    staging_ = staging;
+    WEFT_TRY(reduction_.reserve(largest(*units_, shard_bytes)));
+    if (!keeps_wholes_) WEFT_TRY(wholes_.reserve(std::min(gradient_buffers, int(units_->size()))));
+    for (Unit& unit : *units_) {
+        WEFT_TRY(allocate(*space_, shard_bytes(unit), unit.gradient.shard));
+        if (has_replicas) WEFT_TRY(allocate(*space_, shard_bytes(unit), unit.gradient.partial));
+        if (!keeps_wholes_) continue;
+        WEFT_TRY(allocate(*space_, whole_bytes(unit), unit.gradient.whole));
+        kept_bytes_ += unit.gradient.whole.bytes();
+    }
+    if (!has_replicas) return ok();
+    if (space_->on_device()) {
+        replica_queue_ = LaunchQueue::at_once();
+        return ok();
+    }
+    auto started = LaunchQueue::start();
+    if (!started) return started.take_status();
+    replica_queue_ = std::move(*started);
+    return ok();
+}
+
+Result<FlatBuffer> UnitGradients::take() {
+    reclaim();
+    if (!wholes_.has_free() && !reducing_.empty()) {
+        WEFT_TRY(queue_->wait(reducing_.front().ticket));
+        reclaim();
+    }
+    return wholes_.take();
+}
+
+void UnitGradients::reclaim() {
+    while (!reducing_.empty() && queue_->done(reducing_.front().ticket)) {
+        wholes_.give_back(std::move(reducing_.front().gradient));
+        reducing_.erase(reducing_.begin());
+    }
+}
+
+Result<std::byte*> UnitGradients::whole(int number) {
+    Unit& unit = (*units_)[size_t(number)];
+    if (!unit.gradient.computing) {
+        if (keeps_wholes_) {
+            WEFT_TRY(queue_->wait(unit.gradient.reduced_by));
+        } else {
+            auto memory = take();
+            if (!memory) return memory.take_status();
+            unit.gradient.whole = std::move(*memory);
+        }
+        WEFT_TRY(space_->zero(unit.gradient.whole.data(), whole_bytes(unit)));
+        unit.gradient.computing = true;
+    }
+    return unit.gradient.whole.data();
+}
+
+Status UnitGradients::reduce(int number, bool synchronizes) {
+    Unit& unit = (*units_)[size_t(number)];
+    UnitGradient& gradient = unit.gradient;
+    // Other ranks may have computed one, so this rank takes part, with zeros.
+    auto memory = whole(number);
+    if (!memory) return memory.take_status();
+    gradient.computing = false;
+    const bool completes = synchronizes || !groups_->has_replicas();
+    const ReductionPlan plan{completes, gradient.has_shard, gradient.has_partial};
+    gradient.has_shard = gradient.has_shard || completes;
+    gradient.has_partial = !completes;
+    gradient.reduced_by = launch(unit, plan);
+    if (!keeps_wholes_) reducing_.push_back({gradient.reduced_by, std::move(gradient.whole)});
+    return ok();
+}
+
+LaunchQueue::Ticket UnitGradients::launch(Unit& unit, const ReductionPlan& plan) {
+    elements_ += elements_of(unit);
+    return queue_->add([this, &unit, plan, whole = unit.gradient.whole.data()]() -> Status {
+        if (shard_bytes(unit) == 0) return ok();
+        // An earlier reduction of this unit may still use its memory.
+        if (replica_queue_ && plan.adds_gradient) WEFT_TRY(replica_queue_->wait());
+        WEFT_TRY(reduction_.over_shards(unit, plan, whole, staging_));
+        if (replica_queue_ && plan.synchronizes)
+            replica_queue_->add([this, &unit, plan] { return reduction_.over_replicas(unit, plan); });
+        return ok();
+    });
+}
+
+Status UnitGradients::finish() {
+    WEFT_TRY(queue_->wait());
+    if (replica_queue_) WEFT_TRY(replica_queue_->wait());
+    reclaim();
+    return ok();
+}
+
+void UnitGradients::zero() {
+    for (Unit& unit : *units_) unit.gradient.has_shard = unit.gradient.has_partial = false;
+}
+
+}  // namespace weft::internal::train

@@ -1,0 +1,63 @@
+// unit_gradients.hpp: whole gradients while they are computed, and their reductions in the order of the calls.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "src/train/buffer_pool.hpp"
+#include "src/train/launch_queue.hpp"
+#include "src/train/memory_space.hpp"
+#include "src/train/shard_groups.hpp"
+#include "src/train/unit.hpp"
+#include "src/train/unit_reduction.hpp"
+
+namespace weft::internal::train {
+
+// All ranks make the same calls, except whole(). The objects that it is made with must outlive it. Thread-bound.
+class UnitGradients {
+  public:
+    // With keeps_wholes each unit has its own memory for its whole gradient. `divisor` 0: the number of all ranks.
+    UnitGradients(MemorySpace& space, const ShardGroups& groups, std::vector<Unit>& units, bool keeps_wholes,
+                  double divisor);
+    // `staging` is memory for messages of units that are sharded by rows. The launches use it in turn.
+    Status reserve(LaunchQueue& queue, std::byte* staging, bool has_replicas);
+
+    // The whole gradient of a unit: zeros, unless it is being computed.
+    Result<std::byte*> whole(int number);
+    // Without `synchronizes` the sum stays one of the shard group.
+    Status reduce(int number, bool synchronizes);
+    // Waits for the reductions, after those of the shard group.
+    Status finish();
+    void zero();
+    // Ends the launches for replicas. The queue of the shard group, which adds to them, has ended before.
+    void end() { replica_queue_.reset(); }
+
+    uint64_t elements() const { return elements_; }
+    size_t bytes() const { return wholes_.bytes() + kept_bytes_; }
+
+  private:
+    // Memory for a whole gradient. Waits for a reduction rather than allocating more.
+    Result<FlatBuffer> take();
+    // Takes memory back from reductions that have ended.
+    void reclaim();
+    LaunchQueue::Ticket launch(Unit& unit, const ReductionPlan& plan);
+
+    struct Reducing {
+        LaunchQueue::Ticket ticket;
+        FlatBuffer gradient;
+    };
+
+    MemorySpace* space_;
+    const ShardGroups* groups_;
+    std::vector<Unit>* units_;
+    bool keeps_wholes_;
+    LaunchQueue* queue_ = nullptr;
+    std::byte* staging_ = nullptr;
+    BufferPool wholes_;
+    UnitReduction reduction_;
+    std::vector<Reducing> reducing_;  // in the order of the launches
+    uint64_t elements_ = 0;           // that were reduced
+    size_t kept_bytes_ = 0;
+    std::unique_ptr<LaunchQueue> replica_queue_;  // null without replicas. Its thread uses the others
+};
+
+}  // namespace weft::internal::train

@@ -1,0 +1,45 @@
+// unit_reduction.hpp: reduces the whole gradient of a unit to the shards of all ranks.
+#pragma once
+#include "src/train/gradient_division.hpp"
+#include "src/train/memory_space.hpp"
+#include "src/train/shard_groups.hpp"
+#include "src/train/unit.hpp"
+
+namespace weft::internal::train {
+
+// Where a reduction puts its result. It is fixed when it is launched, because later calls change the unit.
+struct ReductionPlan {
+    bool synchronizes = true;  // over replicas
+    bool adds_gradient = false, adds_partial = false;
+};
+
+// over_shards() belongs to the thread of the shard group's launches, and over_replicas() to that of the replicas'. The
+// space and the groups must outlive it.
+class UnitReduction {
+  public:
+    // `divisor` 0: the number of all ranks.
+    UnitReduction(MemorySpace& space, const ShardGroups& groups, double divisor);
+    Status reserve(size_t shard_bytes);
+
+    // The sum over the shard group. `staging` is memory for the message of a unit that is sharded by rows. Without
+    // replicas it completes the gradient shard.
+    Status over_shards(Unit& unit, const ReductionPlan& plan, const std::byte* gradient, std::byte* staging);
+    // The rest, if there are replicas and the plan synchronises.
+    Status over_replicas(Unit& unit, const ReductionPlan& plan);
+
+  private:
+    GradientDivision division(weftDataType_t type) const;
+    Status reduce_to(const Unit& unit, const std::byte* source, bool staged, std::byte* shard);
+    // Orders the gradient by ranks and types, with zeros as padding.
+    Status stage(const Unit& unit, const std::byte* gradient, std::byte* staging);
+    Status divide_after(const Unit& unit, std::byte* shard);
+    // to += from
+    Status add(const Unit& unit, std::byte* to, const std::byte* from);
+
+    MemorySpace* space_;
+    const ShardGroups* groups_;
+    double divisor_;
+    FlatBuffer sum_;  // of the shard group, before it is added to another
+};
+
+}  // namespace weft::internal::train

@@ -1,0 +1,192 @@
+// The sharded part of train.h as a client uses it: wrong arguments, states and handles, and memory that is counted.
+#include <weft/train.h>
+
+#include <vector>
+
+#include "tests/comm/on_threads.hpp"
+#include "tests/error.hpp"
+
+using namespace weft::internal;
+using namespace weft::internal::test;
+
+namespace {
+
+// A model of two units.
+struct Small {
+    std::vector<float> values = std::vector<float>(24, 1);
+    weftTrainTensor_t tensors[3] = {WEFT_TRAIN_TENSOR_INITIALIZER, WEFT_TRAIN_TENSOR_INITIALIZER,
+                                    WEFT_TRAIN_TENSOR_INITIALIZER};
+    weftTrainUnit_t units[2] = {WEFT_TRAIN_UNIT_INITIALIZER, WEFT_TRAIN_UNIT_INITIALIZER};
+    weftTrainShardConfig_t config = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
+    size_t count = 2;
+
+    Small() {
+        const char* const names[] = {"weight", "bias", "head"};
+        for (int i = 0; i < 3; ++i) {
+            tensors[i].name = names[i];
+            tensors[i].data = values.data() + 8 * i;
+            tensors[i].count = 8;
+        }
+        units[0].name = "body";
+        units[0].parameters = tensors;
+        units[0].parameterCount = 2;
+        units[1].name = "head";
+        units[1].parameters = tensors + 2;
+        units[1].parameterCount = 1;
+    }
+    Small(const Small&) = delete;
+    weftResult_t create(weftComm_t comm, weftTrainShard_t* shard) const {
+        return weftTrainShardCreate(shard, comm, units, count, &config);
+    }
+};
+
+// The id of an error that creation returns on one rank.
+template <class Change>
+std::string creation_error(Change&& change) {
+    return on_threads(1, nullptr, [&](weftComm_t comm, int) -> std::string {
+        Small small;
+        change(small);
+        weftTrainShard_t shard = nullptr;
+        if (small.create(comm, &shard) == weftSuccess) {
+            (void)weftTrainShardDestroy(shard);
+            return "no error";
+        }
+        return last_error().id;
+    })[0];
+}
+
+std::string error_of(weftResult_t result) { return result == weftSuccess ? "none" : last_error().id; }
+
+}  // namespace
+
+TEST_CASE("wrong units and settings are refused at creation") {
+    CHECK(creation_error([](Small&) {}) == "no error");
+    CHECK(creation_error([](Small& s) { s.count = 0; }) == "argument.value");
+    CHECK(creation_error([](Small& s) { s.units[1].size = 0; }) == "argument.config");
+    CHECK(creation_error([](Small& s) { s.units[1].name = nullptr; }) == "argument.null");
+    CHECK(creation_error([](Small& s) { s.units[1].parameterCount = 0; }) == "argument.null");
+    CHECK(creation_error([](Small& s) { s.units[1].reshardRanks = -1; }) == "argument.value");
+    CHECK(creation_error([](Small& s) { s.units[1].reshardRanks = 2; }) == "argument.config");
+    CHECK(creation_error([](Small& s) { s.tensors[1].size = 0; }) == "argument.config");
+    CHECK(creation_error([](Small& s) { s.tensors[2].name = "bias"; }) == "argument.value");
+    CHECK(creation_error([](Small& s) { s.tensors[2].data = nullptr; }) == "argument.null");
+    CHECK(creation_error([](Small& s) { s.tensors[2].rows = 3; }) == "argument.value");
+    CHECK(creation_error([](Small& s) { s.tensors[2].gradient = s.values.data(); }) == "argument.value");
+    CHECK(creation_error([](Small& s) { s.tensors[2].datatype = weftInt32; }) == "argument.datatype");
+    CHECK(creation_error([](Small& s) { s.config.magic = 0; }) == "argument.config");
+    CHECK(creation_error([](Small& s) { s.config.stage = weftTrainStage_t(4); }) == "argument.config");
+    CHECK(creation_error([](Small& s) { s.config.sharding = weftTrainSharding_t(2); }) == "argument.config");
+    CHECK(creation_error([](Small& s) { s.config.shardRanks = 2; }) == "argument.config");
+    CHECK(creation_error([](Small& s) { s.config.divisor = -1; }) == "argument.config");
+}
+
+TEST_CASE("wrong calls are refused, and the iteration goes on") {
+    for (const std::string& wrong : on_threads(2, nullptr, [](weftComm_t comm, int rank) -> std::string {
+             Small small;
+             if (rank == 1)
+                 for (weftTrainTensor_t& tensor : small.tensors) tensor.data = nullptr;
+             weftTrainShard_t shard = nullptr;
+             if (small.create(comm, &shard) != weftSuccess) return std::string(weftGetLastError(nullptr));
+             std::string seen;
+             void* memory = nullptr;
+             int stream = 0;
+             weftTrainPiece_t piece = WEFT_TRAIN_PIECE_INITIALIZER;
+             weftTrainPiece_t none = {};
+             weftTrainShardStats_t stats = {};
+             for (const weftResult_t result :
+                  {weftTrainShardGather(shard, 2, nullptr), weftTrainShardGather(shard, -1, nullptr),
+                   weftTrainShardRelease(shard, 2, weftTrainForward, nullptr),
+                   weftTrainShardReduceScatter(shard, 2, weftTrainSynchronize, nullptr),
+                   weftTrainShardGetParameter(shard, 3, &memory), weftTrainShardGetGradient(shard, -1, &memory),
+                   weftTrainShardGetPiece(shard, 3, &piece), weftTrainShardGetPiece(shard, 0, &none),
+                   weftTrainShardGetPiece(shard, 0, nullptr), weftTrainShardGetStats(shard, &stats),
+                   weftTrainShardGather(shard, 0, reinterpret_cast<weftStream_t>(&stream)),
+                   weftTrainShardRelease(shard, 0, weftTrainPass_t(2), nullptr),
+                   weftTrainShardReduceScatter(shard, 0, weftTrainMode_t(2), nullptr)})
+                 if (result != weftInvalidArgument) seen += "a wrong argument was accepted; ";
+             if (error_of(weftTrainShardGetParameter(shard, 0, &memory)) != "train.unit") seen += "a released unit; ";
+             if (error_of(weftTrainShardRelease(shard, 0, weftTrainForward, nullptr)) != "train.unit")
+                 seen += "a release; ";
+             for (int unit = 0; unit < 2; ++unit) {
+                 if (weftTrainShardGather(shard, unit, nullptr) != weftSuccess)
+                     seen += std::string(weftGetLastError(nullptr));
+                 if (weftTrainShardGetParameter(shard, unit == 0 ? 1 : 2, &memory) != weftSuccess ||
+                     static_cast<float*>(memory)[7] != 1)
+                     seen += "another value; ";
+                 if (error_of(weftTrainShardFinish(shard, nullptr)) != "train.unit") seen += "a gathered unit; ";
+                 if (weftTrainShardRelease(shard, unit, weftTrainBackward, nullptr) != weftSuccess)
+                     seen += std::string(weftGetLastError(nullptr));
+                 if (error_of(weftTrainShardZeroGradients(shard)) != "train.iteration") seen += "an open iteration; ";
+                 if (weftTrainShardReduceScatter(shard, unit, weftTrainSynchronize, nullptr) != weftSuccess)
+                     seen += std::string(weftGetLastError(nullptr));
+             }
+             if (weftTrainShardFinish(shard, nullptr) != weftSuccess) seen += std::string(weftGetLastError(nullptr));
+             if (weftTrainShardGetPiece(shard, 2, &piece) != weftSuccess || piece.count != 4 ||
+                 piece.begin != size_t(rank) * 4 || !piece.gradient)
+                 seen += "another piece; ";
+             if (weftTrainShardDestroy(shard) != weftSuccess) seen += std::string(weftGetLastError(nullptr));
+             if (error_of(weftTrainShardFinish(shard, nullptr)) != "argument.handle") seen += "a destroyed handle; ";
+             return seen;
+         }))
+        CHECK(wrong == "");
+    CHECK(weftTrainShardDestroy(nullptr) == weftSuccess);
+    CHECK(error_of(weftTrainShardFinish(nullptr, nullptr)) == "argument.handle");
+}
+
+TEST_CASE("an abort from another rank or thread ends the iteration") {
+    for (const std::string& wrong : on_threads(2, nullptr, [](weftComm_t comm, int rank) -> std::string {
+             Small small;
+             weftTrainShard_t shard = nullptr;
+             if (small.create(comm, &shard) != weftSuccess) return std::string(weftGetLastError(nullptr));
+             (void)weftBarrier(comm, nullptr);
+             std::string seen;
+             if (rank == 0 && weftTrainShardAbort(shard) != weftSuccess) seen = std::string(weftGetLastError(nullptr));
+             const std::string id = error_of(weftTrainShardGather(shard, 0, nullptr));
+             if (id != (rank == 0 ? "train.aborted" : "abort.remote")) seen += "the error is " + id;
+             (void)weftTrainShardDestroy(shard);
+             int one = 1;
+             if (weftAllReduce(&one, &one, 1, weftInt32, weftSum, comm, nullptr) != weftSuccess || one != 2)
+                 seen += "the caller's communicator has ended; ";
+             return seen;
+         }))
+        CHECK(wrong == "");
+}
+
+TEST_CASE("memory shrinks from stage to stage") {
+    for (const std::string& wrong : on_threads(4, nullptr, [](weftComm_t comm, int) -> std::string {
+             constexpr size_t layer = 4096, layers = 8;
+             std::vector<float> values(layer);
+             std::vector<std::string> names;
+             for (size_t i = 0; i < layers; ++i) names.push_back("layer" + std::to_string(i));
+             std::vector<weftTrainTensor_t> tensors(layers, WEFT_TRAIN_TENSOR_INITIALIZER);
+             std::vector<weftTrainUnit_t> units(layers, WEFT_TRAIN_UNIT_INITIALIZER);
+             for (size_t i = 0; i < layers; ++i) {
+                 tensors[i].name = units[i].name = names[i].c_str();
+                 tensors[i].data = values.data();
+                 tensors[i].count = layer;
+                 units[i].parameters = &tensors[i];
+                 units[i].parameterCount = 1;
+             }
+             const size_t all = layer * layers * sizeof(float);
+             std::string seen;
+             for (int stage = 1; stage <= 3; ++stage) {
+                 weftTrainShardConfig_t config = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
+                 config.stage = weftTrainStage_t(stage);
+                 weftTrainShard_t shard = nullptr;
+                 if (weftTrainShardCreate(&shard, comm, units.data(), units.size(), &config) != weftSuccess)
+                     return std::string(weftGetLastError(nullptr));
+                 weftTrainShardStats_t stats = WEFT_TRAIN_SHARD_STATS_INITIALIZER;
+                 (void)weftTrainShardGetStats(shard, &stats);
+                 // Values and gradients of a rank's part.
+                 if (stats.shardBytes != 2 * all / 4) seen += std::to_string(stats.shardBytes) + " bytes of shards; ";
+                 const size_t units_bytes = stage < 3 ? all : 2 * layer * sizeof(float);
+                 const size_t gradients_bytes = stage < 2 ? all : 2 * layer * sizeof(float);
+                 if (stats.wholeBytes != units_bytes + gradients_bytes)
+                     seen += std::to_string(stats.wholeBytes) + " bytes in stage " + std::to_string(stage) + "; ";
+                 (void)weftBarrier(comm, nullptr);
+                 (void)weftTrainShardDestroy(shard);
+             }
+             return seen;
+         }))
+        CHECK(wrong == "");
+}
