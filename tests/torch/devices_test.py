@@ -353,13 +353,14 @@ def aborted(rank, size):
         work = dist.all_reduce(x, async_op=True)
         message = dist.irecv(full(0), size - 1)  # never sent
         store.set(f"in flight {rank}", "1")
-        store.wait([f"in flight {each}" for each in range(size - 1)])
+        store.wait([f"in flight {each}" for each in range(size - 1)] + ["first call done"])
         backend().abort()
         fails(work.wait, dist.DistBackendError, "abort")
         fails(message.wait, dist.DistBackendError)
         fails(lambda: dist.all_reduce(x), RuntimeError)
         store.set(f"aborted {rank}", "1")
     else:
+        store.set("first call done", "1")
         store.wait([f"aborted {each}" for each in range(size - 1)])
         backend().abort()
     ranks.synchronize()

@@ -112,8 +112,17 @@ def mismatched_calls(rank, size):
     fails(call, dist.DistBackendError, "[mismatch.call]")
 
 
+def begin_together(rank):
+    """An abort of rank 0 does not end the first calls of rank 1."""
+    if rank == 0:
+        store().wait(["began"], timedelta(seconds=60))
+    else:
+        store().set("began", "1")
+
+
 def abort_in_flight(rank, size):
     """abort() returns while a collective waits, and the collective fails."""
+    begin_together(rank)
     if rank == 0:
         work = dist.all_reduce(torch.ones(3), async_op=True)
         message = dist.irecv(torch.zeros(3), 1)
@@ -129,6 +138,7 @@ def abort_in_flight(rank, size):
 
 def abort_by_another_thread(rank, size):
     """A blocked call in the main thread ends by the abort of another thread."""
+    begin_together(rank)
     if rank == 0:
         threading.Timer(0.2, lambda: backend().abort()).start()
         fails(lambda: dist.all_reduce(torch.ones(3)), Exception, "abort")

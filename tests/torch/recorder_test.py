@@ -149,7 +149,11 @@ def abort_hooks(rank, size):
 def no_abort_hooks(rank, size):
     called = threading.Event()
     dist.group.WORLD.register_abort_hook(7, called.set)
-    if rank == 0:
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 1:
+        store.set("began", "1")
+    else:
+        store.wait(["began"])  # an abort would end rank 1's first calls
         work = dist.all_reduce(torch.ones(3), async_op=True)
         backend().abort()
         try:
