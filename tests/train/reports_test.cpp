@@ -1,6 +1,7 @@
 // Reports of gradients and full buckets, without communication.
 #include "src/train/reports.hpp"
 
+#include "src/train/agreement.hpp"
 #include "src/train/model.hpp"
 #include "tests/error.hpp"
 
