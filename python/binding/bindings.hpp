@@ -14,5 +14,6 @@ using InFrame = nb::call_guard<Frame>;
 void bind_collectives(nb::module_& module);
 void bind_messages(nb::module_& module);
 void bind_memory(nb::module_& module);
+void bind_training_shard(nb::module_& module);
 
 }  // namespace weft::python

@@ -76,4 +76,5 @@ NB_MODULE(_weft, module) {
     bind_messages(module);
     bind_memory(module);
     bind_training(module);
+    bind_training_shard(module);
 }

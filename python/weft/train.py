@@ -1,4 +1,4 @@
-"""Data-parallel training: gradients in buckets, averaged over all ranks while others are computed.
+"""Training: gradients in buckets, averaged over all ranks while others are computed, and models sharded in units.
 
     ddp = weft.train.Ddp(comm, {"weight": weight, "bias": bias})
     with ddp.iteration():
@@ -7,7 +7,7 @@
             ddp.ready(name)
     # now they are averages
 
-docs/guide/training.md is the guide.
+docs/guide/training.md and docs/guide/sharded-training.md are the guides.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from . import _results, _weft
 from ._communicator import Communicator
 from ._errors import Error, refuse
 from ._objects import _Closing
+from ._train_shard import Piece, Shard, Stats, Unit
 
 Named = Union[Mapping[str, Any], Iterable[tuple[str, Any]]]
 
@@ -254,4 +255,4 @@ def _itemsize(x: Any) -> int:
     return int(size)
 
 
-__all__ = ["Bucket", "Ddp"]
+__all__ = ["Bucket", "Ddp", "Piece", "Shard", "Stats", "Unit"]

@@ -1,0 +1,213 @@
+// training_shard.cpp: weft.train.Shard: a model that is sharded in units.
+#include <nanobind/stl/vector.h>
+
+#include "python/binding/training_object.hpp"
+
+namespace weft::python {
+
+namespace {
+
+class Shard final : public TrainingObject<weftTrainShard_t> {
+  public:
+    // units: (name, [(name, array, rows)], ranks after the forward pass). refused: an exception that this rank raises in
+    // place of registering, or None.
+    Shard(nb::object comm, const nb::list& units, const nb::dict& settings, const nb::object& refused)
+        : TrainingObject(std::move(comm), weftTrainShardDestroy, weftTrainShardAbort) {
+        std::vector<std::vector<weftTrainTensor_t>> tensors;
+        std::vector<weftTrainUnit_t> read;
+        weftTrainShardConfig_t config = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
+        make(
+            [&] {
+                if (!refused.is_none()) raise(refused);
+                for (nb::handle unit : units) tensors.push_back(tensors_of(nb::cast<nb::tuple>(unit)));
+                for (size_t u = 0; u < tensors.size(); ++u)
+                    read.push_back(unit_of(nb::cast<nb::tuple>(units[u]), tensors[u]));
+                config = config_of(settings);
+            },
+            [&](weftComm_t own, weftTrainShard_t* made) {
+                return weftTrainShardCreate(made, own, read.data(), read.size(), &config);
+            },
+            [](weftComm_t own, weftTrainShard_t* made) {
+                return weftTrainShardCreate(made, own, nullptr, 0, nullptr);
+            });
+        arrays_.clear();  // each rank has its shard now
+    }
+
+    void gather(int unit) {
+        run([&](weftTrainShard_t own) { return weftTrainShardGather(own, unit, nullptr); });
+    }
+    void release(int unit, bool backward) {
+        check(weftTrainShardRelease(handle(), unit, backward ? weftTrainBackward : weftTrainForward, nullptr));
+    }
+    void reduce_scatter(int unit, bool accumulate) {
+        run([&](weftTrainShard_t own) {
+            return weftTrainShardReduceScatter(own, unit, accumulate ? weftTrainAccumulate : weftTrainSynchronize,
+                                               nullptr);
+        });
+    }
+    void finish() {
+        run([](weftTrainShard_t own) { return weftTrainShardFinish(own, nullptr); });
+    }
+    void zero_gradients() { check(weftTrainShardZeroGradients(handle())); }
+    void* parameter(int number) {
+        void* memory = nullptr;
+        check(weftTrainShardGetParameter(handle(), number, &memory));
+        return memory;
+    }
+    void* gradient(int number) {
+        void* memory = nullptr;
+        run([&](weftTrainShard_t own) { return weftTrainShardGetGradient(own, number, &memory); });
+        return memory;
+    }
+    weftTrainPiece_t piece(int number) {
+        weftTrainPiece_t piece = WEFT_TRAIN_PIECE_INITIALIZER;
+        check(weftTrainShardGetPiece(handle(), number, &piece));
+        return piece;
+    }
+    nb::tuple stats() {
+        weftTrainShardStats_t stats = WEFT_TRAIN_SHARD_STATS_INITIALIZER;
+        check(weftTrainShardGetStats(handle(), &stats));
+        return nb::make_tuple(stats.gatheredElements, stats.reducedElements, stats.shardBytes, stats.wholeBytes);
+    }
+    void close() {
+        if (views > 0) refuse_usage("python.closed", "arrays over the memory of the Shard exist. Delete them first");
+        TrainingObject::close();
+    }
+
+    // Of a registered parameter.
+    size_t count_of(int number) const { return facts_[size_t(number)].first; }
+    size_t item_bytes_of(int number) const { return bytes_of(facts_[size_t(number)].second); }
+    // Views of its memory that Python holds: it must not be freed.
+    int views = 0;
+
+  private:
+    std::vector<weftTrainTensor_t> tensors_of(const nb::tuple& unit) {
+        std::vector<weftTrainTensor_t> tensors;
+        for (nb::handle entry : nb::cast<nb::list>(unit[1])) {
+            const auto parts = nb::cast<nb::tuple>(entry);
+            weftTrainTensor_t tensor = WEFT_TRAIN_TENSOR_INITIALIZER;
+            tensor.name = PyUnicode_AsUTF8(parts[0].ptr());
+            if (!tensor.name) throw nb::python_error();
+            Array data(parts[1], tensor.name, Access::read);
+            if (data.on_device())
+                refuse("python.device", std::string("the array of ") + tensor.name +
+                                            " lies on a device. Sharded training takes host memory");
+            tensor.data = data.data();
+            tensor.count = data.count();
+            tensor.datatype = data.type();
+            tensor.rows = nb::cast<size_t>(parts[2]);
+            facts_.emplace_back(tensor.count, tensor.datatype);
+            tensors.push_back(tensor);
+            arrays_.push_back(std::move(data));
+        }
+        return tensors;
+    }
+    static weftTrainUnit_t unit_of(const nb::tuple& parts, const std::vector<weftTrainTensor_t>& tensors) {
+        weftTrainUnit_t unit = WEFT_TRAIN_UNIT_INITIALIZER;
+        unit.name = PyUnicode_AsUTF8(parts[0].ptr());
+        if (!unit.name) throw nb::python_error();
+        unit.parameters = tensors.data();
+        unit.parameterCount = tensors.size();
+        unit.reshardRanks = nb::cast<int>(parts[2]);
+        return unit;
+    }
+    static weftTrainShardConfig_t config_of(const nb::dict& settings) {
+        weftTrainShardConfig_t config = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
+        config.sharding = nb::cast<bool>(settings["rows"]) ? weftTrainShardRows : weftTrainShardFlat;
+        config.stage = weftTrainStage_t(nb::cast<int>(settings["stage"]));
+        config.shardRanks = nb::cast<int>(settings["shard_ranks"]);
+        config.divisor = nb::cast<double>(settings["divisor"]);
+        return config;
+    }
+
+    std::vector<std::pair<size_t, weftDataType_t>> facts_;  // elements and type of each parameter
+};
+
+// Memory of a Shard with the buffer protocol. Keeps the Shard.
+class ShardMemory {
+  public:
+    ShardMemory(nb::object owner, void* data, size_t bytes) : owner_(std::move(owner)), data_(data), bytes_(bytes) {
+        ++nb::cast<Shard&>(owner_).views;
+    }
+    ShardMemory(const ShardMemory&) = delete;
+    ~ShardMemory() { --nb::cast<Shard&>(owner_).views; }
+    static nb::object made(const nb::object& owner, void* data, size_t bytes) {
+        return nb::cast(new ShardMemory(owner, data, bytes), nb::rv_policy::take_ownership);
+    }
+    int visit(visitproc visit, void* arg) const {
+        Py_VISIT(owner_.ptr());
+        return 0;
+    }
+    int fill(PyObject* self, Py_buffer* view, int flags) const {
+        static char nothing;
+        return PyBuffer_FillInfo(view, self, bytes_ ? data_ : &nothing, Py_ssize_t(bytes_), 0, flags);
+    }
+
+  private:
+    nb::object owner_;
+    void* data_;
+    size_t bytes_;
+};
+
+int shard_buffer(PyObject* self, Py_buffer* view, int flags) {
+    return nb::inst_ptr<ShardMemory>(self)->fill(self, view, flags);
+}
+
+PyType_Slot* memory_slots_of_shard() {
+    static PyType_Slot slots[] = {
+        collected<ShardMemory>()[0], {Py_bf_getbuffer, reinterpret_cast<void*>(shard_buffer)}, {0, nullptr}};
+    return slots;
+}
+
+nb::tuple piece_of(const nb::object& self, int number) {
+    Shard& shard = nb::cast<Shard&>(self);
+    const weftTrainPiece_t piece = shard.piece(number);
+    const size_t bytes = piece.count * shard.item_bytes_of(number);
+    return nb::make_tuple(ShardMemory::made(self, piece.values, bytes),
+                          piece.gradient ? ShardMemory::made(self, piece.gradient, bytes) : nb::none(), piece.begin,
+                          piece.count);
+}
+
+}  // namespace
+
+void bind_training_shard(nb::module_& module) {
+    nb::class_<ShardMemory>(module, "ShardMemory", nb::type_slots(memory_slots_of_shard()),
+                            nb::is_weak_referenceable());
+    nb::class_<Shard>(module, "Shard", nb::type_slots(collected<Shard>()), nb::is_weak_referenceable())
+        .def(nb::init<nb::object, const nb::list&, const nb::dict&, const nb::object&>(), nb::arg("comm"),
+             nb::arg("units"), nb::arg("settings"), nb::arg("refused").none(), InFrame())
+        .def("_gather", &Shard::gather, InFrame())
+        .def("_release", &Shard::release, InFrame())
+        .def("_reduce_scatter", &Shard::reduce_scatter, InFrame())
+        .def("_finish", &Shard::finish, InFrame())
+        .def("_zero_gradients", &Shard::zero_gradients, InFrame())
+        .def(
+            "_parameter",
+            [](nb::object self, int number) {
+                Shard& shard = nb::cast<Shard&>(self);
+                void* const memory = shard.parameter(number);
+                return ShardMemory::made(self, memory, shard.count_of(number) * shard.item_bytes_of(number));
+            },
+            InFrame())
+        .def(
+            "_gradient",
+            [](nb::object self, int number) {
+                Shard& shard = nb::cast<Shard&>(self);
+                void* const memory = shard.gradient(number);
+                return ShardMemory::made(self, memory, shard.count_of(number) * shard.item_bytes_of(number));
+            },
+            InFrame())
+        .def("_piece", &piece_of, InFrame())
+        .def("_stats", &Shard::stats, InFrame())
+        .def("_abort", &Shard::abort, InFrame())
+        .def(
+            "_give_up",
+            [](Shard& shard) {
+                const Unlocked gil_is_free;
+                shard.abort_quietly();
+            },
+            InFrame())
+        .def("_close", &Shard::close, InFrame());
+}
+
+}  // namespace weft::python

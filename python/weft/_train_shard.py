@@ -1,0 +1,231 @@
+"""weft.train.Shard: a model that is sharded in units (FSDP, HSDP, ZeRO)."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Optional, Union
+
+from . import _results, _weft
+from ._communicator import Communicator
+from ._errors import Error, refuse
+from ._objects import _Closing
+
+Named = Union[Mapping[str, Any], Iterable[tuple[str, Any]]]
+
+
+class Unit(Mapping[str, Any]):
+    """A gathered unit: names of parameters, and whole arrays. They are valid until it is released; `with` does that."""
+
+    def __init__(self, shard: "Shard", number: int, names: list[str], backward: bool) -> None:
+        self._shard = shard
+        self._number = number
+        self._names = names
+        self._backward = backward
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._shard.parameter(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __enter__(self) -> "Unit":
+        return self
+
+    def __exit__(self, kind: Optional[type], *_: object) -> None:
+        if kind is None:
+            self.release()
+            return
+        with contextlib.suppress(Error):  # the exception that leaves the block is the cause
+            self.release()
+
+    def release(self) -> None:
+        """Its arrays must not be used any more. Does not wait."""
+        self._shard._release(self._number, self._backward)
+
+
+class Piece(NamedTuple):
+    """This rank's part of a parameter: elements `begin` to ``begin + len(values)``, in one dimension."""
+
+    values: Any  #: for the optimizer: change them between finish and the next gather
+    gradient: Any  #: the reduced gradient, or None if there is none
+    begin: int  #: the first element
+
+
+class Stats(NamedTuple):
+    """Elements that a Shard has moved on this rank, and its memory."""
+
+    gathered_elements: int  #: of whole units
+    reduced_elements: int  #: of whole units
+    shard_bytes: int  #: for this rank's values and gradients
+    whole_bytes: int  #: for whole units, whole gradients and messages
+
+
+class Shard(_Closing, _weft.Shard):
+    """A registered model in host memory of which each rank has a part: of optimizer states, gradients or parameters.
+
+    All ranks of comm make it with the same units, names, shapes, dtypes and settings. Then each has its part of the
+    values of rank 0. It does not keep the arrays. They are numpy's or torch's, or have the buffer protocol; other
+    ranks than 0 may pass arrays of any values.
+
+    units: names of units, and for each one names of parameters and arrays. Mappings, or pairs. In the order of the
+        forward pass. Names of parameters are different in all units.
+    stage: what is sharded, as in ZeRO: 1: optimizer states, 2: gradients, too, 3: parameters, too.
+    sharding: "flat": equal parts of each unit's bytes; "rows": rows of each parameter, as FSDP2.
+    shard_ranks: consecutive ranks that share one copy of the model (HSDP); 0: all ranks.
+    reshard_ranks: after the forward pass a unit is sharded over groups of so many ranks; 0: as before, 1: each rank
+        keeps it, which suits the last unit. For all units, or by name.
+    divisor: of gradients; 0: the number of ranks.
+
+    `with` closes it, or ends it on all ranks if an exception leaves the block.
+    One thread at a time uses it; abort may come from any thread. After a failed call of a communicator it has ended on
+    all ranks: close it. comm lives on.
+    """
+
+    def __init__(
+        self,
+        comm: Communicator,
+        units: Named,
+        *,
+        stage: int = 3,
+        sharding: str = "flat",
+        shard_ranks: int = 0,
+        reshard_ranks: Union[int, Mapping[str, int]] = 0,
+        divisor: float = 0.0,
+    ) -> None:
+        self._parameters: dict[str, int] = {}
+        self._forms: list[tuple[Any, tuple[int, ...]]] = []  # an array of the same library and dtype; the shape
+        self._units: dict[str, tuple[int, list[str]]] = {}
+        entries: list[tuple[str, list[tuple[str, Any, int]], int]] = []
+        refused = None
+        try:
+            for name, parameters in _pairs(units):
+                ranks = reshard_ranks if isinstance(reshard_ranks, int) else reshard_ranks.get(name, 0)
+                entries.append((name, self._read(name, _pairs(parameters)), ranks))
+            if not isinstance(reshard_ranks, int):
+                for name in reshard_ranks:
+                    self._unit(name)
+            if sharding not in ("flat", "rows"):
+                raise refuse("python.value", f"sharding is {sharding!r}; it must be flat or rows")
+        except Exception as error:
+            refused = error
+        settings = {"rows": sharding == "rows", "stage": stage, "shard_ranks": shard_ranks, "divisor": divisor}
+        super().__init__(comm, entries, settings, refused)
+
+    def _read(self, unit: str, pairs: list[tuple[str, Any]]) -> list[tuple[str, Any, int]]:
+        self._units[unit] = (len(self._units), [name for name, _ in pairs])
+        entries = []
+        for name, x in pairs:
+            shape = _results.shape_of(x)
+            self._parameters[name] = len(self._forms)
+            self._forms.append((_results.like(x, (1,)), shape))
+            entries.append((name, x, shape[0] if shape else 0))
+        return entries
+
+    def _unit(self, unit: Union[str, int]) -> int:
+        if not isinstance(unit, str):
+            return unit
+        known = self._units.get(unit)
+        if known is None:
+            raise refuse("python.value", f"no unit is named {unit!r}. Use a name that was registered")
+        return known[0]
+
+    def _number(self, parameter: Union[str, int]) -> int:
+        if not isinstance(parameter, str):
+            return parameter
+        number = self._parameters.get(parameter)
+        if number is None:
+            raise refuse("python.value", f"no parameter is named {parameter!r}. Use a name that was registered")
+        return number
+
+    @property
+    def units(self) -> list[str]:
+        """The names of the units, in the order of the forward pass."""
+        return list(self._units)
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of all parameters."""
+        return list(self._parameters)
+
+    def gather(self, unit: Union[str, int], *, backward: bool = False) -> Unit:
+        """Gathers a whole unit and blocks until it is there. All ranks gather the same units in one order.
+
+        ``with shard.gather(name) as values:`` releases it. backward: no rank needs it in this iteration any more then.
+        """
+        number = self._unit(unit)
+        self._gather(number)
+        return Unit(self, number, list(self._units.values())[number][1], backward)
+
+    def parameter(self, parameter: Union[str, int]) -> Any:
+        """A whole parameter as an array of its shape. Its unit is gathered; it is valid until that is released."""
+        number = self._number(parameter)
+        memory = self._parameter(number)
+        return _results.over(self._forms[number][0], memory, self._forms[number][1])
+
+    def gradient(self, parameter: Union[str, int]) -> Any:
+        """The whole gradient of a parameter of a gathered unit: zeros at first. It is valid until it is reduced."""
+        number = self._number(parameter)
+        memory = self._gradient(number)
+        return _results.over(self._forms[number][0], memory, self._forms[number][1])
+
+    def reduce_scatter(self, unit: Union[str, int], *, accumulate: bool = False) -> None:
+        """Begins the reduction of a unit's gradients to the ranks' pieces, where it is added. Does not wait for it.
+
+        All ranks reduce the same units in one order. accumulate: with several copies of the model, each copy keeps its
+        own sum until the next reduction without it.
+        """
+        self._reduce_scatter(self._unit(unit), accumulate)
+
+    def finish(self) -> None:
+        """Ends an iteration: all reductions are done then. All units are released."""
+        self._finish()
+
+    @contextlib.contextmanager
+    def iteration(self) -> Iterator["Shard"]:
+        """finish() at the end. If an exception leaves the block or finish(), the Shard ends on all ranks."""
+        try:
+            yield self
+            self.finish()
+        except BaseException:
+            self._give_up()
+            raise
+
+    def piece(self, parameter: Union[str, int]) -> Piece:
+        """This rank's part of a parameter. Change its values between finish and the next gather."""
+        number = self._number(parameter)
+        values, gradient, begin, _ = self._piece(number)
+        form = self._forms[number][0]
+        return Piece(
+            _results.over(form, values, (-1,)), None if gradient is None else _results.over(form, gradient, (-1,)), begin
+        )
+
+    def zero_gradients(self) -> None:
+        """Drops the reduced gradients, so that the next reduction does not add to them."""
+        self._zero_gradients()
+
+    def stats(self) -> Stats:
+        """What was moved, and the memory on this rank."""
+        return Stats(*self._stats())
+
+    def abort(self) -> None:
+        """Ends the object on all ranks with an error. From any thread."""
+        self._abort()
+
+    def __exit__(self, kind: Optional[type], *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._give_up()
+
+    def close(self) -> None:
+        """Frees the memory. Other ranks get an error if an iteration is open."""
+        self._close()
+
+
+def _pairs(named: Named) -> list[tuple[str, Any]]:
+    return list(named.items()) if isinstance(named, Mapping) else list(named)
