@@ -35,57 +35,90 @@ class Average {
 template <class Stored>
 class Model : public Parameters<float> {
   public:
+    explicit Model(const Shape& shape) : parameters_(parameters_of(shape)), units_(unit_count(shape)) {
+        for (const Parameter& parameter : parameters_) offsets_.push_back(offsets_.back() + parameter.count());
+    }
+
     // Between these calls is one forward and one backward pass.
     virtual void begin(MicroBatch micro) = 0;
     virtual void finish(MicroBatch micro) = 0;
+    // Between these calls are forward passes only.
+    virtual void begin_evaluation() {}
+    virtual void finish_evaluation() {}
     // After the step's last finish(): values for this rank's optimizer, with their gradients.
     virtual std::vector<Piece<Stored>> pieces() = 0;
     // The mean over all ranks.
     virtual double mean(double loss) = 0;
+    // A sentence about the memory of this rank, or nothing.
+    virtual std::string memory() const { return ""; }
+
+    const std::vector<Parameter>& parameters() const { return parameters_; }
+    int units() const { return units_; }
+    // One behind the number of a unit's last parameter.
+    int end_of(int unit) const { return unit + 1 == units_ ? int(parameters_.size()) : first_of_unit(unit + 1); }
+
+  protected:
+    static constexpr bool expands = !std::is_same<Stored, float>::value;
+
+    // The first values of the parameters from `begin` to `end`, one behind the other.
+    std::vector<Stored> first_values(std::uint64_t seed, int begin, int end) const {
+        std::vector<Stored> all;
+        for (int number = begin; number < end; ++number)
+            for (std::size_t i = 0; i < parameters_[number].count(); ++i)
+                all.push_back(Stored(float(first_value(parameters_[number], seed, number, i))));
+        return all;
+    }
+    // How a parameter is registered, with its values.
+    weftTrainTensor_t tensor(int number, Stored* values) const {
+        weftTrainTensor_t tensor = WEFT_TRAIN_TENSOR_INITIALIZER;
+        tensor.name = parameters_[number].name.c_str();
+        tensor.data = values;
+        tensor.count = parameters_[number].count();
+        tensor.datatype = type_of<Stored>();
+        tensor.rows =
+            std::size_t(parameters_[number].rows == 1 ? parameters_[number].columns : parameters_[number].rows);
+        return tensor;
+    }
+    // Where a parameter lies, if all of them lie one behind the other.
+    std::size_t offset(int number) const { return offsets_[number]; }
+    bool decays(int number) const { return parameters_[number].rows > 1; }
+
+  private:
+    std::vector<Parameter> parameters_;
+    int units_;
+    std::vector<std::size_t> offsets_{0};
 };
 
 // The whole model is on this rank. Bfloat16 values are expanded for each unit, and their gradients rounded.
 template <class Stored>
 class Replica : public Model<Stored> {
   public:
-    Replica(const Shape& shape, std::uint64_t seed) : parameters_(parameters_of(shape)), units_(unit_count(shape)) {
-        for (const Parameter& parameter : parameters_) {
-            offsets_.push_back(stored_.size());
-            for (std::size_t i = 0; i < parameter.count(); ++i)
-                stored_.push_back(Stored(float(first_value(parameter, seed, int(offsets_.size()) - 1, i))));
-        }
-        offsets_.push_back(stored_.size());
-        if (expands) values_.resize(stored_.size());
+    Replica(const Shape& shape, std::uint64_t seed)
+        : Model<Stored>(shape), stored_(this->first_values(seed, 0, int(this->parameters().size()))) {
+        if (this->expands) values_.resize(stored_.size());
     }
 
     void before(int unit, Pass pass) override {
-        if (!expands || pass == Pass::backward) return;
-        for (std::size_t i = offsets_[first_of_unit(unit)]; i < offsets_[end_of(unit)]; ++i)
+        if (!this->expands || pass == Pass::backward) return;
+        for (std::size_t i = this->offset(first_of_unit(unit)); i < this->offset(this->end_of(unit)); ++i)
             values_[i] = float(stored_[i]);
     }
     const float* values(int parameter) const override {
-        if constexpr (expands)
-            return values_.data() + offsets_[parameter];
+        if constexpr (Replica::expands)
+            return values_.data() + this->offset(parameter);
         else
-            return stored_.data() + offsets_[parameter];
+            return stored_.data() + this->offset(parameter);
     }
 
   protected:
-    static constexpr bool expands = !std::is_same<Stored, float>::value;
-
-    int end_of(int unit) const { return unit + 1 == units_ ? int(parameters_.size()) : first_of_unit(unit + 1); }
-
     std::vector<Piece<Stored>> pieces_with(const std::vector<const Stored*>& gradients) {
         std::vector<Piece<Stored>> all;
-        for (std::size_t i = 0; i < parameters_.size(); ++i)
-            all.push_back(
-                {stored_.data() + offsets_[i], gradients[i], parameters_[i].count(), parameters_[i].rows > 1});
+        for (int i = 0; i < int(gradients.size()); ++i)
+            all.push_back({stored_.data() + this->offset(i), gradients[std::size_t(i)], this->parameters()[i].count(),
+                           this->decays(i)});
         return all;
     }
 
-    std::vector<Parameter> parameters_;
-    int units_;
-    std::vector<std::size_t> offsets_;
     std::vector<Stored> stored_;
 
   private:
@@ -106,7 +139,7 @@ class Alone final : public Replica<Stored> {
           gradient_(this->stored_.size()) {}
 
     void after(int, Pass) override {}
-    float* gradient(int parameter) override { return part_.data() + this->offsets_[parameter]; }
+    float* gradient(int parameter) override { return part_.data() + this->offset(parameter); }
 
     void begin(MicroBatch micro) override {
         if (micro.first) part_.assign(part_.size(), 0);
@@ -123,8 +156,8 @@ class Alone final : public Replica<Stored> {
     }
     std::vector<Piece<Stored>> pieces() override {
         std::vector<const Stored*> gradients;
-        for (std::size_t i = 0; i < this->parameters_.size(); ++i)
-            gradients.push_back(gradient_.data() + this->offsets_[i]);
+        for (int i = 0; i < int(this->parameters().size()); ++i)
+            gradients.push_back(gradient_.data() + this->offset(i));
         return this->pieces_with(gradients);
     }
     double mean(double loss) override { return loss; }
@@ -151,29 +184,27 @@ class Replicated final : public Replica<Stored> {
             ddp_.begin();
         else
             ddp_.begin_accumulation();
-        for (std::size_t i = 0; micro.first && i < this->parameters_.size(); ++i)
-            std::fill_n(gradient(int(i)), this->parameters_[i].count(), 0.0f);
+        for (int i = 0; micro.first && i < int(this->parameters().size()); ++i)
+            std::fill_n(gradient(i), this->parameters()[i].count(), 0.0f);
     }
     void after(int unit, Pass pass) override {
         if (pass == Pass::forward) return;
         for (int i = this->end_of(unit) - 1; i >= first_of_unit(unit); --i) {
-            if (this->expands && last_) {
-                Stored* to = ddp_.template gradient<Stored>(i);
-                for (std::size_t k = 0; k < this->parameters_[i].count(); ++k) to[k] = Stored(gradient(i)[k]);
-            }
+            if (this->expands && last_)
+                std::transform(gradient(i), gradient(i) + this->parameters()[i].count(),
+                               ddp_.template gradient<Stored>(i), [](float value) { return Stored(value); });
             ddp_.ready(i);
         }
     }
     float* gradient(int parameter) override {
-        if (this->expands) return work_.data() + this->offsets_[parameter];
+        if (this->expands) return work_.data() + this->offset(parameter);
         return ddp_.template gradient<float>(parameter);
     }
     void finish(MicroBatch) override { ddp_.finish(); }
 
     std::vector<Piece<Stored>> pieces() override {
         std::vector<const Stored*> gradients;
-        for (std::size_t i = 0; i < this->parameters_.size(); ++i)
-            gradients.push_back(ddp_.template gradient<Stored>(int(i)));
+        for (int i = 0; i < int(this->parameters().size()); ++i) gradients.push_back(ddp_.template gradient<Stored>(i));
         return this->pieces_with(gradients);
     }
     double mean(double loss) override {
@@ -184,14 +215,8 @@ class Replicated final : public Replica<Stored> {
   private:
     std::vector<weftTrainTensor_t> tensors() {
         std::vector<weftTrainTensor_t> all;
-        for (std::size_t i = 0; i < this->parameters_.size(); ++i) {
-            weftTrainTensor_t tensor = WEFT_TRAIN_TENSOR_INITIALIZER;
-            tensor.name = this->parameters_[i].name.c_str();
-            tensor.data = this->stored_.data() + this->offsets_[i];
-            tensor.count = this->parameters_[i].count();
-            tensor.datatype = type_of<Stored>();
-            all.push_back(tensor);
-        }
+        for (int i = 0; i < int(this->parameters().size()); ++i)
+            all.push_back(this->tensor(i, this->stored_.data() + this->offset(i)));
         return all;
     }
 

@@ -1,15 +1,17 @@
-// train.cpp: trains a GPT on characters, with forward and backward in plain C++ and Weft between the ranks.
+// train.cpp: trains a GPT on characters, with forward and backward passes in plain C++, alone, data-parallel or sharded.
 //
 //     build/examples/train/train docs/guide                                      one process
 //     build/tools/weft run -n 2 build/examples/train/train --mode ddp docs/guide two ranks
+//     build/tools/weft run -n 2 build/examples/train/train --mode fsdp docs/guide
 //
 // The batch of a step is the same for any number of ranks, so all modes learn the same.
-#include "model.hpp"
+#include "sharded.hpp"
 #include "text.hpp"
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -29,9 +31,10 @@ struct Options {
 
 const char* const usage =
     "usage: train [options] TEXT...   a TEXT is a file, or a folder with *.md\n"
-    "  --mode single|ddp         one process without Weft, or data-parallel ranks (weft run)\n"
+    "  --mode single             one process without Weft\n"
+    "  --mode ddp|zero1|zero2|zero3|fsdp|hsdp  ranks (weft run): data-parallel or sharded; hsdp has two copies\n"
     "  --storage f32|bf16        of parameters and gradients; arithmetic is float32\n"
-    "  --hook average|fp16|bf16  how ddp sends gradients\n"
+    "  --hook average|fp16|bf16|zeros  how ddp sends gradients; zeros learns nothing\n"
     "  --steps N --batch N --rate R --seed N   steps; sequences of a step, over all ranks; learning rate\n"
     "  --accumulate K            each rank computes its part of the batch in K micro-batches\n"
     "  --deterministic           sums in rank order\n"
@@ -73,15 +76,41 @@ Options parsed(int count, char** words) {
         }
     }
     if (options.texts.empty()) refuse("name a text");
+    if (options.mode != "ddp" && options.hook != "average") refuse("--hook is for --mode ddp");
     if (options.shape.width % options.shape.heads != 0) refuse("--width is a multiple of --heads");
     return options;
+}
+
+// Learns nothing: the tests must notice.
+weftResult_t zeros(const weftTrainBucket_t* bucket, void*) {
+    std::memset(bucket->data, 0, bucket->count * (bucket->datatype == weftFloat32 ? 4 : 2));
+    return weftSuccess;
 }
 
 weftTrainHook_t hook_of(const std::string& name) {
     if (name == "average") return weftTrainHookAverage;
     if (name == "fp16") return weftTrainHookFloat16;
     if (name == "bf16") return weftTrainHookBfloat16;
+    if (name == "zeros") return zeros;
     refuse("--hook " + name + " is unknown");
+}
+
+weftTrainShardConfig_t sharding_of(const std::string& mode, int ranks) {
+    weftTrainShardConfig_t config = weft::train::shard_config();
+    if (mode == "zero1") {
+        config.stage = weftTrainShardOptimizer;
+    } else if (mode == "zero2") {
+        config.stage = weftTrainShardGradients;
+    } else if (mode == "fsdp" || mode == "hsdp") {
+        config.sharding = weftTrainShardRows;
+    } else if (mode != "zero3") {
+        refuse("--mode " + mode + " is unknown");
+    }
+    if (mode == "hsdp") {
+        if (ranks % 2 != 0) refuse("--mode hsdp needs an even number of ranks, for two copies of the model");
+        config.shardRanks = ranks / 2;
+    }
+    return config;
 }
 
 // A linear warm-up, then a cosine down to a tenth.
@@ -117,8 +146,12 @@ class Training {
             before = Clock::now();
             timed = -1;
         }
+        model_.begin_evaluation();
         const double loss = validation();
-        if (prints_) std::printf("validation loss %.4f, weights %016llx\n", loss, digest());
+        const unsigned long long weights = digest();
+        model_.finish_evaluation();
+        if (prints_ && !model_.memory().empty()) std::printf("memory: %s\n", model_.memory().c_str());
+        if (prints_) std::printf("validation loss %.4f, weights %016llx\n", loss, weights);
     }
 
   private:
@@ -153,12 +186,17 @@ class Training {
         return sum * rows / sequences;
     }
 
-    // A hash of this rank's values (FNV-1a): equal numbers mean equal bits.
+    // A hash of all values (FNV-1a): equal numbers mean equal bits.
     unsigned long long digest() {
         unsigned long long hash = 0xcbf29ce484222325;
-        for (const Piece<Stored>& piece : model_.pieces()) {
-            const auto* bytes = reinterpret_cast<const unsigned char*>(piece.values);
-            for (std::size_t i = 0; i < piece.count * sizeof(Stored); ++i) hash = (hash ^ bytes[i]) * 0x100000001b3;
+        for (int unit = 0; unit < model_.units(); ++unit) {
+            model_.before(unit, Pass::forward);
+            for (int i = first_of_unit(unit); i < model_.end_of(unit); ++i) {
+                const auto* bytes = reinterpret_cast<const unsigned char*>(model_.values(i));
+                for (std::size_t k = 0; k < model_.parameters()[i].count() * sizeof(float); ++k)
+                    hash = (hash ^ bytes[k]) * 0x100000001b3;
+            }
+            model_.after(unit, Pass::forward);
         }
         return hash;
     }
@@ -191,18 +229,23 @@ void trained_together(const Options& options, const Text& text) {
     weft::Communicator comm = weft::Communicator::from_environment(&settings);
     check_parts(options, comm.ranks());
     const bool prints = comm.rank() == 0;
-    weftTrainDdpConfig_t config = weft::train::ddp_config();
-    config.hook = hook_of(options.hook);
-    Replicated<Stored> model(options.shape, options.seed, comm, config);
-    Training<Stored>(options, text, model, {comm.ranks(), comm.rank(), 1}, prints).run();
+    const Share share{comm.ranks(), comm.rank(), 1};
+    if (options.mode == "ddp") {
+        weftTrainDdpConfig_t config = weft::train::ddp_config();
+        config.hook = hook_of(options.hook);
+        Replicated<Stored> model(options.shape, options.seed, comm, config);
+        Training<Stored>(options, text, model, share, prints).run();
+    } else {
+        Sharded<Stored> model(options.shape, options.seed, comm, sharding_of(options.mode, comm.ranks()));
+        Training<Stored>(options, text, model, share, prints).run();
+    }
 }
 
 template <class Stored>
 void trained(const Options& options) {
     const Text text(options.texts, options.shape.context);
     if (options.mode == "single") return trained_alone<Stored>(options, text);
-    if (options.mode == "ddp") return trained_together<Stored>(options, text);
-    refuse("--mode " + options.mode + " is unknown");
+    trained_together<Stored>(options, text);
 }
 
 }  // namespace

@@ -31,24 +31,29 @@ class Train(unittest.TestCase):
     def test_ranks_in_rank_order_have_the_bits_of_one_process(self):
         seen = set()
         for ranks, storage, accumulate in (2, "f32", 1), (2, "bf16", 2), (3, "f32", 2):
-            with self.subTest(ranks=ranks, storage=storage, accumulate=accumulate):
-                options = "--storage", storage, "--accumulate", str(accumulate)
-                alone = results(0, *options, "--virtual-ranks", str(ranks))
-                self.assertEqual(results(ranks, *options, "--mode", "ddp", "--deterministic"), alone)
-                seen.add(alone[1])
+            options = "--storage", storage, "--accumulate", str(accumulate)
+            alone = results(0, *options, "--virtual-ranks", str(ranks))
+            seen.add(alone[1])
+            for mode in "ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp":
+                if mode == "hsdp" and ranks == 3:
+                    continue
+                with self.subTest(ranks=ranks, storage=storage, accumulate=accumulate, mode=mode):
+                    self.assertEqual(results(ranks, *options, "--mode", mode, "--deterministic"), alone)
         self.assertEqual(len(seen), 3)  # the hash sees differences
 
     def test_other_sums_and_hooks_stay_near(self):
         wanted, weights = results(0)
-        for options in ("--accumulate", "3"), ("--hook", "bf16"), ("--hook", "fp16"), ("--storage", "bf16"):
+        for ranks, *options in (2, "--accumulate", "3"), (2, "--hook", "bf16"), (2, "--hook", "fp16"), (
+            2, "--storage", "bf16"), (4, "--mode", "hsdp"):
             with self.subTest(options=options):
-                losses, others = results(2, "--mode", "ddp", *options)
+                losses, others = results(ranks, "--mode", "ddp", *options)
                 self.assertNotEqual(others, weights)
                 for loss, near in zip(losses, wanted):
                     self.assertAlmostEqual(loss, near, delta=0.02)
 
     def test_wrong_options_are_named(self):
-        for options, word in (["--batch", "13", "--accumulate", "2"], "--batch"), (["--mode", "x"], "--mode"), (
+        for options, word in (["--batch", "13", "--accumulate", "2"], "--batch"), (["--storage", "x"], "--storage"), (
+            ["--hook", "fp16"], "--hook"), (
             ["--widht", "8"], "--widht"), (["--heads", "5"], "--heads"), (["--steps", "0"], "--steps"):
             done = run(0, *options)
             self.assertEqual(done.returncode, 1)
