@@ -1,0 +1,64 @@
+"""train_test.py PROGRAM WEFT TEXT...: examples/train learns, and ranks learn the same as one process, to the bit."""
+
+import re
+import subprocess
+import sys
+import unittest
+
+PROGRAM, WEFT, *TEXTS = sys.argv[1:]
+SMALL = "--layers 1 --width 32 --heads 2 --context 16 --steps 12 --batch 12 --report 11".split()
+
+
+def run(ranks, *options):
+    """The program's output on `ranks` ranks, or of one process without a launcher if `ranks` is 0."""
+    command = [WEFT, "run", "-n", str(ranks)] if ranks else []
+    return subprocess.run(command + [PROGRAM, *SMALL, *options, *TEXTS], capture_output=True, text=True, timeout=100)
+
+
+def results(ranks, *options):
+    """The losses that were printed, and the hash of all weights."""
+    done = run(ranks, *options)
+    if done.returncode:
+        raise AssertionError(done.stderr)
+    return [float(loss) for loss in re.findall(r"loss (\S+)", done.stdout.replace(",", ""))], done.stdout.split()[-1]
+
+
+class Train(unittest.TestCase):
+    def test_the_loss_falls(self):
+        (first, *_, last), _ = results(0, "--steps", "60", "--report", "1")
+        self.assertLess(last, first - 0.5)
+
+    def test_ranks_in_rank_order_have_the_bits_of_one_process(self):
+        seen = set()
+        for ranks, storage, accumulate in (2, "f32", 1), (2, "bf16", 2), (3, "f32", 2):
+            options = "--storage", storage, "--accumulate", str(accumulate)
+            alone = results(0, *options, "--virtual-ranks", str(ranks))
+            seen.add(alone[1])
+            for mode in "ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp":
+                if mode == "hsdp" and ranks == 3:
+                    continue
+                with self.subTest(ranks=ranks, storage=storage, accumulate=accumulate, mode=mode):
+                    self.assertEqual(results(ranks, *options, "--mode", mode, "--deterministic"), alone)
+        self.assertEqual(len(seen), 3)  # the hash sees differences
+
+    def test_other_sums_and_hooks_stay_near(self):
+        wanted, weights = results(0)
+        for ranks, *options in (2, "--accumulate", "3"), (2, "--hook", "bf16"), (2, "--hook", "fp16"), (
+            2, "--storage", "bf16"), (4, "--mode", "hsdp"):
+            with self.subTest(options=options):
+                losses, others = results(ranks, "--mode", "ddp", *options)
+                self.assertNotEqual(others, weights)
+                for loss, near in zip(losses, wanted):
+                    self.assertAlmostEqual(loss, near, delta=0.02)
+
+    def test_wrong_options_are_named(self):
+        for options, word in (["--batch", "13", "--accumulate", "2"], "--batch"), (["--storage", "x"], "--storage"), (
+            ["--hook", "fp16"], "--hook"), (
+            ["--widht", "8"], "--widht"), (["--heads", "5"], "--heads"), (["--steps", "0"], "--steps"):
+            done = run(0, *options)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(word, done.stderr.splitlines()[0])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
