@@ -308,6 +308,96 @@ WEFT_API weftResult_t weftTrainHookBfloat16(const weftTrainBucket_t* bucket, voi
  * Thread-bound, to the hook that calls it. */
 WEFT_API weftResult_t weftTrainBucketScratch(const weftTrainBucket_t* bucket, size_t bytes, void** scratch);
 
+/* ---- Compressing hooks ---- */
+
+/* A hook that sends less than the gradients, and its state. */
+typedef struct weftTrainCompressor* weftTrainCompressor_t;
+
+/* How a compressing hook sends gradients. All of them compute in float32.
+ *
+ * PowerSgd  matrices as products of two narrow ones (Vogels et al., NeurIPS 2019, by PyTorch's rules). A gradient is a
+ *           matrix of weftTrainTensor_t.rows rows. Vectors and small matrices are averaged exactly
+ *
+ * TopK      the numbers of largest magnitude in each bucket
+ *
+ * OneBit    signs, and a scale for each rank (Tang et al., "1-bit Adam", ICML 2021)
+ *
+ * Int8      whole numbers from -127 to 127, and a scale for each block
+ *
+ * Float8    float8 numbers, and one scale for each message: its largest magnitude */
+typedef WEFT_ENUM{weftTrainPowerSgd = 0, weftTrainTopK = 1, weftTrainOneBit = 2, weftTrainInt8 = 3,
+                  weftTrainFloat8 = 4} weftTrainCompression_t;
+
+/* Settings of a compressing hook, equal on all ranks. Start from WEFT_TRAIN_COMPRESSOR_CONFIG_INITIALIZER. The struct
+ * grows at its end only. */
+#define WEFT_TRAIN_COMPRESSOR_CONFIG_MAGIC 0x77656463u
+typedef struct {
+    size_t size;                   /* sizeof(weftTrainCompressorConfig_t) of the caller */
+    unsigned magic;                /* WEFT_TRAIN_COMPRESSOR_CONFIG_MAGIC */
+    unsigned version;              /* WEFT_VERSION_CODE of the caller */
+    weftTrainCompression_t method; /* how gradients are sent */
+    int64_t startIteration;        /* gradients are averaged exactly in so many iterations first; -1: 1000 for PowerSgd
+                                      and OneBit, otherwise 0 */
+    int errorFeedback; /* 1: what was not sent is added to the next gradients, so that nothing is lost in the sum */
+    int rank;          /* PowerSgd: columns of the narrow matrices, 1 to 1024 */
+    double leastRate;  /* PowerSgd: matrices are sent whole if fewer than (1 - 1 / leastRate) of the bytes are saved */
+    int warmStart;     /* PowerSgd: 1: each iteration begins with the last one's result, otherwise at random */
+    uint64_t seed;     /* PowerSgd: of random numbers */
+    double density;    /* TopK: the share of numbers that are sent, above 0 and up to 1; at least one number is sent */
+    size_t blockCount; /* Int8: elements of a block, 1 to 65536 */
+    double momentum;   /* OneBit: the result is the gradients' running mean with this factor, from 0 to below 1 */
+    weftDataType_t float8; /* Float8: weftFloat8e4m3, or weftFloat8e5m2 with more range and less precision */
+} weftTrainCompressorConfig_t;
+#define WEFT_TRAIN_COMPRESSOR_CONFIG_INITIALIZER                                                                       \
+    {                                                                                                                  \
+        sizeof(weftTrainCompressorConfig_t), WEFT_TRAIN_COMPRESSOR_CONFIG_MAGIC, WEFT_VERSION_CODE, weftTrainPowerSgd, \
+            -1, 1, 1, 2, 1, 0, 0.01, 256, 0.9, weftFloat8e4m3                                                          \
+    }
+
+/* Makes the hook of `config` and writes it to `compressor`. No communication. It serves one weftTrainDdp at a time:
+ * config.hook weftTrainHookCompress and config.hookContext the compressor. It outlives that object.
+ * config  settings; config.method chooses what the others mean. Sizes are in bytes and counts in elements
+ * Errors: weftInvalidArgument.
+ * Thread-safe. */
+WEFT_API weftResult_t weftTrainCompressorCreate(weftTrainCompressor_t* compressor,
+                                                const weftTrainCompressorConfig_t* config);
+
+/* Frees `compressor`. No weftTrainDdp may use it any more. NULL is accepted.
+ * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (its hook runs in another thread, a child after
+ * fork).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainCompressorDestroy(weftTrainCompressor_t compressor);
+
+/* Replaces the gradients of `bucket` by their approximate average over all ranks, with the same bits on all of them. For
+ * host memory. Sums are made in float32; float64 gradients are rounded to float32.
+ *
+ * context  the weftTrainCompressor_t
+ *
+ * Without error feedback the error of an element is bounded for two methods. m is the largest magnitude of any rank in
+ * its block (Int8) or bucket (Float8). Int8: m / 127. Float8: 1/8 (e4m3) or 1/4 (e5m2) of the mean magnitude of the
+ * element over the ranks, and m / 2^17 more.
+ * If a gradient is infinite or a NaN on some rank, some results are, too, and the state stays as it was.
+ * A rank that has joined takes part with zeros, and still sends what its error feedback has kept.
+ * Errors: weftInvalidArgument (not a compressor, not the whole bucket), weftInvalidUsage (state of another model), and
+ * as weftAllReduce.
+ * Thread-bound, to the hook that it is or that calls it. */
+WEFT_API weftResult_t weftTrainHookCompress(const weftTrainBucket_t* bucket, void* context);
+
+/* Writes the state of `compressor` to `state`: errors that were not sent, momentum, factors, and counts of iterations.
+ * It belongs to this rank and to the parameters' numbers, not to buckets. Between iterations only.
+ * state  host memory, or NULL to ask for its size
+ * bytes  in: the bytes that state has. Out: the bytes of the state
+ * Errors: weftInvalidArgument (destroyed before, too few bytes), weftInvalidUsage (its hook runs).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainCompressorSave(weftTrainCompressor_t compressor, void* state, size_t* bytes);
+
+/* Replaces the state of `compressor` by one of weftTrainCompressorSave, on all ranks: of the same method, model, rank
+ * and number of ranks. Between iterations only. After an error the state is as before.
+ * state, bytes  host memory, and its bytes
+ * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (damaged, of another method, its hook runs).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainCompressorLoad(weftTrainCompressor_t compressor, const void* state, size_t bytes);
+
 /* ---- Sharded training ---- */
 
 /* Registers a model in units and writes its object to `shard`. All ranks of `comm` call it, in one order with their

@@ -104,6 +104,48 @@ class Ddp {
     weftTrainDdp_t handle_ = nullptr;
 };
 
+// The settings of a compressing hook, to begin with.
+inline weftTrainCompressorConfig_t compressor_config(weftTrainCompression_t method) {
+    weftTrainCompressorConfig_t config = WEFT_TRAIN_COMPRESSOR_CONFIG_INITIALIZER;
+    config.method = method;
+    return config;
+}
+
+// A hook that sends less than the gradients, and its state. It outlives its Ddp. Move-only. Thread-bound.
+class Compressor {
+  public:
+    explicit Compressor(const weftTrainCompressorConfig_t& config) {
+        check(weftTrainCompressorCreate(&handle_, &config));
+    }
+    Compressor(Compressor&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    Compressor& operator=(Compressor&& other) noexcept {
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    ~Compressor() { (void)weftTrainCompressorDestroy(handle_); }
+
+    weftTrainCompressor_t get() const noexcept { return handle_; }
+    // Makes it the hook of a Ddp that is made with `config`.
+    void hook_into(weftTrainDdpConfig_t& config) const noexcept {
+        config.hook = weftTrainHookCompress;
+        config.hookContext = handle_;
+    }
+    // This rank's state, between iterations.
+    std::vector<unsigned char> save() const {
+        std::size_t bytes = 0;
+        check(weftTrainCompressorSave(handle_, nullptr, &bytes));
+        std::vector<unsigned char> state(bytes);
+        check(weftTrainCompressorSave(handle_, state.data(), &bytes));
+        return state;
+    }
+    void load(const std::vector<unsigned char>& state) {
+        check(weftTrainCompressorLoad(handle_, state.data(), state.size()));
+    }
+
+  private:
+    weftTrainCompressor_t handle_ = nullptr;
+};
+
 // A list of parameters that is gathered and released together. Its name and parameters must live until the Shard is
 // made.
 inline weftTrainUnit_t unit(const char* name, const std::vector<weftTrainTensor_t>& parameters, int reshard_ranks = 0) {

@@ -15,6 +15,7 @@
 #include "python/binding/reduction.hpp"
 #include "python/binding/stream.hpp"
 #include "python/binding/training.hpp"
+#include "python/binding/training_compressor.hpp"
 
 namespace weft::python {
 
@@ -77,4 +78,5 @@ NB_MODULE(_weft, module) {
     bind_memory(module);
     bind_training(module);
     bind_training_shard(module);
+    bind_compressors(module);
 }

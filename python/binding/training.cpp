@@ -10,6 +10,7 @@
 #include "python/binding/bindings.hpp"
 #include "python/binding/collector.hpp"
 #include "python/binding/group.hpp"
+#include "python/binding/training_compressor.hpp"
 
 namespace weft::python {
 
@@ -79,6 +80,10 @@ class Bucket {
         else
             refuse("python.value", "sent_as is " + sent_as + "; it must be float16, bfloat16 or None");
         check(result);
+    }
+    void compress(const Compressor& compressor) const {
+        const weftTrainBucket_t& bucket = get();
+        check(unlocked([&] { return weftTrainHookCompress(&bucket, compressor.handle()); }));
     }
     // A memoryview that is released at the end of the hook.
     nb::object scratch(size_t bytes) {
@@ -150,6 +155,7 @@ weftTrainTensor_t tensor_of(nb::handle entry, bool has_gradient, std::vector<Arr
         tensor.gradient = gradient.data();
         arrays.push_back(std::move(gradient));
     }
+    if (has_gradient) tensor.rows = nb::cast<size_t>(parts[3]);
     arrays.push_back(std::move(data));
     return tensor;
 }
@@ -199,6 +205,12 @@ Ddp::~Ddp() { destroy(); }
 
 void Ddp::set_hook(const nb::object& hook, weftTrainDdpConfig_t& config) {
     if (hook.is_none()) return;
+    if (nb::isinstance<Compressor>(hook)) {
+        hook_ = hook;
+        config.hook = weftTrainHookCompress;
+        config.hookContext = nb::cast<Compressor&>(hook).handle();
+        return;
+    }
     std::string name;
     if (!nb::try_cast(hook, name)) {
         hook_ = hook;
@@ -209,7 +221,7 @@ void Ddp::set_hook(const nb::object& hook, weftTrainDdpConfig_t& config) {
     } else if (name == "bfloat16") {
         config.hook = weftTrainHookBfloat16;
     } else {
-        refuse("python.value", "hook is " + name + "; it must be float16, bfloat16, None or a function");
+        refuse("python.value", "hook is " + name + "; it must be float16, bfloat16, None, a Compressor or a function");
     }
 }
 
@@ -359,6 +371,7 @@ void bind_training(nb::module_& module) {
         .def_prop_ro("offsets", &Bucket::offsets)
         .def_prop_ro("memory", &Bucket::memory)
         .def("average", &Bucket::average, InFrame())
+        .def("compress", &Bucket::compress, InFrame())
         .def("scratch", &Bucket::scratch, InFrame())
         .def(
             "borrow_comm", [](const Bucket& bucket, Comm& comm) { comm.borrow(bucket.get().comm); }, InFrame());

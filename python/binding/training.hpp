@@ -14,8 +14,8 @@ namespace weft::python {
 // Owns a weftTrainDdp_t, and keeps the arrays of the model. Needs the GIL, except abort_quietly().
 class Ddp final : public Interruptible {
   public:
-    // parameters: (name, array, gradient or None); buffers: (name, array); hook: None, a name or a function.
-    // refused: an exception that this rank raises in place of registering, or None.
+    // parameters: (name, array, gradient or None, rows). buffers: (name, array). hook: None, a name, a Compressor or a
+    // function. If `refused` is an exception, this rank raises it in place of registering.
     Ddp(nb::object comm, const nb::list& parameters, const nb::list& buffers, nb::object hook, const nb::dict& settings,
         const nb::object& refused);
     Ddp(const Ddp&) = delete;
@@ -51,7 +51,7 @@ class Ddp final : public Interruptible {
 
     nb::object comm_;
     std::vector<Array> arrays_;
-    nb::object hook_;           // a function
+    nb::object hook_;           // a function or a Compressor
     nb::object cause_;          // the exception of the hook
     PyObject* self_ = nullptr;  // Python's object, from the first begin() on. Not a reference
     bool dying_ = false;        // no hook may refer to it any more. Guarded by the GIL

@@ -84,12 +84,75 @@ class Bucket:
         """Averages ``data`` over all ranks. sent_as: "float16" or "bfloat16" sends fewer bytes."""
         self._bucket.average(sent_as or "")
 
+    def compress(self, compressor: "Compressor") -> None:
+        """Replaces ``data`` by its approximate average over all ranks, in the way of the Compressor."""
+        self._bucket.compress(compressor)
+
     def scratch(self, nbytes: int) -> memoryview:
         """Memory that stays with its contents until the buckets are rebuilt. Delete arrays over it in the hook."""
         return self._bucket.scratch(nbytes)
 
 
-Hook = Union[None, str, Callable[[Bucket], None]]
+class Compressor(_weft.Compressor):
+    """A hook that sends less than the gradients, and its state: ``Ddp(..., hook=Compressor("int8"))``.
+
+    It serves one Ddp. Gradients are computed in float32. Settings are equal on all ranks.
+
+    method: "powersgd", "topk", "onebit", "int8" or "float8".
+    start_iteration: gradients are averaged exactly in so many iterations first; None: 1000 for powersgd and onebit,
+        otherwise 0.
+    error_feedback: what was not sent is added to the next gradients, so that nothing is lost in the sum.
+    rank, least_rate, warm_start, seed: powersgd. Columns of the narrow matrices; a matrix is sent whole if fewer than
+        1 - 1 / least_rate of its bytes are saved; begin with the last result; of random numbers. Parameters with two
+        dimensions or more are matrices, with a row for each index of the first dimension.
+    density: topk. The share of numbers that are sent.
+    block_count: int8. Elements with one scale.
+    momentum: onebit. The result is the gradients' running mean with this factor.
+    float8: float8. "float8_e4m3fn", or "float8_e5m2" with more range and less precision.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        *,
+        start_iteration: Optional[int] = None,
+        error_feedback: bool = True,
+        rank: int = 1,
+        least_rate: float = 2,
+        warm_start: bool = True,
+        seed: int = 0,
+        density: float = 0.01,
+        block_count: int = 256,
+        momentum: float = 0.9,
+        float8: Any = "float8_e4m3fn",
+    ) -> None:
+        super().__init__(
+            {
+                "method": method,
+                "start_iteration": -1 if start_iteration is None else start_iteration,
+                "error_feedback": error_feedback,
+                "rank": rank,
+                "least_rate": least_rate,
+                "warm_start": warm_start,
+                "seed": seed,
+                "density": density,
+                "block_count": block_count,
+                "momentum": momentum,
+                "float8": float8,
+            }
+        )
+
+    def save(self) -> bytes:
+        """This rank's state, between iterations: errors that were not sent, momentum, factors, counts."""
+        state: bytes = self._save()
+        return state
+
+    def load(self, state: bytes) -> None:
+        """Replaces the state, on all ranks: of the same method, model, rank and number of ranks."""
+        self._load(state)
+
+
+Hook = Union[None, str, Compressor, Callable[[Bucket], None]]
 
 
 class Ddp(_Closing, _weft.Ddp):
@@ -106,7 +169,7 @@ class Ddp(_Closing, _weft.Ddp):
     static_graph: every iteration reports the same gradients as the first one, equally often.
     broadcast_buffers: each synchronising iteration begins with the buffers of rank 0.
     join: ranks may have different numbers of iterations.
-    hook: None (the average), "float16", "bfloat16", or a function of a Bucket.
+    hook: None (the average), "float16", "bfloat16", a Compressor, or a function of a Bucket.
 
     `with` closes it, or ends it on all ranks if an exception leaves the block.
     One thread at a time uses it; abort may come from any thread. After a failed iteration it has ended on all ranks:
@@ -139,7 +202,7 @@ class Ddp(_Closing, _weft.Ddp):
                 refused = error
         super().__init__(
             comm,
-            [(name, x, own.pop(name, None)) for name, x in pairs],
+            [(name, x, own.pop(name, None), _rows(x)) for name, x in pairs],
             _pairs(buffers),
             self._called(hook, pairs) if callable(hook) else hook,
             {
@@ -248,6 +311,14 @@ class Ddp(_Closing, _weft.Ddp):
         self._close()
 
 
+def _rows(x: Any) -> int:
+    try:
+        shape = _results.shape_of(x)
+    except Exception:  # the Ddp refuses it
+        return 0
+    return shape[0] if len(shape) > 1 else 0
+
+
 def _itemsize(x: Any) -> int:
     size = getattr(x, "itemsize", None)
     if callable(size) or size is None:
@@ -255,4 +326,4 @@ def _itemsize(x: Any) -> int:
     return int(size)
 
 
-__all__ = ["Bucket", "Ddp", "Piece", "Shard", "Stats", "Unit"]
+__all__ = ["Bucket", "Compressor", "Ddp", "Piece", "Shard", "Stats", "Unit"]

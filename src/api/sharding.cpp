@@ -46,9 +46,6 @@ Status read_parameter(const weftTrainTensor_t& tensor, size_t number, bool has_v
     if (has_values && !tensor.data && tensor.count > 0)
         return fail(error::argument_null, "parameter {}, \"{}\", has {} elements, but its data is NULL on rank 0",
                     number, tensor.name, tensor.count);
-    if (tensor.rows > 0 && tensor.count % tensor.rows != 0)
-        return fail(error::argument_value, "parameter {}, \"{}\", has {} elements, which is no multiple of its {} rows",
-                    number, tensor.name, tensor.count, tensor.rows);
     read.push_back({tensor.name, tensor.data, {tensor.datatype, tensor.count, tensor.rows}});
     return ok();
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "src/api/training_compressor.hpp"
 #include "src/api/training_handle.hpp"
 #include "src/api/training_tensors.hpp"
 #include "src/comm/facts.hpp"
@@ -45,8 +46,10 @@ Status read_tensors(const weftTrainTensor_t* tensors, size_t count, const char* 
         if (!tensor->data && tensor->count > 0)
             return fail(error::argument_null, "{} {}, \"{}\", has {} elements, but its data is NULL", kind, i,
                         tensor->name, tensor->count);
-        read.push_back(
-            {tensor->name, tensor->data, has_gradient ? tensor->gradient : nullptr, {tensor->datatype, tensor->count}});
+        read.push_back({tensor->name,
+                        tensor->data,
+                        has_gradient ? tensor->gradient : nullptr,
+                        {tensor->datatype, tensor->count, tensor->rows}});
     }
     return ok();
 }
@@ -76,7 +79,12 @@ Status read_config(const weftTrainDdpConfig_t* given, train::Settings& settings)
                 config.join == 1,
                 false,
                 config.hook,
-                config.hookContext};
+                config.hookContext,
+                ""};
+    if (config.hook != weftTrainHookCompress) return ok();
+    auto described = compressor_settings(config.hookContext);
+    if (!described) return described.take_status();
+    settings.hook_settings = std::move(*described);
     return ok();
 }
 
@@ -110,7 +118,8 @@ Result<std::unique_ptr<train::MemorySpace>> space_of(const train::Model& model, 
     if (device != *common)
         return fail(error::argument_device, "the model lies on device {}, but the communicator's device is {}", *common,
                     device);
-    if (model.settings.hook == weftTrainHookFloat16 || model.settings.hook == weftTrainHookBfloat16)
+    if (model.settings.hook == weftTrainHookFloat16 || model.settings.hook == weftTrainHookBfloat16 ||
+        model.settings.hook == weftTrainHookCompress)
         return fail(error::argument_config,
                     "config.hook is a built-in one for host memory, but the model lies on device {}", device);
     return train::device_space(device);

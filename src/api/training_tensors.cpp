@@ -47,6 +47,9 @@ Status check_tensor(const weftTrainTensor_t& tensor, const char* kind, size_t nu
     if (tensor.count > size_t(1) << 48)
         return fail(error::argument_count, "{}, \"{}\", has {} elements, which is more than any memory holds", name,
                     tensor.name, tensor.count);
+    if (tensor.rows > 0 && tensor.count % tensor.rows != 0)
+        return fail(error::argument_value, "{}, \"{}\", has {} elements, which is no multiple of its {} rows", name,
+                    tensor.name, tensor.count, tensor.rows);
     if (!names.insert(tensor.name).second)
         return fail(error::argument_value, "two {}s have the name \"{}\": names are different", kind, tensor.name);
     return ok();

@@ -32,8 +32,9 @@ std::string line_at(const std::string& text, size_t begin) {
 void add_line(std::string& text, const char* kind, size_t number, const std::string& name, const TensorFacts& facts) {
     std::string line = name;
     std::replace(line.begin(), line.end(), '\n', ' ');  // lines end with it
-    text +=
-        fmt::format("{} {}, \"{}\", with {} elements of {}\n", kind, number, line, facts.count, name_of(facts.type));
+    const std::string rows = facts.rows > 0 ? fmt::format(" in {} rows", facts.rows) : "";
+    text += fmt::format("{} {}, \"{}\", with {} elements of {}{}\n", kind, number, line, facts.count,
+                        name_of(facts.type), rows);
 }
 
 Difference first_difference(const std::string& left, const std::string& right) {

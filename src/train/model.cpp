@@ -15,7 +15,9 @@ namespace {
 constexpr size_t direct_bytes = 64 << 10;
 constexpr size_t shared_message_bytes = 1 << 20;
 
-const char* name_of(weftTrainHook_t hook) {
+std::string hook_of(const Settings& settings) {
+    const weftTrainHook_t hook = settings.hook;
+    if (hook == weftTrainHookCompress) return settings.hook_settings;
     if (hook == weftTrainHookAverage) return "average";
     if (hook == weftTrainHookFloat16) return "float16";
     if (hook == weftTrainHookBfloat16) return "bfloat16";
@@ -55,7 +57,7 @@ std::string described(const Model& model) {
         "the settings bucketCapBytes {}, divisor {}, findUnused {}, staticGraph {}, broadcastBuffers {}, join {}, hook "
         "{}, and a model in {} memory\n",
         settings.bucket_cap_bytes, int(settings.divides_by_active), int(settings.find_unused),
-        int(settings.static_graph), int(settings.broadcast_buffers), int(settings.join), name_of(settings.hook),
+        int(settings.static_graph), int(settings.broadcast_buffers), int(settings.join), hook_of(settings),
         settings.on_device ? "device" : "host");
     for (size_t i = 0; i < model.parameters.size(); ++i)
         add_line(text, "parameter", i, model.parameters[i].name, model.parameters[i].facts);

@@ -31,6 +31,7 @@ struct Settings {
     bool on_device = false;
     weftTrainHook_t hook = nullptr;
     void* hook_context = nullptr;
+    std::string hook_settings;  // of a compressing hook
 };
 
 struct Model {

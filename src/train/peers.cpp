@@ -62,6 +62,10 @@ Status Peers::all_gather(const void* own, void* all, size_t bytes, weftStream_t 
     return called(weftAllGather(own, all, bytes, weftUint8, comm_, stream));
 }
 
+Status Peers::all_to_all(const void* from, void* to, size_t bytes) const {
+    return called(weftAlltoAll(from, to, bytes, weftUint8, comm_, nullptr));
+}
+
 Status Peers::all_reduce(void* data, size_t count, weftDataType_t type, weftRedOp_t op) const {
     return called(weftAllReduce(data, data, count, type, op, comm_, nullptr));
 }

@@ -268,6 +268,48 @@ class Hooks(unittest.TestCase):
 
         on_ranks(1, body)
 
+    def test_compressors_send_less_and_their_state_can_be_kept(self):
+        settings = {
+            "powersgd": dict(rank=2, least_rate=0.5, warm_start=False, seed=3),
+            "topk": dict(density=0.4),
+            "onebit": dict(momentum=0),
+            "int8": dict(block_count=8),
+            "float8": dict(float8="float8_e5m2"),
+        }
+
+        def body(comm):
+            for method, chosen in settings.items():
+                compressor = weft.train.Compressor(method, start_iteration=1, **chosen)
+                with weft.train.Ddp(comm, model(comm.rank), hook=compressor, bucket_cap_bytes=16) as ddp:
+                    for iteration in range(3):
+                        step(ddp, comm, iteration)
+                        self.assertAlmostEqual(ddp.gradient("bias")[0], mean(comm.size, iteration), delta=2)
+                    state = compressor.save()
+                    compressor.load(state)
+                with self.assertRaises(weft.InvalidUsageError) as caught:
+                    compressor.load(state[:-1])
+                self.assertEqual(caught.exception.id, "train.compressor")
+            with self.assertRaisesRegex(weft.InvalidArgumentError, "method is zip"):
+                weft.train.Compressor("zip")
+            with self.assertRaisesRegex(weft.InvalidArgumentError, "config.rank is 0"):
+                weft.train.Compressor("powersgd", rank=0)
+
+        on_ranks(2, body)
+
+    def test_a_function_compresses_its_bucket(self):
+        def body(comm):
+            compressor = weft.train.Compressor("int8", error_feedback=False)
+
+            def hook(bucket):
+                bucket.data[:] *= 2
+                bucket.compress(compressor)
+
+            with weft.train.Ddp(comm, {"x": np.zeros(9, np.float32)}, hook=hook) as ddp:
+                step(ddp, comm, 1, ["x"])
+                np.testing.assert_allclose(ddp.gradient("x"), 2 * mean(comm.size, 1), rtol=0.01)
+
+        on_ranks(2, body)
+
     def test_unknown_hooks_and_names_are_refused(self):
         def body(comm):
             with self.assertRaisesRegex(weft.InvalidArgumentError, "hook is fp4"):

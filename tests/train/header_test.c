@@ -21,5 +21,11 @@ int main(void) {
         return 1;
     if (unit.size != sizeof unit || unit.reshardRanks || piece.size != sizeof piece || stats.size != sizeof stats)
         return 1;
+    const weftTrainCompressorConfig_t compressor = WEFT_TRAIN_COMPRESSOR_CONFIG_INITIALIZER;
+    if (compressor.size != sizeof compressor || compressor.magic != WEFT_TRAIN_COMPRESSOR_CONFIG_MAGIC ||
+        compressor.method != weftTrainPowerSgd || compressor.startIteration != -1 || !compressor.errorFeedback ||
+        compressor.rank != 1 || compressor.leastRate != 2 || !compressor.warmStart || compressor.blockCount != 256 ||
+        compressor.float8 != weftFloat8e4m3)
+        return 1;
     return hooks[0] == hooks[1] || weftTrainDdpFinish(NULL, NULL) != weftInvalidArgument;
 }

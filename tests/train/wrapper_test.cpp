@@ -104,6 +104,34 @@ TEST_CASE("the owner of a sharded model is movable, and its calls are train.h's"
     CHECK(wrong == std::vector<std::string>(2));
 }
 
+TEST_CASE("a compressing hook is an owner, and its state can be kept") {
+    static_assert(!std::is_copy_constructible<weft::train::Compressor>::value, "one owner");
+    const auto wrong = on_ranks(2, [](weft::Communicator& comm, int rank) -> std::string {
+        std::vector<float> weight(4);
+        weftTrainCompressorConfig_t settings = weft::train::compressor_config(weftTrainTopK);
+        settings.density = 0.5;
+        weft::train::Compressor made(settings);
+        weft::train::Compressor compressor(std::move(made));
+        weftTrainDdpConfig_t config = weft::train::ddp_config();
+        compressor.hook_into(config);
+        weft::train::Ddp ddp(comm, {weft::train::tensor("weight", weight.data(), weight.size())}, {}, config);
+        ddp.begin();
+        for (int i = 0; i < 4; ++i) ddp.gradient<float>(0)[i] = float(2 * i + 2 + rank);
+        ddp.ready(0);
+        ddp.finish();
+        if (ddp.gradient<float>(0)[0] != 0 || ddp.gradient<float>(0)[3] != 8.5f) return "the largest numbers";
+        const std::vector<unsigned char> state = compressor.save();
+        compressor.load(state);
+        try {
+            compressor.load({1, 2, 3});
+            return "no exception";
+        } catch (const weft::Error& error) {
+            return error.id() == std::string("train.compressor") ? "" : error.what();
+        }
+    });
+    CHECK(wrong == std::vector<std::string>(2));
+}
+
 TEST_CASE("an exception says which rank has another model") {
     const auto wrong = on_ranks(2, [](weft::Communicator& comm, int rank) -> std::string {
         std::vector<float> weight(5);

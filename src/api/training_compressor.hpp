@@ -1,0 +1,12 @@
+// training_compressor.hpp: the compressing hook of a config.
+#pragma once
+#include <string>
+
+#include "src/base/result.hpp"
+
+namespace weft::internal {
+
+// The settings of a weftTrainCompressor_t, as a text for the comparison of ranks.
+Result<std::string> compressor_settings(void* compressor);
+
+}  // namespace weft::internal
