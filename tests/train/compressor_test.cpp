@@ -7,8 +7,8 @@
 
 #include "src/train/compression/compressed_exchange.hpp"
 #include "src/train/compression/largest_numbers.hpp"
-#include "src/train/peers.hpp"
 #include "src/train/compression/power_sgd.hpp"
+#include "src/train/peers.hpp"
 #include "tests/comm/on_threads.hpp"
 #include "tests/error.hpp"
 #include "tests/train/trained_rank.hpp"
