@@ -490,6 +490,117 @@ WEFT_API weftResult_t weftTrainShardGetPiece(weftTrainShard_t shard, int paramet
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainShardGetStats(weftTrainShard_t shard, weftTrainShardStats_t* stats);
 
+/* ---- Training with rare communication: Local SGD and DiLoCo ---- */
+
+/* Ranks that train alone, and meet every so many steps. */
+typedef struct weftTrainLocal* weftTrainLocal_t;
+
+/* The ranks send their parameters, or the change of their parameters for an outer optimizer. */
+typedef WEFT_ENUM{weftTrainAverage = 0, weftTrainDiloco = 1} weftTrainLocalMethod_t;
+
+/* Settings of one object, equal on all ranks. Start from WEFT_TRAIN_LOCAL_CONFIG_INITIALIZER, and set period. The
+ * struct grows at its end only. */
+#define WEFT_TRAIN_LOCAL_CONFIG_MAGIC 0x776c6f63u
+typedef struct {
+    size_t size;                   /* sizeof(weftTrainLocalConfig_t) of the caller */
+    unsigned magic;                /* WEFT_TRAIN_LOCAL_CONFIG_MAGIC */
+    unsigned version;              /* WEFT_VERSION_CODE of the caller */
+    weftTrainLocalMethod_t method; /* weftTrainAverage: Local SGD. weftTrainDiloco: DiLoCo */
+    uint64_t period;               /* steps between two reductions of one parameter, at least 1 */
+    uint64_t warmup;               /* weftTrainAverage: the first step, from 0, that averages */
+    int fragments;                 /* weftTrainDiloco: how many parts of the model are sent in turn; divides period */
+    const int* fragmentOf; /* weftTrainDiloco: the fragment of each parameter; NULL: in order, of about one size */
+    uint64_t delay;        /* weftTrainDiloco: a result is used so many steps later; below period / fragments */
+    double learningRate;   /* weftTrainDiloco: of the outer SGD */
+    double momentum;       /* weftTrainDiloco: Nesterov's, of the outer SGD */
+    double mix;            /* weftTrainDiloco: the share of the local values in the new ones, 0 to 1 */
+} weftTrainLocalConfig_t;
+#define WEFT_TRAIN_LOCAL_CONFIG_INITIALIZER                                                                          \
+    {                                                                                                                \
+        sizeof(weftTrainLocalConfig_t), WEFT_TRAIN_LOCAL_CONFIG_MAGIC, WEFT_VERSION_CODE, weftTrainAverage, 0, 0, 1, \
+            NULL, 0, 0.7, 0.9, 0.0                                                                                   \
+    }
+
+/* DiLoCo's state of a parameter, for checkpoints: host memory of the object, valid as long as it lives. Start from
+ * WEFT_TRAIN_LOCAL_STATE_INITIALIZER. The struct grows at its end only. */
+typedef struct {
+    size_t size;             /* sizeof(weftTrainLocalState_t) of the caller */
+    void* anchor;            /* the global values: count elements. NULL with weftTrainAverage, as the next two */
+    void* momentum;          /* of the outer SGD: count elements */
+    void* reduced;           /* the mean change that config.delay holds back: count elements. NULL: there is none */
+    size_t count;            /* elements */
+    weftDataType_t datatype; /* float32, or float64 for float64 parameters */
+} weftTrainLocalState_t;
+#define WEFT_TRAIN_LOCAL_STATE_INITIALIZER \
+    { sizeof(weftTrainLocalState_t), NULL, NULL, NULL, 0, weftFloat32 }
+
+/* Registers the parameters and writes their object to `local`. All ranks of `comm` call it, in one order with their
+ * other calls. Names, counts, types and settings are equal on all ranks: an error names the first difference and both
+ * ranks. If one rank's arguments are wrong, the others get weftMismatch, and comm lives on. Then all ranks have the
+ * values of rank 0. Blocks. It makes a communicator of its own from comm.
+ * parameters, parameterCount  at least one, in host memory, count elements each, which lives as long as the object.
+ *                             Gradients in the structs are ignored
+ * config                      settings: at least its period
+ * Errors: weftInvalidArgument, weftInvalidUsage, weftMismatch (the ranks differ), weftRemoteError, weftTimeout,
+ * weftSystemError.
+ * Thread-bound, to comm.
+ * Sources: Lin et al., "Don't Use Large Mini-Batches, Use Local SGD", ICLR 2020; Douillard et al., "DiLoCo", 2023, and
+ * "Streaming DiLoCo with overlapping communication", 2025. */
+WEFT_API weftResult_t weftTrainLocalCreate(weftTrainLocal_t* local, weftComm_t comm,
+                                           const weftTrainTensor_t* parameters, size_t parameterCount,
+                                           const weftTrainLocalConfig_t* config);
+
+/* Ends `local`. Waits for a reduction in progress, which the other ranks make after as many steps. If a rank gives up,
+ * it calls weftTrainLocalAbort before. It returns a failure of that reduction; local is freed all the same. NULL is
+ * accepted.
+ * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (another thread is inside, a child after fork),
+ * weftRemoteError, weftTimeout, weftSystemError.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainLocalDestroy(weftTrainLocal_t local);
+
+/* Stops the communication of `local` on all ranks: calls in progress return weftRemoteError on other ranks and an error
+ * here: train.aborted. weftTrainLocalDestroy frees the object.
+ * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (a child after fork).
+ * Thread-safe: also while another thread is inside a call on local. */
+WEFT_API weftResult_t weftTrainLocalAbort(weftTrainLocal_t local);
+
+/* Ends a training step of `local`: call it after each step of the optimizer, on all ranks equally often. Writes to
+ * `changed` whether parameters got values from other ranks: 1 or 0. NULL is accepted.
+ * weftTrainAverage: step number n, from 0, averages all parameters if n >= warmup and (n - warmup) % period == 0. It
+ * blocks.
+ * weftTrainDiloco: each period / fragments steps the reduction of the next fragment begins in the background. It gives
+ * the mean of (anchor - parameter) over all ranks. After delay more steps this is the gradient of the outer SGD on the
+ * anchor. The parameters become anchor + mix * (parameter - anchor). That blocks until the reduction is done.
+ * If a result is not finite, it is dropped on all ranks: train.local-values names the rank. Values, anchors and
+ * momentum stay as they were, and the step counts.
+ * Errors: weftInvalidUsage (a result is not finite), weftMismatch, weftRemoteError, weftTimeout, weftSystemError.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainLocalStep(weftTrainLocal_t local, int* changed);
+
+/* Writes to `mode` whether gradients are averaged in the next step of `local`, for weftTrainDdpBegin: post-local SGD
+ * has weftTrainSynchronize before config.warmup. Otherwise it is weftTrainAccumulate: the ranks step alone.
+ * Errors: weftInvalidArgument (NULL, destroyed before).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainLocalGetMode(weftTrainLocal_t local, weftTrainMode_t* mode);
+
+/* Writes how often weftTrainLocalStep was called on `local` to `steps`, for a checkpoint.
+ * Errors: weftInvalidArgument (NULL, destroyed before).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainLocalGetSteps(weftTrainLocal_t local, uint64_t* steps);
+
+/* Continues `local` after `steps` steps. All ranks call it with one number; it blocks. Then write the saved state of
+ * each parameter to the memory of weftTrainLocalGetState, and the saved parameters to their own.
+ * Errors: weftMismatch (the ranks' numbers differ; nothing has changed), weftRemoteError, weftTimeout, weftSystemError.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainLocalRestore(weftTrainLocal_t local, uint64_t steps);
+
+/* Writes to `state` where the state of parameter number `parameter` of `local` lies: host memory, elements. It may be
+ * read and written until the next weftTrainLocalStep. Blocks until a reduction in progress is done.
+ * Errors: weftInvalidArgument (no such parameter, state was not initialised), weftRemoteError, weftTimeout,
+ * weftSystemError.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainLocalGetState(weftTrainLocal_t local, int parameter, weftTrainLocalState_t* state);
+
 #ifdef __cplusplus
 }
 #endif

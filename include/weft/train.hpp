@@ -14,6 +14,7 @@
 #include <weft/weft.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -217,6 +218,61 @@ class Shard {
 
   private:
     weftTrainShard_t handle_ = nullptr;
+};
+
+// The settings of a Local, to begin with: set period.
+inline weftTrainLocalConfig_t local_config() {
+    const weftTrainLocalConfig_t config = WEFT_TRAIN_LOCAL_CONFIG_INITIALIZER;
+    return config;
+}
+
+// Parameters that each rank trains alone, with rare communication. Move-only. Thread-bound, except abort(),
+// which is thread-safe.
+class Local {
+  public:
+    // All ranks of the communicator call it. Then all have the values of rank 0.
+    Local(const Communicator& comm, const std::vector<weftTrainTensor_t>& parameters,
+          const weftTrainLocalConfig_t& config) {
+        check(weftTrainLocalCreate(&handle_, comm.get(), parameters.data(), parameters.size(), &config));
+    }
+    Local(Local&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    Local& operator=(Local&& other) noexcept {
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    // Waits for a reduction in progress, which the other ranks begin, too.
+    ~Local() { (void)weftTrainLocalDestroy(handle_); }
+
+    weftTrainLocal_t get() const noexcept { return handle_; }
+    void abort() { check(weftTrainLocalAbort(handle_)); }
+
+    // After each step of the optimizer. Whether parameters have new values from other ranks.
+    bool step() {
+        int changed = 0;
+        check(weftTrainLocalStep(handle_, &changed));
+        return changed != 0;
+    }
+    // Of the gradients in the next step.
+    weftTrainMode_t mode() const {
+        weftTrainMode_t mode = weftTrainAccumulate;
+        check(weftTrainLocalGetMode(handle_, &mode));
+        return mode;
+    }
+    std::uint64_t steps() const {
+        std::uint64_t steps = 0;
+        check(weftTrainLocalGetSteps(handle_, &steps));
+        return steps;
+    }
+    // Then write the saved state to the memory of state().
+    void restore(std::uint64_t steps) { check(weftTrainLocalRestore(handle_, steps)); }
+    weftTrainLocalState_t state(int parameter) {
+        weftTrainLocalState_t state = WEFT_TRAIN_LOCAL_STATE_INITIALIZER;
+        check(weftTrainLocalGetState(handle_, parameter, &state));
+        return state;
+    }
+
+  private:
+    weftTrainLocal_t handle_ = nullptr;
 };
 
 }  // namespace train

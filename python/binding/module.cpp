@@ -79,4 +79,5 @@ NB_MODULE(_weft, module) {
     bind_training(module);
     bind_training_shard(module);
     bind_compressors(module);
+    bind_training_local(module);
 }

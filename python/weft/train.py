@@ -19,6 +19,7 @@ from . import _results, _weft
 from ._communicator import Communicator
 from ._errors import Error, refuse
 from ._objects import _Closing
+from ._train_local import Local
 from ._train_shard import Piece, Shard, Stats, Unit
 
 Named = Union[Mapping[str, Any], Iterable[tuple[str, Any]]]
@@ -326,4 +327,4 @@ def _itemsize(x: Any) -> int:
     return int(size)
 
 
-__all__ = ["Bucket", "Compressor", "Ddp", "Piece", "Shard", "Stats", "Unit"]
+__all__ = ["Bucket", "Compressor", "Ddp", "Local", "Piece", "Shard", "Stats", "Unit"]

@@ -144,3 +144,31 @@ TEST_CASE("an exception says which rank has another model") {
     });
     CHECK(wrong == std::vector<std::string>(2));
 }
+
+TEST_CASE("the owner of Local SGD is movable, and its calls are train.h's") {
+    static_assert(!std::is_copy_constructible<weft::train::Local>::value, "one owner");
+    const auto wrong = on_ranks(2, [](weft::Communicator& comm, int rank) -> std::string {
+        std::vector<float> weight(5, float(rank));
+        weftTrainLocalConfig_t config = weft::train::local_config();
+        config.period = 2;
+        config.method = weftTrainDiloco;
+        weft::train::Local made(comm, {weft::train::tensor("weight", weight.data(), weight.size())}, config);
+        weft::train::Local local(std::move(made));
+        if (made.get() || weight[4] != 0 || local.mode() != weftTrainAccumulate) return "the values of rank 0";
+        weight[4] = float(rank);
+        if (local.step() || !local.step() || local.steps() != 2) return "the steps";
+        // The mean change is -0.5: 0.7 * (0.5 + 0.9 * 0.5).
+        if (weight[4] < 0.66f || weight[4] > 0.67f) return "the outer step";
+        if (static_cast<float*>(local.state(0).anchor)[4] != weight[4]) return "the anchor";
+        local.restore(1);
+        weft::check(weftBarrier(comm.get(), nullptr));  // both have restored
+        local.abort();
+        try {
+            local.step();
+            return "no exception";
+        } catch (const weft::Error& error) {
+            return error.id() == std::string("train.aborted") ? "" : error.what();
+        }
+    });
+    CHECK(wrong == std::vector<std::string>(2));
+}

@@ -1,0 +1,52 @@
+#include "src/api/training_host_tensors.hpp"
+
+#include <set>
+
+#include "src/api/guard.hpp"
+#include "src/api/training_tensors.hpp"
+#include "src/comm/facts.hpp"
+#include "src/train/memory_space.hpp"
+
+namespace weft::internal {
+
+namespace {
+
+Status check_host_memory(const char* function, const weftTrainTensor_t& tensor, int own_device) {
+    for (const void* const memory : {tensor.data, tensor.gradient}) {
+        if (!memory || tensor.count == 0) continue;
+        auto device = train::device_of(memory, own_device);
+        if (!device) return device.take_status();
+        if (*device >= 0)
+            return fail(error::argument_device,
+                        "{}: \"{}\" lies on device {}, but this kind of training takes host memory: register a copy "
+                        "in host memory",
+                        function, tensor.name, *device);
+    }
+    return ok();
+}
+
+}  // namespace
+
+Status read_host_parameters(const char* function, const weftTrainTensor_t* tensors, size_t count, weftComm_t comm,
+                            std::vector<train::Tensor>& read) {
+    if (!tensors || count == 0 || count > INT32_MAX)
+        return fail(error::argument_value, "{}: parameters is {} and parameterCount is {}; it must be 1 to {}",
+                    function, static_cast<const void*>(tensors), count, INT32_MAX);
+    const auto communicator = comm->share();
+    if (!communicator) return check_handle(comm);
+    const auto device = cuda_device(*communicator);
+    std::set<std::string> names;
+    for (size_t i = 0; i < count; ++i) {
+        const auto tensor = read_entry(tensors, i, "parameter");
+        if (!tensor) return tensor.status().copy();
+        WEFT_TRY(check_tensor(*tensor, "parameter", i, true, names));
+        if (!tensor->data && tensor->count > 0)
+            return fail(error::argument_null, "parameter {}, \"{}\", has {} elements, but its data is NULL", i,
+                        tensor->name, tensor->count);
+        WEFT_TRY(check_host_memory(function, *tensor, device ? *device : -1));
+        read.push_back({tensor->name, tensor->data, tensor->gradient, {tensor->datatype, tensor->count}});
+    }
+    return ok();
+}
+
+}  // namespace weft::internal

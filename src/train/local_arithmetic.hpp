@@ -1,0 +1,29 @@
+// local_arithmetic.hpp: the loops over elements of local training, in host memory. Parameters are float16, bfloat16,
+// float32 or float64. Their state is float32, or float64 for float64.
+#pragma once
+#include <cstddef>
+
+#include "weft/types.h"
+
+namespace weft::internal::train {
+
+// The type of the state.
+weftDataType_t state_type(weftDataType_t parameter);
+
+// state[i] = values[i]
+void widen(void* state, const void* values, size_t count, weftDataType_t type);
+// difference[i] = anchor[i] - values[i]
+void subtract(void* difference, const void* anchor, const void* values, size_t count, weftDataType_t type);
+
+struct OuterStep {
+    double learning_rate, momentum, mix;
+};
+// SGD with Nesterov momentum on the anchor, as torch.optim.SGD does it. Then values[i] = lerp(anchor[i], values[i], mix).
+void step_outer(const OuterStep& step, void* values, void* anchor, void* momentum, const void* gradient, size_t count,
+                weftDataType_t type);
+// values[i] -= rate * gradient[i] / divisor, rounded once to the type.
+void step_sgd(void* values, const void* gradient, size_t count, weftDataType_t type, double rate, double divisor);
+
+bool all_finite(const void* values, size_t count, weftDataType_t type);
+
+}  // namespace weft::internal::train

@@ -1,0 +1,79 @@
+// local_sgd.hpp: training whose ranks step alone and communicate rarely: Local SGD, and DiLoCo with streaming
+// fragments.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "src/train/flat_buffer.hpp"
+#include "src/train/launch_queue.hpp"
+#include "src/train/local_schedule.hpp"
+#include "src/train/memory_space.hpp"
+#include "src/train/model.hpp"
+#include "src/train/peers.hpp"
+
+namespace weft::internal::train {
+
+// DiLoCo's state of a parameter. Without an outer optimiser all is null.
+struct LocalState {
+    void* anchor = nullptr;
+    void* momentum = nullptr;
+    void* reduced = nullptr;  // the mean difference, of a fragment whose reduction is not used yet
+    TensorFacts facts;
+};
+
+// All ranks make the same calls, except mode(), steps() and state(). Thread-bound, except abort(), which is
+// thread-safe. While a fragment is open, the queue's thread writes its part of `message_` and nothing else.
+class LocalSgd {
+  public:
+    // All ranks of `comm` call it, also one that has failed: `own` is its failure. The values of rank 0 count.
+    static Result<std::shared_ptr<LocalSgd>> make(Status own, std::vector<Tensor> parameters, LocalSettings settings,
+                                                  weftComm_t comm);
+    LocalSgd(const LocalSgd&) = delete;
+    LocalSgd& operator=(const LocalSgd&) = delete;
+    ~LocalSgd();
+
+    int parameter_count() const { return int(parameters_.size()); }
+    uint64_t steps() const { return steps_; }
+    // Of the gradients in the next step.
+    weftTrainMode_t mode() const;
+    // After the optimiser's step. `changed`: parameters have new values from other ranks.
+    Status step(bool& changed);
+    // The state is that after this many steps: of step(), and of the memory of state().
+    Status restore(uint64_t steps);
+    // Waits for an open reduction.
+    Result<LocalState> state(int parameter);
+    void abort() { peers_->abort(); }
+    // Before its end. Waits for an open reduction: the other ranks begin it, too.
+    Status settle();
+    // After an exception of a call.
+    void end_by_exception() noexcept;
+
+  private:
+    LocalSgd(std::vector<Tensor> parameters, LocalSettings settings);
+    Status reserve();
+    Status usable() const;
+    // Keeps a failure after which the object has ended, and ends it on all ranks.
+    Status ended_by(Status status);
+    void* part_of(const FlatBuffer& buffer, int parameter) const;
+    // The message's type of a parameter.
+    TensorFacts facts_of(int parameter) const;
+    void launch(int fragment);
+    Status reduce(int fragment) const;
+    Status apply(int fragment);
+    Status check_finite(int fragment);
+    void take(int parameter);
+    void use(int parameter);
+
+    std::unique_ptr<MemorySpace> space_ = host_space();
+    std::vector<Tensor> parameters_;
+    LocalSettings settings_;
+    FragmentLayout layout_;
+    FlatBuffer anchor_, momentum_;  // DiLoCo's
+    FlatBuffer message_;            // of all fragments
+    std::unique_ptr<Peers> peers_;
+    uint64_t steps_ = 0;
+    Status failure_;
+    std::unique_ptr<LaunchQueue> queue_;  // the last field: its thread uses the others
+};
+
+}  // namespace weft::internal::train
