@@ -1,5 +1,5 @@
-/* train.h: training primitives over weft.h: data-parallel training (DDP) with gradients in buckets, and models that are
- * sharded in units (FSDP, HSDP, ZeRO).
+/* train.h: training primitives over weft.h: data-parallel training (DDP) with gradients in buckets, models that are
+ * sharded in units (FSDP, HSDP, ZeRO), and checkpoints.
  *
  * A program computes its own gradients. It registers its parameters once. In each iteration it says which gradients are
  * ready. Their average over all ranks is computed while the program computes others.
@@ -10,7 +10,7 @@
  * Contract: results, errors, threads and processes are as weft.h says. Thread-bound means one thread for each object at
  * a time.
  * Memory: all parameters, buffers and gradients of one object lie in host memory, or on the communicator's device.
- * Sharded models lie in host memory.
+ * Sharded models and the memory of checkpoints lie in host memory.
  * Streams: on host memory stream is NULL, and calls return when they are done. On a device it is a CUDA stream of that
  * device. The work of a call follows the stream's work so far, and the stream waits for its results. A captured stream
  * is an error: iterations cannot become part of a CUDA graph.
@@ -176,6 +176,45 @@ typedef struct {
 } weftTrainShardStats_t;
 #define WEFT_TRAIN_SHARD_STATS_INITIALIZER \
     { sizeof(weftTrainShardStats_t), 0, 0, 0, 0 }
+
+/* Saves and loads the checkpoints of a job. */
+typedef struct weftTrainCheckpoint* weftTrainCheckpoint_t;
+
+/* The most dimensions of a tensor in a checkpoint. */
+#define WEFT_TRAIN_DIMS_MAX 8
+
+/* This rank's box of a tensor: elements offsets[d] to offsets[d] + extents[d] of each dimension d. Start from
+ * WEFT_TRAIN_BOX_INITIALIZER. In an array all entries have the same `size`. The struct grows at its end only. */
+typedef struct {
+    size_t size;             /* sizeof(weftTrainBox_t) of the caller */
+    const char* name;        /* of the tensor: UTF-8, not beginning with "item:" */
+    void* data;              /* host memory: the box's elements one behind the other, the last dimension fastest */
+    weftDataType_t datatype; /* of the elements */
+    int dims;                /* dimensions, at most WEFT_TRAIN_DIMS_MAX; 0: a single element */
+    const size_t* shape;     /* of the whole tensor: dims numbers. NULL if dims is 0 */
+    const size_t* offsets;   /* of the box: dims numbers, or NULL: zeros */
+    const size_t* extents;   /* of the box: dims numbers, which may be 0, or NULL: the whole shape */
+} weftTrainBox_t;
+#define WEFT_TRAIN_BOX_INITIALIZER \
+    { sizeof(weftTrainBox_t), NULL, NULL, weftFloat32, 0, NULL, NULL, NULL }
+
+/* Small data beside the tensors: a step, the state of a random generator, the position of a sampler. Start from
+ * WEFT_TRAIN_ITEM_INITIALIZER. In an array all entries have the same `size`. The struct grows at its end only. */
+typedef struct {
+    size_t size;      /* sizeof(weftTrainItem_t) of the caller */
+    const char* name; /* UTF-8 */
+    const void* data; /* host memory */
+    size_t bytes;     /* of data; may be 0 */
+    int perRank;      /* 1: each rank has its own. 0: all ranks have the same bytes, which are stored once */
+} weftTrainItem_t;
+#define WEFT_TRAIN_ITEM_INITIALIZER \
+    { sizeof(weftTrainItem_t), NULL, NULL, 0, 0 }
+
+/* When weftTrainCheckpointSave returns: once the checkpoint is on the disk, or once this rank's data is copied. */
+typedef WEFT_ENUM{weftTrainSaveBlocking = 0, weftTrainSaveBackground = 1} weftTrainSave_t;
+
+/* Copies of each rank's state in the memory of other ranks, on this rank. */
+typedef struct weftTrainReplica* weftTrainReplica_t;
 
 /* ---- Data-parallel training ---- */
 
@@ -600,6 +639,141 @@ WEFT_API weftResult_t weftTrainLocalRestore(weftTrainLocal_t local, uint64_t ste
  * weftSystemError.
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainLocalGetState(weftTrainLocal_t local, int parameter, weftTrainLocalState_t* state);
+
+/* ---- Checkpoints ---- */
+
+/* Writes an object that saves and loads checkpoints to `checkpoint`. All ranks of `comm` call it, in one order with
+ * their other calls. Blocks. It makes a communicator of its own from comm.
+ * Errors: weftInvalidArgument, weftInvalidUsage, weftRemoteError, weftTimeout, weftSystemError.
+ * Thread-bound, to comm. */
+WEFT_API weftResult_t weftTrainCheckpointCreate(weftTrainCheckpoint_t* checkpoint, weftComm_t comm);
+
+/* Ends `checkpoint`. It waits for a save in the background and returns that one's error; checkpoint is freed all the
+ * same. NULL is accepted.
+ * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (another thread is inside, a child after fork), and
+ * those of weftTrainCheckpointSave.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainCheckpointDestroy(weftTrainCheckpoint_t checkpoint);
+
+/* Stops the communication of `checkpoint` on all ranks: calls in progress return weftRemoteError on other ranks and an
+ * error here. A save in progress leaves an incomplete checkpoint. weftTrainCheckpointDestroy frees the object.
+ * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (a child after fork).
+ * Thread-safe: also while another thread is inside a call on checkpoint. */
+WEFT_API weftResult_t weftTrainCheckpointAbort(weftTrainCheckpoint_t checkpoint);
+
+/* Saves a checkpoint in `folder`, which is made if need be, and which all hosts see. All ranks of `checkpoint` call it
+ * with one folder. Each rank writes a data file in the safetensors format. Rank 0 writes checkpoint.json last: a folder
+ * with that file is a complete checkpoint. If a rank fails, all ranks get its error, and the folder has no such file.
+ * boxes, boxCount   this rank's boxes, host memory, elements. The boxes of all ranks cover each tensor. Boxes of several
+ *                   ranks are equal or disjoint. Equal ones hold the same values and are written once.
+ * items, itemCount  Small data, host memory, bytes
+ * mode              equal on all ranks. With weftTrainSaveBlocking it returns once the checkpoint is on the disk. With
+ *                   weftTrainSaveBackground it returns once this rank's data is copied, and weftTrainCheckpointWait
+ *                   returns the result. The memory may be changed or freed after either
+ * A save in the background ends before the next save, load or export begins, which returns its error. Ranks wait for
+ * the slowest one at most for the communicator's timeoutMs.
+ * Errors: weftInvalidArgument, weftInvalidUsage (the folder has a complete checkpoint), weftMismatch (boxes that
+ * overlap, differ or leave gaps), weftSystemError (a full disk, no permission), weftRemoteError, weftTimeout.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainCheckpointSave(weftTrainCheckpoint_t checkpoint, const char* folder,
+                                              const weftTrainBox_t* boxes, size_t boxCount,
+                                              const weftTrainItem_t* items, size_t itemCount, weftTrainSave_t mode);
+
+/* Writes to `done` whether no save of `checkpoint` is in progress on this rank: 1 or 0. Does not wait.
+ * Errors: weftInvalidArgument.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainCheckpointTest(weftTrainCheckpoint_t checkpoint, int* done);
+
+/* Waits for the save of `checkpoint` in the background, if there is one, and returns its error once.
+ * Errors: those of weftTrainCheckpointSave.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainCheckpointWait(weftTrainCheckpoint_t checkpoint);
+
+/* Reads boxes of the complete checkpoint in `folder`. All ranks of `checkpoint` call it, each with boxes of its own, also
+ * none. Other numbers of ranks and other boxes than at the save are possible. Each rank reads what it needs, and
+ * verifies its checksums. Blocks.
+ * boxes, boxCount  boxes that receive the elements: host memory. Shapes and datatypes are those of the checkpoint.
+ *                  Tensors that no box names are not read
+ * If a name, shape or datatype differs, nothing is changed. After another error boxes may be changed in part.
+ * Errors: weftInvalidArgument, weftInvalidUsage (incomplete, another model), weftSystemError (damaged, unreadable),
+ * weftRemoteError, weftTimeout.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainCheckpointLoad(weftTrainCheckpoint_t checkpoint, const char* folder,
+                                              const weftTrainBox_t* boxes, size_t boxCount);
+
+/* Writes to `ranks` how many ranks wrote the checkpoint that `checkpoint` loaded last; 0: none was loaded.
+ * Errors: weftInvalidArgument.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainCheckpointGetRanks(weftTrainCheckpoint_t checkpoint, int* ranks);
+
+/* Reads the item `name` of the checkpoint that `checkpoint` loaded last. Local: no communication.
+ * rank            whose item, of the ranks that wrote the checkpoint; -1: the item of all ranks
+ * data, capacity  host memory that receives the item, and its bytes. NULL and 0: only `bytes` is written
+ * bytes           receives the bytes of the item.
+ * Errors: weftInvalidArgument (capacity is too small), weftInvalidUsage (no such item, nothing was loaded),
+ * weftSystemError (damaged, unreadable).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainCheckpointGetItem(weftTrainCheckpoint_t checkpoint, const char* name, int rank,
+                                                 void* data, size_t capacity, size_t* bytes);
+
+/* Writes whole tensors of the complete checkpoint in `folder` to one `file` in the safetensors format. All ranks of
+ * `checkpoint` call it with the same arguments, and share the work. Blocks. An old file is replaced once the new one is
+ * complete.
+ * prefix  NULL, or the tensors are those whose names begin with it. It is left out in the file
+ * Errors: as weftTrainCheckpointLoad and weftTrainCheckpointSave.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainCheckpointExport(weftTrainCheckpoint_t checkpoint, const char* folder,
+                                                const char* prefix, const char* file);
+
+/* ---- Copies in memory ---- */
+
+/* Writes an object that keeps copies of states to `replica`. Local: no communication. It outlives communicators. After a
+ * failure the processes that live on load their copies through a new communicator.
+ * jump    the distance of two ranks that keep each other's state, at least 1. If it is the number of ranks on a host,
+ *         copies lie on different hosts.
+ * copies  How many ranks have each state, with its owner. With 2, any one host may be lost
+ * Errors: weftInvalidArgument.
+ * Thread-safe.
+ * Source: the in-memory checkpoints of NVIDIA Resiliency Extension. */
+WEFT_API weftResult_t weftTrainReplicaCreate(weftTrainReplica_t* replica, int jump, int copies);
+
+/* Ends `replica` and frees its copies. NULL is accepted.
+ * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (another thread is inside, a child after fork).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainReplicaDestroy(weftTrainReplica_t replica);
+
+/* Copies this rank's state into the memory of this rank and of the other ranks of its group. All ranks of `comm` call
+ * it. Their number is a multiple of jump times copies. Once it has succeeded, older versions are freed. If it fails, the
+ * older version can be loaded. Blocks. `replica` holds the copies.
+ * version           equal on all ranks, and larger than those before, such as the step
+ * boxes, boxCount   this rank's boxes, host memory, elements. Boxes of several ranks are equal or disjoint.
+ * items, itemCount  Small data, host memory, bytes.
+ * Errors: weftInvalidArgument (also: the number of ranks does not fit), weftMismatch (another version or other
+ * settings), weftSystemError (out of memory), weftRemoteError, weftTimeout.
+ * Thread-bound, to comm. */
+WEFT_API weftResult_t weftTrainReplicaSave(weftTrainReplica_t replica, weftComm_t comm, uint64_t version,
+                                           const weftTrainBox_t* boxes, size_t boxCount, const weftTrainItem_t* items,
+                                           size_t itemCount);
+
+/* Reads boxes of the newest version of which every part is in the memory of some rank. All ranks of `comm` call it, each
+ * with boxes of its own, also none. New processes call it with a new `replica`. Other numbers of ranks and other boxes
+ * than at the save are possible. Blocks. Save again soon: the new processes hold no copies yet.
+ * boxes, boxCount  boxes that receive the elements: host memory. Shapes and datatypes are those of the save
+ * version          receives the version, or NULL
+ * Errors: weftInvalidArgument, weftInvalidUsage (copies are lost, another model), weftSystemError (out of memory),
+ * weftRemoteError, weftTimeout.
+ * Thread-bound, to comm. */
+WEFT_API weftResult_t weftTrainReplicaLoad(weftTrainReplica_t replica, weftComm_t comm, const weftTrainBox_t* boxes,
+                                           size_t boxCount, uint64_t* version);
+
+/* Reads the item `name` of the state that `replica` loaded last. Local: no communication.
+ * perRank         1 or 0: the item of this rank's number, or of all ranks.
+ * data, capacity  Host memory that receives the item, and its bytes. NULL and 0: only `bytes` is written
+ * bytes           receives the bytes of the item.
+ * Errors: weftInvalidArgument (capacity is too small), weftInvalidUsage (no such item, nothing was loaded).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainReplicaGetItem(weftTrainReplica_t replica, const char* name, int perRank, void* data,
+                                              size_t capacity, size_t* bytes);
 
 #ifdef __cplusplus
 }

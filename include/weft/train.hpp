@@ -15,6 +15,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -273,6 +275,155 @@ class Local {
 
   private:
     weftTrainLocal_t handle_ = nullptr;
+};
+
+// This rank's box of a tensor in a checkpoint, in memory of T. Without offsets and extents it is the whole tensor. The
+// name must live until the call that gets the box returns.
+template <class T>
+class Box {
+  public:
+    Box(const char* name, T* data, std::vector<std::size_t> shape)
+        : name_(name), data_(data), shape_(std::move(shape)), offsets_(shape_.size()), extents_(shape_) {}
+    Box(const char* name, T* data, std::vector<std::size_t> shape, std::vector<std::size_t> offsets,
+        std::vector<std::size_t> extents)
+        : name_(name),
+          data_(data),
+          shape_(std::move(shape)),
+          offsets_(std::move(offsets)),
+          extents_(std::move(extents)) {
+        if (offsets_.size() != shape_.size() || extents_.size() != shape_.size())
+            throw std::invalid_argument("weft::train::Box: shape, offsets and extents have different lengths");
+    }
+    // Valid as long as this object.
+    weftTrainBox_t get() const {
+        weftTrainBox_t made = WEFT_TRAIN_BOX_INITIALIZER;
+        made.name = name_;
+        made.data = data_;
+        made.datatype = datatype_of<T>();
+        made.dims = static_cast<int>(shape_.size());
+        made.shape = shape_.data();
+        made.offsets = offsets_.data();
+        made.extents = extents_.data();
+        return made;
+    }
+
+  private:
+    const char* name_;
+    T* data_;
+    std::vector<std::size_t> shape_, offsets_, extents_;
+};
+
+// Small data beside the tensors of a checkpoint.
+inline weftTrainItem_t item(const char* name, const void* data, std::size_t bytes, bool per_rank = false) {
+    weftTrainItem_t made = WEFT_TRAIN_ITEM_INITIALIZER;
+    made.name = name;
+    made.data = data;
+    made.bytes = bytes;
+    made.perRank = per_rank ? 1 : 0;
+    return made;
+}
+
+// Saves and loads checkpoints. Move-only. Thread-bound, except abort(), which is thread-safe.
+class Checkpoint {
+  public:
+    // All ranks of the communicator call it.
+    explicit Checkpoint(const Communicator& comm) { check(weftTrainCheckpointCreate(&handle_, comm.get())); }
+    Checkpoint(Checkpoint&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    Checkpoint& operator=(Checkpoint&& other) noexcept {
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    // Waits for a save in the background, whose error is lost: call wait() before.
+    ~Checkpoint() { (void)weftTrainCheckpointDestroy(handle_); }
+
+    weftTrainCheckpoint_t get() const noexcept { return handle_; }
+    void abort() { check(weftTrainCheckpointAbort(handle_)); }
+
+    // All ranks call these four.
+    void save(const std::string& folder, const std::vector<weftTrainBox_t>& boxes,
+              const std::vector<weftTrainItem_t>& items = {}) {
+        check(weftTrainCheckpointSave(handle_, folder.c_str(), boxes.data(), boxes.size(), items.data(), items.size(),
+                                      weftTrainSaveBlocking));
+    }
+    // Returns once the data is copied: wait() has the result.
+    void save_in_background(const std::string& folder, const std::vector<weftTrainBox_t>& boxes,
+                            const std::vector<weftTrainItem_t>& items = {}) {
+        check(weftTrainCheckpointSave(handle_, folder.c_str(), boxes.data(), boxes.size(), items.data(), items.size(),
+                                      weftTrainSaveBackground));
+    }
+    void load(const std::string& folder, const std::vector<weftTrainBox_t>& boxes) {
+        check(weftTrainCheckpointLoad(handle_, folder.c_str(), boxes.data(), boxes.size()));
+    }
+    void export_file(const std::string& folder, const std::string& file, const std::string& prefix = "") {
+        check(weftTrainCheckpointExport(handle_, folder.c_str(), prefix.c_str(), file.c_str()));
+    }
+
+    bool test() const {
+        int done = 0;
+        check(weftTrainCheckpointTest(handle_, &done));
+        return done != 0;
+    }
+    void wait() { check(weftTrainCheckpointWait(handle_)); }
+
+    // Of the checkpoint that was loaded last.
+    int ranks() const {
+        int ranks = 0;
+        check(weftTrainCheckpointGetRanks(handle_, &ranks));
+        return ranks;
+    }
+    // rank -1: the item of all ranks.
+    std::vector<unsigned char> item(const std::string& name, int rank = -1) const {
+        std::size_t bytes = 0;
+        check(weftTrainCheckpointGetItem(handle_, name.c_str(), rank, nullptr, 0, &bytes));
+        std::vector<unsigned char> data(bytes + 1);  // data() of an empty vector may be NULL
+        check(weftTrainCheckpointGetItem(handle_, name.c_str(), rank, data.data(), bytes, &bytes));
+        data.resize(bytes);
+        return data;
+    }
+
+  private:
+    weftTrainCheckpoint_t handle_ = nullptr;
+};
+
+// Copies of this rank's and other ranks' states in memory. It outlives communicators. Move-only. Thread-bound.
+class Replica {
+  public:
+    // Local: no communication.
+    explicit Replica(int jump, int copies = 2) { check(weftTrainReplicaCreate(&handle_, jump, copies)); }
+    Replica(Replica&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    Replica& operator=(Replica&& other) noexcept {
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    ~Replica() { (void)weftTrainReplicaDestroy(handle_); }
+
+    weftTrainReplica_t get() const noexcept { return handle_; }
+
+    // All ranks of the communicator call these two.
+    void save(const Communicator& comm, std::uint64_t version, const std::vector<weftTrainBox_t>& boxes,
+              const std::vector<weftTrainItem_t>& items = {}) {
+        check(
+            weftTrainReplicaSave(handle_, comm.get(), version, boxes.data(), boxes.size(), items.data(), items.size()));
+    }
+    // The version that was loaded.
+    std::uint64_t load(const Communicator& comm, const std::vector<weftTrainBox_t>& boxes) {
+        std::uint64_t version = 0;
+        check(weftTrainReplicaLoad(handle_, comm.get(), boxes.data(), boxes.size(), &version));
+        return version;
+    }
+
+    // Of the state that was loaded last.
+    std::vector<unsigned char> item(const std::string& name, bool per_rank = false) const {
+        std::size_t bytes = 0;
+        check(weftTrainReplicaGetItem(handle_, name.c_str(), per_rank ? 1 : 0, nullptr, 0, &bytes));
+        std::vector<unsigned char> data(bytes + 1);  // data() of an empty vector may be NULL
+        check(weftTrainReplicaGetItem(handle_, name.c_str(), per_rank ? 1 : 0, data.data(), bytes, &bytes));
+        data.resize(bytes);
+        return data;
+    }
+
+  private:
+    weftTrainReplica_t handle_ = nullptr;
 };
 
 }  // namespace train

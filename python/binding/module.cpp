@@ -15,7 +15,9 @@
 #include "python/binding/reduction.hpp"
 #include "python/binding/stream.hpp"
 #include "python/binding/training.hpp"
+#include "python/binding/training_checkpoint.hpp"
 #include "python/binding/training_compressor.hpp"
+#include "python/binding/training_replica.hpp"
 
 namespace weft::python {
 
@@ -78,6 +80,8 @@ NB_MODULE(_weft, module) {
     bind_memory(module);
     bind_training(module);
     bind_training_shard(module);
+    bind_checkpoint(module);
+    bind_replica(module);
     bind_compressors(module);
     bind_training_local(module);
 }

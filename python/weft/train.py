@@ -1,4 +1,4 @@
-"""Training: gradients in buckets, averaged over all ranks while others are computed, and models sharded in units.
+"""Training: gradients in buckets, averaged over all ranks while others are computed, sharded models, checkpoints.
 
     ddp = weft.train.Ddp(comm, {"weight": weight, "bias": bias})
     with ddp.iteration():
@@ -20,6 +20,7 @@ from ._communicator import Communicator
 from ._errors import Error, refuse
 from ._objects import _Closing
 from ._train_local import Local
+from ._train_checkpoint import Box, Checkpoint, Replica
 from ._train_shard import Piece, Shard, Stats, Unit
 
 Named = Union[Mapping[str, Any], Iterable[tuple[str, Any]]]
@@ -327,4 +328,4 @@ def _itemsize(x: Any) -> int:
     return int(size)
 
 
-__all__ = ["Bucket", "Compressor", "Ddp", "Local", "Piece", "Shard", "Stats", "Unit"]
+__all__ = ["Box", "Bucket", "Checkpoint", "Compressor", "Ddp", "Local", "Piece", "Replica", "Shard", "Stats", "Unit"]

@@ -44,8 +44,17 @@ Result<std::unique_ptr<Peers>> Peers::make(weftComm_t parent, int color) {
     return peers;
 }
 
+Result<std::unique_ptr<Peers>> Peers::over(weftComm_t comm) {
+    std::unique_ptr<Peers> peers(new Peers);
+    peers->owns_ = false;
+    WEFT_TRY(called(weftCommUserRank(comm, &peers->rank_)));
+    WEFT_TRY(called(weftCommCount(comm, &peers->ranks_)));
+    peers->comm_ = comm;
+    return peers;
+}
+
 Peers::~Peers() {
-    if (comm_ && !aborted_.exchange(true)) (void)weftCommDestroy(comm_);
+    if (owns_ && comm_ && !aborted_.exchange(true)) (void)weftCommDestroy(comm_);
 }
 
 void Peers::abort() {

@@ -21,6 +21,8 @@ class Peers {
   public:
     // All ranks of `parent` call it. The ranks with one color are peers, in the order of their ranks in `parent`.
     static Result<std::unique_ptr<Peers>> make(weftComm_t parent, int color = 0);
+    // The communicator itself, which outlives it.
+    static Result<std::unique_ptr<Peers>> over(weftComm_t comm);
     Peers(const Peers&) = delete;
     Peers& operator=(const Peers&) = delete;
     ~Peers();
@@ -56,6 +58,7 @@ class Peers {
     Peers() = default;
 
     weftComm_t comm_ = nullptr;
+    bool owns_ = true;
     int rank_ = 0, ranks_ = 1;
     std::map<std::pair<weftDataType_t, double>, weftRedOp_t> averages_;
     std::atomic<bool> aborted_{false};

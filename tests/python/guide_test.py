@@ -1,6 +1,7 @@
 """The code of guides runs, block by block, as one program of two ranks."""
 import os
 import re
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -8,17 +9,21 @@ from ranks import run_job
 
 
 class Guide(unittest.TestCase):
-    def runs(self, page, least_blocks):
+    def runs(self, page, least_blocks, first=""):
         text = Path(os.environ["GUIDE_PAGE"]).with_name(page).read_text()
         blocks = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
         self.assertGreaterEqual(len(blocks), least_blocks)
-        run_job(2, "\n".join(blocks))
+        run_job(2, "\n".join([first, *blocks]))
 
     def test_the_blocks_of_python_md_run_in_their_order(self):
         self.runs("python.md", 9)
 
     def test_the_blocks_of_training_md_run_in_their_order(self):
         self.runs("training.md", 2)
+
+    def test_the_block_of_training_checkpoints_md_runs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.runs("training-checkpoints.md", 1, f"import os\nos.chdir({folder!r})")
 
     def test_the_block_of_training_hooks_md_runs(self):
         self.runs("training-hooks.md", 1)

@@ -167,9 +167,9 @@ def findings(tree):
         # A table (.def) is data, a row for each thing: it grows with its rows and hides no second noun.
         if not file.endswith(".def"):
             unit_lines[unit] = unit_lines.get(unit, 0) + lines
-        if file.startswith(LIBRARY):
-            folder = str(Path(file).parent)
-            folder_lines[folder] = folder_lines.get(folder, 0) + lines
+            if file.startswith(LIBRARY):
+                folder = str(Path(file).parent)
+                folder_lines[folder] = folder_lines.get(folder, 0) + lines
         edges[unit].update(unit_of(target) for _, _, target in tree.includes[file] if target and unit_of(target) in edges and unit_of(target) != unit)
     for unit in sorted(cycles(edges)):
         yield "unit-cycle", unit, 1

@@ -246,6 +246,8 @@ class TidyTest(unittest.TestCase):
         self.assertEqual(self.objections(table), [])
         folder = {f"src/base/part_{i}.hpp": f"// part_{i}.hpp: a part.\n" + "\n" * 390 for i in range(11)}
         self.assert_rule("folder-lines", folder, "src/base: ")
+        tables = {name.replace(".hpp", ".def"): text.replace(".hpp", ".def") for name, text in folder.items()}
+        self.assertNotIn("folder-lines", str(self.objections(tables)))
 
     def test_the_language_of_comments_and_markdown(self):
         long = "One " + "word " * 30 + "more."

@@ -27,5 +27,9 @@ int main(void) {
         compressor.rank != 1 || compressor.leastRate != 2 || !compressor.warmStart || compressor.blockCount != 256 ||
         compressor.float8 != weftFloat8e4m3)
         return 1;
+    const weftTrainBox_t box = WEFT_TRAIN_BOX_INITIALIZER;
+    const weftTrainItem_t item = WEFT_TRAIN_ITEM_INITIALIZER;
+    if (box.size != sizeof box || box.dims || box.shape || box.extents || item.size != sizeof item || item.perRank)
+        return 1;
     return hooks[0] == hooks[1] || weftTrainDdpFinish(NULL, NULL) != weftInvalidArgument;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/catch.hpp"
+#include "tests/folder.hpp"
 
 namespace {
 
@@ -130,6 +131,66 @@ TEST_CASE("a compressing hook is an owner, and its state can be kept") {
         }
     });
     CHECK(wrong == std::vector<std::string>(2));
+}
+
+TEST_CASE("the owner of checkpoints is movable, and its calls are train.h's") {
+    static_assert(!std::is_copy_constructible<weft::train::Checkpoint>::value, "one owner");
+    const weft::internal::test::Folder folder;
+    const auto wrong = on_ranks(2, [&](weft::Communicator& comm, int rank) -> std::string {
+        using weft::train::Box;
+        const size_t own = size_t(rank);
+        const std::string first = folder.path / "1", second = folder.path / "2", file = folder.path / "all.safetensors";
+        std::vector<float> rows(6, float(rank));
+        std::vector<double> common(2, 0.5);
+        const Box<float> part("rows", rows.data(), {4, 3}, {2 * own, 0}, {2, 3});
+        const Box<double> whole("common", common.data(), {2});
+        weft::train::Checkpoint made(comm);
+        weft::train::Checkpoint checkpoint(std::move(made));
+        checkpoint.save(first, {part.get(), whole.get()}, {weft::train::item("step", "abc", 3)});
+        checkpoint.save_in_background(second, {part.get(), whole.get()},
+                                      {weft::train::item("rank", &rank, sizeof rank, true)});
+        checkpoint.wait();
+        if (made.get() || !checkpoint.test()) return "the end of the save";
+        std::vector<float> all(12);
+        checkpoint.load(first, {Box<float>("rows", all.data(), {4, 3}).get()});
+        if (all[5] != 0 || all[6] != 1 || checkpoint.ranks() != 2) return "other values";
+        if (checkpoint.item("step") != std::vector<unsigned char>{'a', 'b', 'c'}) return "another item";
+        checkpoint.load(second, {});
+        if (checkpoint.item("rank", 1)[0] != 1) return "the item of a rank";
+        checkpoint.export_file(second, file, "");
+        comm.barrier();
+        try {
+            checkpoint.save(first, {whole.get()});
+            return "no exception";
+        } catch (const weft::Error& error) {
+            return error.id() == std::string("train.checkpoint-exists") ? "" : error.what();
+        }
+    });
+    CHECK(wrong == std::vector<std::string>(2));
+}
+
+TEST_CASE("the owner of copies in memory outlives communicators, and its calls are train.h's") {
+    static_assert(!std::is_copy_constructible<weft::train::Replica>::value, "one owner");
+    std::vector<weft::train::Replica> replicas;
+    for (int process = 0; process < 2; ++process) replicas.emplace_back(1);
+    for (int job = 0; job < 2; ++job) {
+        const auto wrong = on_ranks(2, [&](weft::Communicator& comm, int rank) -> std::string {
+            using weft::train::Box;
+            const size_t own = size_t(rank);
+            std::vector<float> row(3, float(rank)), other(3);
+            if (job == 0) {
+                replicas[own].save(comm, 5, {Box<float>("rows", row.data(), {2, 3}, {own, 0}, {1, 3}).get()},
+                                   {weft::train::item("rank", &rank, sizeof rank, true)});
+                return "";
+            }
+            const Box<float> wanted("rows", other.data(), {2, 3}, {1 - own, 0}, {1, 3});
+            if (replicas[own].load(comm, {wanted.get()}) != 5) return "another version";
+            if (other[2] != float(1 - rank)) return "another row";
+            return replicas[own].item("rank", true)[0] == rank ? "" : "another item";
+        });
+        CHECK(wrong == std::vector<std::string>(2));
+        if (job == 0) replicas[1] = weft::train::Replica(1, 2);
+    }
 }
 
 TEST_CASE("an exception says which rank has another model") {

@@ -1,0 +1,145 @@
+#include "python/binding/training_checkpoint.hpp"
+
+#include <nanobind/stl/string.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "python/binding/bindings.hpp"
+#include "python/binding/collector.hpp"
+#include "python/binding/group.hpp"
+#include "python/binding/training_boxes.hpp"
+
+namespace weft::python {
+
+Checkpoint::Checkpoint(nb::object comm) : comm_(std::move(comm)), process_(getpid()) {
+    weftTrainCheckpoint_t made = nullptr;
+    nb::cast<Comm&>(comm_).run([&](weftComm_t handle) { return weftTrainCheckpointCreate(&made, handle); });
+    handle_.store(made);
+}
+
+Checkpoint::~Checkpoint() {
+    const weftTrainCheckpoint_t checkpoint = handle_.exchange(nullptr);
+    if (!checkpoint || process_ != getpid()) return;
+    const Frame frame;
+    const Unlocked unlocked;
+    (void)weftTrainCheckpointDestroy(checkpoint);
+}
+
+weftTrainCheckpoint_t Checkpoint::handle() const {
+    const weftTrainCheckpoint_t handle = handle_.load(std::memory_order_relaxed);
+    if (!handle) refuse_usage("python.closed", "the Checkpoint is closed. Make a new one by weft.train.Checkpoint()");
+    return handle;
+}
+
+template <class Body>
+void Checkpoint::run(Body&& body) {
+    Interruptible* const objects[] = {this};
+    check(without_gil(objects, [&, own = handle()] { return body(own); }));
+}
+
+void Checkpoint::save(const std::string& folder, const nb::list& boxes, const nb::list& items, bool background) {
+    Described described;
+    try {
+        for (nb::handle each : boxes) described.add_box(each, Access::read);
+        for (nb::handle each : items) described.add_item(each);
+    } catch (...) {
+        // The other ranks wait for this one: they get an error as well.
+        (void)unlocked([&, own = handle()] {
+            return weftTrainCheckpointSave(own, folder.c_str(), nullptr, 1, nullptr, 0, weftTrainSaveBlocking);
+        });
+        throw;
+    }
+    run([&](weftTrainCheckpoint_t own) {
+        return weftTrainCheckpointSave(own, folder.c_str(), described.boxes.data(), described.boxes.size(),
+                                       described.items.data(), described.items.size(),
+                                       background ? weftTrainSaveBackground : weftTrainSaveBlocking);
+    });
+}
+
+void Checkpoint::load(const std::string& folder, const nb::list& boxes) {
+    Described described;
+    try {
+        for (nb::handle each : boxes) described.add_box(each, Access::write);
+    } catch (...) {
+        (void)unlocked([&, own = handle()] { return weftTrainCheckpointLoad(own, folder.c_str(), nullptr, 1); });
+        throw;
+    }
+    run([&](weftTrainCheckpoint_t own) {
+        return weftTrainCheckpointLoad(own, folder.c_str(), described.boxes.data(), described.boxes.size());
+    });
+}
+
+bool Checkpoint::test() {
+    int done = 0;
+    check(weftTrainCheckpointTest(handle(), &done));
+    return done != 0;
+}
+
+void Checkpoint::wait() {
+    run([](weftTrainCheckpoint_t own) { return weftTrainCheckpointWait(own); });
+}
+
+int Checkpoint::ranks() {
+    int ranks = 0;
+    check(weftTrainCheckpointGetRanks(handle(), &ranks));
+    return ranks;
+}
+
+nb::bytes Checkpoint::item(const std::string& name, int rank) {
+    size_t bytes = 0;
+    check(weftTrainCheckpointGetItem(handle(), name.c_str(), rank, nullptr, 0, &bytes));
+    std::string data(bytes, '\0');
+    check(unlocked([&, own = handle()] {
+        return weftTrainCheckpointGetItem(own, name.c_str(), rank, data.data(), bytes, &bytes);
+    }));
+    return nb::bytes(data.data(), data.size());
+}
+
+void Checkpoint::export_file(const std::string& folder, const std::string& file, const std::string& prefix) {
+    run([&](weftTrainCheckpoint_t own) {
+        return weftTrainCheckpointExport(own, folder.c_str(), prefix.c_str(), file.c_str());
+    });
+}
+
+void Checkpoint::abort() {
+    check(unlocked([own = handle()] { return weftTrainCheckpointAbort(own); }));
+}
+
+void Checkpoint::abort_quietly() noexcept {
+    if (const weftTrainCheckpoint_t own = handle_.load()) (void)weftTrainCheckpointAbort(own);
+}
+
+void Checkpoint::close() {
+    if (!handle_.load()) return;
+    if (process_ != getpid()) {
+        handle_.store(nullptr);
+        return;
+    }
+    const weftTrainCheckpoint_t own = handle();
+    Interruptible* const objects[] = {this};
+    const weftResult_t result = without_gil(objects, [&] { return weftTrainCheckpointDestroy(own); });
+    handle_.store(nullptr);
+    check(result);
+}
+
+int Checkpoint::visit(visitproc visit, void* arg) const {
+    Py_VISIT(comm_.ptr());
+    return 0;
+}
+
+void bind_checkpoint(nb::module_& module) {
+    nb::class_<Checkpoint>(module, "Checkpoint", nb::type_slots(collected<Checkpoint>()), nb::is_weak_referenceable())
+        .def(nb::init<nb::object>(), nb::arg("comm"), InFrame())
+        .def("_save", &Checkpoint::save, InFrame())
+        .def("_load", &Checkpoint::load, InFrame())
+        .def("_test", &Checkpoint::test, InFrame())
+        .def("_wait", &Checkpoint::wait, InFrame())
+        .def("_ranks", &Checkpoint::ranks, InFrame())
+        .def("_item", &Checkpoint::item, InFrame())
+        .def("_export", &Checkpoint::export_file, InFrame())
+        .def("_abort", &Checkpoint::abort, InFrame())
+        .def("_close", &Checkpoint::close, InFrame());
+}
+
+}  // namespace weft::python

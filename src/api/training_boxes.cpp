@@ -1,0 +1,137 @@
+#include "src/api/training_boxes.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <set>
+
+#include "src/api/training_handle.hpp"
+#include "src/base/datatype.hpp"
+#include "src/train/memory_space.hpp"
+
+namespace weft::internal {
+
+namespace {
+
+// The sizes in the first version; later versions only append fields.
+constexpr size_t first_box_size = offsetof(weftTrainBox_t, extents) + sizeof(const size_t*);
+constexpr size_t first_item_size = offsetof(weftTrainItem_t, perRank) + sizeof(int);
+constexpr size_t elements_most = size_t(1) << 48;
+
+// Copies entry `number` of an array whose entries say their size.
+template <class Entry>
+Result<Entry> read_sized(const Entry* entries, size_t number, size_t first_size, const char* kind) {
+    const size_t size = entries[0].size;
+    Entry entry = {};
+    const auto* const place = reinterpret_cast<const std::byte*>(entries) + number * size;
+    if (size >= first_size) memcpy(&entry, place, std::min(size, sizeof entry));
+    if (size >= first_size && entry.size == size) return entry;
+    return fail(error::argument_config, "{} {} was not initialised: begin with its initializer macro", kind, number);
+}
+
+Status check_name(const char* name, const char* kind, size_t number) {
+    if (!name || !*name) return fail(error::argument_null, "{} {} has no name: set its field name", kind, number);
+    if (!train::is_text(name))
+        return fail(error::argument_value, "the name of {} {} is not UTF-8: files cannot hold it", kind, number);
+    return ok();
+}
+
+// Offsets and extents lie within the shape, and the elements can be counted.
+Status check_place(const train::StoredBox& box, size_t number) {
+    size_t elements = 1;
+    for (size_t d = 0; d < box.shape.size(); ++d) {
+        const size_t offset = box.box.offsets[d], extent = box.box.extents[d], length = box.shape[d];
+        if (extent > length || offset > length - extent)
+            return fail(error::argument_value,
+                        "box {}, of \"{}\", has {} elements from {} on in dimension {}, whose length is {}", number,
+                        box.tensor, extent, offset, d, length);
+        if (length > elements_most || (length > 0 && elements > elements_most / length))
+            return fail(error::argument_count, "box {}: \"{}\" has more elements than any memory holds", number,
+                        box.tensor);
+        elements *= length;
+    }
+    return ok();
+}
+
+Result<train::OwnBox> read_box(const weftTrainBox_t& box, size_t number, int own_device) {
+    WEFT_TRY(check_name(box.name, "box", number));
+    if (train::is_item_name(box.name) || strcmp(box.name, "__metadata__") == 0)
+        return fail(error::argument_value, "box {} has the name \"{}\", which is reserved", number, box.name);
+    if (!is_datatype(box.datatype))
+        return fail(error::argument_datatype, "the datatype of box {}, \"{}\", is {}; types are 0 to {}", number,
+                    box.name, int(box.datatype), weftNumTypes - 1);
+    if (box.dims < 0 || box.dims > WEFT_TRAIN_DIMS_MAX)
+        return fail(error::argument_value, "box {}, \"{}\", has {} dimensions; it must be 0 to {}", number, box.name,
+                    box.dims, WEFT_TRAIN_DIMS_MAX);
+    if (!box.shape && box.dims > 0)
+        return fail(error::argument_null, "box {}, \"{}\", has {} dimensions, but its shape is NULL", number, box.name,
+                    box.dims);
+    train::OwnBox read;
+    const size_t dims = size_t(box.dims);
+    read.facts.tensor = box.name;
+    read.facts.type = box.datatype;
+    if (dims > 0) read.facts.shape.assign(box.shape, box.shape + dims);
+    read.facts.box = {std::vector<size_t>(dims), read.facts.shape};
+    if (box.offsets) read.facts.box.offsets.assign(box.offsets, box.offsets + dims);
+    if (box.extents) read.facts.box.extents.assign(box.extents, box.extents + dims);
+    WEFT_TRY(check_place(read.facts, number));
+    read.data = box.data;
+    if (read.facts.bytes() == 0) return read;
+    if (!box.data)
+        return fail(error::argument_null, "box {}, \"{}\", has {} elements, but its data is NULL", number, box.name,
+                    read.facts.box.volume());
+    const auto device = train::device_of(box.data, own_device);
+    if (!device) return device.status().copy();
+    if (*device >= 0)
+        return fail(error::argument_device,
+                    "box {}, \"{}\", lies on device {}: copy it to host memory for the checkpoint", number, box.name,
+                    *device);
+    return read;
+}
+
+}  // namespace
+
+Status read_boxes(const char* function, const weftTrainBox_t* boxes, size_t count, int own_device,
+                  std::vector<train::OwnBox>& read) {
+    if (!boxes && count > 0)
+        return fail(error::argument_null, "{}: boxes is NULL, but boxCount is {}", function, count);
+    for (size_t i = 0; i < count; ++i) {
+        const auto entry = read_sized(boxes, i, first_box_size, "box");
+        if (!entry) return entry.status().copy();
+        auto box = read_box(*entry, i, own_device);
+        if (!box) return box.take_status();
+        read.push_back(std::move(*box));
+    }
+    return ok();
+}
+
+Status read_items(const char* function, const weftTrainItem_t* items, size_t count, int rank,
+                  std::vector<train::OwnBox>& read) {
+    if (!items && count > 0)
+        return fail(error::argument_null, "{}: items is NULL, but itemCount is {}", function, count);
+    std::set<std::string> names;
+    for (size_t i = 0; i < count; ++i) {
+        const auto item = read_sized(items, i, first_item_size, "item");
+        if (!item) return item.status().copy();
+        WEFT_TRY(check_name(item->name, "item", i));
+        if (!is_switch(item->perRank))
+            return fail(error::argument_value, "item {}, \"{}\": perRank is {}; it must be 0 or 1", i, item->name,
+                        item->perRank);
+        if (!item->data && item->bytes > 0)
+            return fail(error::argument_null, "item {}, \"{}\", has {} bytes, but its data is NULL", i, item->name,
+                        item->bytes);
+        if (item->bytes > elements_most)
+            return fail(error::argument_count, "item {}, \"{}\", has more bytes than any memory holds", i, item->name);
+        if (!names.insert(item->name).second)
+            return fail(error::argument_value, "two items have the name \"{}\": names are different", item->name);
+        train::OwnBox box;
+        box.facts.tensor = train::item_name(item->name, item->perRank == 1 ? rank : -1);
+        box.facts.shape = {item->bytes};
+        box.facts.box = {{0}, {item->bytes}};
+        box.data = const_cast<void*>(item->data);
+        read.push_back(std::move(box));
+    }
+    return ok();
+}
+
+}  // namespace weft::internal

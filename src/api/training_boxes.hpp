@@ -1,0 +1,29 @@
+// training_boxes.hpp: reads the caller's arrays of weftTrainBox_t and weftTrainItem_t, of any version.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "src/base/result.hpp"
+#include "src/train/checkpoint/checkpoint.hpp"
+#include "weft/train.h"
+
+namespace weft::internal {
+
+// `own_device` is the communicator's; -1: none.
+Status read_boxes(const char* function, const weftTrainBox_t* boxes, size_t count, int own_device,
+                  std::vector<train::OwnBox>& read);
+// Items become tensors of bytes.
+Status read_items(const char* function, const weftTrainItem_t* items, size_t count, int rank,
+                  std::vector<train::OwnBox>& read);
+
+inline Status check_path(const char* function, const char* path, const char* name) {
+    if (path && *path) return ok();
+    return fail(error::argument_null, "{}: {} is NULL or empty: pass a path", function, name);
+}
+
+inline Status check_receiver(const char* function, const void* place, const char* name) {
+    if (place) return ok();
+    return fail(error::argument_null, "{}: {} is NULL", function, name);
+}
+
+}  // namespace weft::internal

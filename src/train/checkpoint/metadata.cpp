@@ -1,0 +1,132 @@
+#include "src/train/checkpoint/metadata.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "src/base/datatype.hpp"
+
+namespace weft::internal::train {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int format_version = 1;
+constexpr const char* format_name = "weft checkpoint";
+constexpr const char* item_prefix = "item:";
+
+// The names of safetensors, in the order of weftDataType_t.
+constexpr const char* type_names[] = {"I8",  "U8",  "I32", "U32",  "I64",     "U64",
+                                      "F16", "F32", "F64", "BF16", "F8_E4M3", "F8_E5M2"};
+static_assert(std::size(type_names) == weftNumTypes);
+
+StoredBox box_of(const Json& json) {
+    StoredBox box;
+    json.at("tensor").get_to(box.tensor);
+    const auto type = std::find(std::begin(type_names), std::end(type_names), json.at("dtype").get<std::string>());
+    if (type == std::end(type_names)) throw std::out_of_range("an unknown dtype");
+    box.type = weftDataType_t(type - std::begin(type_names));
+    json.at("shape").get_to(box.shape);
+    json.at("offsets").get_to(box.box.offsets);
+    json.at("extents").get_to(box.box.extents);
+    json.at("rank").get_to(box.rank);
+    json.at("begin").get_to(box.begin);
+    json.at("crc32c").get_to(box.checksums);
+    return box;
+}
+
+// Later code relies on this.
+bool is_consistent(const StoredBox& box, size_t files) {
+    const size_t dims = box.shape.size();
+    if (box.box.offsets.size() != dims || box.box.extents.size() != dims) return false;
+    for (size_t d = 0; d < dims; ++d)
+        if (box.box.extents[d] > box.shape[d] || box.box.offsets[d] > box.shape[d] - box.box.extents[d]) return false;
+    const size_t blocks = (box.bytes() + checksum_block_bytes - 1) / checksum_block_bytes;
+    return box.rank >= 0 && size_t(box.rank) < files && (box.checksums.empty() || box.checksums.size() == blocks);
+}
+
+}  // namespace
+
+size_t StoredBox::bytes() const { return box.volume() * size_of(type); }
+
+std::string data_file_name(int rank) { return fmt::format("rank-{:05}.safetensors", rank); }
+
+std::string item_name(const std::string& name, int rank) {
+    return rank < 0 ? fmt::format("{}all:{}", item_prefix, name) : fmt::format("{}{}:{}", item_prefix, rank, name);
+}
+bool is_item_name(const std::string& name) { return name.starts_with(item_prefix); }
+
+bool is_text(const std::string& name) {
+    try {
+        (void)Json(name).dump();
+        return true;
+    } catch (const Json::exception&) {
+        return false;
+    }
+}
+
+std::string to_json(const Metadata& metadata) {
+    Json boxes = Json::array();
+    for (const StoredBox& box : metadata.boxes)
+        boxes.push_back({{"tensor", box.tensor},
+                         {"dtype", type_names[box.type]},
+                         {"shape", box.shape},
+                         {"offsets", box.box.offsets},
+                         {"extents", box.box.extents},
+                         {"rank", box.rank},
+                         {"begin", box.begin},
+                         {"crc32c", box.checksums}});
+    const Json json = {{"format", format_name},
+                       {"version", format_version},
+                       {"block_bytes", checksum_block_bytes},
+                       {"file_bytes", metadata.file_bytes},
+                       {"boxes", std::move(boxes)}};
+    return json.dump();
+}
+
+Result<Metadata> metadata_of(const std::string& text, const std::string& source) {
+    const auto damaged = [&](const char* objection) {
+        return fail(error::train_checkpoint_damaged,
+                    "{} is not the metadata of a checkpoint of this version of Weft: {}. Load an older checkpoint",
+                    source, objection);
+    };
+    try {
+        const Json json = Json::parse(text);
+        if (json.at("format") != format_name || json.at("version") != format_version ||
+            json.at("block_bytes") != checksum_block_bytes)
+            return damaged("its format or version is another one");
+        Metadata metadata;
+        json.at("file_bytes").get_to(metadata.file_bytes);
+        for (const Json& each : json.at("boxes")) {
+            metadata.boxes.push_back(box_of(each));
+            if (!is_consistent(metadata.boxes.back(), metadata.file_bytes.size()))
+                return damaged("a box lies outside its tensor");
+        }
+        return metadata;
+    } catch (const Json::exception& wrong) {
+        return damaged(wrong.what());
+    } catch (const std::out_of_range& wrong) {
+        return damaged(wrong.what());
+    }
+}
+
+std::string safetensors_header(const std::vector<StoredBox>& boxes) {
+    Json json = Json::object();
+    size_t begin = 0;
+    for (const StoredBox& box : boxes) {
+        const bool whole = box.box.extents == box.shape;
+        json[whole ? box.tensor : box.tensor + text_of(box.box)] = {{"dtype", type_names[box.type]},
+                                                                    {"shape", box.box.extents},
+                                                                    {"data_offsets", {begin, begin + box.bytes()}}};
+        begin += box.bytes();
+    }
+    std::string text = json.dump();
+    text.append((8 - text.size() % 8) % 8, ' ');  // so that data is aligned
+    char length[8];
+    for (int i = 0; i < 8; ++i) length[i] = char(uint64_t(text.size()) >> (8 * i));
+    return std::string(length, 8) + text;
+}
+
+}  // namespace weft::internal::train

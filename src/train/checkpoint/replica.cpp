@@ -1,0 +1,334 @@
+#include "src/train/checkpoint/replica.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+#include "src/base/datatype.hpp"
+#include "src/train/checkpoint/plan.hpp"
+#include "src/train/checkpoint/verdict.hpp"
+#include "src/train/peers.hpp"
+
+namespace weft::internal::train {
+
+namespace {
+
+StateCopy copy_of(const Peers& peers, uint64_t version, const std::vector<OwnBox>& boxes) {
+    StateCopy copy;
+    copy.facts = {version, peers.rank(), peers.ranks(), peers.rank()};
+    size_t bytes = 0;
+    for (const OwnBox& box : boxes) bytes += box.facts.bytes();
+    copy.data.reserve(bytes);
+    for (const OwnBox& box : boxes) {
+        StoredBox& stored = copy.boxes.emplace_back(box.facts);
+        stored.begin = copy.data.size();
+        const auto* const data = static_cast<const std::byte*>(box.data);
+        if (stored.bytes() > 0) copy.data.insert(copy.data.end(), data, data + stored.bytes());
+    }
+    return copy;
+}
+
+std::string text_of(const std::vector<StoredBox>& boxes, int files) {
+    Metadata metadata;
+    metadata.file_bytes.resize(size_t(files));
+    metadata.boxes = boxes;
+    return to_json(metadata);
+}
+
+// The boxes of all ranks, one rank after the other.
+Result<std::vector<std::vector<StoredBox>>> all_boxes(const Peers& peers, const std::vector<StoredBox>& own) {
+    auto texts = all_gather_texts(peers, text_of(own, peers.ranks()));
+    if (!texts) return texts.take_status();
+    std::vector<std::vector<StoredBox>> all;
+    for (size_t rank = 0; rank < texts->size(); ++rank) {
+        auto metadata = metadata_of((*texts)[rank], fmt::format("the message of rank {}", rank));
+        if (!metadata) return metadata.take_status();
+        all.push_back(std::move(metadata->boxes));
+    }
+    return all;
+}
+
+// Sizes of the messages of a rank.
+struct Sizes {
+    uint64_t text = 0, data = 0;
+};
+
+// Both messages of this rank to each other member, and theirs.
+Status exchange_messages(const Peers& peers, const std::vector<int>& members, const std::string& text,
+                         const std::vector<std::byte>& data, std::vector<std::string>& texts,
+                         std::vector<StateCopy>& copies) {
+    WEFT_TRY(called(weftGroupStart()));
+    weftResult_t failed = weftSuccess;
+    const auto make = [&](weftResult_t result) {
+        if (failed == weftSuccess) failed = result;
+    };
+    const auto send = [&](const void* memory, size_t bytes, int peer) {
+        if (bytes > 0) make(weftSend(memory, bytes, weftUint8, peer, peers.comm(), nullptr));
+    };
+    const auto receive = [&](void* memory, size_t bytes, int peer) {
+        if (bytes > 0) make(weftRecv(memory, bytes, weftUint8, peer, peers.comm(), nullptr));
+    };
+    for (size_t i = 0; i < members.size(); ++i) {
+        send(text.data(), text.size(), members[i]);
+        receive(texts[i].data(), texts[i].size(), members[i]);
+        send(data.data(), data.size(), members[i]);
+        receive(copies[i].data.data(), copies[i].data.size(), members[i]);
+    }
+    const Status refused = called(failed);
+    const weftResult_t ended = weftGroupEnd();
+    return refused ? called(ended) : refused.copy();
+}
+
+Result<std::vector<HeldCopy>> all_held(const Peers& peers, const std::vector<StateCopy>& held) {
+    std::vector<HeldCopy> own;
+    for (const StateCopy& copy : held) {
+        own.push_back(copy.facts);
+        own.back().holder = peers.rank();
+    }
+    const std::string text(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(HeldCopy));
+    const auto texts = all_gather_texts(peers, text);
+    if (!texts) return texts.status().copy();
+    std::vector<HeldCopy> all;
+    for (const std::string& each : *texts) {
+        const size_t before = all.size(), count = each.size() / sizeof(HeldCopy);
+        all.resize(before + count);
+        if (count > 0) memcpy(all.data() + before, each.data(), count * sizeof(HeldCopy));
+    }
+    return all;
+}
+
+// Items that a rank gets: the common ones, and those of its own number.
+void add_items(const TensorIndex& index, int rank, std::vector<StoredBox>& wanted) {
+    const std::string common = item_name("", -1), own = item_name("", rank);
+    for (const auto& [name, boxes] : index.tensors()) {
+        if (!name.starts_with(common) && !name.starts_with(own)) continue;
+        wanted.push_back(*boxes.front());
+        wanted.back().rank = rank;
+    }
+}
+
+// The parts of boxes that go from holders to readers.
+class Delivery {
+  public:
+    Delivery(const Peers& peers, const std::vector<const StateCopy*>& sources)
+        : peers_(peers), sources_(sources), sends_(size_t(peers.ranks())), receives_(size_t(peers.ranks())) {}
+
+    // Box number `number` of the reader.
+    Status add(int reader, const std::vector<Read>& reads, size_t number) {
+        for (const Read& read : reads) {
+            if (read.stored->rank == peers_.rank()) WEFT_TRY(pack(read, sends_[size_t(reader)]));
+            if (reader == peers_.rank()) {
+                const size_t bytes = read.part.volume() * size_of(read.stored->type);
+                auto& from = receives_[size_t(read.stored->rank)];
+                arrivals_.push_back({read, number, read.stored->rank, from.size()});
+                from.resize(from.size() + bytes);
+            }
+        }
+        return ok();
+    }
+    Status exchange() {
+        std::vector<size_t> counts[2], places[2];
+        std::vector<std::byte> buffers[2];
+        for (const int side : {0, 1})
+            for (std::vector<std::byte>& each : side == 0 ? sends_ : receives_) {
+                counts[side].push_back(each.size());
+                places[side].push_back(buffers[side].size());
+                buffers[side].insert(buffers[side].end(), each.begin(), each.end());
+                if (side == 0) each = {};
+            }
+        WEFT_TRY(called(weftAlltoAllv(buffers[0].data(), counts[0].data(), places[0].data(), buffers[1].data(),
+                                      counts[1].data(), places[1].data(), weftUint8, peers_.comm(), nullptr)));
+        for (size_t rank = 0; rank < receives_.size(); ++rank)
+            if (counts[1][rank] > 0)
+                memcpy(receives_[rank].data(), buffers[1].data() + places[1][rank], counts[1][rank]);
+        return ok();
+    }
+    // Into the memory of this rank's boxes.
+    Status unpack(const std::vector<StoredBox>& boxes, const std::vector<void*>& memory) const {
+        for (const Arrival& each : arrivals_) {
+            const size_t element = size_of(each.read.stored->type);
+            const std::byte* const from = receives_[size_t(each.holder)].data() + each.begin;
+            auto* const to = static_cast<std::byte*>(memory[each.number]);
+            WEFT_TRY(for_each_run(each.read.part, each.read.part, boxes[each.number].box,
+                                  [&](size_t left, size_t right, size_t count) {
+                                      memcpy(to + right * element, from + left * element, count * element);
+                                      return ok();
+                                  }));
+        }
+        return ok();
+    }
+
+  private:
+    struct Arrival {
+        Read read;
+        size_t number;
+        int holder;
+        size_t begin;  // in the bytes from the holder
+    };
+    Status pack(const Read& read, std::vector<std::byte>& bytes) const {
+        const size_t element = size_of(read.stored->type);
+        const std::byte* const from = memory_of(*read.stored);
+        return for_each_run(read.part, read.stored->box, read.part, [&](size_t left, size_t, size_t count) {
+            bytes.insert(bytes.end(), from + left * element, from + (left + count) * element);
+            return ok();
+        });
+    }
+    // `begin` counts through all sources.
+    const std::byte* memory_of(const StoredBox& stored) const {
+        size_t begin = stored.begin, source = 0;
+        for (; begin >= sources_[source]->data.size(); ++source) begin -= sources_[source]->data.size();
+        return sources_[source]->data.data() + begin;
+    }
+
+    const Peers& peers_;
+    const std::vector<const StateCopy*>& sources_;
+    std::vector<std::vector<std::byte>> sends_, receives_;  // to and from each rank
+    std::vector<Arrival> arrivals_;
+};
+
+}  // namespace
+
+Status Replica::check_settings(const Peers& peers, Status own, uint64_t version) const {
+    WEFT_TRY(common_verdict(peers, std::move(own)));
+    const std::string settings = fmt::format("version {}, jump {} and copies {}", version, jump_, copies_);
+    const auto all = all_gather_texts(peers, settings);
+    if (!all) return all.status().copy();
+    const auto other =
+        std::find_if(all->begin(), all->end(), [&](const std::string& each) { return each != all->front(); });
+    if (other != all->end()) {
+        const int rank = int(other - all->begin());
+        return fail(error::train_model, "rank 0 saves {} of its state in memory, but rank {} saves {}", all->front(),
+                    rank, *other)
+            .about({.rank = rank, .peer = 0});
+    }
+    if (peers.ranks() % (jump_ * copies_) == 0) return ok();
+    return fail(error::argument_value, "there are {} ranks, which is no multiple of jump ({}) times copies ({})",
+                peers.ranks(), jump_, copies_);
+}
+
+Result<std::vector<StateCopy>> Replica::exchange(const Peers& peers, const StateCopy& own) const {
+    const std::string text = text_of(own.boxes, peers.ranks());
+    const Sizes sizes{text.size(), own.data.size()};
+    std::vector<Sizes> all(size_t(peers.ranks()));
+    WEFT_TRY(peers.all_gather(&sizes, all.data(), sizeof sizes));
+    std::vector<int> members = replica_group(peers.ranks(), jump_, copies_, peers.rank());
+    std::erase(members, peers.rank());
+    std::vector<StateCopy> copies(members.size());
+    std::vector<std::string> texts(members.size());
+    WEFT_TRY(common_verdict(peers, attempt([&] {
+                                for (size_t i = 0; i < members.size(); ++i) {
+                                    texts[i].resize(all[size_t(members[i])].text);
+                                    copies[i].data.resize(all[size_t(members[i])].data);
+                                }
+                                return ok();
+                            })));
+    WEFT_TRY(exchange_messages(peers, members, text, own.data, texts, copies));
+    for (size_t i = 0; i < members.size(); ++i) {
+        auto metadata = metadata_of(texts[i], fmt::format("the message of rank {}", members[i]));
+        if (!metadata) return metadata.take_status();
+        copies[i].boxes = std::move(metadata->boxes);
+        copies[i].facts = {own.facts.version, members[i], peers.ranks(), peers.rank()};
+    }
+    return copies;
+}
+
+Status Replica::save(const Peers& peers, Status own, uint64_t version, const std::vector<OwnBox>& boxes) {
+    WEFT_TRY(check_settings(peers, std::move(own), version));
+    std::vector<StateCopy> made;
+    WEFT_TRY(common_verdict(peers, attempt([&] {
+                                made.push_back(copy_of(peers, version, boxes));
+                                return ok();
+                            })));
+    auto others = exchange(peers, made.front());
+    if (!others) return others.take_status();
+    std::move(others->begin(), others->end(), std::back_inserter(made));
+    Status verdict = common_verdict(peers, ok());
+    // If all ranks have come here, the version is whole. Otherwise another rank may know that, so it is kept, too.
+    if (verdict) held_.clear();
+    std::erase_if(held_, [&](const StateCopy& copy) { return copy.facts.version == version; });
+    std::move(made.begin(), made.end(), std::back_inserter(held_));
+    return verdict;
+}
+
+std::vector<const StateCopy*> Replica::sources(const Peers& peers, const std::vector<HeldCopy>& chosen) const {
+    std::vector<const StateCopy*> found;
+    for (const HeldCopy& copy : chosen) {
+        if (copy.holder != peers.rank()) continue;
+        const auto own = std::find_if(held_.begin(), held_.end(), [&](const StateCopy& each) {
+            return each.facts.version == copy.version && each.facts.owner == copy.owner &&
+                   each.facts.ranks == copy.ranks;
+        });
+        found.push_back(&*own);
+    }
+    return found;
+}
+
+Result<uint64_t> Replica::load(const Peers& peers, Status own, const std::vector<OwnBox>& wanted) {
+    WEFT_TRY(common_verdict(peers, std::move(own)));
+    auto held = all_held(peers, held_);
+    if (!held) return held.take_status();
+    const auto chosen = choose_copies(std::move(*held));
+    if (!chosen) return chosen.status().copy();
+    const uint64_t version = chosen->front().version;
+    WEFT_TRY(deliver(peers, sources(peers, *chosen), wanted));
+    std::erase_if(held_, [&](const StateCopy& copy) { return copy.facts.version > version; });
+    return version;
+}
+
+Status Replica::deliver(const Peers& peers, const std::vector<const StateCopy*>& sources,
+                        const std::vector<OwnBox>& wanted) {
+    Metadata stored;
+    std::vector<StoredBox> own;
+    size_t begin = 0;
+    for (const StateCopy* source : sources) {
+        for (StoredBox box : source->boxes) {
+            box.rank = peers.rank();
+            box.begin += begin;
+            own.push_back(std::move(box));
+        }
+        begin += source->data.size();
+    }
+    auto all = all_boxes(peers, own);
+    if (!all) return all.take_status();
+    for (std::vector<StoredBox>& each : *all) std::move(each.begin(), each.end(), std::back_inserter(stored.boxes));
+    const TensorIndex index(stored);
+    own.clear();
+    for (const OwnBox& box : wanted) own.push_back(box.facts);
+    auto wishes = all_boxes(peers, own);
+    if (!wishes) return wishes.take_status();
+    Delivery delivery(peers, sources);
+    // A wish that cannot be fulfilled is the same failure on all ranks. Lack of memory is not.
+    Status planned;
+    Status packed = attempt([&] {
+        for (int reader = 0; reader < peers.ranks() && planned; ++reader) {
+            std::vector<StoredBox>& boxes = (*wishes)[size_t(reader)];
+            add_items(index, reader, boxes);
+            for (size_t i = 0; i < boxes.size() && planned; ++i) {
+                boxes[i].rank = reader;
+                const auto reads = plan_reads(index, boxes[i], "in memory");
+                planned = reads ? delivery.add(reader, *reads, i) : reads.status().copy();
+            }
+        }
+        return planned.copy();
+    });
+    WEFT_TRY(common_verdict(peers, std::move(packed)));
+    WEFT_TRY(delivery.exchange());
+    const std::vector<StoredBox>& boxes = (*wishes)[size_t(peers.rank())];
+    std::vector<void*> memory;
+    for (const OwnBox& box : wanted) memory.push_back(box.data);
+    items_.clear();
+    rank_ = peers.rank();
+    for (size_t i = wanted.size(); i < boxes.size(); ++i) {
+        std::vector<std::byte>& item = items_[boxes[i].tensor];
+        item.resize(boxes[i].bytes());
+        memory.push_back(item.data());
+    }
+    return delivery.unpack(boxes, memory);
+}
+
+const std::vector<std::byte>* Replica::item(const std::string& name, bool of_rank) const {
+    const auto found = items_.find(item_name(name, of_rank ? rank_ : -1));
+    return found == items_.end() ? nullptr : &found->second;
+}
+
+}  // namespace weft::internal::train

@@ -1,0 +1,187 @@
+"""weft.train.Checkpoint: arrays of numpy and torch, other numbers of ranks, items, errors, the files' format."""
+import json
+import tempfile
+import unittest
+from pathlib import Path
+
+import numpy as np
+import weft
+from ranks import errors_of_ranks, on_ranks
+from weft.train import Box, Checkpoint, Replica
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+try:
+    import safetensors.numpy
+except ImportError:
+    safetensors = None
+
+
+def safetensors_of(path):
+    """The header and the arrays of a file, by the rules of the format."""
+    data = Path(path).read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    types = {"F32": np.float32, "F64": np.float64, "I64": np.int64, "U8": np.uint8}
+    arrays = {}
+    for name, facts in header.items():
+        begin, end = facts["data_offsets"]
+        flat = np.frombuffer(data[8 + length + begin : 8 + length + end], types[facts["dtype"]])
+        arrays[name] = flat.reshape(facts["shape"])
+    return arrays
+
+
+class Checkpoints(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.path = Path(self.folder.name)
+        self.weight = np.arange(70, dtype=np.float32).reshape(10, 7)
+        self.bias = np.arange(5, dtype=np.float64)
+
+    def save(self, name, ranks=3, **options):
+        def body(comm):
+            rows = -(-10 // comm.size)
+            begin = min(10, rows * comm.rank)
+            part = self.weight[begin : begin + rows].copy()
+            with Checkpoint(comm) as checkpoint:
+                checkpoint.save(
+                    self.path / name,
+                    {"weight": Box(part, (10, 7), (begin, 0)), "bias": self.bias, "flag": np.array([True, False])},
+                    items={"step": b"7"},
+                    own_items={"random": bytes([comm.rank]) * comm.rank},
+                    **options,
+                )
+                part[:] = -1
+                checkpoint.wait()
+                self.assertTrue(checkpoint.test())
+                comm.barrier()
+
+        on_ranks(ranks, body)
+
+    def test_another_number_of_ranks_loads(self):
+        for background in (False, True):
+            name = f"c{background}"
+            self.save(name, background=background)
+
+            def body(comm):
+                half = 5 * comm.rank
+                weight, bias = np.zeros((5, 7), np.float32), np.zeros(5)
+                checkpoint = Checkpoint(comm)
+                checkpoint.load(str(self.path / name), [("weight", Box(weight, (10, 7), (half, 0))), ("bias", bias)])
+                np.testing.assert_array_equal(weight, self.weight[half : half + 5])
+                np.testing.assert_array_equal(bias, self.bias)
+                self.assertEqual((checkpoint.ranks, checkpoint.item("step")), (3, b"7"))
+                self.assertEqual([checkpoint.item("random", rank) for rank in range(3)], [b"", b"\1", b"\2\2"])
+                comm.barrier()
+                checkpoint.close()
+                with self.assertRaises(weft.InvalidUsageError):
+                    checkpoint.wait()
+
+            on_ranks(2, body)
+
+    @unittest.skipUnless(torch, "torch is missing")
+    def test_tensors_of_torch(self):
+        def body(comm):
+            with Checkpoint(comm) as checkpoint:
+                own = torch.arange(6).reshape(2, 3).bfloat16()
+                checkpoint.save(self.path / "torch", {"x": own})
+                loaded = torch.zeros(2, 3, dtype=torch.bfloat16)
+                checkpoint.load(self.path / "torch", {"x": loaded})
+                self.assertTrue(torch.equal(loaded, own))
+
+        on_ranks(1, body)
+
+    def test_files_are_safetensors(self):
+        self.save("c", 2)
+
+        def body(comm):
+            with Checkpoint(comm) as checkpoint:
+                checkpoint.export(self.path / "c", self.path / "all.safetensors")
+                checkpoint.export(self.path / "c", self.path / "b.safetensors", prefix="bi")
+                comm.barrier()
+
+        on_ranks(2, body)
+        arrays = safetensors_of(self.path / "all.safetensors")
+        self.assertEqual(sorted(arrays), ["bias", "flag", "weight"])
+        np.testing.assert_array_equal(arrays["weight"], self.weight)
+        np.testing.assert_array_equal(arrays["bias"], self.bias)
+        self.assertEqual(list(safetensors_of(self.path / "b.safetensors")), ["as"])
+        parts = safetensors_of(self.path / "c" / "rank-00001.safetensors")
+        np.testing.assert_array_equal(parts["weight[5:10, 0:7]"], self.weight[5:])
+        self.assertEqual(parts["item:1:random"].tobytes(), b"\1")
+        if safetensors:
+            loaded = safetensors.numpy.load_file(self.path / "all.safetensors")
+            np.testing.assert_array_equal(loaded["weight"], self.weight)
+            safetensors.numpy.load_file(self.path / "c" / "rank-00001.safetensors")
+
+    def test_an_error_of_one_rank_is_one_of_all(self):
+        def wrong_array(comm):
+            with Checkpoint(comm) as checkpoint:
+                checkpoint.save(self.path / "x", {"weight": self.weight[:, ::2] if comm.rank == 1 else self.weight})
+
+        def wrong_shape(comm):
+            with Checkpoint(comm) as checkpoint:
+                checkpoint.save(self.path / "x", {"weight": Box(self.weight, (-1, 7)) if comm.rank == 1 else self.weight})
+
+        def not_there(comm):
+            with Checkpoint(comm) as checkpoint:
+                checkpoint.load(self.path, {"weight": self.weight})
+
+        for body, kind in ((wrong_array, weft.InvalidArgumentError), (wrong_shape, weft.InvalidArgumentError)):
+            errors = errors_of_ranks(2, body)
+            self.assertEqual([type(error) for error in errors], [kind, kind], errors)
+        self.assertEqual([error.id for error in errors_of_ranks(2, not_there)], ["train.checkpoint-incomplete"] * 2)
+        self.assertFalse((self.path / "x" / "checkpoint.json").exists())
+
+    def test_an_aborted_save_ends(self):
+        def body(comm):
+            checkpoint = Checkpoint(comm)
+            comm.barrier()
+            if comm.rank == 1:
+                checkpoint.abort()
+            with self.assertRaises(weft.Error) as caught:
+                checkpoint.save(self.path / "x", {"bias": self.bias})
+            comm.barrier()
+            return caught.exception.id
+
+        self.assertEqual(on_ranks(2, body), ["abort.remote", "train.aborted"])
+
+class Replicas(unittest.TestCase):
+    def test_a_lost_rank_gets_its_state_from_the_copy(self):
+        replicas = [Replica(1) for _ in range(2)]
+
+        def save(comm):
+            row = np.full((1, 3), comm.rank, np.float32)
+            tensors = {"rows": Box(row, (2, 3), (comm.rank, 0))}
+            replicas[comm.rank].save(comm, 5, tensors, items={"step": b"5"}, own_items={"rank": bytes([comm.rank])})
+
+        def load(comm):
+            rows = np.zeros((2, 3), np.float32)
+            replica = replicas[comm.rank]
+            self.assertEqual(replica.load(comm, {"rows": rows}), 5)
+            np.testing.assert_array_equal(rows[:, 2], [0, 1])
+            self.assertEqual((replica.item("step"), replica.item("rank", per_rank=True)), (b"5", bytes([comm.rank])))
+
+        on_ranks(2, save)
+        replicas[0].close()
+        replicas[0] = Replica(jump=1, copies=2)
+        on_ranks(2, load)
+        with replicas[0] as replica:
+            self.assertEqual(replica.item("step"), b"5")
+        with self.assertRaises(weft.InvalidUsageError):
+            replicas[0].item("step")
+
+    def test_an_error_of_one_rank_is_one_of_all(self):
+        def body(comm):
+            wrong = np.zeros((4, 4))[:, ::2]
+            Replica(1).save(comm, 1, {"x": wrong if comm.rank == 1 else np.zeros(2)})
+
+        self.assertEqual([type(error) for error in errors_of_ranks(2, body)], [weft.InvalidArgumentError] * 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,213 @@
+// Checkpoints that cannot be saved or loaded: full disks, other models, damaged files, wrong arguments.
+#include <fstream>
+
+#include "tests/folder.hpp"
+#include "tests/patience.hpp"
+#include "tests/train/checkpoint_rank.hpp"
+
+using namespace weft::internal;
+using namespace weft::internal::test;
+
+TEST_CASE("a full disk on one rank is an error on all, without metadata, and the old checkpoint stays") {
+    const Folder folder;
+    const std::string old = folder.path / "old", full = folder.path / "full";
+    const SmallModel model;
+    std::filesystem::create_directory(full);
+    std::filesystem::create_symlink("/dev/full", full + "/rank-00001.safetensors");
+    on_keepers(2, [&](Keeper& keeper, int rank) {
+        auto parts = model.parts(rank);
+        keeper.check(keeper.save(old, parts));
+        keeper.expect(keeper.save(full, parts), "file.unwritable", rank == 0 ? 1 : -1);
+        // The object lives on.
+        keeper.check(keeper.save(folder.path / "next", parts, {}, weftTrainSaveBackground));
+        keeper.check(weftTrainCheckpointWait(keeper.get()));
+        auto loaded = model.parts(1 - rank, false);
+        for (const std::string& each : {old, (folder.path / "next").string()}) {
+            keeper.check(keeper.load(each, loaded));
+            for (const Part& part : loaded)
+                if (part.data != part.wanted()) keeper.complain("other values");
+        }
+        keeper.expect(keeper.load(full, loaded), "train.checkpoint-incomplete", rank == 1 ? 0 : -1);
+    });
+    CHECK_FALSE(exists(full + "/checkpoint.json"));
+    CHECK_FALSE(exists(full + "/rank-00000.safetensors"));
+}
+
+TEST_CASE("a failed save in the background is returned once, by the next call") {
+    const Folder folder;
+    const SmallModel model;
+    for (const char* name : {"a", "b"}) {
+        std::filesystem::create_directory(folder.path / name);
+        std::filesystem::create_symlink("/dev/full", folder.path / name / "rank-00000.safetensors");
+    }
+    on_keepers(2, [&](Keeper& keeper, int rank) {
+        auto parts = model.parts(rank);
+        int done = 0;
+        keeper.check(weftTrainCheckpointTest(keeper.get(), &done));
+        if (done != 1) keeper.complain("a save is in progress before the first one");
+        keeper.check(keeper.save(folder.path / "a", parts, {}, weftTrainSaveBackground));
+        if (!eventually([&] { return weftTrainCheckpointTest(keeper.get(), &done) != weftSuccess || done == 1; }))
+            keeper.complain("the save does not end");
+        keeper.expect(weftTrainCheckpointWait(keeper.get()), "file.unwritable");
+        keeper.check(weftTrainCheckpointWait(keeper.get()));
+        keeper.check(keeper.save(folder.path / "b", parts, {}, weftTrainSaveBackground));
+        keeper.expect(keeper.save(folder.path / "c", parts), "file.unwritable");
+        keeper.check(keeper.save(folder.path / "c", parts));
+    });
+    CHECK(exists(folder.path / "c" / "checkpoint.json"));
+}
+
+TEST_CASE("a folder with a complete checkpoint is not overwritten, one without is") {
+    const Folder folder;
+    const std::string name = folder.path / "c";
+    const SmallModel model;
+    on_keepers(2, [&](Keeper& keeper, int rank) {
+        auto parts = model.parts(rank);
+        keeper.check(keeper.save(name, parts));
+        keeper.expect(keeper.save(name, parts), "train.checkpoint-exists", rank == 1 ? 0 : -1);
+        keeper.check(keeper.load(name, parts));
+    });
+    // An interrupted save of more ranks, and a file where a folder should be.
+    std::filesystem::remove(name + "/checkpoint.json");
+    std::ofstream(folder.path / "file") << "x";
+    on_keepers(1, [&](Keeper& keeper, int) {
+        std::vector<Part> parts;
+        parts.emplace_back(model.bias, Box{{0}, {7}});
+        keeper.check(keeper.save(name, parts));
+        keeper.expect(keeper.save(folder.path / "file" / "c", parts), "file.unwritable");
+        keeper.expect(keeper.save(folder.path / "file", parts), "file.unwritable");
+        keeper.expect(keeper.load(folder.path / "absent", parts), "file.unreadable");
+    });
+}
+
+TEST_CASE("a checkpoint of another model changes nothing") {
+    const Folder folder;
+    const std::string name = folder.path / "c";
+    const SmallModel model;
+    on_keepers(2, [&](Keeper& keeper, int rank) {
+        auto parts = model.parts(rank);
+        keeper.check(keeper.save(name, parts));
+        Whole other = model.bias;
+        other.shape = {8};
+        for (const bool renamed : {false, true}) {
+            if (renamed) other.name = "Bias";
+            auto wanted = model.parts(rank, false);
+            if (rank == 1) wanted.emplace_back(other, Box{{0}, {7}});
+            keeper.expect(keeper.load(name, wanted), "train.checkpoint-model", rank == 0 ? 1 : -1);
+            for (const Part& part : wanted)
+                if (std::any_of(part.data.begin(), part.data.end(),
+                                [](std::byte each) { return each != std::byte(0); }))
+                    keeper.complain("values were changed");
+        }
+    });
+}
+
+TEST_CASE("a damaged checkpoint is an error on all ranks") {
+    const SmallModel model;
+    const auto damaged = [&](const char* id, auto&& damage) {
+        const Folder folder;
+        const std::string name = folder.path / "c";
+        on_keepers(2, [&](Keeper& keeper, int rank) {
+            auto parts = model.parts(rank);
+            keeper.check(keeper.save(name, parts));
+        });
+        damage(name);
+        on_keepers(3, [&](Keeper& keeper, int rank) {
+            auto parts = model.parts(0, false);
+            parts.resize(rank == 2 ? 0 : 2, parts[0]);  // it reads nothing, but fails as well
+            keeper.expect(keeper.load(name, parts), id);
+        });
+    };
+    damaged("none", [](const std::string&) {});
+    for (const long bytes : {-1L, 1L})
+        damaged("train.checkpoint-damaged", [&](const std::string& name) {
+            const std::string file = name + "/rank-00000.safetensors";
+            std::filesystem::resize_file(file, uintmax_t(long(std::filesystem::file_size(file)) + bytes));
+        });
+    damaged("train.checkpoint-damaged", [](const std::string& name) {
+        std::fstream file(name + "/rank-00000.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+        file.seekp(-1, std::ios::end);
+        const int last = file.peek();
+        file.put(char(last ^ 1));
+    });
+    damaged("train.checkpoint-damaged",
+            [](const std::string& name) { std::filesystem::resize_file(name + "/checkpoint.json", 100); });
+    damaged("train.checkpoint-incomplete",
+            [](const std::string& name) { std::filesystem::remove(name + "/checkpoint.json"); });
+    damaged("file.unreadable",
+            [](const std::string& name) { std::filesystem::remove(name + "/rank-00000.safetensors"); });
+}
+
+TEST_CASE("wrong arguments of one rank are an error on all") {
+    const Folder folder;
+    const SmallModel model;
+    int number = 0;
+    const auto refused = [&](const char* id, auto&& change) {
+        const std::string name = folder.path / std::to_string(number++);
+        on_keepers(2, [&](Keeper& keeper, int rank) {
+            auto parts = model.parts(rank);
+            std::vector<weftTrainBox_t> boxes;
+            for (Part& each : parts) boxes.push_back(each.described());
+            if (rank == 1) change(boxes);
+            keeper.expect(weftTrainCheckpointSave(keeper.get(), name.c_str(), boxes.data(), boxes.size(), nullptr, 0,
+                                                  weftTrainSaveBlocking),
+                          id, rank == 0 && std::string(id).starts_with("argument") ? 1 : -1);
+        });
+        if (std::string(id) != "none") CHECK_FALSE(exists(name + "/checkpoint.json"));
+    };
+    using Boxes = std::vector<weftTrainBox_t>;
+    static const size_t moved[] = {1, 0}, large[] = {size_t(1) << 40, size_t(1) << 40};
+    refused("none", [](Boxes&) {});
+    refused("argument.config", [](Boxes& boxes) { boxes[1].size = 8; });
+    refused("argument.null", [](Boxes& boxes) { boxes[1].name = ""; });
+    refused("argument.value", [](Boxes& boxes) { boxes[1].name = "\xc3"; });
+    refused("argument.value", [](Boxes& boxes) { boxes[1].name = "item:x"; });
+    refused("argument.datatype", [](Boxes& boxes) { boxes[1].datatype = weftDataType_t(99); });
+    refused("argument.value", [](Boxes& boxes) { boxes[1].dims = 9; });
+    refused("argument.null", [](Boxes& boxes) { boxes[1].shape = nullptr; });
+    refused("argument.null", [](Boxes& boxes) { boxes[1].data = nullptr; });
+    refused("argument.value", [](Boxes& boxes) { boxes[0].extents = nullptr; });
+    refused("argument.count", [](Boxes& boxes) { boxes[0].shape = large; });
+    refused("train.checkpoint-boxes", [](Boxes& boxes) { boxes[0].offsets = moved; });
+    refused("train.checkpoint-boxes", [](Boxes& boxes) { boxes[1].datatype = weftInt64; });
+    refused("train.checkpoint-boxes", [](Boxes& boxes) { boxes.erase(boxes.begin()); });
+    on_keepers(2, [&](Keeper& keeper, int rank) {
+        const std::string name = folder.path / "items";
+        std::vector<Part> none;
+        keeper.expect(keeper.save(name, none, {item(rank == 0 ? "" : "x", "x", 1, false)}), "argument.null");
+        keeper.expect(keeper.save(name, none, {item("x", rank == 0 ? nullptr : "x", 1, false)}), "argument.null");
+        keeper.expect(keeper.save(name, none, {item("x", "x", 1, true), item("x", "x", 1, true)}), "argument.value");
+        keeper.expect(keeper.save(name, none, {item("x", "xy", size_t(1 + rank), false)}), "train.checkpoint-boxes");
+        keeper.expect(keeper.save(rank == 0 ? "" : name, none), "argument.null");
+        keeper.expect(keeper.save(name, none, {}, weftTrainSave_t(2)), "argument.value");
+        keeper.expect(weftTrainCheckpointExport(keeper.get(), name.c_str(), nullptr, nullptr), "argument.null");
+    });
+}
+
+TEST_CASE("a wrong object is refused, and an aborted one ends") {
+    weftTrainCheckpoint_t checkpoint = nullptr;
+    CHECK(weftTrainCheckpointDestroy(nullptr) == weftSuccess);
+    CHECK(weftTrainCheckpointWait(nullptr) == weftInvalidArgument);
+    CHECK(weftTrainCheckpointCreate(nullptr, nullptr) == weftInvalidArgument);
+    CHECK(weftTrainCheckpointCreate(&checkpoint, nullptr) == weftInvalidArgument);
+    const Folder folder;
+    for (const std::string& wrong : on_threads(2, nullptr, [&](weftComm_t comm, int rank) {
+             Keeper keeper(comm);
+             std::vector<Part> none;
+             keeper.check(weftBarrier(comm, nullptr));
+             if (rank == 1) {
+                 keeper.check(weftTrainCheckpointAbort(keeper.get()));
+                 keeper.expect(keeper.save(folder.path / "c", none), "train.aborted");
+             } else {
+                 keeper.expect(keeper.save(folder.path / "c", none), "abort.remote");
+             }
+             weftTrainCheckpoint_t other = nullptr;
+             keeper.check(weftBarrier(comm, nullptr));
+             keeper.check(weftTrainCheckpointCreate(&other, comm));
+             keeper.check(weftTrainCheckpointDestroy(other));
+             keeper.expect(weftTrainCheckpointDestroy(other), "argument.handle");
+             keeper.check(weftBarrier(comm, nullptr));
+             return keeper.wrong;
+         }))
+        CHECK(wrong == "");
+}

@@ -1,0 +1,179 @@
+// The rules of checkpoints without communication: boxes, assignments, plans of reads, metadata, checksums.
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "src/train/checkpoint/checksum.hpp"
+#include "src/train/checkpoint/plan.hpp"
+#include "tests/error.hpp"
+
+using namespace weft::internal;
+using namespace weft::internal::train;
+
+namespace {
+
+StoredBox box(std::string tensor, std::vector<size_t> shape, Box place, int rank = 0) {
+    return {std::move(tensor), weftFloat32, std::move(shape), std::move(place), rank, 0, {}};
+}
+
+// Rows of [rows, 4], `step` for each rank.
+Metadata rows(size_t all, size_t step) {
+    Metadata metadata;
+    for (size_t begin = 0; begin < all; begin += step) {
+        metadata.boxes.push_back(
+            box("w", {all, 4}, {{begin, 0}, {std::min(step, all - begin), 4}}, int(metadata.file_bytes.size())));
+        metadata.file_bytes.push_back(0);
+    }
+    return metadata;
+}
+
+std::string text_of(const std::vector<Read>& reads) {
+    std::string text;
+    for (const Read& each : reads)
+        text += fmt::format("s{}[{}:{}] ", each.stored->rank, each.part.offsets[0] - each.stored->box.offsets[0],
+                            each.part.offsets[0] - each.stored->box.offsets[0] + each.part.extents[0]);
+    return text;
+}
+
+Box random_box(const std::vector<size_t>& shape, std::mt19937& random) {
+    Box made;
+    for (const size_t length : shape) {
+        const size_t a = random() % (length + 1), b = random() % (length + 1);
+        made.offsets.push_back(std::min(a, b));
+        made.extents.push_back(std::max(a, b) - std::min(a, b));
+    }
+    return made;
+}
+
+}  // namespace
+
+TEST_CASE("CRC-32C is that of iSCSI, with and without the instruction") {
+    CHECK(crc32c("123456789", 9) == 0xe3069283u);
+    std::mt19937 random(7);
+    std::vector<uint8_t> bytes(200);
+    for (uint8_t& each : bytes) each = uint8_t(random());
+    for (size_t begin = 0; begin < 9; ++begin)
+        for (size_t count = 0; count + begin <= bytes.size(); count += 3)
+            CHECK(crc32c(bytes.data() + begin, count) == crc32c_portable(bytes.data() + begin, count));
+}
+
+TEST_CASE("three ranks read the rows of four") {
+    const Metadata metadata = rows(10, 3);
+    const TensorIndex index(metadata);
+    const std::string golden[] = {"s0[0:3] s1[0:1] ", "s1[1:3] s2[0:2] ", "s2[2:3] s3[0:1] "};
+    for (size_t rank = 0; rank < 3; ++rank) {
+        const size_t begin = 4 * rank;
+        const auto reads =
+            plan_reads(index, box("w", {10, 4}, {{begin, 0}, {std::min<size_t>(4, 10 - begin), 4}}), "c");
+        REQUIRE(reads);
+        CHECK(text_of(*reads) == golden[rank]);
+    }
+}
+
+TEST_CASE("a plan names the first difference between model and checkpoint") {
+    const Metadata metadata = rows(10, 3);
+    const TensorIndex index(metadata);
+    CHECK_ERROR(plan_reads(index, box("v", {10, 4}, {{0, 0}, {1, 4}}), "c"), "train.checkpoint-model");
+    CHECK_ERROR(plan_reads(index, box("w", {10, 5}, {{0, 0}, {1, 5}}), "c"), "train.checkpoint-model");
+    StoredBox other = box("w", {10, 4}, {{0, 0}, {1, 4}});
+    other.type = weftFloat64;
+    CHECK_ERROR(plan_reads(index, other, "c"), "train.checkpoint-model");
+    Metadata hole = rows(10, 3);
+    hole.boxes.erase(hole.boxes.begin() + 1);
+    CHECK_ERROR(plan_reads(TensorIndex(hole), box("w", {10, 4}, {{0, 0}, {10, 4}}), "c"), "train.checkpoint-damaged");
+    CHECK(plan_reads(TensorIndex(hole), box("w", {10, 4}, {{6, 0}, {4, 4}}), "c"));
+}
+
+TEST_CASE("equal boxes are written once, and the bytes are spread over the ranks") {
+    std::vector<std::vector<StoredBox>> ranks(4);
+    for (std::vector<StoredBox>& boxes : ranks)
+        for (int tensor = 0; tensor < 8; ++tensor)
+            boxes.push_back(box("t" + std::to_string(tensor), {16}, {{0}, {16}}));
+    const auto writers = assign_writers(ranks);
+    REQUIRE(writers);
+    for (size_t tensor = 0; tensor < 8; ++tensor) {
+        int copies = 0;
+        for (const std::vector<bool>& mask : *writers) copies += mask[tensor] ? 1 : 0;
+        CHECK(copies == 1);
+    }
+    for (const std::vector<bool>& mask : *writers) CHECK(std::count(mask.begin(), mask.end(), true) == 2);
+}
+
+TEST_CASE("boxes that overlap, leave gaps or differ are refused, with their ranks") {
+    const auto assigned = [](std::vector<std::vector<StoredBox>> ranks) { return assign_writers(ranks); };
+    CHECK_ERROR(assigned({{box("w", {10}, {{0}, {6}})}, {box("w", {10}, {{5}, {5}})}}), "train.checkpoint-boxes", 1, 0);
+    CHECK_ERROR(assigned({{box("w", {4, 4}, {{0, 0}, {4, 2}})}, {box("w", {4, 4}, {{1, 1}, {3, 3}})}}),
+                "train.checkpoint-boxes", 1, 0);
+    CHECK_ERROR(assigned({{box("w", {10}, {{0}, {5}})}, {box("w", {10}, {{6}, {4}})}}), "train.checkpoint-boxes");
+    CHECK_ERROR(assigned({{box("w", {10}, {{0}, {10}})}, {}, {box("w", {9}, {{0}, {9}})}}), "train.checkpoint-boxes", 2,
+                0);
+    // Overlap and gap of equal size.
+    CHECK_ERROR(assigned({{box("w", {4}, {{0}, {2}})}, {box("w", {4}, {{1}, {2}})}}), "train.checkpoint-boxes", 1, 0);
+    CHECK(assigned({{box("w", {10}, {{0}, {10}})}, {box("w", {10}, {{3}, {0}})}}));
+    CHECK(assigned({{box("scalar", {}, {{}, {}})}, {box("scalar", {}, {{}, {}})}}));
+    CHECK(assigned({{box("none", {0, 3}, {{0, 0}, {0, 3}})}, {box("none", {0, 3}, {{0, 0}, {0, 3}})}}));
+}
+
+TEST_CASE("runs copy the common part of two boxes") {
+    std::mt19937 random(11);
+    for (int round = 0; round < 300; ++round) {
+        std::vector<size_t> shape(1 + random() % 4);
+        for (size_t& length : shape) length = 1 + random() % 5;
+        const Box left = random_box(shape, random), right = random_box(shape, random);
+        const Box part = intersection(left, right);
+        std::vector<int> from(left.volume()), to(right.volume(), -1);
+        std::iota(from.begin(), from.end(), 0);
+        size_t copied = 0, last = 0;
+        REQUIRE(for_each_run(part, left, right, [&](size_t a, size_t b, size_t count) {
+            REQUIRE((a + count <= from.size() && b + count <= to.size() && a >= last));
+            std::copy_n(from.begin() + long(a), count, to.begin() + long(b));
+            copied += count;
+            last = a + count;
+            return ok();
+        }));
+        REQUIRE(copied == part.volume());
+        // Each element of `right`, by its place.
+        for (size_t i = 0; i < to.size(); ++i) {
+            size_t rest = i, in_left = 0, factor = 1;
+            bool inside = true;
+            for (size_t d = shape.size(); d-- > 0;) {
+                const size_t place = right.offsets[d] + rest % right.extents[d];
+                rest /= right.extents[d];
+                inside &= place >= left.offsets[d] && place < left.offsets[d] + left.extents[d];
+                in_left += factor * (place - left.offsets[d]);
+                factor *= left.extents[d];
+            }
+            REQUIRE(to[i] == (inside ? int(in_left) : -1));
+        }
+    }
+}
+
+TEST_CASE("metadata is read as it was written, and wrong texts are refused") {
+    Metadata metadata = rows(10, 3);
+    metadata.file_bytes[2] = uint64_t(1) << 40;
+    metadata.boxes[1].tensor = "größe \"x\"\n";
+    metadata.boxes[1].begin = 96;
+    metadata.boxes[1].checksums = {0xffffffffu};
+    const std::string text = to_json(metadata);
+    const auto read = metadata_of(text, "text");
+    REQUIRE(read);
+    CHECK(to_json(*read) == text);
+    CHECK(read->boxes[1].tensor == metadata.boxes[1].tensor);
+    CHECK(read->boxes[3].box == metadata.boxes[3].box);
+    CHECK_FALSE(is_text("\xff"));
+    for (size_t length = 0; length < text.size(); length += 7)
+        CHECK_ERROR(metadata_of(text.substr(0, length), "text"), "train.checkpoint-damaged");
+    const std::pair<const char*, const char*> changes[] = {{"\"version\":1", "\"version\":2"},
+                                                           {"\"F32\"", "\"F33\""},
+                                                           {"\"shape\":[10,4]", "\"shape\":[10]"},
+                                                           {"\"extents\":[3,4]", "\"extents\":[13,4]"},
+                                                           {"\"rank\":0", "\"rank\":4"},
+                                                           {"\"rank\":0", "\"rank\":\"0\""},
+                                                           {"\"boxes\"", "\"Boxes\""},
+                                                           {"[4294967295]", "[1,2]"}};
+    for (const auto& [from, to] : changes) {
+        std::string changed = text;
+        changed.replace(changed.find(from), std::string(from).size(), to);
+        CHECK_ERROR(metadata_of(changed, "text"), "train.checkpoint-damaged");
+    }
+}
