@@ -16,6 +16,7 @@
 #include "python/binding/stream.hpp"
 #include "python/binding/training.hpp"
 #include "python/binding/training_compressor.hpp"
+#include "python/binding/training_optimizer.hpp"
 
 namespace weft::python {
 
@@ -79,4 +80,5 @@ NB_MODULE(_weft, module) {
     bind_training(module);
     bind_training_shard(module);
     bind_compressors(module);
+    bind_training_optimizer(module);
 }

@@ -19,6 +19,15 @@ from . import _results, _weft
 from ._communicator import Communicator
 from ._errors import Error, refuse
 from ._objects import _Closing
+from ._train_optimizer import (
+    DistributedSampler,
+    Optimizer,
+    Scaler,
+    batch_norm_backward,
+    batch_norm_forward,
+    clip_gradients,
+    gradient_norm,
+)
 from ._train_shard import Piece, Shard, Stats, Unit
 
 Named = Union[Mapping[str, Any], Iterable[tuple[str, Any]]]
@@ -291,6 +300,10 @@ class Ddp(_Closing, _weft.Ddp):
         """The index of the parameter's bucket, in the order of the launches."""
         return self._bucket(self._number(parameter))
 
+    def reduced(self) -> bool:
+        """Whether the gradients are averages: the newest iteration synchronised, and has ended."""
+        return self._reduced()
+
     def async_error(self) -> Optional[Error]:
         """The error that has ended the Ddp, or None. Does not wait."""
         error: Optional[Error] = self._async_error()
@@ -326,4 +339,19 @@ def _itemsize(x: Any) -> int:
     return int(size)
 
 
-__all__ = ["Bucket", "Compressor", "Ddp", "Piece", "Shard", "Stats", "Unit"]
+__all__ = [
+    "Bucket",
+    "Compressor",
+    "Ddp",
+    "DistributedSampler",
+    "Optimizer",
+    "Piece",
+    "Scaler",
+    "Shard",
+    "Stats",
+    "Unit",
+    "batch_norm_backward",
+    "batch_norm_forward",
+    "clip_gradients",
+    "gradient_norm",
+]

@@ -23,6 +23,9 @@ class Guide(unittest.TestCase):
     def test_the_block_of_training_hooks_md_runs(self):
         self.runs("training-hooks.md", 1)
 
+    def test_the_blocks_of_optimizers_md_run_in_their_order(self):
+        self.runs("optimizers.md", 4)
+
 
 if __name__ == "__main__":
     unittest.main()
