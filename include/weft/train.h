@@ -7,6 +7,7 @@
  * weftTrainDdpFinish.
  * Sharded iteration: for each unit: weftTrainShardGather, compute, weftTrainShardRelease; then the same for the
  * gradients, the last unit first, with weftTrainShardReduceScatter; weftTrainShardFinish.
+ * Step: weftTrainScalerUnscale, weftTrainGradientNorm, weftTrainOptimizerStep, each on whole parameters or on shards.
  * Contract: results, errors, threads and processes are as weft.h says. Thread-bound means one thread for each object at
  * a time.
  * Memory: all parameters, buffers and gradients of one object lie in host memory, or on the communicator's device.
@@ -215,6 +216,89 @@ typedef WEFT_ENUM{weftTrainSaveBlocking = 0, weftTrainSaveBackground = 1} weftTr
 
 /* Copies of each rank's state in the memory of other ranks, on this rank. */
 typedef struct weftTrainReplica* weftTrainReplica_t;
+
+/* An optimizer of this rank's parts of a model, with its moments. */
+typedef struct weftTrainOptimizer* weftTrainOptimizer_t;
+
+/* The dynamic loss scale of training with float16 gradients. */
+typedef struct weftTrainScaler* weftTrainScaler_t;
+
+/* The rule of an optimizer's step. */
+typedef WEFT_ENUM{weftTrainSgd = 0, weftTrainAdam = 1, weftTrainAdamW = 2, weftTrainLamb = 3,
+                  weftTrainLars = 4} weftTrainAlgorithm_t;
+
+/* This rank's part of a parameter and of its gradient, or all of it. Start from WEFT_TRAIN_PART_INITIALIZER. In an array
+ * all entries have the same `size`. The struct grows at its end only. */
+typedef struct {
+    size_t size;                 /* sizeof(weftTrainPart_t) of the caller */
+    const char* name;            /* shown in errors; copied */
+    float* values;               /* float32 weights, which a step changes; NULL if only gradients are used */
+    void* copy;                  /* NULL, or the values as 16-bit floats, which a step writes */
+    void* gradient;              /* NULL: it has none now */
+    size_t count;                /* elements of each of them; may be 0 */
+    weftDataType_t copyType;     /* float16 or bfloat16 */
+    weftDataType_t gradientType; /* float32, float16 or bfloat16 */
+    unsigned axes;               /* bit i: the tensor is sharded over axes[i], and its ranks hold other parts; 0: each
+                                    rank holds all of it. Equal on all ranks */
+} weftTrainPart_t;
+#define WEFT_TRAIN_PART_INITIALIZER \
+    { sizeof(weftTrainPart_t), NULL, NULL, NULL, NULL, 0, weftBfloat16, weftFloat32, 0 }
+
+/* Settings of an optimizer, equal on all ranks. Start from WEFT_TRAIN_OPTIMIZER_CONFIG_INITIALIZER. The struct grows at
+ * its end only. */
+#define WEFT_TRAIN_OPTIMIZER_CONFIG_MAGIC 0x7765746fu
+typedef struct {
+    size_t size;                    /* sizeof(weftTrainOptimizerConfig_t) of the caller */
+    unsigned magic;                 /* WEFT_TRAIN_OPTIMIZER_CONFIG_MAGIC */
+    unsigned version;               /* WEFT_VERSION_CODE of the caller */
+    weftTrainAlgorithm_t algorithm; /* the rule of a step */
+    double momentum;                /* SGD, LARS; 0: none is kept */
+    double dampening;               /* SGD, LARS: a gradient enters the momentum times 1 - dampening */
+    int nesterov;                   /* SGD, LARS: 1: Nesterov's momentum */
+    double beta1, beta2;            /* Adam, AdamW, LAMB: the averages of gradients and of their squares */
+    double epsilon;                 /* Adam, AdamW, LAMB: is added to the denominator */
+    double weightDecay;             /* AdamW: of the weights; otherwise an L2 penalty */
+    double trust;                   /* LARS: the trust coefficient */
+    weftTrainDdp_t ddp;             /* NULL, or where the gradients come from: a step needs averages */
+    weftTrainShard_t shard;         /* NULL, or where the gradients come from: a step needs a finished iteration */
+} weftTrainOptimizerConfig_t;
+#define WEFT_TRAIN_OPTIMIZER_CONFIG_INITIALIZER                                                                       \
+    {                                                                                                                 \
+        sizeof(weftTrainOptimizerConfig_t), WEFT_TRAIN_OPTIMIZER_CONFIG_MAGIC, WEFT_VERSION_CODE, weftTrainSgd, 0, 0, \
+            0, 0.9, 0.999, 1e-8, 0, 0.001, NULL, NULL                                                                 \
+    }
+
+/* Settings of a loss scale, equal on all ranks. Start from WEFT_TRAIN_SCALER_CONFIG_INITIALIZER. The struct grows at its
+ * end only. */
+#define WEFT_TRAIN_SCALER_CONFIG_MAGIC 0x77657463u
+typedef struct {
+    size_t size;          /* sizeof(weftTrainScalerConfig_t) of the caller */
+    unsigned magic;       /* WEFT_TRAIN_SCALER_CONFIG_MAGIC */
+    unsigned version;     /* WEFT_VERSION_CODE of the caller */
+    double scale;         /* the first one */
+    double growthFactor;  /* multiplies the scale after growthInterval steps without an infinite gradient */
+    double backoffFactor; /* multiplies the scale after a step with an infinite or NaN gradient */
+    int growthInterval;   /* steps */
+    double leastScale;    /* the scale must not fall below it */
+} weftTrainScalerConfig_t;
+#define WEFT_TRAIN_SCALER_CONFIG_INITIALIZER \
+    { sizeof(weftTrainScalerConfig_t), WEFT_TRAIN_SCALER_CONFIG_MAGIC, WEFT_VERSION_CODE, 65536, 2, 0.5, 2000, 1 }
+
+/* The activations of a batch-norm layer on one rank. Start from WEFT_TRAIN_BATCH_NORM_INITIALIZER. The struct grows at
+ * its end only. */
+typedef struct {
+    size_t size;             /* sizeof(weftTrainBatchNorm_t) of the caller */
+    size_t batch;            /* samples of this rank; may be 0, and may differ between ranks */
+    size_t channels;         /* of each sample, at least 1, equal on all ranks */
+    size_t inner;            /* elements of each channel of a sample, such as height times width */
+    weftDataType_t datatype; /* of activations and their gradients: float32, float16 or bfloat16 */
+    double epsilon;          /* is added to the variance */
+    double momentum;         /* of the running statistics: the part of the new one */
+    float* runningMean;      /* channels elements, or NULL */
+    float* runningVariance;  /* channels elements, or NULL: of the unbiased variance */
+} weftTrainBatchNorm_t;
+#define WEFT_TRAIN_BATCH_NORM_INITIALIZER \
+    { sizeof(weftTrainBatchNorm_t), 0, 1, 1, weftFloat32, 1e-5, 0.1, NULL, NULL }
 
 /* ---- Data-parallel training ---- */
 
@@ -774,6 +858,251 @@ WEFT_API weftResult_t weftTrainReplicaLoad(weftTrainReplica_t replica, weftComm_
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainReplicaGetItem(weftTrainReplica_t replica, const char* name, int perRank, void* data,
                                               size_t capacity, size_t* bytes);
+
+/* ---- Optimizers, norms and loss scaling ---- */
+
+/* Writes to `reduced` whether `ddp`'s gradients are averages: 1 from the end of an iteration that synchronises until
+ * the next weftTrainDdpBegin; 0 within an iteration, and after one that accumulates.
+ * Errors: weftInvalidArgument.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainDdpGetReduced(weftTrainDdp_t ddp, int* reduced);
+
+/* Writes to `reduced` whether `shard`'s iteration is finished, and all its gradients are reduced over all ranks: 1 or 0.
+ * Errors: weftInvalidArgument.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainShardGetReduced(weftTrainShard_t shard, int* reduced);
+
+/* Makes an optimizer of this rank's parts and writes its object to `optimizer`. Does not communicate.
+ *
+ * parts, partCount  an array of at least one element, as many on all ranks and in one order; copied. Host memory, which lives as long
+ *                   as the object. `copy` is written by the first step
+ *
+ * axes, axisCount   an array of at most 32 elements: communicators over which parts are sharded; or NULL and 0. LAMB and
+ *                   LARS sum the norms of each part over its axes. They live as long as the object
+ *
+ * config            settings, or NULL
+ *
+ * LAMB: You et al., "Large batch optimization for deep learning", ICLR 2020. LARS: You et al., "Large batch training of
+ * convolutional networks", 2017. The other rules are those of torch.optim.
+ * Errors: weftInvalidArgument, weftSystemError (out of memory).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainOptimizerCreate(weftTrainOptimizer_t* optimizer, const weftTrainPart_t* parts,
+                                               size_t partCount, const weftComm_t* axes, size_t axisCount,
+                                               const weftTrainOptimizerConfig_t* config);
+
+/* Ends `optimizer` and frees its moments. NULL is accepted.
+ * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (another thread is inside, a child after fork).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainOptimizerDestroy(weftTrainOptimizer_t optimizer);
+
+/* Writes `gradient`, host memory or NULL, as the place of the gradient of `optimizer`'s part number `part`: needed
+ * after buckets were rebuilt.
+ * Errors: weftInvalidArgument (no such part).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainOptimizerSetGradient(weftTrainOptimizer_t optimizer, int part, void* gradient);
+
+/* Makes one step of `optimizer`: changes all values and writes their copies. Parts without a gradient stay as they are.
+ * Gradients are only read. With LAMB and LARS all ranks of each axis call it. Then it makes one all-reduce for each
+ * axis, of two float64 numbers a part. The other rules do not communicate.
+ *
+ * learningRate   not negative
+ *
+ * gradientScale  multiplies the gradients: 1 / loss scale, a clip coefficient, or 1
+ *
+ * skip           1: nothing is done, as after an infinite gradient; equal on all ranks
+ *
+ * stream         NULL
+ *
+ * Errors: weftInvalidArgument, weftInvalidUsage (train.step: config.ddp or config.shard has no reduced gradients),
+ * weftRemoteError, weftTimeout, weftSystemError.
+ * Thread-bound, also to the axes. */
+WEFT_API weftResult_t weftTrainOptimizerStep(weftTrainOptimizer_t optimizer, double learningRate, double gradientScale,
+                                             int skip, weftStream_t stream);
+
+/* Writes to `states` how many arrays of moments `optimizer` has for each part: 0 to 2.
+ * Errors: weftInvalidArgument.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainOptimizerGetStateCount(weftTrainOptimizer_t optimizer, int* states);
+
+/* Writes where one array of moments lies, for checkpoints: it may be read and written between steps.
+ *
+ * optimizer, part, state  the object, the number of the part, the number of the array
+ *
+ * name                    PyTorch's: "momentum_buffer" (SGD, LARS), or "exp_avg", "exp_avg_sq" (Adam, AdamW, LAMB)
+ *
+ * values                  host memory, as many elements as the part has; valid as long as the object
+ *
+ * Errors: weftInvalidArgument (no such part or array).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainOptimizerGetState(weftTrainOptimizer_t optimizer, int part, int state, const char** name,
+                                                 float** values);
+
+/* Writes to `steps` how many steps the part number `part` of `optimizer` has taken.
+ * Errors: weftInvalidArgument (no such part).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainOptimizerGetSteps(weftTrainOptimizer_t optimizer, int part, uint64_t* steps);
+/* Says that the part number `part` of `optimizer` has taken `steps` steps, after its moments were restored.
+ * Errors and threads: as above. */
+WEFT_API weftResult_t weftTrainOptimizerSetSteps(weftTrainOptimizer_t optimizer, int part, uint64_t steps);
+
+/* Computes the norm of all gradients together, and writes it to `norm`. Sharded parts are summed over their axes, and
+ * replicated ones count once. All ranks of each axis call it. It makes one all-reduce for each axis.
+ *
+ * parts, partCount  an array of parts and its elements, as for an optimizer, without values. Parts without a gradient
+ *                   count as zeros
+ *
+ * axes, axisCount   an array of at most 32 elements: communicators; or NULL and 0
+ *
+ * p                 1, 2, any positive number, or infinity: the largest element
+ *
+ * norm              the same on all ranks; NaN or infinite if a gradient is. Sums are float64
+ *
+ * stream            NULL
+ *
+ * Errors: weftInvalidArgument, weftRemoteError, weftTimeout, weftSystemError.
+ * Thread-bound, to the axes. */
+WEFT_API weftResult_t weftTrainGradientNorm(const weftTrainPart_t* parts, size_t partCount, const weftComm_t* axes,
+                                            size_t axisCount, double p, double* norm, weftStream_t stream);
+
+/* Multiplies all gradients in place by maxNorm / (norm + 1e-6), at most 1. Does not communicate. With an optimizer,
+ * this coefficient as its gradientScale saves the pass over memory.
+ *
+ * parts, partCount   an array of parts and its elements, as for weftTrainGradientNorm
+ *
+ * norm               of weftTrainGradientNorm
+ *
+ * maxNorm            not negative
+ *
+ * errorIfNonfinite   1: if norm is infinite or NaN, it is an error and nothing changes; 0: as PyTorch, gradients become
+ *                    zeros or NaN
+ *
+ * stream             NULL
+ *
+ * Errors: weftInvalidArgument, weftInvalidUsage (train.norm).
+ * Thread-safe. */
+WEFT_API weftResult_t weftTrainClipGradients(const weftTrainPart_t* parts, size_t partCount, double norm,
+                                             double maxNorm, int errorIfNonfinite, weftStream_t stream);
+
+/* Makes a loss scale with the rule of torch.amp.GradScaler and writes its object to `scaler`. Does not communicate.
+ *
+ * axes, axisCount  an array of at most 32 elements: communicators over which an infinite gradient is looked for; or NULL
+ *                  and 0. They live as long as the object
+ *
+ * config           settings, or NULL
+ *
+ * Errors: weftInvalidArgument.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainScalerCreate(weftTrainScaler_t* scaler, const weftComm_t* axes, size_t axisCount,
+                                            const weftTrainScalerConfig_t* config);
+
+/* Ends `scaler`. NULL is accepted.
+ * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (another thread is inside, a child after fork).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainScalerDestroy(weftTrainScaler_t scaler);
+
+/* Looks for infinite and NaN gradients on all ranks, and divides gradients by the scale of `scaler`. All ranks of the
+ * axes call it. It makes one all-reduce of one int32 number for each axis, which a NaN cannot disturb.
+ *
+ * parts, partCount  an array of parts and its elements, as for weftTrainGradientNorm; may be empty
+ *
+ * divide            1: gradients are divided in place; 0: an optimizer's gradientScale divides them
+ *
+ * found             1 if any gradient of any rank is infinite or NaN: then the step must be skipped. The same on all
+ *                   ranks
+ *
+ * stream            NULL
+ *
+ * Errors: weftInvalidArgument, weftRemoteError, weftTimeout, weftSystemError.
+ * Thread-bound, also to the axes. */
+WEFT_API weftResult_t weftTrainScalerUnscale(weftTrainScaler_t scaler, const weftTrainPart_t* parts, size_t partCount,
+                                             int divide, int* found, weftStream_t stream);
+
+/* Ends a step of `scaler`: the scale falls if a weftTrainScalerUnscale since the last update has found something, and
+ * grows after config.growthInterval steps without it. Does not communicate. If the scale would fall below
+ * config.leastScale, it is an error on all ranks, and the scale is leastScale.
+ * Errors: weftInvalidArgument, weftInvalidUsage (train.loss-scale).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainScalerUpdate(weftTrainScaler_t scaler);
+
+/* Writes the state of `scaler`, also for checkpoints.
+ * scale      multiplies the loss; or NULL
+ * goodSteps  since it changed; or NULL
+ * Errors: weftInvalidArgument.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainScalerGetState(weftTrainScaler_t scaler, double* scale, int* goodSteps);
+/* Sets the state of `scaler`: `scale` is positive, and `goodSteps` not negative. Errors and threads: as above. */
+WEFT_API weftResult_t weftTrainScalerSetState(weftTrainScaler_t scaler, double scale, int goodSteps);
+
+/* ---- Statistics of batch norm, and samples ---- */
+
+/* Computes each channel's mean and 1 / sqrt(variance + epsilon) over all ranks of `comm`, and follows the running
+ * statistics. All ranks call it, also those without samples. It makes one all-gather of 2 x channels + 1 float64
+ * numbers.
+ *
+ * layer         the activations' shape
+ *
+ * x             host memory, batch x channels x inner elements, or NULL if there are none
+ *
+ * mean, invstd  host memory, channels elements each; the same on all ranks
+ *
+ * count         the elements of a channel over all ranks; or NULL
+ *
+ * stream        NULL
+ *
+ * The output is (x - mean) * invstd * weight + bias.
+ * Errors: weftInvalidArgument (also: fewer than 2 elements a channel), weftMismatch, weftRemoteError, weftTimeout,
+ * weftSystemError.
+ * Thread-bound, to comm. */
+WEFT_API weftResult_t weftTrainBatchNormForward(const weftTrainBatchNorm_t* layer, const void* x, float* mean,
+                                                float* invstd, uint64_t* count, weftComm_t comm, weftStream_t stream);
+
+/* Computes the sums of a batch-norm layer's backward pass over all ranks of `comm`. All ranks call it, also those
+ * without samples. It makes one all-reduce of 2 x channels float64 numbers.
+ *
+ * layer       the activations' shape
+ *
+ * x, dy       host memory, batch x channels x inner elements: the input, and the gradient of the output; or NULL
+ *
+ * mean        of weftTrainBatchNormForward
+ *
+ * ownSums     host memory, 2 x channels elements: this rank's sums of dy, then of dy * (x - mean); or NULL. They
+ *             are the gradients of the bias and, times invstd, of the weight
+ *
+ * sums        host memory, 2 x channels elements: the same over all ranks
+ *
+ * stream      NULL
+ *
+ * The gradient of the input is (dy - sums[c] / count - (x - mean) * invstd^2 * sums[channels + c] / count) * invstd *
+ * weight.
+ * Errors: weftInvalidArgument, weftMismatch, weftRemoteError, weftTimeout, weftSystemError.
+ * Thread-bound, to comm. */
+WEFT_API weftResult_t weftTrainBatchNormBackward(const weftTrainBatchNorm_t* layer, const void* x, const void* dy,
+                                                 const float* mean, float* ownSums, float* sums, weftComm_t comm,
+                                                 weftStream_t stream);
+
+/* Writes to `count` how many of `samples` samples each of `ranks` ranks takes in an epoch. With dropLast 0 the last turn
+ * is filled from the first samples again. With dropLast 1 it is left out. The rule is that of torch's DistributedSampler.
+ * Errors: weftInvalidArgument.
+ * Thread-safe. */
+WEFT_API weftResult_t weftTrainSamplerCount(uint64_t samples, int ranks, int dropLast, uint64_t* count);
+/* Writes the samples that `rank` takes to `indices`: host memory, as many elements as weftTrainSamplerCount says. They
+ * are every ranks-th one from number rank on.
+ *
+ * samples, ranks, dropLast  as above
+ *
+ * order                     host memory, the samples in the order of the epoch, equal on all ranks; or NULL: in the
+ *                           order of their numbers
+ *
+ * Errors and threads: as above. */
+WEFT_API weftResult_t weftTrainSamplerIndices(uint64_t samples, int ranks, int rank, int dropLast,
+                                              const uint64_t* order, uint64_t* indices);
+
+/* Writes the numbers 0 to samples - 1 to `order`, host memory, shuffled: for weftTrainSamplerIndices. Equal seeds give
+ * equal orders on all ranks and machines. A usual `seed` is a fixed number plus the number of the epoch. It is not the
+ * order of torch.randperm.
+ * Errors: weftInvalidArgument.
+ * Thread-safe. */
+WEFT_API weftResult_t weftTrainShuffle(uint64_t samples, uint64_t seed, uint64_t* order);
 
 #ifdef __cplusplus
 }

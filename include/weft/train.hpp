@@ -97,6 +97,12 @@ class Ddp {
         check(weftTrainDdpGetUsed(handle_, parameter, &used));
         return used != 0;
     }
+    // Whether the gradients are averages now.
+    bool reduced() const {
+        int reduced = 0;
+        check(weftTrainDdpGetReduced(handle_, &reduced));
+        return reduced != 0;
+    }
     int bucket(int parameter) const {
         int bucket = 0;
         check(weftTrainDdpGetBucket(handle_, parameter, &bucket));
@@ -205,6 +211,12 @@ class Shard {
         void* memory = nullptr;
         check(weftTrainShardGetGradient(handle_, number, &memory));
         return static_cast<T*>(memory);
+    }
+    // Whether the iteration is finished, and all gradients are reduced over all ranks.
+    bool reduced() const {
+        int reduced = 0;
+        check(weftTrainShardGetReduced(handle_, &reduced));
+        return reduced != 0;
     }
     // This rank's part, between finish() and the next gather().
     weftTrainPiece_t piece(int parameter) const {
@@ -425,6 +437,169 @@ class Replica {
   private:
     weftTrainReplica_t handle_ = nullptr;
 };
+
+// This rank's part of a parameter for an Optimizer, or of a gradient for norms. The memory must live as long as the
+// Optimizer, the name during the call. Bit i of `axes`: the tensor is sharded over the communicator axes[i].
+template <class Gradient>
+weftTrainPart_t part(const char* name, float* values, Gradient* gradient, std::size_t count, unsigned axes = 0) {
+    weftTrainPart_t made = WEFT_TRAIN_PART_INITIALIZER;
+    made.name = name;
+    made.values = values;
+    made.gradient = gradient;
+    made.gradientType = datatype_of<Gradient>();
+    made.count = count;
+    made.axes = axes;
+    return made;
+}
+// The axes of a mesh as train.h takes them. The communicators must outlive their use.
+inline std::vector<weftComm_t> handles(const std::vector<const Communicator*>& axes) {
+    std::vector<weftComm_t> made;
+    for (const Communicator* axis : axes) made.push_back(axis->get());
+    return made;
+}
+
+// The settings of an Optimizer, to begin with.
+inline weftTrainOptimizerConfig_t optimizer_config(weftTrainAlgorithm_t algorithm) {
+    weftTrainOptimizerConfig_t config = WEFT_TRAIN_OPTIMIZER_CONFIG_INITIALIZER;
+    config.algorithm = algorithm;
+    return config;
+}
+
+// An optimizer with its moments. Move-only. Thread-bound, also to the axes, which must outlive it.
+class Optimizer {
+  public:
+    Optimizer(const std::vector<weftTrainPart_t>& parts, const weftTrainOptimizerConfig_t& config,
+              const std::vector<const Communicator*>& axes = {}) {
+        check(
+            weftTrainOptimizerCreate(&handle_, parts.data(), parts.size(), handles(axes).data(), axes.size(), &config));
+    }
+    Optimizer(Optimizer&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    Optimizer& operator=(Optimizer&& other) noexcept {
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    ~Optimizer() { (void)weftTrainOptimizerDestroy(handle_); }
+
+    weftTrainOptimizer_t get() const noexcept { return handle_; }
+    void set_gradient(int part, void* gradient) { check(weftTrainOptimizerSetGradient(handle_, part, gradient)); }
+    void step(double learning_rate, double gradient_scale = 1, bool skip = false) {
+        check(weftTrainOptimizerStep(handle_, learning_rate, gradient_scale, skip ? 1 : 0, nullptr));
+    }
+    int state_count() const {
+        int states = 0;
+        check(weftTrainOptimizerGetStateCount(handle_, &states));
+        return states;
+    }
+    // An array of moments: its name, and memory that may be read and written between steps.
+    std::pair<const char*, float*> state(int part, int state) const {
+        std::pair<const char*, float*> found;
+        check(weftTrainOptimizerGetState(handle_, part, state, &found.first, &found.second));
+        return found;
+    }
+    std::uint64_t steps(int part) const {
+        std::uint64_t steps = 0;
+        check(weftTrainOptimizerGetSteps(handle_, part, &steps));
+        return steps;
+    }
+    void set_steps(int part, std::uint64_t steps) { check(weftTrainOptimizerSetSteps(handle_, part, steps)); }
+
+  private:
+    weftTrainOptimizer_t handle_ = nullptr;
+};
+
+// The p-norm of all gradients of a mesh.
+inline double gradient_norm(const std::vector<weftTrainPart_t>& parts,
+                            const std::vector<const Communicator*>& axes = {}, double p = 2) {
+    double norm = 0;
+    check(weftTrainGradientNorm(parts.data(), parts.size(), handles(axes).data(), axes.size(), p, &norm, nullptr));
+    return norm;
+}
+inline void clip_gradients(const std::vector<weftTrainPart_t>& parts, double norm, double max_norm,
+                           bool error_if_nonfinite = false) {
+    check(weftTrainClipGradients(parts.data(), parts.size(), norm, max_norm, error_if_nonfinite ? 1 : 0, nullptr));
+}
+
+// The settings of a Scaler, to begin with.
+inline weftTrainScalerConfig_t scaler_config() {
+    const weftTrainScalerConfig_t config = WEFT_TRAIN_SCALER_CONFIG_INITIALIZER;
+    return config;
+}
+
+// A dynamic loss scale. Move-only. Thread-bound, also to the axes, which must outlive it.
+class Scaler {
+  public:
+    explicit Scaler(const std::vector<const Communicator*>& axes,
+                    const weftTrainScalerConfig_t& config = scaler_config()) {
+        check(weftTrainScalerCreate(&handle_, handles(axes).data(), axes.size(), &config));
+    }
+    Scaler(Scaler&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    Scaler& operator=(Scaler&& other) noexcept {
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    ~Scaler() { (void)weftTrainScalerDestroy(handle_); }
+
+    weftTrainScaler_t get() const noexcept { return handle_; }
+    double scale() const {
+        double scale = 0;
+        check(weftTrainScalerGetState(handle_, &scale, nullptr));
+        return scale;
+    }
+    int good_steps() const {
+        int steps = 0;
+        check(weftTrainScalerGetState(handle_, nullptr, &steps));
+        return steps;
+    }
+    void restore(double scale, int good_steps) { check(weftTrainScalerSetState(handle_, scale, good_steps)); }
+    // True if any gradient of any rank is infinite or NaN: skip the step. Divides gradients by the scale.
+    bool unscale(const std::vector<weftTrainPart_t>& parts, bool divide = true) {
+        int found = 0;
+        check(weftTrainScalerUnscale(handle_, parts.data(), parts.size(), divide ? 1 : 0, &found, nullptr));
+        return found != 0;
+    }
+    void update() { check(weftTrainScalerUpdate(handle_)); }
+
+  private:
+    weftTrainScaler_t handle_ = nullptr;
+};
+
+// The activations of a batch-norm layer on one rank.
+inline weftTrainBatchNorm_t batch_norm(std::size_t batch, std::size_t channels, std::size_t inner = 1) {
+    weftTrainBatchNorm_t layer = WEFT_TRAIN_BATCH_NORM_INITIALIZER;
+    layer.batch = batch;
+    layer.channels = channels;
+    layer.inner = inner;
+    return layer;
+}
+// Writes mean and invstd of each channel over all ranks, and gives the elements of a channel.
+inline std::uint64_t batch_norm_forward(const weftTrainBatchNorm_t& layer, const void* x, float* mean, float* invstd,
+                                        const Communicator& comm) {
+    std::uint64_t count = 0;
+    check(weftTrainBatchNormForward(&layer, x, mean, invstd, &count, comm.get(), nullptr));
+    return count;
+}
+// Writes 2 x channels sums of this rank, if wanted, and of all ranks.
+inline void batch_norm_backward(const weftTrainBatchNorm_t& layer, const void* x, const void* dy, const float* mean,
+                                float* own_sums, float* sums, const Communicator& comm) {
+    check(weftTrainBatchNormBackward(&layer, x, dy, mean, own_sums, sums, comm.get(), nullptr));
+}
+
+// 0 to samples - 1 in an order that the seed determines, equal on all ranks.
+inline std::vector<std::uint64_t> shuffled(std::uint64_t samples, std::uint64_t seed) {
+    std::vector<std::uint64_t> order(samples);
+    check(weftTrainShuffle(samples, seed, order.data()));
+    return order;
+}
+// The samples that a rank takes in an epoch. `order`: all samples, or empty: in the order of their numbers.
+inline std::vector<std::uint64_t> samples_of_rank(std::uint64_t samples, int ranks, int rank, bool drop_last = false,
+                                                  const std::vector<std::uint64_t>& order = {}) {
+    std::uint64_t count = 0;
+    check(weftTrainSamplerCount(samples, ranks, drop_last ? 1 : 0, &count));
+    std::vector<std::uint64_t> indices(count);
+    check(weftTrainSamplerIndices(samples, ranks, rank, drop_last ? 1 : 0, order.empty() ? nullptr : order.data(),
+                                  indices.data()));
+    return indices;
+}
 
 }  // namespace train
 }  // namespace weft

@@ -18,6 +18,7 @@
 #include "python/binding/training_checkpoint.hpp"
 #include "python/binding/training_compressor.hpp"
 #include "python/binding/training_replica.hpp"
+#include "python/binding/training_optimizer.hpp"
 
 namespace weft::python {
 
@@ -84,4 +85,5 @@ NB_MODULE(_weft, module) {
     bind_replica(module);
     bind_compressors(module);
     bind_training_local(module);
+    bind_training_optimizer(module);
 }

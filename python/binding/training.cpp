@@ -297,6 +297,12 @@ void Ddp::join() {
     run([](weftTrainDdp_t ddp) { return weftTrainDdpJoin(ddp, nullptr); });
 }
 
+bool Ddp::reduced() {
+    int reduced = 0;
+    check(weftTrainDdpGetReduced(handle(), &reduced));
+    return reduced != 0;
+}
+
 bool Ddp::used(int parameter) {
     int used = 0;
     check(weftTrainDdpGetUsed(handle(), parameter, &used));
@@ -385,6 +391,7 @@ void bind_training(nb::module_& module) {
         .def("_ready_all", &Ddp::ready_all, InFrame())
         .def("_finish", &Ddp::finish, InFrame())
         .def("_join", &Ddp::join, InFrame())
+        .def("_reduced", &Ddp::reduced, InFrame())
         .def("_used", &Ddp::used, InFrame())
         .def("_bucket", &Ddp::bucket, InFrame())
         .def("_gradient",

@@ -27,6 +27,7 @@ class Ddp final : public Interruptible {
     void ready_all(const std::vector<int>& parameters);
     void finish();
     void join();
+    bool reduced();
     bool used(int parameter);
     int bucket(int parameter);
     void* gradient(int parameter);

@@ -64,6 +64,11 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
         check(weftTrainShardGetPiece(handle(), number, &piece));
         return piece;
     }
+    bool reduced() {
+        int reduced = 0;
+        check(weftTrainShardGetReduced(handle(), &reduced));
+        return reduced != 0;
+    }
     nb::tuple stats() {
         weftTrainShardStats_t stats = WEFT_TRAIN_SHARD_STATS_INITIALIZER;
         check(weftTrainShardGetStats(handle(), &stats));
@@ -198,6 +203,8 @@ void bind_training_shard(nb::module_& module) {
             },
             InFrame())
         .def("_piece", &piece_of, InFrame())
+        .def("_link", [](Shard& shard) { return nb::capsule(shard.handle(), "weftTrainShard"); })
+        .def("_reduced", &Shard::reduced, InFrame())
         .def("_stats", &Shard::stats, InFrame())
         .def("_abort", &Shard::abort, InFrame())
         .def(

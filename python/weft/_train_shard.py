@@ -208,6 +208,10 @@ class Shard(_Closing, _weft.Shard):
         """Drops the reduced gradients, so that the next reduction does not add to them."""
         self._zero_gradients()
 
+    def reduced(self) -> bool:
+        """Whether the iteration is finished, and all gradients are reduced over all ranks."""
+        return self._reduced()
+
     def stats(self) -> Stats:
         """What was moved, and the memory on this rank."""
         return Stats(*self._stats())

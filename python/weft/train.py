@@ -21,6 +21,15 @@ from ._errors import Error, refuse
 from ._objects import _Closing
 from ._train_local import Local
 from ._train_checkpoint import Box, Checkpoint, Replica
+from ._train_optimizer import (
+    DistributedSampler,
+    Optimizer,
+    Scaler,
+    batch_norm_backward,
+    batch_norm_forward,
+    clip_gradients,
+    gradient_norm,
+)
 from ._train_shard import Piece, Shard, Stats, Unit
 
 Named = Union[Mapping[str, Any], Iterable[tuple[str, Any]]]
@@ -293,6 +302,10 @@ class Ddp(_Closing, _weft.Ddp):
         """The index of the parameter's bucket, in the order of the launches."""
         return self._bucket(self._number(parameter))
 
+    def reduced(self) -> bool:
+        """Whether the gradients are averages: the newest iteration synchronised, and has ended."""
+        return self._reduced()
+
     def async_error(self) -> Optional[Error]:
         """The error that has ended the Ddp, or None. Does not wait."""
         error: Optional[Error] = self._async_error()
@@ -328,4 +341,4 @@ def _itemsize(x: Any) -> int:
     return int(size)
 
 
-__all__ = ["Box", "Bucket", "Checkpoint", "Compressor", "Ddp", "Local", "Piece", "Replica", "Shard", "Stats", "Unit"]
+__all__ = ["Box", "Bucket", "Checkpoint", "Compressor", "Ddp", "DistributedSampler", "Local", "Optimizer", "Piece", "Replica", "Scaler", "Shard", "Stats", "Unit", "batch_norm_backward", "batch_norm_forward", "clip_gradients", "gradient_norm"]

@@ -221,6 +221,14 @@ weftResult_t weftTrainShardFinish(weftTrainShard_t shard, weftStream_t stream) {
     });
 }
 
+weftResult_t weftTrainShardGetReduced(weftTrainShard_t shard, int* reduced) {
+    return guarded_training("weftTrainShardGetReduced", shard, [&](train::Sharded& own) -> Status {
+        if (!reduced) return fail(error::argument_null, "weftTrainShardGetReduced: reduced is NULL");
+        *reduced = own.reduced() ? 1 : 0;
+        return ok();
+    });
+}
+
 weftResult_t weftTrainShardZeroGradients(weftTrainShard_t shard) {
     return guarded_training("weftTrainShardZeroGradients", shard,
                             [&](train::Sharded& own) { return own.zero_gradients(); });

@@ -236,6 +236,14 @@ weftResult_t weftTrainDdpGetUsed(weftTrainDdp_t ddp, int parameter, int* used) {
     });
 }
 
+weftResult_t weftTrainDdpGetReduced(weftTrainDdp_t ddp, int* reduced) {
+    return guarded_training("weftTrainDdpGetReduced", ddp, [&](train::Ddp& own) -> Status {
+        if (!reduced) return fail(error::argument_null, "weftTrainDdpGetReduced: reduced is NULL");
+        *reduced = own.reduced() ? 1 : 0;
+        return ok();
+    });
+}
+
 weftResult_t weftTrainDdpGetBucket(weftTrainDdp_t ddp, int parameter, int* bucket) {
     return guarded_training("weftTrainDdpGetBucket", ddp, [&](train::Ddp& own) -> Status {
         WEFT_TRY(check_parameter("weftTrainDdpGetBucket", own, parameter));

@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "src/kernels/optimizer_formulas.hpp"
 #include "weft/types.h"
 
 namespace weft::internal {
@@ -41,6 +42,20 @@ struct CopyJob {
     Stores stores;
 };
 
+// Loops over fp32 arrays of `count` elements. An array that is written does not overlap another one.
+struct OptimizerKernels {
+    // `momentum` may be null, if step.momentum is 0.
+    void (*sgd)(const SgdStep& step, float* values, float* momentum, const float* gradient, size_t count);
+    void (*adam)(const AdamStep& step, float* values, float* first, float* second, const float* gradient, size_t count);
+    // LAMB's halves: the moments and the direction, then, with the layer's rate, the weights.
+    void (*lamb_moments)(const AdamStep& step, const float* values, float* first, float* second, const float* gradient,
+                         float* direction, size_t count);
+    void (*lamb)(const AdamStep& step, float rate, float* values, const float* first, const float* second,
+                 size_t count);
+    double (*squares)(const float* values, size_t count);
+    bool (*all_finite)(const float* values, size_t count);
+};
+
 struct CpuKernels {
     const char* isa;  // "avx512", "avx2", "neon" or "plain"
     // Null if the reduction does not exist for the type (base/datatype.hpp); likewise below.
@@ -52,6 +67,7 @@ struct CpuKernels {
     // float of 16 bits. The buffers are disjoint.
     void (*narrow[weftNumTypes])(void* destination, const void* source, size_t count);
     void (*widen[weftNumTypes])(void* destination, const void* source, size_t count);
+    OptimizerKernels optimizers;
     // Advances three streams in turns within one loop, so that their cache misses overlap: the copies of `staging`, the
     // reduction, and the copies of `results`. The copies of a stream follow each other. No stream may write memory that
     // another reads or writes. Any count may be 0.

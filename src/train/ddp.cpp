@@ -140,6 +140,7 @@ Status Ddp::begin(weftTrainMode_t mode, weftStream_t stream) {
     if (space_->on_device()) WEFT_TRY(ended_by(space_->follow(stream)));
     WEFT_TRY(ended_by(begin_with_all(true, mode)));
     open_ = mode;
+    reduced_ = false;
     reports_.begin();
     if (mode == weftTrainAccumulate) return ok();
     // A failure on a device shows after the call.
@@ -161,7 +162,7 @@ Status Ddp::begin_with_all(bool active, weftTrainMode_t mode) {
 }
 
 Status Ddp::begin_synchronizing() {
-    if (order_source_ >= 0) WEFT_TRY(rebuild());
+    if (first_.source >= 0) WEFT_TRY(rebuild());
     if (model_.settings.broadcast_buffers)
         WEFT_TRY(broadcast_values(*peers_, *space_, model_.buffers, members_.lowest_active()));
     full_.begin(buckets_.layout());
@@ -169,12 +170,12 @@ Status Ddp::begin_synchronizing() {
 }
 
 Status Ddp::rebuild() {
-    std::vector<int> order = first_order_;
+    std::vector<int> order = first_.order;
     order.resize(model_.parameters.size());
-    WEFT_TRY(peers_->broadcast(order.data(), order.size(), weftInt32, order_source_));
+    WEFT_TRY(peers_->broadcast(order.data(), order.size(), weftInt32, first_.source));
     if (!is_permutation_of_indices(order))
-        return fail(error::internal_exception, "rank {} sent an order of gradients that is none", order_source_);
-    order_source_ = -1;
+        return fail(error::internal_exception, "rank {} sent an order of gradients that is none", first_.source);
+    first_.source = -1;
     const std::vector<size_t> limits = bucket_limits(model_.settings.bucket_cap_bytes);
     return buckets_.rebuild(assign_buckets(buckets_.parameters(), limits, order));
 }
@@ -244,6 +245,7 @@ Status Ddp::finish(weftStream_t stream) {
         WEFT_TRY(complete(true));
         WEFT_TRY(ended_by(space_->lead(stream)));
     }
+    reduced_ = open_ == weftTrainSynchronize;
     open_.reset();
     return ok();
 }
@@ -255,7 +257,7 @@ Status Ddp::complete(bool active) {
         queue_->add_before_wait([this, bucket] { return launch(bucket); });
     if (exchanges_used()) {
         // With a static graph a rank may record its first iteration after others.
-        const bool keeps = model_.settings.static_graph && synchronized_;
+        const bool keeps = model_.settings.static_graph && first_.ended;
         for (int i = 0; i < parameter_count(); ++i) {
             int32_t& used = used_by_any_[size_t(i)];
             used = (keeps && used != 0) || (active && reports_.used(i));
@@ -268,13 +270,13 @@ Status Ddp::complete(bool active) {
         for (int i = 0; i < parameter_count(); ++i)
             if (void* const own = model_.parameters[size_t(i)].gradient; own && used(i))
                 WEFT_TRY(ended_by(buckets_.copy_out(i, own)));
-        if (!synchronized_) first_order_ = reports_.order();
+        if (!first_.ended) first_.order = reports_.order();
         if (reports_.recording()) reports_.end_recording();
         reports_.clear_used();
     }
     const bool rebuilds = model_.settings.static_graph || !model_.settings.find_unused;
-    if (!synchronized_ && rebuilds) order_source_ = members_.lowest_active();
-    synchronized_ = true;
+    if (!first_.ended && rebuilds) first_.source = members_.lowest_active();
+    first_.ended = true;
     return ok();
 }
 

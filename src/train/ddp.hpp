@@ -49,6 +49,7 @@ class Ddp {
     int parameter_count() const { return int(model_.parameters.size()); }
     void* gradient(int parameter) const;
     bool used(int parameter) const { return used_by_any_[size_t(parameter)] != 0; }
+    bool reduced() const { return reduced_; }  // the gradients are averages
     int bucket_of(int parameter) const { return buckets_.layout().places[size_t(parameter)].bucket; }
 
   private:
@@ -70,7 +71,7 @@ class Ddp {
     Status complete(bool active);
     bool exchanges_used() const {
         if (!model_.settings.join)
-            return model_.settings.find_unused || (model_.settings.static_graph && !synchronized_);
+            return model_.settings.find_unused || (model_.settings.static_graph && !first_.ended);
         return model_.settings.find_unused || members_.recording();
     }
 
@@ -83,9 +84,8 @@ class Ddp {
     FullBuckets full_;
     Membership members_;
     std::optional<weftTrainMode_t> open_;  // the mode of the open iteration
-    bool synchronized_ = false;            // an iteration that synchronises has ended
-    std::vector<int> first_order_;         // its reports
-    int order_source_ = -1;  // the rank whose first_order_ counts at the rebuild, which is still to come; or -1
+    bool reduced_ = false;                 // the newest iteration synchronised and has ended
+    FirstIteration first_;
     std::vector<int32_t> used_by_any_;
     Status failure_;
     std::unique_ptr<LaunchQueue> queue_;  // the last field: its thread uses the others

@@ -38,6 +38,13 @@ class Reports {
     bool recording_;
 };
 
+// Facts of the first iteration that synchronises, for the rebuild of the buckets.
+struct FirstIteration {
+    bool ended = false;
+    std::vector<int> order;  // its reports
+    int source = -1;         // the rank whose order counts at the rebuild, which is still to come; or -1
+};
+
 // Full buckets, in the order of their index. Thread-bound.
 class FullBuckets {
   public:

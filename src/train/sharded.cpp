@@ -185,6 +185,11 @@ Status Sharded::zero_gradients() {
     return ok();
 }
 
+bool Sharded::reduced() const {
+    return !open_ &&
+           std::none_of(units_.begin(), units_.end(), [](const Unit& unit) { return unit.gradient.has_partial; });
+}
+
 ParameterShard Sharded::shard(int number) const {
     const auto [unit_number, index] = unit_of_[size_t(number)];
     const Unit& unit = units_[size_t(unit_number)];

@@ -49,6 +49,8 @@ class Sharded {
     Status reduce_scatter(int number, bool synchronizes, weftStream_t stream);
     Status finish(weftStream_t stream);
     Status zero_gradients();
+    // Whether no iteration is open, and no gradient is still to be reduced over replicas.
+    bool reduced() const;
     void abort() { groups_.abort(); }
     // Before its end: a failure that no call has returned.
     Status settle() { return ok(); }

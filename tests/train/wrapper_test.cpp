@@ -60,6 +60,7 @@ TEST_CASE("the owner is movable, and its calls are train.h's") {
         ddp.ready({0, 1});
         ddp.finish();
         if (ddp.gradient<float>(0)[4] != 11.5 || bias_gradient[2] != 2) return "no average";
+        if (!ddp.reduced()) return "not reduced";
         if (!ddp.used(1) || ddp.used(2) || ddp.bucket(0) < 0) return "the used-map";
         ddp.join();
         try {
@@ -90,6 +91,7 @@ TEST_CASE("the owner of a sharded model is movable, and its calls are train.h's"
             shard.reduce_scatter(unit);
         }
         shard.finish();
+        if (!shard.reduced()) return "not reduced";
         const weftTrainPiece_t piece = shard.piece(0);
         if (piece.begin != size_t(rank) * 4 || piece.count != 4) return "the piece";
         if (rank == 0 && static_cast<float*>(piece.gradient)[1] != 2) return "no average";
@@ -229,6 +231,47 @@ TEST_CASE("the owner of Local SGD is movable, and its calls are train.h's") {
             return "no exception";
         } catch (const weft::Error& error) {
             return error.id() == std::string("train.aborted") ? "" : error.what();
+TEST_CASE("an optimizer, a scaler, norms, statistics and samples have owners and exceptions") {
+    static_assert(!std::is_copy_constructible<weft::train::Optimizer>::value, "one owner");
+    static_assert(!std::is_copy_constructible<weft::train::Scaler>::value, "one owner");
+    const auto wrong = on_ranks(2, [](weft::Communicator& comm, int rank) -> std::string {
+        std::vector<float> weight(3, 1), gradient(3, float(3 + rank));
+        auto part = weft::train::part("weight", weight.data(), gradient.data(), weight.size(), 1);
+        weft::train::Scaler made_scaler({&comm});
+        weft::train::Scaler scaler(std::move(made_scaler));
+        if (made_scaler.get() || scaler.unscale({part}, false) || scaler.scale() != 65536) return "the scale";
+        scaler.update();
+        if (scaler.good_steps() != 1) return "no good step";
+        scaler.restore(8, 3);
+        if (weft::train::gradient_norm({part}, {&comm}, 1) != 21) return "the norm";
+        weft::train::clip_gradients({part}, 4, 2);
+        if (gradient[0] >= float(2 + rank)) return "not clipped";
+        auto config = weft::train::optimizer_config(weftTrainSgd);
+        config.momentum = 0.5;
+        weft::train::Optimizer made({part}, config, {&comm});
+        weft::train::Optimizer optimizer(std::move(made));
+        gradient.assign(3, 4);
+        optimizer.set_gradient(0, gradient.data());
+        optimizer.step(0.5);
+        optimizer.step(0.5, 1, true);
+        if (made.get() || weight[2] != -1 || optimizer.steps(0) != 1) return "no step";
+        if (optimizer.state_count() != 1 || optimizer.state(0, 0).first != std::string("momentum_buffer") ||
+            optimizer.state(0, 0).second[1] != 4)
+            return "no momentum";
+        optimizer.set_steps(0, 0);
+        const float x[2] = {float(1 + rank), float(3 + rank)};
+        float mean = 0, invstd = 0, sums[2];
+        const auto layer = weft::train::batch_norm(2, 1);
+        if (weft::train::batch_norm_forward(layer, x, &mean, &invstd, comm) != 4 || mean != 2.5f) return "the mean";
+        weft::train::batch_norm_backward(layer, x, x, &mean, nullptr, sums, comm);
+        if (sums[0] != 10) return "the sums";
+        if (weft::train::samples_of_rank(3, 2, rank, false, {5, 6, 7}).back() != (rank ? 5u : 7u)) return "the samples";
+        if (weft::train::shuffled(50, 1) == weft::train::shuffled(50, 2)) return "the order";
+        try {
+            optimizer.step(-1);
+            return "no exception";
+        } catch (const weft::Error& error) {
+            return error.id() == std::string("argument.value") ? "" : error.what();
         }
     });
     CHECK(wrong == std::vector<std::string>(2));

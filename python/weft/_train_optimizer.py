@@ -1,0 +1,302 @@
+"""Optimizers, norms, loss scaling, statistics of batch norm, and samples: weft.train."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence, Sized, Union
+
+from . import _results, _weft
+from ._communicator import Communicator
+from ._errors import refuse
+from ._objects import _Closing
+
+Named = Union[Mapping[str, Any], Iterable[tuple[str, Any]]]
+Axes = Sequence[Communicator]
+Sharded = Optional[Mapping[str, Iterable[int]]]
+
+
+def _masks(names: list[str], axes: Axes, sharded: Sharded) -> list[int]:
+    masks = dict.fromkeys(names, 0)
+    for name, numbers in (sharded or {}).items():
+        if name not in masks:
+            raise refuse("python.value", f"sharded names {name!r}, which is no parameter. Use a name of a parameter")
+        for number in numbers:
+            if not 0 <= number < len(axes):
+                raise refuse("python.value", f"{name!r} is sharded over axis {number}, but there are {len(axes)} axes")
+            masks[name] |= 1 << number
+    return [masks[name] for name in names]
+
+
+def _gradient_parts(gradients: Named, axes: Axes, sharded: Sharded) -> list[tuple[str, Any, Any, Any, int]]:
+    pairs = list(gradients.items()) if isinstance(gradients, Mapping) else list(gradients)
+    masks = _masks([name for name, _ in pairs], axes, sharded)
+    return [(name, None, None, gradient, mask) for (name, gradient), mask in zip(pairs, masks)]
+
+
+class Optimizer(_Closing, _weft.TrainOptimizer):
+    """An optimizer of this rank's parts of a model, with its moments, in host memory.
+
+    algorithm: "sgd", "adam", "adamw", "lamb" or "lars". The rules are those of torch.optim and of the papers.
+    parameters: a mapping of names, or pairs: float32 arrays, which a step changes.
+    gradients: their gradients: float32, float16 or bfloat16. A name without one stays as it is.
+    copies: float16 or bfloat16 arrays of some parameters, which a step writes.
+    axes, sharded: the communicators of a mesh, and over which of them, by number, a parameter is sharded. "lamb" and
+        "lars" sum norms over them: all ranks of each axis call step. Other algorithms do not communicate.
+    ddp: a Ddp whose gradients are used for parameters without their own. A step in the middle of an accumulation is
+        an error.
+    shard: a Shard of whose pieces parameters and gradients are. A step before its iteration is finished is an error.
+    """
+
+    def __init__(
+        self,
+        algorithm: str,
+        parameters: Named,
+        *,
+        gradients: Optional[Mapping[str, Any]] = None,
+        copies: Optional[Mapping[str, Any]] = None,
+        axes: Axes = (),
+        sharded: Sharded = None,
+        momentum: float = 0.0,
+        dampening: float = 0.0,
+        nesterov: bool = False,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        trust: float = 0.001,
+        ddp: Any = None,
+        shard: Any = None,
+    ) -> None:
+        pairs = list(parameters.items()) if isinstance(parameters, Mapping) else list(parameters)
+        names = [name for name, _ in pairs]
+        own, rounded = dict(gradients or {}), copies or {}
+        for kind, named in (("gradients", own), ("copies", rounded)):
+            for name in named:
+                if name not in names:
+                    raise refuse("python.value", f"{kind} names {name!r}, which is no parameter")
+        masks = _masks(names, axes, sharded)
+        self._of_ddp = [] if ddp is None else [name for name in names if name not in own]
+        own = {**own, **{name: ddp.gradient(name) for name in self._of_ddp}}
+        super().__init__(
+            [(name, x, rounded.get(name), own.get(name), mask) for (name, x), mask in zip(pairs, masks)],
+            list(axes),
+            {
+                "algorithm": algorithm,
+                "momentum": momentum,
+                "dampening": dampening,
+                "nesterov": nesterov,
+                "beta1": betas[0],
+                "beta2": betas[1],
+                "eps": eps,
+                "weight_decay": weight_decay,
+                "trust": trust,
+            },
+            ddp,
+            shard,
+        )
+        self._pairs = pairs
+        self._numbers = {name: number for number, name in enumerate(names)}
+        self._ddp = ddp
+        self._drop_gradients()
+
+    def _number(self, name: str) -> int:
+        number = self._numbers.get(name)
+        if number is None:
+            raise refuse("python.value", f"no parameter is named {name!r}")
+        return number
+
+    def step(self, lr: float, *, gradient_scale: float = 1.0, skip: bool = False) -> None:
+        """One step. gradient_scale multiplies the gradients: 1 / loss scale, or a clip coefficient. skip: nothing."""
+        for name in self._of_ddp:
+            self.set_gradient(name, self._ddp.gradient(name))
+        try:
+            self._step(lr, gradient_scale, skip)
+        finally:
+            self._drop_gradients()
+
+    def _drop_gradients(self) -> None:
+        # The Ddp may be closed while no array of its memory is kept.
+        for name in self._of_ddp:
+            self.set_gradient(name, None)
+
+    def set_gradient(self, name: str, gradient: Any) -> None:
+        """Another array for a gradient, of the same dtype; None: it has none."""
+        self._set_gradient(self._number(name), gradient)
+
+    def state(self, name: str) -> dict[str, Any]:
+        """A parameter's moments by torch's names, as arrays that may be read and written between steps."""
+        number = self._number(name)
+        x = self._pairs[number][1]
+        return {key: _results.over(x, memory, _results.shape_of(x)) for key, memory in self._states(number)}
+
+    def steps(self, name: str) -> int:
+        """How many steps the parameter has taken."""
+        return self._steps(self._number(name))
+
+    def set_steps(self, name: str, steps: int) -> None:
+        """Sets it, after moments were restored."""
+        self._set_steps(self._number(name), steps)
+
+    def close(self) -> None:
+        """Frees the moments."""
+        self._close()
+
+
+def gradient_norm(gradients: Named, *, axes: Axes = (), sharded: Sharded = None, p: float = 2.0) -> float:
+    """The p-norm of all gradients together, the same on all ranks.
+
+    Sharded gradients are summed over their axes, and replicated ones count once. All ranks of each axis call it.
+    """
+    return _weft.train_norm(_gradient_parts(gradients, axes, sharded), list(axes), p)
+
+
+def clip_gradients(gradients: Named, norm: float, max_norm: float, *, error_if_nonfinite: bool = False) -> None:
+    """Multiplies gradients in place by max_norm / (norm + 1e-6), at most 1, as torch's clip_grad_norm_."""
+    _weft.train_clip(_gradient_parts(gradients, (), None), norm, max_norm, error_if_nonfinite)
+
+
+class Scaler(_Closing, _weft.TrainScaler):
+    """A dynamic loss scale with the rule of torch.amp.GradScaler.
+
+    axes: the communicators over which an infinite gradient counts. All their ranks call unscale.
+    least_scale: a scale that would fall below it is an error.
+    """
+
+    def __init__(
+        self,
+        axes: Axes = (),
+        *,
+        scale: float = 65536.0,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        least_scale: float = 1.0,
+    ) -> None:
+        super().__init__(
+            list(axes),
+            {
+                "scale": scale,
+                "growth_factor": growth_factor,
+                "backoff_factor": backoff_factor,
+                "growth_interval": growth_interval,
+                "least_scale": least_scale,
+            },
+        )
+
+    @property
+    def scale(self) -> float:
+        """Multiplies the loss."""
+        return self._scale()
+
+    @property
+    def good_steps(self) -> int:
+        """Since the scale has changed."""
+        return self._good_steps()
+
+    def restore(self, scale: float, good_steps: int) -> None:
+        """Sets the state, as from a checkpoint."""
+        self._restore(scale, good_steps)
+
+    def unscale(self, gradients: Named, *, divide: bool = True) -> bool:
+        """Divides gradients by the scale. True if any of any rank is infinite or NaN: skip the step then.
+
+        divide=False: they stay, and Optimizer.step gets gradient_scale=1 / scale.
+        """
+        return self._unscale(_gradient_parts(gradients, (), None), divide)
+
+    def update(self) -> None:
+        """Ends a step: the scale falls or grows."""
+        self._update()
+
+    def close(self) -> None:
+        """Frees it."""
+        self._close()
+
+
+def _floats(x: Any, shape: tuple[int, ...]) -> Any:
+    """A new float32 array of x's library."""
+    libraries = [each.__module__.split(".")[0] for each in type(x).__mro__]
+    if "torch" in libraries:
+        return x.new_empty(shape, dtype=sys.modules["torch"].float32)
+    if "numpy" in libraries:
+        return sys.modules["numpy"].empty(shape, "float32")
+    raise refuse("python.out", f"no statistics can be made for type {type(x).__name__}. Pass arrays of numpy or torch")
+
+
+def _layer(x: Any) -> list[int]:
+    shape = _results.shape_of(x)
+    if len(shape) < 2:
+        raise refuse("python.size", f"x has shape {shape}; it must be (batch, channels, ...)")
+    inner = 1
+    for length in shape[2:]:
+        inner *= length
+    return [shape[0], shape[1], inner]
+
+
+def batch_norm_forward(
+    x: Any,
+    comm: Communicator,
+    *,
+    eps: float = 1e-5,
+    momentum: float = 0.1,
+    running_mean: Any = None,
+    running_variance: Any = None,
+) -> tuple[Any, Any, int]:
+    """Each channel's mean, its 1 / sqrt(variance + eps), and its elements, over all ranks, also those with none.
+
+    x: (batch, channels, ...). running_mean and running_variance: float32 arrays that follow, or None.
+    The output is (x - mean) * invstd * weight + bias.
+    """
+    shape = _layer(x)
+    mean, invstd = _floats(x, (shape[1],)), _floats(x, (shape[1],))
+    running = (running_mean, running_variance)
+    count = _weft.train_batch_norm_forward(comm, x, shape, eps, momentum, running, mean, invstd)
+    return mean, invstd, count
+
+
+def batch_norm_backward(x: Any, dy: Any, mean: Any, comm: Communicator) -> tuple[Any, Any]:
+    """Each channel's sums of dy and of dy * (x - mean), as arrays (2, channels): of this rank, and of all ranks.
+
+    This rank's are the gradients of bias and, times invstd, of weight. With those of all ranks the input's gradient is
+    (dy - sums[0] / count - (x - mean) * invstd**2 * sums[1] / count) * invstd * weight.
+    """
+    shape = _layer(x)
+    own, sums = _floats(x, (2, shape[1])), _floats(x, (2, shape[1]))
+    _weft.train_batch_norm_backward(comm, x, dy, shape, mean, own, sums)
+    return own, sums
+
+
+class DistributedSampler:
+    """Numbers of the samples that a rank takes, by the rule of torch's DistributedSampler.
+
+    samples: their number, or an object with a length.
+    shuffle: in an order that seed and epoch determine, equal on all ranks and machines. It is not torch.randperm's.
+    drop_last: leaves the last incomplete turn out. Otherwise the first samples fill it.
+    """
+
+    def __init__(
+        self,
+        samples: Union[int, Sized],
+        ranks: int,
+        rank: int,
+        *,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ) -> None:
+        self.samples = samples if isinstance(samples, int) else len(samples)
+        self.ranks, self.rank = ranks, rank
+        self.shuffle, self.seed, self.drop_last = shuffle, seed, drop_last
+        self.epoch = 0
+        if not 0 <= rank < ranks:
+            raise refuse("python.value", f"rank is {rank}; it must be 0 to {ranks - 1}")
+
+    def set_epoch(self, epoch: int) -> None:
+        """Call it before each epoch, so that each has its own order."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return _weft.train_sampler_count(self.samples, self.ranks, self.drop_last)
+
+    def __iter__(self) -> Iterator[int]:
+        order = _weft.train_shuffle(self.samples, self.seed + self.epoch) if self.shuffle else []
+        return iter(_weft.train_sampler_indices(self.samples, self.ranks, self.rank, self.drop_last, order))

@@ -1,0 +1,159 @@
+// training_optimizer.cpp: the optimizers of train.h: checks handles and arguments, and calls src/train.
+#include <cmath>
+#include <cstddef>
+
+#include "src/api/training_handle.hpp"
+#include "src/api/training_parts.hpp"
+#include "src/train/optimizer/optimizer.hpp"
+#include "weft/train.h"
+
+using namespace weft::internal;
+
+struct weftTrainOptimizer : TrainingHandle<weftTrainOptimizer, train::Optimizer> {
+    static constexpr uint64_t living = 0x74666577746f7074u, destroyed = 0x74666577746f7065u;
+    static constexpr const char* name = "optimizer";
+    static constexpr const char* maker = "weftTrainOptimizerCreate";
+};
+
+namespace {
+
+constexpr size_t first_optimizer_size = offsetof(weftTrainOptimizerConfig_t, shard) + sizeof(weftTrainShard_t);
+
+Status check_rule(const weftTrainOptimizerConfig_t& config) {
+    const auto check = [](const char* name, double value, bool right, const char* rule) -> Status {
+        if (right) return ok();
+        return fail(error::argument_config, "config.{} is {}; it must be {}", name, value, rule);
+    };
+    const auto share = [&](const char* name, double value) {
+        return check(name, value, value >= 0 && value < 1, "at least 0 and below 1");
+    };
+    const auto positive = [&](const char* name, double value) {
+        return check(name, value, value >= 0 && std::isfinite(value), "a number that is not negative");
+    };
+    if (config.algorithm < weftTrainSgd || config.algorithm > weftTrainLars)
+        return fail(error::argument_config, "config.algorithm is {}; it is a weftTrainAlgorithm_t",
+                    int(config.algorithm));
+    WEFT_TRY(positive("momentum", config.momentum));
+    WEFT_TRY(check("dampening", config.dampening, std::isfinite(config.dampening), "a number"));
+    WEFT_TRY(check("nesterov", config.nesterov, is_switch(config.nesterov), "0 or 1"));
+    WEFT_TRY(share("beta1", config.beta1));
+    WEFT_TRY(share("beta2", config.beta2));
+    WEFT_TRY(positive("epsilon", config.epsilon));
+    WEFT_TRY(positive("weightDecay", config.weightDecay));
+    WEFT_TRY(positive("trust", config.trust));
+    if (config.nesterov && (config.momentum == 0 || config.dampening != 0))
+        return fail(error::argument_config, "config.nesterov needs a momentum and no dampening, but they are {} and {}",
+                    config.momentum, config.dampening);
+    return ok();
+}
+
+Status check_part(const char* function, const train::Optimizer& own, int part) {
+    if (part >= 0 && part < own.part_count()) return ok();
+    return fail(error::argument_value, "{}: part is {}; it must be 0 to {}", function, part, own.part_count() - 1);
+}
+
+}  // namespace
+
+extern "C" {
+
+weftResult_t weftTrainOptimizerCreate(weftTrainOptimizer_t* optimizer, const weftTrainPart_t* parts, size_t partCount,
+                                      const weftComm_t* axes, size_t axisCount,
+                                      const weftTrainOptimizerConfig_t* given) {
+    return guarded([&]() -> Status {
+        constexpr const char* function = "weftTrainOptimizerCreate";
+        if (!optimizer)
+            return fail(error::argument_null, "{}: optimizer is NULL: pass the address of a weftTrainOptimizer_t",
+                        function);
+        *optimizer = nullptr;
+        weftTrainOptimizerConfig_t config = WEFT_TRAIN_OPTIMIZER_CONFIG_INITIALIZER;
+        WEFT_TRY(copy_config(given, first_optimizer_size, WEFT_TRAIN_OPTIMIZER_CONFIG_MAGIC,
+                             "weftTrainOptimizerConfig_t", config));
+        WEFT_TRY(check_rule(config));
+        if (partCount == 0) return fail(error::argument_value, "{}: partCount is 0; it must be at least 1", function);
+        auto read_comms = read_axes(function, axes, axisCount);
+        if (!read_comms) return read_comms.take_status();
+        auto read = read_parts(function, parts, partCount, axisCount, true);
+        if (!read) return read.take_status();
+        const train::OptimizerRule rule{config.algorithm, config.momentum, config.dampening, config.nesterov == 1,
+                                        config.beta1,     config.beta2,    config.epsilon,   config.weightDecay,
+                                        config.trust,     config.ddp,      config.shard};
+        auto made = train::Optimizer::make(rule, std::move(*read), std::move(*read_comms));
+        if (!made) return made.take_status();
+        *optimizer = keep_training<weftTrainOptimizer>(std::move(*made));
+        return ok();
+    });
+}
+
+weftResult_t weftTrainOptimizerDestroy(weftTrainOptimizer_t optimizer) {
+    return destroy_training("weftTrainOptimizerDestroy", optimizer);
+}
+
+weftResult_t weftTrainOptimizerSetGradient(weftTrainOptimizer_t optimizer, int part, void* gradient) {
+    constexpr const char* function = "weftTrainOptimizerSetGradient";
+    return guarded_training(function, optimizer, [&](train::Optimizer& own) -> Status {
+        WEFT_TRY(check_part(function, own, part));
+        WEFT_TRY(check_host_memory(function, "gradient", gradient));
+        own.set_gradient(part, gradient);
+        return ok();
+    });
+}
+
+weftResult_t weftTrainOptimizerStep(weftTrainOptimizer_t optimizer, double learningRate, double gradientScale, int skip,
+                                    weftStream_t stream) {
+    constexpr const char* function = "weftTrainOptimizerStep";
+    return guarded_training(function, optimizer, [&](train::Optimizer& own) -> Status {
+        WEFT_TRY(check_number(function, "learningRate", learningRate, learningRate >= 0 && std::isfinite(learningRate),
+                              "a number that is not negative"));
+        WEFT_TRY(check_switch(function, "skip", skip));
+        WEFT_TRY(check_host_call(function, stream));
+        WEFT_TRY(own.ready());
+        if (skip) return ok();
+        WEFT_TRY(check_number(function, "gradientScale", gradientScale, std::isfinite(gradientScale),
+                              "finite: skip the step if gradients are infinite or NaN"));
+        return own.step(learningRate, gradientScale);
+    });
+}
+
+weftResult_t weftTrainOptimizerGetStateCount(weftTrainOptimizer_t optimizer, int* states) {
+    return guarded_training("weftTrainOptimizerGetStateCount", optimizer, [&](train::Optimizer& own) -> Status {
+        if (!states) return fail(error::argument_null, "weftTrainOptimizerGetStateCount: states is NULL");
+        *states = own.state_count();
+        return ok();
+    });
+}
+
+weftResult_t weftTrainOptimizerGetState(weftTrainOptimizer_t optimizer, int part, int state, const char** name,
+                                        float** values) {
+    constexpr const char* function = "weftTrainOptimizerGetState";
+    return guarded_training(function, optimizer, [&](train::Optimizer& own) -> Status {
+        WEFT_TRY(check_part(function, own, part));
+        const int states = own.state_count();
+        if (state < 0 || state >= states)
+            return fail(error::argument_value, "{}: state is {}, but the algorithm has {} for each part", function,
+                        state, states);
+        if (!name || !values) return fail(error::argument_null, "{}: {} is NULL", function, name ? "values" : "name");
+        *name = own.state_name(state);
+        *values = own.state(part, state);
+        return ok();
+    });
+}
+
+weftResult_t weftTrainOptimizerGetSteps(weftTrainOptimizer_t optimizer, int part, uint64_t* steps) {
+    constexpr const char* function = "weftTrainOptimizerGetSteps";
+    return guarded_training(function, optimizer, [&](train::Optimizer& own) -> Status {
+        WEFT_TRY(check_part(function, own, part));
+        if (!steps) return fail(error::argument_null, "{}: steps is NULL", function);
+        *steps = own.steps(part);
+        return ok();
+    });
+}
+
+weftResult_t weftTrainOptimizerSetSteps(weftTrainOptimizer_t optimizer, int part, uint64_t steps) {
+    constexpr const char* function = "weftTrainOptimizerSetSteps";
+    return guarded_training(function, optimizer, [&](train::Optimizer& own) -> Status {
+        WEFT_TRY(check_part(function, own, part));
+        own.set_steps(part, steps);
+        return ok();
+    });
+}
+}

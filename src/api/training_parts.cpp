@@ -1,0 +1,106 @@
+#include "src/api/training_parts.hpp"
+
+#include <cstddef>
+
+#include "src/api/guard.hpp"
+#include "src/base/datatype.hpp"
+#include "src/train/memory_space.hpp"
+
+namespace weft::internal {
+
+namespace {
+
+// The size in the first version; later versions only append fields.
+constexpr size_t first_part_size = offsetof(weftTrainPart_t, axes) + sizeof(unsigned);
+constexpr size_t most_part_size = 4096;  // a larger one was not initialised
+constexpr size_t most_axes = 32;
+
+bool is_16_bits(weftDataType_t type) { return type == weftFloat16 || type == weftBfloat16; }
+
+Result<train::Part> read_part(const char* function, const weftTrainPart_t& part, size_t number, size_t axes,
+                              bool has_values) {
+    const auto name = fmt::format("{}: part {}, \"{}\",", function, number, part.name ? part.name : "");
+    if (!part.name || !*part.name) return fail(error::argument_null, "{} has no name: set its field name", name);
+    if (part.count > size_t(1) << 48)
+        return fail(error::argument_count, "{} has {} elements, which is more than any memory holds", name, part.count);
+    if (has_values && !part.values && part.count > 0)
+        return fail(error::argument_null, "{} has {} elements, but its values are NULL", name, part.count);
+    if (part.copy && !is_16_bits(part.copyType))
+        return fail(error::argument_datatype, "{} has a copy of datatype {}; it must be float16 or bfloat16", name,
+                    int(part.copyType));
+    WEFT_TRY(check_gradient_type(function, name, part.gradientType));
+    if (axes < most_axes && part.axes >> axes != 0)
+        return fail(error::argument_value, "{} has axes {:#x}, but there are {} axes: bit i stands for axes[i]", name,
+                    part.axes, axes);
+    for (const void* memory : {static_cast<const void*>(part.values), static_cast<const void*>(part.copy),
+                               static_cast<const void*>(part.gradient)})
+        if (part.count > 0) WEFT_TRY(check_host_memory(function, name, memory));
+    return train::Part{part.name,  part.values,   part.copy,         part.gradient,
+                       part.count, part.copyType, part.gradientType, part.axes};
+}
+
+}  // namespace
+
+Result<std::vector<train::Part>> read_parts(const char* function, const weftTrainPart_t* parts, size_t count,
+                                            size_t axes, bool has_values) {
+    if (!parts && count > 0) return fail(error::argument_null, "{}: parts is NULL, but there are {}", function, count);
+    if (count > INT32_MAX)
+        return fail(error::argument_value, "{}: partCount is {}; {} are possible", function, count, INT32_MAX);
+    std::vector<train::Part> read;
+    for (size_t i = 0; i < count; ++i) {
+        const size_t size = parts[0].size;
+        weftTrainPart_t part = WEFT_TRAIN_PART_INITIALIZER;
+        const bool known = size >= first_part_size && size <= most_part_size;
+        if (known) memcpy(&part, reinterpret_cast<const std::byte*>(parts) + i * size, std::min(size, sizeof part));
+        if (!known || part.size != size)
+            return fail(error::argument_config,
+                        "{}: part {} was not initialised: begin with weftTrainPart_t part = "
+                        "WEFT_TRAIN_PART_INITIALIZER",
+                        function, i);
+        auto one = read_part(function, part, i, axes, has_values);
+        if (!one) return one.take_status();
+        read.push_back(std::move(*one));
+    }
+    return read;
+}
+
+Result<train::Axes> read_axes(const char* function, const weftComm_t* axes, size_t count) {
+    if (!axes && count > 0) return fail(error::argument_null, "{}: axes is NULL, but there are {}", function, count);
+    if (count > most_axes)
+        return fail(error::argument_value, "{}: axisCount is {}; {} are possible", function, count, most_axes);
+    const std::span<const weftComm_t> comms(axes, count);
+    for (weftComm_t comm : comms) WEFT_TRY(check_handle(comm));
+    return train::Axes(comms);
+}
+
+Status check_host_call(const char* function, weftStream_t stream) {
+    if (!stream) return ok();
+    return fail(error::argument_stream, "{}: stream must be NULL, because the call is for host memory", function);
+}
+
+Status check_switch(const char* function, const char* name, int value) {
+    if (value == 0 || value == 1) return ok();
+    return fail(error::argument_value, "{}: {} is {}; it must be 0 or 1", function, name, value);
+}
+
+Status check_number(const char* function, const char* name, double value, bool right, const char* rule) {
+    if (right) return ok();
+    return fail(error::argument_value, "{}: {} is {}; it must be {}", function, name, value, rule);
+}
+
+Status check_gradient_type(const char* function, const std::string& owner, weftDataType_t type) {
+    if (type == weftFloat32 || is_16_bits(type)) return ok();
+    return fail(error::argument_datatype,
+                "{}: {} has gradients of datatype {}; it must be float32, float16 or bfloat16", function, owner,
+                int(type));
+}
+
+Status check_host_memory(const char* function, const std::string& name, const void* memory) {
+    auto device = train::device_of(memory, -1);
+    if (!device) return device.take_status();
+    if (*device < 0) return ok();
+    return fail(error::argument_device, "{}: {} lies on device {}: copy it to host memory first", function, name,
+                *device);
+}
+
+}  // namespace weft::internal

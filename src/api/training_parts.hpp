@@ -1,0 +1,36 @@
+// training_parts.hpp: reads the caller's arrays of weftTrainPart_t and of axes, and configs of any version.
+#pragma once
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "src/base/result.hpp"
+#include "src/train/optimizer/parts.hpp"
+#include "weft/train.h"
+
+namespace weft::internal {
+
+// `has_values`: they are for an optimizer.
+Result<std::vector<train::Part>> read_parts(const char* function, const weftTrainPart_t* parts, size_t count,
+                                            size_t axes, bool has_values);
+Result<train::Axes> read_axes(const char* function, const weftComm_t* axes, size_t count);
+
+Status check_host_call(const char* function, weftStream_t stream);
+Status check_switch(const char* function, const char* name, int value);
+// `from` and below `to`, or, with to_included, not above it.
+Status check_number(const char* function, const char* name, double value, bool right, const char* rule);
+Status check_gradient_type(const char* function, const std::string& owner, weftDataType_t type);
+// Memory that the CPU reads: an address on a device is an error.
+Status check_host_memory(const char* function, const std::string& name, const void* memory);
+
+// Copies a config of any version over `config`, which has the defaults. `least`: the size in the first version.
+template <class Config>
+Status copy_config(const Config* given, size_t least, unsigned magic, const char* type, Config& config) {
+    if (!given) return ok();
+    if (given->magic != magic || given->size < least)
+        return fail(error::argument_config, "the config was not initialised: begin with {} and its initializer", type);
+    memcpy(&config, given, std::min(given->size, sizeof config));
+    return ok();
+}
+
+}  // namespace weft::internal

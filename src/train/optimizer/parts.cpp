@@ -1,0 +1,47 @@
+#include "src/train/optimizer/parts.hpp"
+
+#include <cstring>
+
+#include "src/kernels/cpu_kernels.hpp"
+#include "src/train/peers.hpp"
+
+namespace weft::internal::train {
+
+const float* read_block(const void* memory, weftDataType_t type, size_t first, size_t count, float* block) {
+    if (type == weftFloat32) return static_cast<const float*>(memory) + first;
+    cpu_kernels().widen[type](block, static_cast<const uint16_t*>(memory) + first, count);
+    return block;
+}
+
+void write_block(void* memory, weftDataType_t type, size_t first, size_t count, const float* block) {
+    if (type == weftFloat32)
+        memcpy(static_cast<float*>(memory) + first, block, count * sizeof(float));
+    else
+        cpu_kernels().narrow[type](static_cast<uint16_t*>(memory) + first, block, count);
+}
+
+Status Axes::reduce(std::span<double> numbers, std::span<const uint32_t> masks, weftRedOp_t op) const {
+    std::vector<double> sent;
+    for (int axis = 0; axis < count(); ++axis) {
+        const auto is_sent = [&](size_t i) { return (masks[i] >> axis & 1u) != 0; };
+        sent.clear();
+        for (size_t i = 0; i < numbers.size(); ++i)
+            if (is_sent(i)) sent.push_back(numbers[i]);
+        if (sent.empty()) continue;
+        const weftComm_t comm = comms_[size_t(axis)];
+        WEFT_TRY(called(weftAllReduce(sent.data(), sent.data(), sent.size(), weftFloat64, op, comm, nullptr)));
+        size_t next = 0;
+        for (size_t i = 0; i < numbers.size(); ++i)
+            if (is_sent(i)) numbers[i] = sent[next++];
+    }
+    return ok();
+}
+
+Result<bool> Axes::any(bool own) const {
+    int32_t found = own ? 1 : 0;
+    for (const weftComm_t comm : comms_)
+        WEFT_TRY(called(weftAllReduce(&found, &found, 1, weftInt32, weftMax, comm, nullptr)));
+    return found != 0;
+}
+
+}  // namespace weft::internal::train
