@@ -41,6 +41,13 @@ Result<std::unique_ptr<Peers>> Peers::make(weftComm_t parent, int color) {
     if (result != weftSuccess) return called(result, peers->comm_);
     WEFT_TRY(called(weftCommUserRank(peers->comm_, &peers->rank_)));
     WEFT_TRY(called(weftCommCount(peers->comm_, &peers->ranks_)));
+    int ranks = 0, rank = 0;
+    WEFT_TRY(called(weftCommCount(parent, &ranks)));
+    if (peers->ranks_ == ranks) return peers;
+    WEFT_TRY(called(weftCommUserRank(parent, &rank)));
+    std::vector<int> members(size_t(peers->ranks_));
+    WEFT_TRY(peers->all_gather(&rank, members.data(), sizeof rank));
+    peers->members_ = std::move(members);
     return peers;
 }
 
@@ -51,6 +58,14 @@ Result<std::unique_ptr<Peers>> Peers::over(weftComm_t comm) {
     WEFT_TRY(called(weftCommCount(comm, &peers->ranks_)));
     peers->comm_ = comm;
     return peers;
+Status Peers::named(Status status) const {
+    if (status || members_.empty()) return status;
+    FailureFacts facts = status.facts();
+    if (facts.rank >= 0 && facts.rank < ranks_) facts.rank = member(facts.rank);
+    if (facts.peer >= 0 && facts.peer < ranks_) facts.peer = member(facts.peer);
+    std::string ranks;
+    for (const int each : members_) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", each);
+    return fail(status, "in the group of ranks {}: {}", ranks, status.sentence()).about(facts);
 }
 
 Peers::~Peers() {
@@ -64,11 +79,11 @@ void Peers::abort() {
 Status Peers::state() const {
     weftResult_t result = weftSuccess;
     WEFT_TRY(called(weftCommGetAsyncError(comm_, &result)));
-    return called(result, comm_);
+    return named(called(result, comm_));
 }
 
 Status Peers::all_gather(const void* own, void* all, size_t bytes, weftStream_t stream) const {
-    return called(weftAllGather(own, all, bytes, weftUint8, comm_, stream));
+    return named(called(weftAllGather(own, all, bytes, weftUint8, comm_, stream)));
 }
 
 Status Peers::all_to_all(const void* from, void* to, size_t bytes) const {
@@ -76,27 +91,27 @@ Status Peers::all_to_all(const void* from, void* to, size_t bytes) const {
 }
 
 Status Peers::all_reduce(void* data, size_t count, weftDataType_t type, weftRedOp_t op) const {
-    return called(weftAllReduce(data, data, count, type, op, comm_, nullptr));
+    return named(called(weftAllReduce(data, data, count, type, op, comm_, nullptr)));
 }
 
 Status Peers::all_reduce(const void* from, void* to, size_t count, weftDataType_t type, weftRedOp_t op,
                          weftStream_t stream) const {
-    return called(weftAllReduce(from, to, count, type, op, comm_, stream));
+    return named(called(weftAllReduce(from, to, count, type, op, comm_, stream)));
 }
 
 Status Peers::reduce_scatter(const void* from, void* to, std::span<const size_t> counts, weftDataType_t type,
                              weftRedOp_t op, weftStream_t stream) const {
     if (std::all_of(counts.begin(), counts.end(), [&](size_t count) { return count == counts[0]; }))
-        return called(weftReduceScatter(from, to, counts[0], type, op, comm_, stream));
-    return called(weftReduceScatterv(from, to, counts.data(), type, op, comm_, stream));
+        return named(called(weftReduceScatter(from, to, counts[0], type, op, comm_, stream)));
+    return named(called(weftReduceScatterv(from, to, counts.data(), type, op, comm_, stream)));
 }
 
 Status Peers::scatter(const void* from, void* to, size_t bytes, int root, weftStream_t stream) const {
-    return called(weftScatter(from, to, bytes, weftUint8, root, comm_, stream));
+    return named(called(weftScatter(from, to, bytes, weftUint8, root, comm_, stream)));
 }
 
 Status Peers::broadcast(void* data, size_t count, weftDataType_t type, int root, weftStream_t stream) const {
-    return called(weftBcast(data, count, type, root, comm_, stream));
+    return named(called(weftBcast(data, count, type, root, comm_, stream)));
 }
 
 Result<weftRedOp_t> Peers::average(weftDataType_t type, double divisor) {
@@ -107,7 +122,7 @@ Result<weftRedOp_t> Peers::average(weftDataType_t type, double divisor) {
     WEFT_TRY(with_datatype(type, [&](auto constant) {
         using Numbers = Arithmetic<decltype(constant)::value>;
         auto factor = Numbers::round(typename Numbers::Accumulator(1 / divisor));
-        return called(weftRedOpCreatePreMulSum(&op, &factor, type, weftScalarHostImmediate, comm_));
+        return named(called(weftRedOpCreatePreMulSum(&op, &factor, type, weftScalarHostImmediate, comm_)));
     }));
     averages_[{type, divisor}] = op;
     return op;

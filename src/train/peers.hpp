@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "src/base/result.hpp"
 #include "weft/weft.h"
@@ -30,6 +31,8 @@ class Peers {
     weftComm_t comm() const { return comm_; }
     int rank() const { return rank_; }
     int ranks() const { return ranks_; }
+    // The rank in `parent` of one of the peers.
+    int member(int rank) const { return members_.empty() ? rank : members_[size_t(rank)]; }
 
     // Without a stream they are for host memory, and block.
     Status all_gather(const void* own, void* all, size_t bytes, weftStream_t stream = nullptr) const;
@@ -56,10 +59,13 @@ class Peers {
 
   private:
     Peers() = default;
+    // Errors of a part name ranks of `parent`.
+    Status named(Status status) const;
 
     weftComm_t comm_ = nullptr;
     bool owns_ = true;
     int rank_ = 0, ranks_ = 1;
+    std::vector<int> members_;  // ranks in `parent`; empty: all
     std::map<std::pair<weftDataType_t, double>, weftRedOp_t> averages_;
     std::atomic<bool> aborted_{false};
 };

@@ -3,15 +3,17 @@
 #include <algorithm>
 #include <set>
 
+#include "src/base/options.hpp"
 #include "src/train/agreement.hpp"
 
 namespace weft::internal::train {
 
 std::string described(const ShardingPlan& plan) {
     std::string text = fmt::format(
-        "the settings sharding {}, shardRanks {}, keeps units {}, keeps gradients {}, "
-        "divisor {}\n",
-        int(plan.sharding), plan.shard_ranks, int(plan.keeps_wholes), int(plan.keeps_gradients), plan.divisor);
+        "the settings sharding {}, shardRanks {}, keeps units {}, keeps gradients {}, divisor {}, WEFT_CHECK_UNITS "
+        "{}\n",
+        int(plan.sharding), plan.shard_ranks, int(plan.keeps_wholes), int(plan.keeps_gradients), plan.divisor,
+        options().check_units);
     for (size_t u = 0; u < plan.units.size(); ++u) {
         const UnitPlan& unit = plan.units[u];
         std::string name = unit.name;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/base/datatype.hpp"
+#include "src/train/unit_order.hpp"
 
 namespace weft::internal::train {
 
@@ -58,8 +59,11 @@ Status UnitGathers::start(Unit& unit) {
     }
     elements_ += elements_of(unit);
     unit.state = UnitState::gathering;
-    unit.gathered_by =
-        queue_->add([this, &unit, secondary = unit.has_secondary] { return gather_whole(unit, secondary); });
+    unit.gathered_by = queue_->add([this, &unit, secondary = unit.has_secondary]() -> Status {
+        const Peers& peers = secondary ? groups_->reshard(unit.reshard_ranks) : groups_->shard();
+        WEFT_TRY(check_order(peers, UnitCall::gather, int(&unit - units_->data())));
+        return gather_whole(unit, secondary);
+    });
     return ok();
 }
 

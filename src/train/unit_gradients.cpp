@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/train/unit_order.hpp"
+
 namespace weft::internal::train {
 
 namespace {
@@ -97,6 +99,7 @@ Status UnitGradients::reduce(int number, bool synchronizes) {
 LaunchQueue::Ticket UnitGradients::launch(Unit& unit, const ReductionPlan& plan) {
     elements_ += elements_of(unit);
     return queue_->add([this, &unit, plan, whole = unit.gradient.whole.data()]() -> Status {
+        WEFT_TRY(check_order(groups_->shard(), UnitCall::reduce, int(&unit - units_->data())));
         if (shard_bytes(unit) == 0) return ok();
         // An earlier reduction of this unit may still use its memory.
         if (replica_queue_ && plan.adds_gradient) WEFT_TRY(replica_queue_->wait());

@@ -5,46 +5,18 @@
 
 #include "tests/comm/on_threads.hpp"
 #include "tests/error.hpp"
+#include "tests/train/small_units.hpp"
 
 using namespace weft::internal;
 using namespace weft::internal::test;
 
 namespace {
 
-// A model of two units.
-struct Small {
-    std::vector<float> values = std::vector<float>(24, 1);
-    weftTrainTensor_t tensors[3] = {WEFT_TRAIN_TENSOR_INITIALIZER, WEFT_TRAIN_TENSOR_INITIALIZER,
-                                    WEFT_TRAIN_TENSOR_INITIALIZER};
-    weftTrainUnit_t units[2] = {WEFT_TRAIN_UNIT_INITIALIZER, WEFT_TRAIN_UNIT_INITIALIZER};
-    weftTrainShardConfig_t config = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
-    size_t count = 2;
-
-    Small() {
-        const char* const names[] = {"weight", "bias", "head"};
-        for (int i = 0; i < 3; ++i) {
-            tensors[i].name = names[i];
-            tensors[i].data = values.data() + 8 * i;
-            tensors[i].count = 8;
-        }
-        units[0].name = "body";
-        units[0].parameters = tensors;
-        units[0].parameterCount = 2;
-        units[1].name = "head";
-        units[1].parameters = tensors + 2;
-        units[1].parameterCount = 1;
-    }
-    Small(const Small&) = delete;
-    weftResult_t create(weftComm_t comm, weftTrainShard_t* shard) const {
-        return weftTrainShardCreate(shard, comm, units, count, &config);
-    }
-};
-
 // The id of an error that creation returns on one rank.
 template <class Change>
 std::string creation_error(Change&& change) {
     return on_threads(1, nullptr, [&](weftComm_t comm, int) -> std::string {
-        Small small;
+        SmallUnits small;
         change(small);
         weftTrainShard_t shard = nullptr;
         if (small.create(comm, &shard) == weftSuccess) {
@@ -60,29 +32,29 @@ std::string error_of(weftResult_t result) { return result == weftSuccess ? "none
 }  // namespace
 
 TEST_CASE("wrong units and settings are refused at creation") {
-    CHECK(creation_error([](Small&) {}) == "no error");
-    CHECK(creation_error([](Small& s) { s.count = 0; }) == "argument.value");
-    CHECK(creation_error([](Small& s) { s.units[1].size = 0; }) == "argument.config");
-    CHECK(creation_error([](Small& s) { s.units[1].name = nullptr; }) == "argument.null");
-    CHECK(creation_error([](Small& s) { s.units[1].parameterCount = 0; }) == "argument.null");
-    CHECK(creation_error([](Small& s) { s.units[1].reshardRanks = -1; }) == "argument.value");
-    CHECK(creation_error([](Small& s) { s.units[1].reshardRanks = 2; }) == "argument.config");
-    CHECK(creation_error([](Small& s) { s.tensors[1].size = 0; }) == "argument.config");
-    CHECK(creation_error([](Small& s) { s.tensors[2].name = "bias"; }) == "argument.value");
-    CHECK(creation_error([](Small& s) { s.tensors[2].data = nullptr; }) == "argument.null");
-    CHECK(creation_error([](Small& s) { s.tensors[2].rows = 3; }) == "argument.value");
-    CHECK(creation_error([](Small& s) { s.tensors[2].gradient = s.values.data(); }) == "argument.value");
-    CHECK(creation_error([](Small& s) { s.tensors[2].datatype = weftInt32; }) == "argument.datatype");
-    CHECK(creation_error([](Small& s) { s.config.magic = 0; }) == "argument.config");
-    CHECK(creation_error([](Small& s) { s.config.stage = weftTrainStage_t(4); }) == "argument.config");
-    CHECK(creation_error([](Small& s) { s.config.sharding = weftTrainSharding_t(2); }) == "argument.config");
-    CHECK(creation_error([](Small& s) { s.config.shardRanks = 2; }) == "argument.config");
-    CHECK(creation_error([](Small& s) { s.config.divisor = -1; }) == "argument.config");
+    CHECK(creation_error([](SmallUnits&) {}) == "no error");
+    CHECK(creation_error([](SmallUnits& s) { s.count = 0; }) == "argument.value");
+    CHECK(creation_error([](SmallUnits& s) { s.units[1].size = 0; }) == "argument.config");
+    CHECK(creation_error([](SmallUnits& s) { s.units[1].name = nullptr; }) == "argument.null");
+    CHECK(creation_error([](SmallUnits& s) { s.units[1].parameterCount = 0; }) == "argument.null");
+    CHECK(creation_error([](SmallUnits& s) { s.units[1].reshardRanks = -1; }) == "argument.value");
+    CHECK(creation_error([](SmallUnits& s) { s.units[1].reshardRanks = 2; }) == "argument.config");
+    CHECK(creation_error([](SmallUnits& s) { s.tensors[1].size = 0; }) == "argument.config");
+    CHECK(creation_error([](SmallUnits& s) { s.tensors[2].name = "bias"; }) == "argument.value");
+    CHECK(creation_error([](SmallUnits& s) { s.tensors[2].data = nullptr; }) == "argument.null");
+    CHECK(creation_error([](SmallUnits& s) { s.tensors[2].rows = 3; }) == "argument.value");
+    CHECK(creation_error([](SmallUnits& s) { s.tensors[2].gradient = s.values.data(); }) == "argument.value");
+    CHECK(creation_error([](SmallUnits& s) { s.tensors[2].datatype = weftInt32; }) == "argument.datatype");
+    CHECK(creation_error([](SmallUnits& s) { s.config.magic = 0; }) == "argument.config");
+    CHECK(creation_error([](SmallUnits& s) { s.config.stage = weftTrainStage_t(4); }) == "argument.config");
+    CHECK(creation_error([](SmallUnits& s) { s.config.sharding = weftTrainSharding_t(2); }) == "argument.config");
+    CHECK(creation_error([](SmallUnits& s) { s.config.shardRanks = 2; }) == "argument.config");
+    CHECK(creation_error([](SmallUnits& s) { s.config.divisor = -1; }) == "argument.config");
 }
 
 TEST_CASE("wrong calls are refused, and the iteration goes on") {
     for (const std::string& wrong : on_threads(2, nullptr, [](weftComm_t comm, int rank) -> std::string {
-             Small small;
+             SmallUnits small;
              if (rank == 1)
                  for (weftTrainTensor_t& tensor : small.tensors) tensor.data = nullptr;
              weftTrainShard_t shard = nullptr;
@@ -135,7 +107,7 @@ TEST_CASE("wrong calls are refused, and the iteration goes on") {
 
 TEST_CASE("an abort from another rank or thread ends the iteration") {
     for (const std::string& wrong : on_threads(2, nullptr, [](weftComm_t comm, int rank) -> std::string {
-             Small small;
+             SmallUnits small;
              weftTrainShard_t shard = nullptr;
              if (small.create(comm, &shard) != weftSuccess) return std::string(weftGetLastError(nullptr));
              (void)weftBarrier(comm, nullptr);
