@@ -17,8 +17,8 @@
 #include "python/binding/training.hpp"
 #include "python/binding/training_checkpoint.hpp"
 #include "python/binding/training_compressor.hpp"
-#include "python/binding/training_replica.hpp"
 #include "python/binding/training_optimizer.hpp"
+#include "python/binding/training_replica.hpp"
 
 namespace weft::python {
 

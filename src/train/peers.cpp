@@ -58,6 +58,8 @@ Result<std::unique_ptr<Peers>> Peers::over(weftComm_t comm) {
     WEFT_TRY(called(weftCommCount(comm, &peers->ranks_)));
     peers->comm_ = comm;
     return peers;
+}
+
 Status Peers::named(Status status) const {
     if (status || members_.empty()) return status;
     FailureFacts facts = status.facts();

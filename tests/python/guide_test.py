@@ -30,6 +30,7 @@ class Guide(unittest.TestCase):
 
     def test_the_blocks_of_training_async_md_run_in_their_order(self):
         self.runs("training-async.md", 2)
+
     def test_the_blocks_of_optimizers_md_run_in_their_order(self):
         self.runs("optimizers.md", 4)
 

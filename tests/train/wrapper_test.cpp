@@ -231,6 +231,11 @@ TEST_CASE("the owner of Local SGD is movable, and its calls are train.h's") {
             return "no exception";
         } catch (const weft::Error& error) {
             return error.id() == std::string("train.aborted") ? "" : error.what();
+        }
+    });
+    CHECK(wrong == std::vector<std::string>(2));
+}
+
 TEST_CASE("an optimizer, a scaler, norms, statistics and samples have owners and exceptions") {
     static_assert(!std::is_copy_constructible<weft::train::Optimizer>::value, "one owner");
     static_assert(!std::is_copy_constructible<weft::train::Scaler>::value, "one owner");
