@@ -77,6 +77,12 @@ class TrainingObject : public Interruptible {
             if (const int stop = array.visit(visit, arg)) return stop;
         return 0;
     }
+    // Fails if the object was closed.
+    Handle handle() const {
+        const Handle own = handle_.load(std::memory_order_relaxed);
+        if (!own) refuse_usage("python.closed", "the object is closed. Make a new one");
+        return own;
+    }
 
   protected:
     ~TrainingObject() {
@@ -87,11 +93,6 @@ class TrainingObject : public Interruptible {
         const Unlocked gil_is_free;
         (void)abort_(own);
         (void)destroy_(own);
-    }
-    Handle handle() const {
-        const Handle own = handle_.load(std::memory_order_relaxed);
-        if (!own) refuse_usage("python.closed", "the object is closed. Make a new one");
-        return own;
     }
     static void check(weftResult_t result) {
         if (result != weftSuccess) raise(Failure::newest(result), nb::object());

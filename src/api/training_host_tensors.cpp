@@ -11,7 +11,7 @@ namespace weft::internal {
 
 namespace {
 
-Status check_host_memory(const char* function, const weftTrainTensor_t& tensor, int own_device) {
+Status check_tensor_memory(const char* function, const weftTrainTensor_t& tensor, int own_device) {
     for (const void* const memory : {tensor.data, tensor.gradient}) {
         if (!memory || tensor.count == 0) continue;
         auto device = train::device_of(memory, own_device);
@@ -43,7 +43,7 @@ Status read_host_parameters(const char* function, const weftTrainTensor_t* tenso
         if (!tensor->data && tensor->count > 0)
             return fail(error::argument_null, "parameter {}, \"{}\", has {} elements, but its data is NULL", i,
                         tensor->name, tensor->count);
-        WEFT_TRY(check_host_memory(function, *tensor, device ? *device : -1));
+        WEFT_TRY(check_tensor_memory(function, *tensor, device ? *device : -1));
         read.push_back({tensor->name, tensor->data, tensor->gradient, {tensor->datatype, tensor->count}});
     }
     return ok();

@@ -113,7 +113,7 @@ void Float8Codec::decode(const std::byte* message, std::span<float> numbers) con
         all.operator()<weftFloat8e5m2>();
 }
 
-Part part_of(size_t count, int ranks, int rank, size_t unit) {
+NumberRange part_of(size_t count, int ranks, int rank, size_t unit) {
     const size_t each = (count + size_t(ranks) * unit - 1) / (size_t(ranks) * unit) * unit;
     const size_t begin = std::min(count, each * size_t(rank));
     return {begin, std::min(each, count - begin)};
@@ -130,7 +130,7 @@ Status CompressedExchange::run(const Peers& peers, Codec& codec, double divisor,
     decoded_.resize(part(0).count);
     codec.begin(numbers);
     for (int rank = 0; rank < ranks; ++rank) {
-        const Part own = part(rank);
+        const NumberRange own = part(rank);
         std::byte* const message = sent_.data() + bytes * size_t(rank);
         codec.encode(numbers.subspan(own.begin, own.count), message);
         if (own_error.empty()) continue;
@@ -138,7 +138,7 @@ Status CompressedExchange::run(const Peers& peers, Codec& codec, double divisor,
         for (size_t i = 0; i < own.count; ++i) own_error[own.begin + i] = numbers[own.begin + i] - decoded_[i];
     }
     WEFT_TRY(peers.all_to_all(sent_.data(), received_.data(), bytes));
-    const Part mine = part(peers.rank());
+    const NumberRange mine = part(peers.rank());
     const std::span<float> decoded(decoded_.data(), mine.count);
     sum_.assign(mine.count, 0);
     for (int rank = 0; rank < ranks; ++rank) {
@@ -155,7 +155,7 @@ Status CompressedExchange::run(const Peers& peers, Codec& codec, double divisor,
     }
     WEFT_TRY(peers.all_gather(sent_.data(), received_.data(), bytes));
     for (int rank = 0; rank < ranks; ++rank) {
-        const Part each = part(rank);
+        const NumberRange each = part(rank);
         codec.decode(received_.data() + bytes * size_t(rank), numbers.subspan(each.begin, each.count));
     }
     return ok();

@@ -73,10 +73,10 @@ class Float8Codec : public Codec {
 };
 
 // The part of `count` numbers that a rank adds up.
-struct Part {
+struct NumberRange {
     size_t begin = 0, count = 0;
 };
-Part part_of(size_t count, int ranks, int rank, size_t unit);
+NumberRange part_of(size_t count, int ranks, int rank, size_t unit);
 
 // Two steps: each rank receives its part from all ranks and adds that up in float32; then all ranks receive the sums.
 // Keeps its messages' memory. Thread-bound.

@@ -160,7 +160,7 @@ void Compressor::take_part(const Peers& peers, double divisor, size_t count) {
     const size_t unit = settings_.method == weftTrainOneBit ? OneBitCodec().part_unit(peers.ranks())
                         : settings_.method == weftTrainInt8 ? settings_.block
                                                             : 1;
-    const Part mine = part_of(count, peers.ranks(), peers.rank(), unit);
+    const NumberRange mine = part_of(count, peers.ranks(), peers.rank(), unit);
     for (const Member& member : members_) {
         CompressorState& state = *member.state;
         const size_t begin = std::clamp(mine.begin, member.begin, member.begin + member.count);
