@@ -93,7 +93,8 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
             ddp,
             shard,
         )
-        self._pairs = pairs
+        # Small arrays, so that a closed Optimizer keeps no memory of the caller's.
+        self._forms = [(_results.like(x, (1,)), _results.shape_of(x)) for _, x in pairs]
         self._numbers = {name: number for number, name in enumerate(names)}
         self._ddp = ddp
         self._drop_gradients()
@@ -125,8 +126,8 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
     def state(self, name: str) -> dict[str, Any]:
         """A parameter's moments by torch's names, as arrays that may be read and written between steps."""
         number = self._number(name)
-        x = self._pairs[number][1]
-        return {key: _results.over(x, memory, _results.shape_of(x)) for key, memory in self._states(number)}
+        form, shape = self._forms[number]
+        return {key: _results.over(form, memory, shape) for key, memory in self._states(number)}
 
     def steps(self, name: str) -> int:
         """How many steps the parameter has taken."""
