@@ -92,7 +92,7 @@ weftResult_t weftTrainOptimizerSetGradient(weftTrainOptimizer_t optimizer, int p
     constexpr const char* function = "weftTrainOptimizerSetGradient";
     return guarded_training(function, optimizer, [&](train::Optimizer& own) -> Status {
         WEFT_TRY(check_part(function, own, part));
-        WEFT_TRY(check_host_memory(function, "gradient", gradient));
+        WEFT_TRY(check_on_host(function, "gradient", gradient));
         own.set_gradient(part, gradient);
         return ok();
     });

@@ -17,8 +17,8 @@ constexpr size_t most_axes = 32;
 
 bool is_16_bits(weftDataType_t type) { return type == weftFloat16 || type == weftBfloat16; }
 
-Result<train::Part> read_part(const char* function, const weftTrainPart_t& part, size_t number, size_t axes,
-                              bool has_values) {
+Result<train::ModelPart> read_part(const char* function, const weftTrainPart_t& part, size_t number, size_t axes,
+                                   bool has_values) {
     const auto name = fmt::format("{}: part {}, \"{}\",", function, number, part.name ? part.name : "");
     if (!part.name || !*part.name) return fail(error::argument_null, "{} has no name: set its field name", name);
     if (part.count > size_t(1) << 48)
@@ -28,25 +28,25 @@ Result<train::Part> read_part(const char* function, const weftTrainPart_t& part,
     if (part.copy && !is_16_bits(part.copyType))
         return fail(error::argument_datatype, "{} has a copy of datatype {}; it must be float16 or bfloat16", name,
                     int(part.copyType));
-    WEFT_TRY(check_gradient_type(function, name, part.gradientType));
+    WEFT_TRY(check_float_type(function, name, part.gradientType));
     if (axes < most_axes && part.axes >> axes != 0)
         return fail(error::argument_value, "{} has axes {:#x}, but there are {} axes: bit i stands for axes[i]", name,
                     part.axes, axes);
     for (const void* memory : {static_cast<const void*>(part.values), static_cast<const void*>(part.copy),
                                static_cast<const void*>(part.gradient)})
-        if (part.count > 0) WEFT_TRY(check_host_memory(function, name, memory));
-    return train::Part{part.name,  part.values,   part.copy,         part.gradient,
-                       part.count, part.copyType, part.gradientType, part.axes};
+        if (part.count > 0) WEFT_TRY(check_on_host(function, name, memory));
+    return train::ModelPart{part.name,  part.values,   part.copy,         part.gradient,
+                            part.count, part.copyType, part.gradientType, part.axes};
 }
 
 }  // namespace
 
-Result<std::vector<train::Part>> read_parts(const char* function, const weftTrainPart_t* parts, size_t count,
-                                            size_t axes, bool has_values) {
+Result<std::vector<train::ModelPart>> read_parts(const char* function, const weftTrainPart_t* parts, size_t count,
+                                                 size_t axes, bool has_values) {
     if (!parts && count > 0) return fail(error::argument_null, "{}: parts is NULL, but there are {}", function, count);
     if (count > INT32_MAX)
         return fail(error::argument_value, "{}: partCount is {}; {} are possible", function, count, INT32_MAX);
-    std::vector<train::Part> read;
+    std::vector<train::ModelPart> read;
     for (size_t i = 0; i < count; ++i) {
         const size_t size = parts[0].size;
         weftTrainPart_t part = WEFT_TRAIN_PART_INITIALIZER;
@@ -88,14 +88,14 @@ Status check_number(const char* function, const char* name, double value, bool r
     return fail(error::argument_value, "{}: {} is {}; it must be {}", function, name, value, rule);
 }
 
-Status check_gradient_type(const char* function, const std::string& owner, weftDataType_t type) {
+Status check_float_type(const char* function, const std::string& owner, weftDataType_t type) {
     if (type == weftFloat32 || is_16_bits(type)) return ok();
     return fail(error::argument_datatype,
                 "{}: {} has gradients of datatype {}; it must be float32, float16 or bfloat16", function, owner,
                 int(type));
 }
 
-Status check_host_memory(const char* function, const std::string& name, const void* memory) {
+Status check_on_host(const char* function, const std::string& name, const void* memory) {
     auto device = train::device_of(memory, -1);
     if (!device) return device.take_status();
     if (*device < 0) return ok();

@@ -30,7 +30,7 @@ double powers_of(const float* block, size_t count, double p) {
 }
 
 // The sum of the elements' powers, or the largest element, of one gradient.
-double powers_of(const Part& part, double p) {
+double powers_of(const ModelPart& part, double p) {
     alignas(64) float scratch[block_elements];
     double result = 0;
     for_each_block(part.count, [&](size_t first, size_t count) {
@@ -42,13 +42,13 @@ double powers_of(const Part& part, double p) {
 
 }  // namespace
 
-Result<double> gradient_norm(std::span<const Part> parts, const Axes& axes, double p) {
+Result<double> gradient_norm(std::span<const ModelPart> parts, const Axes& axes, double p) {
     std::map<uint32_t, double> by_axes;
     const auto join = [p](double left, double right) {
         if (!std::isinf(p)) return left + right;
         return std::isnan(left) || std::isnan(right) ? NAN : std::max(left, right);
     };
-    for (const Part& part : parts) {
+    for (const ModelPart& part : parts) {
         double& sum = by_axes[part.axes];  // also without elements: all ranks send equally many numbers
         if (part.gradient) sum = join(sum, powers_of(part, p));
     }
@@ -65,10 +65,10 @@ Result<double> gradient_norm(std::span<const Part> parts, const Axes& axes, doub
     return std::isinf(p) || p == 1 ? total : std::pow(total, 1 / p);
 }
 
-void scale_gradients(std::span<const Part> parts, double factor) {
+void scale_gradients(std::span<const ModelPart> parts, double factor) {
     alignas(64) float scratch[block_elements];
     const float factor_as_float = float(factor);
-    for (const Part& part : parts) {
+    for (const ModelPart& part : parts) {
         if (!part.gradient) continue;
         for_each_block(part.count, [&](size_t first, size_t count) {
             const float* const block = read_block(part.gradient, part.gradient_type, first, count, scratch);
@@ -78,10 +78,10 @@ void scale_gradients(std::span<const Part> parts, double factor) {
     }
 }
 
-bool gradients_finite(std::span<const Part> parts) {
+bool gradients_finite(std::span<const ModelPart> parts) {
     alignas(64) float scratch[block_elements];
     bool finite = true;
-    for (const Part& part : parts) {
+    for (const ModelPart& part : parts) {
         if (!part.gradient) continue;
         for_each_block(part.count, [&](size_t first, size_t count) {
             const float* const block = read_block(part.gradient, part.gradient_type, first, count, scratch);

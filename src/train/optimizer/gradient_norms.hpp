@@ -8,10 +8,10 @@ namespace weft::internal::train {
 
 // The p-norm of all parts' gradients together: each sharded one summed over its axes, each replicated one counted once.
 // p > 0, or infinite. NaN if a gradient is NaN.
-Result<double> gradient_norm(std::span<const Part> parts, const Axes& axes, double p);
+Result<double> gradient_norm(std::span<const ModelPart> parts, const Axes& axes, double p);
 // Multiplies all gradients, in place.
-void scale_gradients(std::span<const Part> parts, double factor);
-bool gradients_finite(std::span<const Part> parts);
+void scale_gradients(std::span<const ModelPart> parts, double factor);
+bool gradients_finite(std::span<const ModelPart> parts);
 
 // The factor by which clipping multiplies gradients, as in PyTorch.
 double clip_coefficient(double norm, double max_norm);

@@ -38,10 +38,10 @@ AdamStep adam_step_of(const OptimizerRule& rule, uint64_t steps, double learning
 
 }  // namespace
 
-Result<std::shared_ptr<Optimizer>> Optimizer::make(const OptimizerRule& rule, std::vector<Part> parts, Axes axes) {
+Result<std::shared_ptr<Optimizer>> Optimizer::make(const OptimizerRule& rule, std::vector<ModelPart> parts, Axes axes) {
     std::shared_ptr<Optimizer> made(new Optimizer(rule, std::move(parts), std::move(axes)));
     size_t elements = 0;
-    for (const Part& part : made->parts_) {
+    for (const ModelPart& part : made->parts_) {
         made->offsets_.push_back(elements);
         elements += size_t(made->state_count()) * whole_lines(part.count);
     }
@@ -106,7 +106,7 @@ Status Optimizer::layer_norms(double scale, std::vector<double>& squares) {
 
 // LAMB's moments take the gradient in this pass: the direction depends on them.
 void Optimizer::add_layer_squares(size_t p, double scale, double squares[2]) {
-    const Part& part = parts_[p];
+    const ModelPart& part = parts_[p];
     const OptimizerKernels& kernels = cpu_kernels().optimizers;
     alignas(64) float scratch[block_elements];
     const AdamStep step = adam_step_of(rule_, steps_[p], 0, scale);
@@ -131,7 +131,7 @@ double Optimizer::ratio(double weights, double update) const {
 }
 
 void Optimizer::step_sgd(size_t p, double learning_rate, double scale, double ratio) {
-    const Part& part = parts_[p];
+    const ModelPart& part = parts_[p];
     alignas(64) float scratch[block_elements];
     float* const momentum = has_momentum(rule_) ? state(int(p), 0) : nullptr;
     SgdStep step;
@@ -150,7 +150,7 @@ void Optimizer::step_sgd(size_t p, double learning_rate, double scale, double ra
 }
 
 void Optimizer::step_adam(size_t p, double learning_rate, double scale, double ratio) {
-    const Part& part = parts_[p];
+    const ModelPart& part = parts_[p];
     const OptimizerKernels& kernels = cpu_kernels().optimizers;
     alignas(64) float scratch[block_elements];
     const AdamStep step = adam_step_of(rule_, steps_[p], learning_rate, scale);
@@ -167,7 +167,7 @@ void Optimizer::step_adam(size_t p, double learning_rate, double scale, double r
     });
 }
 
-void Optimizer::write_copy(const Part& part, size_t first, size_t count) {
+void Optimizer::write_copy(const ModelPart& part, size_t first, size_t count) {
     if (part.copy) write_block(part.copy, part.copy_type, first, count, part.values + first);
 }
 

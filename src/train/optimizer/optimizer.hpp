@@ -27,7 +27,7 @@ struct OptimizerRule {
 // Thread-bound, also to the axes.
 class Optimizer {
   public:
-    static Result<std::shared_ptr<Optimizer>> make(const OptimizerRule& rule, std::vector<Part> parts, Axes axes);
+    static Result<std::shared_ptr<Optimizer>> make(const OptimizerRule& rule, std::vector<ModelPart> parts, Axes axes);
     Optimizer(const Optimizer&) = delete;
     Optimizer& operator=(const Optimizer&) = delete;
 
@@ -51,7 +51,7 @@ class Optimizer {
     void set_steps(int part, uint64_t steps) { steps_[size_t(part)] = steps; }
 
   private:
-    Optimizer(const OptimizerRule& rule, std::vector<Part> parts, Axes axes)
+    Optimizer(const OptimizerRule& rule, std::vector<ModelPart> parts, Axes axes)
         : rule_(rule), parts_(std::move(parts)), axes_(std::move(axes)), steps_(parts_.size(), 0) {}
     static int states_of(const OptimizerRule& rule);
     bool by_layer() const { return rule_.algorithm == weftTrainLamb || rule_.algorithm == weftTrainLars; }
@@ -62,10 +62,10 @@ class Optimizer {
     void step_sgd(size_t part, double learning_rate, double scale, double ratio);
     void step_adam(size_t part, double learning_rate, double scale, double ratio);
     // Rounds the new values of a block to the part's copy.
-    static void write_copy(const Part& part, size_t first, size_t count);
+    static void write_copy(const ModelPart& part, size_t first, size_t count);
 
     OptimizerRule rule_;
-    std::vector<Part> parts_;
+    std::vector<ModelPart> parts_;
     Axes axes_;
     std::vector<uint64_t> steps_;
     std::unique_ptr<MemorySpace> space_ = host_space();

@@ -12,7 +12,7 @@
 namespace weft::internal::train {
 
 // The caller's memory. Bit i of `axes`: the tensor is sharded over the communicator number i.
-struct Part {
+struct ModelPart {
     std::string name;
     float* values = nullptr;
     void* copy = nullptr;  // the values in 16 bits, or null
