@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/base/result.hpp"
-#include "src/train/optimizer/parts.hpp"
+#include "src/train/optimizer/part_worker.hpp"
 #include "weft/train.h"
 
 namespace weft::internal {
@@ -14,6 +14,13 @@ namespace weft::internal {
 Result<std::vector<train::ModelPart>> read_parts(const char* function, const weftTrainPart_t* parts, size_t count,
                                                  size_t axes, bool has_values);
 Result<train::Axes> read_axes(const char* function, const weftComm_t* axes, size_t count);
+
+// The worker for the one kind of memory that all parts lie in. Their context is that of the first axis's device, or the
+// current one.
+Result<std::unique_ptr<train::PartWorker>> worker_of(const char* function, std::span<const train::ModelPart> parts,
+                                                     std::span<const weftComm_t> axes);
+// Whether the caller's stream suits the worker.
+Status check_stream_of(const char* function, train::PartWorker& worker, weftStream_t stream);
 
 Status check_host_call(const char* function, weftStream_t stream);
 Status check_switch(const char* function, const char* name, int value);

@@ -80,7 +80,7 @@ class Optimizers(unittest.TestCase):
 
     def test_it_steps_the_pieces_of_a_sharded_model(self):
         def body(comm):
-            shard = train.Shard(comm, {"all": {"x": np.ones(4, np.float32)}})
+            shard = train.Shard(comm, {"all": {"x": np.ones(40, np.float32)}})
             with shard.gather("all", backward=True):
                 shard.gradient("x")[:] = 1 + comm.rank
                 self.assertFalse(shard.reduced())
@@ -90,11 +90,11 @@ class Optimizers(unittest.TestCase):
             piece = shard.piece("x")
             optimizer = train.Optimizer("sgd", {"x": piece.values}, gradients={"x": piece.gradient}, shard=shard)
             optimizer.step(0.5)
-            np.testing.assert_array_equal(piece.values, np.full(2, 0.25, np.float32))
+            np.testing.assert_array_equal(piece.values, np.full(len(piece.values), 0.25, np.float32))
             optimizer.close()
             del piece
             with shard.gather("all") as values:
-                np.testing.assert_array_equal(values["x"], np.full(4, 0.25, np.float32))
+                np.testing.assert_array_equal(values["x"], np.full(40, 0.25, np.float32))
                 other = train.Optimizer("sgd", {"x": np.ones(1, np.float32)}, shard=shard)
                 with self.assertRaisesRegex(weft.Error, "train.step"):
                     other.step(0.5)
