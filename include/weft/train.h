@@ -874,8 +874,8 @@ WEFT_API weftResult_t weftTrainShardGetReduced(weftTrainShard_t shard, int* redu
 
 /* Makes an optimizer of this rank's parts and writes its object to `optimizer`. Does not communicate.
  *
- * parts, partCount  an array of at least one element, as many on all ranks and in one order; copied. Host memory, which lives as long
- *                   as the object. `copy` is written by the first step
+ * parts, partCount  an array of at least one element, as many on all ranks and in one order; copied. Host memory, or
+ *                   memory of one device, which lives as long as the object. `copy` is written by the first step
  *
  * axes, axisCount   an array of at most 32 elements: communicators over which parts are sharded; or NULL and 0. LAMB and
  *                   LARS sum the norms of each part over its axes. They live as long as the object
@@ -895,8 +895,8 @@ WEFT_API weftResult_t weftTrainOptimizerCreate(weftTrainOptimizer_t* optimizer, 
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainOptimizerDestroy(weftTrainOptimizer_t optimizer);
 
-/* Writes `gradient`, host memory or NULL, as the place of the gradient of `optimizer`'s part number `part`: needed
- * after buckets were rebuilt.
+/* Writes `gradient` as the place of the gradient of `optimizer`'s part number `part`: needed after buckets were rebuilt.
+ * It is host or device memory, as the parts are, or NULL.
  * Errors: weftInvalidArgument (no such part).
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainOptimizerSetGradient(weftTrainOptimizer_t optimizer, int part, void* gradient);
@@ -911,7 +911,7 @@ WEFT_API weftResult_t weftTrainOptimizerSetGradient(weftTrainOptimizer_t optimiz
  *
  * skip           1: nothing is done, as after an infinite gradient; equal on all ranks
  *
- * stream         NULL
+ * stream         host memory: NULL. A device: a CUDA stream, on which the work is enqueued
  *
  * Errors: weftInvalidArgument, weftInvalidUsage (train.step: config.ddp or config.shard has no reduced gradients),
  * weftRemoteError, weftTimeout, weftSystemError.
@@ -930,7 +930,7 @@ WEFT_API weftResult_t weftTrainOptimizerGetStateCount(weftTrainOptimizer_t optim
  *
  * name                    PyTorch's: "momentum_buffer" (SGD, LARS), or "exp_avg", "exp_avg_sq" (Adam, AdamW, LAMB)
  *
- * values                  host memory, as many elements as the part has; valid as long as the object
+ * values                  host or device memory, as many elements as the part has; valid as long as the object
  *
  * Errors: weftInvalidArgument (no such part or array).
  * Thread-bound. */
@@ -946,7 +946,7 @@ WEFT_API weftResult_t weftTrainOptimizerGetSteps(weftTrainOptimizer_t optimizer,
 WEFT_API weftResult_t weftTrainOptimizerSetSteps(weftTrainOptimizer_t optimizer, int part, uint64_t steps);
 
 /* Computes the norm of all gradients together, and writes it to `norm`. Sharded parts are summed over their axes, and
- * replicated ones count once. All ranks of each axis call it. It makes one all-reduce for each axis.
+ * replicated ones count once. All ranks of each axis call it. It makes one all-reduce for each axis, and blocks.
  *
  * parts, partCount  an array of parts and its elements, as for an optimizer, without values. Parts without a gradient
  *                   count as zeros
@@ -957,7 +957,7 @@ WEFT_API weftResult_t weftTrainOptimizerSetSteps(weftTrainOptimizer_t optimizer,
  *
  * norm              the same on all ranks; NaN or infinite if a gradient is. Sums are float64
  *
- * stream            NULL
+ * stream            host memory: NULL. A device: a CUDA stream
  *
  * Errors: weftInvalidArgument, weftRemoteError, weftTimeout, weftSystemError.
  * Thread-bound, to the axes. */
@@ -976,7 +976,7 @@ WEFT_API weftResult_t weftTrainGradientNorm(const weftTrainPart_t* parts, size_t
  * errorIfNonfinite   1: if norm is infinite or NaN, it is an error and nothing changes; 0: as PyTorch, gradients become
  *                    zeros or NaN
  *
- * stream             NULL
+ * stream             host memory: NULL. A device: a CUDA stream
  *
  * Errors: weftInvalidArgument, weftInvalidUsage (train.norm).
  * Thread-safe. */
@@ -1010,7 +1010,7 @@ WEFT_API weftResult_t weftTrainScalerDestroy(weftTrainScaler_t scaler);
  * found             1 if any gradient of any rank is infinite or NaN: then the step must be skipped. The same on all
  *                   ranks
  *
- * stream            NULL
+ * stream            host memory: NULL. A device: a CUDA stream
  *
  * Errors: weftInvalidArgument, weftRemoteError, weftTimeout, weftSystemError.
  * Thread-bound, also to the axes. */

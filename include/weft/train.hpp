@@ -482,8 +482,8 @@ class Optimizer {
 
     weftTrainOptimizer_t get() const noexcept { return handle_; }
     void set_gradient(int part, void* gradient) { check(weftTrainOptimizerSetGradient(handle_, part, gradient)); }
-    void step(double learning_rate, double gradient_scale = 1, bool skip = false) {
-        check(weftTrainOptimizerStep(handle_, learning_rate, gradient_scale, skip ? 1 : 0, nullptr));
+    void step(double learning_rate, double gradient_scale = 1, bool skip = false, weftStream_t stream = nullptr) {
+        check(weftTrainOptimizerStep(handle_, learning_rate, gradient_scale, skip ? 1 : 0, stream));
     }
     int state_count() const {
         int states = 0;
@@ -509,14 +509,15 @@ class Optimizer {
 
 // The p-norm of all gradients of a mesh.
 inline double gradient_norm(const std::vector<weftTrainPart_t>& parts,
-                            const std::vector<const Communicator*>& axes = {}, double p = 2) {
+                            const std::vector<const Communicator*>& axes = {}, double p = 2,
+                            weftStream_t stream = nullptr) {
     double norm = 0;
-    check(weftTrainGradientNorm(parts.data(), parts.size(), handles(axes).data(), axes.size(), p, &norm, nullptr));
+    check(weftTrainGradientNorm(parts.data(), parts.size(), handles(axes).data(), axes.size(), p, &norm, stream));
     return norm;
 }
 inline void clip_gradients(const std::vector<weftTrainPart_t>& parts, double norm, double max_norm,
-                           bool error_if_nonfinite = false) {
-    check(weftTrainClipGradients(parts.data(), parts.size(), norm, max_norm, error_if_nonfinite ? 1 : 0, nullptr));
+                           bool error_if_nonfinite = false, weftStream_t stream = nullptr) {
+    check(weftTrainClipGradients(parts.data(), parts.size(), norm, max_norm, error_if_nonfinite ? 1 : 0, stream));
 }
 
 // The settings of a Scaler, to begin with.
@@ -552,9 +553,9 @@ class Scaler {
     }
     void restore(double scale, int good_steps) { check(weftTrainScalerSetState(handle_, scale, good_steps)); }
     // True if any gradient of any rank is infinite or NaN: skip the step. Divides gradients by the scale.
-    bool unscale(const std::vector<weftTrainPart_t>& parts, bool divide = true) {
+    bool unscale(const std::vector<weftTrainPart_t>& parts, bool divide = true, weftStream_t stream = nullptr) {
         int found = 0;
-        check(weftTrainScalerUnscale(handle_, parts.data(), parts.size(), divide ? 1 : 0, &found, nullptr));
+        check(weftTrainScalerUnscale(handle_, parts.data(), parts.size(), divide ? 1 : 0, &found, stream));
         return found != 0;
     }
     void update() { check(weftTrainScalerUpdate(handle_)); }

@@ -64,6 +64,8 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
         check(weftTrainShardGetPiece(handle(), number, &piece));
         return piece;
     }
+    // For objects that ask whether its gradients are reduced.
+    nb::object link() { return nb::capsule(handle(), "weftTrainShard"); }
     bool reduced() {
         int reduced = 0;
         check(weftTrainShardGetReduced(handle(), &reduced));
@@ -203,7 +205,7 @@ void bind_training_shard(nb::module_& module) {
             },
             InFrame())
         .def("_piece", &piece_of, InFrame())
-        .def("_link", [](Shard& shard) { return nb::capsule(shard.handle(), "weftTrainShard"); })
+        .def("_link", &Shard::link, InFrame())
         .def("_reduced", &Shard::reduced, InFrame())
         .def("_stats", &Shard::stats, InFrame())
         .def("_abort", &Shard::abort, InFrame())

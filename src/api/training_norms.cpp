@@ -45,12 +45,14 @@ weftResult_t weftTrainGradientNorm(const weftTrainPart_t* parts, size_t partCoun
         if (!norm) return fail(error::argument_null, "{}: norm is NULL", function);
         WEFT_TRY(check_no_group(function));
         WEFT_TRY(check_number(function, "p", p, p > 0, "positive"));
-        WEFT_TRY(check_host_call(function, stream));
         auto read_comms = read_axes(function, axes, axisCount);
         if (!read_comms) return read_comms.take_status();
         auto read = read_parts(function, parts, partCount, axisCount, false);
         if (!read) return read.take_status();
-        auto found = train::gradient_norm(*read, *read_comms, p);
+        auto worker = worker_of(function, *read, {axes, axisCount});
+        if (!worker) return worker.take_status();
+        WEFT_TRY(check_stream_of(function, **worker, stream));
+        auto found = train::gradient_norm(**worker, *read, *read_comms, p, stream);
         if (!found) return found.take_status();
         *norm = *found;
         return ok();
@@ -64,7 +66,6 @@ weftResult_t weftTrainClipGradients(const weftTrainPart_t* parts, size_t partCou
         WEFT_TRY(check_number(function, "norm", norm, !(norm < 0), "the norm of weftTrainGradientNorm"));
         WEFT_TRY(check_number(function, "maxNorm", maxNorm, maxNorm >= 0, "not negative"));
         WEFT_TRY(check_switch(function, "errorIfNonfinite", errorIfNonfinite));
-        WEFT_TRY(check_host_call(function, stream));
         auto read = read_parts(function, parts, partCount, 32, false);
         if (!read) return read.take_status();
         if (errorIfNonfinite && !std::isfinite(norm))
@@ -72,9 +73,11 @@ weftResult_t weftTrainClipGradients(const weftTrainPart_t* parts, size_t partCou
                         "{}: the norm is {}, so the gradients cannot be clipped: skip this step, or pass "
                         "errorIfNonfinite 0",
                         function, norm);
+        auto worker = worker_of(function, *read, {});
+        if (!worker) return worker.take_status();
+        WEFT_TRY(check_stream_of(function, **worker, stream));
         const double coefficient = train::clip_coefficient(norm, maxNorm);
-        if (coefficient != 1) train::scale_gradients(*read, coefficient);
-        return ok();
+        return coefficient == 1 ? ok() : train::scale_gradients(**worker, *read, coefficient, stream);
     });
 }
 
@@ -109,15 +112,18 @@ weftResult_t weftTrainScalerUnscale(weftTrainScaler_t scaler, const weftTrainPar
     return guarded_training(function, scaler, [&](train::Scaler& own) -> Status {
         if (!found) return fail(error::argument_null, "{}: found is NULL", function);
         WEFT_TRY(check_switch(function, "divide", divide));
-        WEFT_TRY(check_host_call(function, stream));
         auto read = read_parts(function, parts, partCount, size_t(own.axes.count()), false);
         if (!read) return read.take_status();
-        auto any = own.axes.any(!train::gradients_finite(*read));
+        auto worker = worker_of(function, *read, own.axes.comms());
+        if (!worker) return worker.take_status();
+        WEFT_TRY(check_stream_of(function, **worker, stream));
+        auto finite = train::gradients_finite(**worker, *read, stream);
+        if (!finite) return finite.take_status();
+        auto any = own.axes.any(!*finite);
         if (!any) return any.take_status();
         own.scale.found(*any);
         *found = *any ? 1 : 0;
-        if (divide) train::scale_gradients(*read, 1 / own.scale.scale());
-        return ok();
+        return divide ? train::scale_gradients(**worker, *read, 1 / own.scale.scale(), stream) : ok();
     });
 }
 

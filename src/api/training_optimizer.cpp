@@ -77,7 +77,9 @@ weftResult_t weftTrainOptimizerCreate(weftTrainOptimizer_t* optimizer, const wef
         const train::OptimizerRule rule{config.algorithm, config.momentum, config.dampening, config.nesterov == 1,
                                         config.beta1,     config.beta2,    config.epsilon,   config.weightDecay,
                                         config.trust,     config.ddp,      config.shard};
-        auto made = train::Optimizer::make(rule, std::move(*read), std::move(*read_comms));
+        auto worker = worker_of(function, *read, {axes, axisCount});
+        if (!worker) return worker.take_status();
+        auto made = train::Optimizer::make(rule, std::move(*read), std::move(*read_comms), std::move(*worker));
         if (!made) return made.take_status();
         *optimizer = keep_training<weftTrainOptimizer>(std::move(*made));
         return ok();
@@ -92,7 +94,10 @@ weftResult_t weftTrainOptimizerSetGradient(weftTrainOptimizer_t optimizer, int p
     constexpr const char* function = "weftTrainOptimizerSetGradient";
     return guarded_training(function, optimizer, [&](train::Optimizer& own) -> Status {
         WEFT_TRY(check_part(function, own, part));
-        WEFT_TRY(check_host_memory(function, "gradient", gradient));
+        auto device = train::device_of(gradient, own.worker().device());
+        if (!device) return device.take_status();
+        if (gradient && *device != own.worker().device())
+            return fail(error::argument_device, "{}: the gradient lies in another memory than the parts", function);
         own.set_gradient(part, gradient);
         return ok();
     });
@@ -105,12 +110,12 @@ weftResult_t weftTrainOptimizerStep(weftTrainOptimizer_t optimizer, double learn
         WEFT_TRY(check_number(function, "learningRate", learningRate, learningRate >= 0 && std::isfinite(learningRate),
                               "a number that is not negative"));
         WEFT_TRY(check_switch(function, "skip", skip));
-        WEFT_TRY(check_host_call(function, stream));
+        WEFT_TRY(check_stream_of(function, own.worker(), stream));
         WEFT_TRY(own.ready());
         if (skip) return ok();
         WEFT_TRY(check_number(function, "gradientScale", gradientScale, std::isfinite(gradientScale),
                               "finite: skip the step if gradients are infinite or NaN"));
-        return own.step(learningRate, gradientScale);
+        return own.step(learningRate, gradientScale, stream);
     });
 }
 

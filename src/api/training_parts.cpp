@@ -1,9 +1,12 @@
 #include "src/api/training_parts.hpp"
 
 #include <cstddef>
+#include <optional>
 
 #include "src/api/guard.hpp"
 #include "src/base/datatype.hpp"
+#include "src/comm/facts.hpp"
+#include "src/streams/host_stream.hpp"
 #include "src/train/memory_space.hpp"
 
 namespace weft::internal {
@@ -17,36 +20,36 @@ constexpr size_t most_axes = 32;
 
 bool is_16_bits(weftDataType_t type) { return type == weftFloat16 || type == weftBfloat16; }
 
-Result<train::Part> read_part(const char* function, const weftTrainPart_t& part, size_t number, size_t axes,
-                              bool has_values) {
-    const auto name = fmt::format("{}: part {}, \"{}\",", function, number, part.name ? part.name : "");
-    if (!part.name || !*part.name) return fail(error::argument_null, "{} has no name: set its field name", name);
+Result<train::ModelPart> read_part(const char* function, const weftTrainPart_t& part, size_t number, size_t axes,
+                                   bool has_values) {
+    const auto name = fmt::format("part {}, \"{}\",", number, part.name ? part.name : "");
+    if (!part.name || !*part.name)
+        return fail(error::argument_null, "{}: {} has no name: set its field name", function, name);
     if (part.count > size_t(1) << 48)
-        return fail(error::argument_count, "{} has {} elements, which is more than any memory holds", name, part.count);
+        return fail(error::argument_count, "{}: {} has {} elements, which is more than any memory holds", function,
+                    name, part.count);
     if (has_values && !part.values && part.count > 0)
-        return fail(error::argument_null, "{} has {} elements, but its values are NULL", name, part.count);
+        return fail(error::argument_null, "{}: {} has {} elements, but its values are NULL", function, name,
+                    part.count);
     if (part.copy && !is_16_bits(part.copyType))
-        return fail(error::argument_datatype, "{} has a copy of datatype {}; it must be float16 or bfloat16", name,
-                    int(part.copyType));
-    WEFT_TRY(check_gradient_type(function, name, part.gradientType));
+        return fail(error::argument_datatype, "{}: {} has a copy of datatype {}; it must be float16 or bfloat16",
+                    function, name, name_of(part.copyType));
+    WEFT_TRY(check_float_type(function, name, part.gradientType));
     if (axes < most_axes && part.axes >> axes != 0)
-        return fail(error::argument_value, "{} has axes {:#x}, but there are {} axes: bit i stands for axes[i]", name,
-                    part.axes, axes);
-    for (const void* memory : {static_cast<const void*>(part.values), static_cast<const void*>(part.copy),
-                               static_cast<const void*>(part.gradient)})
-        if (part.count > 0) WEFT_TRY(check_host_memory(function, name, memory));
-    return train::Part{part.name,  part.values,   part.copy,         part.gradient,
-                       part.count, part.copyType, part.gradientType, part.axes};
+        return fail(error::argument_value, "{}: {} has axes {:#x}, but there are {} axes: bit i stands for axes[i]",
+                    function, name, part.axes, axes);
+    return train::ModelPart{part.name,  part.values,   part.copy,         part.gradient,
+                            part.count, part.copyType, part.gradientType, part.axes};
 }
 
 }  // namespace
 
-Result<std::vector<train::Part>> read_parts(const char* function, const weftTrainPart_t* parts, size_t count,
-                                            size_t axes, bool has_values) {
+Result<std::vector<train::ModelPart>> read_parts(const char* function, const weftTrainPart_t* parts, size_t count,
+                                                 size_t axes, bool has_values) {
     if (!parts && count > 0) return fail(error::argument_null, "{}: parts is NULL, but there are {}", function, count);
     if (count > INT32_MAX)
         return fail(error::argument_value, "{}: partCount is {}; {} are possible", function, count, INT32_MAX);
-    std::vector<train::Part> read;
+    std::vector<train::ModelPart> read;
     for (size_t i = 0; i < count; ++i) {
         const size_t size = parts[0].size;
         weftTrainPart_t part = WEFT_TRAIN_PART_INITIALIZER;
@@ -73,6 +76,37 @@ Result<train::Axes> read_axes(const char* function, const weftComm_t* axes, size
     return train::Axes(comms);
 }
 
+Result<std::unique_ptr<train::PartWorker>> worker_of(const char* function, std::span<const train::ModelPart> parts,
+                                                     std::span<const weftComm_t> axes) {
+    int current = -1;
+    for (const weftComm_t comm : axes)
+        if (const auto communicator = comm->share(); communicator && current < 0)
+            if (const auto device = cuda_device(*communicator)) current = *device;
+    std::optional<int> common;
+    for (const train::ModelPart& part : parts)
+        for (const void* memory : {static_cast<const void*>(part.values), static_cast<const void*>(part.copy),
+                                   static_cast<const void*>(part.gradient)}) {
+            if (!memory || part.count == 0) continue;
+            auto found = train::device_of(memory, current);
+            if (!found) return found.take_status();
+            if (common && *common != *found)
+                return fail(error::argument_device,
+                            "{}: \"{}\" lies in another memory than what stands before it: all parts lie in host "
+                            "memory, or on one device",
+                            function, part.name);
+            common = *found;
+        }
+    if (common.value_or(-1) < 0) return train::host_worker();
+    return train::device_worker(*common);
+}
+
+Status check_stream_of(const char* function, train::PartWorker& worker, weftStream_t stream) {
+    if (!worker.space().on_device()) return check_host_call(function, stream);
+    if (is_host_stream(stream))
+        return fail(error::argument_stream, "{}: the parts lie on a device: stream must be a CUDA stream", function);
+    return worker.space().check(function, stream);
+}
+
 Status check_host_call(const char* function, weftStream_t stream) {
     if (!stream) return ok();
     return fail(error::argument_stream, "{}: stream must be NULL, because the call is for host memory", function);
@@ -88,14 +122,14 @@ Status check_number(const char* function, const char* name, double value, bool r
     return fail(error::argument_value, "{}: {} is {}; it must be {}", function, name, value, rule);
 }
 
-Status check_gradient_type(const char* function, const std::string& owner, weftDataType_t type) {
+Status check_float_type(const char* function, const std::string& owner, weftDataType_t type) {
     if (type == weftFloat32 || is_16_bits(type)) return ok();
     return fail(error::argument_datatype,
                 "{}: {} has gradients of datatype {}; it must be float32, float16 or bfloat16", function, owner,
-                int(type));
+                name_of(type));
 }
 
-Status check_host_memory(const char* function, const std::string& name, const void* memory) {
+Status check_on_host(const char* function, const std::string& name, const void* memory) {
     auto device = train::device_of(memory, -1);
     if (!device) return device.take_status();
     if (*device < 0) return ok();

@@ -5,23 +5,30 @@
 #include <vector>
 
 #include "src/base/result.hpp"
-#include "src/train/optimizer/parts.hpp"
+#include "src/train/optimizer/part_worker.hpp"
 #include "weft/train.h"
 
 namespace weft::internal {
 
 // `has_values`: they are for an optimizer.
-Result<std::vector<train::Part>> read_parts(const char* function, const weftTrainPart_t* parts, size_t count,
-                                            size_t axes, bool has_values);
+Result<std::vector<train::ModelPart>> read_parts(const char* function, const weftTrainPart_t* parts, size_t count,
+                                                 size_t axes, bool has_values);
 Result<train::Axes> read_axes(const char* function, const weftComm_t* axes, size_t count);
+
+// The worker for the one kind of memory that all parts lie in. Their context is that of the first axis's device, or the
+// current one.
+Result<std::unique_ptr<train::PartWorker>> worker_of(const char* function, std::span<const train::ModelPart> parts,
+                                                     std::span<const weftComm_t> axes);
+// Whether the caller's stream suits the worker.
+Status check_stream_of(const char* function, train::PartWorker& worker, weftStream_t stream);
 
 Status check_host_call(const char* function, weftStream_t stream);
 Status check_switch(const char* function, const char* name, int value);
 // `from` and below `to`, or, with to_included, not above it.
 Status check_number(const char* function, const char* name, double value, bool right, const char* rule);
-Status check_gradient_type(const char* function, const std::string& owner, weftDataType_t type);
+Status check_float_type(const char* function, const std::string& owner, weftDataType_t type);
 // Memory that the CPU reads: an address on a device is an error.
-Status check_host_memory(const char* function, const std::string& name, const void* memory);
+Status check_on_host(const char* function, const std::string& name, const void* memory);
 
 // Copies a config of any version over `config`, which has the defaults. `least`: the size in the first version.
 template <class Config>

@@ -24,7 +24,7 @@ Result<weftTrainBatchNorm_t> read_layer(const char* function, const weftTrainBat
                     function);
     weftTrainBatchNorm_t layer = WEFT_TRAIN_BATCH_NORM_INITIALIZER;
     memcpy(&layer, given, std::min(given->size, sizeof layer));
-    WEFT_TRY(check_gradient_type(function, "layer", layer.datatype));
+    WEFT_TRY(check_float_type(function, "layer", layer.datatype));
     if (layer.channels == 0)
         return fail(error::argument_value, "{}: layer.channels is 0; it must be at least 1", function);
     size_t elements = 0;
@@ -37,7 +37,7 @@ Result<weftTrainBatchNorm_t> read_layer(const char* function, const weftTrainBat
     WEFT_TRY(check_number(function, "layer.momentum", layer.momentum, layer.momentum >= 0 && layer.momentum <= 1,
                           "at least 0 and at most 1"));
     for (const void* memory : {layer.runningMean, layer.runningVariance})
-        WEFT_TRY(check_host_memory(function, "layer", memory));
+        WEFT_TRY(check_on_host(function, "layer", memory));
     return layer;
 }
 
@@ -47,7 +47,7 @@ train::BatchNormShape shape_of(const weftTrainBatchNorm_t& layer) {
 
 Status check_array(const char* function, const char* name, const void* array, bool needed) {
     if (!array && needed) return fail(error::argument_null, "{}: {} is NULL", function, name);
-    return check_host_memory(function, name, array);
+    return check_on_host(function, name, array);
 }
 
 Status check_sampler(const char* function, uint64_t samples, int ranks, int drop_last) {

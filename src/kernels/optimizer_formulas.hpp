@@ -5,6 +5,23 @@
 
 namespace weft::internal {
 
+// The work of a launch, or of a loop, on one part of a model.
+enum class PartWork : int32_t {
+    sgd,
+    adam,
+    lamb_moments,  // updates the moments; gives PartSums
+    lamb,          // with the layer's ratio
+    layer_norms,   // gives PartSums
+    measure,       // gives PartSums
+    scale          // multiplies the gradient
+};
+
+// Of lamb_moments and layer_norms: the squared norms of the weights, and of the direction or of the gradient.
+// Of measure: the sum of the elements' powers, or the largest one. The second one is 0 if all elements are finite.
+struct PartSums {
+    double first, second;
+};
+
 // SGD with momentum; LARS multiplies scale and decay by its ratio.
 struct SgdStep {
     float scale = 1;     // of the gradient
@@ -29,34 +46,35 @@ struct AdamStep {
 };
 
 template <class Real>
-WEFT_INLINE void descend(const SgdStep& step, Real& value, Real gradient) {
+WEFT_INLINE constexpr void descend(const SgdStep& step, Real& value, Real gradient) {
     value -= (gradient * step.scale + value * step.decay) * step.rate;
 }
 
 template <class Real>
-WEFT_INLINE void descend(const SgdStep& step, Real& value, Real& momentum, Real gradient) {
+WEFT_INLINE constexpr void descend(const SgdStep& step, Real& value, Real& momentum, Real gradient) {
     const Real direction = gradient * step.scale + value * step.decay;
     momentum = momentum * step.momentum + direction * step.damping;
     value -= (step.nesterov ? direction + momentum * step.momentum : momentum) * step.rate;
 }
 
 template <class Real>
-WEFT_INLINE void add_to_moments(const AdamStep& step, Real& first, Real& second, Real gradient) {
+WEFT_INLINE constexpr void add_to_moments(const AdamStep& step, Real& first, Real& second, Real gradient) {
     first += (gradient - first) * step.mix1;
     second = second * step.beta2 + gradient * gradient * step.mix2;
 }
 // `root`: the square root, rounded once.
 template <class Real, class Root>
-WEFT_INLINE Real adam_direction(const AdamStep& step, Real first, Real second, Root root) {
+WEFT_INLINE constexpr Real adam_direction(const AdamStep& step, Real first, Real second, Root root) {
     return first / (root(second) * step.root_scale + step.epsilon) * step.rate;
 }
 template <class Real, class Root>
-WEFT_INLINE void adam(const AdamStep& step, Real& value, Real& first, Real& second, Real gradient, Root root) {
+WEFT_INLINE constexpr void adam(const AdamStep& step, Real& value, Real& first, Real& second, Real gradient,
+                                Root root) {
     add_to_moments<Real>(step, first, second, gradient * step.scale + value * step.decay);
     value = value * step.shrink - adam_direction<Real>(step, first, second, root);
 }
 template <class Real, class Root>
-WEFT_INLINE Real lamb_direction(const AdamStep& step, Real value, Real first, Real second, Root root) {
+WEFT_INLINE constexpr Real lamb_direction(const AdamStep& step, Real value, Real first, Real second, Root root) {
     return adam_direction<Real>(step, first, second, root) + value * step.decay;
 }
 

@@ -10,6 +10,7 @@
 #include "src/gpu/kernels/access.hpp"
 #include "src/gpu/kernels/host_kernels.hpp"
 #include "src/gpu/kernels/messages.hpp"
+#include "src/gpu/kernels/optimizer.hpp"
 #include "tests/fake_cuda/kernels.hpp"
 
 namespace weft::internal::cuda {
@@ -47,6 +48,11 @@ void access_kernel(FakeBlock& block, AccessArguments arguments) {
     run(block, [&](const Team& team) { access(team, arguments); });
 }
 
+void optimizer_kernel(FakeBlock& block, OptimizerArguments arguments) {
+    OptimizerBlock shared;
+    run(block, [&](const Team& team) { optimizer(team, arguments, shared); });
+}
+
 template <auto body>
 void pattern_kernel(FakeBlock& block, perf::PatternArguments arguments) {
     body({0, 1, block.index[0], block.grid[0]}, arguments);
@@ -64,6 +70,7 @@ void add_all(FakeKernelTable add, std::integer_sequence<int, index...>) {
     static std::string names[kernels];
     add(fake_kernel<message_kernel>(message_entry_point));
     add(fake_kernel<access_kernel>(access_entry_point));
+    add(fake_kernel<optimizer_kernel>(optimizer_entry_point));
     add(fake_kernel<pattern_kernel<perf::fill_pattern>>(perf::fill_entry_point));
     add(fake_kernel<pattern_kernel<perf::count_wrong_elements>>(perf::wrong_entry_point));
     ((names[index] = std::string("virtual_") + (entry_point(body_of(index), type_of(index), index % 2) + 5)), ...);

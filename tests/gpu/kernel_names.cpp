@@ -5,6 +5,7 @@
 #include "perf/pattern_kernels.hpp"
 #include "src/gpu/kernels/access_arguments.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
+#include "src/gpu/kernels/optimizer_arguments.hpp"
 #include "tests/gpu/device_ranks.hpp"
 
 int main(int count, char** arguments) {
@@ -15,7 +16,8 @@ int main(int count, char** arguments) {
         return 0;
     }
     const bool shipping = strcmp(arguments[1], "shipping") == 0;
-    if (shipping) fmt::print("{}\n{}\n", cuda::message_entry_point, cuda::access_entry_point);
+    if (shipping)
+        fmt::print("{}\n{}\n{}\n", cuda::message_entry_point, cuda::access_entry_point, cuda::optimizer_entry_point);
     for (int body = 0; body < cuda::body_count; ++body) {
         for (int type = 0; shipping && type < weftNumTypes; ++type)
             for (const bool sums : {false, true})

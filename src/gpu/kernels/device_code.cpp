@@ -9,6 +9,7 @@ WEFT_FATBIN(peer);
 WEFT_FATBIN(step);
 WEFT_FATBIN(message);
 WEFT_FATBIN(access);
+WEFT_FATBIN(optimizer);
 
 namespace weft::internal::cuda {
 
@@ -19,6 +20,7 @@ std::span<const DeviceCode> device_code() {
         {"step", {weft_step_fatbin_begin, weft_step_fatbin_end}},
         {"message", {weft_message_fatbin_begin, weft_message_fatbin_end}},
         {"access", {weft_access_fatbin_begin, weft_access_fatbin_end}},
+        {"optimizer", {weft_optimizer_fatbin_begin, weft_optimizer_fatbin_end}},
     };
     return all;
 }

@@ -15,5 +15,6 @@ weft_\name\()_fatbin_end:
     embed step, "step.fatbin"
     embed message, "message.fatbin"
     embed access, "access.fatbin"
+    embed optimizer, "optimizer.fatbin"
 
     .section .note.GNU-stack, "", %progbits

@@ -4,53 +4,34 @@
 #include <cmath>
 #include <map>
 
-#include "src/kernels/cpu_kernels.hpp"
-
 namespace weft::internal::train {
 
 namespace {
 
-// The largest magnitude, or NaN if there is any.
-double largest_of(const float* block, size_t count, double largest) {
-    for (size_t i = 0; i < count; ++i) {
-        const double magnitude = std::fabs(double(block[i]));
-        if (!(magnitude <= largest) && !std::isnan(largest)) largest = magnitude;
-    }
-    return largest;
-}
-
-double powers_of(const float* block, size_t count, double p) {
-    if (p == 2) return cpu_kernels().optimizers.squares(block, count);
-    double sum = 0;
-    for (size_t i = 0; i < count; ++i) {
-        const double magnitude = std::fabs(double(block[i]));
-        sum += p == 1 ? magnitude : std::pow(magnitude, p);
-    }
-    return sum;
-}
-
-// The sum of the elements' powers, or the largest element, of one gradient.
-double powers_of(const Part& part, double p) {
-    alignas(64) float scratch[block_elements];
-    double result = 0;
-    for_each_block(part.count, [&](size_t first, size_t count) {
-        const float* const block = read_block(part.gradient, part.gradient_type, first, count, scratch);
-        result = std::isinf(p) ? largest_of(block, count, result) : result + powers_of(block, count, p);
-    });
-    return result;
+// Of the parts that have a gradient.
+std::vector<PartTask> tasks_of(std::span<const ModelPart> parts, double factor) {
+    std::vector<PartTask> tasks;
+    for (const ModelPart& part : parts)
+        if (part.gradient) tasks.push_back({.part = &part, .factor = float(factor)});
+    return tasks;
 }
 
 }  // namespace
 
-Result<double> gradient_norm(std::span<const Part> parts, const Axes& axes, double p) {
-    std::map<uint32_t, double> by_axes;
+Result<double> gradient_norm(PartWorker& worker, std::span<const ModelPart> parts, const Axes& axes, double p,
+                             weftStream_t stream) {
+    const auto tasks = tasks_of(parts, 1);
+    auto sums = worker.sums(PartWork::measure, tasks, p, stream);
+    if (!sums) return sums.take_status();
     const auto join = [p](double left, double right) {
         if (!std::isinf(p)) return left + right;
         return std::isnan(left) || std::isnan(right) ? NAN : std::max(left, right);
     };
-    for (const Part& part : parts) {
-        double& sum = by_axes[part.axes];  // also without elements: all ranks send equally many numbers
-        if (part.gradient) sum = join(sum, powers_of(part, p));
+    std::map<uint32_t, double> by_axes;
+    for (const ModelPart& part : parts) by_axes[part.axes];  // all ranks send equally many numbers
+    for (size_t i = 0; i < tasks.size(); ++i) {
+        double& sum = by_axes[tasks[i].part->axes];
+        sum = join(sum, (*sums)[i].first);
     }
     std::vector<double> numbers;
     std::vector<uint32_t> masks;
@@ -65,30 +46,14 @@ Result<double> gradient_norm(std::span<const Part> parts, const Axes& axes, doub
     return std::isinf(p) || p == 1 ? total : std::pow(total, 1 / p);
 }
 
-void scale_gradients(std::span<const Part> parts, double factor) {
-    alignas(64) float scratch[block_elements];
-    const float factor_as_float = float(factor);
-    for (const Part& part : parts) {
-        if (!part.gradient) continue;
-        for_each_block(part.count, [&](size_t first, size_t count) {
-            const float* const block = read_block(part.gradient, part.gradient_type, first, count, scratch);
-            cpu_kernels().scale[weftFloat32](scratch, block, count, &factor_as_float);
-            write_block(part.gradient, part.gradient_type, first, count, scratch);
-        });
-    }
+Status scale_gradients(PartWorker& worker, std::span<const ModelPart> parts, double factor, weftStream_t stream) {
+    return worker.run(PartWork::scale, tasks_of(parts, factor), stream);
 }
 
-bool gradients_finite(std::span<const Part> parts) {
-    alignas(64) float scratch[block_elements];
-    bool finite = true;
-    for (const Part& part : parts) {
-        if (!part.gradient) continue;
-        for_each_block(part.count, [&](size_t first, size_t count) {
-            const float* const block = read_block(part.gradient, part.gradient_type, first, count, scratch);
-            finite = finite && cpu_kernels().optimizers.all_finite(block, count);
-        });
-    }
-    return finite;
+Result<bool> gradients_finite(PartWorker& worker, std::span<const ModelPart> parts, weftStream_t stream) {
+    auto sums = worker.sums(PartWork::measure, tasks_of(parts, 1), 2, stream);
+    if (!sums) return sums.take_status();
+    return std::all_of(sums->begin(), sums->end(), [](const PartSums& each) { return each.second == 0; });
 }
 
 double clip_coefficient(double norm, double max_norm) {

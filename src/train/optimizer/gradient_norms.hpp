@@ -2,16 +2,17 @@
 #pragma once
 #include <span>
 
-#include "src/train/optimizer/parts.hpp"
+#include "src/train/optimizer/part_worker.hpp"
 
 namespace weft::internal::train {
 
 // The p-norm of all parts' gradients together: each sharded one summed over its axes, each replicated one counted once.
 // p > 0, or infinite. NaN if a gradient is NaN.
-Result<double> gradient_norm(std::span<const Part> parts, const Axes& axes, double p);
+Result<double> gradient_norm(PartWorker& worker, std::span<const ModelPart> parts, const Axes& axes, double p,
+                             weftStream_t stream);
 // Multiplies all gradients, in place.
-void scale_gradients(std::span<const Part> parts, double factor);
-bool gradients_finite(std::span<const Part> parts);
+Status scale_gradients(PartWorker& worker, std::span<const ModelPart> parts, double factor, weftStream_t stream);
+Result<bool> gradients_finite(PartWorker& worker, std::span<const ModelPart> parts, weftStream_t stream);
 
 // The factor by which clipping multiplies gradients, as in PyTorch.
 double clip_coefficient(double norm, double max_norm);

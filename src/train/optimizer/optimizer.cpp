@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "src/kernels/cpu_kernels.hpp"
 #include "src/train/peers.hpp"
 
 namespace weft::internal::train {
@@ -36,18 +35,32 @@ AdamStep adam_step_of(const OptimizerRule& rule, uint64_t steps, double learning
     return step;
 }
 
+SgdStep sgd_step_of(const OptimizerRule& rule, uint64_t steps, double learning_rate, double scale, double ratio) {
+    SgdStep step;
+    step.scale = float(ratio * scale);
+    step.decay = float(ratio * rule.weight_decay);
+    step.momentum = float(rule.momentum);
+    // The first gradient becomes the momentum.
+    step.damping = steps == 0 ? 1 : float(1 - rule.dampening);
+    step.rate = float(learning_rate);
+    step.nesterov = rule.nesterov;
+    return step;
+}
+
 }  // namespace
 
-Result<std::shared_ptr<Optimizer>> Optimizer::make(const OptimizerRule& rule, std::vector<Part> parts, Axes axes) {
-    std::shared_ptr<Optimizer> made(new Optimizer(rule, std::move(parts), std::move(axes)));
+Result<std::shared_ptr<Optimizer>> Optimizer::make(const OptimizerRule& rule, std::vector<ModelPart> parts, Axes axes,
+                                                   std::unique_ptr<PartWorker> worker) {
+    std::shared_ptr<Optimizer> made(new Optimizer(rule, std::move(parts), std::move(axes), std::move(worker)));
     size_t elements = 0;
-    for (const Part& part : made->parts_) {
+    for (const ModelPart& part : made->parts_) {
         made->offsets_.push_back(elements);
         elements += size_t(made->state_count()) * whole_lines(part.count);
     }
-    auto memory = FlatBuffer::allocate(*made->space_, elements * sizeof(float));
+    auto memory = FlatBuffer::allocate(made->worker_->space(), elements * sizeof(float));
     if (!memory) return memory.take_status();
     made->memory_ = std::move(*memory);
+    WEFT_TRY(made->worker_->space().synchronize());  // the caller's streams use it
     return made;
 }
 
@@ -79,96 +92,64 @@ Status Optimizer::ready() const {
     return ok();
 }
 
-Status Optimizer::step(double learning_rate, double scale) {
-    std::vector<double> squares;
-    if (by_layer()) WEFT_TRY(layer_norms(scale, squares));
+Status Optimizer::step(double learning_rate, double scale, weftStream_t stream) {
+    std::vector<PartTask> tasks;
+    std::vector<size_t> parts;
     for (size_t p = 0; p < parts_.size(); ++p) {
+        // Empty parts take part: they may have no memory.
         if (!parts_[p].gradient && parts_[p].count > 0) continue;
-        const double own = by_layer() ? ratio(std::sqrt(squares[2 * p]), std::sqrt(squares[2 * p + 1])) : 1;
-        if (has_moments(rule_))
-            step_adam(p, learning_rate, scale, own);
-        else
-            step_sgd(p, learning_rate, scale, own);
-        ++steps_[p];
+        tasks.push_back(task_of(p, learning_rate, scale));
+        parts.push_back(p);
     }
+    if (by_layer()) WEFT_TRY(scale_layers(tasks, parts, learning_rate, scale, stream));
+    const PartWork step = !has_moments(rule_)                ? PartWork::sgd
+                          : rule_.algorithm == weftTrainLamb ? PartWork::lamb
+                                                             : PartWork::adam;
+    WEFT_TRY(worker_->run(step, tasks, stream));
+    for (const size_t p : parts) ++steps_[p];
     return ok();
 }
 
-Status Optimizer::layer_norms(double scale, std::vector<double>& squares) {
-    squares.assign(2 * parts_.size(), 0);
-    std::vector<uint32_t> masks;
-    for (size_t p = 0; p < parts_.size(); ++p) {
-        if (parts_[p].gradient) add_layer_squares(p, scale, &squares[2 * p]);
-        masks.insert(masks.end(), 2, parts_[p].axes);
+PartTask Optimizer::task_of(size_t p, double learning_rate, double scale) const {
+    PartTask task{&parts_[p]};
+    if (has_moments(rule_)) {
+        task.first = state(int(p), 0);
+        task.second = state(int(p), 1);
+        task.adam = adam_step_of(rule_, steps_[p], learning_rate, scale);
+    } else {
+        task.first = has_momentum(rule_) ? state(int(p), 0) : nullptr;
+        task.sgd = sgd_step_of(rule_, steps_[p], learning_rate, scale, 1);
     }
-    return axes_.reduce(squares, masks, weftSum);
+    return task;
 }
 
-// LAMB's moments take the gradient in this pass: the direction depends on them.
-void Optimizer::add_layer_squares(size_t p, double scale, double squares[2]) {
-    const Part& part = parts_[p];
-    const OptimizerKernels& kernels = cpu_kernels().optimizers;
-    alignas(64) float scratch[block_elements];
-    const AdamStep step = adam_step_of(rule_, steps_[p], 0, scale);
-    for_each_block(part.count, [&](size_t first, size_t count) {
-        const float* update = read_block(part.gradient, part.gradient_type, first, count, scratch);
-        double factor = scale * scale;
-        if (rule_.algorithm == weftTrainLamb) {
-            kernels.lamb_moments(step, part.values + first, state(int(p), 0) + first, state(int(p), 1) + first, update,
-                                 scratch, count);
-            update = scratch;
-            factor = 1;
-        }
-        squares[0] += kernels.squares(part.values + first, count);
-        squares[1] += factor * kernels.squares(update, count);
-    });
+// All ranks send two numbers of each part, also of parts without a gradient.
+Status Optimizer::scale_layers(std::span<PartTask> tasks, std::span<const size_t> parts, double learning_rate,
+                               double scale, weftStream_t stream) {
+    const bool lamb = rule_.algorithm == weftTrainLamb;
+    auto own = worker_->sums(lamb ? PartWork::lamb_moments : PartWork::layer_norms, tasks, 2, stream);
+    if (!own) return own.take_status();
+    std::vector<double> squares(2 * parts_.size(), 0);
+    std::vector<uint32_t> masks;
+    for (const ModelPart& part : parts_) masks.insert(masks.end(), 2, part.axes);
+    for (size_t i = 0; i < tasks.size(); ++i) {
+        squares[2 * parts[i]] = (*own)[i].first;
+        squares[2 * parts[i] + 1] = (*own)[i].second * (lamb ? 1 : scale * scale);
+    }
+    WEFT_TRY(axes_.reduce(squares, masks, weftSum));
+    for (size_t i = 0; i < tasks.size(); ++i) {
+        const size_t p = parts[i];
+        const double of_layer = ratio(std::sqrt(squares[2 * p]), std::sqrt(squares[2 * p + 1]));
+        tasks[i].factor = float(learning_rate * of_layer);
+        if (!lamb) tasks[i].sgd = sgd_step_of(rule_, steps_[p], learning_rate, scale, of_layer);
+    }
+    return ok();
 }
 
 double Optimizer::ratio(double weights, double update) const {
     if (weights == 0 || update == 0) return 1;
     if (rule_.algorithm == weftTrainLamb) return weights / update;
     return rule_.trust * weights / (update + rule_.weight_decay * weights);
-}
-
-void Optimizer::step_sgd(size_t p, double learning_rate, double scale, double ratio) {
-    const Part& part = parts_[p];
-    alignas(64) float scratch[block_elements];
-    float* const momentum = has_momentum(rule_) ? state(int(p), 0) : nullptr;
-    SgdStep step;
-    step.scale = float(ratio * scale);
-    step.decay = float(ratio * rule_.weight_decay);
-    step.momentum = float(rule_.momentum);
-    // The first gradient becomes the momentum.
-    step.damping = steps_[p] == 0 ? 1 : float(1 - rule_.dampening);
-    step.rate = float(learning_rate);
-    step.nesterov = rule_.nesterov;
-    for_each_block(part.count, [&](size_t first, size_t count) {
-        const float* const gradient = read_block(part.gradient, part.gradient_type, first, count, scratch);
-        cpu_kernels().optimizers.sgd(step, part.values + first, momentum ? momentum + first : nullptr, gradient, count);
-        write_copy(part, first, count);
-    });
-}
-
-void Optimizer::step_adam(size_t p, double learning_rate, double scale, double ratio) {
-    const Part& part = parts_[p];
-    const OptimizerKernels& kernels = cpu_kernels().optimizers;
-    alignas(64) float scratch[block_elements];
-    const AdamStep step = adam_step_of(rule_, steps_[p], learning_rate, scale);
-    float *const mean = state(int(p), 0), *const square = state(int(p), 1);
-    for_each_block(part.count, [&](size_t first, size_t count) {
-        float* const values = part.values + first;
-        if (rule_.algorithm == weftTrainLamb) {
-            kernels.lamb(step, float(learning_rate * ratio), values, mean + first, square + first, count);
-        } else {
-            const float* const gradient = read_block(part.gradient, part.gradient_type, first, count, scratch);
-            kernels.adam(step, values, mean + first, square + first, gradient, count);
-        }
-        write_copy(part, first, count);
-    });
-}
-
-void Optimizer::write_copy(const Part& part, size_t first, size_t count) {
-    if (part.copy) write_block(part.copy, part.copy_type, first, count, part.values + first);
 }
 
 }  // namespace weft::internal::train

@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "src/train/flat_buffer.hpp"
-#include "src/train/memory_space.hpp"
-#include "src/train/optimizer/parts.hpp"
+#include "src/train/optimizer/part_worker.hpp"
 #include "weft/train.h"
 
 namespace weft::internal::train {
@@ -23,11 +22,13 @@ struct OptimizerRule {
     weftTrainShard_t shard = nullptr;
 };
 
-// Values, gradients and copies are the caller's memory; the moments belong to it, and are zero at first.
+// Values, gradients and copies are the caller's memory; the moments belong to it, and are zero at first. All of it lies
+// in the worker's space.
 // Thread-bound, also to the axes.
 class Optimizer {
   public:
-    static Result<std::shared_ptr<Optimizer>> make(const OptimizerRule& rule, std::vector<Part> parts, Axes axes);
+    static Result<std::shared_ptr<Optimizer>> make(const OptimizerRule& rule, std::vector<ModelPart> parts, Axes axes,
+                                                   std::unique_ptr<PartWorker> worker);
     Optimizer(const Optimizer&) = delete;
     Optimizer& operator=(const Optimizer&) = delete;
 
@@ -35,7 +36,8 @@ class Optimizer {
     Status ready() const;
     // Each gradient is multiplied by `scale`. Parts without a gradient stay as they are; empty
     // ones count their steps.
-    Status step(double learning_rate, double scale);
+    Status step(double learning_rate, double scale, weftStream_t stream);
+    PartWorker& worker() const { return *worker_; }
     void set_gradient(int part, void* gradient) { parts_[size_t(part)].gradient = gradient; }
     int part_count() const { return int(parts_.size()); }
     // It waits for nothing at its end, and an exception leaves other ranks alone.
@@ -51,25 +53,27 @@ class Optimizer {
     void set_steps(int part, uint64_t steps) { steps_[size_t(part)] = steps; }
 
   private:
-    Optimizer(const OptimizerRule& rule, std::vector<Part> parts, Axes axes)
-        : rule_(rule), parts_(std::move(parts)), axes_(std::move(axes)), steps_(parts_.size(), 0) {}
+    Optimizer(const OptimizerRule& rule, std::vector<ModelPart> parts, Axes axes, std::unique_ptr<PartWorker> worker)
+        : rule_(rule),
+          parts_(std::move(parts)),
+          axes_(std::move(axes)),
+          worker_(std::move(worker)),
+          steps_(parts_.size(), 0) {}
     static int states_of(const OptimizerRule& rule);
     bool by_layer() const { return rule_.algorithm == weftTrainLamb || rule_.algorithm == weftTrainLars; }
-    // For each layer: the squared norms of its weights and of its update, over all axes.
-    Status layer_norms(double scale, std::vector<double>& squares);
-    void add_layer_squares(size_t part, double scale, double squares[2]);
+    // The work of a step on one part, before its layer's ratio is known.
+    PartTask task_of(size_t part, double learning_rate, double scale) const;
+    // Puts the ratio of each layer into its task. `parts`: of the tasks.
+    Status scale_layers(std::span<PartTask> tasks, std::span<const size_t> parts, double learning_rate, double scale,
+                        weftStream_t stream);
     double ratio(double weights, double update) const;
-    void step_sgd(size_t part, double learning_rate, double scale, double ratio);
-    void step_adam(size_t part, double learning_rate, double scale, double ratio);
-    // Rounds the new values of a block to the part's copy.
-    static void write_copy(const Part& part, size_t first, size_t count);
 
     OptimizerRule rule_;
-    std::vector<Part> parts_;
+    std::vector<ModelPart> parts_;
     Axes axes_;
+    std::unique_ptr<PartWorker> worker_;
     std::vector<uint64_t> steps_;
-    std::unique_ptr<MemorySpace> space_ = host_space();
-    FlatBuffer memory_;            // of all states; ends before its space
+    FlatBuffer memory_;            // of all states; ends before the worker's space
     std::vector<size_t> offsets_;  // of each part's first state, in elements
 };
 

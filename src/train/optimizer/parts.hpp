@@ -12,7 +12,7 @@
 namespace weft::internal::train {
 
 // The caller's memory. Bit i of `axes`: the tensor is sharded over the communicator number i.
-struct Part {
+struct ModelPart {
     std::string name;
     float* values = nullptr;
     void* copy = nullptr;  // the values in 16 bits, or null
@@ -44,6 +44,7 @@ class Axes {
     explicit Axes(std::span<const weftComm_t> comms) : comms_(comms.begin(), comms.end()) {}
 
     int count() const { return int(comms_.size()); }
+    std::span<const weftComm_t> comms() const { return comms_; }
     // Reduces each number over the axes of its mask, one call for each axis. All ranks have equal masks.
     Status reduce(std::span<double> numbers, std::span<const uint32_t> masks, weftRedOp_t op) const;
     // Whether it is true on any rank of the mesh.
