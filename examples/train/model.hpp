@@ -111,11 +111,11 @@ class Replica : public Model<Stored> {
     }
 
   protected:
-    std::vector<Piece<Stored>> pieces_with(const std::vector<const Stored*>& gradients) {
+    std::vector<Piece<Stored>> pieces_with(const std::vector<Stored*>& gradients) {
         std::vector<Piece<Stored>> all;
         for (int i = 0; i < int(gradients.size()); ++i)
-            all.push_back({stored_.data() + this->offset(i), gradients[std::size_t(i)], this->parameters()[i].count(),
-                           this->decays(i)});
+            all.push_back({this->parameters()[i].name.c_str(), stored_.data() + this->offset(i),
+                           gradients[std::size_t(i)], this->parameters()[i].count(), this->decays(i)});
         return all;
     }
 
@@ -125,7 +125,7 @@ class Replica : public Model<Stored> {
     std::vector<float> values_;
 };
 
-// Without Weft. The step may be divided into the parts that `ranks` ranks would compute: then the result has the bits of
+// Without communication. The step may be divided into the parts that `ranks` ranks would compute: then the result has the bits of
 // these ranks in deterministic mode.
 template <class Stored>
 class Alone final : public Replica<Stored> {
@@ -155,7 +155,7 @@ class Alone final : public Replica<Stored> {
         for (std::size_t i = 0; i < sum_.size(); ++i) gradient_[i] = Stored(average_.whole(sum_[i]));
     }
     std::vector<Piece<Stored>> pieces() override {
-        std::vector<const Stored*> gradients;
+        std::vector<Stored*> gradients;
         for (int i = 0; i < int(this->parameters().size()); ++i)
             gradients.push_back(gradient_.data() + this->offset(i));
         return this->pieces_with(gradients);
@@ -203,7 +203,7 @@ class Replicated final : public Replica<Stored> {
     void finish(MicroBatch) override { ddp_.finish(); }
 
     std::vector<Piece<Stored>> pieces() override {
-        std::vector<const Stored*> gradients;
+        std::vector<Stored*> gradients;
         for (int i = 0; i < int(this->parameters().size()); ++i) gradients.push_back(ddp_.template gradient<Stored>(i));
         return this->pieces_with(gradients);
     }

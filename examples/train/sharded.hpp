@@ -62,8 +62,8 @@ class Sharded final : public Model<Stored> {
         std::vector<Piece<Stored>> all;
         for (int i = 0; i < int(this->parameters().size()); ++i) {
             const weftTrainPiece_t piece = shard_.piece(i);
-            all.push_back({static_cast<Stored*>(piece.values), static_cast<Stored*>(piece.gradient), piece.count,
-                           this->decays(i)});
+            all.push_back({this->parameters()[i].name.c_str(), static_cast<Stored*>(piece.values),
+                           static_cast<Stored*>(piece.gradient), piece.count, this->decays(i)});
         }
         return all;
     }

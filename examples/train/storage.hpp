@@ -1,7 +1,7 @@
 // storage.hpp: the types in which parameters and gradients are stored and sent, and AdamW for both.
 #pragma once
 
-#include <weft/train.h>
+#include <weft/train.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -39,59 +39,99 @@ constexpr weftDataType_t type_of() {
 // The optimizer of a rank changes pieces: parameters, or parts of them.
 template <class Stored>
 struct Piece {
+    const char* name;
     Stored* values;
-    const Stored* gradient;
+    Stored* gradient;
     std::size_t count;
     bool decays;  // matrices only
 };
 
-// AdamW (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019). Values that are not float32 have main
-// values in float32 here.
+// weft::train::Optimizer for matrices, whose weights decay, and for vectors. Values that are not float32 have main values
+// in float32 here.
 template <class Stored>
 class AdamW {
   public:
-    // The pieces are the same in each step. `step` counts from 1.
-    void step(const std::vector<Piece<Stored>>& pieces, int step, float rate) {
-        if (states_.empty()) start(pieces);
-        const float correction1 = 1 - std::pow(beta1, float(step)), correction2 = 1 - std::pow(beta2, float(step));
-        for (std::size_t number = 0; number < pieces.size(); ++number) {
-            const Piece<Stored>& piece = pieces[number];
-            State& state = states_[number];
-            const float decay = piece.decays ? 1 - rate * 0.01f : 1;
-            for (std::size_t i = 0; i < piece.count; ++i) {
-                const float gradient = float(piece.gradient[i]);
-                float& m = state.m[i];
-                float& v = state.v[i];
-                m = beta1 * m + (1 - beta1) * gradient;
-                v = beta2 * v + (1 - beta2) * gradient * gradient;
-                const float before = main_ ? state.main[i] : float(piece.values[i]);
-                const float after = before * decay - rate * (m / correction1) / (std::sqrt(v / correction2) + 1e-8f);
-                if (main_) state.main[i] = after;
-                piece.values[i] = Stored(after);
-            }
+    // The pieces are the same in each step. momentum: gradients are the first moment, and the second one is frozen.
+    void step(const std::vector<Piece<Stored>>& pieces, float rate, bool momentum = false) {
+        if (optimizers_.empty()) start(pieces);
+        if (momentum && !frozen_) freeze(pieces);
+        for (const bool decays : {false, true}) {
+            weft::train::Optimizer& optimizer = optimizers_[decays];
+            int number = 0;
+            for (const Piece<Stored>& piece : pieces)
+                if (piece.decays == decays) optimizer.set_gradient(number++, piece.gradient);
+            optimizer.step(rate);
         }
+        ++steps_;
     }
 
   private:
-    static constexpr bool main_ = !std::is_same<Stored, float>::value;
-    static constexpr float beta1 = 0.9f, beta2 = 0.99f;
-    struct State {
-        std::vector<float> main, m, v;
-    };
+    static constexpr double beta1 = 0.9, beta2 = 0.99;
 
     void start(const std::vector<Piece<Stored>>& pieces) {
         for (const Piece<Stored>& piece : pieces) {
-            State state;
-            if (main_)
-                std::transform(piece.values, piece.values + piece.count, std::back_inserter(state.main), to_float);
-            state.m.resize(piece.count);
-            state.v.resize(piece.count);
-            states_.push_back(std::move(state));
+            std::vector<float> values;
+            for (std::size_t i = 0; main_ && i < piece.count; ++i) values.push_back(float(piece.values[i]));
+            mains_.push_back(std::move(values));
         }
+        optimizers_ = made(pieces, beta1, beta2);
     }
-    static float to_float(Stored value) { return float(value); }
 
-    std::vector<State> states_;
+    // 1-bit Adam: moments that do not change any more, without their bias.
+    void freeze(const std::vector<Piece<Stored>>& pieces) {
+        std::vector<weft::train::Optimizer> frozen = made(pieces, 0, 1 - 1e-12);
+        const float unbiased = float(1 / (1 - std::pow(beta2, double(steps_))));
+        int numbers[2] = {0, 0};
+        for (const Piece<Stored>& piece : pieces) {
+            const int number = numbers[piece.decays]++;
+            const float* from = optimizers_[piece.decays].state(number, 1).second;
+            float* to = frozen[piece.decays].state(number, 1).second;
+            for (std::size_t i = 0; i < piece.count; ++i) to[i] = from[i] * unbiased;
+            frozen[piece.decays].set_steps(number, std::uint64_t(1) << 50);
+        }
+        optimizers_ = std::move(frozen);
+        frozen_ = true;
+    }
+
+    std::vector<weft::train::Optimizer> made(const std::vector<Piece<Stored>>& pieces, double first, double second) {
+        std::vector<weft::train::Optimizer> both;
+        for (const bool decays : {false, true}) {
+            std::vector<weftTrainPart_t> parts;
+            for (std::size_t i = 0; i < pieces.size(); ++i)
+                if (pieces[i].decays == decays) parts.push_back(part(pieces[i], mains_[i]));
+            weftTrainOptimizerConfig_t config = WEFT_TRAIN_OPTIMIZER_CONFIG_INITIALIZER;
+            config.algorithm = weftTrainAdamW;
+            config.beta1 = first;
+            config.beta2 = second;
+            config.weightDecay = decays ? 0.01 : 0;
+            both.emplace_back(parts, config);
+        }
+        return both;
+    }
+
+    static weftTrainPart_t part(const Piece<Stored>& piece, std::vector<float>& main) {
+        weftTrainPart_t part = WEFT_TRAIN_PART_INITIALIZER;
+        part.name = piece.name;
+        part.gradient = piece.gradient;
+        part.gradientType = type_of<Stored>();
+        part.count = piece.count;
+        static float none;  // a rank may have nothing of a parameter
+        if (piece.count == 0) {
+            part.values = &none;
+        } else if constexpr (main_) {
+            part.values = main.data();
+            part.copy = piece.values;
+        } else {
+            part.values = piece.values;
+        }
+        return part;
+    }
+
+    static constexpr bool main_ = !std::is_same<Stored, float>::value;
+    std::vector<weft::train::Optimizer> optimizers_;  // of vectors, of matrices
+    std::vector<std::vector<float>> mains_;
+    int steps_ = 0;
+    bool frozen_ = false;
 };
 
 }  // namespace train

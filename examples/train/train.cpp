@@ -5,13 +5,13 @@
 //     build/tools/weft run -n 2 build/examples/train/train --mode fsdp docs/guide
 //
 // The batch of a step is the same for any number of ranks, so all modes learn the same.
+#include "hooks.hpp"
 #include "sharded.hpp"
 #include "text.hpp"
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -31,10 +31,10 @@ struct Options {
 
 const char* const usage =
     "usage: train [options] TEXT...   a TEXT is a file, or a folder with *.md\n"
-    "  --mode single             one process without Weft\n"
+    "  --mode single             one process without communication\n"
     "  --mode ddp|zero1|zero2|zero3|fsdp|hsdp  ranks (weft run): data-parallel or sharded; hsdp has two copies\n"
     "  --storage f32|bf16        of parameters and gradients; arithmetic is float32\n"
-    "  --hook average|fp16|bf16|zeros  how ddp sends gradients; zeros learns nothing\n"
+    "  --hook average|fp16|bf16|fp8|int8|powersgd|topk|onebit|zeros  how ddp sends gradients; zeros learns nothing\n"
     "  --steps N --batch N --rate R --seed N   steps; sequences of a step, over all ranks; learning rate\n"
     "  --accumulate K            each rank computes its part of the batch in K micro-batches\n"
     "  --deterministic           sums in rank order\n"
@@ -81,20 +81,6 @@ Options parsed(int count, char** words) {
     return options;
 }
 
-// Learns nothing: the tests must notice.
-weftResult_t zeros(const weftTrainBucket_t* bucket, void*) {
-    std::memset(bucket->data, 0, bucket->count * (bucket->datatype == weftFloat32 ? 4 : 2));
-    return weftSuccess;
-}
-
-weftTrainHook_t hook_of(const std::string& name) {
-    if (name == "average") return weftTrainHookAverage;
-    if (name == "fp16") return weftTrainHookFloat16;
-    if (name == "bf16") return weftTrainHookBfloat16;
-    if (name == "zeros") return zeros;
-    refuse("--hook " + name + " is unknown");
-}
-
 weftTrainShardConfig_t sharding_of(const std::string& mode, int ranks) {
     weftTrainShardConfig_t config = weft::train::shard_config();
     if (mode == "zero1") {
@@ -131,13 +117,14 @@ class Training {
     Training(const Options& options, const Text& text, Model<Stored>& model, Share share, bool prints)
         : options_(options), text_(text), model_(model), share_(share), prints_(prints), gpt_(options.shape) {}
 
-    void run() {
+    // Gradients are momentum from step `momentum_from` on: 1-bit Adam.
+    void run(int momentum_from = 1 << 30) {
         using Clock = std::chrono::steady_clock;
         auto before = Clock::now();
         int timed = 0;
         for (int step = 0; step < options_.steps; ++step, ++timed) {
             const double loss = gradients(step);
-            optimizer_.step(model_.pieces(), step + 1, rate_at(options_, step));
+            optimizer_.step(model_.pieces(), rate_at(options_, step), step >= momentum_from);
             if ((step + 1) % options_.report != 0 && step + 1 != options_.steps) continue;
             const double mean = model_.mean(loss);
             const double ms = std::chrono::duration<double, std::milli>(Clock::now() - before).count() / (timed + 1);
@@ -232,9 +219,10 @@ void trained_together(const Options& options, const Text& text) {
     const Share share{comm.ranks(), comm.rank(), 1};
     if (options.mode == "ddp") {
         weftTrainDdpConfig_t config = weft::train::ddp_config();
-        config.hook = hook_of(options.hook);
+        const Hook hook(options.hook, options.steps);
+        hook.into(config);
         Replicated<Stored> model(options.shape, options.seed, comm, config);
-        Training<Stored>(options, text, model, share, prints).run();
+        Training<Stored>(options, text, model, share, prints).run(hook.momentum_from());
     } else {
         Sharded<Stored> model(options.shape, options.seed, comm, sharding_of(options.mode, comm.ranks()));
         Training<Stored>(options, text, model, share, prints).run();

@@ -44,8 +44,9 @@ def over(x: Any, memory: Any, shape: tuple[int, ...]) -> Any:
     """An array of x's dtype and library over memory with the buffer protocol. Other libraries give a memoryview."""
     libraries = [each.__module__.split(".")[0] for each in type(x).__mro__]
     if "torch" in libraries:
-        # torch refuses empty memory.
-        return sys.modules["torch"].frombuffer(memory, dtype=x.dtype).view(shape) if len(memoryview(memory)) else like(x, shape)
+        if not len(memoryview(memory)):  # torch refuses empty memory
+            return like(x, tuple(max(length, 0) for length in shape))
+        return sys.modules["torch"].frombuffer(memory, dtype=x.dtype).view(shape)
     if "numpy" in libraries:
         return sys.modules["numpy"].frombuffer(memory, x.dtype).reshape(shape)
     view = memoryview(memory)

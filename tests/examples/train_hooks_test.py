@@ -36,7 +36,7 @@ class Hooks(unittest.TestCase):
         return abs(found - self.exact) <= 0.02 * self.exact
 
     def test_hooks_that_lose_bits_learn_as_well(self):
-        for hook in "fp16", "bf16":
+        for hook in "fp16", "bf16", "fp8", "int8", "powersgd", "topk", "onebit":
             with self.subTest(hook=hook):
                 self.assertTrue(self.is_near(hook))
 
