@@ -118,6 +118,22 @@ class Checkpoints(unittest.TestCase):
             np.testing.assert_array_equal(loaded["weight"], self.weight)
             safetensors.numpy.load_file(self.path / "c" / "rank-00001.safetensors")
 
+    def test_a_sharded_model_is_saved_and_loaded(self):
+        def body(comm):
+            units = {"layer": {"weight": self.weight, "bias": self.bias}}
+            with weft.train.Shard(comm, units, sharding="rows") as shard, Checkpoint(comm) as checkpoint:
+                states = {name: shard.piece(name).values + 1 for name in shard.parameters}
+                boxes = {**shard.boxes(), **shard.boxes(states, prefix="adam/")}
+                checkpoint.save(self.path / "shard", boxes)
+                del boxes
+                weight, bias = np.zeros(70, np.float32), np.zeros(5)
+                checkpoint.load(self.path / "shard", {"weight": weight, "adam/bias": bias})
+                np.testing.assert_array_equal(weight, self.weight.reshape(-1))
+                np.testing.assert_array_equal(bias, self.bias + 1)
+                comm.barrier()
+
+        on_ranks(2, body)
+
     def test_an_error_of_one_rank_is_one_of_all(self):
         def wrong_array(comm):
             with Checkpoint(comm) as checkpoint:
