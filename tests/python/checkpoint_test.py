@@ -167,8 +167,9 @@ class Checkpoints(unittest.TestCase):
                     whole = {"weight": np.zeros(70, np.float32), "exp_avg_sq/bias": np.zeros(5, np.float32)}
                     checkpoint.load(self.path / saves, whole)
                 results[saves] = whole
+                del moments, boxes
                 optimizer.close()
-                del pieces, moments, boxes
+                del optimizer, pieces
                 comm.barrier()
 
         on_ranks(2, lambda comm: body(comm, 0, 8, None, "whole"))
