@@ -809,6 +809,14 @@ WEFT_API weftResult_t weftTrainCheckpointGetItem(weftTrainCheckpoint_t checkpoin
 WEFT_API weftResult_t weftTrainCheckpointExport(weftTrainCheckpoint_t checkpoint, const char* folder,
                                                 const char* prefix, const char* file);
 
+/* Writes to `box` this rank's part of parameter number `parameter` of `shard`, for a checkpoint or a copy in memory. It has
+ * the parameter's name, its elements as one dimension, and the values in host memory. Its pointers are valid as long as
+ * shard. For optimizer states of the same parts, change name, data and datatype. Save and load between
+ * weftTrainShardFinish and the next weftTrainShardGather.
+ * Errors: weftInvalidArgument (no such parameter, box was not initialised).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainShardGetBox(weftTrainShard_t shard, int parameter, weftTrainBox_t* box);
+
 /* ---- Copies in memory ---- */
 
 /* Writes an object that keeps copies of states to `replica`. Local: no communication. It outlives communicators. After a

@@ -224,6 +224,12 @@ class Shard {
         check(weftTrainShardGetPiece(handle_, parameter, &piece));
         return piece;
     }
+    // The same part for a checkpoint or a copy in memory.
+    weftTrainBox_t box(int parameter) const {
+        weftTrainBox_t box = WEFT_TRAIN_BOX_INITIALIZER;
+        check(weftTrainShardGetBox(handle_, parameter, &box));
+        return box;
+    }
     weftTrainShardStats_t stats() const {
         weftTrainShardStats_t stats = WEFT_TRAIN_SHARD_STATS_INITIALIZER;
         check(weftTrainShardGetStats(handle_, &stats));

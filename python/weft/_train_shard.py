@@ -9,6 +9,7 @@ from . import _results, _weft
 from ._communicator import Communicator
 from ._errors import Error, refuse
 from ._objects import _Closing
+from ._train_checkpoint import Box
 
 Named = Union[Mapping[str, Any], Iterable[tuple[str, Any]]]
 
@@ -203,6 +204,18 @@ class Shard(_Closing, _weft.Shard):
         return Piece(
             _results.over(form, values, (-1,)), None if gradient is None else _results.over(form, gradient, (-1,)), begin
         )
+
+    def boxes(self, states: Optional[Mapping[str, Any]] = None, *, prefix: str = "") -> dict[str, Box]:
+        """This rank's parts of all parameters by their names, for Checkpoint and Replica, between finish and gather.
+
+        states: arrays as long as the pieces, such as an optimizer's, by the names of parameters; None: the values.
+        prefix: of the names in the checkpoint.
+        """
+        boxes = {}
+        for name in self.parameters:
+            count, begin = self._box(self._number(name))
+            boxes[prefix + name] = Box(self.piece(name).values if states is None else states[name], (count,), (begin,))
+        return boxes
 
     def zero_gradients(self) -> None:
         """Drops the reduced gradients, so that the next reduction does not add to them."""

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstring>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "src/api/training_handle.hpp"
 #include "src/api/training_tensors.hpp"
@@ -16,6 +18,14 @@ struct weftTrainShard : TrainingHandle<weftTrainShard, train::Sharded> {
     static constexpr uint64_t living = 0x7466657774736861u, destroyed = 0x7466657774736865u;
     static constexpr const char* name = "shard";
     static constexpr const char* maker = "weftTrainShardCreate";
+
+    // A parameter as weftTrainShardGetBox describes it.
+    struct Place {
+        std::string name;
+        weftDataType_t type;
+        size_t shape, offset, extent;  // elements
+    };
+    std::vector<Place> places;  // constant
 };
 
 namespace {
@@ -24,6 +34,7 @@ namespace {
 constexpr size_t first_unit_size = offsetof(weftTrainUnit_t, reshardRanks) + sizeof(int);
 constexpr size_t first_shard_config_size = offsetof(weftTrainShardConfig_t, divisor) + sizeof(double);
 constexpr size_t first_piece_size = offsetof(weftTrainPiece_t, count) + sizeof(size_t);
+constexpr size_t first_box_size = offsetof(weftTrainBox_t, extents) + sizeof(const size_t*);
 constexpr size_t first_stats_size = offsetof(weftTrainShardStats_t, wholeBytes) + sizeof(size_t);
 
 Status check_unit(const char* function, const train::Sharded& sharded, int unit) {
@@ -129,6 +140,16 @@ Status write_struct(const char* function, const char* name, const Struct& made, 
     return ok();
 }
 
+std::vector<weftTrainShard::Place> places_of(const train::ShardingPlan& plan, const train::Sharded& sharded) {
+    std::vector<weftTrainShard::Place> places;
+    for (const train::UnitPlan& unit : plan.units)
+        for (const train::UnitParameter& parameter : unit.parameters) {
+            const train::ParameterShard part = sharded.shard(int(places.size()));
+            places.push_back({parameter.name, parameter.facts.type, parameter.facts.count, part.begin, part.count});
+        }
+    return places;
+}
+
 }  // namespace
 
 extern "C" {
@@ -153,7 +174,9 @@ weftResult_t weftTrainShardCreate(weftTrainShard_t* shard, weftComm_t comm, cons
         Status own = read();
         auto made = train::Sharded::make(std::move(own), plan, train::host_space(), comm);
         if (!made) return made.take_status();
+        auto places = places_of(plan, **made);
         *shard = keep_training<weftTrainShard>(std::move(*made));
+        (*shard)->places = std::move(places);
         return ok();
     });
 }
@@ -240,6 +263,17 @@ weftResult_t weftTrainShardGetPiece(weftTrainShard_t shard, int parameter, weftT
         const train::ParameterShard found = own.shard(parameter);
         const weftTrainPiece_t made = {sizeof made, found.values, found.gradient, found.begin, found.count};
         return write_struct("weftTrainShardGetPiece", "piece", made, first_piece_size, piece);
+    });
+}
+
+weftResult_t weftTrainShardGetBox(weftTrainShard_t shard, int parameter, weftTrainBox_t* box) {
+    return guarded_training("weftTrainShardGetBox", shard, [&](train::Sharded& own) -> Status {
+        WEFT_TRY(check_parameter("weftTrainShardGetBox", own, parameter));
+        const weftTrainShard::Place& place = shard->places[size_t(parameter)];
+        const weftTrainBox_t made = {
+            sizeof made,   place.name.c_str(), own.shard(parameter).values, place.type, 1, &place.shape,
+            &place.offset, &place.extent};
+        return write_struct("weftTrainShardGetBox", "box", made, first_box_size, box);
     });
 }
 

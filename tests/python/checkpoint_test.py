@@ -118,6 +118,67 @@ class Checkpoints(unittest.TestCase):
             np.testing.assert_array_equal(loaded["weight"], self.weight)
             safetensors.numpy.load_file(self.path / "c" / "rank-00001.safetensors")
 
+    def test_a_sharded_model_is_saved_and_loaded(self):
+        def body(comm):
+            units = {"layer": {"weight": self.weight, "bias": self.bias}}
+            with weft.train.Shard(comm, units, sharding="rows") as shard, Checkpoint(comm) as checkpoint:
+                states = {name: shard.piece(name).values + 1 for name in shard.parameters}
+                boxes = {**shard.boxes(), **shard.boxes(states, prefix="adam/")}
+                checkpoint.save(self.path / "shard", boxes)
+                del boxes
+                weight, bias = np.zeros(70, np.float32), np.zeros(5)
+                checkpoint.load(self.path / "shard", {"weight": weight, "adam/bias": bias})
+                np.testing.assert_array_equal(weight, self.weight.reshape(-1))
+                np.testing.assert_array_equal(bias, self.bias + 1)
+                comm.barrier()
+
+        on_ranks(2, body)
+
+    def test_training_goes_on_with_another_number_of_ranks_as_if_it_had_not_stopped(self):
+        results = {}
+
+        def body(comm, first, last, loads, saves):
+            units = {"layer": {"weight": self.weight / 70, "bias": self.bias.astype(np.float32)}}
+            with weft.train.Shard(comm, units) as shard:
+                pieces = {name: shard.piece(name).values for name in shard.parameters}
+                optimizer = weft.train.Optimizer("adamw", pieces)
+                moments = {name: optimizer.state(name) for name in pieces}
+                boxes = shard.boxes()
+                for key in ("exp_avg", "exp_avg_sq"):
+                    boxes.update(shard.boxes({name: moments[name][key] for name in pieces}, prefix=key + "/"))
+                with Checkpoint(comm) as checkpoint:
+                    if loads:
+                        checkpoint.load(self.path / loads, boxes)
+                        for name in pieces:
+                            optimizer.set_steps(name, int(checkpoint.item("steps")))
+                    for step in range(first, last):
+                        with shard.iteration():
+                            with shard.gather("layer", backward=True) as whole:
+                                for name in whole:
+                                    shard.gradient(name)[...] = np.sin(whole[name] + step)
+                            shard.reduce_scatter("layer")
+                        for name in pieces:
+                            optimizer.set_gradient(name, shard.piece(name).gradient)
+                        optimizer.step(0.1)
+                        for name in pieces:
+                            optimizer.set_gradient(name, None)
+                        shard.zero_gradients()
+                    checkpoint.save(self.path / saves, boxes, items={"steps": str(last).encode()})
+                    whole = {"weight": np.zeros(70, np.float32), "exp_avg_sq/bias": np.zeros(5, np.float32)}
+                    checkpoint.load(self.path / saves, whole)
+                results[saves] = whole
+                del moments, boxes
+                optimizer.close()
+                del optimizer, pieces
+                comm.barrier()
+
+        on_ranks(2, lambda comm: body(comm, 0, 8, None, "whole"))
+        on_ranks(2, lambda comm: body(comm, 0, 4, None, "half"))
+        on_ranks(3, lambda comm: body(comm, 4, 8, "half", "resumed"))
+        for name, x in results["whole"].items():
+            np.testing.assert_allclose(results["resumed"][name], x, rtol=1e-5)
+            self.assertGreater(np.abs(results["half"][name] - x).max(), 1e-3)
+
     def test_an_error_of_one_rank_is_one_of_all(self):
         def wrong_array(comm):
             with Checkpoint(comm) as checkpoint:

@@ -132,3 +132,74 @@ TEST_CASE("the data files and the export are safetensors files") {
         CHECK(8 + length + end == text.size());
     }
 }
+
+TEST_CASE("a sharded model and its optimizer go to other numbers of ranks and other shardings") {
+    const Folder folder;
+    const std::string name = folder.path / "c";
+    std::vector<float> weight(35), bias(3), values(38);
+    for (size_t i = 0; i < values.size(); ++i) (i < 35 ? weight[i] : bias[i - 35]) = values[i] = float(i + 1);
+    weftTrainTensor_t tensors[2] = {WEFT_TRAIN_TENSOR_INITIALIZER, WEFT_TRAIN_TENSOR_INITIALIZER};
+    tensors[0].name = "weight";
+    tensors[0].data = weight.data();
+    tensors[0].count = weight.size();
+    tensors[0].rows = 7;
+    tensors[1].name = "bias";
+    tensors[1].data = bias.data();
+    tensors[1].count = bias.size();
+    weftTrainUnit_t unit = WEFT_TRAIN_UNIT_INITIALIZER;
+    unit.name = "layer";
+    unit.parameters = tensors;
+    unit.parameterCount = 2;
+    weftTrainShardConfig_t config = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
+    // The boxes of the values and of a state whose elements are 100 larger.
+    const auto boxes_of = [&](Keeper& keeper, weftTrainShard_t shard, std::vector<float>* states) {
+        std::vector<weftTrainBox_t> boxes;
+        for (int p = 0; p < 2; ++p) {
+            weftTrainBox_t box = WEFT_TRAIN_BOX_INITIALIZER;
+            keeper.check(weftTrainShardGetBox(shard, p, &box));
+            boxes.push_back(box);
+            for (size_t i = 0; i < box.extents[0]; ++i) states[p].push_back(static_cast<float*>(box.data)[i] + 100);
+            box.name = p == 0 ? "state/weight" : "state/bias";
+            box.data = states[p].data();
+            boxes.push_back(box);
+        }
+        return boxes;
+    };
+    for (const bool saves : {true, false}) {
+        config.sharding = saves ? weftTrainShardRows : weftTrainShardFlat;
+        config.shardRanks = saves ? 2 : 0;
+        if (!saves) std::fill(weight.begin(), weight.end(), 0.f);
+        if (!saves) std::fill(bias.begin(), bias.end(), 0.f);
+        const std::vector<std::string> all = on_threads(saves ? 4 : 3, nullptr, [&](weftComm_t comm, int) {
+            Keeper keeper(comm);
+            weftTrainShard_t shard = nullptr;
+            keeper.check(weftTrainShardCreate(&shard, comm, &unit, 1, &config));
+            std::vector<float> states[2];
+            const auto boxes = boxes_of(keeper, shard, states);
+            if (saves) {
+                keeper.check(weftTrainCheckpointSave(keeper.get(), name.c_str(), boxes.data(), boxes.size(), nullptr, 0,
+                                                     weftTrainSaveBackground));
+                keeper.check(weftTrainCheckpointWait(keeper.get()));
+            } else {
+                keeper.check(weftTrainCheckpointLoad(keeper.get(), name.c_str(), boxes.data(), boxes.size()));
+                keeper.check(weftTrainShardGather(shard, 0, nullptr));
+                for (int p = 0; p < 2; ++p) {
+                    void* whole = nullptr;
+                    keeper.check(weftTrainShardGetParameter(shard, p, &whole));
+                    if (memcmp(whole, values.data() + 35 * p, p == 0 ? 140 : 12) != 0) keeper.complain("other values");
+                    const size_t begin = boxes[size_t(2 * p)].offsets[0] + size_t(35 * p);
+                    for (size_t i = 0; i < states[p].size(); ++i)
+                        if (states[p][i] != values[begin + i] + 100) keeper.complain("another state");
+                }
+                keeper.check(weftTrainShardRelease(shard, 0, weftTrainBackward, nullptr));
+            }
+            weftTrainBox_t wrong = {};
+            keeper.expect(weftTrainShardGetBox(shard, 0, &wrong), "argument.config");
+            keeper.expect(weftTrainShardGetBox(shard, 2, &wrong), "argument.value");
+            keeper.check(weftBarrier(comm, nullptr));
+            keeper.check(weftTrainShardDestroy(shard));
+            return keeper.wrong;
+        });
+        for (const std::string& wrong : all) CHECK(wrong == "");
+    }
+}

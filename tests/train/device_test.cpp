@@ -237,4 +237,26 @@ TEST_CASE("the model lies on the communicator's device", "[train]") {
     CHECK_ERROR(last_error(), "argument.device");
 }
 
+TEST_CASE("checkpoints and copies in memory refuse device memory", "[train]") {
+    const Ranks ranks({0});
+    const DeviceBuffer device(0, 400);
+    weftTrainBox_t box = WEFT_TRAIN_BOX_INITIALIZER;
+    const size_t shape = 100;
+    box.name = "a";
+    box.data = device.data();
+    box.dims = 1;
+    box.shape = &shape;
+    weftTrainCheckpoint_t checkpoint = nullptr;
+    demand(weftTrainCheckpointCreate(&checkpoint, ranks.comms[0]));
+    CHECK(weftTrainCheckpointSave(checkpoint, "unused", &box, 1, nullptr, 0, weftTrainSaveBlocking) ==
+          weftInvalidArgument);
+    CHECK_ERROR(last_error(), "argument.device");
+    demand(weftTrainCheckpointDestroy(checkpoint));
+    weftTrainReplica_t replica = nullptr;
+    demand(weftTrainReplicaCreate(&replica, 1, 1));
+    CHECK(weftTrainReplicaSave(replica, ranks.comms[0], 1, &box, 1, nullptr, 0) == weftInvalidArgument);
+    CHECK_ERROR(last_error(), "argument.device");
+    demand(weftTrainReplicaDestroy(replica));
+}
+
 }  // namespace weft::internal::test
