@@ -1112,6 +1112,133 @@ WEFT_API weftResult_t weftTrainSamplerIndices(uint64_t samples, int ranks, int r
  * Thread-safe. */
 WEFT_API weftResult_t weftTrainShuffle(uint64_t samples, uint64_t seed, uint64_t* order);
 
+/* ---- Asynchronous training: a parameter server ---- */
+
+/* Servers that keep the parameters, and workers that push gradients to them and pull parameters from them. */
+typedef struct weftTrainServer* weftTrainServer_t;
+
+/* A caller's update of a parameter, in place of SGD.
+ *
+ * parameter  its number
+ *
+ * values     the server's values: count elements of host memory, changed in place
+ *
+ * gradient   of one worker, or the mean of the accepted ones: count elements, read only
+ *
+ * context    config.updateContext
+ *
+ * It runs on the parameter's server in a thread of weftTrainServerServe, one call at a time. It returns weftSuccess or
+ * an error, which ends the object on all ranks. It must not throw, nor call a weftTrainServer function. */
+typedef weftResult_t (*weftTrainUpdate_t)(int parameter, void* values, const void* gradient, size_t count,
+                                          weftDataType_t datatype, void* context);
+
+/* Settings of one object, equal on all ranks. Start from WEFT_TRAIN_SERVER_CONFIG_INITIALIZER, and set learningRate or
+ * update. The struct grows at its end only. */
+#define WEFT_TRAIN_SERVER_CONFIG_MAGIC 0x77737276u
+#define WEFT_TRAIN_ANY_STALENESS UINT64_MAX
+typedef struct {
+    size_t size;              /* sizeof(weftTrainServerConfig_t) of the caller */
+    unsigned magic;           /* WEFT_TRAIN_SERVER_CONFIG_MAGIC */
+    unsigned version;         /* WEFT_VERSION_CODE of the caller */
+    int servers;              /* ranks 0 to servers - 1 are servers, the others are workers */
+    int accepted;             /* the first so many gradients of a step count, later ones are dropped. 0: each counts */
+    uint64_t staleness;       /* a worker may be so many steps ahead of the slowest one; WEFT_TRAIN_ANY_STALENESS */
+    double learningRate;      /* of SGD */
+    weftTrainUpdate_t update; /* NULL: SGD */
+    void* updateContext;      /* is passed to update */
+    int64_t timeoutMs;        /* a pull that waits for another worker for this long fails; 0: never */
+} weftTrainServerConfig_t;
+#define WEFT_TRAIN_SERVER_CONFIG_INITIALIZER                                                      \
+    {                                                                                             \
+        sizeof(weftTrainServerConfig_t), WEFT_TRAIN_SERVER_CONFIG_MAGIC, WEFT_VERSION_CODE, 1, 0, \
+            WEFT_TRAIN_ANY_STALENESS, 0.0, NULL, NULL, 600000                                     \
+    }
+
+/* Counters of a parameter server on this rank. Start from WEFT_TRAIN_SERVER_STATS_INITIALIZER. The struct grows at its
+ * end only. */
+typedef struct {
+    size_t size;           /* sizeof(weftTrainServerStats_t) of the caller */
+    uint64_t steps;        /* a server: updates so far. A worker: those that its newest pull had seen, of any server */
+    uint64_t applied;      /* a server: gradients that counted, each of one push. A worker: its pushes */
+    uint64_t dropped;      /* a server: gradients that came too late */
+    uint64_t slowestClock; /* a worker: the pushes of the slowest worker, as its newest pull has found them */
+    uint64_t largestLead;  /* a server: the most steps that a worker that pulled was ahead of the slowest one */
+} weftTrainServerStats_t;
+#define WEFT_TRAIN_SERVER_STATS_INITIALIZER \
+    { sizeof(weftTrainServerStats_t), 0, 0, 0, 0, 0 }
+
+/* Registers the parameters and writes their object to `server`. All ranks of `comm` call it, in one order with their
+ * other calls. Names, counts, types and settings are equal on all ranks: an error names the first difference and both
+ * ranks. If one rank's arguments are wrong, the others get weftMismatch, and comm lives on. Then all ranks have the
+ * values of rank 0. Blocks. It makes a communicator for each server and worker.
+ * parameters, parameterCount  at least one, in host memory that lives as long as the object; counts are elements. A
+ *                             worker's parameters have gradients. A server ignores them
+ * config                      settings
+ * A parameter lives on the server that the hash of its name gives: weftTrainServerGetOwner.
+ * Errors: weftInvalidArgument, weftInvalidUsage, weftMismatch (the ranks differ), weftRemoteError, weftTimeout,
+ * weftSystemError.
+ * Thread-bound, to comm.
+ * Sources: Li et al., "Scaling Distributed Machine Learning with the Parameter Server", OSDI 2014. Ho et al., "More
+ * Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", NIPS 2013. Chen et al., "Revisiting
+ * Distributed Synchronous SGD", 2016. */
+WEFT_API weftResult_t weftTrainServerCreate(weftTrainServer_t* server, weftComm_t comm,
+                                            const weftTrainTensor_t* parameters, size_t parameterCount,
+                                            const weftTrainServerConfig_t* config);
+
+/* Ends `server`. Other ranks get an error if this worker has not called weftTrainServerFinish, or if this server still
+ * has workers. NULL is accepted.
+ * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (another thread is inside, a child after fork).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainServerDestroy(weftTrainServer_t server);
+
+/* Stops the communication of `server`: calls in progress return an error here: train.aborted. The servers, and by them
+ * the workers, get errors. weftTrainServerDestroy frees the object.
+ * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (a child after fork).
+ * Thread-safe: also while another thread is inside a call on server. */
+WEFT_API weftResult_t weftTrainServerAbort(weftTrainServer_t server);
+
+/* Serves the workers of `server` until all have called weftTrainServerFinish: for ranks below config.servers, once. The
+ * memory of this server's own parameters has their newest values then. It has a thread for each worker. If a worker
+ * dies, gives up or is too slow, it returns an error after the other workers have got it, too.
+ * Errors: weftInvalidUsage (a worker calls it, config.update failed), weftRemoteError, weftTimeout (names the slowest
+ * worker), weftSystemError.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainServerServe(weftTrainServer_t server);
+
+/* Sends this worker's gradients to the servers of `server`, and adds 1 to its clock. They may be changed when it
+ * returns. Does not wait for their update. It waits for the servers to have taken those of its last push.
+ * With config.accepted the gradients belong to the step of the last weftTrainServerPull, and each pull allows one push.
+ * If a gradient is not finite, nothing is sent.
+ * Errors: weftInvalidUsage (a server calls it, a gradient is not finite, the step has been pushed), weftRemoteError,
+ * weftTimeout, weftSystemError.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainServerPush(weftTrainServer_t server);
+
+/* Gets the parameters of `server` into this worker's memory. Blocks until the rules allow it. By config.staleness a
+ * worker at clock c waits until the clock of the slowest worker is at least c - staleness. By config.accepted it waits
+ * until the step that it has pushed has enough gradients. Workers that have finished do not count. If it waits longer than config.timeoutMs, all ranks get an error that names
+ * the slowest worker.
+ * Errors: weftInvalidUsage (a server calls it), weftRemoteError (a worker or server has ended), weftTimeout,
+ * weftSystemError.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainServerPull(weftTrainServer_t server);
+
+/* Says that this worker makes no more calls on `server`. Blocks until its gradients are applied. No worker waits for it
+ * from then on.
+ * Errors: weftInvalidUsage (a server calls it), weftRemoteError, weftTimeout, weftSystemError.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainServerFinish(weftTrainServer_t server);
+
+/* Writes to `rank` the server that keeps parameter number `parameter` of `server`. Equal on all ranks.
+ * Errors: weftInvalidArgument (no such parameter).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainServerGetOwner(weftTrainServer_t server, int parameter, int* rank);
+
+/* Writes the counters of `server` on this rank to `stats`.
+ * Errors: weftInvalidArgument (stats was not initialised).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainServerGetStats(weftTrainServer_t server, weftTrainServerStats_t* stats);
+
 #ifdef __cplusplus
 }
 #endif

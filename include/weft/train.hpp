@@ -608,6 +608,55 @@ inline std::vector<std::uint64_t> samples_of_rank(std::uint64_t samples, int ran
     return indices;
 }
 
+// The settings of a ParameterServer, to begin with: set learningRate or update.
+inline weftTrainServerConfig_t server_config() {
+    const weftTrainServerConfig_t config = WEFT_TRAIN_SERVER_CONFIG_INITIALIZER;
+    return config;
+}
+
+// Parameters that servers keep: workers push gradients and pull parameters. Move-only. Thread-bound, except abort(),
+// which is thread-safe.
+class ParameterServer {
+  public:
+    // All ranks of the communicator call it. Then all have the values of rank 0.
+    ParameterServer(const Communicator& comm, const std::vector<weftTrainTensor_t>& parameters,
+                    const weftTrainServerConfig_t& config) {
+        check(weftTrainServerCreate(&handle_, comm.get(), parameters.data(), parameters.size(), &config));
+    }
+    ParameterServer(ParameterServer&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    ParameterServer& operator=(ParameterServer&& other) noexcept {
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    // Other ranks get an error if this worker has not finished.
+    ~ParameterServer() { (void)weftTrainServerDestroy(handle_); }
+
+    weftTrainServer_t get() const noexcept { return handle_; }
+    void abort() { check(weftTrainServerAbort(handle_)); }
+
+    // Of a server: returns when all workers have finished.
+    void serve() { check(weftTrainServerServe(handle_)); }
+    // Of a worker.
+    void push() { check(weftTrainServerPush(handle_)); }
+    void pull() { check(weftTrainServerPull(handle_)); }
+    void finish() { check(weftTrainServerFinish(handle_)); }
+
+    // The rank that keeps a parameter.
+    int owner(int parameter) const {
+        int rank = 0;
+        check(weftTrainServerGetOwner(handle_, parameter, &rank));
+        return rank;
+    }
+    weftTrainServerStats_t stats() const {
+        weftTrainServerStats_t stats = WEFT_TRAIN_SERVER_STATS_INITIALIZER;
+        check(weftTrainServerGetStats(handle_, &stats));
+        return stats;
+    }
+
+  private:
+    weftTrainServer_t handle_ = nullptr;
+};
+
 }  // namespace train
 }  // namespace weft
 

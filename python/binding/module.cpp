@@ -85,5 +85,6 @@ NB_MODULE(_weft, module) {
     bind_replica(module);
     bind_compressors(module);
     bind_training_local(module);
+    bind_training_server(module);
     bind_training_optimizer(module);
 }

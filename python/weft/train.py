@@ -30,6 +30,7 @@ from ._train_optimizer import (
     clip_gradients,
     gradient_norm,
 )
+from ._train_server import ParameterServer, ServerStats
 from ._train_shard import Piece, Shard, Stats, Unit
 
 Named = Union[Mapping[str, Any], Iterable[tuple[str, Any]]]
@@ -341,4 +342,4 @@ def _itemsize(x: Any) -> int:
     return int(size)
 
 
-__all__ = ["Box", "Bucket", "Checkpoint", "Compressor", "Ddp", "DistributedSampler", "Local", "Optimizer", "Piece", "Replica", "Scaler", "Shard", "Stats", "Unit", "batch_norm_backward", "batch_norm_forward", "clip_gradients", "gradient_norm"]
+__all__ = ["Box", "Bucket", "Checkpoint", "Compressor", "Ddp", "DistributedSampler", "Local", "Optimizer", "ParameterServer", "Piece", "Replica", "Scaler", "ServerStats", "Shard", "Stats", "Unit", "batch_norm_backward", "batch_norm_forward", "clip_gradients", "gradient_norm"]

@@ -1,6 +1,7 @@
 #include "src/train/local_arithmetic.hpp"
 
 #include <cmath>
+#include <cstring>
 
 #include "src/base/arithmetic.hpp"
 
@@ -72,15 +73,37 @@ void step_outer(const OuterStep& step, void* values, void* anchor, void* momentu
     });
 }
 
-void step_sgd(void* values, const void* gradient, size_t count, weftDataType_t type, double rate, double divisor) {
+void step_sgd(void* values, const void* gradient, size_t count, weftDataType_t type, double rate) {
     with_parameter_type(type, [&](auto numbers) {
         using Numbers = decltype(numbers);
-        using State = typename Numbers::Accumulator;
-        const State factor = State(rate / divisor);
+        const auto factor = typename Numbers::Accumulator(rate);
         auto* const to = elements<Numbers>(values);
         const auto* const from = elements<Numbers>(gradient);
         for (size_t i = 0; i < count; ++i)
             to[i] = Numbers::round(Numbers::widen(to[i]) - factor * Numbers::widen(from[i]));
+    });
+}
+
+void add_to_state(void* state, const void* values, size_t count, weftDataType_t type) {
+    with_parameter_type(type, [&](auto numbers) {
+        using Numbers = decltype(numbers);
+        auto* const to = static_cast<typename Numbers::Accumulator*>(state);
+        const auto* const from = elements<Numbers>(values);
+        for (size_t i = 0; i < count; ++i) to[i] += Numbers::widen(from[i]);
+    });
+}
+
+void take_mean(void* sum, size_t divisor, size_t count, weftDataType_t type) {
+    with_parameter_type(type, [&](auto numbers) {
+        using Numbers = decltype(numbers);
+        using State = typename Numbers::Accumulator;
+        auto* const bytes = static_cast<std::byte*>(sum);
+        for (size_t i = 0; i < count; ++i) {
+            State total;
+            memcpy(&total, bytes + i * sizeof total, sizeof total);
+            const typename Numbers::Element mean = Numbers::round(total / State(divisor));
+            memcpy(bytes + i * sizeof mean, &mean, sizeof mean);
+        }
     });
 }
 

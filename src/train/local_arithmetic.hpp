@@ -21,8 +21,12 @@ struct OuterStep {
 // SGD with Nesterov momentum on the anchor, as torch.optim.SGD does it. Then values[i] = lerp(anchor[i], values[i], mix).
 void step_outer(const OuterStep& step, void* values, void* anchor, void* momentum, const void* gradient, size_t count,
                 weftDataType_t type);
-// values[i] -= rate * gradient[i] / divisor, rounded once to the type.
-void step_sgd(void* values, const void* gradient, size_t count, weftDataType_t type, double rate, double divisor);
+// values[i] -= rate * gradient[i], rounded once to the type.
+void step_sgd(void* values, const void* gradient, size_t count, weftDataType_t type, double rate);
+// state[i] += values[i]
+void add_to_state(void* state, const void* values, size_t count, weftDataType_t type);
+// values[i] = sum[i] / divisor, rounded to the parameter's type, in the memory of the sums.
+void take_mean(void* sum, size_t divisor, size_t count, weftDataType_t type);
 
 bool all_finite(const void* values, size_t count, weftDataType_t type);
 

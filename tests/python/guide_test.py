@@ -29,7 +29,7 @@ class Guide(unittest.TestCase):
         self.runs("training-hooks.md", 1)
 
     def test_the_blocks_of_training_async_md_run_in_their_order(self):
-        self.runs("training-async.md", 2)
+        self.runs("training-async.md", 3)
 
     def test_the_blocks_of_optimizers_md_run_in_their_order(self):
         self.runs("optimizers.md", 4)

@@ -281,3 +281,31 @@ TEST_CASE("an optimizer, a scaler, norms, statistics and samples have owners and
     });
     CHECK(wrong == std::vector<std::string>(2));
 }
+
+TEST_CASE("the owner of a parameter server is movable, and its calls are train.h's") {
+    static_assert(!std::is_copy_constructible<weft::train::ParameterServer>::value, "one owner");
+    const auto wrong = on_ranks(2, [](weft::Communicator& comm, int rank) -> std::string {
+        std::vector<float> weight(5, float(rank)), gradient(5, 2);
+        weftTrainServerConfig_t config = weft::train::server_config();
+        config.learningRate = 0.5;
+        weft::train::ParameterServer made(
+            comm, {weft::train::tensor("weight", weight.data(), weight.size(), gradient.data())}, config);
+        weft::train::ParameterServer server(std::move(made));
+        if (made.get() || weight[4] != 0 || server.owner(0) != 0) return "the values of rank 0";
+        if (rank == 0) {
+            server.serve();
+        } else {
+            server.push();
+            server.pull();
+            server.finish();
+        }
+        if (weight[4] != -1 || server.stats().applied != 1) return "the step";
+        try {
+            rank == 0 ? server.push() : server.serve();
+            return "no exception";
+        } catch (const weft::Error& error) {
+            return error.id() == std::string("train.server-order") ? "" : error.what();
+        }
+    });
+    CHECK(wrong == std::vector<std::string>(2));
+}
