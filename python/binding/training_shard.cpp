@@ -213,7 +213,6 @@ void bind_training_shard(nb::module_& module) {
         .def("_piece", &piece_of, InFrame())
         .def("_link", &Shard::link, InFrame())
         .def("_box", &Shard::box, InFrame())
-        .def("_link", [](Shard& shard) { return nb::capsule(shard.handle(), "weftTrainShard"); })
         .def("_reduced", &Shard::reduced, InFrame())
         .def("_stats", &Shard::stats, InFrame())
         .def("_abort", &Shard::abort, InFrame())

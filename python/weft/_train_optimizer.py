@@ -128,9 +128,6 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
         number = self._number(name)
         form, shape = self._forms[number]
         return {key: _results.over(form, memory, shape) for key, memory in self._states(number)}
-        states = self._states(number)  # refuses a closed optimizer
-        x = self._pairs[number][1]
-        return {key: _results.over(x, memory, _results.shape_of(x)) for key, memory in states}
 
     def steps(self, name: str) -> int:
         """How many steps the parameter has taken."""
@@ -143,7 +140,6 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
     def close(self) -> None:
         """Frees the moments."""
         self._close()
-        self._pairs.clear()  # a Shard may be closed while no array of its memory is kept
 
 
 def gradient_norm(gradients: Named, *, axes: Axes = (), sharded: Sharded = None, p: float = 2.0) -> float:
