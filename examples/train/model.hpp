@@ -47,6 +47,8 @@ class Model : public Parameters<float> {
     virtual void finish_evaluation() {}
     // After the step's last finish(): values for this rank's optimizer, with their gradients.
     virtual std::vector<Piece<Stored>> pieces() = 0;
+    // The optimizer has changed them.
+    virtual void stepped() {}
     // The mean over all ranks.
     virtual double mean(double loss) = 0;
     // A sentence about the memory of this rank, or nothing.
@@ -111,6 +113,13 @@ class Replica : public Model<Stored> {
     }
 
   protected:
+    std::vector<weftTrainTensor_t> tensors() {
+        std::vector<weftTrainTensor_t> all;
+        for (int i = 0; i < int(this->parameters().size()); ++i)
+            all.push_back(this->tensor(i, this->stored_.data() + this->offset(i)));
+        return all;
+    }
+
     std::vector<Piece<Stored>> pieces_with(const std::vector<Stored*>& gradients) {
         std::vector<Piece<Stored>> all;
         for (int i = 0; i < int(gradients.size()); ++i)
@@ -125,10 +134,10 @@ class Replica : public Model<Stored> {
     std::vector<float> values_;
 };
 
-// Without communication. The step may be divided into the parts that `ranks` ranks would compute: then the result has the bits of
-// these ranks in deterministic mode.
+// Without communication. The step may be divided into the parts that `ranks` ranks would compute: then the result has
+// the bits of these ranks in deterministic mode.
 template <class Stored>
-class Alone final : public Replica<Stored> {
+class Alone : public Replica<Stored> {
   public:
     Alone(const Shape& shape, std::uint64_t seed, int ranks)
         : Replica<Stored>(shape, seed),
@@ -174,7 +183,7 @@ template <class Stored>
 class Replicated final : public Replica<Stored> {
   public:
     Replicated(const Shape& shape, std::uint64_t seed, weft::Communicator& comm, const weftTrainDdpConfig_t& config)
-        : Replica<Stored>(shape, seed), comm_(comm), ddp_(comm, tensors(), {}, config) {
+        : Replica<Stored>(shape, seed), comm_(comm), ddp_(comm, this->tensors(), {}, config) {
         if (this->expands) work_.resize(this->stored_.size());
     }
 
@@ -213,13 +222,6 @@ class Replicated final : public Replica<Stored> {
     }
 
   private:
-    std::vector<weftTrainTensor_t> tensors() {
-        std::vector<weftTrainTensor_t> all;
-        for (int i = 0; i < int(this->parameters().size()); ++i)
-            all.push_back(this->tensor(i, this->stored_.data() + this->offset(i)));
-        return all;
-    }
-
     weft::Communicator& comm_;
     weft::train::Ddp ddp_;
     bool last_ = false;

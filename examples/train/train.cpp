@@ -6,6 +6,7 @@
 //
 // The batch of a step is the same for any number of ranks, so all modes learn the same.
 #include "hooks.hpp"
+#include "local.hpp"
 #include "sharded.hpp"
 #include "text.hpp"
 
@@ -21,7 +22,7 @@ namespace {
 
 struct Options {
     std::string mode = "single", storage = "f32", hook = "average";
-    int steps = 300, batch = 16, accumulate = 1, virtual_ranks = 1, report = 50;
+    int steps = 300, batch = 16, accumulate = 1, virtual_ranks = 1, report = 50, period = 10;
     std::uint64_t seed = 1;
     float rate = 6e-3f;
     bool deterministic = false;
@@ -33,6 +34,7 @@ const char* const usage =
     "usage: train [options] TEXT...   a TEXT is a file, or a folder with *.md\n"
     "  --mode single             one process without communication\n"
     "  --mode ddp|zero1|zero2|zero3|fsdp|hsdp  ranks (weft run): data-parallel or sharded; hsdp has two copies\n"
+    "  --mode local|diloco       ranks that exchange parameters every --period N steps\n"
     "  --storage f32|bf16        of parameters and gradients; arithmetic is float32\n"
     "  --hook average|fp16|bf16|fp8|int8|powersgd|topk|onebit|zeros  how ddp sends gradients; zeros learns nothing\n"
     "  --steps N --batch N --rate R --seed N   steps; sequences of a step, over all ranks; learning rate\n"
@@ -44,6 +46,8 @@ const char* const usage =
 
 [[noreturn]] void refuse(const std::string& reason) { throw std::runtime_error(reason + "\n" + usage); }
 
+bool is_local(const std::string& mode) { return mode == "local" || mode == "diloco"; }
+
 Options parsed(int count, char** words) {
     Options options;
     const std::map<std::string, std::string*> names = {
@@ -51,9 +55,9 @@ Options parsed(int count, char** words) {
     const std::map<std::string, int*> numbers = {
         {"--steps", &options.steps},           {"--batch", &options.batch},
         {"--accumulate", &options.accumulate}, {"--virtual-ranks", &options.virtual_ranks},
-        {"--report", &options.report},         {"--layers", &options.shape.layers},
-        {"--width", &options.shape.width},     {"--heads", &options.shape.heads},
-        {"--context", &options.shape.context}};
+        {"--report", &options.report},         {"--period", &options.period},
+        {"--layers", &options.shape.layers},   {"--width", &options.shape.width},
+        {"--heads", &options.shape.heads},     {"--context", &options.shape.context}};
     for (int i = 1; i < count; ++i) {
         const std::string word = words[i];
         if (word == "--deterministic") {
@@ -75,6 +79,8 @@ Options parsed(int count, char** words) {
             refuse(word + " is unknown");
         }
     }
+    if (options.steps % options.period != 0 && is_local(options.mode)) refuse("--steps is a multiple of --period");
+    if (options.storage != "f32" && is_local(options.mode)) refuse("--storage f32 is for --mode local and diloco");
     if (options.texts.empty()) refuse("name a text");
     if (options.mode != "ddp" && options.hook != "average") refuse("--hook is for --mode ddp");
     if (options.shape.width % options.shape.heads != 0) refuse("--width is a multiple of --heads");
@@ -125,6 +131,7 @@ class Training {
         for (int step = 0; step < options_.steps; ++step, ++timed) {
             const double loss = gradients(step);
             optimizer_.step(model_.pieces(), rate_at(options_, step), step >= momentum_from);
+            model_.stepped();
             if ((step + 1) % options_.report != 0 && step + 1 != options_.steps) continue;
             const double mean = model_.mean(loss);
             const double ms = std::chrono::duration<double, std::milli>(Clock::now() - before).count() / (timed + 1);
@@ -137,6 +144,8 @@ class Training {
         const double loss = validation();
         const unsigned long long weights = digest();
         model_.finish_evaluation();
+        const double part = double(weights >> 32);
+        if (model_.mean(part) != part) throw std::runtime_error("the ranks have different weights");
         if (prints_ && !model_.memory().empty()) std::printf("memory: %s\n", model_.memory().c_str());
         if (prints_) std::printf("validation loss %.4f, weights %016llx\n", loss, weights);
     }
@@ -223,6 +232,9 @@ void trained_together(const Options& options, const Text& text) {
         hook.into(config);
         Replicated<Stored> model(options.shape, options.seed, comm, config);
         Training<Stored>(options, text, model, share, prints).run(hook.momentum_from());
+    } else if (is_local(options.mode)) {
+        Local model(options.shape, options.seed, comm, local_config(options.mode == "diloco", options.period));
+        Training<float>(options, text, model, share, prints).run();
     } else {
         Sharded<Stored> model(options.shape, options.seed, comm, sharding_of(options.mode, comm.ranks()));
         Training<Stored>(options, text, model, share, prints).run();

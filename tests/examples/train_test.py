@@ -51,9 +51,17 @@ class Train(unittest.TestCase):
                 for loss, near in zip(losses, wanted):
                     self.assertAlmostEqual(loss, near, delta=0.02)
 
+    def test_ranks_that_meet_rarely_learn_as_well(self):
+        alone = results(0)
+        self.assertEqual(results(1, "--mode", "local", "--period", "3"), alone)
+        for mode in "local", "diloco":  # the program checks that the ranks have equal weights at the end
+            losses, weights = results(2, "--mode", mode, "--period", "3")
+            self.assertNotEqual(weights, alone[1])
+            self.assertAlmostEqual(losses[-1], alone[0][-1], delta=0.5)
+
     def test_wrong_options_are_named(self):
         for options, word in (["--batch", "13", "--accumulate", "2"], "--batch"), (["--storage", "x"], "--storage"), (
-            ["--hook", "fp16"], "--hook"), (
+            ["--hook", "fp16"], "--hook"), (["--mode", "local"], "--steps"), (
             ["--widht", "8"], "--widht"), (["--heads", "5"], "--heads"), (["--steps", "0"], "--steps"):
             done = run(0, *options)
             self.assertEqual(done.returncode, 1)
