@@ -93,7 +93,14 @@ TEST_CASE("the data files and the export are safetensors files") {
     auto wholes = wholes_of_all_types(random);
     for (Whole& whole : wholes) whole.name = "model/" + whole.name;
     wholes.push_back(random_whole("optimizer/x", weftFloat32, {3}, random));
+    // More than a slab of the export.
+    Whole big{"model/big", weftUint8, {17, size_t(1) << 20}, std::vector<std::byte>(size_t(17) << 20)};
+    for (size_t i = 0; i < big.bytes.size(); ++i) big.bytes[i] = std::byte(i >> 17);
+    wholes.reserve(wholes.size() + 1);  // parts point to the others
     Parts saved = cover(wholes, 3, random);
+    saved[2].emplace_back(big, Box{{0, 0}, big.shape});
+    saved[2].back().data = big.bytes;
+    wholes.push_back(big);
     on_keepers(3, [&](Keeper& keeper, int rank) {
         keeper.check(keeper.save(name, saved[size_t(rank)], {item("step", "x", 1, false)}));
         keeper.expect(weftTrainCheckpointExport(keeper.get(), name.c_str(), "Model", file.c_str()),
