@@ -410,14 +410,14 @@ WEFT_API weftResult_t weftTrainDdpGetBucket(weftTrainDdp_t ddp, int parameter, i
 WEFT_API weftResult_t weftTrainHookAverage(const weftTrainBucket_t* bucket, void* context);
 
 /* Averages float32 and float64 gradients of `bucket` as float16: half or a quarter of the bytes are sent. Numbers above
- * 65504 become infinite. 16-bit gradients are averaged in their own datatype. For host memory.
+ * 65504 become infinite. 16-bit gradients are averaged in their own datatype. In host or device memory.
  * context  is ignored, host memory or NULL
  * Errors: as weftAllReduce.
  * Thread-bound, to the hook that it is or that calls it. */
 WEFT_API weftResult_t weftTrainHookFloat16(const weftTrainBucket_t* bucket, void* context);
 
 /* Averages float32 and float64 gradients of `bucket` as bfloat16, which has float32's range and 8 bits of precision.
- * For host memory.
+ * In host or device memory.
  * context  is ignored, host memory or NULL
  * Errors: as weftAllReduce.
  * Thread-bound, to the hook that it is or that calls it. */

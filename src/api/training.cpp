@@ -118,10 +118,10 @@ Result<std::unique_ptr<train::MemorySpace>> space_of(const train::Model& model, 
     if (device != *common)
         return fail(error::argument_device, "the model lies on device {}, but the communicator's device is {}", *common,
                     device);
-    if (model.settings.hook == weftTrainHookFloat16 || model.settings.hook == weftTrainHookBfloat16 ||
-        model.settings.hook == weftTrainHookCompress)
+    if (model.settings.hook == weftTrainHookCompress)
         return fail(error::argument_config,
-                    "config.hook is a built-in one for host memory, but the model lies on device {}", device);
+                    "config.hook is weftTrainHookCompress, which serves host memory, but the model lies on device {}",
+                    device);
     return train::device_space(device);
 }
 

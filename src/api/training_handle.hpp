@@ -7,7 +7,7 @@
 #include "src/api/guard.hpp"
 #include "src/base/process_token.hpp"
 #include "src/base/tombstones.hpp"
-#include "src/train/bucket_hooks.hpp"
+#include "src/train/hooks/bucket_hooks.hpp"
 #include "weft/weft.h"
 
 namespace weft::internal {

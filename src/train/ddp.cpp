@@ -73,7 +73,7 @@ Ddp::Ddp(Model model, std::unique_ptr<MemorySpace> space, GradientBuckets bucket
       space_(std::move(space)),
       buckets_(std::move(buckets)),
       peers_(std::move(peers)),
-      hook_owner_{0, peers_.get(), &buckets_, 0, nullptr, nullptr},
+      hook_owner_{0, peers_.get(), &buckets_, space_.get()},
       reports_(model_.parameters.size(), model_.settings.static_graph),
       members_(peers_->ranks()),
       used_by_any_(model_.parameters.size(), 1),

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "src/train/bucket_hooks.hpp"
 #include "src/train/gradient_buckets.hpp"
+#include "src/train/hooks/bucket_hooks.hpp"
 #include "src/train/launch_queue.hpp"
 #include "src/train/membership.hpp"
 #include "src/train/model.hpp"
