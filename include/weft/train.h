@@ -358,9 +358,9 @@ WEFT_API weftResult_t weftTrainDdpBegin(weftTrainDdp_t ddp, weftTrainMode_t mode
 WEFT_API weftResult_t weftTrainDdpGetGradient(weftTrainDdp_t ddp, int parameter, void** gradient);
 
 /* Says that this rank has written the gradient of `ddp`'s parameter number `parameter` for this iteration. Once all
- * gradients of a bucket are written, its reduction begins, in the order of the buckets. Does not wait. A gradient in
- * its bucket must not be touched from then on until weftTrainDdpFinish. `stream` is NULL, or the CUDA stream that
- * writes the gradient.
+ * gradients of a bucket are written, its reduction begins, in the order of the buckets. On host memory the last bucket
+ * may begin in weftTrainDdpFinish. Does not wait. A gradient in its bucket must not be touched from then on until
+ * weftTrainDdpFinish. `stream` is NULL, or the CUDA stream that writes the gradient.
  * Errors: weftInvalidArgument (no such parameter), weftInvalidUsage (no iteration is open, reported twice); on a device
  * weftRemoteError, weftTimeout, weftSystemError, weftUnhandledCudaError.
  * Thread-bound. */
@@ -401,6 +401,19 @@ WEFT_API weftResult_t weftTrainDdpGetUsed(weftTrainDdp_t ddp, int parameter, int
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainDdpGetBucket(weftTrainDdp_t ddp, int parameter, int* bucket);
 
+/* Sets all gradients of `ddp` to zero: those in buckets, and the caller's own. Not in an iteration that synchronises.
+ * `stream` is NULL, or the CUDA stream that writes the gradients next; the call does not wait for it.
+ * Errors: weftInvalidArgument, weftInvalidUsage (an iteration that synchronises is open), weftSystemError,
+ * weftUnhandledCudaError.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainDdpZeroGradients(weftTrainDdp_t ddp, weftStream_t stream);
+
+/* Writes how many parameters and buckets `ddp` has to `parameters` and `buckets`. The number of buckets changes when they
+ * are rebuilt. Either pointer may be NULL.
+ * Errors: weftInvalidArgument (destroyed before).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainDdpGetCounts(weftTrainDdp_t ddp, int* parameters, int* buckets);
+
 /* ---- Hooks of buckets ---- */
 
 /* Averages the gradients of `bucket` over all ranks in their own datatype: the hook of a config without one.
@@ -410,14 +423,14 @@ WEFT_API weftResult_t weftTrainDdpGetBucket(weftTrainDdp_t ddp, int parameter, i
 WEFT_API weftResult_t weftTrainHookAverage(const weftTrainBucket_t* bucket, void* context);
 
 /* Averages float32 and float64 gradients of `bucket` as float16: half or a quarter of the bytes are sent. Numbers above
- * 65504 become infinite. 16-bit gradients are averaged in their own datatype. For host memory.
+ * 65504 become infinite. 16-bit gradients are averaged in their own datatype. In host or device memory.
  * context  is ignored, host memory or NULL
  * Errors: as weftAllReduce.
  * Thread-bound, to the hook that it is or that calls it. */
 WEFT_API weftResult_t weftTrainHookFloat16(const weftTrainBucket_t* bucket, void* context);
 
 /* Averages float32 and float64 gradients of `bucket` as bfloat16, which has float32's range and 8 bits of precision.
- * For host memory.
+ * In host or device memory.
  * context  is ignored, host memory or NULL
  * Errors: as weftAllReduce.
  * Thread-bound, to the hook that it is or that calls it. */

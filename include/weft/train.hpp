@@ -103,6 +103,18 @@ class Ddp {
         check(weftTrainDdpGetReduced(handle_, &reduced));
         return reduced != 0;
     }
+    // Before begin(), or in an accumulation.
+    void zero_gradients(weftStream_t stream = nullptr) { check(weftTrainDdpZeroGradients(handle_, stream)); }
+    int parameter_count() const {
+        int count = 0;
+        check(weftTrainDdpGetCounts(handle_, &count, nullptr));
+        return count;
+    }
+    int bucket_count() const {
+        int count = 0;
+        check(weftTrainDdpGetCounts(handle_, nullptr, &count));
+        return count;
+    }
     int bucket(int parameter) const {
         int bucket = 0;
         check(weftTrainDdpGetBucket(handle_, parameter, &bucket));

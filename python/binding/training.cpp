@@ -315,6 +315,16 @@ int Ddp::bucket(int parameter) {
     return bucket;
 }
 
+int Ddp::bucket_count() {
+    int count = 0;
+    check(weftTrainDdpGetCounts(handle(), nullptr, &count));
+    return count;
+}
+
+void Ddp::zero_gradients() {
+    check(unlocked([ddp = handle()] { return weftTrainDdpZeroGradients(ddp, nullptr); }));
+}
+
 void* Ddp::gradient(int parameter) {
     void* memory = nullptr;
     check(weftTrainDdpGetGradient(handle(), parameter, &memory));
@@ -394,6 +404,8 @@ void bind_training(nb::module_& module) {
         .def("_reduced", &Ddp::reduced, InFrame())
         .def("_used", &Ddp::used, InFrame())
         .def("_bucket", &Ddp::bucket, InFrame())
+        .def("_bucket_count", &Ddp::bucket_count, InFrame())
+        .def("_zero_gradients", &Ddp::zero_gradients, InFrame())
         .def("_gradient",
              [](nb::object self, int parameter, size_t bytes) {
                  return nb::cast(new TrainMemory(self, nb::cast<Ddp&>(self).gradient(parameter), bytes),

@@ -30,6 +30,8 @@ class Ddp final : public Interruptible {
     bool reduced();
     bool used(int parameter);
     int bucket(int parameter);
+    int bucket_count();
+    void zero_gradients();
     void* gradient(int parameter);
     // The failure that has ended it, as an exception object, or None.
     nb::object async_error();

@@ -307,6 +307,15 @@ class Ddp(_Closing, _weft.Ddp):
         """Whether the gradients are averages: the newest iteration synchronised, and has ended."""
         return self._reduced()
 
+    @property
+    def bucket_count(self) -> int:
+        """How many buckets there are; it changes when they are rebuilt."""
+        return self._bucket_count()
+
+    def zero_gradients(self) -> None:
+        """Sets all gradients to zero: before begin, or in an iteration that accumulates."""
+        self._zero_gradients()
+
     def async_error(self) -> Optional[Error]:
         """The error that has ended the Ddp, or None. Does not wait."""
         error: Optional[Error] = self._async_error()

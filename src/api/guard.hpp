@@ -14,10 +14,9 @@ weftResult_t report(const Status& failure);
 // The same without allocating, because an allocation could fail again and end the process.
 weftResult_t report_out_of_memory() noexcept;
 
-// Without CancelHeld: for a body without cancellation points, or one that holds them off itself.
+// Without FloatMode: for a body that computes nothing, or sets the mode itself. Also as guarded_quick().
 template <class Body>
-weftResult_t guarded_quick(Body&& body) noexcept {
-    const FloatMode mode;
+weftResult_t guarded_bare(Body&& body) noexcept {
     try {
         const Status status = body();
         if (status) [[likely]]
@@ -32,6 +31,13 @@ weftResult_t guarded_quick(Body&& body) noexcept {
             return report_out_of_memory();
         }
     }
+}
+
+// Without CancelHeld: for a body without cancellation points, or one that holds them off itself.
+template <class Body>
+weftResult_t guarded_quick(Body&& body) noexcept {
+    const FloatMode mode;
+    return guarded_bare(body);
 }
 
 template <class Body>

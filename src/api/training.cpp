@@ -118,11 +118,29 @@ Result<std::unique_ptr<train::MemorySpace>> space_of(const train::Model& model, 
     if (device != *common)
         return fail(error::argument_device, "the model lies on device {}, but the communicator's device is {}", *common,
                     device);
-    if (model.settings.hook == weftTrainHookFloat16 || model.settings.hook == weftTrainHookBfloat16 ||
-        model.settings.hook == weftTrainHookCompress)
+    if (model.settings.hook == weftTrainHookCompress)
         return fail(error::argument_config,
-                    "config.hook is a built-in one for host memory, but the model lies on device {}", device);
+                    "config.hook is weftTrainHookCompress, which serves host memory, but the model lies on device {}",
+                    device);
     return train::device_space(device);
+}
+
+Status report_all(const char* function, train::Ddp& ddp, std::span<const int> parameters, weftStream_t stream) {
+    for (const int parameter : parameters) WEFT_TRY(check_parameter(function, ddp, parameter));
+    WEFT_TRY(check_stream(function, ddp, stream));
+    return ddp.ready(parameters, stream);
+}
+
+// A model may have thousands of gradients. On host memory a report computes nothing and has no cancellation point.
+weftResult_t report_gradients(const char* function, weftTrainDdp* ddp, std::span<const int> parameters,
+                              weftStream_t stream) {
+    return guarded_bare_training(function, ddp, [&](train::Ddp& own) -> Status {
+        if (!own.on_device()) [[likely]]
+            return report_all(function, own, parameters, stream);
+        const CancelHeld held;
+        const FloatMode mode;
+        return report_all(function, own, parameters, stream);
+    });
 }
 
 }  // namespace
@@ -196,21 +214,14 @@ weftResult_t weftTrainDdpGetGradient(weftTrainDdp_t ddp, int parameter, void** g
 }
 
 weftResult_t weftTrainDdpGradientReady(weftTrainDdp_t ddp, int parameter, weftStream_t stream) {
-    return guarded_training("weftTrainDdpGradientReady", ddp, [&](train::Ddp& own) -> Status {
-        WEFT_TRY(check_parameter("weftTrainDdpGradientReady", own, parameter));
-        WEFT_TRY(check_stream("weftTrainDdpGradientReady", own, stream));
-        return own.ready({&parameter, 1}, stream);
-    });
+    return report_gradients("weftTrainDdpGradientReady", ddp, {&parameter, 1}, stream);
 }
 
 weftResult_t weftTrainDdpGradientsReady(weftTrainDdp_t ddp, const int* parameters, size_t count, weftStream_t stream) {
-    return guarded_training("weftTrainDdpGradientsReady", ddp, [&](train::Ddp& own) -> Status {
-        if (!parameters && count > 0)
-            return fail(error::argument_null, "weftTrainDdpGradientsReady: parameters is NULL");
-        for (size_t i = 0; i < count; ++i) WEFT_TRY(check_parameter("weftTrainDdpGradientsReady", own, parameters[i]));
-        WEFT_TRY(check_stream("weftTrainDdpGradientsReady", own, stream));
-        return own.ready({parameters, count}, stream);
-    });
+    if (!parameters && count > 0)
+        return guarded(
+            []() -> Status { return fail(error::argument_null, "weftTrainDdpGradientsReady: parameters is NULL"); });
+    return report_gradients("weftTrainDdpGradientsReady", ddp, {parameters, count}, stream);
 }
 
 weftResult_t weftTrainDdpFinish(weftTrainDdp_t ddp, weftStream_t stream) {
@@ -249,6 +260,21 @@ weftResult_t weftTrainDdpGetBucket(weftTrainDdp_t ddp, int parameter, int* bucke
         WEFT_TRY(check_parameter("weftTrainDdpGetBucket", own, parameter));
         if (!bucket) return fail(error::argument_null, "weftTrainDdpGetBucket: bucket is NULL");
         *bucket = own.bucket_of(parameter);
+        return ok();
+    });
+}
+
+weftResult_t weftTrainDdpZeroGradients(weftTrainDdp_t ddp, weftStream_t stream) {
+    return guarded_training("weftTrainDdpZeroGradients", ddp, [&](train::Ddp& own) -> Status {
+        WEFT_TRY(check_stream("weftTrainDdpZeroGradients", own, stream));
+        return own.zero_gradients(stream);
+    });
+}
+
+weftResult_t weftTrainDdpGetCounts(weftTrainDdp_t ddp, int* parameters, int* buckets) {
+    return guarded_training("weftTrainDdpGetCounts", ddp, [&](train::Ddp& own) -> Status {
+        if (parameters) *parameters = own.parameter_count();
+        if (buckets) *buckets = own.bucket_count();
         return ok();
     });
 }

@@ -5,7 +5,7 @@
 
 #include "src/api/training_compressor.hpp"
 #include "src/api/training_handle.hpp"
-#include "src/train/compression/compressor.hpp"
+#include "src/train/hooks/compressor.hpp"
 #include "weft/train.h"
 
 using namespace weft::internal;

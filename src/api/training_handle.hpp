@@ -7,7 +7,7 @@
 #include "src/api/guard.hpp"
 #include "src/base/process_token.hpp"
 #include "src/base/tombstones.hpp"
-#include "src/train/bucket_hooks.hpp"
+#include "src/train/hooks/bucket_hooks.hpp"
 #include "weft/weft.h"
 
 namespace weft::internal {
@@ -50,7 +50,7 @@ Handle* keep_training(std::shared_ptr<typename Handle::Object> object) {
     return keep_tombstone(std::move(handle));
 }
 
-// A hook must not wait for its own thread.
+// A hook must not wait for its own thread. It must not count as a call either: that would refuse the thread's own one.
 template <class Handle>
 Status check_not_in_hook(const char* function, Handle* handle) {
     std::lock_guard lock(handle->mutex);
@@ -61,27 +61,36 @@ Status check_not_in_hook(const char* function, Handle* handle) {
 
 // A call of one thread at a time.
 template <class Handle, class Body>
-weftResult_t guarded_training(const char* function, Handle* handle, Body&& body) noexcept {
-    return guarded([&]() -> Status {
-        WEFT_TRY(check_training(handle));
-        WEFT_TRY(check_no_group(function));
-        if constexpr (requires { handle->object->in_hook(); })
-            if (train::in_any_hook()) WEFT_TRY(check_not_in_hook(function, handle));
-        if (handle->inside.exchange(true, std::memory_order_acquire))
-            return fail(error::usage_threads,
-                        "{}: another thread is inside this object: use it from one thread at a time", function);
-        Status status;
-        try {
-            status = check_training(handle);  // another thread may have destroyed it meanwhile
-            if (status) status = body(*handle->object);
-        } catch (...) {
-            if (handle->object) handle->object->end_by_exception();
-            handle->inside.store(false, std::memory_order_release);
-            throw;
-        }
+Status enter_training(const char* function, Handle* handle, Body&& body) {
+    WEFT_TRY(check_training(handle));
+    WEFT_TRY(check_no_group(function));
+    if constexpr (requires { handle->object->in_hook(); })
+        if (train::in_any_hook()) [[unlikely]]
+            WEFT_TRY(check_not_in_hook(function, handle));
+    if (handle->inside.exchange(true, std::memory_order_acquire)) [[unlikely]]
+        return fail(error::usage_threads, "{}: another thread is inside this object: use it from one thread at a time",
+                    function);
+    try {
+        // Another thread may have destroyed it meanwhile.
+        Status status = handle->magic.load(std::memory_order_relaxed) == Handle::living ? body(*handle->object)
+                                                                                        : check_training(handle);
         handle->inside.store(false, std::memory_order_release);
         return status;
-    });
+    } catch (...) {
+        if (handle->object) handle->object->end_by_exception();
+        handle->inside.store(false, std::memory_order_release);
+        throw;
+    }
+}
+
+template <class Handle, class Body>
+weftResult_t guarded_training(const char* function, Handle* handle, Body&& body) noexcept {
+    return guarded([&] { return enter_training(function, handle, body); });
+}
+
+template <class Handle, class Body>
+weftResult_t guarded_bare_training(const char* function, Handle* handle, Body&& body) noexcept {
+    return guarded_bare([&] { return enter_training(function, handle, body); });
 }
 
 template <class Handle>

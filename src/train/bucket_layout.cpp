@@ -56,6 +56,13 @@ std::vector<std::vector<int>> assign_buckets(std::span<const TensorFacts> tensor
     return buckets;
 }
 
+bool is_permutation_of_indices(std::vector<int> order) {
+    std::sort(order.begin(), order.end());
+    for (size_t i = 0; i < order.size(); ++i)
+        if (order[i] != int(i)) return false;
+    return true;
+}
+
 std::vector<size_t> bucket_limits(size_t cap_bytes) {
     constexpr size_t mebibyte = size_t(1) << 20;
     if (cap_bytes > 0) return {cap_bytes};

@@ -20,6 +20,7 @@ struct TensorFacts {
 // the buckets are sorted by the place of their last tensor, which is when they become full.
 std::vector<std::vector<int>> assign_buckets(std::span<const TensorFacts> tensors, std::span<const size_t> limits,
                                              std::span<const int> order = {});
+bool is_permutation_of_indices(std::vector<int> order);
 // The limits of a caller's cap in bytes; 0: the default ones.
 std::vector<size_t> bucket_limits(size_t cap_bytes);
 

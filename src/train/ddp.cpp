@@ -1,19 +1,12 @@
 #include "src/train/ddp.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include "src/train/agreement.hpp"
 
 namespace weft::internal::train {
 
 namespace {
-
-std::vector<TensorFacts> facts_of(const std::vector<Tensor>& tensors) {
-    std::vector<TensorFacts> facts;
-    for (const Tensor& tensor : tensors) facts.push_back(tensor.facts);
-    return facts;
-}
 
 // Before any order of reports is known.
 std::vector<std::vector<int>> first_assignment(const std::vector<TensorFacts>& parameters, const Settings& settings) {
@@ -30,21 +23,16 @@ Status make_local(const Model& model, MemorySpace& space, GradientBuckets& bucke
                   std::unique_ptr<LaunchQueue>& queue) {
     auto facts = facts_of(model.parameters);
     const auto assignment = first_assignment(facts, model.settings);
+    std::vector<void*> own;
+    for (const Tensor& parameter : model.parameters) own.push_back(parameter.gradient);
     // Before the communicator's first call, so that peers can map it.
-    auto made = GradientBuckets::make(space, std::move(facts), assignment);
+    auto made = GradientBuckets::make(space, std::move(facts), assignment, std::move(own));
     if (!made) return made.take_status();
     buckets = std::move(*made);
     Result<std::unique_ptr<LaunchQueue>> started = space.on_device() ? LaunchQueue::at_once() : LaunchQueue::start();
     if (!started) return started.take_status();
     queue = std::move(*started);
     return ok();
-}
-
-bool is_permutation_of_indices(std::vector<int> order) {
-    std::sort(order.begin(), order.end());
-    for (size_t i = 0; i < order.size(); ++i)
-        if (order[i] != int(i)) return false;
-    return true;
 }
 
 }  // namespace
@@ -73,7 +61,7 @@ Ddp::Ddp(Model model, std::unique_ptr<MemorySpace> space, GradientBuckets bucket
       space_(std::move(space)),
       buckets_(std::move(buckets)),
       peers_(std::move(peers)),
-      hook_owner_{0, peers_.get(), &buckets_, 0, nullptr, nullptr},
+      hook_owner_{0, peers_.get(), &buckets_, space_.get()},
       reports_(model_.parameters.size(), model_.settings.static_graph),
       members_(peers_->ranks()),
       used_by_any_(model_.parameters.size(), 1),
@@ -128,8 +116,19 @@ void Ddp::end_by_exception() noexcept {
 }
 
 void* Ddp::gradient(int parameter) const {
-    void* const own = model_.parameters[size_t(parameter)].gradient;
+    void* const own = buckets_.own(parameter);
     return own ? own : buckets_.gradient(parameter);
+}
+
+Status Ddp::zero_gradients(weftStream_t stream) {
+    WEFT_TRY(usable());
+    if (open_ == weftTrainSynchronize)
+        return fail(error::train_iteration,
+                    "an iteration that synchronises is open: call weftTrainDdpZeroGradients before weftTrainDdpBegin");
+    reduced_ = false;
+    WEFT_TRY(ended_by(space_->follow(stream)));
+    WEFT_TRY(ended_by(buckets_.zero_all()));
+    return ended_by(space_->lead(stream));
 }
 
 Status Ddp::begin(weftTrainMode_t mode, weftStream_t stream) {
@@ -146,7 +145,7 @@ Status Ddp::begin(weftTrainMode_t mode, weftStream_t stream) {
     // A failure on a device shows after the call.
     if (space_->on_device()) WEFT_TRY(ended_by(peers_->state()));
     // With a static graph other ranks may use a parameter that this one does not.
-    for (int i = 0; i < parameter_count(); ++i)
+    for (int i = 0; model_.settings.static_graph && i < parameter_count(); ++i)
         if (reports_.expected(i) == 0) WEFT_TRY(ended_by(take(i, true)));
     launch_full();
     return ended_by(space_->lead(stream));
@@ -194,26 +193,25 @@ Status Ddp::ready(std::span<const int> parameters, weftStream_t stream) {
     for (const int parameter : parameters) {
         WEFT_TRY(reports_.report(parameter, model_.parameters[size_t(parameter)].name));
         if (open_ == weftTrainAccumulate || !reports_.complete(parameter)) continue;
-        WEFT_TRY(ended_by(take(parameter, false)));
-        launch_full();
+        if (void* const own = buckets_.own(parameter)) WEFT_TRY(ended_by(buckets_.copy_in(parameter, own)));
+        if (full_.ready(parameter)) launch_full();
     }
     return ok();
 }
 
 Status Ddp::take(int parameter, bool zeros) {
-    const void* const own = model_.parameters[size_t(parameter)].gradient;
+    const void* const own = buckets_.own(parameter);
     if (zeros)
         WEFT_TRY(buckets_.zero(parameter));
     else if (own)
         WEFT_TRY(buckets_.copy_in(parameter, own));
-    full_.ready(parameter);
+    (void)full_.ready(parameter);
     return ok();
 }
 
 Status Ddp::check_missing() const {
-    if (model_.settings.find_unused || reports_.recording()) return ok();
+    if (model_.settings.find_unused || reports_.recording() || !reports_.any_missing()) return ok();
     const std::vector<int> missing = reports_.missing();
-    if (missing.empty()) return ok();
     const std::string others = missing.size() == 1 ? "" : fmt::format(" and of {} others", missing.size() - 1);
     return fail(error::train_missing_gradient,
                 "the gradient of parameter {}, \"{}\",{} was not reported: call weftTrainDdpGradientReady for it and "
@@ -223,8 +221,11 @@ Status Ddp::check_missing() const {
 }
 
 void Ddp::launch_full() {
-    for (int bucket = full_.take(); bucket >= 0; bucket = full_.take())
-        queue_->add([this, bucket] { return launch(bucket); });
+    for (int bucket = full_.take(); bucket >= 0; bucket = full_.take()) {
+        // Nothing is left to overlap with the last bucket: finish() carries it out, which saves a change of threads.
+        const auto launched = [this, bucket] { return launch(bucket); };
+        full_.all_taken() ? queue_->add_before_wait(launched) : queue_->add(launched);
+    }
 }
 
 Status Ddp::launch(int bucket) {
@@ -251,7 +252,7 @@ Status Ddp::finish(weftStream_t stream) {
 }
 
 Status Ddp::complete(bool active) {
-    for (int i = 0; i < parameter_count(); ++i)
+    for (int i = 0; !full_.all_ready() && i < parameter_count(); ++i)
         if (!full_.is_ready(i)) WEFT_TRY(ended_by(take(i, !active || !reports_.used(i))));
     for (int bucket = full_.take(); bucket >= 0; bucket = full_.take())
         queue_->add_before_wait([this, bucket] { return launch(bucket); });
@@ -267,9 +268,8 @@ Status Ddp::complete(bool active) {
     }
     WEFT_TRY(ended_by(queue_->wait()));
     if (active) {
-        for (int i = 0; i < parameter_count(); ++i)
-            if (void* const own = model_.parameters[size_t(i)].gradient; own && used(i))
-                WEFT_TRY(ended_by(buckets_.copy_out(i, own)));
+        for (int i = 0; buckets_.has_own() && i < parameter_count(); ++i)
+            if (void* const own = buckets_.own(i); own && used(i)) WEFT_TRY(ended_by(buckets_.copy_out(i, own)));
         if (!first_.ended) first_.order = reports_.order();
         if (reports_.recording()) reports_.end_recording();
         reports_.clear_used();

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "src/train/bucket_hooks.hpp"
 #include "src/train/gradient_buckets.hpp"
+#include "src/train/hooks/bucket_hooks.hpp"
 #include "src/train/launch_queue.hpp"
 #include "src/train/membership.hpp"
 #include "src/train/model.hpp"
@@ -46,6 +46,8 @@ class Ddp {
     // A call has ended in the middle: the object ends on all ranks.
     void end_by_exception() noexcept;
 
+    Status zero_gradients(weftStream_t stream);
+    int bucket_count() const { return int(buckets_.layout().buckets.size()); }
     int parameter_count() const { return int(model_.parameters.size()); }
     void* gradient(int parameter) const;
     bool used(int parameter) const { return used_by_any_[size_t(parameter)] != 0; }

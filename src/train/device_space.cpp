@@ -1,9 +1,12 @@
 // device_space.cpp: memory of a CUDA device (memory_space.hpp).
+#include <algorithm>
 #include <optional>
 
 #include "src/drivers/cuda/memory.hpp"
 #include "src/drivers/cuda/pointer.hpp"
 #include "src/drivers/cuda/stream.hpp"
+#include "src/gpu/domain/kernel_set.hpp"
+#include "src/gpu/kernels/convert_arguments.hpp"
 #include "src/train/memory_space.hpp"
 #include "src/train/peers.hpp"
 
@@ -57,6 +60,22 @@ class DeviceSpace : public MemorySpace {
     }
     Status add(void*, const void*, size_t, weftDataType_t) override { return no_arithmetic(); }
     Status scale(void*, size_t, weftDataType_t, double) override { return no_arithmetic(); }
+    Status convert(void* to, weftDataType_t to_type, const void* from, weftDataType_t from_type,
+                   size_t count) override {
+        if (count == 0) return ok();
+        const cuda::ContextScope scope(context_);
+        if (!converters_) {
+            auto kernels = cuda::KernelSet::of_device(context_.driver(), context_.device());
+            if (!kernels) return kernels.take_status();
+            converters_ = std::move(*kernels);
+        }
+        cuda::ConvertArguments arguments = {from, to, count, from_type, to_type};
+        void* parameters[] = {&arguments};
+        const size_t blocks = (count + cuda::convert_threads - 1) / cuda::convert_threads;
+        return converters_->converter().launch(
+            {.blocks = unsigned(std::min<size_t>(blocks, cuda::convert_blocks_max)), .threads = cuda::convert_threads},
+            stream_.handle(), parameters);
+    }
     Status follow(weftStream_t callers) override {
         const cuda::ContextScope scope(context_);  // the legacy stream is the current context's
         WEFT_TRY(event_.record(callers));
@@ -81,6 +100,7 @@ class DeviceSpace : public MemorySpace {
         return fail(error::gpu_unavailable, "gradients on a device are added and divided by its collectives only");
     }
 
+    std::shared_ptr<const cuda::KernelSet> converters_;  // loaded by the first conversion
     cuda::Context context_;
     cuda::Stream stream_;
     cuda::Event event_;  // recorded anew for each wait

@@ -1,14 +1,17 @@
 #include "src/train/gradient_buckets.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace weft::internal::train {
 
 Result<GradientBuckets> GradientBuckets::make(MemorySpace& space, std::vector<TensorFacts> parameters,
-                                              const std::vector<std::vector<int>>& assignment) {
+                                              const std::vector<std::vector<int>>& assignment, std::vector<void*> own) {
     GradientBuckets buckets;
     buckets.space_ = &space;
     buckets.parameters_ = std::move(parameters);
+    buckets.has_own_ = std::any_of(own.begin(), own.end(), [](const void* memory) { return memory; });
+    buckets.own_ = std::move(own);
     buckets.layout_ = lay_out(buckets.parameters_, assignment);
     auto memory = FlatBuffer::allocate(space, most_layout_bytes(buckets.parameters_));
     if (!memory) return memory.take_status();
@@ -27,6 +30,12 @@ Status GradientBuckets::copy_out(int parameter, void* to) const {
 }
 
 Status GradientBuckets::zero(int parameter) { return space_->zero(gradient(parameter), place(parameter).bytes); }
+
+Status GradientBuckets::zero_all() {
+    for (size_t i = 0; i < own_.size(); ++i)
+        if (own_[i]) WEFT_TRY(space_->zero(own_[i], layout_.places[i].bytes));
+    return space_->zero(memory_.data(), layout_.bytes);
+}
 
 Status GradientBuckets::rebuild(const std::vector<std::vector<int>>& assignment) {
     bool same = assignment.size() == layout_.buckets.size();

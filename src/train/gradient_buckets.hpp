@@ -12,11 +12,14 @@ namespace weft::internal::train {
 // for gradients of buckets that are not launched yet. Its space must outlive it.
 class GradientBuckets {
   public:
+    // own: the caller's memory for the gradient of each parameter; null: it lives in its bucket.
     static Result<GradientBuckets> make(MemorySpace& space, std::vector<TensorFacts> parameters,
-                                        const std::vector<std::vector<int>>& assignment);
+                                        const std::vector<std::vector<int>>& assignment, std::vector<void*> own);
 
     const BucketLayout& layout() const { return layout_; }
     std::span<const TensorFacts> parameters() const { return parameters_; }
+    void* own(int parameter) const { return own_[size_t(parameter)]; }
+    bool has_own() const { return has_own_; }
     // The number of rebuilds that moved gradients.
     uint64_t version() const { return version_; }
     void* gradient(int parameter) const { return memory_.data() + place(parameter).begin_bytes; }
@@ -25,6 +28,8 @@ class GradientBuckets {
     Status copy_in(int parameter, const void* gradient);
     Status copy_out(int parameter, void* gradient) const;
     Status zero(int parameter);
+    // Also the caller's own.
+    Status zero_all();
     // Moves the gradients to the buckets of another assignment.
     Status rebuild(const std::vector<std::vector<int>>& assignment);
     // Memory that belongs to a bucket until the next rebuild. Larger memory begins with the old contents.
@@ -40,6 +45,8 @@ class GradientBuckets {
 
     MemorySpace* space_ = nullptr;
     std::vector<TensorFacts> parameters_;
+    std::vector<void*> own_;  // of each parameter
+    bool has_own_ = false;
     BucketLayout layout_;
     FlatBuffer memory_;
     std::vector<FlatBuffer> scratch_, own_scratch_;  // of each bucket

@@ -10,6 +10,21 @@ namespace weft::internal::train {
 
 namespace {
 
+// Of float64: rounded to fp32 first, as PyTorch does.
+void narrow(void* small, weftDataType_t type, const double* large, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+        const float number = float(large[i]);
+        cpu_kernels().narrow[type](static_cast<uint16_t*>(small) + i, &number, 1);
+    }
+}
+void widen(double* large, weftDataType_t type, const void* small, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+        float number = 0;
+        cpu_kernels().widen[type](&number, static_cast<const uint16_t*>(small) + i, 1);
+        large[i] = double(number);
+    }
+}
+
 class HostSpace : public MemorySpace {
   public:
     bool on_device() const override { return false; }
@@ -43,6 +58,18 @@ class HostSpace : public MemorySpace {
             if (count > 0) cpu_kernels().scale[type](memory, memory, count, &scalar);
             return ok();
         });
+    }
+    Status convert(void* to, weftDataType_t to_type, const void* from, weftDataType_t from_type,
+                   size_t count) override {
+        if (from_type == weftFloat64)
+            narrow(to, to_type, static_cast<const double*>(from), count);
+        else if (to_type == weftFloat64)
+            widen(static_cast<double*>(to), from_type, from, count);
+        else if (from_type == weftFloat32)
+            cpu_kernels().narrow[to_type](to, from, count);
+        else
+            cpu_kernels().widen[from_type](to, from, count);
+        return ok();
     }
     Status follow(weftStream_t) override { return ok(); }
     Status lead(weftStream_t) override { return ok(); }

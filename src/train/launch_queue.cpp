@@ -1,5 +1,7 @@
 #include "src/train/launch_queue.hpp"
 
+#include <algorithm>
+
 namespace weft::internal::train {
 
 Result<std::unique_ptr<LaunchQueue>> LaunchQueue::start() {
@@ -62,10 +64,12 @@ bool LaunchQueue::done(Ticket launch) {
 
 Status LaunchQueue::wait_for(std::unique_lock<std::mutex>& lock, Ticket last) {
     while (done_count_ < last) {
-        if (busy_)
+        if (busy_) {
+            least_awaited_ = std::min(least_awaited_, last);
             done_.wait(lock);
-        else
+        } else {
             carry_out_next(lock);
+        }
     }
     if (!launches_.empty()) added_.notify_one();  // the thread has waited while this one was busy
     return failure_.copy();
@@ -90,13 +94,20 @@ void LaunchQueue::carry_out_next(std::unique_lock<std::mutex>& lock) {
     ++done_count_;
 }
 
+void LaunchQueue::wake_waiters() {
+    // A waiter that wakes between two launches would compete with this thread for the next one.
+    if (done_count_ < least_awaited_) return;
+    least_awaited_ = UINT64_MAX;
+    done_.notify_all();
+}
+
 void LaunchQueue::work() {
     std::unique_lock lock(mutex_);
     for (;;) {
         added_.wait(lock, [&] { return ending_ || (!busy_ && !launches_.empty()); });
         if (ending_) return;
         carry_out_next(lock);
-        done_.notify_all();
+        wake_waiters();
     }
 }
 

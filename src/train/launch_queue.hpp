@@ -43,13 +43,16 @@ class LaunchQueue {
     Status wait_for(std::unique_lock<std::mutex>& lock, Ticket last);
     // Carries the first launch out, or drops it. The caller holds the lock, and no launch is in progress.
     void carry_out_next(std::unique_lock<std::mutex>& lock);
+    // The caller holds the lock.
+    void wake_waiters();
     static Status carry_out(const Launch& launch);
 
     std::mutex mutex_;
     std::condition_variable added_, done_;  // a launch was added or left over; one is done
     std::deque<Launch> launches_;
     Ticket added_count_ = 0, done_count_ = 0;
-    bool busy_ = false;  // one more launch is in progress
+    Ticket least_awaited_ = UINT64_MAX;  // of all waiters since the last wake
+    bool busy_ = false;                  // one more launch is in progress
     bool ending_ = false;
     Status failure_;
     bool has_thread_ = false;

@@ -28,6 +28,9 @@ class MemorySpace {
     virtual Status add(void* to, const void* from, size_t count, weftDataType_t type) = 0;
     // memory[i] *= factor, rounded to the type.
     virtual Status scale(void* memory, size_t count, weftDataType_t type, double factor) = 0;
+    // to[i] = from[i]: between float32 or float64, which is rounded to float32 first, and float16 or bfloat16.
+    virtual Status convert(void* to, weftDataType_t to_type, const void* from, weftDataType_t from_type,
+                           size_t count) = 0;
     // Own work from now on waits for the work that the caller's stream has now.
     virtual Status follow(weftStream_t callers) = 0;
     // The caller's stream waits for the own work so far.

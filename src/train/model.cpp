@@ -66,6 +66,12 @@ std::string described(const Model& model) {
     return text;
 }
 
+std::vector<TensorFacts> facts_of(const std::vector<Tensor>& tensors) {
+    std::vector<TensorFacts> facts;
+    for (const Tensor& tensor : tensors) facts.push_back(tensor.facts);
+    return facts;
+}
+
 Status broadcast_values(const Peers& peers, const MemorySpace& space, std::span<const Tensor> tensors, int root) {
     std::vector<const Tensor*> small;
     std::vector<std::byte> message;

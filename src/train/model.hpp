@@ -41,6 +41,7 @@ struct Model {
 
 // One line for each fact that must be equal on all ranks.
 std::string described(const Model& model);
+std::vector<TensorFacts> facts_of(const std::vector<Tensor>& tensors);
 // All ranks call it: the values of rank `root`. Small tensors in host memory share messages.
 Status broadcast_values(const Peers& peers, const MemorySpace& space, std::span<const Tensor> tensors, int root);
 

@@ -7,32 +7,27 @@ namespace weft::internal::train {
 Reports::Reports(size_t parameters, bool static_graph)
     : expected_(parameters, 1),
       reported_(parameters, 0),
-      used_(parameters, false),
+      used_(parameters, 0),
       last_report_(parameters, 0),
       recording_(static_graph) {}
 
 void Reports::begin() {
     reported_.assign(reported_.size(), 0);
     reports_ = 0;
+    outstanding_ = expected_.size() - size_t(std::count(expected_.begin(), expected_.end(), 0));
 }
 
-Status Reports::report(int parameter, const std::string& name) {
-    int& reported = reported_[size_t(parameter)];
-    if (!recording_ && reported >= expected(parameter)) {
-        if (expected(parameter) == 0)
-            return fail(error::train_static_graph,
-                        "the gradient of parameter {}, \"{}\", was reported, but not in the first iteration: with "
-                        "config.staticGraph all iterations report the same gradients",
-                        parameter, name);
-        return fail(error::train_reported_twice,
-                    "the gradient of parameter {}, \"{}\", was reported {} in this iteration: report a gradient when "
-                    "its last part is written",
-                    parameter, name, reported == 1 ? "twice" : fmt::format("{} times", reported + 1));
-    }
-    ++reported;
-    last_report_[size_t(parameter)] = reports_++;
-    used_[size_t(parameter)] = true;
-    return ok();
+Status Reports::refused(int parameter, const std::string& name) const {
+    const int reported = reported_[size_t(parameter)];
+    if (expected(parameter) == 0)
+        return fail(error::train_static_graph,
+                    "the gradient of parameter {}, \"{}\", was reported, but not in the first iteration: with "
+                    "config.staticGraph all iterations report the same gradients",
+                    parameter, name);
+    return fail(error::train_reported_twice,
+                "the gradient of parameter {}, \"{}\", was reported {} in this iteration: report a gradient when its "
+                "last part is written",
+                parameter, name, reported == 1 ? "twice" : fmt::format("{} times", reported + 1));
 }
 
 std::vector<int> Reports::missing() const {
@@ -60,15 +55,11 @@ std::vector<int> Reports::order() const {
 
 void FullBuckets::begin(const BucketLayout& layout) {
     layout_ = &layout;
-    ready_.assign(layout.places.size(), false);
+    ready_.assign(layout.places.size(), 0);
+    unready_ = layout.places.size();
     missing_.clear();
     for (const Bucket& bucket : layout.buckets) missing_.push_back(bucket.parameters.size());
     next_ = 0;
-}
-
-void FullBuckets::ready(int parameter) {
-    ready_[size_t(parameter)] = true;
-    --missing_[size_t(layout_->places[size_t(parameter)].bucket)];
 }
 
 int FullBuckets::take() { return next_ < missing_.size() && missing_[next_] == 0 ? int(next_++) : -1; }

@@ -85,6 +85,9 @@ class Averages(unittest.TestCase):
                     ddp.ready_all(["bias"])
                     ddp.ready_all(name for name in ("weight", "empty", "half"))
                 self.assertEqual(ddp.gradient("weight")[0, 0], 106)
+                self.assertEqual(ddp.bucket_count, 3)
+                ddp.zero_gradients()
+                self.assertEqual(ddp.gradient("weight").sum(), 0)
 
         on_ranks(2, body)
 

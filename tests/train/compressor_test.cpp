@@ -5,9 +5,9 @@
 #include <cmath>
 #include <limits>
 
-#include "src/train/compression/compressed_exchange.hpp"
-#include "src/train/compression/largest_numbers.hpp"
-#include "src/train/compression/power_sgd.hpp"
+#include "src/train/hooks/compressed_exchange.hpp"
+#include "src/train/hooks/largest_numbers.hpp"
+#include "src/train/hooks/power_sgd.hpp"
 #include "src/train/peers.hpp"
 #include "tests/comm/on_threads.hpp"
 #include "tests/error.hpp"

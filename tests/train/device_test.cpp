@@ -52,10 +52,11 @@ class DeviceRank {
     void begin(weftTrainMode_t mode = weftTrainSynchronize) { demand(weftTrainDdpBegin(ddp_, mode, stream())); }
     void finish() { demand(weftTrainDdpFinish(ddp_, stream())); }
     // Writes the gradient by work on the stream, and reports it.
-    void backward(int iteration, std::vector<int> order) {
+    void backward(int iteration, std::vector<int> order, double factor = 1) {
         for (const int p : order) {
             std::vector<float>& numbers = sent_.emplace_back(counts[p]);
-            for (size_t i = 0; i < counts[p]; ++i) numbers[i] = float(gradient_element(rank_, iteration, p, i));
+            for (size_t i = 0; i < counts[p]; ++i)
+                numbers[i] = float(factor * gradient_element(rank_, iteration, p, i));
             if (counts[p] > 0)
                 demand(cuMemcpyAsync(CUdeviceptr(gradient(p)), CUdeviceptr(numbers.data()), counts[p] * 4,
                                      stream_.handle));
@@ -63,7 +64,7 @@ class DeviceRank {
         }
     }
     template <class Expected>
-    void expect(Expected expected) {
+    void expect(Expected expected, double allowed = 1e-5) {
         for (int p = 0; p < parameters; ++p) {
             std::vector<float> seen(counts[p]);
             if (counts[p] > 0)
@@ -71,7 +72,7 @@ class DeviceRank {
                     cuMemcpyAsync(CUdeviceptr(seen.data()), CUdeviceptr(gradient(p)), counts[p] * 4, stream_.handle));
             stream_.finish();
             for (size_t i = 0; i < counts[p]; ++i)
-                if (std::abs(seen[i] - expected(p, i)) > 1e-5)
+                if (std::abs(seen[i] - expected(p, i)) > allowed)
                     throw std::runtime_error("parameter " + std::to_string(p) + " has " + std::to_string(seen[i]) +
                                              ", not " + std::to_string(expected(p, i)));
         }
@@ -178,6 +179,35 @@ TEST_CASE("unused parameters, joined ranks and a caller's hook work on devices",
     ranks.check_healthy();
 }
 
+TEST_CASE("fp16 and bf16 hooks convert on devices", "[train]") {
+    constexpr double third = 1.0 / 3;
+    for (const int size : {1, 2, 3}) {
+        const Ranks ranks(spread(size));
+        for (const weftDataType_t type : {weftFloat16, weftBfloat16})
+            check_on_threads(size, [&](int own) {
+                weftTrainDdpConfig_t config = small_buckets();
+                config.hook = type == weftFloat16 ? weftTrainHookFloat16 : weftTrainHookBfloat16;
+                DeviceRank rank(ranks, own, config);
+                for (int iteration = 0; iteration < 3; ++iteration) {
+                    rank.begin();
+                    rank.backward(iteration, {3, 2, 1, 0}, third);
+                    rank.finish();
+                    // One rank gets what was sent, to the bit.
+                    rank.expect(
+                        [&](int p, size_t i) {
+                            const float exact = float(third * sum(size, iteration, p, i) / size);
+                            if (size > 1) return double(exact);
+                            uint16_t sent = 0;
+                            set_number(&sent, type, 0, exact);
+                            return number_at(&sent, type, 0);
+                        },
+                        size > 1 ? 0.04 : 1e-9);
+                }
+            });
+        ranks.check_healthy();
+    }
+}
+
 TEST_CASE("other memory, streams and hooks than a device's are refused", "[train]") {
     const Ranks ranks(spread(1));
     check_on_threads(1, [&](int own) {
@@ -218,9 +248,14 @@ TEST_CASE("other memory, streams and hooks than a device's are refused", "[train
         weftTrainDdp_t ddp = nullptr;
         CHECK(weftTrainDdpCreate(&ddp, ranks.comms[0], tensors, 2, nullptr, 0, &config) == weftInvalidArgument);
         CHECK_ERROR(last_error(), "argument.device");
-        config.hook = weftTrainHookFloat16;
+        weftTrainCompressor_t compressor = nullptr;
+        const weftTrainCompressorConfig_t settings = WEFT_TRAIN_COMPRESSOR_CONFIG_INITIALIZER;
+        demand(weftTrainCompressorCreate(&compressor, &settings));
+        config.hook = weftTrainHookCompress;
+        config.hookContext = compressor;
         CHECK(weftTrainDdpCreate(&ddp, ranks.comms[0], tensors, 1, nullptr, 0, &config) == weftInvalidArgument);
         CHECK_ERROR(last_error(), "argument.config");
+        demand(weftTrainCompressorDestroy(compressor));
     });
 }
 

@@ -184,6 +184,7 @@ TEST_CASE("a wrong call in an iteration changes nothing, and the iteration ends 
         fails(weftTrainDdpGetBucket(ddp, 0, nullptr), "argument.null");
         rank.begin();
         fails(weftTrainDdpBegin(ddp, weftTrainSynchronize, nullptr), "train.iteration");
+        fails(weftTrainDdpZeroGradients(ddp, nullptr), "train.iteration", "weftTrainDdpZeroGradients");
         fails(weftTrainDdpJoin(ddp, nullptr), "train.iteration");
         for (int p = 0; p < 10; ++p) {
             rank.compute(p, 0);

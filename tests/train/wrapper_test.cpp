@@ -61,6 +61,9 @@ TEST_CASE("the owner is movable, and its calls are train.h's") {
         ddp.finish();
         if (ddp.gradient<float>(0)[4] != 11.5 || bias_gradient[2] != 2) return "no average";
         if (!ddp.reduced()) return "not reduced";
+        if (ddp.parameter_count() != 3 || ddp.bucket_count() < 2) return "counts";
+        ddp.zero_gradients();
+        if (ddp.gradient<float>(0)[4] != 0 || bias_gradient[2] != 0) return "gradients are not zero";
         if (!ddp.used(1) || ddp.used(2) || ddp.bucket(0) < 0) return "the used-map";
         ddp.join();
         try {

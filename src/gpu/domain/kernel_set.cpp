@@ -11,6 +11,7 @@
 #include "src/drivers/cuda/device.hpp"
 #include "src/drivers/cuda/stream.hpp"
 #include "src/gpu/kernels/access_arguments.hpp"
+#include "src/gpu/kernels/convert_arguments.hpp"
 #include "src/gpu/kernels/device_code.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
 
@@ -104,6 +105,10 @@ Status KernelSet::load(const Driver& driver, int device) {
     };
     WEFT_TRY(load_one(messages_, message_entry_point));
     WEFT_TRY(load_one(access_, access_entry_point));
+    // It waits for no other rank, so its blocks need not run at once.
+    auto converter = find(libraries, context_, convert_entry_point);
+    if (!converter) return converter.take_status();
+    converter_ = *converter;
     for (int number = 0; number < body_count; ++number) {
         const uint32_t lacking = needs(Body(number)) & ~facts_.capabilities;
         if (lacking)

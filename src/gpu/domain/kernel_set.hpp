@@ -26,6 +26,8 @@ class KernelSet {
     const Kernel& access() const { return access_; }
     // Copies memory that one rank can access; for probing.
     const Kernel& copier() const { return kernel(Body::local_reduce, weftUint32, true); }
+    // Converts floats to and from 16 bits, for training.
+    const Kernel& converter() const { return converter_; }
     // The facts about the device that its rank reports when it joins.
     const DeviceFacts& facts() const { return facts_; }
     // Whether fences of our kernels can ignore the stores of other kernels.
@@ -40,7 +42,7 @@ class KernelSet {
 
     Context context_;
     Kernel kernels_[body_count][weftNumTypes][2];
-    Kernel messages_, access_;
+    Kernel messages_, access_, converter_;
     DeviceFacts facts_{};
     bool sync_domains_ = false, mps_ = false;
 };

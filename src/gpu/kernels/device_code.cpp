@@ -10,6 +10,7 @@ WEFT_FATBIN(step);
 WEFT_FATBIN(message);
 WEFT_FATBIN(access);
 WEFT_FATBIN(optimizer);
+WEFT_FATBIN(convert);
 
 namespace weft::internal::cuda {
 
@@ -21,6 +22,7 @@ std::span<const DeviceCode> device_code() {
         {"message", {weft_message_fatbin_begin, weft_message_fatbin_end}},
         {"access", {weft_access_fatbin_begin, weft_access_fatbin_end}},
         {"optimizer", {weft_optimizer_fatbin_begin, weft_optimizer_fatbin_end}},
+        {"convert", {weft_convert_fatbin_begin, weft_convert_fatbin_end}},
     };
     return all;
 }

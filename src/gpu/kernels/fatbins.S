@@ -16,5 +16,6 @@ weft_\name\()_fatbin_end:
     embed message, "message.fatbin"
     embed access, "access.fatbin"
     embed optimizer, "optimizer.fatbin"
+    embed convert, "convert.fatbin"
 
     .section .note.GNU-stack, "", %progbits

@@ -1,4 +1,4 @@
-#include "src/train/compression/compressor_state.hpp"
+#include "src/train/hooks/compressor_state.hpp"
 
 #include <cstring>
 

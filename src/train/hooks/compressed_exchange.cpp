@@ -1,4 +1,4 @@
-#include "src/train/compression/compressed_exchange.hpp"
+#include "src/train/hooks/compressed_exchange.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "src/base/arithmetic.hpp"
-#include "src/train/compression/largest_numbers.hpp"
+#include "src/train/hooks/largest_numbers.hpp"
 #include "src/train/peers.hpp"
 
 namespace weft::internal::train {

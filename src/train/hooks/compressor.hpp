@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "src/train/bucket_hooks.hpp"
-#include "src/train/compression/compressed_exchange.hpp"
-#include "src/train/compression/compressor_state.hpp"
-#include "src/train/compression/power_sgd.hpp"
+#include "src/train/hooks/bucket_hooks.hpp"
+#include "src/train/hooks/compressed_exchange.hpp"
+#include "src/train/hooks/compressor_state.hpp"
+#include "src/train/hooks/power_sgd.hpp"
 
 namespace weft::internal::train {
 

@@ -1,7 +1,6 @@
-#include "src/train/bucket_hooks.hpp"
+#include "src/train/hooks/bucket_hooks.hpp"
 
 #include "src/base/datatype.hpp"
-#include "src/kernels/cpu_kernels.hpp"
 
 namespace weft::internal::train {
 
@@ -26,21 +25,6 @@ class InHook {
   private:
     HookOwner& owner_;
 };
-
-// Of float64: rounded to fp32 first, as PyTorch does.
-void narrow(void* small, weftDataType_t type, const double* large, size_t count) {
-    for (size_t i = 0; i < count; ++i) {
-        const float number = float(large[i]);
-        cpu_kernels().narrow[type](static_cast<uint16_t*>(small) + i, &number, 1);
-    }
-}
-void widen(double* large, weftDataType_t type, const void* small, size_t count) {
-    for (size_t i = 0; i < count; ++i) {
-        float number = 0;
-        cpu_kernels().widen[type](&number, static_cast<const uint16_t*>(small) + i, 1);
-        large[i] = double(number);
-    }
-}
 
 }  // namespace
 
@@ -114,24 +98,17 @@ Status average(const weftTrainBucket_t& bucket) {
 
 Status average_as(const weftTrainBucket_t& bucket, weftDataType_t type) {
     if (bucket.datatype != weftFloat32 && bucket.datatype != weftFloat64) return average(bucket);
-    const bool is_double = bucket.datatype == weftFloat64;
     auto owner = owner_of(&bucket);
     if (!owner) return owner.take_status();
-    auto memory = (*owner)->buckets->own_scratch((*owner)->index, bucket.count * size_of(type));
+    HookOwner& own = **owner;
+    auto memory = own.buckets->own_scratch(own.index, bucket.count * size_of(type));
     if (!memory) return memory.take_status();
-    void* const scratch = *memory;
-    if (is_double)
-        narrow(scratch, type, static_cast<const double*>(bucket.data), bucket.count);
-    else
-        cpu_kernels().narrow[type](scratch, bucket.data, bucket.count);
+    WEFT_TRY(own.space->convert(*memory, type, bucket.data, bucket.datatype, bucket.count));
     weftTrainBucket_t sent = bucket;
-    sent.data = scratch;
+    sent.data = *memory;
     sent.datatype = type;
     WEFT_TRY(average(sent));
-    if (is_double)
-        widen(static_cast<double*>(bucket.data), type, scratch, bucket.count);
-    else
-        cpu_kernels().widen[type](bucket.data, scratch, bucket.count);
+    WEFT_TRY(own.space->convert(bucket.data, bucket.datatype, *memory, type, bucket.count));
     return ok();
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "src/base/result.hpp"
 #include "src/train/gradient_buckets.hpp"
+#include "src/train/memory_space.hpp"
 #include "src/train/model.hpp"
 #include "src/train/peers.hpp"
 #include "weft/train.h"
@@ -15,6 +16,7 @@ struct HookOwner {
     uint64_t magic = 0;
     Peers* peers = nullptr;
     GradientBuckets* buckets = nullptr;
+    MemorySpace* space = nullptr;
     int index = 0;  // of the bucket
     weftStream_t stream = nullptr;
     const HookOwner* outer = nullptr;  // whose hook called this one

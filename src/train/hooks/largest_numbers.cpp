@@ -1,4 +1,4 @@
-#include "src/train/compression/largest_numbers.hpp"
+#include "src/train/hooks/largest_numbers.hpp"
 
 #include <algorithm>
 #include <bit>

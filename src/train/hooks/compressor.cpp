@@ -1,11 +1,11 @@
-#include "src/train/compression/compressor.hpp"
+#include "src/train/hooks/compressor.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include "src/base/datatype.hpp"
 #include "src/kernels/cpu_kernels.hpp"
-#include "src/train/compression/largest_numbers.hpp"
+#include "src/train/hooks/largest_numbers.hpp"
 
 namespace weft::internal::train {
 

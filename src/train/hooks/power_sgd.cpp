@@ -1,4 +1,4 @@
-#include "src/train/compression/power_sgd.hpp"
+#include "src/train/hooks/power_sgd.hpp"
 
 #include <algorithm>
 #include <cmath>
