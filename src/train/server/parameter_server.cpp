@@ -10,6 +10,17 @@
 
 namespace weft::internal::train {
 
+namespace {
+
+// Of a link: later than that of a pull, so that workers learn the slow rank first. A worker may compute that long.
+int64_t link_timeout_ms(int64_t pull_timeout_ms) {
+    constexpr int64_t least_extra_ms = 60'000;
+    if (pull_timeout_ms == 0 || pull_timeout_ms > INT64_MAX / 2) return 0;
+    return pull_timeout_ms + std::max(pull_timeout_ms, least_extra_ms);
+}
+
+}  // namespace
+
 Result<std::shared_ptr<ParameterServer>> ParameterServer::make(Status own, std::vector<Tensor> parameters,
                                                                const ServerRules& rules, weftComm_t comm) {
     std::shared_ptr<ParameterServer> made(new ParameterServer(std::move(parameters), rules));
@@ -57,8 +68,7 @@ Status ParameterServer::connect() {
     const int own = serves ? rank : rank - servers;
     if (serves) state_ = std::make_unique<ServerState>(rules_, parts_[size_t(own)].keys, workers);
     links_.resize(size_t(serves ? workers : servers));
-    // The workers' answers of a slow rank come before their own time-out.
-    const int64_t timeout_ms = rules_.timeout_ms > INT64_MAX / 2 ? INT64_MAX : 2 * rules_.timeout_ms;
+    const int64_t timeout_ms = link_timeout_ms(rules_.timeout_ms);
     // In each round a server meets one worker at most, and in all rounds each worker once.
     const int rounds = std::max(servers, workers);
     for (int round = 0; round < rounds; ++round) {
