@@ -205,7 +205,7 @@ Status ParameterServer::take_answer(size_t server) {
     if (header.kind == MessageKind::slow || header.kind == MessageKind::ended)
         return fail(header.kind == MessageKind::slow ? error::train_server_slow : error::train_server_ended,
                     "the server on rank {} has ended the training: {}", server, header.sentence)
-            .about({.rank = header.rank});
+            .about({.rank = header.rank >= 0 ? header.rank : int(server)});
     answers_[server].newest = {header.step, header.slowest_clock};
     return ok();
 }
