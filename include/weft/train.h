@@ -11,7 +11,7 @@
  * Contract: results, errors, threads and processes are as weft.h says. Thread-bound means one thread for each object at
  * a time.
  * Memory: all parameters, buffers and gradients of one object lie in host memory, or on the communicator's device.
- * Sharded models and the memory of checkpoints lie in host memory.
+ * The memory of checkpoints lies in host memory.
  * Streams: on host memory stream is NULL, and calls return when they are done. On a device it is a CUDA stream of that
  * device. The work of a call follows the stream's work so far, and the stream waits for its results. A captured stream
  * is an error: iterations cannot become part of a CUDA graph.
@@ -115,8 +115,9 @@ typedef struct weftTrainShard* weftTrainShard_t;
 typedef struct {
     size_t size;                         /* sizeof(weftTrainUnit_t) of the caller */
     const char* name;                    /* shown in errors, equal on all ranks; copied */
-    const weftTrainTensor_t* parameters; /* at least one; copied. data: the first values, host memory, which count on
-                                            rank 0 only; other ranks may pass NULL. gradient: NULL */
+    const weftTrainTensor_t* parameters; /* at least one; copied. data: the first values, host memory or memory of the
+                                            model's device, which count on rank 0 only; other ranks may pass
+                                            NULL. gradient: NULL */
     size_t parameterCount;               /* entries of parameters */
     int reshardRanks; /* after the forward pass the unit is sharded over groups of so many ranks; 0: over all ranks of
                          the shard group; 1: each rank keeps it, which suits the last unit of the forward pass */
@@ -147,11 +148,17 @@ typedef struct {
     weftTrainStage_t stage;       /* the memory that is sharded */
     int shardRanks; /* consecutive ranks that share one copy of the model (HSDP); 0: all ranks of the communicator */
     double divisor; /* gradients are the sum over all ranks divided by it; 0: the number of ranks */
+    int onDevice;   /* 1: the model lies on the communicator's device; 0: in host memory */
+    /* Mixed precision of float32 parameters in host memory: float32, float16 or bfloat16. Of two neighbours that differ
+     * one is float32. The optimizer's values stay float32. weftNumTypes: the default */
+    weftDataType_t parameterType; /* of whole units and their gradients; default: the parameters' own */
+    weftDataType_t reduceType;    /* in which gradients are reduced; default: parameterType */
+    weftDataType_t outputType;    /* of reduced gradients; default: the parameters' own */
 } weftTrainShardConfig_t;
 #define WEFT_TRAIN_SHARD_CONFIG_INITIALIZER                                                                   \
     {                                                                                                         \
         sizeof(weftTrainShardConfig_t), WEFT_TRAIN_SHARD_CONFIG_MAGIC, WEFT_VERSION_CODE, weftTrainShardFlat, \
-            weftTrainShardParameters, 0, 0                                                                    \
+            weftTrainShardParameters, 0, 0, 0, weftNumTypes, weftNumTypes, weftNumTypes                       \
     }
 
 /* This rank's part of a parameter: `count` elements from element `begin` on, of the parameter's datatype. Start from
@@ -541,7 +548,7 @@ WEFT_API weftResult_t weftTrainCompressorLoad(weftTrainCompressor_t compressor, 
  * both ranks. Then each rank has its part of rank 0's values. Blocks. It makes communicators of its own from comm.
  * units, unitCount  at least one, in the order of the forward pass. Parameters are numbered from 0 through all units
  * config            settings, or NULL
- * The caller may free the values in host memory afterwards: counts in the structs are elements.
+ * The caller may free the values afterwards, host or device memory: counts in the structs are elements.
  * Errors: weftInvalidArgument, weftInvalidUsage, weftMismatch (the ranks' models differ), weftRemoteError, weftTimeout,
  * weftSystemError.
  * Thread-bound, to comm. */
@@ -562,30 +569,32 @@ WEFT_API weftResult_t weftTrainShardAbort(weftTrainShard_t shard);
 
 /* Gathers the whole unit number `unit` of `shard` from all ranks' parts, for a forward or backward pass. Blocks until
  * it is there. Then the unit that came next in the last iteration is gathered ahead. All ranks gather the same units in
- * one order. `stream` is NULL.
+ * one order.
+ * stream  NULL, or a CUDA stream that uses the unit: it waits for the unit. On a device the call does not block
  * Errors: weftInvalidArgument (no such unit), weftInvalidUsage (it is gathered already), weftRemoteError, weftTimeout,
  * weftSystemError.
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainShardGather(weftTrainShard_t shard, int unit, weftStream_t stream);
 
-/* Releases unit number `unit` of `shard`: its parameters must not be used any more. Does not wait. Its memory serves
- * other units. The next gather in the same iteration is free if config.stage or unit.reshardRanks keep the unit.
- * `stream` is NULL.
- * pass  weftTrainForward, or weftTrainBackward if no rank needs the values in this iteration any more
+/* Releases unit number `unit` of `shard`: its parameters must not be used any more. The next gather in the same
+ * iteration is free if config.stage or unit.reshardRanks keep the unit. Else its memory serves others. Does not wait.
+ * pass    weftTrainForward, or weftTrainBackward if no rank needs it again in this iteration
+ * stream  NULL, or the CUDA stream that has used it.
  * Errors: weftInvalidArgument (no such unit), weftInvalidUsage (it is not gathered).
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainShardRelease(weftTrainShard_t shard, int unit, weftTrainPass_t pass,
                                             weftStream_t stream);
 
-/* Writes to `values` where parameter number `parameter` of `shard` lies as a whole: host memory, its count of elements.
- * It is valid until its unit is released.
+/* Writes to `values` where parameter number `parameter` of `shard` lies as a whole: host or device memory, its count of
+ * elements. It is valid until its unit is released.
  * Errors: weftInvalidArgument (no such parameter), weftInvalidUsage (its unit is released).
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainShardGetParameter(weftTrainShard_t shard, int parameter, void** values);
 
-/* Writes to `gradient` where the whole gradient of parameter number `parameter` of `shard` lies: host memory, its count
- * of elements, zeros at first. Its unit is gathered. It is valid until weftTrainShardReduceScatter: ask again after
- * that. Gradients of several batches may be added up there: then nothing is sent for them.
+/* Writes to `gradient` where the whole gradient of parameter number `parameter` of `shard` lies: host or device memory,
+ * its count of elements, zeros at first. On a device the stream that gathered its unit writes the zeros. Its unit is
+ * gathered. It is valid until weftTrainShardReduceScatter: ask again after that. Gradients of several batches may be
+ * added up there: then nothing is sent for them.
  * Errors: weftInvalidArgument (no such parameter), weftInvalidUsage (its unit is released), weftRemoteError,
  * weftTimeout, weftSystemError.
  * Thread-bound. */
@@ -597,14 +606,15 @@ WEFT_API weftResult_t weftTrainShardGetGradient(weftTrainShard_t shard, int para
  * mode    equal on all ranks. With weftTrainSynchronize the result is the sum over all ranks divided by
  *         config.divisor. weftTrainAccumulate is for several copies of the model (config.shardRanks): each copy keeps
  *         its own sum. The next reduction that synchronises adds that
- * stream  NULL
+ * stream  NULL, or the CUDA stream that has written the gradients
  * Errors: weftInvalidArgument (no such unit), weftRemoteError, weftTimeout, weftSystemError.
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainShardReduceScatter(weftTrainShard_t shard, int unit, weftTrainMode_t mode,
                                                   weftStream_t stream);
 
 /* Ends an iteration of `shard`: blocks until all reductions are done. All units are released, and their gradients
- * reduced. Values may be changed then, by weftTrainShardGetPiece. `stream` is NULL.
+ * reduced. Values may be changed then, by weftTrainShardGetPiece.
+ * stream  NULL, or the CUDA stream that changes them: it waits for the reductions. On a device the call does not block
  * Errors: weftInvalidUsage (a unit is gathered, a gradient is not reduced), weftRemoteError, weftTimeout,
  * weftSystemError.
  * Thread-bound. */
@@ -615,8 +625,8 @@ WEFT_API weftResult_t weftTrainShardFinish(weftTrainShard_t shard, weftStream_t 
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainShardZeroGradients(weftTrainShard_t shard);
 
-/* Writes to `piece` this rank's part of parameter number `parameter` of `shard`: host memory, elements. Change the
- * values between weftTrainShardFinish and the next weftTrainShardGather.
+/* Writes to `piece` this rank's part of parameter number `parameter` of `shard`: host or device memory, elements. Change
+ * the values between weftTrainShardFinish and the next weftTrainShardGather.
  * Errors: weftInvalidArgument (no such parameter, piece was not initialised).
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainShardGetPiece(weftTrainShard_t shard, int parameter, weftTrainPiece_t* piece);

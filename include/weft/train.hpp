@@ -203,12 +203,14 @@ class Shard {
     weftTrainShard_t get() const noexcept { return handle_; }
     void abort() { check(weftTrainShardAbort(handle_)); }
 
-    void gather(int unit) { check(weftTrainShardGather(handle_, unit, nullptr)); }
-    void release(int unit, weftTrainPass_t pass) { check(weftTrainShardRelease(handle_, unit, pass, nullptr)); }
-    void reduce_scatter(int unit, weftTrainMode_t mode = weftTrainSynchronize) {
-        check(weftTrainShardReduceScatter(handle_, unit, mode, nullptr));
+    void gather(int unit, weftStream_t stream = nullptr) { check(weftTrainShardGather(handle_, unit, stream)); }
+    void release(int unit, weftTrainPass_t pass, weftStream_t stream = nullptr) {
+        check(weftTrainShardRelease(handle_, unit, pass, stream));
     }
-    void finish() { check(weftTrainShardFinish(handle_, nullptr)); }
+    void reduce_scatter(int unit, weftTrainMode_t mode = weftTrainSynchronize, weftStream_t stream = nullptr) {
+        check(weftTrainShardReduceScatter(handle_, unit, mode, stream));
+    }
+    void finish(weftStream_t stream = nullptr) { check(weftTrainShardFinish(handle_, stream)); }
     void zero_gradients() { check(weftTrainShardZeroGradients(handle_)); }
 
     // Whole, while the parameter's unit is gathered.

@@ -23,6 +23,7 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
                 for (size_t u = 0; u < tensors.size(); ++u)
                     read.push_back(unit_of(nb::cast<nb::tuple>(units[u]), tensors[u]));
                 config = config_of(settings);
+                types_ = {config.parameterType, config.outputType};
             },
             [&](weftComm_t own, weftTrainShard_t* made) {
                 return weftTrainShardCreate(made, own, read.data(), read.size(), &config);
@@ -90,6 +91,12 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
     // Of a registered parameter.
     size_t count_of(int number) const { return facts_[size_t(number)].first; }
     size_t item_bytes_of(int number) const { return bytes_of(facts_[size_t(number)].second); }
+    size_t whole_bytes_of(int number) const {
+        return count_of(number) * (types_.first == weftNumTypes ? item_bytes_of(number) : bytes_of(types_.first));
+    }
+    size_t gradient_item_bytes_of(int number) const {
+        return types_.second == weftNumTypes ? item_bytes_of(number) : bytes_of(types_.second);
+    }
     // Views of its memory that Python holds: it must not be freed.
     int views = 0;
 
@@ -130,10 +137,19 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
         config.stage = weftTrainStage_t(nb::cast<int>(settings["stage"]));
         config.shardRanks = nb::cast<int>(settings["shard_ranks"]);
         config.divisor = nb::cast<double>(settings["divisor"]);
+        const auto type = [&](const char* name) {
+            const nb::object given = settings[name];
+            return given.is_none() ? weftNumTypes : type_named(given);
+        };
+        config.parameterType = type("parameter_type");
+        config.reduceType = type("reduce_type");
+        config.outputType = type("output_type");
         return config;
     }
 
     std::vector<std::pair<size_t, weftDataType_t>> facts_;  // elements and type of each parameter
+    // Of whole parameters, and of reduced gradients. weftNumTypes: the parameter's own.
+    std::pair<weftDataType_t, weftDataType_t> types_{weftNumTypes, weftNumTypes};
 };
 
 // Memory of a Shard with the buffer protocol. Keeps the Shard.
@@ -175,10 +191,12 @@ PyType_Slot* memory_slots_of_shard() {
 nb::tuple piece_of(const nb::object& self, int number) {
     Shard& shard = nb::cast<Shard&>(self);
     const weftTrainPiece_t piece = shard.piece(number);
-    const size_t bytes = piece.count * shard.item_bytes_of(number);
-    return nb::make_tuple(ShardMemory::made(self, piece.values, bytes),
-                          piece.gradient ? ShardMemory::made(self, piece.gradient, bytes) : nb::none(), piece.begin,
-                          piece.count);
+    const auto memory = [&](void* data, size_t item_bytes) {
+        return ShardMemory::made(self, data, piece.count * item_bytes);
+    };
+    return nb::make_tuple(memory(piece.values, shard.item_bytes_of(number)),
+                          piece.gradient ? memory(piece.gradient, shard.gradient_item_bytes_of(number)) : nb::none(),
+                          piece.begin, piece.count);
 }
 
 }  // namespace
@@ -199,7 +217,7 @@ void bind_training_shard(nb::module_& module) {
             [](nb::object self, int number) {
                 Shard& shard = nb::cast<Shard&>(self);
                 void* const memory = shard.parameter(number);
-                return ShardMemory::made(self, memory, shard.count_of(number) * shard.item_bytes_of(number));
+                return ShardMemory::made(self, memory, shard.whole_bytes_of(number));
             },
             InFrame())
         .def(
@@ -207,7 +225,7 @@ void bind_training_shard(nb::module_& module) {
             [](nb::object self, int number) {
                 Shard& shard = nb::cast<Shard&>(self);
                 void* const memory = shard.gradient(number);
-                return ShardMemory::made(self, memory, shard.count_of(number) * shard.item_bytes_of(number));
+                return ShardMemory::made(self, memory, shard.whole_bytes_of(number));
             },
             InFrame())
         .def("_piece", &piece_of, InFrame())

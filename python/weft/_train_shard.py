@@ -66,6 +66,15 @@ class Stats(NamedTuple):
     whole_bytes: int  #: for whole units, whole gradients and messages
 
 
+class _Form(NamedTuple):
+    """The shape of a parameter, and arrays of the libraries and dtypes of its values and gradients."""
+
+    shape: tuple[int, ...]
+    values: Any
+    whole: Any
+    gradient: Any
+
+
 class Shard(_Closing, _weft.Shard):
     """A registered model in host memory of which each rank has a part: of optimizer states, gradients or parameters.
 
@@ -81,6 +90,8 @@ class Shard(_Closing, _weft.Shard):
     reshard_ranks: after the forward pass a unit is sharded over groups of so many ranks; 0: as before, 1: each rank
         keeps it, which suits the last unit. For all units, or by name.
     divisor: of gradients; 0: the number of ranks.
+    parameter_type, reduce_type, output_type: dtypes for mixed precision of float32 parameters of numpy or torch: of
+        whole units and their gradients, of gradients while they are reduced, of reduced gradients. None: as before.
 
     `with` closes it, or ends it on all ranks if an exception leaves the block.
     One thread at a time uses it; abort may come from any thread. After a failed call of a communicator it has ended on
@@ -97,9 +108,13 @@ class Shard(_Closing, _weft.Shard):
         shard_ranks: int = 0,
         reshard_ranks: Union[int, Mapping[str, int]] = 0,
         divisor: float = 0.0,
+        parameter_type: Any = None,
+        reduce_type: Any = None,
+        output_type: Any = None,
     ) -> None:
         self._parameters: dict[str, int] = {}
-        self._forms: list[tuple[Any, tuple[int, ...]]] = []  # an array of the same library and dtype; the shape
+        self._forms: list[_Form] = []
+        self._types = (parameter_type, output_type)
         self._units: dict[str, tuple[int, list[str]]] = {}
         entries: list[tuple[str, list[tuple[str, Any, int]], int]] = []
         refused = None
@@ -114,7 +129,9 @@ class Shard(_Closing, _weft.Shard):
                 raise refuse("python.value", f"sharding is {sharding!r}; it must be flat or rows")
         except Exception as error:
             refused = error
-        settings = {"rows": sharding == "rows", "stage": stage, "shard_ranks": shard_ranks, "divisor": divisor}
+        settings: dict[str, Any] = {"rows": sharding == "rows", "stage": stage, "shard_ranks": shard_ranks, "divisor": divisor}
+        types = {"parameter_type": parameter_type, "reduce_type": reduce_type, "output_type": output_type}
+        settings.update({name: None if each is None else _name(each) for name, each in types.items()})
         super().__init__(comm, entries, settings, refused)
 
     def _read(self, unit: str, pairs: list[tuple[str, Any]]) -> list[tuple[str, Any, int]]:
@@ -123,7 +140,8 @@ class Shard(_Closing, _weft.Shard):
         for name, x in pairs:
             shape = _results.shape_of(x)
             self._parameters[name] = len(self._forms)
-            self._forms.append((_results.like(x, (1,)), shape))
+            form = _results.like(x, (1,))
+            self._forms.append(_Form(shape, form, *(_in_type(form, each) for each in self._types)))
             entries.append((name, x, shape[0] if shape else 0))
         return entries
 
@@ -166,13 +184,13 @@ class Shard(_Closing, _weft.Shard):
         """A whole parameter as an array of its shape. Its unit is gathered; it is valid until that is released."""
         number = self._number(parameter)
         memory = self._parameter(number)
-        return _results.over(self._forms[number][0], memory, self._forms[number][1])
+        return _results.over(self._forms[number].whole, memory, self._forms[number].shape)
 
     def gradient(self, parameter: Union[str, int]) -> Any:
         """The whole gradient of a parameter of a gathered unit: zeros at first. It is valid until it is reduced."""
         number = self._number(parameter)
         memory = self._gradient(number)
-        return _results.over(self._forms[number][0], memory, self._forms[number][1])
+        return _results.over(self._forms[number].whole, memory, self._forms[number].shape)
 
     def reduce_scatter(self, unit: Union[str, int], *, accumulate: bool = False) -> None:
         """Begins the reduction of a unit's gradients to the ranks' pieces, where it is added. Does not wait for it.
@@ -200,9 +218,11 @@ class Shard(_Closing, _weft.Shard):
         """This rank's part of a parameter. Change its values between finish and the next gather."""
         number = self._number(parameter)
         values, gradient, begin, _ = self._piece(number)
-        form = self._forms[number][0]
+        form = self._forms[number]
         return Piece(
-            _results.over(form, values, (-1,)), None if gradient is None else _results.over(form, gradient, (-1,)), begin
+            _results.over(form.values, values, (-1,)),
+            None if gradient is None else _results.over(form.gradient, gradient, (-1,)),
+            begin,
         )
 
     def boxes(self, states: Optional[Mapping[str, Any]] = None, *, prefix: str = "") -> dict[str, Box]:
@@ -246,3 +266,17 @@ class Shard(_Closing, _weft.Shard):
 
 def _pairs(named: Named) -> list[tuple[str, Any]]:
     return list(named.items()) if isinstance(named, Mapping) else list(named)
+
+
+def _in_type(form: Any, dtype: Any) -> Any:
+    if dtype is None:
+        return form
+    if hasattr(form, "new_empty"):
+        return form.new_empty((1,), dtype=dtype)
+    if hasattr(form, "astype"):
+        return form.astype(dtype)
+    raise refuse("python.value", "parameter_type and output_type are for arrays of numpy and torch")
+
+
+def _name(dtype: Any) -> str:
+    return getattr(dtype, "__name__", None) or str(dtype)

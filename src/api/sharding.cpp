@@ -9,7 +9,8 @@
 
 #include "src/api/training_handle.hpp"
 #include "src/api/training_tensors.hpp"
-#include "src/train/sharded.hpp"
+#include "src/streams/host_stream.hpp"
+#include "src/train/sharding/sharded.hpp"
 #include "weft/train.h"
 
 using namespace weft::internal;
@@ -42,7 +43,10 @@ Status check_unit(const char* function, const train::Sharded& sharded, int unit)
     return fail(error::argument_value, "{}: unit is {}; it must be 0 to {}", function, unit, sharded.unit_count() - 1);
 }
 
-Status check_no_stream(const char* function, weftStream_t stream) {
+Status check_stream(const char* function, const train::Sharded& sharded, weftStream_t stream) {
+    if (sharded.on_device() && is_host_stream(stream))
+        return fail(error::argument_stream, "{}: the object lies on a device: stream must be a CUDA stream", function);
+    if (sharded.on_device()) return sharded.check_stream(function, stream);
     if (!stream) return ok();
     return fail(error::argument_stream, "{}: stream must be NULL, because the object lies in host memory", function);
 }
@@ -104,6 +108,13 @@ Status read_units(const weftTrainUnit_t* units, size_t count, bool has_values, t
     return ok();
 }
 
+Result<std::unique_ptr<train::MemorySpace>> space_of(const train::ShardingPlan& plan, weftComm_t comm) {
+    if (!plan.on_device) return train::host_space();
+    int device = -1;
+    WEFT_TRY(train::called(weftCommCuDevice(comm, &device)));
+    return train::device_space(device);
+}
+
 Status read_config(const weftTrainShardConfig_t* given, train::ShardingPlan& plan) {
     weftTrainShardConfig_t config = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
     if (given) {
@@ -119,6 +130,8 @@ Status read_config(const weftTrainShardConfig_t* given, train::ShardingPlan& pla
         return fail(error::argument_config, "config.stage is {}; it is a weftTrainStage_t", int(config.stage));
     if (config.shardRanks < 0)
         return fail(error::argument_config, "config.shardRanks is {}; it must not be negative", config.shardRanks);
+    if (!is_switch(config.onDevice))
+        return fail(error::argument_config, "config.onDevice is {}; it is 0 or 1", config.onDevice);
     if (!(config.divisor >= 0) || std::isinf(config.divisor))
         return fail(error::argument_config, "config.divisor is {}; it must be a positive number, or 0", config.divisor);
     plan.sharding = config.sharding == weftTrainShardRows ? train::Sharding::rows : train::Sharding::flat;
@@ -126,6 +139,8 @@ Status read_config(const weftTrainShardConfig_t* given, train::ShardingPlan& pla
     plan.keeps_wholes = config.stage < weftTrainShardParameters;
     plan.keeps_gradients = config.stage < weftTrainShardGradients;
     plan.divisor = config.divisor;
+    plan.on_device = config.onDevice != 0;
+    plan.types = {config.parameterType, config.reduceType, config.outputType};
     return ok();
 }
 
@@ -172,7 +187,15 @@ weftResult_t weftTrainShardCreate(weftTrainShard_t* shard, weftComm_t comm, cons
         };
         // A rank that fails tells the others, which wait for it.
         Status own = read();
-        auto made = train::Sharded::make(std::move(own), plan, train::host_space(), comm);
+        std::unique_ptr<train::MemorySpace> space = train::host_space();
+        if (own) {
+            auto found = space_of(plan, comm);
+            if (found)
+                space = std::move(*found);
+            else
+                own = found.take_status();
+        }
+        auto made = train::Sharded::make(std::move(own), plan, std::move(space), comm);
         if (!made) return made.take_status();
         auto places = places_of(plan, **made);
         *shard = keep_training<weftTrainShard>(std::move(*made));
@@ -188,7 +211,7 @@ weftResult_t weftTrainShardAbort(weftTrainShard_t shard) { return abort_training
 weftResult_t weftTrainShardGather(weftTrainShard_t shard, int unit, weftStream_t stream) {
     return guarded_training("weftTrainShardGather", shard, [&](train::Sharded& own) -> Status {
         WEFT_TRY(check_unit("weftTrainShardGather", own, unit));
-        WEFT_TRY(check_no_stream("weftTrainShardGather", stream));
+        WEFT_TRY(check_stream("weftTrainShardGather", own, stream));
         return own.gather(unit, stream);
     });
 }
@@ -199,7 +222,7 @@ weftResult_t weftTrainShardRelease(weftTrainShard_t shard, int unit, weftTrainPa
         if (pass != weftTrainForward && pass != weftTrainBackward)
             return fail(error::argument_value, "weftTrainShardRelease: pass is {}; it must be a weftTrainPass_t",
                         int(pass));
-        WEFT_TRY(check_no_stream("weftTrainShardRelease", stream));
+        WEFT_TRY(check_stream("weftTrainShardRelease", own, stream));
         return own.release(unit, pass == weftTrainForward, stream);
     });
 }
@@ -232,14 +255,14 @@ weftResult_t weftTrainShardReduceScatter(weftTrainShard_t shard, int unit, weftT
         if (mode != weftTrainSynchronize && mode != weftTrainAccumulate)
             return fail(error::argument_value, "weftTrainShardReduceScatter: mode is {}; it must be a weftTrainMode_t",
                         int(mode));
-        WEFT_TRY(check_no_stream("weftTrainShardReduceScatter", stream));
+        WEFT_TRY(check_stream("weftTrainShardReduceScatter", own, stream));
         return own.reduce_scatter(unit, mode == weftTrainSynchronize, stream);
     });
 }
 
 weftResult_t weftTrainShardFinish(weftTrainShard_t shard, weftStream_t stream) {
     return guarded_training("weftTrainShardFinish", shard, [&](train::Sharded& own) -> Status {
-        WEFT_TRY(check_no_stream("weftTrainShardFinish", stream));
+        WEFT_TRY(check_stream("weftTrainShardFinish", own, stream));
         return own.finish(stream);
     });
 }

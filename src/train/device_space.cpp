@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "src/base/datatype.hpp"
 #include "src/drivers/cuda/memory.hpp"
 #include "src/drivers/cuda/pointer.hpp"
 #include "src/drivers/cuda/stream.hpp"
@@ -15,6 +16,11 @@ namespace weft::internal::train {
 namespace {
 
 CUdeviceptr address_of(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
+
+struct DeviceStreamPlace : StreamPlace {
+    explicit DeviceStreamPlace(cuda::Event made) : event(std::move(made)) {}
+    cuda::Event event;
+};
 
 class DeviceSpace : public MemorySpace {
   public:
@@ -58,21 +64,36 @@ class DeviceSpace : public MemorySpace {
         return fail(error::stream_capture,
                     "{}: the stream is captured: iterations of training cannot become part of a CUDA graph", function);
     }
-    Status add(void*, const void*, size_t, weftDataType_t) override { return no_arithmetic(); }
-    Status scale(void*, size_t, weftDataType_t, double) override { return no_arithmetic(); }
+    Status prepare_arithmetic() override { return load_kernels(); }
+    Status add(void* to, const void* from, size_t count, weftDataType_t type) override {
+        if (count == 0) return ok();
+        cuda::KernelArguments arguments{};
+        arguments.ranks = 2;
+        arguments.op = weftSum;
+        arguments.bytes = count * size_of(type);
+        arguments.inputs[0] = static_cast<const std::byte*>(to);
+        arguments.inputs[1] = static_cast<const std::byte*>(from);
+        arguments.receive = static_cast<std::byte*>(to);
+        void* parameters[] = {&arguments};
+        // A block has at least some packs of 16 bytes for each thread.
+        constexpr size_t block_bytes = size_t(cuda::threads_max) * 64;
+        const size_t blocks = std::clamp<size_t>(arguments.bytes / block_bytes, 1, cuda::blocks_max);
+        const cuda::ContextScope scope(context_);
+        return kernels_->adder(type).launch({.blocks = unsigned(blocks), .threads = cuda::threads_max},
+                                            stream_.handle(), parameters);
+    }
+    Status scale(void*, size_t, weftDataType_t, double) override {
+        return fail(error::gpu_unavailable, "gradients on a device are divided by its collectives only");
+    }
     Status convert(void* to, weftDataType_t to_type, const void* from, weftDataType_t from_type,
                    size_t count) override {
         if (count == 0) return ok();
+        WEFT_TRY(load_kernels());
         const cuda::ContextScope scope(context_);
-        if (!converters_) {
-            auto kernels = cuda::KernelSet::of_device(context_.driver(), context_.device());
-            if (!kernels) return kernels.take_status();
-            converters_ = std::move(*kernels);
-        }
         cuda::ConvertArguments arguments = {from, to, count, from_type, to_type};
         void* parameters[] = {&arguments};
         const size_t blocks = (count + cuda::convert_threads - 1) / cuda::convert_threads;
-        return converters_->converter().launch(
+        return kernels_->converter().launch(
             {.blocks = unsigned(std::min<size_t>(blocks, cuda::convert_blocks_max)), .threads = cuda::convert_threads},
             stream_.handle(), parameters);
     }
@@ -84,8 +105,24 @@ class DeviceSpace : public MemorySpace {
     Status lead(weftStream_t callers) override {
         const cuda::ContextScope scope(context_);
         WEFT_TRY(event_.record(stream_.handle()));
-        return context_.driver().check(context_.driver().StreamWaitEvent(callers, event_.handle(), 0),
-                                       "let a stream wait for gradients");
+        return wait_for(callers, event_);
+    }
+    Status mark(std::unique_ptr<StreamPlace>& place) override {
+        const cuda::ContextScope scope(context_);
+        if (!place) {
+            auto event = cuda::Event::create(context_);
+            if (!event) return event.take_status();
+            place = std::make_unique<DeviceStreamPlace>(std::move(*event));
+        }
+        return static_cast<DeviceStreamPlace&>(*place).event.record(stream_.handle());
+    }
+    Status lead(weftStream_t callers, const StreamPlace* place) override {
+        return place ? wait_for(callers, static_cast<const DeviceStreamPlace&>(*place).event) : ok();
+    }
+    Status zero_for(weftStream_t callers, void* memory, size_t bytes) override {
+        if (bytes == 0) return ok();
+        const cuda::ContextScope scope(context_);
+        return cuda::fill_async(context_.driver(), address_of(memory), 0, bytes, static_cast<CUstream>(callers));
     }
     Status synchronize() override { return stream_.synchronize(); }
     Result<void*> allocate(size_t bytes) override {
@@ -96,14 +133,23 @@ class DeviceSpace : public MemorySpace {
     }
 
   private:
-    static Status no_arithmetic() {
-        return fail(error::gpu_unavailable, "gradients on a device are added and divided by its collectives only");
+    Status load_kernels() {
+        if (kernels_) return ok();
+        auto kernels = cuda::KernelSet::of_device(context_.driver(), context_.device());
+        if (!kernels) return kernels.take_status();
+        kernels_ = std::move(*kernels);
+        return ok();
+    }
+    Status wait_for(weftStream_t callers, const cuda::Event& event) const {
+        const cuda::ContextScope scope(context_);
+        return context_.driver().check(context_.driver().StreamWaitEvent(callers, event.handle(), 0),
+                                       "let a stream wait for a training object");
     }
 
-    std::shared_ptr<const cuda::KernelSet> converters_;  // loaded by the first conversion
     cuda::Context context_;
     cuda::Stream stream_;
-    cuda::Event event_;  // recorded anew for each wait
+    cuda::Event event_;                               // recorded anew for each wait
+    std::shared_ptr<const cuda::KernelSet> kernels_;  // null before load_kernels()
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "src/base/arithmetic.hpp"
+#include "src/base/datatype.hpp"
 #include "src/kernels/cpu_kernels.hpp"
 #include "src/train/memory_space.hpp"
 #include "src/train/peers.hpp"
@@ -39,6 +40,7 @@ class HostSpace : public MemorySpace {
         return ok();
     }
     Status check(const char*, weftStream_t) const override { return ok(); }
+    Status prepare_arithmetic() override { return ok(); }
     Status add(void* to, const void* from, size_t count, weftDataType_t type) override {
         const void* const sources[] = {to, from};
         ReduceJob job = {};
@@ -73,6 +75,9 @@ class HostSpace : public MemorySpace {
     }
     Status follow(weftStream_t) override { return ok(); }
     Status lead(weftStream_t) override { return ok(); }
+    Status mark(std::unique_ptr<StreamPlace>&) override { return ok(); }
+    Status lead(weftStream_t, const StreamPlace*) override { return ok(); }
+    Status zero_for(weftStream_t, void* memory, size_t bytes) override { return zero(memory, bytes); }
     Status synchronize() override { return ok(); }
     Result<void*> allocate(size_t bytes) override {
         void* memory = nullptr;

@@ -8,6 +8,15 @@
 
 namespace weft::internal::train {
 
+// A place in the own stream's work, which callers' streams can wait for.
+class StreamPlace {
+  public:
+    StreamPlace() = default;
+    StreamPlace(const StreamPlace&) = delete;
+    StreamPlace& operator=(const StreamPlace&) = delete;
+    virtual ~StreamPlace() = default;
+};
+
 // On a device all work is enqueued on a stream of its own, in the order of the calls. On the host it is done at once.
 // Thread-bound.
 class MemorySpace {
@@ -24,9 +33,11 @@ class MemorySpace {
     virtual Status zero(void* memory, size_t bytes) = 0;
     // Whether calls can use the caller's stream: one of the device's context that is not captured.
     virtual Status check(const char* function, weftStream_t callers) const = 0;
+    // Before add(): a device may lack the kernels.
+    virtual Status prepare_arithmetic() = 0;
     // to[i] += from[i], rounded to the type.
     virtual Status add(void* to, const void* from, size_t count, weftDataType_t type) = 0;
-    // memory[i] *= factor, rounded to the type.
+    // memory[i] *= factor, rounded to the type. On the host: elsewhere a communicator of one rank scales.
     virtual Status scale(void* memory, size_t count, weftDataType_t type, double factor) = 0;
     // to[i] = from[i]: between float32 or float64, which is rounded to float32 first, and float16 or bfloat16.
     virtual Status convert(void* to, weftDataType_t to_type, const void* from, weftDataType_t from_type,
@@ -35,6 +46,12 @@ class MemorySpace {
     virtual Status follow(weftStream_t callers) = 0;
     // The caller's stream waits for the own work so far.
     virtual Status lead(weftStream_t callers) = 0;
+    // Moves `place` behind the own work so far, and makes it at first. On the host there is nothing to wait for: null.
+    virtual Status mark(std::unique_ptr<StreamPlace>& place) = 0;
+    // The caller's stream waits for the own work before `place`, if there is one.
+    virtual Status lead(weftStream_t callers, const StreamPlace* place) = 0;
+    // By work on the caller's stream.
+    virtual Status zero_for(weftStream_t callers, void* memory, size_t bytes) = 0;
     virtual Status synchronize() = 0;
     // Not zeroed on a device.
     virtual Result<void*> allocate(size_t bytes) = 0;

@@ -120,6 +120,34 @@ class Values(unittest.TestCase):
 
         on_ranks(2, body)
 
+    def test_mixed_precision(self):
+        def body(comm):
+            x = np.full(9, 1 + 2**-12, np.float32)
+            types = {"parameter_type": np.float16, "reduce_type": np.float32, "output_type": np.float32}
+            with weft.train.Shard(comm, {"unit": {"x": x}}, **types) as shard:
+                with shard.gather("unit", backward=True) as values:
+                    self.assertEqual((values["x"].dtype, values["x"].shape, values["x"][8]), (np.float16, (9,), 1))
+                    gradient = shard.gradient("x")
+                    self.assertEqual(gradient.dtype, np.float16)
+                    gradient[:] = 2048 if comm.rank else 1
+                    del gradient
+                shard.reduce_scatter("unit")
+                shard.finish()
+                piece = shard.piece("x")
+                np.testing.assert_array_equal(piece.values, x[: len(piece.values)])
+                np.testing.assert_array_equal(piece.gradient, np.full(len(piece.values), 2049 / 2, np.float32))
+                del piece
+            with weft.train.Shard(comm, {"unit": {"x": x}}, output_type=np.float16) as shard:
+                with shard.gather("unit", backward=True):
+                    shard.gradient("x")[:] = comm.rank
+                shard.reduce_scatter("unit")
+                shard.finish()
+                gradient = shard.piece("x").gradient
+                self.assertEqual((gradient.dtype, set(gradient)), (np.float16, {0.5} if len(gradient) else set()))
+                del gradient
+
+        on_ranks(2, body)
+
     def test_processes_train(self):
         text = """
 import numpy as np, weft
@@ -182,6 +210,7 @@ class Errors(unittest.TestCase):
                 {"reshard_ranks": {"third": 1}},
                 {"reshard_ranks": 2},
                 {"divisor": -1.0},
+                {"parameter_type": np.float16},
             ]
             for each in wrong:
                 with self.assertRaises((weft.Error, TypeError, RuntimeError, ValueError)) as caught:

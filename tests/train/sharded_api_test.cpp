@@ -50,6 +50,18 @@ TEST_CASE("wrong units and settings are refused at creation") {
     CHECK(creation_error([](SmallUnits& s) { s.config.sharding = weftTrainSharding_t(2); }) == "argument.config");
     CHECK(creation_error([](SmallUnits& s) { s.config.shardRanks = 2; }) == "argument.config");
     CHECK(creation_error([](SmallUnits& s) { s.config.divisor = -1; }) == "argument.config");
+    CHECK(creation_error([](SmallUnits& s) { s.config.onDevice = 2; }) == "argument.config");
+    CHECK(creation_error([](SmallUnits& s) { s.config.parameterType = weftFloat64; }) == "argument.config");
+    CHECK(creation_error([](SmallUnits& s) {
+              s.config.parameterType = weftFloat16, s.config.reduceType = weftBfloat16;
+          }) == "argument.config");
+    CHECK(creation_error([](SmallUnits& s) {
+              s.tensors[0].datatype = weftFloat64;
+              s.config.parameterType = weftBfloat16;
+          }) == "argument.config");
+    // A caller of the first version.
+    CHECK(creation_error([](SmallUnits& s) { s.config.size = offsetof(weftTrainShardConfig_t, onDevice); }) ==
+          "no error");
 }
 
 TEST_CASE("wrong calls are refused, and the iteration goes on") {

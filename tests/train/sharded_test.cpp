@@ -1,5 +1,5 @@
 // Sharded models of ranks that are threads, against values and averages that every rank can compute. Random plans.
-#include "src/train/sharded.hpp"
+#include "src/train/sharding/sharded.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -52,6 +52,7 @@ class ShardedRank {
     }
 
     int units() const { return int(plan_.units.size()); }
+    int rank() const { return rank_; }
     int ranks() const { return ranks_; }
     const std::string& wrong() const { return wrong_; }
     void complain(const std::string& text) {
@@ -67,7 +68,7 @@ class ShardedRank {
             auto whole = sharded->parameter(p);
             if (!whole) return complain(whole.status().text());
             for (size_t i = 0; i < facts_[size_t(p)].count; ++i)
-                if (const double seen = number_at(*whole, facts_[size_t(p)].type, i); seen != value_element(step, p, i))
+                if (const double seen = number_at(*whole, whole_type(p), i); seen != value_element(step, p, i))
                     return complain("element " + std::to_string(i) + " of parameter " + std::to_string(p) + " is " +
                                     std::to_string(seen));
         });
@@ -87,8 +88,8 @@ class ShardedRank {
                 auto gradient = sharded->gradient(p);
                 if (!gradient) return complain(gradient.status().text());
                 for (size_t i = 0; i < facts_[size_t(p)].count; ++i)
-                    set_number(*gradient, facts_[size_t(p)].type, i,
-                               number_at(*gradient, facts_[size_t(p)].type, i) + gradient_element(rank_, batch, p, i));
+                    set_number(*gradient, whole_type(p), i,
+                               number_at(*gradient, whole_type(p), i) + gradient_element(rank_, batch, p, i));
             });
             check(sharded->release(unit, false, nullptr));
             check(sharded->reduce_scatter(unit, synchronizes, nullptr));
@@ -107,9 +108,12 @@ class ShardedRank {
                     for (int batch = first_batch; batch < first_batch + batches; ++batch)
                         expected += gradient_element(rank, batch, p, shard.begin + i);
                 expected /= plan_.divisor > 0 ? plan_.divisor : ranks_;
-                const double seen = number_at(shard.gradient, facts_[size_t(p)].type, i);
-                // Each contribution of at most 8 may be rounded.
-                if (std::fabs(seen - expected) > 8 * (ranks_ + 4) * batches * digits[facts_[size_t(p)].type])
+                const weftDataType_t type =
+                    plan_.types.output == weftNumTypes ? facts_[size_t(p)].type : plan_.types.output;
+                const double seen = number_at(shard.gradient, type, i);
+                // Each contribution of at most 8 may be rounded, and so may their sums.
+                if (std::fabs(seen - expected) >
+                    8 * (ranks_ + 4) * batches * std::max(digits[reduced_type(p)], digits[type]))
                     return complain("element " + std::to_string(i) + " of the gradient of parameter " +
                                     std::to_string(p) + " is " + std::to_string(seen) + ", not " +
                                     std::to_string(expected));
@@ -129,6 +133,12 @@ class ShardedRank {
     std::shared_ptr<Sharded> sharded;
 
   private:
+    weftDataType_t whole_type(int p) const {
+        return plan_.types.parameter == weftNumTypes ? facts_[size_t(p)].type : plan_.types.parameter;
+    }
+    weftDataType_t reduced_type(int p) const {
+        return plan_.types.reduction == weftNumTypes ? whole_type(p) : plan_.types.reduction;
+    }
     template <class Body>
     void each_parameter(int unit, Body&& body) {
         int first = 0;
@@ -240,6 +250,57 @@ TEST_CASE("random models are trained as values and sums say, sharded in every wa
             }
         });
     }
+}
+
+TEST_CASE("float32 models are trained in mixed precision, sharded in every way") {
+    const MixedTypes forms[] = {{weftBfloat16, weftFloat32, weftNumTypes},  {weftBfloat16, weftNumTypes, weftNumTypes},
+                                {weftFloat16, weftFloat32, weftNumTypes},   {weftFloat16, weftNumTypes, weftFloat16},
+                                {weftNumTypes, weftBfloat16, weftNumTypes}, {weftNumTypes, weftNumTypes, weftFloat16}};
+    const uint32_t first = seed();
+    for (uint32_t i = 0; i < (small() ? 18u : 60u); ++i) {
+        Scenario scenario(first + i);
+        scenario.plan.types = forms[i % std::size(forms)];
+        for (UnitPlan& unit : scenario.plan.units)
+            for (UnitParameter& parameter : unit.parameters) parameter.facts.type = weftFloat32;
+        CAPTURE(first + i, i % std::size(forms), scenario.plan.shard_ranks, scenario.batches, scenario.partial);
+        on_sharded(scenario.ranks, scenario.plan, [&](ShardedRank& rank) {
+            for (int step = 0; step < 3; ++step) {
+                for (int batch = 0; batch < scenario.batches; ++batch) {
+                    rank.forward(step);
+                    rank.backward(step, step * 10 + batch, !scenario.partial || batch == scenario.batches - 1);
+                }
+                rank.check(rank.sharded->finish(nullptr));
+                rank.expect_gradients(step * 10, scenario.batches);
+                rank.update(step + 1);
+            }
+        });
+    }
+}
+
+TEST_CASE("values that bfloat16 cannot hold stay in the shards, and sums in float32 are exact") {
+    ShardingPlan plan;
+    plan.units = {unit_of("unit", {{weftFloat32, 21}})};
+    plan.types = {weftBfloat16, weftFloat32, weftNumTypes};
+    on_sharded(3, plan, [](ShardedRank& rank) {
+        Sharded& sharded = *rank.sharded;
+        ParameterShard shard = sharded.shard(0);
+        for (size_t i = 0; i < shard.count; ++i) static_cast<float*>(shard.values)[i] = 1 + 0x1p-12f;
+        rank.check(sharded.gather(0, nullptr));
+        auto whole = sharded.parameter(0), gradient = sharded.gradient(0);
+        for (size_t i = 0; i < 21; ++i) {
+            if (number_at(*whole, weftBfloat16, i) != 1) rank.complain("the whole unit is not rounded");
+            // bfloat16 cannot hold the sum, 258.
+            set_number(*gradient, weftBfloat16, i, rank.rank() == 1 ? 256 : 1);
+        }
+        rank.check(sharded.release(0, false, nullptr));
+        rank.check(sharded.reduce_scatter(0, true, nullptr));
+        rank.check(sharded.finish(nullptr));
+        shard = sharded.shard(0);
+        for (size_t i = 0; i < shard.count; ++i) {
+            if (static_cast<float*>(shard.values)[i] != 1 + 0x1p-12f) rank.complain("a value was rounded");
+            if (static_cast<float*>(shard.gradient)[i] != 86) rank.complain("a sum was rounded");
+        }
+    });
 }
 
 TEST_CASE("gradients of several iterations are added until they are zeroed") {

@@ -94,13 +94,14 @@ Status KernelSet::load(const Driver& driver, int device) {
     std::vector<Library>& libraries = loaded().libraries;
     WEFT_TRY(load_libraries(driver, libraries));
     int resident = INT_MAX;
-    const auto load_one = [&](Kernel& to, const char* name) -> Status {
+    const auto load_one = [&](Kernel& to, const char* name, bool counts = true) -> Status {
         auto kernel = find(libraries, context_, name);
         if (!kernel) return kernel.take_status();
+        to = *kernel;
+        if (!counts) return ok();
         auto blocks = kernel->blocks_per_multiprocessor(threads_max, 0);
         if (!blocks) return blocks.take_status();
         resident = std::min(resident, *blocks);
-        to = *kernel;
         return ok();
     };
     WEFT_TRY(load_one(messages_, message_entry_point));
@@ -117,8 +118,11 @@ Status KernelSet::load(const Driver& driver, int device) {
         for (int type = 0; !lacking && type < weftNumTypes; ++type)
             for (const bool sums : {false, true}) {
                 const auto body = Body(number);
-                if (body == Body::local_reduce && !(type == weftUint32 && sums)) continue;
-                WEFT_TRY(load_one(kernels_[int(body)][type][sums], entry_point(body, weftDataType_t(type), sums)));
+                const bool local = body == Body::local_reduce;
+                if (local && !sums) continue;
+                // adder() waits for no other kernel, so it need not be resident with others.
+                WEFT_TRY(load_one(kernels_[int(body)][type][sums], entry_point(body, weftDataType_t(type), sums),
+                                  !local || type == weftUint32));
             }
     }
     facts_.use = DeviceFacts::usable;

@@ -18,7 +18,7 @@ class KernelSet {
 
     const Context& context() const { return context_; }
     const Driver& driver() const { return context_.driver(); }
-    // The kernels of collectives; see also copier().
+    // The kernels of collectives; see also copier() and adder().
     const Kernel& kernel(Body body, weftDataType_t type, bool sums) const {
         return kernels_[size_t(body)][size_t(type)][size_t(sums)];
     }
@@ -28,6 +28,8 @@ class KernelSet {
     const Kernel& copier() const { return kernel(Body::local_reduce, weftUint32, true); }
     // Converts floats to and from 16 bits, for training.
     const Kernel& converter() const { return converter_; }
+    // Adds up memory that one rank can access.
+    const Kernel& adder(weftDataType_t type) const { return kernel(Body::local_reduce, type, true); }
     // The facts about the device that its rank reports when it joins.
     const DeviceFacts& facts() const { return facts_; }
     // Whether fences of our kernels can ignore the stores of other kernels.

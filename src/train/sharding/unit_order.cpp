@@ -1,4 +1,4 @@
-#include "src/train/unit_order.hpp"
+#include "src/train/sharding/unit_order.hpp"
 
 #include <algorithm>
 #include <vector>

@@ -1,14 +1,15 @@
 // unit_gradients.hpp: whole gradients while they are computed, and their reductions in the order of the calls.
 #pragma once
+#include <map>
 #include <memory>
 #include <vector>
 
-#include "src/train/buffer_pool.hpp"
 #include "src/train/launch_queue.hpp"
 #include "src/train/memory_space.hpp"
-#include "src/train/shard_groups.hpp"
-#include "src/train/unit.hpp"
-#include "src/train/unit_reduction.hpp"
+#include "src/train/sharding/buffer_pool.hpp"
+#include "src/train/sharding/shard_groups.hpp"
+#include "src/train/sharding/unit.hpp"
+#include "src/train/sharding/unit_reduction.hpp"
 
 namespace weft::internal::train {
 
@@ -35,6 +36,8 @@ class UnitGradients {
     size_t bytes() const { return wholes_.bytes() + kept_bytes_; }
 
   private:
+    // As whole(). The zeros are work of the caller's stream, or of the own one.
+    Result<std::byte*> begun(int number, bool by_caller);
     // Memory for a whole gradient. Waits for a reduction rather than allocating more.
     Result<FlatBuffer> take();
     // Takes memory back from reductions that have ended.
@@ -54,8 +57,9 @@ class UnitGradients {
     std::byte* staging_ = nullptr;
     BufferPool wholes_;
     UnitReduction reduction_;
-    std::vector<Reducing> reducing_;  // in the order of the launches
-    uint64_t elements_ = 0;           // that were reduced
+    std::vector<Reducing> reducing_;                                       // in the order of the launches
+    std::map<const std::byte*, std::unique_ptr<StreamPlace>> reduced_at_;  // of memory for whole gradients, on a device
+    uint64_t elements_ = 0;                                                // that were reduced
     size_t kept_bytes_ = 0;
     std::unique_ptr<LaunchQueue> replica_queue_;  // null without replicas. Its thread uses the others
 };

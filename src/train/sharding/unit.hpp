@@ -1,6 +1,7 @@
 // unit.hpp: one unit of a sharded model: its layout, this rank's shards, and the whole unit while it is gathered.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,11 +9,10 @@
 #include "src/base/result.hpp"
 #include "src/train/flat_buffer.hpp"
 #include "src/train/launch_queue.hpp"
-#include "src/train/unit_layout.hpp"
+#include "src/train/memory_space.hpp"
+#include "src/train/sharding/unit_layout.hpp"
 
 namespace weft::internal::train {
-
-class MemorySpace;
 
 // gathering: launched ahead of its use. kept: released, but its values stay for the backward pass.
 enum class UnitState : uint8_t { released, gathering, gathered, kept };
@@ -25,13 +25,24 @@ struct UnitGradient {
     LaunchQueue::Ticket reduced_by = 0;
 };
 
+// The elements of a unit in other types than its values: equal layouts but for the sizes of elements.
+struct UnitForms {
+    UnitLayout whole;     // gathered, and its gradient
+    UnitLayout reduced;   // gradients while they are reduced
+    UnitLayout gradient;  // reduced gradients
+};
+
 // The launch queue uses the memory of launches in progress; the rest is thread-bound.
 struct Unit {
-    Unit(std::string unit_name, UnitLayout unit_layout, int ranks_after_forward)
-        : name(std::move(unit_name)), layout(std::move(unit_layout)), reshard_ranks(ranks_after_forward) {}
+    Unit(std::string unit_name, UnitLayout unit_layout, UnitForms unit_forms, int ranks_after_forward)
+        : name(std::move(unit_name)),
+          layout(std::move(unit_layout)),
+          forms(std::move(unit_forms)),
+          reshard_ranks(ranks_after_forward) {}
 
     std::string name;
     UnitLayout layout;
+    UnitForms forms;
     int reshard_ranks;  // after the forward pass; 0: the whole shard group, 1: the unit is kept
     FlatBuffer shard;
     FlatBuffer secondary;  // this rank's part in the reshard group
@@ -39,6 +50,8 @@ struct Unit {
     bool has_secondary = false;
     UnitState state = UnitState::released;
     LaunchQueue::Ticket gathered_by = 0;
+    std::unique_ptr<StreamPlace> gathered_at;  // on a device
+    weftStream_t callers = nullptr;            // the stream that uses it
     UnitGradient gradient;
 };
 
@@ -48,7 +61,11 @@ size_t secondary_bytes(const Unit& unit);
 // Bytes of the memory for a whole unit.
 size_t whole_capacity(const Unit& unit);
 // Bytes of the shards of all ranks.
-size_t message_bytes(const Unit& unit);
+size_t message_bytes(const UnitLayout& layout);
+// Whether one type must become another one.
+bool converts(const UnitLayout& from, const UnitLayout& to);
+// Bytes of the largest message that a gather or a reduction puts together from the unit or its gradient.
+size_t staging_bytes(const Unit& unit);
 size_t largest(const std::vector<Unit>& units, size_t (*bytes_of)(const Unit&));
 Status allocate(MemorySpace& space, size_t bytes, FlatBuffer& buffer);
 

@@ -1,8 +1,8 @@
-#include "src/train/unit_gradients.hpp"
+#include "src/train/sharding/unit_gradients.hpp"
 
 #include <algorithm>
 
-#include "src/train/unit_order.hpp"
+#include "src/train/sharding/unit_order.hpp"
 
 namespace weft::internal::train {
 
@@ -11,8 +11,9 @@ namespace {
 // One that is computed and one that is reduced.
 constexpr int gradient_buffers = 2;
 
-size_t whole_bytes(const Unit& unit) { return unit.layout.whole_bytes(); }
-size_t shard_bytes(const Unit& unit) { return unit.layout.shard_bytes(); }
+size_t whole_bytes(const Unit& unit) { return unit.forms.whole.whole_bytes(); }
+size_t shard_bytes(const Unit& unit) { return unit.forms.gradient.shard_bytes(); }
+size_t reduced_bytes(const Unit& unit) { return unit.forms.reduced.shard_bytes(); }
 
 }  // namespace
 
@@ -28,11 +29,11 @@ UnitGradients::UnitGradients(MemorySpace& space, const ShardGroups& groups, std:
 Status UnitGradients::reserve(LaunchQueue& queue, std::byte* staging, bool has_replicas) {
     queue_ = &queue;
     staging_ = staging;
-    WEFT_TRY(reduction_.reserve(largest(*units_, shard_bytes)));
+    WEFT_TRY(reduction_.reserve(*units_));
     if (!keeps_wholes_) WEFT_TRY(wholes_.reserve(std::min(gradient_buffers, int(units_->size()))));
     for (Unit& unit : *units_) {
         WEFT_TRY(allocate(*space_, shard_bytes(unit), unit.gradient.shard));
-        if (has_replicas) WEFT_TRY(allocate(*space_, shard_bytes(unit), unit.gradient.partial));
+        if (has_replicas) WEFT_TRY(allocate(*space_, reduced_bytes(unit), unit.gradient.partial));
         if (!keeps_wholes_) continue;
         WEFT_TRY(allocate(*space_, whole_bytes(unit), unit.gradient.whole));
         kept_bytes_ += unit.gradient.whole.bytes();
@@ -64,7 +65,9 @@ void UnitGradients::reclaim() {
     }
 }
 
-Result<std::byte*> UnitGradients::whole(int number) {
+Result<std::byte*> UnitGradients::whole(int number) { return begun(number, true); }
+
+Result<std::byte*> UnitGradients::begun(int number, bool by_caller) {
     Unit& unit = (*units_)[size_t(number)];
     if (!unit.gradient.computing) {
         if (keeps_wholes_) {
@@ -74,7 +77,13 @@ Result<std::byte*> UnitGradients::whole(int number) {
             if (!memory) return memory.take_status();
             unit.gradient.whole = std::move(*memory);
         }
-        WEFT_TRY(space_->zero(unit.gradient.whole.data(), whole_bytes(unit)));
+        std::byte* const whole = unit.gradient.whole.data();
+        if (by_caller) {
+            WEFT_TRY(space_->lead(unit.callers, reduced_at_[whole].get()));
+            WEFT_TRY(space_->zero_for(unit.callers, whole, whole_bytes(unit)));
+        } else {
+            WEFT_TRY(space_->zero(whole, whole_bytes(unit)));
+        }
         unit.gradient.computing = true;
     }
     return unit.gradient.whole.data();
@@ -84,7 +93,7 @@ Status UnitGradients::reduce(int number, bool synchronizes) {
     Unit& unit = (*units_)[size_t(number)];
     UnitGradient& gradient = unit.gradient;
     // Other ranks may have computed one, so this rank takes part, with zeros.
-    auto memory = whole(number);
+    auto memory = begun(number, false);
     if (!memory) return memory.take_status();
     gradient.computing = false;
     const bool completes = synchronizes || !groups_->has_replicas();
@@ -92,6 +101,7 @@ Status UnitGradients::reduce(int number, bool synchronizes) {
     gradient.has_shard = gradient.has_shard || completes;
     gradient.has_partial = !completes;
     gradient.reduced_by = launch(unit, plan);
+    WEFT_TRY(space_->mark(reduced_at_[gradient.whole.data()]));
     if (!keeps_wholes_) reducing_.push_back({gradient.reduced_by, std::move(gradient.whole)});
     return ok();
 }

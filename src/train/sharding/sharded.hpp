@@ -6,11 +6,11 @@
 
 #include "src/train/launch_queue.hpp"
 #include "src/train/memory_space.hpp"
-#include "src/train/shard_groups.hpp"
-#include "src/train/sharding_plan.hpp"
-#include "src/train/unit.hpp"
-#include "src/train/unit_gathers.hpp"
-#include "src/train/unit_gradients.hpp"
+#include "src/train/sharding/shard_groups.hpp"
+#include "src/train/sharding/sharding_plan.hpp"
+#include "src/train/sharding/unit.hpp"
+#include "src/train/sharding/unit_gathers.hpp"
+#include "src/train/sharding/unit_gradients.hpp"
 
 namespace weft::internal::train {
 
@@ -39,6 +39,9 @@ class Sharded {
     // Aborts an iteration that other ranks cannot finish any more.
     ~Sharded();
 
+    bool on_device() const { return space_->on_device(); }
+    // Whether calls can use the caller's stream.
+    Status check_stream(const char* function, weftStream_t callers) const { return space_->check(function, callers); }
     int unit_count() const { return int(units_.size()); }
     int parameter_count() const { return int(unit_of_.size()); }
 
@@ -69,6 +72,8 @@ class Sharded {
     // Without communicators.
     Sharded(const ShardingPlan& plan, std::unique_ptr<MemorySpace> space, std::vector<Unit> units);
     Status reserve(bool has_replicas);
+    // Whether some reduction divides its result.
+    bool divides_sums() const;
     Status scatter_values(const ShardingPlan& plan);
     Status usable() const;
     // Keeps a failure after which the object has ended, and ends it on all ranks.

@@ -14,7 +14,7 @@ class ShardGroups {
     // All ranks of `comm`, of which `all` is a copy, call it. `shard_ranks` consecutive ranks share one copy of the
     // model, and consecutive ranks of those are a reshard group, for each of its sizes.
     static Result<ShardGroups> make(std::unique_ptr<Peers> all, weftComm_t comm, int shard_ranks,
-                                    const std::vector<int>& reshard_sizes);
+                                    const std::vector<int>& reshard_sizes, bool has_self);
 
     // All ranks of the model.
     Peers& all() const { return *all_; }
@@ -22,11 +22,15 @@ class ShardGroups {
     // The ranks with the same shard in other copies of the model.
     Peers& replicas() const { return *replicas_; }
     Peers& reshard(int ranks) const { return *reshard_.at(ranks); }
+    // This rank alone: its calls scale memory of a device.
+    Peers& self() const { return *self_; }
+    bool has_self() const { return self_ != nullptr; }
     bool has_replicas() const { return replicas_ != nullptr; }
     void abort();
 
   private:
     std::unique_ptr<Peers> all_, shard_, replicas_;  // the last two only if there are replicas
+    std::unique_ptr<Peers> self_;
     std::map<int, std::unique_ptr<Peers>> reshard_;
 };
 

@@ -34,7 +34,9 @@ struct Segment {
 // unit and its padding.
 class UnitLayout {
   public:
-    UnitLayout(std::vector<TensorFacts> parameters, int ranks, Sharding sharding);
+    // A flat shard has a multiple of `alignment` bytes: itself a multiple of every element's size, so that the bounds
+    // of shards cut no element.
+    UnitLayout(std::vector<TensorFacts> parameters, int ranks, Sharding sharding, size_t alignment = 16);
 
     Sharding sharding() const { return sharding_; }
     int ranks() const { return ranks_; }
@@ -47,7 +49,7 @@ class UnitLayout {
     Piece piece(int parameter, int rank) const;
 
   private:
-    void place_flat();
+    void place_flat(size_t alignment);
     void place_rows();
 
     std::vector<TensorFacts> parameters_;

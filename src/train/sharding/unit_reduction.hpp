@@ -1,9 +1,9 @@
 // unit_reduction.hpp: reduces the whole gradient of a unit to the shards of all ranks.
 #pragma once
-#include "src/train/gradient_division.hpp"
 #include "src/train/memory_space.hpp"
-#include "src/train/shard_groups.hpp"
-#include "src/train/unit.hpp"
+#include "src/train/sharding/gradient_division.hpp"
+#include "src/train/sharding/shard_groups.hpp"
+#include "src/train/sharding/unit.hpp"
 
 namespace weft::internal::train {
 
@@ -19,9 +19,9 @@ class UnitReduction {
   public:
     // `divisor` 0: the number of all ranks.
     UnitReduction(MemorySpace& space, const ShardGroups& groups, double divisor);
-    Status reserve(size_t shard_bytes);
+    Status reserve(const std::vector<Unit>& units);
 
-    // The sum over the shard group. `staging` is memory for the message of a unit that is sharded by rows. Without
+    // The sum over the shard group. `staging` is memory of staging_bytes(). Without
     // replicas it completes the gradient shard.
     Status over_shards(Unit& unit, const ReductionPlan& plan, const std::byte* gradient, std::byte* staging);
     // The rest, if there are replicas and the plan synchronises.
@@ -30,16 +30,21 @@ class UnitReduction {
   private:
     GradientDivision division(weftDataType_t type) const;
     Status reduce_to(const Unit& unit, const std::byte* source, bool staged, std::byte* shard);
-    // Orders the gradient by ranks and types, with zeros as padding.
+    // Converts the gradient, and orders it by ranks and types, with zeros as padding.
     Status stage(const Unit& unit, const std::byte* gradient, std::byte* staging);
     Status divide_after(const Unit& unit, std::byte* shard);
     // to += from
-    Status add(const Unit& unit, std::byte* to, const std::byte* from);
+    Status add(const UnitLayout& layout, std::byte* to, const std::byte* from);
+    // Writes or adds a complete reduction to the gradient shard, unless it lies there.
+    Status keep(Unit& unit, const ReductionPlan& plan, const std::byte* reduced);
+    // Whether the gradient shard itself can be reduced.
+    static bool in_place(const Unit& unit, const ReductionPlan& plan);
 
     MemorySpace* space_;
     const ShardGroups* groups_;
     double divisor_;
-    FlatBuffer sum_;  // of the shard group, before it is added to another
+    FlatBuffer sum_;        // of the shard group, before it is added to another
+    FlatBuffer converted_;  // a complete reduction, before it is added
 };
 
 }  // namespace weft::internal::train

@@ -1,4 +1,4 @@
-#include "src/train/unit_layout.hpp"
+#include "src/train/sharding/unit_layout.hpp"
 
 #include <algorithm>
 
@@ -7,9 +7,6 @@
 namespace weft::internal::train {
 
 namespace {
-
-// A multiple of every element's size, so that the bounds of flat shards cut no element.
-constexpr size_t shard_alignment = 16;
 
 size_t rounded_up(size_t number, size_t multiple) { return (number + multiple - 1) / multiple * multiple; }
 size_t row_count(const TensorFacts& facts) { return facts.rows > 0 ? facts.rows : facts.count; }
@@ -23,7 +20,7 @@ Rows rows_of(size_t rows, int ranks, int rank) {
     return {begin, std::min(rows - begin, each)};
 }
 
-UnitLayout::UnitLayout(std::vector<TensorFacts> parameters, int ranks, Sharding sharding)
+UnitLayout::UnitLayout(std::vector<TensorFacts> parameters, int ranks, Sharding sharding, size_t alignment)
     : parameters_(std::move(parameters)), ranks_(ranks), sharding_(sharding) {
     // The largest elements first: then all are aligned without padding between them.
     for (int i = 0; i < int(parameters_.size()); ++i) {
@@ -50,14 +47,14 @@ UnitLayout::UnitLayout(std::vector<TensorFacts> parameters, int ranks, Sharding 
         segment.shard_offsets.resize(size_t(ranks));
     }
     if (sharding == Sharding::flat)
-        place_flat();
+        place_flat(alignment);
     else
         place_rows();
 }
 
-void UnitLayout::place_flat() {
+void UnitLayout::place_flat(size_t alignment) {
     const size_t bytes = whole_bytes_;
-    shard_bytes_ = rounded_up((bytes + size_t(ranks_) - 1) / size_t(ranks_), shard_alignment);
+    shard_bytes_ = rounded_up((bytes + size_t(ranks_) - 1) / size_t(ranks_), alignment);
     whole_bytes_ = shard_bytes_ * size_t(ranks_);
     for (Segment& segment : segments_) {
         const size_t end = segment.whole_offset + segment.whole_count * size_of(segment.type);

@@ -1,4 +1,4 @@
-#include "src/train/buffer_pool.hpp"
+#include "src/train/sharding/buffer_pool.hpp"
 
 namespace weft::internal::train {
 

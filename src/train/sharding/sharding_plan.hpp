@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "src/base/result.hpp"
-#include "src/train/unit.hpp"
-#include "src/train/unit_layout.hpp"
+#include "src/train/sharding/unit.hpp"
+#include "src/train/sharding/unit_layout.hpp"
 
 namespace weft::internal::train {
 
@@ -21,17 +21,29 @@ struct UnitPlan {
     int reshard_ranks = 0;  // after the forward pass: 0: the shard group, 1: the unit is kept
 };
 
+// Types in place of the parameters' own, which are float32 then. weftNumTypes: as the type before, in this order.
+struct MixedTypes {
+    weftDataType_t parameter = weftNumTypes;  // of whole units and their gradients
+    weftDataType_t reduction = weftNumTypes;  // of gradients while they are reduced
+    weftDataType_t output = weftNumTypes;     // of reduced gradients; weftNumTypes: as the parameters
+    bool mixes() const { return parameter != weftNumTypes || reduction != weftNumTypes || output != weftNumTypes; }
+};
+
 struct ShardingPlan {
     std::vector<UnitPlan> units;
     Sharding sharding = Sharding::flat;
     int shard_ranks = 0;                                 // of one copy of the model; 0: all ranks
     bool keeps_wholes = false, keeps_gradients = false;  // ZeRO 1: both, ZeRO 2: wholes
-    double divisor = 0;                                  // of gradients; 0: the number of ranks
+    bool on_device = false;
+    MixedTypes types;
+    double divisor = 0;  // of gradients; 0: the number of ranks
 };
 
 // One line for each fact that must be equal on all ranks.
 std::string described(const ShardingPlan& plan);
 
+// Fails if the types cannot be mixed.
+Status check_types(const ShardingPlan& plan);
 // Fails if the ranks cannot be divided into the plan's groups.
 Status check_groups(const ShardingPlan& plan, int ranks);
 int shard_ranks_of(const ShardingPlan& plan, int ranks);

@@ -1,15 +1,25 @@
-#include "src/train/sharded.hpp"
+#include "src/train/sharding/sharded.hpp"
+
+#include <algorithm>
 
 #include "src/base/datatype.hpp"
 #include "src/train/agreement.hpp"
+#include "src/train/sharding/gradient_division.hpp"
 
 namespace weft::internal::train {
+
+namespace {
+
+size_t all_shards_bytes(const Unit& unit) { return message_bytes(unit.layout); }
+
+}  // namespace
 
 Result<std::shared_ptr<Sharded>> Sharded::make(Status own, const ShardingPlan& plan, std::unique_ptr<MemorySpace> space,
                                                weftComm_t comm) {
     int ranks = 0;
     WEFT_TRY(called(weftCommCount(comm, &ranks)));
     if (own) own = check_groups(plan, ranks);
+    if (own) own = check_types(plan);
     const int shard_ranks = own ? shard_ranks_of(plan, ranks) : ranks;
     auto units = own ? units_of(plan, shard_ranks) : std::vector<Unit>();
     std::shared_ptr<Sharded> made(new Sharded(plan, std::move(space), std::move(units)));
@@ -19,7 +29,8 @@ Result<std::shared_ptr<Sharded>> Sharded::make(Status own, const ShardingPlan& p
     if (!all) return own ? all.take_status() : std::move(own);
     // All ranks have one plan, before they split the communicator by it.
     WEFT_TRY(check_agreement(**all, described(plan), std::move(own)));
-    auto groups = ShardGroups::make(std::move(*all), comm, shard_ranks, reshard_sizes(made->units_));
+    auto groups = ShardGroups::make(std::move(*all), comm, shard_ranks, reshard_sizes(made->units_),
+                                    made->space_->on_device() && made->divides_sums());
     if (!groups) return groups.take_status();
     made->groups_ = std::move(*groups);
     WEFT_TRY(made->scatter_values(plan));
@@ -44,9 +55,16 @@ Sharded::~Sharded() {
     (void)space_->synchronize();  // copies may still use the memory
 }
 
+bool Sharded::divides_sums() const {
+    return std::any_of(units_.begin(), units_.end(), [](const Unit& unit) {
+        return std::any_of(unit.forms.reduced.segments().begin(), unit.forms.reduced.segments().end(),
+                           [](const Segment& segment) { return divides_in_steps(segment.type); });
+    });
+}
+
 Status Sharded::reserve(bool has_replicas) {
-    const bool by_rows = units_.front().layout.sharding() == Sharding::rows;
-    if (by_rows) WEFT_TRY(allocate(*space_, largest(units_, message_bytes), staging_));
+    WEFT_TRY(space_->prepare_arithmetic());
+    WEFT_TRY(allocate(*space_, largest(units_, staging_bytes), staging_));
     for (Unit& unit : units_) WEFT_TRY(allocate(*space_, unit.layout.shard_bytes(), unit.shard));
     Result<std::unique_ptr<LaunchQueue>> queue = space_->on_device() ? LaunchQueue::at_once() : LaunchQueue::start();
     if (!queue) return queue.take_status();
@@ -59,7 +77,7 @@ Status Sharded::scatter_values(const ShardingPlan& plan) {
     const bool has_values = groups_.all().rank() == 0;
     const bool first_copy = !groups_.has_replicas() || groups_.replicas().rank() == 0;
     FlatBuffer message;
-    if (has_values) WEFT_TRY(allocate(*space_, largest(units_, message_bytes), message));
+    if (has_values) WEFT_TRY(allocate(*space_, largest(units_, all_shards_bytes), message));
     for (size_t u = 0; u < units_.size(); ++u) {
         Unit& unit = units_[u];
         const size_t bytes = unit.layout.shard_bytes();
@@ -115,7 +133,10 @@ Status Sharded::gather(int number, weftStream_t stream) {
     open_ = true;
     WEFT_TRY(ended_by(space_->follow(stream)));
     WEFT_TRY(ended_by(gathers_.gather(number)));
-    WEFT_TRY(ended_by(space_->lead(stream)));  // not behind the unit that is gathered ahead
+    // Not behind other work, such as the unit that is gathered ahead.
+    Unit& unit = units_[size_t(number)];
+    WEFT_TRY(ended_by(space_->lead(stream, unit.gathered_at.get())));
+    unit.callers = stream;
     return ended_by(gathers_.gathered(number));
 }
 
@@ -136,7 +157,7 @@ Result<void*> Sharded::parameter(int number) const {
     if (unit.state != UnitState::gathered)
         return fail(error::train_unit, "parameter {} cannot be used, because unit {}, \"{}\", is released: gather it",
                     number, unit_number, unit.name);
-    return static_cast<void*>(unit.whole.data() + unit.layout.whole_offset(index));
+    return static_cast<void*>(unit.whole.data() + unit.forms.whole.whole_offset(index));
 }
 
 Result<void*> Sharded::gradient(int number) {
@@ -149,7 +170,7 @@ Result<void*> Sharded::gradient(int number) {
                     number, unit_number, unit.name);
     auto whole = gradients_.whole(unit_number);
     if (!whole) return ended_by(whole.take_status());
-    return static_cast<void*>(*whole + unit.layout.whole_offset(index));
+    return static_cast<void*>(*whole + unit.forms.whole.whole_offset(index));
 }
 
 Status Sharded::reduce_scatter(int number, bool synchronizes, weftStream_t stream) {
@@ -195,7 +216,9 @@ ParameterShard Sharded::shard(int number) const {
     const Unit& unit = units_[size_t(unit_number)];
     const Piece piece = unit.layout.piece(index, groups_.shard().rank());
     ParameterShard shard{unit.shard.data() + piece.shard_offset, nullptr, piece.begin, piece.count};
-    if (unit.gradient.has_shard) shard.gradient = unit.gradient.shard.data() + piece.shard_offset;
+    if (unit.gradient.has_shard)
+        shard.gradient =
+            unit.gradient.shard.data() + unit.forms.gradient.piece(index, groups_.shard().rank()).shard_offset;
     return shard;
 }
 

@@ -2,12 +2,12 @@
 #pragma once
 #include <vector>
 
-#include "src/train/buffer_pool.hpp"
-#include "src/train/gather_trace.hpp"
 #include "src/train/launch_queue.hpp"
 #include "src/train/memory_space.hpp"
-#include "src/train/shard_groups.hpp"
-#include "src/train/unit.hpp"
+#include "src/train/sharding/buffer_pool.hpp"
+#include "src/train/sharding/gather_trace.hpp"
+#include "src/train/sharding/shard_groups.hpp"
+#include "src/train/sharding/unit.hpp"
 
 namespace weft::internal::train {
 
@@ -29,7 +29,7 @@ class UnitGathers {
     void finish();
 
     uint64_t elements() const { return elements_; }
-    size_t bytes() const { return wholes_.bytes() + kept_bytes_; }
+    size_t bytes() const { return wholes_.bytes() + kept_bytes_ + converted_.bytes(); }
 
   private:
     Status start(Unit& unit);
@@ -43,6 +43,7 @@ class UnitGathers {
     bool keeps_wholes_;
     LaunchQueue* queue_ = nullptr;
     std::byte* staging_ = nullptr;
+    FlatBuffer converted_;  // a shard in the type of whole units. The launches use it in turn
     BufferPool wholes_;
     GatherTrace trace_;
     uint64_t elements_ = 0;  // that were gathered

@@ -1,9 +1,9 @@
-#include "src/train/unit_gathers.hpp"
+#include "src/train/sharding/unit_gathers.hpp"
 
 #include <algorithm>
 
 #include "src/base/datatype.hpp"
-#include "src/train/unit_order.hpp"
+#include "src/train/sharding/unit_order.hpp"
 
 namespace weft::internal::train {
 
@@ -11,6 +11,10 @@ namespace {
 
 // One in use and one prefetched.
 constexpr int whole_buffers = 2;
+
+size_t converted_bytes(const Unit& unit) {
+    return converts(unit.layout, unit.forms.whole) ? unit.forms.whole.shard_bytes() : 0;
+}
 
 }  // namespace
 
@@ -24,6 +28,7 @@ UnitGathers::UnitGathers(MemorySpace& space, const ShardGroups& groups, std::vec
 Status UnitGathers::reserve(LaunchQueue& queue, std::byte* staging) {
     queue_ = &queue;
     staging_ = staging;
+    WEFT_TRY(allocate(*space_, largest(*units_, converted_bytes), converted_));
     if (!keeps_wholes_) WEFT_TRY(wholes_.reserve(std::min(whole_buffers, int(units_->size()))));
     for (Unit& unit : *units_) {
         if (keeps_wholes_) {
@@ -64,24 +69,32 @@ Status UnitGathers::start(Unit& unit) {
         WEFT_TRY(check_order(peers, UnitCall::gather, int(&unit - units_->data())));
         return gather_whole(unit, secondary);
     });
-    return ok();
+    return space_->mark(unit.gathered_at);
 }
 
 Status UnitGathers::gather_whole(const Unit& unit, bool from_secondary) {
-    const size_t bytes = unit.layout.shard_bytes();
+    const UnitLayout& layout = unit.forms.whole;
+    const size_t bytes = layout.shard_bytes();
     if (bytes == 0) return ok();
     if (from_secondary)
         return groups_->reshard(unit.reshard_ranks)
             .all_gather(unit.secondary.data(), unit.whole.data(), secondary_bytes(unit), space_->stream());
-    if (unit.layout.sharding() == Sharding::flat)
-        return groups_->shard().all_gather(unit.shard.data(), unit.whole.data(), bytes, space_->stream());
+    const std::byte* shard = unit.shard.data();
+    if (converts(unit.layout, layout)) {
+        const weftDataType_t type = layout.segments()[0].type;
+        WEFT_TRY(
+            space_->convert(converted_.data(), type, shard, unit.layout.segments()[0].type, bytes / size_of(type)));
+        shard = converted_.data();
+    }
+    if (layout.sharding() == Sharding::flat)
+        return groups_->shard().all_gather(shard, unit.whole.data(), bytes, space_->stream());
     std::byte* const staging = staging_;
-    WEFT_TRY(groups_->shard().all_gather(unit.shard.data(), staging, bytes, space_->stream()));
-    for (int p = 0; p < int(unit.layout.parameters().size()); ++p) {
-        const size_t size = size_of(unit.layout.parameters()[size_t(p)].type);
-        for (int rank = 0; rank < unit.layout.ranks(); ++rank) {
-            const Piece piece = unit.layout.piece(p, rank);
-            WEFT_TRY(space_->copy(unit.whole.data() + unit.layout.whole_offset(p) + piece.begin * size,
+    WEFT_TRY(groups_->shard().all_gather(shard, staging, bytes, space_->stream()));
+    for (int p = 0; p < int(layout.parameters().size()); ++p) {
+        const size_t size = size_of(layout.parameters()[size_t(p)].type);
+        for (int rank = 0; rank < layout.ranks(); ++rank) {
+            const Piece piece = layout.piece(p, rank);
+            WEFT_TRY(space_->copy(unit.whole.data() + layout.whole_offset(p) + piece.begin * size,
                                   staging + size_t(rank) * bytes + piece.shard_offset, piece.count * size));
         }
     }

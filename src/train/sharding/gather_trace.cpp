@@ -1,4 +1,4 @@
-#include "src/train/gather_trace.hpp"
+#include "src/train/sharding/gather_trace.hpp"
 
 namespace weft::internal::train {
 

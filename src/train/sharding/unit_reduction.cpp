@@ -1,4 +1,4 @@
-#include "src/train/unit_reduction.hpp"
+#include "src/train/sharding/unit_reduction.hpp"
 
 #include "src/base/datatype.hpp"
 
@@ -17,11 +17,16 @@ size_t elements(const Segment& segment) {
 UnitReduction::UnitReduction(MemorySpace& space, const ShardGroups& groups, double divisor)
     : space_(&space), groups_(&groups), divisor_(divisor) {}
 
-Status UnitReduction::reserve(size_t shard_bytes) {
-    auto sum = FlatBuffer::allocate(*space_, shard_bytes);
-    if (!sum) return sum.take_status();
-    sum_ = std::move(*sum);
-    return ok();
+Status UnitReduction::reserve(const std::vector<Unit>& units) {
+    WEFT_TRY(
+        allocate(*space_, largest(units, [](const Unit& unit) { return unit.forms.reduced.shard_bytes(); }), sum_));
+    return allocate(
+        *space_,
+        largest(units,
+                [](const Unit& unit) {
+                    return converts(unit.forms.reduced, unit.forms.gradient) ? unit.forms.gradient.shard_bytes() : 0;
+                }),
+        converted_);
 }
 
 GradientDivision UnitReduction::division(weftDataType_t type) const {
@@ -29,31 +34,36 @@ GradientDivision UnitReduction::division(weftDataType_t type) const {
     return gradient_division(type, ranks, divisor_ > 0 ? divisor_ : ranks);
 }
 
+bool UnitReduction::in_place(const Unit& unit, const ReductionPlan& plan) {
+    return !plan.adds_gradient && !plan.adds_partial && !converts(unit.forms.reduced, unit.forms.gradient);
+}
+
 Status UnitReduction::over_shards(Unit& unit, const ReductionPlan& plan, const std::byte* gradient,
                                   std::byte* staging) {
-    const bool staged = unit.layout.sharding() == Sharding::rows;
+    const bool staged = staging_bytes(unit) > 0;
     if (staged) WEFT_TRY(stage(unit, gradient, staging));
     const std::byte* const source = staged ? staging : gradient;
     if (!groups_->has_replicas()) {
-        std::byte* const to = plan.adds_gradient ? sum_.data() : unit.gradient.shard.data();
+        std::byte* const to = in_place(unit, plan) ? unit.gradient.shard.data() : sum_.data();
         WEFT_TRY(reduce_to(unit, source, staged, to));
         WEFT_TRY(divide_after(unit, to));
-        return plan.adds_gradient ? add(unit, unit.gradient.shard.data(), to) : ok();
+        return keep(unit, plan, to);
     }
     // The first gradient is reduced over replicas where it stays. Others have a place of their own until then.
-    const bool in_place = plan.synchronizes && !plan.adds_gradient && !plan.adds_partial;
-    std::byte* const to = in_place ? unit.gradient.shard.data() : unit.gradient.partial.data();
+    std::byte* const to =
+        plan.synchronizes && in_place(unit, plan) ? unit.gradient.shard.data() : unit.gradient.partial.data();
     if (!plan.adds_partial) return reduce_to(unit, source, staged, to);
     WEFT_TRY(reduce_to(unit, source, staged, sum_.data()));
-    return add(unit, to, sum_.data());
+    return add(unit.forms.reduced, to, sum_.data());
 }
 
 Status UnitReduction::over_replicas(Unit& unit, const ReductionPlan& plan) {
-    const bool in_place = !plan.adds_gradient && !plan.adds_partial;
-    std::byte* const from = in_place ? unit.gradient.shard.data() : unit.gradient.partial.data();
-    std::byte* const to = plan.adds_gradient ? unit.gradient.partial.data() : unit.gradient.shard.data();
+    const UnitLayout& layout = unit.forms.reduced;
+    std::byte* const from = in_place(unit, plan) ? unit.gradient.shard.data() : unit.gradient.partial.data();
+    const bool kept_later = plan.adds_gradient || converts(layout, unit.forms.gradient);
+    std::byte* const to = kept_later ? unit.gradient.partial.data() : unit.gradient.shard.data();
     const int rank = groups_->shard().rank();
-    for (const Segment& segment : unit.layout.segments()) {
+    for (const Segment& segment : layout.segments()) {
         const size_t count = segment.counts[size_t(rank)], offset = segment.shard_offsets[size_t(rank)];
         if (count == 0) continue;
         const bool averages = division(segment.type).reduction == GradientDivision::Reduction::average;
@@ -61,13 +71,25 @@ Status UnitReduction::over_replicas(Unit& unit, const ReductionPlan& plan) {
                                                 averages ? weftAvg : weftSum, space_->stream()));
     }
     WEFT_TRY(divide_after(unit, to));
-    return plan.adds_gradient ? add(unit, unit.gradient.shard.data(), to) : ok();
+    return keep(unit, plan, to);
+}
+
+Status UnitReduction::keep(Unit& unit, const ReductionPlan& plan, const std::byte* reduced) {
+    std::byte* const shard = unit.gradient.shard.data();
+    if (reduced == shard) return ok();
+    const UnitLayout& layout = unit.forms.gradient;
+    if (!converts(unit.forms.reduced, layout)) return add(layout, shard, reduced);
+    const weftDataType_t type = layout.segments()[0].type;
+    std::byte* const to = plan.adds_gradient ? converted_.data() : shard;
+    WEFT_TRY(space_->convert(to, type, reduced, unit.forms.reduced.segments()[0].type,
+                             layout.shard_bytes() / size_of(type)));
+    return plan.adds_gradient ? add(layout, shard, to) : ok();
 }
 
 Status UnitReduction::reduce_to(const Unit& unit, const std::byte* source, bool staged, std::byte* shard) {
     Peers& peers = groups_->shard();
     size_t staged_offset = 0;
-    for (const Segment& segment : unit.layout.segments()) {
+    for (const Segment& segment : unit.forms.reduced.segments()) {
         const size_t count = elements(segment);
         if (count == 0) continue;
         const GradientDivision division = this->division(segment.type);
@@ -87,17 +109,24 @@ Status UnitReduction::reduce_to(const Unit& unit, const std::byte* source, bool 
 }
 
 Status UnitReduction::stage(const Unit& unit, const std::byte* gradient, std::byte* staging) {
+    const UnitLayout &from = unit.forms.whole, &to = unit.forms.reduced;
+    if (to.sharding() == Sharding::flat)  // with its padding
+        return space_->convert(staging, to.segments()[0].type, gradient, from.segments()[0].type,
+                               from.whole_bytes() / size_of(from.segments()[0].type));
     size_t at = 0;
-    for (const Segment& segment : unit.layout.segments())
-        for (int rank = 0; rank < unit.layout.ranks(); ++rank) {
+    for (const Segment& segment : to.segments())
+        for (int rank = 0; rank < to.ranks(); ++rank) {
             const size_t end = at + segment.counts[size_t(rank)] * size_of(segment.type);
             for (const int parameter : segment.parameters) {
-                const Piece piece = unit.layout.piece(parameter, rank);
+                const weftDataType_t type = from.parameters()[size_t(parameter)].type;
+                const Piece piece = to.piece(parameter, rank);
                 const size_t bytes = piece.count * size_of(segment.type);
-                const size_t padded = unit.layout.piece(parameter, 0).count * size_of(segment.type);
-                WEFT_TRY(space_->copy(
-                    staging + at, gradient + unit.layout.whole_offset(parameter) + piece.begin * size_of(segment.type),
-                    bytes));
+                const size_t padded = to.piece(parameter, 0).count * size_of(segment.type);
+                const std::byte* const source = gradient + from.whole_offset(parameter) + piece.begin * size_of(type);
+                if (type == segment.type)
+                    WEFT_TRY(space_->copy(staging + at, source, bytes));
+                else
+                    WEFT_TRY(space_->convert(staging + at, segment.type, source, type, piece.count));
                 WEFT_TRY(space_->zero(staging + at + bytes, padded - bytes));
                 at += padded;
             }
@@ -110,18 +139,25 @@ Status UnitReduction::stage(const Unit& unit, const std::byte* gradient, std::by
 
 Status UnitReduction::divide_after(const Unit& unit, std::byte* shard) {
     const int rank = groups_->shard().rank();
-    for (const Segment& segment : unit.layout.segments()) {
+    for (const Segment& segment : unit.forms.reduced.segments()) {
         const double after = division(segment.type).after;
         if (after == 1) continue;
-        WEFT_TRY(space_->scale(shard + segment.shard_offsets[size_t(rank)], segment.counts[size_t(rank)], segment.type,
-                               1 / after));
+        std::byte* const memory = shard + segment.shard_offsets[size_t(rank)];
+        const size_t count = segment.counts[size_t(rank)];
+        if (!groups_->has_self()) {
+            WEFT_TRY(space_->scale(memory, count, segment.type, 1 / after));
+            continue;
+        }
+        auto scaling = groups_->self().average(segment.type, after);
+        if (!scaling) return scaling.take_status();
+        WEFT_TRY(groups_->self().all_reduce(memory, memory, count, segment.type, *scaling, space_->stream()));
     }
     return ok();
 }
 
-Status UnitReduction::add(const Unit& unit, std::byte* to, const std::byte* from) {
+Status UnitReduction::add(const UnitLayout& layout, std::byte* to, const std::byte* from) {
     const int rank = groups_->shard().rank();
-    for (const Segment& segment : unit.layout.segments()) {
+    for (const Segment& segment : layout.segments()) {
         const size_t offset = segment.shard_offsets[size_t(rank)];
         WEFT_TRY(space_->add(to + offset, from + offset, segment.counts[size_t(rank)], segment.type));
     }

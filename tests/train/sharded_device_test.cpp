@@ -1,0 +1,238 @@
+// Sharded models on device memory, on the fake driver: ranks are threads, with a stream of the caller's each. The host
+// reads what a stream has seen at the end of an iteration, so that only the streams order the work before.
+#include <weft/train.h>
+
+#include <cstring>
+#include <deque>
+
+#include "tests/device/ranks.hpp"
+#include "tests/train/trained_rank.hpp"
+
+namespace weft::internal::test {
+
+namespace {
+
+struct Parameter {
+    int unit;
+    weftDataType_t type;
+    size_t count, rows;
+};
+// float16 is divided in two steps.
+constexpr Parameter model[] = {{0, weftFloat32, 33, 11}, {0, weftFloat32, 0, 0},     {1, weftFloat16, 65, 0},
+                               {1, weftFloat32, 20, 5},  {2, weftBfloat16, 130, 13}, {3, weftFloat32, 7, 7}};
+constexpr int parameters = int(std::size(model)), units = 4;
+
+double value_of(int step, int p, size_t i) { return double((size_t(step) * 31 + size_t(p) * 7 + i * 3) % 101) - 50; }
+
+// One rank. It throws errors.
+class DeviceShard {
+  public:
+    DeviceShard(const Ranks& ranks, int rank, const weftTrainShardConfig_t& config)
+        : rank_(rank),
+          ranks_(ranks.count()),
+          device_(ranks.placing[size_t(rank)]),
+          current_(device_),
+          stream_(*ranks.streams[size_t(rank)]) {
+        weftTrainTensor_t tensors[parameters];
+        weftTrainUnit_t entries[units];
+        const char* const names[] = {"a", "b", "c", "d", "e", "f"};
+        for (weftTrainUnit_t& unit : entries) unit = WEFT_TRAIN_UNIT_INITIALIZER;
+        for (int p = 0; p < parameters; ++p) {
+            std::vector<std::byte>& values = numbers(p, [&](size_t i) { return value_of(0, p, i); });
+            weftTrainUnit_t& unit = entries[model[p].unit];
+            tensors[p] = WEFT_TRAIN_TENSOR_INITIALIZER;
+            tensors[p].name = names[p];
+            tensors[p].data = rank == 0 ? values.data() : nullptr;
+            tensors[p].count = model[p].count;
+            tensors[p].rows = model[p].rows;
+            tensors[p].datatype = model[p].type;
+            if (unit.parameterCount++ == 0) unit.parameters = &tensors[p];
+            unit.name = names[model[p].unit];
+        }
+        entries[3].reshardRanks = 1;
+        demand(weftTrainShardCreate(&shard_, ranks.comms[size_t(rank)], entries, units, &config));
+    }
+    DeviceShard(const DeviceShard&) = delete;
+    ~DeviceShard() { (void)weftTrainShardDestroy(shard_); }
+
+    weftTrainShard_t shard() const { return shard_; }
+    void forward(int step) {
+        for (int unit = 0; unit < units; ++unit) {
+            demand(weftTrainShardGather(shard_, unit, stream()));
+            see_values(unit, step);
+            demand(weftTrainShardRelease(shard_, unit, weftTrainForward, stream()));
+        }
+    }
+    void backward(int step, int batch, weftTrainMode_t mode) {
+        for (int unit = units - 1; unit >= 0; --unit) {
+            demand(weftTrainShardGather(shard_, unit, stream()));
+            see_values(unit, step);
+            for (int p = 0; p < parameters; ++p) {
+                void* memory = nullptr;
+                if (model[p].unit != unit) continue;
+                demand(weftTrainShardGetGradient(shard_, p, &memory));
+                // The others are zeros.
+                if (writes(rank_, p)) write(memory, numbers(p, [&](size_t i) { return element(rank_, batch, p, i); }));
+            }
+            demand(weftTrainShardRelease(shard_, unit, weftTrainBackward, stream()));
+            demand(weftTrainShardReduceScatter(shard_, unit, mode, stream()));
+        }
+    }
+    // Ends an iteration, whose gradients are the average of the sums of batches 0 to `batches` - 1.
+    void finish(int batches) {
+        demand(weftTrainShardFinish(shard_, stream()));
+        for (int p = 0; p < parameters; ++p) {
+            const weftTrainPiece_t piece = this->piece(p);
+            if (piece.count == 0) continue;
+            if (!piece.gradient) throw std::runtime_error("no gradient");
+            see(piece.gradient, p, piece.count, [this, p, batches, begin = piece.begin](size_t i) {
+                double sum = 0;
+                for (int rank = 0; rank < ranks_; ++rank)
+                    for (int batch = 0; batch < batches && writes(rank, p); ++batch)
+                        sum += element(rank, batch, p, begin + i);
+                return sum / ranks_;
+            });
+        }
+    }
+    // By work on the stream.
+    void update(int step) {
+        for (int p = 0; p < parameters; ++p) {
+            const weftTrainPiece_t piece = this->piece(p);
+            std::vector<std::byte>& all = numbers(p, [&](size_t i) { return value_of(step, p, i); });
+            const size_t size = size_of(model[p].type);
+            copy(piece.values, all.data() + piece.begin * size, piece.count * size);
+        }
+        demand(weftTrainShardZeroGradients(shard_));
+    }
+    // Checks the numbers that the stream has seen.
+    void compare() {
+        stream_.finish();
+        const double digits[] = {0, 0, 0, 0, 0, 0, 0x1p-11, 0x1p-24, 0x1p-53, 0x1p-8};
+        for (const Seen& seen : seen_)
+            for (size_t i = 0; i < seen.bytes.size() / size_of(model[seen.parameter].type); ++i) {
+                const double number = number_at(seen.bytes.data(), model[seen.parameter].type, i);
+                if (std::abs(number - seen.expected(i)) > 400 * digits[model[seen.parameter].type])
+                    throw std::runtime_error("element " + std::to_string(i) + " of parameter " +
+                                             std::to_string(seen.parameter) + " is " + std::to_string(number) +
+                                             ", not " + std::to_string(seen.expected(i)));
+            }
+        seen_.clear();
+        sent_.clear();
+    }
+
+  private:
+    struct Seen {
+        int parameter;
+        std::vector<std::byte> bytes;
+        std::function<double(size_t)> expected;
+    };
+
+    static bool writes(int rank, int p) { return p != 3 || rank == 0; }
+    static double element(int rank, int batch, int p, size_t i) { return gradient_element(rank, batch, p, i); }
+    weftStream_t stream() const { return stream_.weft(); }
+    weftTrainPiece_t piece(int p) const {
+        weftTrainPiece_t piece = WEFT_TRAIN_PIECE_INITIALIZER;
+        demand(weftTrainShardGetPiece(shard_, p, &piece));
+        return piece;
+    }
+    // Of a parameter; valid until compare().
+    template <class Number>
+    std::vector<std::byte>& numbers(int p, Number&& number) {
+        std::vector<std::byte>& bytes = sent_.emplace_back(model[p].count * size_of(model[p].type));
+        for (size_t i = 0; i < model[p].count; ++i) set_number(bytes.data(), model[p].type, i, number(i));
+        return bytes;
+    }
+    void copy(void* to, const void* from, size_t bytes) {
+        if (bytes > 0) demand(cuMemcpyAsync(CUdeviceptr(to), CUdeviceptr(from), bytes, stream_.handle));
+    }
+    void write(void* to, const std::vector<std::byte>& from) { copy(to, from.data(), from.size()); }
+    void see(const void* from, int p, size_t count, std::function<double(size_t)> expected) {
+        Seen& seen = seen_.emplace_back();
+        seen = {p, std::vector<std::byte>(count * size_of(model[p].type)), std::move(expected)};
+        copy(seen.bytes.data(), from, seen.bytes.size());
+    }
+    void see_values(int unit, int step) {
+        for (int p = 0; p < parameters; ++p) {
+            void* memory = nullptr;
+            if (model[p].unit != unit) continue;
+            demand(weftTrainShardGetParameter(shard_, p, &memory));
+            see(memory, p, model[p].count, [step, p](size_t i) { return value_of(step, p, i); });
+        }
+    }
+
+    int rank_, ranks_, device_;
+    Current current_;
+    const Stream& stream_;
+    std::deque<std::vector<std::byte>> sent_;  // until the stream has read them
+    std::deque<Seen> seen_;
+    weftTrainShard_t shard_ = nullptr;
+};
+
+weftTrainShardConfig_t on_device() {
+    weftTrainShardConfig_t config = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
+    config.onDevice = 1;
+    return config;
+}
+
+}  // namespace
+
+TEST_CASE("sharded models on devices are trained in the order of the caller's stream", "[train]") {
+    struct Form {
+        int ranks;
+        weftTrainSharding_t sharding;
+        weftTrainStage_t stage;
+        int shard_ranks;
+    };
+    for (const Form& form : {Form{1, weftTrainShardFlat, weftTrainShardParameters, 0},
+                             Form{2, weftTrainShardRows, weftTrainShardParameters, 0},
+                             Form{3, weftTrainShardFlat, weftTrainShardParameters, 0},
+                             Form{2, weftTrainShardFlat, weftTrainShardOptimizer, 0},
+                             Form{4, weftTrainShardFlat, weftTrainShardGradients, 2}}) {
+        CAPTURE(form.ranks, form.sharding, form.stage);
+        const Ranks ranks(spread(form.ranks));
+        check_on_threads(form.ranks, [&](int own) {
+            weftTrainShardConfig_t config = on_device();
+            config.sharding = form.sharding;
+            config.stage = form.stage;
+            config.shardRanks = form.shard_ranks;
+            DeviceShard rank(ranks, own, config);
+            for (int step = 0; step < 3; ++step) {
+                for (int batch = 0; batch < 2; ++batch) {
+                    rank.forward(step);
+                    // With several copies the first batch stays a sum of each copy in one of the steps.
+                    const bool partial = form.shard_ranks > 0 && step == 1 && batch == 0;
+                    rank.backward(step, batch, partial ? weftTrainAccumulate : weftTrainSynchronize);
+                }
+                rank.finish(2);
+                rank.update(step + 1);
+                rank.compare();
+            }
+        });
+        ranks.check_healthy();
+    }
+}
+
+TEST_CASE("other streams than a device's are refused by a sharded model", "[train]") {
+    const Ranks ranks(spread(1));
+    check_on_threads(1, [&](int own) {
+        DeviceShard rank(ranks, own, on_device());
+        weftHostStream_t host = nullptr;
+        demand(weftStreamCreate(&host));
+        CHECK(weftTrainShardGather(rank.shard(), 0, host) == weftInvalidArgument);
+        CHECK_ERROR(last_error(), "argument.stream");
+        demand(weftStreamDestroy(host));
+        const Stream captured(0);
+        demand(cuStreamBeginCapture(captured.handle, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        CHECK(weftTrainShardGather(rank.shard(), 0, captured.weft()) == weftInvalidUsage);
+        CHECK_ERROR(last_error(), "stream.capture");
+        CUgraph graph = nullptr;
+        demand(cuStreamEndCapture(captured.handle, &graph));
+        demand(cuGraphDestroy(graph));
+        rank.forward(0);
+        rank.backward(0, 0, weftTrainSynchronize);
+        rank.finish(1);
+        rank.compare();
+    });
+}
+
+}  // namespace weft::internal::test
