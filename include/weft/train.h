@@ -1032,11 +1032,12 @@ WEFT_API weftResult_t weftTrainScalerCreate(weftTrainScaler_t* scaler, const wef
 WEFT_API weftResult_t weftTrainScalerDestroy(weftTrainScaler_t scaler);
 
 /* Looks for infinite and NaN gradients on all ranks, and divides gradients by the scale of `scaler`. All ranks of the
- * axes call it. It makes one all-reduce of one int32 number for each axis, which a NaN cannot disturb.
+ * axes call it: a rank that gets an error leaves the others in it until their timeout. It makes one all-reduce of one int32 number for each axis, which a NaN cannot disturb.
  *
  * parts, partCount  an array of parts and its elements, as for weftTrainGradientNorm; may be empty
  *
- * divide            1: gradients are divided in place; 0: an optimizer's gradientScale divides them
+ * divide            1: gradients are divided in place, and none has float16, which cannot hold the quotients; 0: an
+ *                   optimizer's gradientScale divides them
  *
  * found             1 if any gradient of any rank is infinite or NaN: then the step must be skipped. The same on all
  *                   ranks

@@ -200,7 +200,8 @@ class Scaler(_Closing, _weft.TrainScaler):
     def unscale(self, gradients: Named, *, divide: bool = True) -> bool:
         """Divides gradients by the scale. True if any of any rank is infinite or NaN: skip the step then.
 
-        divide=False: they stay, and Optimizer.step gets gradient_scale=1 / scale.
+        divide=False: they stay, and Optimizer.step gets gradient_scale=1 / scale. float16 gradients need it: they
+        cannot hold the quotients.
         """
         return self._unscale(_gradient_parts(gradients, (), None), divide)
 

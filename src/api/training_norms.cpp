@@ -1,6 +1,7 @@
 // training_norms.cpp: the norms and the loss scale of train.h: checks handles and arguments, and calls src/train.
 #include <cmath>
 #include <cstddef>
+#include <span>
 
 #include "src/api/training_handle.hpp"
 #include "src/api/training_parts.hpp"
@@ -32,6 +33,17 @@ Status check_scaling(const weftTrainScalerConfig_t& config) {
     WEFT_TRY(check("backoffFactor", config.backoffFactor, config.backoffFactor > 0 && config.backoffFactor < 1,
                    "above 0 and below 1"));
     return check("growthInterval", config.growthInterval, config.growthInterval > 0, "positive");
+}
+
+// A float16 number cannot hold what the scale was for. All ranks refuse, because their parts have the same types.
+Status check_divisible(const char* function, std::span<const train::ModelPart> parts) {
+    for (const train::ModelPart& part : parts)
+        if (part.gradient_type == weftFloat16)
+            return fail(error::argument_datatype,
+                        "{}: the gradient of \"{}\" has datatype float16, which would lose small numbers if it were "
+                        "divided: pass divide 0, and 1 / scale as gradientScale of weftTrainOptimizerStep",
+                        function, part.name);
+    return ok();
 }
 
 }  // namespace
@@ -114,6 +126,7 @@ weftResult_t weftTrainScalerUnscale(weftTrainScaler_t scaler, const weftTrainPar
         WEFT_TRY(check_switch(function, "divide", divide));
         auto read = read_parts(function, parts, partCount, size_t(own.axes.count()), false);
         if (!read) return read.take_status();
+        if (divide) WEFT_TRY(check_divisible(function, *read));
         auto worker = worker_of(function, *read, own.axes.comms());
         if (!worker) return worker.take_status();
         WEFT_TRY(check_stream_of(function, **worker, stream));

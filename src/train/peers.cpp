@@ -26,19 +26,25 @@ Status called(weftResult_t result, weftComm_t comm) {
         .about({.rank = info.failedRank, .peer = info.peer, .sequence = info.sequence});
 }
 
+Status finished(weftResult_t result, weftComm_t comm) {
+    if (result != weftInProgress) [[likely]]
+        return called(result);
+    while (result == weftInProgress) {
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+        WEFT_TRY(called(weftCommGetAsyncError(comm, &result)));
+    }
+    return called(result, comm);
+}
+
 Result<std::unique_ptr<Peers>> Peers::make(weftComm_t parent, int color) {
     std::unique_ptr<Peers> peers(new Peers);
     WEFT_TRY(called(weftCommUserRank(parent, &peers->rank_)));
     weftConfig_t config = WEFT_CONFIG_INITIALIZER;
     config.blocking = 1;
     config.commName = "training";
-    weftResult_t result = weftCommSplit(parent, color, peers->rank_, &peers->comm_, &config);
+    const weftResult_t result = weftCommSplit(parent, color, peers->rank_, &peers->comm_, &config);
     // A parent with config.blocking 0 makes it in the background, and initTimeoutMs bounds that.
-    while (result == weftInProgress) {
-        std::this_thread::sleep_for(std::chrono::microseconds(200));
-        WEFT_TRY(called(weftCommGetAsyncError(peers->comm_, &result)));
-    }
-    if (result != weftSuccess) return called(result, peers->comm_);
+    WEFT_TRY(train::finished(result, peers->comm_));
     WEFT_TRY(called(weftCommUserRank(peers->comm_, &peers->rank_)));
     WEFT_TRY(called(weftCommCount(peers->comm_, &peers->ranks_)));
     int ranks = 0, rank = 0;
@@ -70,6 +76,8 @@ Status Peers::named(Status status) const {
     return fail(status, "in the group of ranks {}: {}", ranks, status.sentence()).about(facts);
 }
 
+Status Peers::finished(weftResult_t result) const { return named(train::finished(result, comm_)); }
+
 Peers::~Peers() {
     if (owns_ && comm_ && !aborted_.exchange(true)) (void)weftCommDestroy(comm_);
 }
@@ -85,35 +93,35 @@ Status Peers::state() const {
 }
 
 Status Peers::all_gather(const void* own, void* all, size_t bytes, weftStream_t stream) const {
-    return named(called(weftAllGather(own, all, bytes, weftUint8, comm_, stream)));
+    return finished(weftAllGather(own, all, bytes, weftUint8, comm_, stream));
 }
 
 Status Peers::all_to_all(const void* from, void* to, size_t bytes) const {
-    return called(weftAlltoAll(from, to, bytes, weftUint8, comm_, nullptr));
+    return finished(weftAlltoAll(from, to, bytes, weftUint8, comm_, nullptr));
 }
 
 Status Peers::all_reduce(void* data, size_t count, weftDataType_t type, weftRedOp_t op) const {
-    return named(called(weftAllReduce(data, data, count, type, op, comm_, nullptr)));
+    return finished(weftAllReduce(data, data, count, type, op, comm_, nullptr));
 }
 
 Status Peers::all_reduce(const void* from, void* to, size_t count, weftDataType_t type, weftRedOp_t op,
                          weftStream_t stream) const {
-    return named(called(weftAllReduce(from, to, count, type, op, comm_, stream)));
+    return finished(weftAllReduce(from, to, count, type, op, comm_, stream));
 }
 
 Status Peers::reduce_scatter(const void* from, void* to, std::span<const size_t> counts, weftDataType_t type,
                              weftRedOp_t op, weftStream_t stream) const {
     if (std::all_of(counts.begin(), counts.end(), [&](size_t count) { return count == counts[0]; }))
-        return named(called(weftReduceScatter(from, to, counts[0], type, op, comm_, stream)));
-    return named(called(weftReduceScatterv(from, to, counts.data(), type, op, comm_, stream)));
+        return finished(weftReduceScatter(from, to, counts[0], type, op, comm_, stream));
+    return finished(weftReduceScatterv(from, to, counts.data(), type, op, comm_, stream));
 }
 
 Status Peers::scatter(const void* from, void* to, size_t bytes, int root, weftStream_t stream) const {
-    return named(called(weftScatter(from, to, bytes, weftUint8, root, comm_, stream)));
+    return finished(weftScatter(from, to, bytes, weftUint8, root, comm_, stream));
 }
 
 Status Peers::broadcast(void* data, size_t count, weftDataType_t type, int root, weftStream_t stream) const {
-    return named(called(weftBcast(data, count, type, root, comm_, stream)));
+    return finished(weftBcast(data, count, type, root, comm_, stream));
 }
 
 Result<weftRedOp_t> Peers::average(weftDataType_t type, double divisor) {

@@ -16,6 +16,8 @@ namespace weft::internal::train {
 Status called(weftResult_t result);
 // The error of a communicator.
 Status called(weftResult_t result, weftComm_t comm);
+// As called(), after the end of the call: with config.blocking 0 it goes on in the background, in the caller's memory.
+Status finished(weftResult_t result, weftComm_t comm);
 
 // A copy of the caller's communicator, or of a part of it. Thread-bound, except abort(), which is thread-safe.
 class Peers {
@@ -61,6 +63,7 @@ class Peers {
     Peers() = default;
     // Errors of a part name ranks of `parent`.
     Status named(Status status) const;
+    Status finished(weftResult_t result) const;
 
     weftComm_t comm_ = nullptr;
     bool owns_ = true;

@@ -192,13 +192,17 @@ class Norms(unittest.TestCase):
                 scaler.update()
                 self.assertEqual(scaler.scale, 32768)
                 gradient[3] = 1
-                self.assertFalse(scaler.unscale({"x": gradient}))
-                self.assertEqual(float(gradient[0]), 1 / 32768)
+                with self.assertRaisesRegex(weft.Error, "argument.datatype"):
+                    scaler.unscale({"x": gradient})
+                self.assertEqual(float(gradient[0]), 1)
+                wide = gradient.astype(np.float32)
+                self.assertFalse(scaler.unscale({"x": wide}))
+                self.assertEqual(float(wide[0]), 1 / 32768)
                 scaler.update()
                 self.assertEqual((scaler.scale, scaler.good_steps), (65536, 0))
                 scaler.restore(32768, 0)
                 gradient[0] = np.nan
-                scaler.unscale({"x": gradient})
+                scaler.unscale({"x": gradient}, divide=False)
                 with self.assertRaisesRegex(weft.Error, "train.loss-scale"):
                     scaler.update()
 

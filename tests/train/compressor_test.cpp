@@ -224,12 +224,14 @@ TEST_CASE("all ranks get the same bits, also with error feedback and after the r
 
 // The difference between the sums of all averages and of all results, at most, in iterations with gradients and then
 // `zeros` more without. Buckets are rebuilt in the second one. Rank 1 joins after half of them.
-double lost(weftTrainCompression_t method, bool feedback, int iterations, int zeros, bool joins) {
+double lost(weftTrainCompression_t method, bool feedback, int iterations, int zeros, bool joins,
+            weftDataType_t float8 = weftFloat8e4m3) {
     const Model model = {{weftFloat32, 200}, {weftFloat64, 3}, {weftFloat32, 60}, {weftFloat32, 131}};
     double largest = 0;
     for (const std::string& wrong : on_threads(2, nullptr, [&](weftComm_t comm, int own) {
              weftTrainCompressorConfig_t config = config_of(method);
              config.errorFeedback = feedback ? 1 : 0;
+             config.float8 = float8;
              const Compressor compressor(config);
              weftTrainDdpConfig_t ddp = compressor.hooked();
              ddp.bucketCapBytes = 500;
@@ -260,12 +262,46 @@ double lost(weftTrainCompression_t method, bool feedback, int iterations, int ze
                      }
              }
              if (joins) rank.check(weftTrainDdpJoin(rank.ddp(), nullptr));
-             for (size_t i = 0; own == 0 && i < sums.size(); ++i)
-                 largest = std::max(largest, std::fabs(sums[i] - exact[i]));
+             for (size_t i = 0; own == 0 && i < sums.size(); ++i) {
+                 const double difference = std::fabs(sums[i] - exact[i]);
+                 largest = std::isfinite(difference) ? std::max(largest, difference)
+                                                     : std::numeric_limits<double>::infinity();
+             }
              return rank.wrong();
          }))
         CHECK(wrong == "");
     return largest;
+}
+
+TEST_CASE("codecs stay finite for the smallest numbers, and lose at most their rounding") {
+    for (const weftDataType_t type : {weftFloat8e4m3, weftFloat8e5m2, weftInt8})
+        for (int power = -149; power <= 127; ++power) {
+            CAPTURE(int(type), power);
+            const std::vector<float> numbers = {std::ldexp(1.f, power), 0, -std::ldexp(1.f, power - 1)};
+            std::vector<float> decoded(3);
+            const auto pass = [&](Codec& codec) {
+                codec.begin(numbers);
+                std::vector<std::byte> message(codec.bytes(3));
+                codec.encode(numbers, message.data());
+                codec.decode(message.data(), decoded);
+            };
+            Int8Codec int8(32);
+            Float8Codec float8(type);
+            pass(type == weftInt8 ? static_cast<Codec&>(int8) : float8);
+            // Below it numbers count as zero.
+            const double least = 57344.0 * std::numeric_limits<float>::min();
+            for (size_t i = 0; i < 3; ++i)
+                CHECK(std::fabs(double(decoded[i]) - double(numbers[i])) <=
+                      std::max(least, std::fabs(double(numbers[0])) / 16));
+        }
+}
+
+TEST_CASE("residuals of float8 fade away in many iterations without gradients, and nothing becomes NaN") {
+    for (const weftDataType_t type : {weftFloat8e4m3, weftFloat8e5m2})
+        for (const bool joins : {false, true}) {
+            CAPTURE(int(type), joins);
+            CHECK(lost(weftTrainFloat8, true, 6, 100, joins, type) < 1e-3);
+        }
 }
 
 TEST_CASE("with error feedback nothing is lost in the sum over iterations, also of a rank that joined") {

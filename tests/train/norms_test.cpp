@@ -190,7 +190,7 @@ TEST_CASE("an infinite gradient on one rank is found on all, and the scale follo
         }
         const double before = gradients.at(0, 5);
         int found = -1;
-        if (weftTrainScalerUnscale(scaler, parts.data(), parts.size(), 1, &found, nullptr) != weftSuccess || found)
+        if (weftTrainScalerUnscale(scaler, parts.data(), 1, 1, &found, nullptr) != weftSuccess || found)
             return "not divided";
         if (std::fabs(gradients.at(0, 5) * 65536 - before) > 1e-9) return "divided by another number";
         return weftTrainScalerDestroy(scaler) == weftSuccess ? "" : id();
@@ -267,6 +267,9 @@ TEST_CASE("wrong arguments of norms and scales are errors with ids") {
     int found = 0;
     CHECK(id_of(weftTrainScalerUnscale(scaler, &part, 1, 2, &found, nullptr)) == "argument.value");
     CHECK(id_of(weftTrainScalerUnscale(scaler, &part, 1, 1, nullptr, nullptr)) == "argument.null");
+    part.gradientType = weftFloat16;
+    CHECK(id_of(weftTrainScalerUnscale(scaler, &part, 1, 1, &found, nullptr)) == "argument.datatype");
+    CHECK(id_of(weftTrainScalerUnscale(scaler, &part, 1, 0, &found, nullptr)).empty());
     CHECK(id_of(weftTrainScalerSetState(scaler, 0, 0)) == "argument.value");
     CHECK(id_of(weftTrainScalerSetState(scaler, 1, -1)) == "argument.value");
     CHECK(weftTrainScalerDestroy(scaler) == weftSuccess);

@@ -60,7 +60,7 @@ Status exchange_messages(const Peers& peers, const std::vector<int>& members, co
     WEFT_TRY(called(weftGroupStart()));
     weftResult_t failed = weftSuccess;
     const auto make = [&](weftResult_t result) {
-        if (failed == weftSuccess) failed = result;
+        if (failed == weftSuccess && result != weftInProgress) failed = result;
     };
     const auto send = [&](const void* memory, size_t bytes, int peer) {
         if (bytes > 0) make(weftSend(memory, bytes, weftUint8, peer, peers.comm(), nullptr));
@@ -76,7 +76,8 @@ Status exchange_messages(const Peers& peers, const std::vector<int>& members, co
     }
     const Status refused = called(failed);
     const weftResult_t ended = weftGroupEnd();
-    return refused ? called(ended) : refused.copy();
+    const Status done = finished(ended, peers.comm());
+    return refused ? done.copy() : refused.copy();
 }
 
 Result<std::vector<HeldCopy>> all_held(const Peers& peers, const std::vector<StateCopy>& held) {
@@ -136,8 +137,9 @@ class Delivery {
                 buffers[side].insert(buffers[side].end(), each.begin(), each.end());
                 if (side == 0) each = {};
             }
-        WEFT_TRY(called(weftAlltoAllv(buffers[0].data(), counts[0].data(), places[0].data(), buffers[1].data(),
-                                      counts[1].data(), places[1].data(), weftUint8, peers_.comm(), nullptr)));
+        WEFT_TRY(finished(weftAlltoAllv(buffers[0].data(), counts[0].data(), places[0].data(), buffers[1].data(),
+                                        counts[1].data(), places[1].data(), weftUint8, peers_.comm(), nullptr),
+                          peers_.comm()));
         for (size_t rank = 0; rank < receives_.size(); ++rank)
             if (counts[1][rank] > 0)
                 memcpy(receives_[rank].data(), buffers[1].data() + places[1][rank], counts[1][rank]);

@@ -76,8 +76,9 @@ Result<std::vector<std::string>> gather_texts(const Peers& peers, const std::str
     const auto places = places_of(peers, own);
     if (!places) return places.status().copy();
     std::string all(peers.rank() == 0 ? places->sum : 0, '\0');
-    WEFT_TRY(called(weftGatherv(own.data(), own.size(), all.data(), places->counts.data(), places->begins.data(),
-                                weftUint8, 0, peers.comm(), nullptr)));
+    WEFT_TRY(finished(weftGatherv(own.data(), own.size(), all.data(), places->counts.data(), places->begins.data(),
+                                  weftUint8, 0, peers.comm(), nullptr),
+                      peers.comm()));
     return peers.rank() == 0 ? separated(all, *places) : std::vector<std::string>();
 }
 
@@ -85,8 +86,9 @@ Result<std::vector<std::string>> all_gather_texts(const Peers& peers, const std:
     const auto places = places_of(peers, own);
     if (!places) return places.status().copy();
     std::string all(places->sum, '\0');
-    WEFT_TRY(called(weftAllGatherv(own.data(), own.size(), all.data(), places->counts.data(), places->begins.data(),
-                                   weftUint8, peers.comm(), nullptr)));
+    WEFT_TRY(finished(weftAllGatherv(own.data(), own.size(), all.data(), places->counts.data(), places->begins.data(),
+                                     weftUint8, peers.comm(), nullptr),
+                      peers.comm()));
     return separated(all, *places);
 }
 

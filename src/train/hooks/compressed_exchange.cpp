@@ -14,17 +14,16 @@ namespace weft::internal::train {
 
 namespace {
 
-// Below this a quotient by the largest magnitude may overflow: such numbers count as zero.
-constexpr float smallest_scaled = 1e-35f;
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
 struct Scale {
     float scale = 0, inverse = 0;
 };
-// Maps `largest` to `highest`, and an infinity or NaN to NaN.
+// Maps `largest` to `highest`, and an infinity or NaN to NaN. Numbers whose scale would be subnormal count as zero: its
+// inverse may overflow.
 Scale scale_to(float highest, float largest) {
     if (!std::isfinite(largest)) return {not_a_number, 0};
-    if (largest < smallest_scaled) return {};
+    if (largest < highest * std::numeric_limits<float>::min()) return {};
     return {largest / highest, highest / largest};
 }
 

@@ -64,7 +64,7 @@ Result<uint64_t> batch_norm_forward(const BatchNormShape& shape, const void* x, 
     WEFT_TRY(called(weftCommCount(comm, &ranks)));
     const auto own = own_statistics(shape, x);
     std::vector<double> all(own.size() * size_t(ranks));
-    WEFT_TRY(called(weftAllGather(own.data(), all.data(), own.size(), weftFloat64, comm, nullptr)));
+    WEFT_TRY(finished(weftAllGather(own.data(), all.data(), own.size(), weftFloat64, comm, nullptr), comm));
     double total = 0;
     for (int rank = 0; rank < ranks; ++rank) total += all[own.size() * size_t(rank) + 2 * shape.channels];
     if (total < 2)
@@ -97,7 +97,7 @@ Status batch_norm_backward(const BatchNormShape& shape, const void* x, const voi
         }
     });
     if (own) std::copy(sums.begin(), sums.end(), own);
-    WEFT_TRY(called(weftAllReduce(sums.data(), sums.data(), sums.size(), weftFloat64, weftSum, comm, nullptr)));
+    WEFT_TRY(finished(weftAllReduce(sums.data(), sums.data(), sums.size(), weftFloat64, weftSum, comm, nullptr), comm));
     std::copy(sums.begin(), sums.end(), all);
     return ok();
 }

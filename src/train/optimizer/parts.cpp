@@ -29,7 +29,7 @@ Status Axes::reduce(std::span<double> numbers, std::span<const uint32_t> masks, 
             if (is_sent(i)) sent.push_back(numbers[i]);
         if (sent.empty()) continue;
         const weftComm_t comm = comms_[size_t(axis)];
-        WEFT_TRY(called(weftAllReduce(sent.data(), sent.data(), sent.size(), weftFloat64, op, comm, nullptr)));
+        WEFT_TRY(finished(weftAllReduce(sent.data(), sent.data(), sent.size(), weftFloat64, op, comm, nullptr), comm));
         size_t next = 0;
         for (size_t i = 0; i < numbers.size(); ++i)
             if (is_sent(i)) numbers[i] = sent[next++];
@@ -40,7 +40,7 @@ Status Axes::reduce(std::span<double> numbers, std::span<const uint32_t> masks, 
 Result<bool> Axes::any(bool own) const {
     int32_t found = own ? 1 : 0;
     for (const weftComm_t comm : comms_)
-        WEFT_TRY(called(weftAllReduce(&found, &found, 1, weftInt32, weftMax, comm, nullptr)));
+        WEFT_TRY(finished(weftAllReduce(&found, &found, 1, weftInt32, weftMax, comm, nullptr), comm));
     return found != 0;
 }
 
