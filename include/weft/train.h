@@ -578,7 +578,7 @@ WEFT_API weftResult_t weftTrainShardGather(weftTrainShard_t shard, int unit, wef
 
 /* Releases unit number `unit` of `shard`: its parameters must not be used any more. The next gather in the same
  * iteration is free if config.stage or unit.reshardRanks keep the unit. Else its memory serves others. Does not wait.
- * pass    weftTrainForward, or weftTrainBackward if no rank needs it again in this iteration
+ * pass    equal on all ranks: weftTrainForward, or weftTrainBackward if no rank needs it again in this iteration
  * stream  NULL, or the CUDA stream that has used it.
  * Errors: weftInvalidArgument (no such unit), weftInvalidUsage (it is not gathered).
  * Thread-bound. */
