@@ -114,7 +114,7 @@ typedef struct weftTrainShard* weftTrainShard_t;
  * In an array all entries have the same `size`. The struct grows at its end only. */
 typedef struct {
     size_t size;                         /* sizeof(weftTrainUnit_t) of the caller */
-    const char* name;                    /* shown in errors, equal on all ranks; copied */
+    const char* name;                    /* unlike other units', equal on all ranks; copied */
     const weftTrainTensor_t* parameters; /* at least one; copied. data: the first values, host memory or memory of the
                                             model's device, which count on rank 0 only; other ranks may pass
                                             NULL. gradient: NULL */
@@ -166,7 +166,7 @@ typedef struct {
 typedef struct {
     size_t size;    /* sizeof(weftTrainPiece_t) of the caller */
     void* values;   /* for the optimizer: valid as long as the object */
-    void* gradient; /* the reduced gradient, or NULL if there is none */
+    void* gradient; /* the reduced gradient, or NULL if there is none or an iteration is open */
     size_t begin;   /* element of the parameter */
     size_t count;   /* elements; may be 0 */
 } weftTrainPiece_t;
@@ -578,7 +578,7 @@ WEFT_API weftResult_t weftTrainShardGather(weftTrainShard_t shard, int unit, wef
 
 /* Releases unit number `unit` of `shard`: its parameters must not be used any more. The next gather in the same
  * iteration is free if config.stage or unit.reshardRanks keep the unit. Else its memory serves others. Does not wait.
- * pass    weftTrainForward, or weftTrainBackward if no rank needs it again in this iteration
+ * pass    equal on all ranks: weftTrainForward, or weftTrainBackward if no rank needs it again in this iteration
  * stream  NULL, or the CUDA stream that has used it.
  * Errors: weftInvalidArgument (no such unit), weftInvalidUsage (it is not gathered).
  * Thread-bound. */
@@ -898,7 +898,8 @@ WEFT_API weftResult_t weftTrainReplicaGetItem(weftTrainReplica_t replica, const 
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainDdpGetReduced(weftTrainDdp_t ddp, int* reduced);
 
-/* Writes to `reduced` whether `shard`'s iteration is finished, and all its gradients are reduced over all ranks: 1 or 0.
+/* Writes to `reduced` whether `shard` has reduced gradients for a step, 1 or 0. It is 1 after an iteration whose last
+ * reductions synchronise, until the next one begins or weftTrainShardZeroGradients drops them.
  * Errors: weftInvalidArgument.
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainShardGetReduced(weftTrainShard_t shard, int* reduced);

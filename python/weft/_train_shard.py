@@ -53,7 +53,7 @@ class Piece(NamedTuple):
     """This rank's part of a parameter: elements `begin` to ``begin + len(values)``, in one dimension."""
 
     values: Any  #: for the optimizer: change them between finish and the next gather
-    gradient: Any  #: the reduced gradient, or None if there is none
+    gradient: Any  #: the reduced gradient, or None if there is none or an iteration is open
     begin: int  #: the first element
 
 
@@ -121,7 +121,9 @@ class Shard(_Closing, _weft.Shard):
         try:
             for name, parameters in _pairs(units):
                 ranks = reshard_ranks if isinstance(reshard_ranks, int) else reshard_ranks.get(name, 0)
-                entries.append((name, self._read(name, _pairs(parameters)), ranks))
+                pairs = _pairs(parameters)
+                self._units[name] = (len(entries), [each for each, _ in pairs])
+                entries.append((name, self._read(pairs), ranks))
             if not isinstance(reshard_ranks, int):
                 for name in reshard_ranks:
                     self._unit(name)
@@ -134,8 +136,7 @@ class Shard(_Closing, _weft.Shard):
         settings.update({name: None if each is None else _name(each) for name, each in types.items()})
         super().__init__(comm, entries, settings, refused)
 
-    def _read(self, unit: str, pairs: list[tuple[str, Any]]) -> list[tuple[str, Any, int]]:
-        self._units[unit] = (len(self._units), [name for name, _ in pairs])
+    def _read(self, pairs: list[tuple[str, Any]]) -> list[tuple[str, Any, int]]:
         entries = []
         for name, x in pairs:
             shape = _results.shape_of(x)
@@ -242,7 +243,7 @@ class Shard(_Closing, _weft.Shard):
         self._zero_gradients()
 
     def reduced(self) -> bool:
-        """Whether the iteration is finished, and all gradients are reduced over all ranks."""
+        """Whether it has reduced gradients for a step: not in an iteration, and not after zero_gradients."""
         return self._reduced()
 
     def stats(self) -> Stats:

@@ -88,11 +88,13 @@ Status read_units(const weftTrainUnit_t* units, size_t count, bool has_values, t
     if (!units || count == 0 || count > INT32_MAX)
         return fail(error::argument_value, "weftTrainShardCreate: units is {} and unitCount is {}; it must be 1 to {}",
                     static_cast<const void*>(units), count, INT32_MAX);
-    std::set<std::string> names;
+    std::set<std::string> names, unit_names;
     size_t number = 0;
     for (size_t i = 0; i < count; ++i) {
         const auto unit = read_unit_entry(units, i);
         if (!unit) return unit.status().copy();
+        if (!unit_names.insert(unit->name).second)
+            return fail(error::argument_value, "two units have the name \"{}\": names are different", unit->name);
         train::UnitPlan& read = plan.units.emplace_back();
         read.name = unit->name;
         read.reshard_ranks = unit->reshardRanks;

@@ -69,6 +69,7 @@ Status LaunchQueue::wait_for(std::unique_lock<std::mutex>& lock, Ticket last) {
             done_.wait(lock);
         } else {
             carry_out_next(lock);
+            wake_waiters();
         }
     }
     if (!launches_.empty()) added_.notify_one();  // the thread has waited while this one was busy

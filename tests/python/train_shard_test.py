@@ -211,6 +211,7 @@ class Errors(unittest.TestCase):
                 {"reshard_ranks": 2},
                 {"divisor": -1.0},
                 {"parameter_type": np.float16},
+                {"units": [("unit", {"x": np.ones(3, np.float32)}), ("unit", {"y": np.ones(3, np.float32)})]},
             ]
             for each in wrong:
                 with self.assertRaises((weft.Error, TypeError, RuntimeError, ValueError)) as caught:

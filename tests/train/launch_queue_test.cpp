@@ -1,7 +1,12 @@
 // Launches in their order, with and without a thread, and waits for one of them.
 #include "src/train/launch_queue.hpp"
 
+#include <unistd.h>
+
 #include <atomic>
+#include <fstream>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "src/base/result.hpp"
@@ -20,6 +25,14 @@ std::vector<std::unique_ptr<LaunchQueue>> queues() {
     all.push_back(std::move(*started));
     all.push_back(LaunchQueue::at_once());
     return all;
+}
+
+// Whether a thread of this process waits.
+bool sleeps(pid_t thread) {
+    std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+    std::string line;
+    std::getline(file, line);
+    return line.find(") S ") != std::string::npos;
 }
 
 }  // namespace
@@ -79,6 +92,29 @@ TEST_CASE("launches that a wait leaves over are carried out without a further wa
         later.wait(false);
         REQUIRE((*queue)->wait());
     }
+}
+
+TEST_CASE("a waiter that carries a launch out wakes another waiter") {
+    auto queue = LaunchQueue::start();
+    REQUIRE(queue);
+    std::atomic<bool> begun{false};
+    std::atomic<pid_t> other{0};
+    // No thread is woken, so the first waiter carries it out.
+    const LaunchQueue::Ticket ticket = (*queue)->add_before_wait([&] {
+        begun = true;
+        begun.notify_all();
+        other.wait(0);
+        while (!sleeps(other)) usleep(200);
+        return ok();
+    });
+    std::thread waiter([&] {
+        begun.wait(false);
+        other = gettid();
+        other.notify_all();
+        (void)(*queue)->wait(ticket);
+    });
+    CHECK((*queue)->wait(ticket));
+    waiter.join();
 }
 
 TEST_CASE("after a failed launch the others are dropped, and every wait returns its error") {

@@ -36,6 +36,7 @@ TEST_CASE("wrong units and settings are refused at creation") {
     CHECK(creation_error([](SmallUnits& s) { s.count = 0; }) == "argument.value");
     CHECK(creation_error([](SmallUnits& s) { s.units[1].size = 0; }) == "argument.config");
     CHECK(creation_error([](SmallUnits& s) { s.units[1].name = nullptr; }) == "argument.null");
+    CHECK(creation_error([](SmallUnits& s) { s.units[1].name = "body"; }) == "argument.value");
     CHECK(creation_error([](SmallUnits& s) { s.units[1].parameterCount = 0; }) == "argument.null");
     CHECK(creation_error([](SmallUnits& s) { s.units[1].reshardRanks = -1; }) == "argument.value");
     CHECK(creation_error([](SmallUnits& s) { s.units[1].reshardRanks = 2; }) == "argument.config");
@@ -77,6 +78,8 @@ TEST_CASE("wrong calls are refused, and the iteration goes on") {
              weftTrainPiece_t piece = WEFT_TRAIN_PIECE_INITIALIZER;
              weftTrainPiece_t none = {};
              weftTrainShardStats_t stats = {};
+             int reduced = 1;
+             if (weftTrainShardGetReduced(shard, &reduced) != weftSuccess || reduced) seen += "reduced at first; ";
              for (const weftResult_t result :
                   {weftTrainShardGather(shard, 2, nullptr), weftTrainShardGather(shard, -1, nullptr),
                    weftTrainShardRelease(shard, 2, weftTrainForward, nullptr),
@@ -103,11 +106,17 @@ TEST_CASE("wrong calls are refused, and the iteration goes on") {
                  if (error_of(weftTrainShardZeroGradients(shard)) != "train.iteration") seen += "an open iteration; ";
                  if (weftTrainShardReduceScatter(shard, unit, weftTrainSynchronize, nullptr) != weftSuccess)
                      seen += std::string(weftGetLastError(nullptr));
+                 if (weftTrainShardGetPiece(shard, 2 * unit, &piece) != weftSuccess || piece.gradient)
+                     seen += "a gradient in an iteration; ";
              }
              if (weftTrainShardFinish(shard, nullptr) != weftSuccess) seen += std::string(weftGetLastError(nullptr));
              if (weftTrainShardGetPiece(shard, 2, &piece) != weftSuccess || piece.count != 4 ||
                  piece.begin != size_t(rank) * 4 || !piece.gradient)
                  seen += "another piece; ";
+             if (weftTrainShardGetReduced(shard, &reduced) != weftSuccess || !reduced) seen += "not reduced; ";
+             if (weftTrainShardZeroGradients(shard) != weftSuccess ||
+                 weftTrainShardGetReduced(shard, &reduced) != weftSuccess || reduced)
+                 seen += "reduced after the gradients were zeroed; ";
              if (weftTrainShardDestroy(shard) != weftSuccess) seen += std::string(weftGetLastError(nullptr));
              if (error_of(weftTrainShardFinish(shard, nullptr)) != "argument.handle") seen += "a destroyed handle; ";
              return seen;

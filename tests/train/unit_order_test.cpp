@@ -73,10 +73,49 @@ TEST_CASE("ranks that reduce different units, or leave the recorded order alone,
     CHECK(wrong == std::vector<std::string>(2));
 }
 
+TEST_CASE("copies of a model that reduce different units, or in different modes, get an error") {
+    const auto wrong = on_threads(4, nullptr, [](weftComm_t comm, int rank) -> std::string {
+        EqualUnits units;
+        units.config.shardRanks = 2;
+        std::string seen = order_error(comm, 2, units, [&](weftTrainShard_t shard) {
+            const int first = rank < 2 ? 0 : 1;
+            (void)use(shard, first, true);
+            (void)use(shard, 1 - first, true);
+            return weftTrainShardFinish(shard, nullptr);
+        });
+        seen += order_error(comm, 1, units, [&](weftTrainShard_t shard) {
+            (void)use(shard, 0, false);
+            (void)weftTrainShardReduceScatter(shard, 0, rank == 1 ? weftTrainAccumulate : weftTrainSynchronize,
+                                              nullptr);
+            return weftTrainShardFinish(shard, nullptr);
+        });
+        return seen;
+    });
+    CHECK(wrong == std::vector<std::string>(4));
+}
+
+TEST_CASE("ranks that release a unit after different passes get an error at its next gather") {
+    const auto wrong = on_threads(4, nullptr, [](weftComm_t comm, int rank) -> std::string {
+        std::string seen;
+        for (const int reshard_ranks : {1, 2}) {
+            EqualUnits units;
+            units.units[0].reshardRanks = reshard_ranks;
+            seen += order_error(comm, 1, units, [&](weftTrainShard_t shard) {
+                (void)weftTrainShardGather(shard, 0, nullptr);
+                (void)weftTrainShardRelease(shard, 0, rank == 0 ? weftTrainBackward : weftTrainForward, nullptr);
+                return weftTrainShardGather(shard, 0, nullptr);
+            });
+        }
+        return seen;
+    });
+    CHECK(wrong == std::vector<std::string>(4));
+}
+
 TEST_CASE("units in one order are no error, also in smaller groups") {
     const auto wrong = on_threads(4, nullptr, [](weftComm_t comm, int) -> std::string {
         EqualUnits units;
         units.units[0].reshardRanks = 2;
+        units.units[1].reshardRanks = 1;
         weftTrainShard_t shard = nullptr;
         if (units.create(comm, &shard) != weftSuccess) return weftGetLastError(nullptr);
         for (int iteration = 0; iteration < 3; ++iteration) {

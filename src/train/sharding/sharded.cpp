@@ -208,6 +208,7 @@ Status Sharded::zero_gradients() {
 
 bool Sharded::reduced() const {
     return !open_ &&
+           std::any_of(units_.begin(), units_.end(), [](const Unit& unit) { return unit.gradient.has_shard; }) &&
            std::none_of(units_.begin(), units_.end(), [](const Unit& unit) { return unit.gradient.has_partial; });
 }
 
@@ -216,7 +217,8 @@ ParameterShard Sharded::shard(int number) const {
     const Unit& unit = units_[size_t(unit_number)];
     const Piece piece = unit.layout.piece(index, groups_.shard().rank());
     ParameterShard shard{unit.shard.data() + piece.shard_offset, nullptr, piece.begin, piece.count};
-    if (unit.gradient.has_shard)
+    // In an iteration the launch queue writes it.
+    if (unit.gradient.has_shard && !open_)
         shard.gradient =
             unit.gradient.shard.data() + unit.forms.gradient.piece(index, groups_.shard().rank()).shard_offset;
     return shard;

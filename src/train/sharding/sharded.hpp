@@ -17,7 +17,7 @@ namespace weft::internal::train {
 // This rank's part of a parameter.
 struct ParameterShard {
     void* values = nullptr;
-    void* gradient = nullptr;     // null: it has none
+    void* gradient = nullptr;     // null: it has none, or an iteration is open
     size_t begin = 0, count = 0;  // elements of the parameter
 };
 
@@ -52,7 +52,7 @@ class Sharded {
     Status reduce_scatter(int number, bool synchronizes, weftStream_t stream);
     Status finish(weftStream_t stream);
     Status zero_gradients();
-    // Whether no iteration is open, and no gradient is still to be reduced over replicas.
+    // Whether no iteration is open, there are reduced gradients, and none is still to be reduced over replicas.
     bool reduced() const;
     void abort() { groups_.abort(); }
     // Before its end: a failure that no call has returned.
@@ -64,7 +64,6 @@ class Sharded {
     Result<void*> parameter(int number) const;
     // The whole gradient of a gathered unit's parameter: zeros at first.
     Result<void*> gradient(int number);
-    // Valid after finish().
     ParameterShard shard(int number) const;
     ShardingCounters counters() const;
 

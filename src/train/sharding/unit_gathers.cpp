@@ -44,6 +44,10 @@ Status UnitGathers::reserve(LaunchQueue& queue, std::byte* staging) {
 Status UnitGathers::gather(int number) {
     Unit& unit = (*units_)[size_t(number)];
     if (unit.state == UnitState::released) WEFT_TRY(start(unit));
+    if (unit.state == UnitState::kept && checks_order())
+        WEFT_TRY(queue_->wait(queue_->add([this, number] {
+            return check_order(groups_->all(), {UnitCall::Kind::kept, number});
+        })));
     if (unit.state == UnitState::gathering) WEFT_TRY(queue_->wait(unit.gathered_by));
     unit.state = UnitState::gathered;
     return ok();
@@ -65,8 +69,8 @@ Status UnitGathers::start(Unit& unit) {
     elements_ += elements_of(unit);
     unit.state = UnitState::gathering;
     unit.gathered_by = queue_->add([this, &unit, secondary = unit.has_secondary]() -> Status {
-        const Peers& peers = secondary ? groups_->reshard(unit.reshard_ranks) : groups_->shard();
-        WEFT_TRY(check_order(peers, UnitCall::gather, int(&unit - units_->data())));
+        const auto kind = secondary ? UnitCall::Kind::from_reshard_group : UnitCall::Kind::from_shards;
+        WEFT_TRY(check_order(groups_->all(), {kind, int(&unit - units_->data())}));
         return gather_whole(unit, secondary);
     });
     return space_->mark(unit.gathered_at);

@@ -100,16 +100,17 @@ Status UnitGradients::reduce(int number, bool synchronizes) {
     const ReductionPlan plan{completes, gradient.has_shard, gradient.has_partial};
     gradient.has_shard = gradient.has_shard || completes;
     gradient.has_partial = !completes;
-    gradient.reduced_by = launch(unit, plan);
+    gradient.reduced_by = launch(unit, plan, synchronizes);
     WEFT_TRY(space_->mark(reduced_at_[gradient.whole.data()]));
     if (!keeps_wholes_) reducing_.push_back({gradient.reduced_by, std::move(gradient.whole)});
     return ok();
 }
 
-LaunchQueue::Ticket UnitGradients::launch(Unit& unit, const ReductionPlan& plan) {
+LaunchQueue::Ticket UnitGradients::launch(Unit& unit, const ReductionPlan& plan, bool synchronizes) {
     elements_ += elements_of(unit);
-    return queue_->add([this, &unit, plan, whole = unit.gradient.whole.data()]() -> Status {
-        WEFT_TRY(check_order(groups_->shard(), UnitCall::reduce, int(&unit - units_->data())));
+    return queue_->add([this, &unit, plan, synchronizes, whole = unit.gradient.whole.data()]() -> Status {
+        const auto kind = synchronizes ? UnitCall::Kind::reduce : UnitCall::Kind::reduce_and_accumulate;
+        WEFT_TRY(check_order(groups_->all(), {kind, int(&unit - units_->data())}));
         if (shard_bytes(unit) == 0) return ok();
         // An earlier reduction of this unit may still use its memory.
         if (replica_queue_ && plan.adds_gradient) WEFT_TRY(replica_queue_->wait());

@@ -42,7 +42,8 @@ class UnitGradients {
     Result<FlatBuffer> take();
     // Takes memory back from reductions that have ended.
     void reclaim();
-    LaunchQueue::Ticket launch(Unit& unit, const ReductionPlan& plan);
+    // `synchronizes` is as the caller said it, also where the plan synchronizes because there are no replicas.
+    LaunchQueue::Ticket launch(Unit& unit, const ReductionPlan& plan, bool synchronizes);
 
     struct Reducing {
         LaunchQueue::Ticket ticket;

@@ -7,10 +7,18 @@
 
 namespace weft::internal::train {
 
-enum class UnitCall : uint32_t { gather, reduce };
+// A call for a unit. Values.
+struct UnitCall {
+    // The first three gather the unit. The pass of its last release, or the stage, has chosen among them.
+    enum class Kind : uint32_t { from_shards, from_reshard_group, kept, reduce, reduce_and_accumulate };
+    Kind kind = Kind::from_shards;
+    int32_t unit = 0;
+    bool operator==(const UnitCall&) const = default;
+};
 
-// Before the call for a unit. All ranks of `peers` call it, or none. Does nothing unless WEFT_CHECK_UNITS is set: then
-// the ranks compare their calls, and each one gets an error about the first difference.
-Status check_order(const Peers& peers, UnitCall call, int unit);
+bool checks_order();
+// Before the call. All ranks of the model, which are the ranks of `peers`, call it, or none. Does nothing unless
+// WEFT_CHECK_UNITS is set: then the ranks compare their calls, and each one gets an error about the first difference.
+Status check_order(const Peers& peers, UnitCall own);
 
 }  // namespace weft::internal::train
