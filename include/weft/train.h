@@ -268,11 +268,13 @@ typedef struct {
     double trust;                   /* LARS: the trust coefficient */
     weftTrainDdp_t ddp;             /* NULL, or where the gradients come from: a step needs averages */
     weftTrainShard_t shard;         /* NULL, or where the gradients come from: a step needs a finished iteration */
+    int biasCorrection;             /* Adam, AdamW, LAMB: 1: moments are divided by 1 - beta^steps; 0: they are not, and
+                                       beta2 may be 1, which keeps exp_avg_sq as it is */
 } weftTrainOptimizerConfig_t;
 #define WEFT_TRAIN_OPTIMIZER_CONFIG_INITIALIZER                                                                       \
     {                                                                                                                 \
         sizeof(weftTrainOptimizerConfig_t), WEFT_TRAIN_OPTIMIZER_CONFIG_MAGIC, WEFT_VERSION_CODE, weftTrainSgd, 0, 0, \
-            0, 0.9, 0.999, 1e-8, 0, 0.001, NULL, NULL                                                                 \
+            0, 0.9, 0.999, 1e-8, 0, 0.001, NULL, NULL, 1                                                              \
     }
 
 /* Settings of a loss scale, equal on all ranks. Start from WEFT_TRAIN_SCALER_CONFIG_INITIALIZER. The struct grows at its
@@ -497,8 +499,9 @@ typedef struct {
             -1, 1, 1, 2, 1, 0, 0.01, 256, 0.9, weftFloat8e4m3                                                          \
     }
 
-/* Makes the hook of `config` and writes it to `compressor`. No communication. It serves one weftTrainDdp at a time:
- * config.hook weftTrainHookCompress and config.hookContext the compressor. It outlives that object.
+/* Makes the hook of `config` and writes it to `compressor`. No communication. It serves one weftTrainDdp at a time,
+ * from its first bucket to weftTrainDdpDestroy; another one is the error train.compressor. In its config, hook is
+ * weftTrainHookCompress and hookContext the compressor, which outlives it.
  * config  settings; config.method chooses what the others mean. Sizes are in bytes and counts in elements
  * Errors: weftInvalidArgument.
  * Thread-safe. */
@@ -935,7 +938,8 @@ WEFT_API weftResult_t weftTrainOptimizerSetGradient(weftTrainOptimizer_t optimiz
 
 /* Makes one step of `optimizer`: changes all values and writes their copies. Parts without a gradient stay as they are.
  * Gradients are only read. With LAMB and LARS all ranks of each axis call it. Then it makes one all-reduce for each
- * axis, of two float64 numbers a part. The other rules do not communicate.
+ * axis, of two float64 numbers a part: a rank that gets an error before leaves the others in it until their timeout. If
+ * the all-reduce fails, the values and the steps stay as they were. The other rules do not communicate.
  *
  * learningRate   not negative
  *
@@ -991,6 +995,7 @@ WEFT_API weftResult_t weftTrainOptimizerSetSteps(weftTrainOptimizer_t optimizer,
  *
  * stream            host memory: NULL. A device: a CUDA stream
  *
+ * A rank that gets an argument error leaves the other ranks of the axes in the call until their timeout.
  * Errors: weftInvalidArgument, weftRemoteError, weftTimeout, weftSystemError.
  * Thread-bound, to the axes. */
 WEFT_API weftResult_t weftTrainGradientNorm(const weftTrainPart_t* parts, size_t partCount, const weftComm_t* axes,
@@ -1033,7 +1038,8 @@ WEFT_API weftResult_t weftTrainScalerCreate(weftTrainScaler_t* scaler, const wef
 WEFT_API weftResult_t weftTrainScalerDestroy(weftTrainScaler_t scaler);
 
 /* Looks for infinite and NaN gradients on all ranks, and divides gradients by the scale of `scaler`. All ranks of the
- * axes call it: a rank that gets an error leaves the others in it until their timeout. It makes one all-reduce of one int32 number for each axis, which a NaN cannot disturb.
+ * axes call it: a rank that gets an error leaves the others in it until their timeout. It makes one all-reduce of one
+ * int32 number for each axis, which a NaN cannot disturb.
  *
  * parts, partCount  an array of parts and its elements, as for weftTrainGradientNorm; may be empty
  *
@@ -1083,6 +1089,7 @@ WEFT_API weftResult_t weftTrainScalerSetState(weftTrainScaler_t scaler, double s
  * stream        NULL
  *
  * The output is (x - mean) * invstd * weight + bias.
+ * A rank that gets an argument error leaves the others in the call until their timeout, here and in the backward pass.
  * Errors: weftInvalidArgument (also: fewer than 2 elements a channel), weftMismatch, weftRemoteError, weftTimeout,
  * weftSystemError.
  * Thread-bound, to comm. */

@@ -86,6 +86,7 @@ weftTrainOptimizerConfig_t optimizer_config_of(const nb::dict& settings) {
     config.epsilon = nb::cast<double>(settings["eps"]);
     config.weightDecay = nb::cast<double>(settings["weight_decay"]);
     config.trust = nb::cast<double>(settings["trust"]);
+    config.biasCorrection = nb::cast<bool>(settings["bias_correction"]) ? 1 : 0;
     return config;
 }
 

@@ -42,6 +42,8 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
     copies: float16 or bfloat16 arrays of some parameters, which a step writes.
     axes, sharded: the communicators of a mesh, and over which of them, by number, a parameter is sharded. "lamb" and
         "lars" sum norms over them: all ranks of each axis call step. Other algorithms do not communicate.
+    bias_correction: False: the moments of "adam", "adamw" and "lamb" are used as they are, and betas[1] may be 1, which
+        freezes exp_avg_sq.
     ddp: a Ddp whose gradients are used for parameters without their own. A step in the middle of an accumulation is
         an error.
     shard: a Shard of whose pieces parameters and gradients are. A step before its iteration is finished is an error.
@@ -63,6 +65,7 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         trust: float = 0.001,
+        bias_correction: bool = True,
         ddp: Any = None,
         shard: Any = None,
     ) -> None:
@@ -89,6 +92,7 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
                 "eps": eps,
                 "weight_decay": weight_decay,
                 "trust": trust,
+                "bias_correction": bias_correction,
             },
             ddp,
             shard,

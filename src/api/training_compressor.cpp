@@ -75,6 +75,7 @@ Result<std::string> weft::internal::compressor_settings(void* compressor) {
     WEFT_TRY(check_training(handle));
     std::lock_guard lock(handle->mutex);
     if (!handle->object) return check_training(handle);
+    WEFT_TRY(handle->object->check_free(nullptr));
     return handle->object->described();
 }
 

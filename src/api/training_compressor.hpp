@@ -6,7 +6,7 @@
 
 namespace weft::internal {
 
-// The settings of a weftTrainCompressor_t, as a text for the comparison of ranks.
+// The settings of a weftTrainCompressor_t for a new weftTrainDdp_t, as a text for the comparison of ranks.
 Result<std::string> compressor_settings(void* compressor);
 
 }  // namespace weft::internal

@@ -37,7 +37,11 @@ Status check_rule(const weftTrainOptimizerConfig_t& config) {
     WEFT_TRY(check("dampening", config.dampening, std::isfinite(config.dampening), "a number"));
     WEFT_TRY(check("nesterov", config.nesterov, is_switch(config.nesterov), "0 or 1"));
     WEFT_TRY(share("beta1", config.beta1));
-    WEFT_TRY(share("beta2", config.beta2));
+    WEFT_TRY(check("biasCorrection", config.biasCorrection, is_switch(config.biasCorrection), "0 or 1"));
+    if (config.beta2 == 1 && config.biasCorrection)
+        return fail(error::argument_config,
+                    "config.beta2 is 1, which keeps the second moment as it is: set config.biasCorrection to 0");
+    WEFT_TRY(check("beta2", config.beta2, config.beta2 >= 0 && config.beta2 <= 1, "at least 0 and at most 1"));
     WEFT_TRY(positive("epsilon", config.epsilon));
     WEFT_TRY(positive("weightDecay", config.weightDecay));
     WEFT_TRY(positive("trust", config.trust));
@@ -74,9 +78,10 @@ weftResult_t weftTrainOptimizerCreate(weftTrainOptimizer_t* optimizer, const wef
         if (!read_comms) return read_comms.take_status();
         auto read = read_parts(function, parts, partCount, axisCount, true);
         if (!read) return read.take_status();
-        const train::OptimizerRule rule{config.algorithm, config.momentum, config.dampening, config.nesterov == 1,
-                                        config.beta1,     config.beta2,    config.epsilon,   config.weightDecay,
-                                        config.trust,     config.ddp,      config.shard};
+        const train::OptimizerRule rule{config.algorithm,     config.momentum,    config.dampening,
+                                        config.nesterov == 1, config.beta1,       config.beta2,
+                                        config.epsilon,       config.weightDecay, config.trust,
+                                        config.ddp,           config.shard,       config.biasCorrection == 1};
         auto worker = worker_of(function, *read, {axes, axisCount});
         if (!worker) return worker.take_status();
         auto made = train::Optimizer::make(rule, std::move(*read), std::move(*read_comms), std::move(*worker));

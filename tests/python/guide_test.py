@@ -25,8 +25,8 @@ class Guide(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             self.runs("training-checkpoints.md", 1, f"import os\nos.chdir({folder!r})")
 
-    def test_the_block_of_training_hooks_md_runs(self):
-        self.runs("training-hooks.md", 1)
+    def test_the_blocks_of_training_hooks_md_run_in_their_order(self):
+        self.runs("training-hooks.md", 2)
 
     def test_the_blocks_of_training_async_md_run_in_their_order(self):
         self.runs("training-async.md", 3)

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "src/train/hooks/compressed_exchange.hpp"
+#include "src/train/hooks/compressor_state.hpp"
 #include "src/train/hooks/largest_numbers.hpp"
 #include "src/train/hooks/power_sgd.hpp"
 #include "src/train/peers.hpp"
@@ -380,12 +381,15 @@ void demand(bool right, const char* what) {
 }  // namespace
 
 TEST_CASE("PowerSGD sends vectors exactly, and the same gradient again and again comes through") {
-    for (const bool warm : {true, false})
-        on_two_threads([&](weftComm_t comm, int own) {
+    // With small buckets the matrix moves from the second one to the first one after the first iteration.
+    for (const auto& [warm, bucket] : {std::pair(true, 0), std::pair(false, 0), std::pair(true, 100)})
+        on_two_threads([&, warm = warm, bucket = bucket](weftComm_t comm, int own) {
             weftTrainCompressorConfig_t config = config_of(weftTrainPowerSgd);
             config.warmStart = warm ? 1 : 0;
             const Compressor compressor(config);
-            MatrixModel model(comm, compressor.hooked());
+            weftTrainDdpConfig_t hooked = compressor.hooked();
+            if (bucket > 0) hooked.bucketCapBytes = size_t(bucket);
+            MatrixModel model(comm, hooked);
             std::vector<double> sum(120);
             double first = 0, last = 0;
             const int iterations = 60;
@@ -421,6 +425,69 @@ TEST_CASE("exact iterations come first, and 1-bit momentum follows them") {
     });
 }
 
+namespace {
+
+struct Adam {
+    weftTrainOptimizer_t optimizer = nullptr;
+
+    // Of the matrix.
+    Adam(MatrixModel& model, double beta1, double beta2) {
+        weftTrainPart_t part = WEFT_TRAIN_PART_INITIALIZER;
+        part.name = "matrix";
+        part.values = model.matrix.data();
+        part.gradient = model.gradient(0);
+        part.count = model.matrix.size();
+        weftTrainOptimizerConfig_t config = WEFT_TRAIN_OPTIMIZER_CONFIG_INITIALIZER;
+        config.algorithm = weftTrainAdamW;
+        config.beta1 = beta1;
+        config.beta2 = beta2;
+        config.weightDecay = 0.1;
+        config.biasCorrection = 0;
+        MatrixModel::demand(weftTrainOptimizerCreate(&optimizer, &part, 1, nullptr, 0, &config));
+    }
+    Adam(const Adam&) = delete;
+    ~Adam() { (void)weftTrainOptimizerDestroy(optimizer); }
+    std::span<float> second() const {
+        const char* name = nullptr;
+        float* values = nullptr;
+        MatrixModel::demand(weftTrainOptimizerGetState(optimizer, 0, 1, &name, &values));
+        return {values, 120};
+    }
+    void step(float* gradient) const {
+        MatrixModel::demand(weftTrainOptimizerSetGradient(optimizer, 0, gradient));
+        MatrixModel::demand(weftTrainOptimizerStep(optimizer, 0.01, 1, 0, nullptr));
+    }
+};
+
+}  // namespace
+
+TEST_CASE("1-bit Adam by the guide's recipe follows its formula") {
+    on_two_threads([&](weftComm_t comm, int) {
+        constexpr int exact = 5, steps = 12;
+        weftTrainCompressorConfig_t config = config_of(weftTrainOneBit);
+        config.momentum = 0.9;
+        config.startIteration = exact;
+        const Compressor compressor(config);
+        MatrixModel model(comm, compressor.hooked());
+        const Adam warm(model, 0.9, 0.99), frozen(model, 0, 1);
+        std::vector<double> w(120, 0), m(120, 0), v(120, 0);
+        for (int k = 0; k < steps; ++k) {
+            // Of one magnitude, so that signs are exact.
+            const auto element = [&](size_t i) { return (k % 3 + 1) * (i % 3 == 0 ? -1.0 : 1.0); };
+            model.iterate([&](int, size_t i) { return element(i); });
+            if (k == exact) std::copy_n(warm.second().data(), 120, frozen.second().data());
+            (k < exact ? warm : frozen).step(model.gradient(0));
+            for (size_t i = 0; i < 120; ++i) {
+                m[i] = 0.9 * m[i] + 0.1 * element(i);
+                if (k < exact) v[i] = 0.99 * v[i] + 0.01 * element(i) * element(i);
+                w[i] = w[i] * (1 - 0.01 * 0.1) - 0.01 * m[i] / (std::sqrt(v[i]) + 1e-8);
+                demand(std::fabs(model.matrix[i] - w[i]) < 1e-5, "a weight");
+            }
+        }
+        demand(std::equal(warm.second().begin(), warm.second().end(), frozen.second().begin()), "the frozen moment");
+    });
+}
+
 TEST_CASE("what is not finite reaches all ranks, and leaves the state alone") {
     for (const weftTrainCompression_t method : methods)
         for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()})
@@ -429,8 +496,16 @@ TEST_CASE("what is not finite reaches all ranks, and leaves the state alone") {
                 MatrixModel model(comm, compressor.hooked());
                 for (int k = 0; k < 2; ++k)
                     model.iterate([&](int p, size_t i) { return gradient_element(own, k, p, i); });
+                const auto before = states_from(method, compressor.saved());
                 model.iterate(
                     [&](int p, size_t i) { return own == 1 && i == 3 ? bad : gradient_element(own, 2, p, i); });
+                const auto after = states_from(method, compressor.saved());
+                demand(before && after && before->size() == 2 && after->size() == 2, "the states");
+                for (size_t p = 0; p < 2; ++p)
+                    for (const auto part : {&CompressorState::error, &CompressorState::momentum,
+                                            &CompressorState::right, &CompressorState::sum_error})
+                        demand((*before)[p].*part == (*after)[p].*part, "the state after what is not finite");
+                demand(!(*before)[0].error.empty(), "unsent gradients");
                 bool finite = true;
                 for (size_t i = 0; i < 120; ++i) finite &= std::isfinite(model.gradient(0)[i]);
                 demand(!finite, "a result that is not finite");
@@ -526,6 +601,26 @@ TEST_CASE("a compressor's settings and model are checked") {
         tensor.rows = 4;
         hooked.hook = nullptr;
         demand(weftTrainDdpCreate(&ddp, comm, &tensor, 1, nullptr, 0, &hooked) == weftInvalidArgument, "rows");
+        // Two models at once: the second would get the first one's unsent gradients.
+        {
+            const Compressor shared(config_of(weftTrainInt8));
+            auto both = shared.hooked();
+            weftTrainTensor_t whole = tensor;
+            whole.rows = 2;
+            MatrixModel early(comm, both), model(comm, both);
+            model.iterate([](int, size_t) { return 1; });
+            demand(weftTrainDdpCreate(&ddp, comm, &whole, 1, nullptr, 0, &both) == weftInvalidUsage, "a third model");
+            weftErrorInfo_t info = WEFT_ERROR_INFO_INITIALIZER;
+            demand(weftGetLastErrorInfo(nullptr, &info) == weftSuccess && info.id == std::string("train.compressor"),
+                   "the id");
+            bool failed = false;
+            try {
+                early.iterate([](int, size_t) { return 1; });
+            } catch (const std::exception&) {
+                failed = true;
+            }
+            demand(failed, "the early model");
+        }
         // State of another model.
         const Compressor used(config_of(weftTrainInt8));
         {

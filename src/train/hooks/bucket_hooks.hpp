@@ -1,5 +1,7 @@
 // bucket_hooks.hpp: the other end of weftTrainBucket_t: the services for a hook, and the built-in hooks.
 #pragma once
+#include <memory>
+
 #include "src/base/result.hpp"
 #include "src/train/gradient_buckets.hpp"
 #include "src/train/memory_space.hpp"
@@ -20,6 +22,8 @@ struct HookOwner {
     int index = 0;  // of the bucket
     weftStream_t stream = nullptr;
     const HookOwner* outer = nullptr;  // whose hook called this one
+    // Identifies the training object, and ends with it: states of hooks watch it.
+    std::shared_ptr<const char> life = std::make_shared<const char>();
 };
 // Fails if the struct is not of a hook in progress.
 Result<HookOwner*> owner_of(const weftTrainBucket_t* bucket);

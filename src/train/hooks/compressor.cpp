@@ -50,7 +50,17 @@ std::string Compressor::described() const {
         settings_.momentum, name_of(settings_.float8));
 }
 
+Status Compressor::check_free(const std::shared_ptr<const char>& life) const {
+    const auto served = serves_.lock();
+    if (!served || served == life) return ok();
+    return fail(error::train_compressor,
+                "the compressor serves another weftTrainDdp, whose unsent gradients it keeps: destroy that one first, "
+                "or make a compressor for each");
+}
+
 Status Compressor::reduce(HookOwner& owner, const weftTrainBucket_t& bucket) {
+    WEFT_TRY(check_free(owner.life));
+    serves_ = owner.life;
     WEFT_TRY(find_members(owner, bucket));
     const bool first = members_.front().state->iterations < settings_.start_iteration;
     WEFT_TRY(first ? average_first(bucket) : exchange(*owner.peers, bucket));

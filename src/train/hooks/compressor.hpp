@@ -2,6 +2,7 @@
 // kept for each parameter and so survives the rebuild of the buckets.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,7 +28,7 @@ struct CompressorSettings {
     weftDataType_t float8 = weftFloat8e4m3;
 };
 
-// The hook's state for one training object at a time. Thread-bound.
+// The hook's state for one training object at a time: from its first reduce() to its end. Thread-bound.
 class Compressor {
   public:
     explicit Compressor(const CompressorSettings& settings);
@@ -38,6 +39,8 @@ class Compressor {
     // The state as bytes, and its replacement by such bytes, of the same method.
     std::vector<std::byte> saved() const { return bytes_of(settings_.method, states_); }
     Status load(std::span<const std::byte> bytes);
+    // A failure while it serves a training object other than `life`'s.
+    Status check_free(const std::shared_ptr<const char>& life) const;
     // The settings, as a text that is equal on all ranks.
     std::string described() const;
     // For the checks of handles.
@@ -66,6 +69,7 @@ class Compressor {
     bool has_momentum() const { return settings_.method == weftTrainOneBit && settings_.momentum > 0; }
 
     CompressorSettings settings_;
+    std::weak_ptr<const char> serves_;                 // HookOwner::life
     std::vector<CompressorState> states_;              // of each parameter
     std::vector<Member> members_;                      // of the bucket
     std::vector<float> values_, errors_, sum_errors_;  // of the bucket

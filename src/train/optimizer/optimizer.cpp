@@ -21,7 +21,8 @@ size_t whole_lines(size_t elements) { return (elements + 15) / 16 * 16; }
 AdamStep adam_step_of(const OptimizerRule& rule, uint64_t steps, double learning_rate, double scale) {
     const bool lamb = rule.algorithm == weftTrainLamb, shrinks = rule.algorithm == weftTrainAdamW;
     const double done = double(steps + 1);
-    const double unbias = 1 / (1 - std::pow(rule.beta1, done));
+    const auto unbiased = [&](double beta) { return rule.bias_correction ? 1 / (1 - std::pow(beta, done)) : 1; };
+    const double unbias = unbiased(rule.beta1);
     AdamStep step;
     step.scale = float(scale);
     step.decay = shrinks ? 0 : float(rule.weight_decay);
@@ -30,7 +31,7 @@ AdamStep adam_step_of(const OptimizerRule& rule, uint64_t steps, double learning
     step.beta2 = float(rule.beta2);
     step.mix2 = float(1 - rule.beta2);
     step.rate = float(lamb ? unbias : learning_rate * unbias);
-    step.root_scale = float(1 / std::sqrt(1 - std::pow(rule.beta2, done)));
+    step.root_scale = float(std::sqrt(unbiased(rule.beta2)));
     step.epsilon = float(rule.epsilon);
     return step;
 }

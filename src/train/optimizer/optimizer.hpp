@@ -20,6 +20,7 @@ struct OptimizerRule {
     // Where the gradients come from, or null: a step needs those of all ranks.
     weftTrainDdp_t ddp = nullptr;
     weftTrainShard_t shard = nullptr;
+    bool bias_correction = true;
 };
 
 // Values, gradients and copies are the caller's memory; the moments belong to it, and are zero at first. All of it lies
