@@ -23,6 +23,7 @@ struct UnitGradient {
     FlatBuffer whole;    // while it is computed
     bool has_shard = false, has_partial = false, computing = false;
     LaunchQueue::Ticket reduced_by = 0;
+    LaunchQueue::Ticket replicated_by = 0;  // in the queue of the replicas. Belongs to the launches for shards
 };
 
 // The elements of a unit in other types than its values: equal layouts but for the sizes of elements.

@@ -113,10 +113,11 @@ LaunchQueue::Ticket UnitGradients::launch(Unit& unit, const ReductionPlan& plan,
         WEFT_TRY(check_order(groups_->all(), {kind, int(&unit - units_->data())}));
         if (shard_bytes(unit) == 0) return ok();
         // An earlier reduction of this unit may still use its memory.
-        if (replica_queue_ && plan.adds_gradient) WEFT_TRY(replica_queue_->wait());
+        if (replica_queue_ && plan.adds_gradient) WEFT_TRY(replica_queue_->wait(unit.gradient.replicated_by));
         WEFT_TRY(reduction_.over_shards(unit, plan, whole, staging_));
         if (replica_queue_ && plan.synchronizes)
-            replica_queue_->add([this, &unit, plan] { return reduction_.over_replicas(unit, plan); });
+            unit.gradient.replicated_by =
+                replica_queue_->add([this, &unit, plan] { return reduction_.over_replicas(unit, plan); });
         return ok();
     });
 }
