@@ -47,14 +47,30 @@ Result<std::unique_ptr<Peers>> Peers::make(weftComm_t parent, int color) {
     WEFT_TRY(train::finished(result, peers->comm_));
     WEFT_TRY(called(weftCommUserRank(peers->comm_, &peers->rank_)));
     WEFT_TRY(called(weftCommCount(peers->comm_, &peers->ranks_)));
+    while (result == weftInProgress) {
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+        WEFT_TRY(called(weftCommGetAsyncError(peers->comm_, &result)));
+    }
+    if (result != weftSuccess) return called(result, peers->comm_);
+    if (Status learned = peers->learn_members(parent); !learned) {
+        peers->abort();  // the others wait for this rank's number
+        return learned;
+    }
+    return peers;
+}
+
+Status Peers::learn_members(weftComm_t parent) {
+    WEFT_TRY(called(weftCommUserRank(comm_, &rank_)));
+    WEFT_TRY(called(weftCommCount(comm_, &ranks_)));
     int ranks = 0, rank = 0;
     WEFT_TRY(called(weftCommCount(parent, &ranks)));
-    if (peers->ranks_ == ranks) return peers;
+    if (ranks_ == ranks) return ok();
     WEFT_TRY(called(weftCommUserRank(parent, &rank)));
-    std::vector<int> members(size_t(peers->ranks_));
-    WEFT_TRY(peers->all_gather(&rank, members.data(), sizeof rank));
-    peers->members_ = std::move(members);
-    return peers;
+    std::vector<int> members;
+    members.resize(size_t(ranks_));
+    WEFT_TRY(all_gather(&rank, members.data(), sizeof rank));
+    members_ = std::move(members);
+    return ok();
 }
 
 Result<std::unique_ptr<Peers>> Peers::over(weftComm_t comm) {

@@ -61,6 +61,7 @@ class Peers {
 
   private:
     Peers() = default;
+    Status learn_members(weftComm_t parent);
     // Errors of a part name ranks of `parent`.
     Status named(Status status) const;
     Status finished(weftResult_t result) const;

@@ -10,11 +10,14 @@
 #include <cstring>
 #include <vector>
 
+#include "src/train/sharding/shard_groups.hpp"
 #include "tests/comm/on_threads.hpp"
 #include "tests/error.hpp"
 #include "tests/train/small_units.hpp"
 
+using namespace weft::internal;
 using namespace weft::internal::test;
+using namespace weft::internal::train;
 
 namespace {
 
@@ -129,6 +132,20 @@ TEST_CASE("a rank that dies in an iteration is an error on the others that names
     }
 }
 
+TEST_CASE("a rank that cannot make the communicator of a group is an error on all ranks") {
+    const auto wrong = on_threads(3, nullptr, [](weftComm_t comm, int rank) -> std::string {
+        auto all = Peers::make(comm);
+        if (!all) return all.status().text();
+        // The negative size gives rank 1 no communicator in a split in which it takes part.
+        const auto made = ShardGroups::make(std::move(*all), comm, 3, {rank == 1 ? -1 : 1, 3}, false);
+        if (made) return "no error";
+        const bool names_it = rank == 1 ? made.status().id() == error::argument_communicator
+                                        : made.status().id() == error::train_model && made.status().facts().rank == 1;
+        return names_it ? "" : made.status().text();
+    });
+    CHECK(wrong == std::vector<std::string>(3));
+}
+
 TEST_CASE("wrong arguments on one rank are an error on the others, and their communicator lives on") {
     using Change = void (*)(SmallUnits&);
     const std::pair<Change, const char*> changes[] = {
@@ -174,17 +191,18 @@ TEST_CASE("an abort by another thread ends a call in progress on all ranks") {
                     aborted.store(true, std::memory_order_release);
                 });
             // Rank 1 does not come to the step before rank 0's object is aborted.
-            const weftResult_t result = iterate(shard, [&](int next) {
+            weftResult_t result = iterate(shard, [&](int next) {
                 if (next != step) return;
                 if (rank == 0)
                     inside.store(true, std::memory_order_release);
                 else
                     wait_until(aborted);
             });
-            const std::string id = result == weftSuccess ? "none" : last_error().id;
             if (aborts.joinable()) aborts.join();
-            // Rank 0's reductions may be complete before they are aborted.
-            const bool right = rank == 0 ? result != weftSuccess || step == 3 : id == "abort.remote" || step == 3;
+            // The reductions may be complete before they are aborted, but the next iteration fails.
+            if (result == weftSuccess && step == 3) result = weftTrainShardGather(shard, 0, nullptr);
+            const std::string id = result == weftSuccess ? "none" : last_error().id;
+            const bool right = rank == 0 ? result != weftSuccess : id == "abort.remote";
             (void)weftTrainShardDestroy(shard);
             return right ? "" : "the error is " + id;
         });

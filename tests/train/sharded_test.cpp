@@ -341,6 +341,35 @@ TEST_CASE("a step moves 2 P elements in ZeRO 1 and 2, and 3 P in ZeRO 3") {
     }
 }
 
+TEST_CASE("units and gradients that stay take memory of their own size") {
+    ShardingPlan plan;
+    plan.units.push_back(unit_of("embedding", {{weftFloat32, 8000}}, 1));
+    for (int u = 0; u < 6; ++u) plan.units.push_back(unit_of("block " + std::to_string(u), {{weftFloat32, 80}}, 1));
+    constexpr size_t largest = 32000, all = largest + 6 * 320;
+    on_sharded(2, plan, [](ShardedRank& rank) {
+        Sharded& sharded = *rank.sharded;
+        for (int step = 0; step < 2; ++step) {
+            for (int unit = 0; unit < rank.units(); ++unit) {
+                rank.check(sharded.gather(unit, nullptr));
+                if (auto gradient = sharded.gradient(unit); gradient)
+                    set_number(*gradient, weftFloat32, 7, unit + rank.rank());
+                else
+                    rank.complain(gradient.status().text());
+                rank.check(sharded.release(unit, true, nullptr));
+            }
+            for (int unit = 0; unit < rank.units(); ++unit) rank.check(sharded.reduce_scatter(unit, true, nullptr));
+            rank.check(sharded.finish(nullptr));
+            for (int unit = 0; rank.rank() == 0 && unit < rank.units(); ++unit)
+                if (number_at(sharded.shard(unit).gradient, weftFloat32, 7) != unit + 0.5)
+                    rank.complain("another gradient");
+            rank.check(sharded.zero_gradients());
+        }
+        // Each unit, two gradients of the pool, those that it had no memory for, and a sum of two gradient shards.
+        if (const size_t bytes = sharded.counters().whole_bytes; bytes > all + 2 * largest + all + largest / 2)
+            rank.complain(std::to_string(bytes) + " bytes");
+    });
+}
+
 TEST_CASE("a wrong call of a unit names it and changes nothing") {
     on_sharded(2, three_units(), [](ShardedRank& rank) {
         const auto refuses = [&](const Status& status, const char* what) {

@@ -12,7 +12,7 @@ namespace weft::internal::train {
 class ShardGroups {
   public:
     // All ranks of `comm`, of which `all` is a copy, call it. `shard_ranks` consecutive ranks share one copy of the
-    // model, and consecutive ranks of those are a reshard group, for each of its sizes.
+    // model, and consecutive ranks of those are a reshard group, for each of its sizes. If a rank fails, all do.
     static Result<ShardGroups> make(std::unique_ptr<Peers> all, weftComm_t comm, int shard_ranks,
                                     const std::vector<int>& reshard_sizes, bool has_self);
 

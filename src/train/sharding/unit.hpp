@@ -22,7 +22,9 @@ struct UnitGradient {
     FlatBuffer partial;  // sums that are not reduced over replicas yet
     FlatBuffer whole;    // while it is computed
     bool has_shard = false, has_partial = false, computing = false;
+    bool has_own_whole = false;  // its memory serves no other unit
     LaunchQueue::Ticket reduced_by = 0;
+    LaunchQueue::Ticket replicated_by = 0;  // in the queue of the replicas. Belongs to the launches for shards
 };
 
 // The elements of a unit in other types than its values: equal layouts but for the sizes of elements.

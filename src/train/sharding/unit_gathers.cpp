@@ -12,6 +12,9 @@ namespace {
 // One in use and one prefetched.
 constexpr int whole_buffers = 2;
 
+bool is_kept_alone(const Unit& unit) { return unit.reshard_ranks == 1; }
+size_t pooled_capacity(const Unit& unit) { return is_kept_alone(unit) ? 0 : whole_capacity(unit); }
+
 size_t converted_bytes(const Unit& unit) {
     return converts(unit.layout, unit.forms.whole) ? unit.forms.whole.shard_bytes() : 0;
 }
@@ -23,15 +26,17 @@ UnitGathers::UnitGathers(MemorySpace& space, const ShardGroups& groups, std::vec
       groups_(&groups),
       units_(&units),
       keeps_wholes_(keeps_wholes),
-      wholes_(space, largest(units, whole_capacity)) {}
+      wholes_(space, largest(units, pooled_capacity)) {}
 
 Status UnitGathers::reserve(LaunchQueue& queue, std::byte* staging) {
     queue_ = &queue;
     staging_ = staging;
     WEFT_TRY(allocate(*space_, largest(*units_, converted_bytes), converted_));
-    if (!keeps_wholes_) WEFT_TRY(wholes_.reserve(std::min(whole_buffers, int(units_->size()))));
+    const auto pooled =
+        std::count_if(units_->begin(), units_->end(), [this](const Unit& unit) { return !has_own_whole(unit); });
+    WEFT_TRY(wholes_.reserve(std::min(whole_buffers, int(pooled))));
     for (Unit& unit : *units_) {
-        if (keeps_wholes_) {
+        if (has_own_whole(unit)) {
             WEFT_TRY(allocate(*space_, whole_capacity(unit), unit.whole));
             kept_bytes_ += unit.whole.bytes();
         } else if (unit.reshard_ranks > 1) {
@@ -40,6 +45,8 @@ Status UnitGathers::reserve(LaunchQueue& queue, std::byte* staging) {
     }
     return ok();
 }
+
+bool UnitGathers::has_own_whole(const Unit& unit) const { return keeps_wholes_ || is_kept_alone(unit); }
 
 Status UnitGathers::gather(int number) {
     Unit& unit = (*units_)[size_t(number)];
@@ -56,12 +63,12 @@ Status UnitGathers::gather(int number) {
 Status UnitGathers::gathered(int number) {
     const std::optional<int> next = trace_.gathered(number);
     if (!next || (*units_)[size_t(*next)].state != UnitState::released) return ok();
-    if (!keeps_wholes_ && !wholes_.has_free()) return ok();
+    if (!has_own_whole((*units_)[size_t(*next)]) && !wholes_.has_free()) return ok();
     return start((*units_)[size_t(*next)]);
 }
 
 Status UnitGathers::start(Unit& unit) {
-    if (!keeps_wholes_) {
+    if (!has_own_whole(unit)) {
         auto buffer = wholes_.take();
         if (!buffer) return buffer.take_status();
         unit.whole = std::move(*buffer);
@@ -107,7 +114,7 @@ Status UnitGathers::gather_whole(const Unit& unit, bool from_secondary) {
 
 Status UnitGathers::release(int number, bool after_forward) {
     Unit& unit = (*units_)[size_t(number)];
-    if (keeps_wholes_ || (after_forward && unit.reshard_ranks == 1)) {
+    if (keeps_wholes_ || (after_forward && is_kept_alone(unit))) {
         unit.state = UnitState::kept;
         return ok();
     }
@@ -123,7 +130,7 @@ Status UnitGathers::release(int number, bool after_forward) {
 
 void UnitGathers::drop(Unit& unit) {
     unit.state = UnitState::released;
-    if (!keeps_wholes_) wholes_.give_back(std::move(unit.whole));
+    if (!has_own_whole(unit)) wholes_.give_back(std::move(unit.whole));
 }
 
 void UnitGathers::finish() {

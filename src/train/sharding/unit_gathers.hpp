@@ -32,6 +32,8 @@ class UnitGathers {
     size_t bytes() const { return wholes_.bytes() + kept_bytes_ + converted_.bytes(); }
 
   private:
+    // Units that stay have memory of their own size. The others take some of the pool.
+    bool has_own_whole(const Unit& unit) const;
     Status start(Unit& unit);
     // In the thread of the launches.
     Status gather_whole(const Unit& unit, bool from_secondary);

@@ -35,6 +35,7 @@ Status UnitGradients::reserve(LaunchQueue& queue, std::byte* staging, bool has_r
         WEFT_TRY(allocate(*space_, shard_bytes(unit), unit.gradient.shard));
         if (has_replicas) WEFT_TRY(allocate(*space_, reduced_bytes(unit), unit.gradient.partial));
         if (!keeps_wholes_) continue;
+        unit.gradient.has_own_whole = true;
         WEFT_TRY(allocate(*space_, whole_bytes(unit), unit.gradient.whole));
         kept_bytes_ += unit.gradient.whole.bytes();
     }
@@ -49,13 +50,22 @@ Status UnitGradients::reserve(LaunchQueue& queue, std::byte* staging, bool has_r
     return ok();
 }
 
-Result<FlatBuffer> UnitGradients::take() {
+Status UnitGradients::take(Unit& unit) {
     reclaim();
     if (!wholes_.has_free() && !reducing_.empty()) {
         WEFT_TRY(queue_->wait(reducing_.front().ticket));
         reclaim();
     }
-    return wholes_.take();
+    if (wholes_.has_free()) {
+        auto memory = wholes_.take();
+        if (!memory) return memory.take_status();
+        unit.gradient.whole = std::move(*memory);
+        return ok();
+    }
+    unit.gradient.has_own_whole = true;
+    WEFT_TRY(allocate(*space_, whole_bytes(unit), unit.gradient.whole));
+    kept_bytes_ += unit.gradient.whole.bytes();
+    return ok();
 }
 
 void UnitGradients::reclaim() {
@@ -70,13 +80,10 @@ Result<std::byte*> UnitGradients::whole(int number) { return begun(number, true)
 Result<std::byte*> UnitGradients::begun(int number, bool by_caller) {
     Unit& unit = (*units_)[size_t(number)];
     if (!unit.gradient.computing) {
-        if (keeps_wholes_) {
+        if (unit.gradient.has_own_whole)
             WEFT_TRY(queue_->wait(unit.gradient.reduced_by));
-        } else {
-            auto memory = take();
-            if (!memory) return memory.take_status();
-            unit.gradient.whole = std::move(*memory);
-        }
+        else
+            WEFT_TRY(take(unit));
         std::byte* const whole = unit.gradient.whole.data();
         if (by_caller) {
             WEFT_TRY(space_->lead(unit.callers, reduced_at_[whole].get()));
@@ -102,7 +109,7 @@ Status UnitGradients::reduce(int number, bool synchronizes) {
     gradient.has_partial = !completes;
     gradient.reduced_by = launch(unit, plan, synchronizes);
     WEFT_TRY(space_->mark(reduced_at_[gradient.whole.data()]));
-    if (!keeps_wholes_) reducing_.push_back({gradient.reduced_by, std::move(gradient.whole)});
+    if (!gradient.has_own_whole) reducing_.push_back({gradient.reduced_by, std::move(gradient.whole)});
     return ok();
 }
 
@@ -113,10 +120,11 @@ LaunchQueue::Ticket UnitGradients::launch(Unit& unit, const ReductionPlan& plan,
         WEFT_TRY(check_order(groups_->all(), {kind, int(&unit - units_->data())}));
         if (shard_bytes(unit) == 0) return ok();
         // An earlier reduction of this unit may still use its memory.
-        if (replica_queue_ && plan.adds_gradient) WEFT_TRY(replica_queue_->wait());
+        if (replica_queue_ && plan.adds_gradient) WEFT_TRY(replica_queue_->wait(unit.gradient.replicated_by));
         WEFT_TRY(reduction_.over_shards(unit, plan, whole, staging_));
         if (replica_queue_ && plan.synchronizes)
-            replica_queue_->add([this, &unit, plan] { return reduction_.over_replicas(unit, plan); });
+            unit.gradient.replicated_by =
+                replica_queue_->add([this, &unit, plan] { return reduction_.over_replicas(unit, plan); });
         return ok();
     });
 }

@@ -38,8 +38,9 @@ class UnitGradients {
   private:
     // As whole(). The zeros are work of the caller's stream, or of the own one.
     Result<std::byte*> begun(int number, bool by_caller);
-    // Memory for a whole gradient. Waits for a reduction rather than allocating more.
-    Result<FlatBuffer> take();
+    // Memory for a whole gradient. Waits for a reduction rather than allocating more. If none is in progress, because
+    // the gradients of other units are kept, the unit gets memory of its own.
+    Status take(Unit& unit);
     // Takes memory back from reductions that have ended.
     void reclaim();
     // `synchronizes` is as the caller said it, also where the plan synchronizes because there are no replicas.
