@@ -6,6 +6,7 @@
 
 #include "python/binding/array.hpp"
 #include "python/binding/bindings.hpp"
+#include "python/binding/failure.hpp"
 
 namespace weft::python {
 

@@ -45,13 +45,6 @@ Result<std::unique_ptr<Peers>> Peers::make(weftComm_t parent, int color) {
     const weftResult_t result = weftCommSplit(parent, color, peers->rank_, &peers->comm_, &config);
     // A parent with config.blocking 0 makes it in the background, and initTimeoutMs bounds that.
     WEFT_TRY(train::finished(result, peers->comm_));
-    WEFT_TRY(called(weftCommUserRank(peers->comm_, &peers->rank_)));
-    WEFT_TRY(called(weftCommCount(peers->comm_, &peers->ranks_)));
-    while (result == weftInProgress) {
-        std::this_thread::sleep_for(std::chrono::microseconds(200));
-        WEFT_TRY(called(weftCommGetAsyncError(peers->comm_, &result)));
-    }
-    if (result != weftSuccess) return called(result, peers->comm_);
     if (Status learned = peers->learn_members(parent); !learned) {
         peers->abort();  // the others wait for this rank's number
         return learned;
