@@ -99,7 +99,7 @@ constexpr CpuKernels make_cpu_kernels() {
     set.widen[weftFloat16] = widen<weftFloat16>;
     set.narrow[weftBfloat16] = narrow<weftBfloat16>;
     set.widen[weftBfloat16] = widen<weftBfloat16>;
-    set.optimizers = {sgd_step, adam_step, lamb_moments, lamb_step, sum_of_squares, all_finite};
+    set.optimizers = {sgd_step, adam_step, lamb_direction_of, lamb_step, sum_of_squares, all_finite};
 #define WEFT_DATATYPE(type, name, bytes) add_type<type>(set);
 #include "src/base/datatype.def"
 #undef WEFT_DATATYPE

@@ -47,10 +47,11 @@ struct OptimizerKernels {
     // `momentum` may be null, if step.momentum is 0.
     void (*sgd)(const SgdStep& step, float* values, float* momentum, const float* gradient, size_t count);
     void (*adam)(const AdamStep& step, float* values, float* first, float* second, const float* gradient, size_t count);
-    // LAMB's halves: the moments and the direction, then, with the layer's rate, the weights.
-    void (*lamb_moments)(const AdamStep& step, const float* values, float* first, float* second, const float* gradient,
-                         float* direction, size_t count);
-    void (*lamb)(const AdamStep& step, float rate, float* values, const float* first, const float* second,
+    // LAMB's halves: the direction, which may replace the gradient; then, with the layer's rate, moments and weights.
+    // Moments change in the second half only, because the reduction between them may fail.
+    void (*lamb_direction)(const AdamStep& step, const float* values, const float* first, const float* second,
+                           const float* gradient, float* direction, size_t count);
+    void (*lamb)(const AdamStep& step, float rate, float* values, float* first, float* second, const float* gradient,
                  size_t count);
     double (*squares)(const float* values, size_t count);
     bool (*all_finite)(const float* values, size_t count);

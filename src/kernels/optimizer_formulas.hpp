@@ -9,14 +9,14 @@ namespace weft::internal {
 enum class PartWork : int32_t {
     sgd,
     adam,
-    lamb_moments,  // updates the moments; gives PartSums
-    lamb,          // with the layer's ratio
-    layer_norms,   // gives PartSums
-    measure,       // gives PartSums
-    scale          // multiplies the gradient
+    lamb_norms,   // gives PartSums, and changes nothing
+    lamb,         // with the layer's ratio
+    layer_norms,  // gives PartSums
+    measure,      // gives PartSums
+    scale         // multiplies the gradient
 };
 
-// Of lamb_moments and layer_norms: the squared norms of the weights, and of the direction or of the gradient.
+// Of lamb_norms and layer_norms: the squared norms of the weights, and of the direction or of the gradient.
 // Of measure: the sum of the elements' powers, or the largest one. The second one is 0 if all elements are finite.
 struct PartSums {
     double first, second;
@@ -73,8 +73,11 @@ WEFT_INLINE constexpr void adam(const AdamStep& step, Real& value, Real& first, 
     add_to_moments<Real>(step, first, second, gradient * step.scale + value * step.decay);
     value = value * step.shrink - adam_direction<Real>(step, first, second, root);
 }
+// Updates the moments; the caller keeps them only in the pass that changes the weights.
 template <class Real, class Root>
-WEFT_INLINE constexpr Real lamb_direction(const AdamStep& step, Real value, Real first, Real second, Root root) {
+WEFT_INLINE constexpr Real lamb_direction(const AdamStep& step, Real value, Real& first, Real& second, Real gradient,
+                                          Root root) {
+    add_to_moments<Real>(step, first, second, gradient * step.scale);
     return adam_direction<Real>(step, first, second, root) + value * step.decay;
 }
 

@@ -81,24 +81,26 @@ void adam_step(const AdamStep& step, float* values, float* first, float* second,
         });
 }
 
-void lamb_moments(const AdamStep& step, const float* values, float* first, float* second, const float* gradient,
-                  float* direction, size_t count) {
+void lamb_direction_of(const AdamStep& step, const float* values, const float* first, const float* second,
+                       const float* gradient, float* direction, size_t count) {
     over_lanes(
         count, [&](auto lanes) __attribute__((always_inline)) {
             Floats mean = lanes.get(first), square = lanes.get(second);
-            add_to_moments<Floats>(step, mean, square, lanes.get(gradient) * step.scale);
-            lanes.put(first, mean);
-            lanes.put(second, square);
-            lanes.put(direction, lamb_direction<Floats>(step, lanes.get(values), mean, square, Root()));
+            const Floats value = lanes.get(values);
+            lanes.put(direction, lamb_direction<Floats>(step, value, mean, square, lanes.get(gradient), Root()));
         });
 }
 
-void lamb_step(const AdamStep& step, float rate, float* values, const float* first, const float* second, size_t count) {
+void lamb_step(const AdamStep& step, float rate, float* values, float* first, float* second, const float* gradient,
+               size_t count) {
     over_lanes(
         count, [&](auto lanes) __attribute__((always_inline)) {
+            Floats mean = lanes.get(first), square = lanes.get(second);
             const Floats value = lanes.get(values);
-            lanes.put(values,
-                      value - lamb_direction<Floats>(step, value, lanes.get(first), lanes.get(second), Root()) * rate);
+            const Floats direction = lamb_direction<Floats>(step, value, mean, square, lanes.get(gradient), Root());
+            lanes.put(values, value - direction * rate);
+            lanes.put(first, mean);
+            lanes.put(second, square);
         });
 }
 

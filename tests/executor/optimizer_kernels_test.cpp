@@ -99,21 +99,23 @@ TEST_CASE("Adam's kernels compute its formula on any number of elements") {
 TEST_CASE("LAMB's kernels compute its formulas on any number of elements") {
     compare_kernels(
         [](const OptimizerKernels& kernels, Arrays& a, size_t count) {
-            kernels.lamb_moments(adam_coefficients, a.values.data(), a.first.data(), a.second.data(), a.gradient.data(),
-                                 a.gradient.data(), count);
+            kernels.lamb_direction(adam_coefficients, a.values.data(), a.first.data(), a.second.data(),
+                                   a.gradient.data(), a.gradient.data(), count);
         },
         [](Arrays& a, size_t i) {
-            add_to_moments<float>(adam_coefficients, a.first[i], a.second[i], a.gradient[i] * adam_coefficients.scale);
+            float first = a.first[i], second = a.second[i];
             a.gradient[i] =
-                lamb_direction<float>(adam_coefficients, a.values[i], a.first[i], a.second[i], ScalarRoot());
+                lamb_direction<float>(adam_coefficients, a.values[i], first, second, a.gradient[i], ScalarRoot());
         });
     compare_kernels(
         [](const OptimizerKernels& kernels, Arrays& a, size_t count) {
-            kernels.lamb(adam_coefficients, 0.7f, a.values.data(), a.first.data(), a.second.data(), count);
+            kernels.lamb(adam_coefficients, 0.7f, a.values.data(), a.first.data(), a.second.data(), a.gradient.data(),
+                         count);
         },
         [](Arrays& a, size_t i) {
-            a.values[i] -=
-                lamb_direction<float>(adam_coefficients, a.values[i], a.first[i], a.second[i], ScalarRoot()) * 0.7f;
+            a.values[i] -= lamb_direction<float>(adam_coefficients, a.values[i], a.first[i], a.second[i], a.gradient[i],
+                                                 ScalarRoot()) *
+                           0.7f;
         });
 }
 

@@ -47,7 +47,9 @@ class ReferenceOptimizer {
     }
     void adam(double learning_rate, const std::vector<double>& gradient) {
         std::vector<double> update(values_.size());
-        const double unbias1 = 1 - std::pow(config_.beta1, steps_), unbias2 = 1 - std::pow(config_.beta2, steps_);
+        const bool corrects = config_.biasCorrection == 1;
+        const double unbias1 = corrects ? 1 - std::pow(config_.beta1, steps_) : 1;
+        const double unbias2 = corrects ? 1 - std::pow(config_.beta2, steps_) : 1;
         for (size_t i = 0; i < values_.size(); ++i) {
             double g = gradient[i];
             if (config_.algorithm == weftTrainAdam) g += config_.weightDecay * values_[i];

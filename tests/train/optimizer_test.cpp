@@ -47,6 +47,7 @@ std::vector<weftTrainOptimizerConfig_t> all_configs() {
         configs.push_back(config);
         config.nesterov = 0;
         config.dampening = 0.25;
+        config.biasCorrection = 0;
         configs.push_back(config);
     }
     return configs;
@@ -281,6 +282,53 @@ TEST_CASE("a part without a gradient stays as it is") {
     CHECK(model.values[0] != 3);
 }
 
+TEST_CASE("without bias correction moments are used as they are, and beta2 may be 1") {
+    Small frozen;
+    auto config = config_of(weftTrainAdam);
+    config.beta1 = 0;
+    config.beta2 = 1;
+    config.biasCorrection = 0;
+    REQUIRE(frozen.make(config) == weftSuccess);
+    const char* name = nullptr;
+    float* second = nullptr;
+    REQUIRE(weftTrainOptimizerGetState(frozen.optimizer, 0, 1, &name, &second) == weftSuccess);
+    second[0] = 4;
+    second[1] = 16;
+    for (int step = 1; step <= 2; ++step) {
+        REQUIRE(frozen.step(1) == weftSuccess);
+        CHECK(std::fabs(frozen.values[0] - (3 - 0.3 * step)) < 1e-6);
+        CHECK(std::fabs(frozen.values[1] - (4 - 0.2 * step)) < 1e-6);
+    }
+    CHECK((second[0] == 4 && second[1] == 16));
+}
+
+TEST_CASE("a step with norms of layers that fails changes nothing") {
+    for (const auto algorithm : {weftTrainLamb, weftTrainLars}) {
+        const auto wrong = on_threads(2, nullptr, [&](weftComm_t comm, int rank) -> std::string {
+            Small model;
+            model.part.axes = 1;
+            auto config = config_of(algorithm);
+            config.momentum = 0.9;
+            if (weftTrainOptimizerCreate(&model.optimizer, &model.part, 1, &comm, 1, &config) != weftSuccess)
+                return id();
+            if (rank == 1) return id_of(weftCommAbort(comm));
+            if (model.step() == weftSuccess) return "a step without the other rank";
+            int states = 0;
+            uint64_t steps = 1;
+            if (weftTrainOptimizerGetStateCount(model.optimizer, &states) != weftSuccess) return id();
+            for (int state = 0; state < states; ++state) {
+                const char* name = nullptr;
+                float* moment = nullptr;
+                if (weftTrainOptimizerGetState(model.optimizer, 0, state, &name, &moment) != weftSuccess) return id();
+                if (moment[0] != 0 || moment[1] != 0) return name;
+            }
+            if (weftTrainOptimizerGetSteps(model.optimizer, 0, &steps) != weftSuccess || steps != 0) return "steps";
+            return model.values[0] == 3 && model.values[1] == 4 ? "" : "values";
+        });
+        CHECK(wrong == std::vector<std::string>(2));
+    }
+}
+
 TEST_CASE("a step in the middle of accumulation is an error, and changes nothing") {
     const auto wrong = on_threads(2, nullptr, [&](weftComm_t comm, int) -> std::string {
         Small model;
@@ -358,6 +406,9 @@ TEST_CASE("wrong arguments of optimizers are errors with ids") {
         {[](Small&, auto& config) { config.algorithm = weftTrainAlgorithm_t(5); }, "argument.config"},
         {[](Small&, auto& config) { config.beta1 = 1; }, "argument.config"},
         {[](Small&, auto& config) { config.beta2 = NAN; }, "argument.config"},
+        {[](Small&, auto& config) { config.beta2 = 1; }, "argument.config"},
+        {[](Small&, auto& config) { config.beta2 = 1.5, config.biasCorrection = 0; }, "argument.config"},
+        {[](Small&, auto& config) { config.biasCorrection = 2; }, "argument.config"},
         {[](Small&, auto& config) { config.epsilon = -1; }, "argument.config"},
         {[](Small&, auto& config) { config.weightDecay = INFINITY; }, "argument.config"},
         {[](Small&, auto& config) { config.nesterov = 1; }, "argument.config"},

@@ -72,7 +72,7 @@ class OptimizerKernel {
         switch (a_.work) {
             case PartWork::sgd: return sgd_step(part, i);
             case PartWork::adam: return adam_step(part, i);
-            case PartWork::lamb_moments: return lamb_moments(part, i, sums);
+            case PartWork::lamb_norms: return lamb_norms(part, i, sums);
             case PartWork::lamb: return lamb_step(part, i);
             case PartWork::layer_norms: return layer_norms(part, i, sums);
             case PartWork::measure: return measure(get(part.gradient, part.gradient_type, i), sums);
@@ -97,15 +97,17 @@ class OptimizerKernel {
         adam<float>(part.adam, value, part.first[i], part.second[i], gradient, Root());
         put_value(part, i, value);
     }
-    static WEFT_DEVICE void lamb_moments(const PartArguments& part, uint64_t i, PartSums& sums) {
+    static WEFT_DEVICE void lamb_norms(const PartArguments& part, uint64_t i, PartSums& sums) {
         const float value = part.values[i];
         const float gradient = get(part.gradient, part.gradient_type, i);
-        add_to_moments<float>(part.adam, part.first[i], part.second[i], gradient * part.adam.scale);
-        add_squares(value, lamb_direction<float>(part.adam, value, part.first[i], part.second[i], Root()), sums);
+        float first = part.first[i], second = part.second[i];
+        add_squares(value, lamb_direction<float>(part.adam, value, first, second, gradient, Root()), sums);
     }
     static WEFT_DEVICE void lamb_step(const PartArguments& part, uint64_t i) {
         const float value = part.values[i];
-        const float direction = lamb_direction<float>(part.adam, value, part.first[i], part.second[i], Root());
+        const float gradient = get(part.gradient, part.gradient_type, i);
+        const float direction =
+            lamb_direction<float>(part.adam, value, part.first[i], part.second[i], gradient, Root());
         put_value(part, i, value - direction * part.factor);
     }
     static WEFT_DEVICE void layer_norms(const PartArguments& part, uint64_t i, PartSums& sums) {

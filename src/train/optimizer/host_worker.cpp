@@ -33,7 +33,9 @@ void run_block(PartWork work, const Block& block) {
         case PartWork::adam:
             kernels.adam(task.adam, block.values(), first, second, block.gradient(), block.count);
             break;
-        case PartWork::lamb: kernels.lamb(task.adam, task.factor, block.values(), first, second, block.count); break;
+        case PartWork::lamb:
+            kernels.lamb(task.adam, task.factor, block.values(), first, second, block.gradient(), block.count);
+            break;
         case PartWork::scale:
             cpu_kernels().scale[weftFloat32](block.scratch, block.gradient(), block.count, &task.factor);
             write_block(task.part->gradient, task.part->gradient_type, block.first, block.count, block.scratch);
@@ -73,9 +75,9 @@ void add_norms(PartWork work, const Block& block, PartSums& sums) {
     const OptimizerKernels& kernels = cpu_kernels().optimizers;
     const PartTask& task = block.task;
     const float* update = block.gradient();
-    if (work == PartWork::lamb_moments) {
-        kernels.lamb_moments(task.adam, block.values(), block.moment(task.first), block.moment(task.second), update,
-                             block.scratch, block.count);
+    if (work == PartWork::lamb_norms) {
+        kernels.lamb_direction(task.adam, block.values(), block.moment(task.first), block.moment(task.second), update,
+                               block.scratch, block.count);
         update = block.scratch;
     }
     sums.first += kernels.squares(block.values(), block.count);

@@ -128,7 +128,7 @@ PartTask Optimizer::task_of(size_t p, double learning_rate, double scale) const 
 Status Optimizer::scale_layers(std::span<PartTask> tasks, std::span<const size_t> parts, double learning_rate,
                                double scale, weftStream_t stream) {
     const bool lamb = rule_.algorithm == weftTrainLamb;
-    auto own = worker_->sums(lamb ? PartWork::lamb_moments : PartWork::layer_norms, tasks, 2, stream);
+    auto own = worker_->sums(lamb ? PartWork::lamb_norms : PartWork::layer_norms, tasks, 2, stream);
     if (!own) return own.take_status();
     std::vector<double> squares(2 * parts_.size(), 0);
     std::vector<uint32_t> masks;

@@ -33,7 +33,7 @@ class PartWorker {
     virtual int device() const { return -1; }
     // For sgd, adam, lamb and scale. On a device the work is enqueued on the stream.
     virtual Status run(PartWork work, std::span<const PartTask> tasks, weftStream_t stream) = 0;
-    // For lamb_moments, layer_norms and measure: the numbers of each task. Waits for the stream. A measure's power is
+    // For lamb_norms, layer_norms and measure: the numbers of each task. Waits for the stream. A measure's power is
     // infinite for the largest element.
     virtual Result<std::vector<PartSums>> sums(PartWork work, std::span<const PartTask> tasks, double power,
                                                weftStream_t stream) = 0;
