@@ -28,7 +28,7 @@ struct TrainingArrays {
             weftTrainTensor_t tensor = WEFT_TRAIN_TENSOR_INITIALIZER;
             tensor.name = PyUnicode_AsUTF8(parts[0].ptr());
             if (!tensor.name) throw nb::python_error();
-            Array data(parts[1], tensor.name, Access::write);
+            Array data(without_autograd(parts[1]), tensor.name, Access::write);
             tensor.data = data.data();
             tensor.count = data.count();
             tensor.datatype = data.type();
@@ -41,7 +41,7 @@ struct TrainingArrays {
   private:
     void* gradient(nb::handle object, const char* parameter, const Array& data) {
         const std::string name = std::string("the gradient of ") + parameter;
-        Array array(object, name.c_str(), Access::write);
+        Array array(without_autograd(object), name.c_str(), Access::write);
         check_alike(data, parameter, array, name.c_str());
         check_count(array, name.c_str(), data.count(), "as many as its parameter");
         void* const memory = array.data();

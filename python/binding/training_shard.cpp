@@ -108,7 +108,7 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
             weftTrainTensor_t tensor = WEFT_TRAIN_TENSOR_INITIALIZER;
             tensor.name = PyUnicode_AsUTF8(parts[0].ptr());
             if (!tensor.name) throw nb::python_error();
-            Array data(parts[1], tensor.name, Access::read);
+            Array data(without_autograd(parts[1]), tensor.name, Access::read);
             if (data.on_device())
                 refuse("python.device", std::string("the array of ") + tensor.name +
                                             " lies on a device. Sharded training takes host memory");

@@ -120,6 +120,32 @@ class Values(unittest.TestCase):
 
         on_ranks(2, body)
 
+    @unittest.skipUnless(torch, "needs torch")
+    def test_parameters_of_torch_are_taken_as_they_are(self):
+        def body(comm):
+            model = torch.nn.Linear(3, 2)
+            with torch.no_grad():
+                for x in model.parameters():
+                    x.fill_(2)
+            named = dict(model.named_parameters())
+            with weft.train.Shard(comm, {"unit": named}) as shard:
+                with shard.gather("unit") as values:
+                    self.assertEqual(float(values["weight"].sum()), 12)
+                shard.finish()
+            with weft.train.Ddp(comm, named) as ddp:
+                with ddp.iteration():
+                    for name, x in named.items():
+                        ddp.gradient(name)[...] = comm.rank
+                        ddp.ready(name)
+                gradients = {name: torch.full(x.shape, 0.5) for name, x in named.items()}
+                with weft.train.Optimizer("sgd", named, gradients=gradients) as optimizer:
+                    optimizer.step(1.0)
+            self.assertEqual(float(model.weight.detach().sum()), 9)
+            norm = weft.train.gradient_norm({name: x for name, x in named.items()})
+            self.assertAlmostEqual(norm, (8 * 1.5**2) ** 0.5, places=5)
+
+        on_ranks(2, body)
+
     def test_mixed_precision(self):
         def body(comm):
             x = np.full(9, 1 + 2**-12, np.float32)
