@@ -67,7 +67,7 @@ class TrainingObject : public Interruptible {
     }
     void close() {
         if (!handle_.load()) return;
-        if (process_ == getpid()) run([this](Handle own) { return destroy_(own); });
+        if (in_own_process()) run([this](Handle own) { return destroy_(own); });
         handle_.store(nullptr);
         arrays_.clear();
     }
@@ -80,18 +80,23 @@ class TrainingObject : public Interruptible {
     // Fails if the object was closed.
     Handle handle() const {
         const Handle own = handle_.load(std::memory_order_relaxed);
-        if (!own) refuse_usage("python.closed", "the object is closed. Make a new one");
+        if (!own || closed_) refuse_usage("python.closed", "the object is closed. Make a new one");
         return own;
     }
 
   protected:
-    ~TrainingObject() {
+    ~TrainingObject() { end(!closed_); }
+    // Accepts no further call; end() frees the object.
+    void refuse_calls() { closed_ = true; }
+    bool refuses_calls() const { return closed_; }
+    bool in_own_process() const { return process_ == getpid(); }
+    // Without an exception. aborts: other ranks may wait for this one.
+    void end(bool aborts) {
         const Handle own = handle_.exchange(nullptr);
-        if (!own || process_ != getpid()) return;
-        // Other ranks may wait for this one.
+        if (!own || !in_own_process()) return;
         const Frame frame;
         const Unlocked gil_is_free;
-        (void)abort_(own);
+        if (aborts) (void)abort_(own);
         (void)destroy_(own);
     }
     static void check(weftResult_t result) {
@@ -129,6 +134,7 @@ class TrainingObject : public Interruptible {
     std::atomic<Handle> handle_{nullptr};
     Call destroy_, abort_;
     int process_;
+    bool closed_ = false;
 };
 
 }  // namespace weft::python
