@@ -333,6 +333,11 @@ bool Array::from_dlpack(nb::handle object, const char* name, Access access) {
     return true;
 }
 
+nb::object without_autograd(nb::handle object) {
+    const auto is = [&](const char* attribute) { return nb::getattr(object, attribute, nb::none()).ptr() == Py_True; };
+    return is("requires_grad") && is("is_leaf") ? object.attr("detach")() : nb::borrow(object);
+}
+
 void check_alike(const Array& left, const char* left_name, const Array& right, const char* right_name) {
     if (left.type() != right.type() || left.is_boolean() != right.is_boolean()) [[unlikely]]
         refuse("python.dtype", std::string(left_name) + " is " + left.text() + ", but " + right_name + " is " +

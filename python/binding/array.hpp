@@ -66,6 +66,9 @@ class Array {
     nb::object object_;
 };
 
+// A leaf of torch's autograd, such as torch.nn.Parameter, as a tensor that exports its memory; else the object itself.
+nb::object without_autograd(nb::handle object);
+
 // Raises an exception unless both arrays have one dtype and lie on one device.
 void check_alike(const Array& left, const char* left_name, const Array& right, const char* right_name);
 // Raises an exception unless the array has `count` elements.

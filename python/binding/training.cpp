@@ -140,7 +140,7 @@ weftTrainTensor_t tensor_of(nb::handle entry, bool has_gradient, std::vector<Arr
     weftTrainTensor_t tensor = WEFT_TRAIN_TENSOR_INITIALIZER;
     tensor.name = PyUnicode_AsUTF8(parts[0].ptr());
     if (!tensor.name) throw nb::python_error();
-    Array data(parts[1], tensor.name, Access::write);
+    Array data(without_autograd(parts[1]), tensor.name, Access::write);
     if (data.on_device())
         refuse("python.device",
                std::string("the array of ") + tensor.name + " lies on a device. Training takes host memory");
@@ -149,7 +149,7 @@ weftTrainTensor_t tensor_of(nb::handle entry, bool has_gradient, std::vector<Arr
     tensor.datatype = data.type();
     if (has_gradient && !parts[2].is_none()) {
         const std::string name = std::string("the gradient of ") + tensor.name;
-        Array gradient(parts[2], name.c_str(), Access::write);
+        Array gradient(without_autograd(parts[2]), name.c_str(), Access::write);
         check_alike(data, tensor.name, gradient, name.c_str());
         check_count(gradient, name.c_str(), data.count(), "as many as its parameter");
         tensor.gradient = gradient.data();

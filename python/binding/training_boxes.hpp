@@ -31,7 +31,7 @@ struct Described {
         weftTrainBox_t box = WEFT_TRAIN_BOX_INITIALIZER;
         box.name = PyUnicode_AsUTF8(parts[0].ptr());
         if (!box.name) throw nb::python_error();
-        Array data(parts[1], box.name, access);
+        Array data(without_autograd(parts[1]), box.name, access);
         if (data.on_device())
             refuse("python.device",
                    std::string("the array of ") + box.name + " lies on a device. Checkpoints take host memory");
@@ -56,7 +56,7 @@ struct Described {
         weftTrainItem_t item = WEFT_TRAIN_ITEM_INITIALIZER;
         item.name = PyUnicode_AsUTF8(parts[0].ptr());
         if (!item.name) throw nb::python_error();
-        Array data(parts[1], item.name, Access::read);
+        Array data(without_autograd(parts[1]), item.name, Access::read);
         item.data = data.data();
         item.bytes = data.bytes();
         item.perRank = nb::cast<bool>(parts[2]) ? 1 : 0;

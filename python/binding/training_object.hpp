@@ -28,7 +28,7 @@ struct TrainingArrays {
             weftTrainTensor_t tensor = WEFT_TRAIN_TENSOR_INITIALIZER;
             tensor.name = PyUnicode_AsUTF8(parts[0].ptr());
             if (!tensor.name) throw nb::python_error();
-            Array data(parts[1], tensor.name, Access::write);
+            Array data(without_autograd(parts[1]), tensor.name, Access::write);
             tensor.data = data.data();
             tensor.count = data.count();
             tensor.datatype = data.type();
@@ -41,7 +41,7 @@ struct TrainingArrays {
   private:
     void* gradient(nb::handle object, const char* parameter, const Array& data) {
         const std::string name = std::string("the gradient of ") + parameter;
-        Array array(object, name.c_str(), Access::write);
+        Array array(without_autograd(object), name.c_str(), Access::write);
         check_alike(data, parameter, array, name.c_str());
         check_count(array, name.c_str(), data.count(), "as many as its parameter");
         void* const memory = array.data();
@@ -67,7 +67,7 @@ class TrainingObject : public Interruptible {
     }
     void close() {
         if (!handle_.load()) return;
-        if (process_ == getpid()) run([this](Handle own) { return destroy_(own); });
+        if (in_own_process()) run([this](Handle own) { return destroy_(own); });
         handle_.store(nullptr);
         arrays_.clear();
     }
@@ -80,18 +80,23 @@ class TrainingObject : public Interruptible {
     // Fails if the object was closed.
     Handle handle() const {
         const Handle own = handle_.load(std::memory_order_relaxed);
-        if (!own) refuse_usage("python.closed", "the object is closed. Make a new one");
+        if (!own || closed_) refuse_usage("python.closed", "the object is closed. Make a new one");
         return own;
     }
 
   protected:
-    ~TrainingObject() {
+    ~TrainingObject() { end(!closed_); }
+    // Accepts no further call; end() frees the object.
+    void refuse_calls() { closed_ = true; }
+    bool refuses_calls() const { return closed_; }
+    bool in_own_process() const { return process_ == getpid(); }
+    // Without an exception. aborts: other ranks may wait for this one.
+    void end(bool aborts) {
         const Handle own = handle_.exchange(nullptr);
-        if (!own || process_ != getpid()) return;
-        // Other ranks may wait for this one.
+        if (!own || !in_own_process()) return;
         const Frame frame;
         const Unlocked gil_is_free;
-        (void)abort_(own);
+        if (aborts) (void)abort_(own);
         (void)destroy_(own);
     }
     static void check(weftResult_t result) {
@@ -129,6 +134,7 @@ class TrainingObject : public Interruptible {
     std::atomic<Handle> handle_{nullptr};
     Call destroy_, abort_;
     int process_;
+    bool closed_ = false;
 };
 
 }  // namespace weft::python

@@ -51,7 +51,7 @@ PyType_Slot* optimizer_memory_slots() {
 
 Array host_array(nb::handle object, const std::string& name, Access access) {
     if (object.is_none()) return {};
-    Array array(object, name.c_str(), access);
+    Array array(without_autograd(object), name.c_str(), access);
     if (array.on_device()) refuse("python.device", name + " lies on a device. Training takes host memory");
     return array;
 }

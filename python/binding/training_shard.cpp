@@ -35,12 +35,14 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
     }
 
     void gather(int unit) {
+        open_ = true;
         run([&](weftTrainShard_t own) { return weftTrainShardGather(own, unit, nullptr); });
     }
     void release(int unit, bool backward) {
         check(weftTrainShardRelease(handle(), unit, backward ? weftTrainBackward : weftTrainForward, nullptr));
     }
     void reduce_scatter(int unit, bool accumulate) {
+        open_ = true;
         run([&](weftTrainShard_t own) {
             return weftTrainShardReduceScatter(own, unit, accumulate ? weftTrainAccumulate : weftTrainSynchronize,
                                                nullptr);
@@ -48,6 +50,7 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
     }
     void finish() {
         run([](weftTrainShard_t own) { return weftTrainShardFinish(own, nullptr); });
+        open_ = false;
     }
     void zero_gradients() { check(weftTrainShardZeroGradients(handle())); }
     void* parameter(int number) {
@@ -83,9 +86,17 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
         check(weftTrainShardGetStats(handle(), &stats));
         return nb::make_tuple(stats.gatheredElements, stats.reducedElements, stats.shardBytes, stats.wholeBytes);
     }
+    // The memory lives as long as arrays over it.
     void close() {
-        if (views > 0) refuse_usage("python.closed", "arrays over the memory of the Shard exist. Delete them first");
-        TrainingObject::close();
+        if (views_ == 0) return TrainingObject::close();
+        refuse_calls();
+        if (!open_ || !in_own_process()) return;
+        const Unlocked gil_is_free;
+        abort_quietly();  // other ranks may wait for this one
+    }
+    void add_view() { ++views_; }
+    void drop_view() {
+        if (--views_ == 0 && refuses_calls()) end(false);
     }
 
     // Of a registered parameter.
@@ -97,8 +108,6 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
     size_t gradient_item_bytes_of(int number) const {
         return types_.second == weftNumTypes ? item_bytes_of(number) : bytes_of(types_.second);
     }
-    // Views of its memory that Python holds: it must not be freed.
-    int views = 0;
 
   private:
     std::vector<weftTrainTensor_t> tensors_of(const nb::tuple& unit) {
@@ -108,7 +117,7 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
             weftTrainTensor_t tensor = WEFT_TRAIN_TENSOR_INITIALIZER;
             tensor.name = PyUnicode_AsUTF8(parts[0].ptr());
             if (!tensor.name) throw nb::python_error();
-            Array data(parts[1], tensor.name, Access::read);
+            Array data(without_autograd(parts[1]), tensor.name, Access::read);
             if (data.on_device())
                 refuse("python.device", std::string("the array of ") + tensor.name +
                                             " lies on a device. Sharded training takes host memory");
@@ -150,16 +159,18 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
     std::vector<std::pair<size_t, weftDataType_t>> facts_;  // elements and type of each parameter
     // Of whole parameters, and of reduced gradients. weftNumTypes: the parameter's own.
     std::pair<weftDataType_t, weftDataType_t> types_{weftNumTypes, weftNumTypes};
+    int views_ = 0;      // of its memory, which Python holds
+    bool open_ = false;  // an iteration has begun
 };
 
 // Memory of a Shard with the buffer protocol. Keeps the Shard.
 class ShardMemory {
   public:
     ShardMemory(nb::object owner, void* data, size_t bytes) : owner_(std::move(owner)), data_(data), bytes_(bytes) {
-        ++nb::cast<Shard&>(owner_).views;
+        nb::cast<Shard&>(owner_).add_view();
     }
     ShardMemory(const ShardMemory&) = delete;
-    ~ShardMemory() { --nb::cast<Shard&>(owner_).views; }
+    ~ShardMemory() { nb::cast<Shard&>(owner_).drop_view(); }
     static nb::object made(const nb::object& owner, void* data, size_t bytes) {
         return nb::cast(new ShardMemory(owner, data, bytes), nb::rv_policy::take_ownership);
     }

@@ -261,7 +261,7 @@ class Shard(_Closing, _weft.Shard):
             self._give_up()
 
     def close(self) -> None:
-        """Frees the memory. Other ranks get an error if an iteration is open."""
+        """Frees the memory, or the last array over it does. Other ranks get an error if an iteration is open."""
         self._close()
 
 

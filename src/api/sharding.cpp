@@ -95,9 +95,7 @@ Status read_units(const weftTrainUnit_t* units, size_t count, bool has_values, t
         if (!unit) return unit.status().copy();
         if (!unit_names.insert(unit->name).second)
             return fail(error::argument_value, "two units have the name \"{}\": names are different", unit->name);
-        train::UnitPlan& read = plan.units.emplace_back();
-        read.name = unit->name;
-        read.reshard_ranks = unit->reshardRanks;
+        train::UnitPlan& read = plan.units.emplace_back(train::UnitPlan{unit->name, {}, unit->reshardRanks});
         for (size_t p = 0; p < unit->parameterCount; ++p, ++number) {
             const auto tensor = read_entry(unit->parameters, p, "parameter");
             if (!tensor) return tensor.status().copy();

@@ -1,6 +1,7 @@
 """weft.train.Shard: units of numpy, torch and other arrays, their gathers and reductions, and errors."""
 import gc
 import unittest
+import weakref
 
 import numpy as np
 import weft
@@ -117,6 +118,32 @@ class Values(unittest.TestCase):
                         gradient = shard.piece(name).gradient
                         self.assertEqual([float(each) for each in gradient], [number] * len(gradient))
                         del gradient
+
+        on_ranks(2, body)
+
+    @unittest.skipUnless(torch, "needs torch")
+    def test_parameters_of_torch_are_taken_as_they_are(self):
+        def body(comm):
+            model = torch.nn.Linear(3, 2)
+            with torch.no_grad():
+                for x in model.parameters():
+                    x.fill_(2)
+            named = dict(model.named_parameters())
+            with weft.train.Shard(comm, {"unit": named}) as shard:
+                with shard.gather("unit") as values:
+                    self.assertEqual(float(values["weight"].sum()), 12)
+                shard.finish()
+            with weft.train.Ddp(comm, named) as ddp:
+                with ddp.iteration():
+                    for name, x in named.items():
+                        ddp.gradient(name)[...] = comm.rank
+                        ddp.ready(name)
+                gradients = {name: torch.full(x.shape, 0.5) for name, x in named.items()}
+                with weft.train.Optimizer("sgd", named, gradients=gradients) as optimizer:
+                    optimizer.step(1.0)
+            self.assertEqual(float(model.weight.detach().sum()), 9)
+            norm = weft.train.gradient_norm({name: x for name, x in named.items()})
+            self.assertAlmostEqual(norm, (8 * 1.5**2) ** 0.5, places=5)
 
         on_ranks(2, body)
 
@@ -269,17 +296,49 @@ shard.close()
         for rank in (0, 2):
             self.assertEqual(ends[rank][:2], (0, "2 rank.died 1\n"), ends[rank])
 
+    def test_close_in_an_iteration_is_an_error_on_other_ranks_also_while_an_array_lives(self):
+        def body(comm):
+            shard = weft.train.Shard(comm, model(0))
+            piece = shard.piece("weight")
+            shard.gather("first")
+            comm.barrier()
+            if comm.rank == 1:
+                shard.close()
+            else:
+                with self.assertRaises(weft.Error) as caught:
+                    shard.gather("second")
+                self.assertEqual(caught.exception.id, "abort.remote")
+            del piece
+
+        on_ranks(2, body)
+
     def test_arrays_keep_their_memory(self):
         def body(comm):
             shard = weft.train.Shard(comm, {"unit": {"x": np.full(15, 2, np.float32)}})
             values = shard.piece("x").values
-            with self.assertRaisesRegex(weft.InvalidUsageError, "Delete them first"):
-                shard.close()
             del shard
             gc.collect()
             self.assertEqual(values.sum(), 30)
             del values
             gc.collect()
+            with weft.train.Shard(comm, model(0)) as shard:
+                with shard.gather("first", backward=True) as whole:
+                    x = whole["weight"]
+                    del whole
+                shard.finish()
+                piece = shard.piece("bias")
+            shard.close()
+            with self.assertRaises(weft.InvalidUsageError) as caught:
+                shard.piece("bias")
+            self.assertEqual(caught.exception.id, "python.closed")
+            np.testing.assert_array_equal(piece.values, [3, 3, 3])
+            end = weakref.ref(shard)
+            del shard, x
+            gc.collect()
+            self.assertIsNotNone(end())
+            del piece
+            gc.collect()
+            self.assertIsNone(end())
             shard = weft.train.Shard(comm, model(0))
             shard.close()
             shard.close()

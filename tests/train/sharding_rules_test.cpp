@@ -183,6 +183,14 @@ TEST_CASE("a trace predicts the next gather while the order is that of the last 
     CHECK(trace.gathered(2) == 2);
 }
 
+TEST_CASE("the parts of a unit of one type are equal, also with padding") {
+    for (int ranks = 1; ranks <= 5; ++ranks)
+        for (const size_t count : {1, 37, 101}) {
+            const UnitLayout layout({{weftFloat32, count}, {weftFloat32, 3}}, ranks, Sharding::flat);
+            CHECK(layout.segments()[0].counts == std::vector<size_t>(size_t(ranks), layout.shard_bytes() / 4));
+        }
+}
+
 TEST_CASE("the memory of mixed-precision Adam in each stage is DeepSpeed's") {
     // 7.5e9 parameters on 64 ranks: bfloat16 values and gradients, and 12 bytes of optimizer states for each element.
     constexpr size_t parameters = 7'500'000'000;

@@ -33,7 +33,7 @@ class UnitGradients {
     void end() { replica_queue_.reset(); }
 
     uint64_t elements() const { return elements_; }
-    size_t bytes() const { return wholes_.bytes() + kept_bytes_; }
+    size_t bytes() const { return wholes_.bytes() + kept_bytes_ + reduction_.bytes(); }
 
   private:
     // As whole(). The zeros are work of the caller's stream, or of the own one.

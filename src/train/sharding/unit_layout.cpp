@@ -53,11 +53,12 @@ UnitLayout::UnitLayout(std::vector<TensorFacts> parameters, int ranks, Sharding 
 }
 
 void UnitLayout::place_flat(size_t alignment) {
-    const size_t bytes = whole_bytes_;
-    shard_bytes_ = rounded_up((bytes + size_t(ranks_) - 1) / size_t(ranks_), alignment);
+    shard_bytes_ = rounded_up((whole_bytes_ + size_t(ranks_) - 1) / size_t(ranks_), alignment);
     whole_bytes_ = shard_bytes_ * size_t(ranks_);
     for (Segment& segment : segments_) {
-        const size_t end = segment.whole_offset + segment.whole_count * size_of(segment.type);
+        // The padding, which is zeros, belongs to the last one: the parts of a unit of one type are equal then.
+        const bool is_last = &segment == &segments_.back();
+        const size_t end = is_last ? whole_bytes_ : segment.whole_offset + segment.whole_count * size_of(segment.type);
         for (size_t rank = 0; rank < size_t(ranks_); ++rank) {
             const size_t shard_begin = rank * shard_bytes_;
             const size_t from = std::clamp(segment.whole_offset, shard_begin, shard_begin + shard_bytes_);

@@ -25,7 +25,7 @@ struct Segment {
     std::vector<int> parameters;  // indices in the unit
     size_t whole_offset = 0;      // bytes, in the whole unit
     size_t whole_count = 0;       // elements
-    // Of each rank's shard. With rows they are equal and include padding.
+    // Of each rank's shard, with padding. With rows they are equal; flat, only if the unit has one type.
     std::vector<size_t> counts;         // elements
     std::vector<size_t> shard_offsets;  // bytes
 };

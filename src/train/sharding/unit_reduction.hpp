@@ -21,6 +21,8 @@ class UnitReduction {
     UnitReduction(MemorySpace& space, const ShardGroups& groups, double divisor);
     Status reserve(const std::vector<Unit>& units);
 
+    size_t bytes() const { return sum_.bytes() + converted_.bytes(); }
+
     // The sum over the shard group. `staging` is memory of staging_bytes(). Without
     // replicas it completes the gradient shard.
     Status over_shards(Unit& unit, const ReductionPlan& plan, const std::byte* gradient, std::byte* staging);
