@@ -864,10 +864,11 @@ WEFT_API weftResult_t weftTrainReplicaDestroy(weftTrainReplica_t replica);
  * it. Their number is a multiple of jump times copies. Once it has succeeded, older versions are freed. If it fails, the
  * older version can be loaded. Blocks. `replica` holds the copies.
  * version           equal on all ranks, and larger than those before, such as the step
- * boxes, boxCount   this rank's boxes, host memory, elements. Boxes of several ranks are equal or disjoint.
+ * boxes, boxCount   this rank's boxes, host memory, elements. Boxes of several ranks are equal or disjoint, and cover
+ *                   each tensor. Ranks that own equal boxes pass equal elements.
  * items, itemCount  Small data, host memory, bytes.
  * Errors: weftInvalidArgument (also: the number of ranks does not fit), weftMismatch (another version or other
- * settings), weftSystemError (out of memory), weftRemoteError, weftTimeout.
+ * settings, wrong boxes), weftSystemError (out of memory), weftRemoteError, weftTimeout.
  * Thread-bound, to comm. */
 WEFT_API weftResult_t weftTrainReplicaSave(weftTrainReplica_t replica, weftComm_t comm, uint64_t version,
                                            const weftTrainBox_t* boxes, size_t boxCount, const weftTrainItem_t* items,

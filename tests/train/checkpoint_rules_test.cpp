@@ -82,6 +82,14 @@ TEST_CASE("a plan names the first difference between model and checkpoint") {
     hole.boxes.erase(hole.boxes.begin() + 1);
     CHECK_ERROR(plan_reads(TensorIndex(hole), box("w", {10, 4}, {{0, 0}, {10, 4}}), "c"), "train.checkpoint-damaged");
     CHECK(plan_reads(TensorIndex(hole), box("w", {10, 4}, {{6, 0}, {4, 4}}), "c"));
+    // Overlap and gap of equal size: rows 3 and 5 of 0:3, 2:5, 6:9, 9:10.
+    Metadata moved = rows(10, 3);
+    moved.boxes[1].box.offsets[0] = 2;
+    CHECK_ERROR(plan_reads(TensorIndex(moved), box("w", {10, 4}, {{0, 0}, {6, 4}}), "c"), "train.checkpoint-damaged");
+    moved.boxes.push_back(moved.boxes[1]);
+    moved.boxes.back().box = {{5, 0}, {1, 4}};
+    CHECK_ERROR(plan_reads(TensorIndex(moved), box("w", {10, 4}, {{0, 0}, {6, 4}}), "c"), "train.checkpoint-damaged");
+    CHECK(plan_reads(TensorIndex(moved), box("w", {10, 4}, {{3, 0}, {7, 4}}), "c"));
 }
 
 TEST_CASE("equal boxes are written once, and the bytes are spread over the ranks") {

@@ -171,6 +171,20 @@ TEST_CASE("lost copies and wrong calls are errors on all ranks") {
               return rank == 2 ? weftTrainReplicaSave(own.get(), comm, 5, &box, 1, nullptr, 0)
                                : own.save(comm, 5, none[0]);
           }) == "argument.null");
+    // An overlap and a gap of equal size, an overlap, a gap, and common items of different lengths.
+    std::mt19937 of_line(2);
+    const Whole line = random_whole("line", weftFloat32, {8}, of_line);
+    for (const std::pair<Box, Box>& each :
+         {std::pair(Box{{0}, {4}}, Box{{2}, {4}}), std::pair(Box{{0}, {6}}, Box{{3}, {5}}),
+          std::pair(Box{{0}, {3}}, Box{{4}, {4}})})
+        CHECK(errors([&](weftComm_t comm, int rank, const Process& own) {
+                  std::vector<Part> parts;
+                  parts.emplace_back(line, rank % 2 == 0 ? each.first : each.second);
+                  return own.save(comm, 5, parts);
+              }) == "train.checkpoint-boxes");
+    CHECK(errors([&](weftComm_t comm, int rank, const Process& own) {
+              return own.save(comm, 5, none[0], {item("x", "xy", rank == 3 ? 2 : 1, false)});
+          }) == "train.checkpoint-boxes");
     CHECK(errors([&](weftComm_t comm, int rank, const Process& own) {
               std::mt19937 random(3);
               const Whole other = random_whole("other", weftFloat32, {2}, random);

@@ -1,7 +1,9 @@
 #include "src/train/checkpoint/plan.hpp"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
+#include <utility>
 
 #include "src/base/datatype.hpp"
 
@@ -42,16 +44,38 @@ bool comes_before(const Offered& left, const Offered& right) {
     return key(left) < key(right);
 }
 
-// `boxes` are sorted and different. Only boxes that meet in the first dimension are compared.
-Status check_disjoint(const std::vector<Offered>& boxes) {
-    for (size_t i = 0; i < boxes.size(); ++i) {
-        const Box& box = boxes[i].box->box;
-        if (box.offsets.empty()) continue;
-        const size_t end = box.offsets[0] + box.extents[0];
-        for (size_t k = i + 1; k < boxes.size() && boxes[k].box->box.offsets[0] < end; ++k)
-            if (intersection(box, boxes[k].box->box).volume() > 0) return overlapping(boxes[i], boxes[k]);
+// Two boxes that overlap, or null ones. Only boxes that meet in the dimension that tells most of them apart are compared.
+std::pair<const Box*, const Box*> overlap_in(std::vector<const Box*> boxes) {
+    size_t best = 0, most = 0;
+    for (size_t d = 0; !boxes.empty() && d < boxes[0]->offsets.size(); ++d) {
+        std::set<size_t> offsets;
+        for (const Box* each : boxes) offsets.insert(each->offsets[d]);
+        if (offsets.size() <= most) continue;
+        most = offsets.size();
+        best = d;
     }
-    return ok();
+    // Without dimensions a box is the whole tensor.
+    if (most == 0) return boxes.size() > 1 ? std::pair(boxes[0], boxes[1]) : std::pair<const Box*, const Box*>();
+    std::stable_sort(boxes.begin(), boxes.end(),
+                     [&](const Box* left, const Box* right) { return left->offsets[best] < right->offsets[best]; });
+    for (size_t i = 0; i < boxes.size(); ++i) {
+        const size_t end = boxes[i]->offsets[best] + boxes[i]->extents[best];
+        for (size_t k = i + 1; k < boxes.size() && boxes[k]->offsets[best] < end; ++k)
+            if (intersection(*boxes[i], *boxes[k]).volume() > 0) return {boxes[i], boxes[k]};
+    }
+    return {};
+}
+
+// `boxes` are sorted and different.
+Status check_disjoint(const std::vector<Offered>& boxes) {
+    std::vector<const Box*> places;
+    for (const Offered& each : boxes) places.push_back(&each.box->box);
+    const auto found = overlap_in(std::move(places));
+    if (!found.first) return ok();
+    const auto offer_of = [&](const Box* box) -> const Offered& {
+        return *std::find_if(boxes.begin(), boxes.end(), [&](const Offered& each) { return &each.box->box == box; });
+    };
+    return overlapping(offer_of(found.first), offer_of(found.second));
 }
 
 class Assignment {
@@ -155,6 +179,11 @@ Result<std::vector<Read>> plan_reads(const TensorIndex& index, const StoredBox& 
         reads.push_back(
             {one_of_equal({boxes->begin() + long(begin), boxes->begin() + long(end)}, wanted.rank), std::move(part)});
     }
+    std::vector<const Box*> parts;
+    for (const Read& each : reads) parts.push_back(&each.part);
+    if (overlap_in(std::move(parts)).first)
+        return fail(error::train_checkpoint_damaged,
+                    "the checkpoint {} holds elements of \"{}\" in two different boxes", folder, wanted.tensor);
     if (volume == wanted.box.volume()) return reads;
     return fail(error::train_checkpoint_damaged, "the checkpoint {} holds {} of {} elements of \"{}\"", folder, volume,
                 wanted.box.volume(), wanted.tensor);

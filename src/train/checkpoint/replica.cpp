@@ -36,16 +36,20 @@ std::string text_of(const std::vector<StoredBox>& boxes, int files) {
 }
 
 // The boxes of all ranks, one rank after the other.
-Result<std::vector<std::vector<StoredBox>>> all_boxes(const Peers& peers, const std::vector<StoredBox>& own) {
-    auto texts = all_gather_texts(peers, text_of(own, peers.ranks()));
-    if (!texts) return texts.take_status();
+Result<std::vector<std::vector<StoredBox>>> boxes_in(const std::vector<std::string>& texts) {
     std::vector<std::vector<StoredBox>> all;
-    for (size_t rank = 0; rank < texts->size(); ++rank) {
-        auto metadata = metadata_of((*texts)[rank], fmt::format("the message of rank {}", rank));
+    for (size_t rank = 0; rank < texts.size(); ++rank) {
+        auto metadata = metadata_of(texts[rank], fmt::format("the message of rank {}", rank));
         if (!metadata) return metadata.take_status();
         all.push_back(std::move(metadata->boxes));
     }
     return all;
+}
+
+Result<std::vector<std::vector<StoredBox>>> all_boxes(const Peers& peers, const std::vector<StoredBox>& own) {
+    auto texts = all_gather_texts(peers, text_of(own, peers.ranks()));
+    if (!texts) return texts.take_status();
+    return boxes_in(*texts);
 }
 
 // Sizes of the messages of a rank.
@@ -208,6 +212,31 @@ Status Replica::check_settings(const Peers& peers, Status own, uint64_t version)
                 peers.ranks(), jump_, copies_);
 }
 
+Status Replica::check_boxes(const Peers& peers, const std::vector<OwnBox>& boxes) {
+    std::vector<StoredBox> own;
+    for (const OwnBox& box : boxes) own.push_back(box.facts);
+    std::string text = text_of(own, peers.ranks());
+    const uint64_t known = checked_.rank == peers.rank() && checked_.own == text ? checked_.all : 0;
+    std::vector<uint64_t> hashes(size_t(peers.ranks()));
+    WEFT_TRY(peers.all_gather(&known, hashes.data(), sizeof known));
+    // The same boxes of the same ranks as at the last check.
+    if (std::all_of(hashes.begin(), hashes.end(), [&](uint64_t each) { return each > 0 && each == hashes[0]; }))
+        return ok();
+    checked_ = {};
+    auto texts = all_gather_texts(peers, text);
+    if (!texts) return texts.take_status();
+    WEFT_TRY(common_verdict(peers, attempt([&]() -> Status {
+                                const auto all = boxes_in(*texts);
+                                if (!all) return all.status().copy();
+                                return assign_writers(*all).take_status();
+                            })));
+    uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+    for (const std::string& each : *texts)
+        for (const char letter : each) hash = (hash ^ uint8_t(letter)) * 0x100000001b3u;
+    checked_ = {peers.rank(), std::move(text), hash};
+    return ok();
+}
+
 Result<std::vector<StateCopy>> Replica::exchange(const Peers& peers, const StateCopy& own) const {
     const std::string text = text_of(own.boxes, peers.ranks());
     const Sizes sizes{text.size(), own.data.size()};
@@ -236,6 +265,7 @@ Result<std::vector<StateCopy>> Replica::exchange(const Peers& peers, const State
 
 Status Replica::save(const Peers& peers, Status own, uint64_t version, const std::vector<OwnBox>& boxes) {
     WEFT_TRY(check_settings(peers, std::move(own), version));
+    WEFT_TRY(check_boxes(peers, boxes));
     std::vector<StateCopy> made;
     WEFT_TRY(common_verdict(peers, attempt([&] {
                                 made.push_back(copy_of(peers, version, boxes));

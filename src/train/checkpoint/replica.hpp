@@ -22,6 +22,13 @@ struct StateCopy {
     std::vector<std::byte> data;
 };
 
+// Boxes that make whole tensors with those of the other ranks.
+struct CheckedBoxes {
+    int rank = -1;
+    std::string own;   // its boxes
+    uint64_t all = 0;  // a hash of all ranks' boxes
+};
+
 // Outlives communicators: after a failure the copies are loaded through another one. save() and load() are calls of all
 // ranks, and fail on all if they fail on one. `own` is a rank's failure to read its arguments. Thread-bound.
 class Replica {
@@ -39,6 +46,8 @@ class Replica {
 
   private:
     Status check_settings(const Peers& peers, Status own, uint64_t version) const;
+    // The boxes of all ranks make whole tensors.
+    Status check_boxes(const Peers& peers, const std::vector<OwnBox>& boxes);
     // The copies of the other ranks of the group.
     Result<std::vector<StateCopy>> exchange(const Peers& peers, const StateCopy& own) const;
     // From the sources of all ranks to the wanted boxes of all ranks.
@@ -50,6 +59,7 @@ class Replica {
     std::vector<StateCopy> held_;  // of the newest version; after a save that failed here, also of the one before
     std::map<std::string, std::vector<std::byte>> items_;
     int rank_ = 0;  // of the load
+    CheckedBoxes checked_;
 };
 
 }  // namespace weft::internal::train
