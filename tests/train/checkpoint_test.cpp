@@ -115,11 +115,12 @@ TEST_CASE("the data files and the export are safetensors files") {
         REQUIRE(length % 8 == 0);
         const auto header = nlohmann::json::parse(text.substr(8, length));
         std::vector<std::pair<size_t, size_t>> places;
-        for (const auto& [key, value] : header.items()) {
+        for (const auto& entry : header.items()) {
+            const auto& value = entry.value();
             places.emplace_back(value["data_offsets"][0], value["data_offsets"][1]);
             if (path == file) {
                 const auto whole = std::find_if(wholes.begin(), wholes.end(),
-                                                [&](const Whole& each) { return each.name == "model/" + key; });
+                                                [&](const Whole& each) { return each.name == "model/" + entry.key(); });
                 REQUIRE(whole != wholes.end());
                 CHECK(value["shape"].get<std::vector<size_t>>() == whole->shape);
                 const std::string data =
