@@ -9,18 +9,11 @@
 
 #include "src/base/result.hpp"
 #include "src/train/checkpoint/checkpoint.hpp"
-#include "src/train/checkpoint/replica_groups.hpp"
+#include "src/train/checkpoint/state_copy.hpp"
 
 namespace weft::internal::train {
 
 class Peers;
-
-// The state of one rank. The boxes lie one behind the other in `data`: StoredBox::begin says where.
-struct StateCopy {
-    HeldCopy facts;
-    std::vector<StoredBox> boxes;
-    std::vector<std::byte> data;
-};
 
 // Boxes that make whole tensors with those of the other ranks.
 struct CheckedBoxes {
