@@ -178,10 +178,22 @@ TEST_CASE("metadata is read as it was written, and wrong texts are refused") {
                                                            {"\"rank\":0", "\"rank\":4"},
                                                            {"\"rank\":0", "\"rank\":\"0\""},
                                                            {"\"boxes\"", "\"Boxes\""},
-                                                           {"[4294967295]", "[1,2]"}};
+                                                           {"[4294967295]", "[1,2]"},
+                                                           // Silent conversions, and volumes beyond 64 bits.
+                                                           {"\"rank\":0", "\"rank\":4294967296"},
+                                                           {"\"extents\":[3,4]", "\"extents\":[2.9,4]"},
+                                                           {"\"begin\":0", "\"begin\":-1"},
+                                                           {"\"shape\":[10,4]", "\"shape\":[4294967297,4294967296]"}};
+    // One bit of the place of a box.
+    std::string moved = text;
+    moved[moved.find("\"offsets\":[3") + 11] ^= 2;
+    CHECK_ERROR(metadata_of(moved, "text"), "train.checkpoint-damaged");
     for (const auto& [from, to] : changes) {
         std::string changed = text;
+        REQUIRE(changed.find(from) != std::string::npos);
         changed.replace(changed.find(from), std::string(from).size(), to);
         CHECK_ERROR(metadata_of(changed, "text"), "train.checkpoint-damaged");
+        CHECK_ERROR(metadata_of(sealed(changed.substr(0, changed.rfind(",\"crc32c\":\"")) + "}"), "text"),
+                    "train.checkpoint-damaged");
     }
 }

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/datatype.hpp"
+#include "src/train/checkpoint/checksum.hpp"
+#include "weft/train.h"
 
 namespace weft::internal::train {
 
@@ -14,6 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int format_version = 1;
+constexpr size_t elements_most = size_t(1) << 48;  // as for the boxes of a call
 constexpr const char* format_name = "weft checkpoint";
 constexpr const char* item_prefix = "item:";
 
@@ -22,7 +25,24 @@ constexpr const char* type_names[] = {"I8",  "U8",  "I32", "U32",  "I64",     "U
                                       "F16", "F32", "F64", "BF16", "F8_E4M3", "F8_E5M2"};
 static_assert(std::size(type_names) == weftNumTypes);
 
+// The library converts negative, fractional and large numbers silently.
+void check_numbers(const Json& numbers, uint64_t most) {
+    for (const Json& each : numbers)
+        if (!each.is_number_unsigned() || each.get<uint64_t>() > most)
+            throw std::out_of_range("a number is negative, fractional or too large");
+}
+
+// The last field of metadata: the checksum of the text before it.
+constexpr const char* trailer_begin = ",\"crc32c\":\"";
+std::string trailer_of(const std::string& text) {
+    return fmt::format("{}{:08x}\"}}", trailer_begin, crc32c(text.data(), text.size()));
+}
+
 StoredBox box_of(const Json& json) {
+    for (const char* name : {"shape", "offsets", "extents"}) check_numbers(json.at(name), elements_most);
+    check_numbers(Json::array({json.at("rank")}), INT32_MAX);
+    check_numbers(Json::array({json.at("begin")}), INT64_MAX);
+    check_numbers(json.at("crc32c"), UINT32_MAX);
     StoredBox box;
     json.at("tensor").get_to(box.tensor);
     const auto type = std::find(std::begin(type_names), std::end(type_names), json.at("dtype").get<std::string>());
@@ -40,9 +60,14 @@ StoredBox box_of(const Json& json) {
 // Later code relies on this.
 bool is_consistent(const StoredBox& box, size_t files) {
     const size_t dims = box.shape.size();
-    if (box.box.offsets.size() != dims || box.box.extents.size() != dims) return false;
-    for (size_t d = 0; d < dims; ++d)
-        if (box.box.extents[d] > box.shape[d] || box.box.offsets[d] > box.shape[d] - box.box.extents[d]) return false;
+    if (dims > WEFT_TRAIN_DIMS_MAX || box.box.offsets.size() != dims || box.box.extents.size() != dims) return false;
+    size_t elements = 1;
+    for (size_t d = 0; d < dims; ++d) {
+        const size_t length = box.shape[d];
+        if (box.box.extents[d] > length || box.box.offsets[d] > length - box.box.extents[d]) return false;
+        if (length > 0 && elements > elements_most / length) return false;
+        elements *= length;
+    }
     const size_t blocks = (box.bytes() + checksum_block_bytes - 1) / checksum_block_bytes;
     return box.rank >= 0 && size_t(box.rank) < files && (box.checksums.empty() || box.checksums.size() == blocks);
 }
@@ -83,7 +108,12 @@ std::string to_json(const Metadata& metadata) {
                        {"block_bytes", checksum_block_bytes},
                        {"file_bytes", metadata.file_bytes},
                        {"boxes", std::move(boxes)}};
-    return json.dump();
+    return sealed(json.dump());
+}
+
+std::string sealed(std::string json) {
+    json.pop_back();
+    return json + trailer_of(json);
 }
 
 Result<Metadata> metadata_of(const std::string& text, const std::string& source) {
@@ -92,12 +122,15 @@ Result<Metadata> metadata_of(const std::string& text, const std::string& source)
                     "{} is not the metadata of a checkpoint of this version of Weft: {}. Load an older checkpoint",
                     source, objection);
     };
+    const std::string body = text.substr(0, text.rfind(trailer_begin));
+    if (body + trailer_of(body) != text) return damaged("its checksum differs");
     try {
         const Json json = Json::parse(text);
         if (json.at("format") != format_name || json.at("version") != format_version ||
             json.at("block_bytes") != checksum_block_bytes)
             return damaged("its format or version is another one");
         Metadata metadata;
+        check_numbers(json.at("file_bytes"), INT64_MAX);
         json.at("file_bytes").get_to(metadata.file_bytes);
         for (const Json& each : json.at("boxes")) {
             metadata.boxes.push_back(box_of(each));

@@ -40,7 +40,10 @@ std::string item_name(const std::string& name, int rank);
 bool is_item_name(const std::string& name);
 // Whether JSON can hold it: UTF-8.
 bool is_text(const std::string& name);
+// With a checksum of the whole text.
 std::string to_json(const Metadata& metadata);
+// The text of an object with its checksum as the last field.
+std::string sealed(std::string json);
 // `source` names the text in errors.
 Result<Metadata> metadata_of(const std::string& text, const std::string& source);
 // The header of a safetensors file with its length, for boxes whose data lies one behind the other from the header's
