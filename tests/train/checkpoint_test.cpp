@@ -126,7 +126,8 @@ TEST_CASE("the data files and the export are safetensors files") {
                 const std::string data =
                     text.substr(8 + length + places.back().first, places.back().second - places.back().first);
                 CHECK(data.size() == whole->bytes.size());
-                CHECK(memcmp(data.data(), whole->bytes.data(), data.size()) == 0);
+                CHECK(std::equal(data.begin(), data.end(), whole->bytes.begin(),
+                                 [](char left, auto right) { return left == char(right); }));
             }
         }
         if (path == file) CHECK(header.size() == wholes.size() - 1);
