@@ -1,5 +1,6 @@
 // Checkpoints as a client uses them: saved by N ranks, loaded by M, with random boxes against whole arrays; items and
 // exports.
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
