@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, TypeVar
+from typing import Any, Callable, Optional, TypeVar
 
 from . import _weft
 
@@ -23,6 +23,19 @@ class _Closing:
 
     def close(self) -> None:
         raise NotImplementedError
+
+
+class _Training(_Closing):
+    """An exception in the block ends the object on all ranks, which would wait for this one."""
+
+    __slots__ = ()
+    _give_up: Callable[[], None]
+
+    def __exit__(self, kind: Optional[type], *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._give_up()
 
 
 class Stream(_Closing, _weft.HostStream):

@@ -7,12 +7,12 @@ from typing import Any, Iterable, Mapping, Optional, Sequence, Union
 from . import _weft
 from ._communicator import Communicator
 from ._errors import refuse
-from ._objects import _Closing
+from ._objects import _Training
 
 Named = Union[Mapping[str, Any], Iterable[tuple[str, Any]]]
 
 
-class Local(_Closing, _weft.Local):
+class Local(_Training, _weft.Local):
     """Parameters in host memory that each rank trains alone, and the rule by which the ranks communicate.
 
     All ranks of comm make it with the same names, shapes, dtypes and settings. Then all have the values of rank 0. It
@@ -96,12 +96,6 @@ class Local(_Closing, _weft.Local):
     def abort(self) -> None:
         """Ends the object on all ranks with an error. From any thread."""
         self._abort()
-
-    def __exit__(self, kind: Optional[type], *_: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self._give_up()
 
     def close(self) -> None:
         """Waits for a reduction in progress and frees the state."""

@@ -7,7 +7,7 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Union
 from . import _results, _weft
 from ._communicator import Communicator
 from ._errors import refuse
-from ._objects import _Closing
+from ._objects import _Training
 
 Named = Union[Mapping[str, Any], Iterable[tuple[str, Any]]]
 
@@ -22,7 +22,7 @@ class ServerStats(NamedTuple):
     largest_lead: int  #: a server: the most steps that a worker that pulled was ahead of the slowest one
 
 
-class ParameterServer(_Closing, _weft.ParameterServer):
+class ParameterServer(_Training, _weft.ParameterServer):
     """Parameters in host memory that servers keep. Workers push gradients to them and pull parameters from them.
 
     All ranks of comm make it with the same names, shapes, dtypes and settings. Then all have the values of rank 0. It
@@ -103,12 +103,6 @@ class ParameterServer(_Closing, _weft.ParameterServer):
     def abort(self) -> None:
         """Ends the object on all ranks with an error. From any thread."""
         self._abort()
-
-    def __exit__(self, kind: Optional[type], *_: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self._give_up()
 
     def close(self) -> None:
         """Ends the object. Other ranks get an error if this worker has not finished."""

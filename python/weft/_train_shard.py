@@ -8,7 +8,7 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Optional, Union
 from . import _results, _weft
 from ._communicator import Communicator
 from ._errors import Error, refuse
-from ._objects import _Closing
+from ._objects import _Training
 from ._train_checkpoint import Box
 
 Named = Union[Mapping[str, Any], Iterable[tuple[str, Any]]]
@@ -75,7 +75,7 @@ class _Form(NamedTuple):
     gradient: Any
 
 
-class Shard(_Closing, _weft.Shard):
+class Shard(_Training, _weft.Shard):
     """A registered model in host memory of which each rank has a part: of optimizer states, gradients or parameters.
 
     All ranks of comm make it with the same units, names, shapes, dtypes and settings. Then each has its part of the
@@ -253,12 +253,6 @@ class Shard(_Closing, _weft.Shard):
     def abort(self) -> None:
         """Ends the object on all ranks with an error. From any thread."""
         self._abort()
-
-    def __exit__(self, kind: Optional[type], *_: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self._give_up()
 
     def close(self) -> None:
         """Frees the memory, or the last array over it does. Other ranks get an error if an iteration is open."""

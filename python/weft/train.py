@@ -18,7 +18,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
 from . import _results, _weft
 from ._communicator import Communicator
 from ._errors import Error, refuse
-from ._objects import _Closing
+from ._objects import _Training
 from ._train_local import Local
 from ._train_checkpoint import Box, Checkpoint, Replica
 from ._train_optimizer import (
@@ -167,7 +167,7 @@ class Compressor(_weft.Compressor):
 Hook = Union[None, str, Compressor, Callable[[Bucket], None]]
 
 
-class Ddp(_Closing, _weft.Ddp):
+class Ddp(_Training, _weft.Ddp):
     """A registered model: parameters and buffers in host memory, and gradients in buckets.
 
     All ranks of comm make it with the same names, shapes, dtypes and settings. Then all have the values of rank 0. It
@@ -324,12 +324,6 @@ class Ddp(_Closing, _weft.Ddp):
     def abort(self) -> None:
         """Ends the iteration on all ranks with an error. From any thread."""
         self._abort()
-
-    def __exit__(self, kind: Optional[type], *_: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self._give_up()
 
     def close(self) -> None:
         """Frees the gradients. Other ranks get an error if an iteration that synchronises is open."""

@@ -18,18 +18,18 @@ namespace {
 
 struct LoadedCode {
     std::mutex mutex;
-    cuda::Library library;  // once per process
+    cuda::Library loaded;  // once per process
 };
 
 Result<cuda::Library> library_of(const cuda::Driver& driver) {
     static PerProcess<LoadedCode> of_process;
     LoadedCode& code = of_process.get();
     std::lock_guard lock(code.mutex);
-    if (code.library) return code.library;
+    if (code.loaded) return code.loaded;
     for (const cuda::DeviceCode& family : cuda::device_code()) {
         if (strcmp(family.name, "optimizer") != 0) continue;
         auto library = cuda::Library::load(driver, family.fatbin.data());
-        if (library) code.library = *library;
+        if (library) code.loaded = *library;
         return library;
     }
     return fail(error::gpu_no_device_code,
