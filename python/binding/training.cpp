@@ -10,45 +10,12 @@
 #include "python/binding/bindings.hpp"
 #include "python/binding/collector.hpp"
 #include "python/binding/group.hpp"
+#include "python/binding/memory_view.hpp"
 #include "python/binding/training_compressor.hpp"
 
 namespace weft::python {
 
 namespace {
-
-// Memory of a Ddp with the buffer protocol. Keeps the Ddp.
-class TrainMemory {
-  public:
-    TrainMemory(nb::object owner, void* data, size_t bytes) : owner_(std::move(owner)), data_(data), bytes_(bytes) {
-        ++nb::cast<Ddp&>(owner_).views;
-    }
-    TrainMemory(const TrainMemory&) = delete;
-    ~TrainMemory() { --nb::cast<Ddp&>(owner_).views; }
-    int visit(visitproc visit, void* arg) const {
-        Py_VISIT(owner_.ptr());
-        return 0;
-    }
-    void* data() const { return data_; }
-    size_t bytes() const { return bytes_; }
-
-  private:
-    nb::object owner_;
-    void* data_;
-    size_t bytes_;
-};
-
-int train_buffer(PyObject* self, Py_buffer* view, int flags) {
-    static char nothing;
-    const TrainMemory* const memory = nb::inst_ptr<TrainMemory>(self);
-    return PyBuffer_FillInfo(view, self, memory->bytes() ? memory->data() : &nothing, Py_ssize_t(memory->bytes()), 0,
-                             flags);
-}
-
-PyType_Slot* memory_slots() {
-    static PyType_Slot slots[] = {
-        collected<TrainMemory>()[0], {Py_bf_getbuffer, reinterpret_cast<void*>(train_buffer)}, {0, nullptr}};
-    return slots;
-}
 
 // A bucket during its hook. Afterwards every use raises an exception.
 class Bucket {
@@ -62,8 +29,7 @@ class Bucket {
     }
     nb::object memory() const {
         const weftTrainBucket_t& bucket = get();
-        return nb::cast(new TrainMemory(owner_, bucket.data, bucket.count * bytes_of(bucket.datatype)),
-                        nb::rv_policy::take_ownership);
+        return MemoryView<Ddp>::make(owner_, bucket.data, bucket.count * bytes_of(bucket.datatype));
     }
     std::vector<int> parameters() const { return {get().parameters, get().parameters + get().parameterCount}; }
     std::vector<size_t> offsets() const { return {get().offsets, get().offsets + get().parameterCount}; }
@@ -89,7 +55,7 @@ class Bucket {
     nb::object scratch(size_t bytes) {
         void* data = nullptr;
         check(weftTrainBucketScratch(&get(), bytes, &data));
-        nb::object memory = nb::cast(new TrainMemory(owner_, data, bytes), nb::rv_policy::take_ownership);
+        nb::object memory = MemoryView<Ddp>::make(owner_, data, bytes);
         nb::object view = nb::steal(PyMemoryView_FromObject(memory.ptr()));
         if (!view.is_valid()) throw nb::python_error();
         views_.emplace_back(std::move(memory), view);
@@ -347,7 +313,7 @@ void Ddp::abort_quietly() noexcept {
 
 void Ddp::close() {
     if (!handle_.load()) return;
-    if (views > 0) refuse_usage("python.closed", "arrays over the gradients of the Ddp exist. Delete them first");
+    if (views_ > 0) refuse_usage("python.closed", "arrays over the gradients of the Ddp exist. Delete them first");
     if (process_ != getpid()) {
         handle_.store(nullptr);
         return;
@@ -377,7 +343,7 @@ int Ddp::visit(visitproc visit, void* arg) const {
 }
 
 void bind_training(nb::module_& module) {
-    nb::class_<TrainMemory>(module, "TrainMemory", nb::type_slots(memory_slots()), nb::is_weak_referenceable());
+    MemoryView<Ddp>::bind(module, "TrainMemory");
     nb::class_<Bucket>(module, "TrainBucket", nb::is_weak_referenceable())
         .def_prop_ro("index", [](const Bucket& bucket) { return bucket.get().index; })
         .def_prop_ro("divisor", [](const Bucket& bucket) { return bucket.get().divisor; })
@@ -408,8 +374,7 @@ void bind_training(nb::module_& module) {
         .def("_zero_gradients", &Ddp::zero_gradients, InFrame())
         .def("_gradient",
              [](nb::object self, int parameter, size_t bytes) {
-                 return nb::cast(new TrainMemory(self, nb::cast<Ddp&>(self).gradient(parameter), bytes),
-                                 nb::rv_policy::take_ownership);
+                 return MemoryView<Ddp>::make(self, nb::cast<Ddp&>(self).gradient(parameter), bytes);
              })
         .def("_async_error", &Ddp::async_error, InFrame())
         .def("_abort", &Ddp::abort, InFrame())

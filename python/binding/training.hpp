@@ -39,8 +39,8 @@ class Ddp final : public Interruptible {
     void abort_quietly() noexcept override;
     void close();
 
-    // Views of its memory that Python holds: it must not be freed.
-    int views = 0;
+    void add_view() { ++views_; }
+    void drop_view() { --views_; }
     int visit(visitproc visit, void* arg) const;
 
   private:
@@ -57,6 +57,7 @@ class Ddp final : public Interruptible {
     nb::object hook_;           // a function or a Compressor
     nb::object cause_;          // the exception of the hook
     PyObject* self_ = nullptr;  // Python's object, from the first begin() on. Not a reference
+    int views_ = 0;             // of its memory, which Python holds: it must not be freed
     bool dying_ = false;        // no hook may refer to it any more. Guarded by the GIL
     std::atomic<weftTrainDdp_t> handle_{nullptr};
     int process_;

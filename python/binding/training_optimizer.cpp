@@ -8,46 +8,12 @@
 
 #include "python/binding/bindings.hpp"
 #include "python/binding/collector.hpp"
+#include "python/binding/memory_view.hpp"
 #include "python/binding/training.hpp"
 
 namespace weft::python {
 
 namespace {
-
-// Moments with the buffer protocol. Keeps their optimizer.
-class OptimizerMemory {
-  public:
-    OptimizerMemory(nb::object owner, float* data, size_t bytes)
-        : owner_(std::move(owner)), data_(data), bytes_(bytes) {
-        ++nb::cast<TrainOptimizer&>(owner_).views;
-    }
-    OptimizerMemory(const OptimizerMemory&) = delete;
-    ~OptimizerMemory() { --nb::cast<TrainOptimizer&>(owner_).views; }
-    int visit(visitproc visit, void* arg) const {
-        Py_VISIT(owner_.ptr());
-        return 0;
-    }
-    void* data() const { return data_; }
-    size_t bytes() const { return bytes_; }
-
-  private:
-    nb::object owner_;
-    float* data_;
-    size_t bytes_;
-};
-
-int optimizer_buffer(PyObject* self, Py_buffer* view, int flags) {
-    static char nothing;
-    const OptimizerMemory* const memory = nb::inst_ptr<OptimizerMemory>(self);
-    return PyBuffer_FillInfo(view, self, memory->bytes() ? memory->data() : &nothing, Py_ssize_t(memory->bytes()), 0,
-                             flags);
-}
-
-PyType_Slot* optimizer_memory_slots() {
-    static PyType_Slot slots[] = {
-        collected<OptimizerMemory>()[0], {Py_bf_getbuffer, reinterpret_cast<void*>(optimizer_buffer)}, {0, nullptr}};
-    return slots;
-}
 
 Array host_array(nb::handle object, const std::string& name, Access access) {
     if (object.is_none()) return {};
@@ -315,7 +281,7 @@ void TrainOptimizer::set_steps(int part, uint64_t steps) { check(weftTrainOptimi
 
 void TrainOptimizer::close() {
     if (!handle_) return;
-    if (views > 0) refuse_usage("python.closed", "arrays over the states of the Optimizer exist. Delete them first");
+    if (views_ > 0) refuse_usage("python.closed", "arrays over the states of the Optimizer exist. Delete them first");
     if (process_ == getpid()) check(weftTrainOptimizerDestroy(handle_));
     handle_ = nullptr;
     parts_.clear();
@@ -379,8 +345,7 @@ void TrainScaler::close() {
 }
 
 void bind_training_optimizer(nb::module_& module) {
-    nb::class_<OptimizerMemory>(module, "OptimizerMemory", nb::type_slots(optimizer_memory_slots()),
-                                nb::is_weak_referenceable());
+    MemoryView<TrainOptimizer>::bind(module, "OptimizerMemory");
     nb::class_<TrainOptimizer>(module, "TrainOptimizer", nb::type_slots(collected<TrainOptimizer>()),
                                nb::is_weak_referenceable())
         .def(nb::init<const nb::list&, const nb::list&, const nb::dict&, const nb::object&, const nb::object&>(),
@@ -394,9 +359,8 @@ void bind_training_optimizer(nb::module_& module) {
                  nb::list states;
                  for (int i = 0; i < own.state_count(); ++i) {
                      const auto [name, values] = own.state(part, i);
-                     states.append(
-                         nb::make_tuple(name, nb::cast(new OptimizerMemory(self, values, own.bytes_of_state(part)),
-                                                       nb::rv_policy::take_ownership)));
+                     states.append(nb::make_tuple(
+                         name, MemoryView<TrainOptimizer>::make(self, values, own.bytes_of_state(part))));
                  }
                  return states;
              })

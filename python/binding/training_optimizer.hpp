@@ -59,8 +59,8 @@ class TrainOptimizer {
     size_t bytes_of_state(int part) const { return parts_.bytes_of_state(part); }
     void close();
 
-    // Views of its memory that Python holds: it must not be freed.
-    int views = 0;
+    void add_view() { ++views_; }
+    void drop_view() { --views_; }
     int visit(visitproc visit, void* arg) const;
 
   private:
@@ -69,6 +69,7 @@ class TrainOptimizer {
     TrainParts parts_;
     TrainAxes axes_;
     nb::object ddp_, shard_;
+    int views_ = 0;  // of its memory, which Python holds: it must not be freed
     weftTrainOptimizer_t handle_ = nullptr;
     int process_;
 };

@@ -1,6 +1,7 @@
 // training_shard.cpp: weft.train.Shard: a model that is sharded in units.
 #include <nanobind/stl/vector.h>
 
+#include "python/binding/memory_view.hpp"
 #include "python/binding/training_object.hpp"
 
 namespace weft::python {
@@ -163,47 +164,11 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
     bool open_ = false;  // an iteration has begun
 };
 
-// Memory of a Shard with the buffer protocol. Keeps the Shard.
-class ShardMemory {
-  public:
-    ShardMemory(nb::object owner, void* data, size_t bytes) : owner_(std::move(owner)), data_(data), bytes_(bytes) {
-        nb::cast<Shard&>(owner_).add_view();
-    }
-    ShardMemory(const ShardMemory&) = delete;
-    ~ShardMemory() { nb::cast<Shard&>(owner_).drop_view(); }
-    static nb::object made(const nb::object& owner, void* data, size_t bytes) {
-        return nb::cast(new ShardMemory(owner, data, bytes), nb::rv_policy::take_ownership);
-    }
-    int visit(visitproc visit, void* arg) const {
-        Py_VISIT(owner_.ptr());
-        return 0;
-    }
-    int fill(PyObject* self, Py_buffer* view, int flags) const {
-        static char nothing;
-        return PyBuffer_FillInfo(view, self, bytes_ ? data_ : &nothing, Py_ssize_t(bytes_), 0, flags);
-    }
-
-  private:
-    nb::object owner_;
-    void* data_;
-    size_t bytes_;
-};
-
-int shard_buffer(PyObject* self, Py_buffer* view, int flags) {
-    return nb::inst_ptr<ShardMemory>(self)->fill(self, view, flags);
-}
-
-PyType_Slot* memory_slots_of_shard() {
-    static PyType_Slot slots[] = {
-        collected<ShardMemory>()[0], {Py_bf_getbuffer, reinterpret_cast<void*>(shard_buffer)}, {0, nullptr}};
-    return slots;
-}
-
 nb::tuple piece_of(const nb::object& self, int number) {
     Shard& shard = nb::cast<Shard&>(self);
     const weftTrainPiece_t piece = shard.piece(number);
     const auto memory = [&](void* data, size_t item_bytes) {
-        return ShardMemory::made(self, data, piece.count * item_bytes);
+        return MemoryView<Shard>::make(self, data, piece.count * item_bytes);
     };
     return nb::make_tuple(memory(piece.values, shard.item_bytes_of(number)),
                           piece.gradient ? memory(piece.gradient, shard.gradient_item_bytes_of(number)) : nb::none(),
@@ -213,8 +178,7 @@ nb::tuple piece_of(const nb::object& self, int number) {
 }  // namespace
 
 void bind_training_shard(nb::module_& module) {
-    nb::class_<ShardMemory>(module, "ShardMemory", nb::type_slots(memory_slots_of_shard()),
-                            nb::is_weak_referenceable());
+    MemoryView<Shard>::bind(module, "ShardMemory");
     nb::class_<Shard>(module, "Shard", nb::type_slots(collected<Shard>()), nb::is_weak_referenceable())
         .def(nb::init<nb::object, const nb::list&, const nb::dict&, const nb::object&>(), nb::arg("comm"),
              nb::arg("units"), nb::arg("settings"), nb::arg("refused").none(), InFrame())
@@ -228,7 +192,7 @@ void bind_training_shard(nb::module_& module) {
             [](nb::object self, int number) {
                 Shard& shard = nb::cast<Shard&>(self);
                 void* const memory = shard.parameter(number);
-                return ShardMemory::made(self, memory, shard.whole_bytes_of(number));
+                return MemoryView<Shard>::make(self, memory, shard.whole_bytes_of(number));
             },
             InFrame())
         .def(
@@ -236,7 +200,7 @@ void bind_training_shard(nb::module_& module) {
             [](nb::object self, int number) {
                 Shard& shard = nb::cast<Shard&>(self);
                 void* const memory = shard.gradient(number);
-                return ShardMemory::made(self, memory, shard.whole_bytes_of(number));
+                return MemoryView<Shard>::make(self, memory, shard.whole_bytes_of(number));
             },
             InFrame())
         .def("_piece", &piece_of, InFrame())

@@ -1,13 +1,12 @@
 // sharding.cpp: the sharded part of train.h: checks handles and arguments, and calls src/train.
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstring>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "src/api/training_handle.hpp"
+#include "src/api/training_structs.hpp"
 #include "src/api/training_tensors.hpp"
 #include "src/streams/host_stream.hpp"
 #include "src/train/sharding/sharded.hpp"
@@ -35,7 +34,6 @@ namespace {
 constexpr size_t first_unit_size = offsetof(weftTrainUnit_t, reshardRanks) + sizeof(int);
 constexpr size_t first_shard_config_size = offsetof(weftTrainShardConfig_t, divisor) + sizeof(double);
 constexpr size_t first_piece_size = offsetof(weftTrainPiece_t, count) + sizeof(size_t);
-constexpr size_t first_box_size = offsetof(weftTrainBox_t, extents) + sizeof(const size_t*);
 constexpr size_t first_stats_size = offsetof(weftTrainShardStats_t, wholeBytes) + sizeof(size_t);
 
 Status check_unit(const char* function, const train::Sharded& sharded, int unit) {
@@ -66,21 +64,17 @@ Status read_parameter(const weftTrainTensor_t& tensor, size_t number, bool has_v
 }
 
 Result<weftTrainUnit_t> read_unit_entry(const weftTrainUnit_t* units, size_t number) {
-    const size_t size = units[0].size;
-    weftTrainUnit_t unit = WEFT_TRAIN_UNIT_INITIALIZER;
-    const auto* const place = reinterpret_cast<const std::byte*>(units) + number * size;
-    if (size >= first_unit_size) memcpy(&unit, place, std::min(size, sizeof unit));
-    if (size < first_unit_size || unit.size != size)
-        return fail(error::argument_config,
-                    "unit {} was not initialised: begin with weftTrainUnit_t unit = WEFT_TRAIN_UNIT_INITIALIZER",
-                    number);
-    if (!unit.name || !*unit.name) return fail(error::argument_null, "unit {} has no name: set its field name", number);
-    if (!unit.parameters || unit.parameterCount == 0)
+    auto unit = read_struct(units, number, WEFT_TRAIN_UNIT_INITIALIZER, first_unit_size, fmt::format("unit {}", number),
+                            "WEFT_TRAIN_UNIT_INITIALIZER");
+    if (!unit) return unit;
+    if (!unit->name || !*unit->name)
+        return fail(error::argument_null, "unit {} has no name: set its field name", number);
+    if (!unit->parameters || unit->parameterCount == 0)
         return fail(error::argument_null, "unit {}, \"{}\", has no parameters: a unit has at least one", number,
-                    unit.name);
-    if (unit.reshardRanks < 0)
+                    unit->name);
+    if (unit->reshardRanks < 0)
         return fail(error::argument_value, "unit {}, \"{}\": reshardRanks is {}; it must not be negative", number,
-                    unit.name, unit.reshardRanks);
+                    unit->name, unit->reshardRanks);
     return unit;
 }
 
@@ -117,13 +111,8 @@ Result<std::unique_ptr<train::MemorySpace>> space_of(const train::ShardingPlan& 
 
 Status read_config(const weftTrainShardConfig_t* given, train::ShardingPlan& plan) {
     weftTrainShardConfig_t config = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
-    if (given) {
-        if (given->magic != WEFT_TRAIN_SHARD_CONFIG_MAGIC || given->size < first_shard_config_size)
-            return fail(error::argument_config,
-                        "the config was not initialised: begin with weftTrainShardConfig_t config = "
-                        "WEFT_TRAIN_SHARD_CONFIG_INITIALIZER");
-        memcpy(&config, given, std::min(given->size, sizeof config));
-    }
+    WEFT_TRY(read_config_struct(given, first_shard_config_size, WEFT_TRAIN_SHARD_CONFIG_MAGIC,
+                                "WEFT_TRAIN_SHARD_CONFIG_INITIALIZER", config));
     if (config.sharding != weftTrainShardFlat && config.sharding != weftTrainShardRows)
         return fail(error::argument_config, "config.sharding is {}; it is a weftTrainSharding_t", int(config.sharding));
     if (config.stage < weftTrainShardOptimizer || config.stage > weftTrainShardParameters)
@@ -141,17 +130,6 @@ Status read_config(const weftTrainShardConfig_t* given, train::ShardingPlan& pla
     plan.divisor = config.divisor;
     plan.on_device = config.onDevice != 0;
     plan.types = {config.parameterType, config.reduceType, config.outputType};
-    return ok();
-}
-
-// Copies a struct out whose caller may have an older, shorter one.
-template <class Struct>
-Status write_struct(const char* function, const char* name, const Struct& made, size_t first_size, Struct* to) {
-    if (!to || to->size < first_size)
-        return fail(error::argument_config, "{}: {} was not initialised: begin with its initializer", function, name);
-    const size_t size = to->size;
-    memcpy(to, &made, std::min(size, sizeof made));
-    to->size = size;
     return ok();
 }
 
@@ -285,7 +263,8 @@ weftResult_t weftTrainShardGetPiece(weftTrainShard_t shard, int parameter, weftT
         WEFT_TRY(check_parameter("weftTrainShardGetPiece", own, parameter));
         const train::ParameterShard found = own.shard(parameter);
         const weftTrainPiece_t made = {sizeof made, found.values, found.gradient, found.begin, found.count};
-        return write_struct("weftTrainShardGetPiece", "piece", made, first_piece_size, piece);
+        return write_struct("weftTrainShardGetPiece", "piece", made, first_piece_size, "WEFT_TRAIN_PIECE_INITIALIZER",
+                            piece);
     });
 }
 
@@ -296,7 +275,7 @@ weftResult_t weftTrainShardGetBox(weftTrainShard_t shard, int parameter, weftTra
         const weftTrainBox_t made = {
             sizeof made,   place.name.c_str(), own.shard(parameter).values, place.type, 1, &place.shape,
             &place.offset, &place.extent};
-        return write_struct("weftTrainShardGetBox", "box", made, first_box_size, box);
+        return write_struct("weftTrainShardGetBox", "box", made, first_box_size, "WEFT_TRAIN_BOX_INITIALIZER", box);
     });
 }
 
@@ -305,7 +284,8 @@ weftResult_t weftTrainShardGetStats(weftTrainShard_t shard, weftTrainShardStats_
         const train::ShardingCounters found = own.counters();
         const weftTrainShardStats_t made = {sizeof made, found.gathered_elements, found.reduced_elements,
                                             found.shard_bytes, found.whole_bytes};
-        return write_struct("weftTrainShardGetStats", "stats", made, first_stats_size, stats);
+        return write_struct("weftTrainShardGetStats", "stats", made, first_stats_size,
+                            "WEFT_TRAIN_SHARD_STATS_INITIALIZER", stats);
     });
 }
 }

@@ -1,12 +1,11 @@
 // training.cpp: train.h: checks handles and arguments, and calls src/train.
-#include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <optional>
 #include <set>
 
 #include "src/api/training_compressor.hpp"
 #include "src/api/training_handle.hpp"
+#include "src/api/training_structs.hpp"
 #include "src/api/training_tensors.hpp"
 #include "src/comm/facts.hpp"
 #include "src/streams/host_stream.hpp"
@@ -56,13 +55,8 @@ Status read_tensors(const weftTrainTensor_t* tensors, size_t count, const char* 
 
 Status read_config(const weftTrainDdpConfig_t* given, train::Settings& settings) {
     weftTrainDdpConfig_t config = WEFT_TRAIN_DDP_CONFIG_INITIALIZER;
-    if (given) {
-        if (given->magic != WEFT_TRAIN_DDP_CONFIG_MAGIC || given->size < first_config_size)
-            return fail(error::argument_config,
-                        "the config was not initialised: begin with weftTrainDdpConfig_t config = "
-                        "WEFT_TRAIN_DDP_CONFIG_INITIALIZER");
-        memcpy(&config, given, std::min(given->size, sizeof config));
-    }
+    WEFT_TRY(read_config_struct(given, first_config_size, WEFT_TRAIN_DDP_CONFIG_MAGIC,
+                                "WEFT_TRAIN_DDP_CONFIG_INITIALIZER", config));
     if (config.divisor != weftTrainDivideByRanks && config.divisor != weftTrainDivideByActive)
         return fail(error::argument_config, "config.divisor is {}; it is a weftTrainDivisor_t", int(config.divisor));
     const std::pair<const char*, int> switches[] = {{"findUnused", config.findUnused},

@@ -1,11 +1,11 @@
 #include "src/api/training_boxes.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <set>
 
 #include "src/api/training_handle.hpp"
+#include "src/api/training_structs.hpp"
 #include "src/base/datatype.hpp"
 #include "src/train/memory_space.hpp"
 
@@ -14,20 +14,8 @@ namespace weft::internal {
 namespace {
 
 // The sizes in the first version; later versions only append fields.
-constexpr size_t first_box_size = offsetof(weftTrainBox_t, extents) + sizeof(const size_t*);
 constexpr size_t first_item_size = offsetof(weftTrainItem_t, perRank) + sizeof(int);
 constexpr size_t elements_most = size_t(1) << 48;
-
-// Copies entry `number` of an array whose entries say their size.
-template <class Entry>
-Result<Entry> read_sized(const Entry* entries, size_t number, size_t first_size, const char* kind) {
-    const size_t size = entries[0].size;
-    Entry entry = {};
-    const auto* const place = reinterpret_cast<const std::byte*>(entries) + number * size;
-    if (size >= first_size) memcpy(&entry, place, std::min(size, sizeof entry));
-    if (size >= first_size && entry.size == size) return entry;
-    return fail(error::argument_config, "{} {} was not initialised: begin with its initializer macro", kind, number);
-}
 
 Status check_name(const char* name, const char* kind, size_t number) {
     if (!name || !*name) return fail(error::argument_null, "{} {} has no name: set its field name", kind, number);
@@ -96,7 +84,8 @@ Status read_boxes(const char* function, const weftTrainBox_t* boxes, size_t coun
     if (!boxes && count > 0)
         return fail(error::argument_null, "{}: boxes is NULL, but boxCount is {}", function, count);
     for (size_t i = 0; i < count; ++i) {
-        const auto entry = read_sized(boxes, i, first_box_size, "box");
+        const auto entry = read_struct(boxes, i, WEFT_TRAIN_BOX_INITIALIZER, first_box_size, fmt::format("box {}", i),
+                                       "WEFT_TRAIN_BOX_INITIALIZER");
         if (!entry) return entry.status().copy();
         auto box = read_box(*entry, i, own_device);
         if (!box) return box.take_status();
@@ -111,7 +100,8 @@ Status read_items(const char* function, const weftTrainItem_t* items, size_t cou
         return fail(error::argument_null, "{}: items is NULL, but itemCount is {}", function, count);
     std::set<std::string> names;
     for (size_t i = 0; i < count; ++i) {
-        const auto item = read_sized(items, i, first_item_size, "item");
+        const auto item = read_struct(items, i, WEFT_TRAIN_ITEM_INITIALIZER, first_item_size, fmt::format("item {}", i),
+                                      "WEFT_TRAIN_ITEM_INITIALIZER");
         if (!item) return item.status().copy();
         WEFT_TRY(check_name(item->name, "item", i));
         if (!is_switch(item->perRank))

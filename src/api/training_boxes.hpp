@@ -1,5 +1,6 @@
 // training_boxes.hpp: reads the caller's arrays of weftTrainBox_t and weftTrainItem_t, of any version.
 #pragma once
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,8 @@
 #include "weft/train.h"
 
 namespace weft::internal {
+
+constexpr size_t first_box_size = offsetof(weftTrainBox_t, extents) + sizeof(const size_t*);
 
 // `own_device` is the communicator's; -1: none.
 Status read_boxes(const char* function, const weftTrainBox_t* boxes, size_t count, int own_device,

@@ -1,10 +1,10 @@
 // training_compressor.cpp: the compressing hooks of train.h: checks handles and settings, and calls src/train.
-#include <algorithm>
 #include <cstddef>
 #include <cstring>
 
 #include "src/api/training_compressor.hpp"
 #include "src/api/training_handle.hpp"
+#include "src/api/training_structs.hpp"
 #include "src/train/hooks/compressor.hpp"
 #include "weft/train.h"
 
@@ -44,12 +44,9 @@ Status check_compressor_config(const weftTrainCompressorConfig_t& config) {
 
 Result<train::CompressorSettings> read_compressor_config(const weftTrainCompressorConfig_t* given) {
     if (!given) return fail(error::argument_null, "weftTrainCompressorCreate: config is NULL");
-    if (given->magic != WEFT_TRAIN_COMPRESSOR_CONFIG_MAGIC || given->size < first_compressor_config_size)
-        return fail(error::argument_config,
-                    "the config was not initialised: begin with weftTrainCompressorConfig_t config = "
-                    "WEFT_TRAIN_COMPRESSOR_CONFIG_INITIALIZER");
     weftTrainCompressorConfig_t config = WEFT_TRAIN_COMPRESSOR_CONFIG_INITIALIZER;
-    memcpy(&config, given, std::min(given->size, sizeof config));
+    WEFT_TRY(read_config_struct(given, first_compressor_config_size, WEFT_TRAIN_COMPRESSOR_CONFIG_MAGIC,
+                                "WEFT_TRAIN_COMPRESSOR_CONFIG_INITIALIZER", config));
     WEFT_TRY(check_compressor_config(config));
     // PyTorch's default: early gradients change too much for few numbers.
     const bool starts_late = config.method == weftTrainPowerSgd || config.method == weftTrainOneBit;

@@ -1,11 +1,10 @@
 // training_local.cpp: the part of train.h with rare communication: checks handles and arguments, and calls src/train.
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstring>
 
 #include "src/api/training_handle.hpp"
 #include "src/api/training_host_tensors.hpp"
+#include "src/api/training_structs.hpp"
 #include "src/train/local_sgd.hpp"
 #include "weft/train.h"
 
@@ -62,12 +61,9 @@ Status check_average(const weftTrainLocalConfig_t& config) {
 }
 
 Status read_local_config(const weftTrainLocalConfig_t* given, size_t parameters, train::LocalSettings& settings) {
-    if (!given || given->magic != WEFT_TRAIN_LOCAL_CONFIG_MAGIC || given->size < first_local_config_size)
-        return fail(error::argument_config,
-                    "the config was not initialised: begin with weftTrainLocalConfig_t config = "
-                    "WEFT_TRAIN_LOCAL_CONFIG_INITIALIZER");
     weftTrainLocalConfig_t config = WEFT_TRAIN_LOCAL_CONFIG_INITIALIZER;
-    memcpy(&config, given, std::min(given->size, sizeof config));
+    WEFT_TRY(read_config_struct(given, first_local_config_size, WEFT_TRAIN_LOCAL_CONFIG_MAGIC,
+                                "WEFT_TRAIN_LOCAL_CONFIG_INITIALIZER", config));
     if (config.method != weftTrainAverage && config.method != weftTrainDiloco)
         return fail(error::argument_config, "config.method is {}; it is a weftTrainLocalMethod_t", int(config.method));
     if (config.period == 0)
@@ -156,16 +152,16 @@ weftResult_t weftTrainLocalRestore(weftTrainLocal_t local, uint64_t steps) {
 weftResult_t weftTrainLocalGetState(weftTrainLocal_t local, int parameter, weftTrainLocalState_t* state) {
     return guarded_training("weftTrainLocalGetState", local, [&](train::LocalSgd& own) -> Status {
         WEFT_TRY(check_parameter("weftTrainLocalGetState", own, parameter));
-        if (!state || state->size < first_local_state_size)
-            return fail(error::argument_config,
-                        "weftTrainLocalGetState: state was not initialised: begin with weftTrainLocalState_t state = "
-                        "WEFT_TRAIN_LOCAL_STATE_INITIALIZER");
         const auto found = own.state(parameter);
         if (!found) return found.status().copy();
-        weftTrainLocalState_t made = {state->size,    found->anchor,      found->momentum,
-                                      found->reduced, found->facts.count, found->facts.type};
-        memcpy(state, &made, std::min(state->size, sizeof made));
-        return ok();
+        weftTrainLocalState_t made = {sizeof(weftTrainLocalState_t),
+                                      found->anchor,
+                                      found->momentum,
+                                      found->reduced,
+                                      found->facts.count,
+                                      found->facts.type};
+        return write_struct("weftTrainLocalGetState", "state", made, first_local_state_size,
+                            "WEFT_TRAIN_LOCAL_STATE_INITIALIZER", state);
     });
 }
 }

@@ -5,6 +5,7 @@
 
 #include "src/api/training_handle.hpp"
 #include "src/api/training_parts.hpp"
+#include "src/api/training_structs.hpp"
 #include "src/train/optimizer/gradient_norms.hpp"
 #include "weft/train.h"
 
@@ -101,8 +102,8 @@ weftResult_t weftTrainScalerCreate(weftTrainScaler_t* scaler, const weftComm_t* 
             return fail(error::argument_null, "{}: scaler is NULL: pass the address of a weftTrainScaler_t", function);
         *scaler = nullptr;
         weftTrainScalerConfig_t config = WEFT_TRAIN_SCALER_CONFIG_INITIALIZER;
-        WEFT_TRY(
-            copy_config(given, first_scaler_size, WEFT_TRAIN_SCALER_CONFIG_MAGIC, "weftTrainScalerConfig_t", config));
+        WEFT_TRY(read_config_struct(given, first_scaler_size, WEFT_TRAIN_SCALER_CONFIG_MAGIC,
+                                    "WEFT_TRAIN_SCALER_CONFIG_INITIALIZER", config));
         WEFT_TRY(check_scaling(config));
         auto read_comms = read_axes(function, axes, axisCount);
         if (!read_comms) return read_comms.take_status();

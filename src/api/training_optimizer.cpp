@@ -4,6 +4,7 @@
 
 #include "src/api/training_handle.hpp"
 #include "src/api/training_parts.hpp"
+#include "src/api/training_structs.hpp"
 #include "src/train/optimizer/optimizer.hpp"
 #include "weft/train.h"
 
@@ -70,8 +71,8 @@ weftResult_t weftTrainOptimizerCreate(weftTrainOptimizer_t* optimizer, const wef
                         function);
         *optimizer = nullptr;
         weftTrainOptimizerConfig_t config = WEFT_TRAIN_OPTIMIZER_CONFIG_INITIALIZER;
-        WEFT_TRY(copy_config(given, first_optimizer_size, WEFT_TRAIN_OPTIMIZER_CONFIG_MAGIC,
-                             "weftTrainOptimizerConfig_t", config));
+        WEFT_TRY(read_config_struct(given, first_optimizer_size, WEFT_TRAIN_OPTIMIZER_CONFIG_MAGIC,
+                                    "WEFT_TRAIN_OPTIMIZER_CONFIG_INITIALIZER", config));
         WEFT_TRY(check_rule(config));
         if (partCount == 0) return fail(error::argument_value, "{}: partCount is 0; it must be at least 1", function);
         auto read_comms = read_axes(function, axes, axisCount);

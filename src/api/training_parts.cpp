@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "src/api/guard.hpp"
+#include "src/api/training_structs.hpp"
 #include "src/base/datatype.hpp"
 #include "src/comm/facts.hpp"
 #include "src/streams/host_stream.hpp"
@@ -15,7 +16,6 @@ namespace {
 
 // The size in the first version; later versions only append fields.
 constexpr size_t first_part_size = offsetof(weftTrainPart_t, axes) + sizeof(unsigned);
-constexpr size_t most_part_size = 4096;  // a larger one was not initialised
 constexpr size_t most_axes = 32;
 
 bool is_16_bits(weftDataType_t type) { return type == weftFloat16 || type == weftBfloat16; }
@@ -51,16 +51,10 @@ Result<std::vector<train::ModelPart>> read_parts(const char* function, const wef
         return fail(error::argument_value, "{}: partCount is {}; {} are possible", function, count, INT32_MAX);
     std::vector<train::ModelPart> read;
     for (size_t i = 0; i < count; ++i) {
-        const size_t size = parts[0].size;
-        weftTrainPart_t part = WEFT_TRAIN_PART_INITIALIZER;
-        const bool known = size >= first_part_size && size <= most_part_size;
-        if (known) memcpy(&part, reinterpret_cast<const std::byte*>(parts) + i * size, std::min(size, sizeof part));
-        if (!known || part.size != size)
-            return fail(error::argument_config,
-                        "{}: part {} was not initialised: begin with weftTrainPart_t part = "
-                        "WEFT_TRAIN_PART_INITIALIZER",
-                        function, i);
-        auto one = read_part(function, part, i, axes, has_values);
+        const auto part = read_struct(parts, i, WEFT_TRAIN_PART_INITIALIZER, first_part_size,
+                                      fmt::format("{}: part {}", function, i), "WEFT_TRAIN_PART_INITIALIZER");
+        if (!part) return part.status().copy();
+        auto one = read_part(function, *part, i, axes, has_values);
         if (!one) return one.take_status();
         read.push_back(std::move(*one));
     }

@@ -1,7 +1,5 @@
 // training_parts.hpp: reads the caller's arrays of weftTrainPart_t and of axes, and configs of any version.
 #pragma once
-#include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "src/base/result.hpp"
@@ -29,15 +27,5 @@ Status check_number(const char* function, const char* name, double value, bool r
 Status check_float_type(const char* function, const std::string& owner, weftDataType_t type);
 // Memory that the CPU reads: an address on a device is an error.
 Status check_on_host(const char* function, const std::string& name, const void* memory);
-
-// Copies a config of any version over `config`, which has the defaults. `least`: the size in the first version.
-template <class Config>
-Status copy_config(const Config* given, size_t least, unsigned magic, const char* type, Config& config) {
-    if (!given) return ok();
-    if (given->magic != magic || given->size < least)
-        return fail(error::argument_config, "the config was not initialised: begin with {} and its initializer", type);
-    memcpy(&config, given, std::min(given->size, sizeof config));
-    return ok();
-}
 
 }  // namespace weft::internal

@@ -1,11 +1,10 @@
 // training_server.cpp: the parameter server of train.h: checks handles and arguments, and calls src/train.
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstring>
 
 #include "src/api/training_handle.hpp"
 #include "src/api/training_host_tensors.hpp"
+#include "src/api/training_structs.hpp"
 #include "src/train/server/parameter_server.hpp"
 #include "weft/train.h"
 
@@ -24,12 +23,9 @@ constexpr size_t first_server_config_size = offsetof(weftTrainServerConfig_t, ti
 constexpr size_t first_server_stats_size = offsetof(weftTrainServerStats_t, largestLead) + sizeof(uint64_t);
 
 Status read_server_config(const weftTrainServerConfig_t* given, train::ServerRules& rules) {
-    if (!given || given->magic != WEFT_TRAIN_SERVER_CONFIG_MAGIC || given->size < first_server_config_size)
-        return fail(error::argument_config,
-                    "the config was not initialised: begin with weftTrainServerConfig_t config = "
-                    "WEFT_TRAIN_SERVER_CONFIG_INITIALIZER");
     weftTrainServerConfig_t config = WEFT_TRAIN_SERVER_CONFIG_INITIALIZER;
-    memcpy(&config, given, std::min(given->size, sizeof config));
+    WEFT_TRY(read_config_struct(given, first_server_config_size, WEFT_TRAIN_SERVER_CONFIG_MAGIC,
+                                "WEFT_TRAIN_SERVER_CONFIG_INITIALIZER", config));
     if (config.servers < 1)
         return fail(error::argument_config, "config.servers is {}; it must be at least 1", config.servers);
     if (config.accepted < 0)
@@ -148,15 +144,12 @@ weftResult_t weftTrainServerGetOwner(weftTrainServer_t server, int parameter, in
 
 weftResult_t weftTrainServerGetStats(weftTrainServer_t server, weftTrainServerStats_t* stats) {
     return guarded_training("weftTrainServerGetStats", server, [&](train::ParameterServer& own) -> Status {
-        if (!stats || stats->size < first_server_stats_size)
-            return fail(error::argument_config,
-                        "weftTrainServerGetStats: stats was not initialised: begin with weftTrainServerStats_t stats = "
-                        "WEFT_TRAIN_SERVER_STATS_INITIALIZER");
         const train::ServerCounters counters = own.counters();
-        const weftTrainServerStats_t made = {stats->size,      counters.steps,      counters.applied,
-                                             counters.dropped, own.slowest_clock(), counters.largest_lead};
-        memcpy(stats, &made, std::min(stats->size, sizeof made));
-        return ok();
+        const weftTrainServerStats_t made = {
+            sizeof(weftTrainServerStats_t), counters.steps, counters.applied, counters.dropped, own.slowest_clock(),
+            counters.largest_lead};
+        return write_struct("weftTrainServerGetStats", "stats", made, first_server_stats_size,
+                            "WEFT_TRAIN_SERVER_STATS_INITIALIZER", stats);
     });
 }
 }

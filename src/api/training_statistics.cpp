@@ -4,6 +4,7 @@
 
 #include "src/api/training_handle.hpp"
 #include "src/api/training_parts.hpp"
+#include "src/api/training_structs.hpp"
 #include "src/train/optimizer/batch_norm.hpp"
 #include "src/train/optimizer/sampler.hpp"
 #include "weft/train.h"
@@ -13,17 +14,13 @@ using namespace weft::internal;
 namespace {
 
 constexpr size_t first_layer_size = offsetof(weftTrainBatchNorm_t, runningVariance) + sizeof(float*);
-constexpr size_t most_layer_size = 4096;  // a larger one was not initialised
 
 Result<weftTrainBatchNorm_t> read_layer(const char* function, const weftTrainBatchNorm_t* given) {
     if (!given) return fail(error::argument_null, "{}: layer is NULL", function);
-    if (given->size < first_layer_size || given->size > most_layer_size)
-        return fail(error::argument_config,
-                    "{}: layer was not initialised: begin with weftTrainBatchNorm_t layer = "
-                    "WEFT_TRAIN_BATCH_NORM_INITIALIZER",
-                    function);
-    weftTrainBatchNorm_t layer = WEFT_TRAIN_BATCH_NORM_INITIALIZER;
-    memcpy(&layer, given, std::min(given->size, sizeof layer));
+    const auto read = read_struct(given, 0, WEFT_TRAIN_BATCH_NORM_INITIALIZER, first_layer_size,
+                                  fmt::format("{}: layer", function), "WEFT_TRAIN_BATCH_NORM_INITIALIZER");
+    if (!read) return read.status().copy();
+    const weftTrainBatchNorm_t& layer = *read;
     WEFT_TRY(check_float_type(function, "layer", layer.datatype));
     if (layer.channels == 0)
         return fail(error::argument_value, "{}: layer.channels is 0; it must be at least 1", function);

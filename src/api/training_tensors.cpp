@@ -1,8 +1,7 @@
 #include "src/api/training_tensors.hpp"
+#include "src/api/training_structs.hpp"
 
-#include <algorithm>
 #include <cstddef>
-#include <cstring>
 
 #include "src/base/datatype.hpp"
 
@@ -12,7 +11,6 @@ namespace {
 
 // The size in the first version; later versions only append fields.
 constexpr size_t first_tensor_size = offsetof(weftTrainTensor_t, datatype) + sizeof(weftDataType_t);
-constexpr size_t most_tensor_size = 4096;  // a larger one was not initialised
 
 bool is_differentiable(weftDataType_t type) {
     return type == weftFloat16 || type == weftBfloat16 || type == weftFloat32 || type == weftFloat64;
@@ -21,15 +19,8 @@ bool is_differentiable(weftDataType_t type) {
 }  // namespace
 
 Result<weftTrainTensor_t> read_entry(const weftTrainTensor_t* tensors, size_t number, const char* kind) {
-    const size_t size = tensors[0].size;
-    weftTrainTensor_t tensor = WEFT_TRAIN_TENSOR_INITIALIZER;
-    const auto* const place = reinterpret_cast<const std::byte*>(tensors) + number * size;
-    if (size >= first_tensor_size && size <= most_tensor_size) memcpy(&tensor, place, std::min(size, sizeof tensor));
-    if (size < first_tensor_size || size > most_tensor_size || tensor.size != size)
-        return fail(error::argument_config,
-                    "{} {} was not initialised: begin with weftTrainTensor_t tensor = WEFT_TRAIN_TENSOR_INITIALIZER",
-                    kind, number);
-    return tensor;
+    return read_struct(tensors, number, WEFT_TRAIN_TENSOR_INITIALIZER, first_tensor_size,
+                       fmt::format("{} {}", kind, number), "WEFT_TRAIN_TENSOR_INITIALIZER");
 }
 
 Status check_tensor(const weftTrainTensor_t& tensor, const char* kind, size_t number, bool has_gradient,

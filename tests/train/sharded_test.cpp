@@ -233,22 +233,27 @@ TEST_CASE("each rank has its shard of rank 0's values, and gathers the whole uni
         }
 }
 
+// Three steps have the gradients and values that the scenario says.
+static void trains(const Scenario& scenario) {
+    on_sharded(scenario.ranks, scenario.plan, [&](ShardedRank& rank) {
+        for (int step = 0; step < 3; ++step) {
+            for (int batch = 0; batch < scenario.batches; ++batch) {
+                rank.forward(step);
+                rank.backward(step, step * 10 + batch, !scenario.partial || batch == scenario.batches - 1);
+            }
+            rank.check(rank.sharded->finish(nullptr));
+            rank.expect_gradients(step * 10, scenario.batches);
+            rank.update(step + 1);
+        }
+    });
+}
+
 TEST_CASE("random models are trained as values and sums say, sharded in every way") {
     const uint32_t first = seed();
     for (uint32_t i = 0; i < (small() ? 30u : 120u); ++i) {
         const Scenario scenario(first + i);
         CAPTURE(first + i, scenario.plan.shard_ranks, scenario.batches, scenario.partial);
-        on_sharded(scenario.ranks, scenario.plan, [&](ShardedRank& rank) {
-            for (int step = 0; step < 3; ++step) {
-                for (int batch = 0; batch < scenario.batches; ++batch) {
-                    rank.forward(step);
-                    rank.backward(step, step * 10 + batch, !scenario.partial || batch == scenario.batches - 1);
-                }
-                rank.check(rank.sharded->finish(nullptr));
-                rank.expect_gradients(step * 10, scenario.batches);
-                rank.update(step + 1);
-            }
-        });
+        trains(scenario);
     }
 }
 
@@ -263,17 +268,7 @@ TEST_CASE("float32 models are trained in mixed precision, sharded in every way")
         for (UnitPlan& unit : scenario.plan.units)
             for (UnitParameter& parameter : unit.parameters) parameter.facts.type = weftFloat32;
         CAPTURE(first + i, i % std::size(forms), scenario.plan.shard_ranks, scenario.batches, scenario.partial);
-        on_sharded(scenario.ranks, scenario.plan, [&](ShardedRank& rank) {
-            for (int step = 0; step < 3; ++step) {
-                for (int batch = 0; batch < scenario.batches; ++batch) {
-                    rank.forward(step);
-                    rank.backward(step, step * 10 + batch, !scenario.partial || batch == scenario.batches - 1);
-                }
-                rank.check(rank.sharded->finish(nullptr));
-                rank.expect_gradients(step * 10, scenario.batches);
-                rank.update(step + 1);
-            }
-        });
+        trains(scenario);
     }
 }
 
