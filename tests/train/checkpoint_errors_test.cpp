@@ -159,6 +159,7 @@ TEST_CASE("wrong arguments of one rank are an error on all") {
     static const size_t moved[] = {1, 0}, large[] = {size_t(1) << 40, size_t(1) << 40};
     refused("none", [](Boxes&) {});
     refused("argument.config", [](Boxes& boxes) { boxes[1].size = 8; });
+    refused("argument.config", [](Boxes& boxes) { boxes[0].size = boxes[1].size = size_t(1) << 40; });
     refused("argument.null", [](Boxes& boxes) { boxes[1].name = ""; });
     refused("argument.value", [](Boxes& boxes) { boxes[1].name = "\xc3"; });
     refused("argument.value", [](Boxes& boxes) { boxes[1].name = "item:x"; });

@@ -35,6 +35,8 @@ TEST_CASE("wrong units and settings are refused at creation") {
     CHECK(creation_error([](SmallUnits&) {}) == "no error");
     CHECK(creation_error([](SmallUnits& s) { s.count = 0; }) == "argument.value");
     CHECK(creation_error([](SmallUnits& s) { s.units[1].size = 0; }) == "argument.config");
+    CHECK(creation_error([](SmallUnits& s) { s.units[0].size = s.units[1].size = size_t(1) << 40; }) ==
+          "argument.config");
     CHECK(creation_error([](SmallUnits& s) { s.units[1].name = nullptr; }) == "argument.null");
     CHECK(creation_error([](SmallUnits& s) { s.units[1].name = "body"; }) == "argument.value");
     CHECK(creation_error([](SmallUnits& s) { s.units[1].parameterCount = 0; }) == "argument.null");
