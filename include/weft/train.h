@@ -774,10 +774,11 @@ WEFT_API weftResult_t weftTrainCheckpointAbort(weftTrainCheckpoint_t checkpoint)
 /* Saves a checkpoint in `folder`, which is made if need be, and which all hosts see. All ranks of `checkpoint` call it
  * with one folder. Each rank writes a data file in the safetensors format. Rank 0 writes checkpoint.json last: a folder
  * with that file is a complete checkpoint. If a rank fails, all ranks get its error, and the folder has no such file.
+ * After weftRemoteError or weftTimeout it may have one: rank 0 may have been done.
  * boxes, boxCount   this rank's boxes, host memory, elements. The boxes of all ranks cover each tensor. Boxes of several
  *                   ranks are equal or disjoint. Equal ones hold the same values and are written once.
  * items, itemCount  Small data, host memory, bytes
- * mode              equal on all ranks. With weftTrainSaveBlocking it returns once the checkpoint is on the disk. With
+ * mode              of this rank. With weftTrainSaveBlocking it returns once the checkpoint is on the disk. With
  *                   weftTrainSaveBackground it returns once this rank's data is copied, and weftTrainCheckpointWait
  *                   returns the result. The memory may be changed or freed after either
  * A save in the background ends before the next save, load or export begins, which returns its error. Ranks wait for

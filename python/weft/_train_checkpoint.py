@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from typing import Any, Iterable, Mapping, Optional, Sequence, Union
 
@@ -25,13 +26,13 @@ class Box:
     def __init__(self, x: Any, shape: Optional[Sequence[int]] = None, offsets: Optional[Sequence[int]] = None) -> None:
         own = _results.shape_of(x)
         self.x = x
-        self.shape = own if shape is None else tuple(shape)
-        self.offsets = (0,) * len(self.shape) if offsets is None else tuple(offsets)
+        self.shape = own if shape is None else tuple(map(operator.index, shape))
+        self.offsets = (0,) * len(self.shape) if offsets is None else tuple(map(operator.index, offsets))
 
     def _entry(self, name: str) -> tuple[str, Any, list[int], list[int], list[int]]:
         numbers = (*self.shape, *self.offsets)
-        if not all(isinstance(each, int) and each >= 0 for each in numbers):
-            raise refuse("python.value", f"shape and offsets of {name} are {numbers}; they must be whole and not negative")
+        if min(numbers, default=0) < 0:
+            raise refuse("python.value", f"shape and offsets of {name} are {numbers}; they must not be negative")
         return name, self.x, list(_results.shape_of(self.x)), list(self.shape), list(self.offsets)
 
 

@@ -1,5 +1,6 @@
 """weft.train.Checkpoint: arrays of numpy and torch, other numbers of ranks, items, errors, the files' format."""
 import json
+import os
 import tempfile
 import unittest
 from pathlib import Path
@@ -82,6 +83,35 @@ class Checkpoints(unittest.TestCase):
                     checkpoint.wait()
 
             on_ranks(2, body)
+
+    def test_places_may_be_numbers_of_numpy(self):
+        def body(comm):
+            rows = np.full((2, 3), comm.rank, np.float32)
+            shape, offsets = (np.int64(4), np.int32(3)), (np.int64(2) * comm.rank, 0)
+            with Checkpoint(comm) as checkpoint:
+                checkpoint.save(self.path / "numpy", {"x": Box(rows, shape, offsets)})
+            with self.assertRaises(TypeError):
+                Box(rows, (4.0, 3))
+
+        on_ranks(2, body)
+
+    def test_the_folder_of_the_process_may_change(self):
+        def body(comm):
+            with Checkpoint(comm) as checkpoint:
+                checkpoint.save("relative", {"bias": self.bias}, items={"step": b"7"}, background=True)
+                os.chdir("/")
+                checkpoint.wait()
+                os.chdir(self.path)
+                checkpoint.load("relative", {"bias": np.zeros(5)})
+                os.chdir("/")
+                self.assertEqual(checkpoint.item("step"), b"7")
+
+        before = os.getcwd()
+        os.chdir(self.path)
+        try:
+            on_ranks(1, body)
+        finally:
+            os.chdir(before)
 
     @unittest.skipUnless(torch, "torch is missing")
     def test_tensors_of_torch(self):

@@ -33,6 +33,65 @@ TEST_CASE("a full disk on one rank is an error on all, without metadata, and the
     CHECK_FALSE(exists(full + "/rank-00000.safetensors"));
 }
 
+TEST_CASE("if the metadata cannot be written, no data stays") {
+    const Folder folder;
+    const std::string name = folder.path / "c";
+    const SmallModel model;
+    std::filesystem::create_directory(name);
+    std::filesystem::create_symlink("/dev/full", name + "/checkpoint.json.partial");
+    on_keepers(2, [&](Keeper& keeper, int rank) {
+        auto parts = model.parts(rank);
+        keeper.expect(keeper.save(name, parts), "file.unwritable", rank == 1 ? 0 : -1);
+        // The draft was removed.
+        keeper.check(keeper.save(name, parts));
+    });
+    std::filesystem::remove(name + "/checkpoint.json");
+    std::filesystem::create_symlink("/dev/full", name + "/checkpoint.json.partial");
+    on_keepers(2, [&](Keeper& keeper, int rank) {
+        auto parts = model.parts(rank);
+        keeper.expect(keeper.save(name, parts), "file.unwritable", rank == 1 ? 0 : -1);
+    });
+    CHECK(std::filesystem::is_empty(name));
+}
+
+TEST_CASE("ranks may save in different modes") {
+    const Folder folder;
+    const SmallModel model;
+    on_keepers(3, [&](Keeper& keeper, int rank) {
+        auto parts = model.parts(rank);
+        keeper.check(
+            keeper.save(folder.path / "c", parts, {}, rank == 1 ? weftTrainSaveBackground : weftTrainSaveBlocking));
+        keeper.check(weftTrainCheckpointWait(keeper.get()));
+        keeper.check(keeper.load(folder.path / "c", parts));
+    });
+}
+
+TEST_CASE("items are those of the last load, not of an export or a failed load") {
+    const Folder folder;
+    const SmallModel model;
+    on_keepers(2, [&](Keeper& keeper, int rank) {
+        auto parts = model.parts(rank);
+        for (const char* name : {"1", "2"})
+            keeper.check(keeper.save(folder.path / name, parts, {item("step", name, 1, false)}));
+        keeper.check(keeper.load(folder.path / "2", parts));
+        const auto expect_second = [&] {
+            char step = 0;
+            size_t bytes = 0;
+            keeper.check(weftTrainCheckpointGetItem(keeper.get(), "step", -1, &step, 1, &bytes));
+            if (step != '2') keeper.complain(std::string("the step is ") + step);
+        };
+        keeper.check(weftTrainCheckpointExport(keeper.get(), (folder.path / "1").c_str(), nullptr,
+                                               (folder.path / "model.safetensors").c_str()));
+        expect_second();
+        Whole other = model.bias;
+        other.name = "other";
+        std::vector<Part> wanted;
+        wanted.emplace_back(other, Box{{0}, {7}});
+        keeper.expect(keeper.load(folder.path / "1", wanted), "train.checkpoint-model");
+        expect_second();
+    });
+}
+
 TEST_CASE("a failed save in the background is returned once, by the next call") {
     const Folder folder;
     const SmallModel model;

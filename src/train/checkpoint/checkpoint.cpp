@@ -36,9 +36,21 @@ Status prepare_folder(const std::string& folder) {
         return fail(error::train_checkpoint_exists, "{} holds a complete checkpoint already: name another folder",
                     folder);
     std::error_code problem;
+    std::vector<std::string> parents;  // of new folders
+    for (std::filesystem::path path = folder; !path.empty() && !std::filesystem::exists(path, problem);
+         path = path.parent_path())
+        parents.push_back(folder_of(path.string()));
     std::filesystem::create_directories(folder, problem);
-    if (!problem) return ok();
-    return fail(error::file_unwritable, "{} could not be made: {}", folder, problem.message());
+    if (problem) return fail(error::file_unwritable, "{} could not be made: {}", folder, problem.message());
+    for (const std::string& parent : parents) WEFT_TRY(sync_folder(parent));
+    return ok();
+}
+
+// For a program that changes its folder while a save is in progress, or before it reads an item.
+std::string absolute(const std::string& folder) {
+    std::error_code problem;
+    const auto path = std::filesystem::absolute(folder, problem);
+    return problem ? folder : path.lexically_normal().string();
 }
 
 Status check_visible(const std::string& folder, const Metadata& metadata) {
@@ -70,8 +82,10 @@ Status write_metadata(const std::string& folder, const std::vector<std::string>&
     if (!file) return file.take_status();
     Status written = file->write_at(0, text.data(), text.size());
     if (written) written = file->sync();
+    if (written) written = sync_folder(folder);  // the names of the data files
     if (written) written = rename_durably(draft, name);
-    if (!written) (void)unlink(draft.c_str());
+    if (!written)
+        for (const std::string& each : {draft, name}) (void)unlink(each.c_str());
     return written;
 }
 
@@ -144,17 +158,21 @@ Status Checkpoint::save(Status own, const std::string& folder, std::vector<OwnBo
     Status earlier = wait();
     if (own) own = std::move(earlier);
     const auto saving = std::make_shared<Saving>();
-    saving->folder = folder;
+    saving->folder = absolute(folder);
     WEFT_TRY(together([&] { return choose(*saving, std::move(own), std::move(boxes)); }));
-    if (!in_background) return together([&] { return write(*saving); });
-    auto queue = LaunchQueue::start();
-    Status staged = queue ? attempt([&] {
+    std::unique_ptr<LaunchQueue> queue;
+    Status staged = attempt([&]() -> Status {
+        if (!in_background) return ok();
+        auto started = LaunchQueue::start();
+        if (!started) return started.take_status();
+        queue = std::move(*started);
         saving->copy();
         return ok();
-    })
-                          : queue.take_status();
+    });
+    // Also if the save is not in the background: other ranks may save in another mode.
     WEFT_TRY(together([&] { return common_verdict(*peers_, std::move(staged)); }));
-    queue_ = std::move(*queue);
+    if (!in_background) return together([&] { return write(*saving); });
+    queue_ = std::move(queue);
     queue_->add([this, saving] { return together([&] { return write(*saving); }); });
     return ok();
 }
@@ -207,20 +225,27 @@ Status Checkpoint::write(Saving& saving) const {
         part.boxes = saving.boxes;
         return ok();
     });
-    Status verdict = common_verdict(*peers_, std::move(own));
-    if (!verdict) {
-        // Room for the next attempt. Rank 0 cannot have written metadata without this rank.
+    // Room for the next attempt.
+    const auto without_data = [&](Status failure) {
         (void)unlink((saving.folder + "/" + data_file_name(peers_->rank())).c_str());
-        return verdict;
-    }
+        return failure;
+    };
+    // Rank 0 cannot have written metadata without this rank.
+    if (Status verdict = common_verdict(*peers_, std::move(own)); !verdict) return without_data(std::move(verdict));
     auto parts = gather_texts(*peers_, to_json(part));
     if (!parts) return parts.take_status();
     Status complete;
     if (peers_->rank() == 0) complete = attempt([&] { return write_metadata(saving.folder, *parts); });
-    return common_verdict(*peers_, std::move(complete));
+    Status verdict = common_verdict(*peers_, std::move(complete));
+    // If a rank was lost, rank 0 may have written it.
+    if (verdict || verdict.code() == weftRemoteError || verdict.code() == weftTimeout) return verdict;
+    return without_data(std::move(verdict));
 }
 
-Status Checkpoint::open(Status own, const std::string& folder) {
+Result<OpenedCheckpoint> Checkpoint::open(Status own, const std::string& given) const {
+    OpenedCheckpoint opened;
+    opened.folder = absolute(given);
+    const std::string& folder = opened.folder;
     std::string text;
     if (own && peers_->rank() == 0) {
         auto read = read_metadata(folder);
@@ -234,43 +259,45 @@ Status Checkpoint::open(Status own, const std::string& folder) {
     if (!all) return all.take_status();
     auto metadata = metadata_of(*all, folder + "/" + metadata_name);
     if (!metadata) return metadata.take_status();
-    folder_ = folder;
-    metadata_ = std::move(*metadata);
-    index_ = TensorIndex(metadata_);
-    return ok();
+    opened.metadata = std::move(*metadata);
+    opened.index = TensorIndex(opened.metadata);
+    return opened;
 }
 
 Status Checkpoint::load(Status own, const std::string& folder, const std::vector<OwnBox>& boxes) {
     Status earlier = wait();
     if (own) own = std::move(earlier);
     return together([&]() -> Status {
-        WEFT_TRY(open(std::move(own), folder));
+        auto opened = open(std::move(own), folder);
+        if (!opened) return opened.take_status();
         std::vector<std::vector<Read>> plans;
         Status planned;
         for (size_t i = 0; i < boxes.size() && planned; ++i) {
-            auto plan = plan_reads(index_, boxes[i].facts, folder);
+            auto plan = plan_reads(opened->index, boxes[i].facts, opened->folder);
             if (plan)
                 plans.push_back(std::move(*plan));
             else
                 planned = plan.take_status();
         }
         WEFT_TRY(common_verdict(*peers_, std::move(planned)));
-        DataReader reader(folder, metadata_);
+        DataReader reader(opened->folder, opened->metadata);
         Status own_reads = attempt([&]() -> Status {
             for (size_t i = 0; i < boxes.size(); ++i)
                 for (const Read& each : plans[i]) WEFT_TRY(reader.read(each, boxes[i].facts.box, boxes[i].data));
             return ok();
         });
-        return common_verdict(*peers_, std::move(own_reads));
+        WEFT_TRY(common_verdict(*peers_, std::move(own_reads)));
+        loaded_ = std::move(*opened);
+        return ok();
     });
 }
 
 Result<const StoredBox*> Checkpoint::item(const std::string& name) const {
-    const TensorIndex::Boxes* const boxes = index_.find(name);
+    const TensorIndex::Boxes* const boxes = loaded_.index.find(name);
     if (boxes) return boxes->front();
-    if (folder_.empty())
+    if (loaded_.folder.empty())
         return fail(error::train_checkpoint_model, "no checkpoint is loaded: call weftTrainCheckpointLoad first");
-    return fail(error::train_checkpoint_model, "the checkpoint {}, which {} ranks wrote, has no \"{}\"", folder_,
+    return fail(error::train_checkpoint_model, "the checkpoint {}, which {} ranks wrote, has no \"{}\"", loaded_.folder,
                 stored_ranks(), name);
 }
 
@@ -284,7 +311,7 @@ Status Checkpoint::read_item(const std::string& name, void* data) const {
     auto found = item(name);
     if (!found) return found.take_status();
     const StoredBox& stored = **found;
-    return DataReader(folder_, metadata_).read({&stored, stored.box}, stored.box, data);
+    return DataReader(loaded_.folder, loaded_.metadata).read({&stored, stored.box}, stored.box, data);
 }
 
 Status Checkpoint::export_file(Status own, const std::string& folder, const std::string& prefix,
@@ -292,8 +319,9 @@ Status Checkpoint::export_file(Status own, const std::string& folder, const std:
     Status earlier = wait();
     if (own) own = std::move(earlier);
     return together([&]() -> Status {
-        WEFT_TRY(open(std::move(own), folder));
-        return export_tensors(*peers_, {folder, metadata_, index_}, prefix, file);
+        auto opened = open(std::move(own), folder);
+        if (!opened) return opened.take_status();
+        return export_tensors(*peers_, *opened, prefix, file);
     });
 }
 

@@ -35,7 +35,7 @@ class Checkpoint {
     Status wait();
     Status load(Status own, const std::string& folder, const std::vector<OwnBox>& boxes);
     // Of the checkpoint that was loaded last.
-    int stored_ranks() const { return int(metadata_.file_bytes.size()); }
+    int stored_ranks() const { return int(loaded_.metadata.file_bytes.size()); }
     Result<size_t> item_bytes(const std::string& name) const;
     Status read_item(const std::string& name, void* data) const;
     // One safetensors file with the tensors whose names begin with the prefix, which is left out.
@@ -58,14 +58,12 @@ class Checkpoint {
     Status choose(Saving& saving, Status own, std::vector<OwnBox> boxes) const;
     Status write(Saving& saving) const;
     // Reads the metadata of a folder.
-    Status open(Status own, const std::string& folder);
+    Result<OpenedCheckpoint> open(Status own, const std::string& folder) const;
     Result<const StoredBox*> item(const std::string& name) const;
 
     std::unique_ptr<Peers> peers_;
     int device_ = -1;
-    std::string folder_;  // of the checkpoint that was loaded last
-    Metadata metadata_;
-    TensorIndex index_;
+    OpenedCheckpoint loaded_;             // the checkpoint that was loaded last
     Status failure_;                      // the object has ended
     std::unique_ptr<LaunchQueue> queue_;  // the last field: its thread uses the others. Null: no save in the background
 };

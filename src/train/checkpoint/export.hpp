@@ -9,12 +9,6 @@ namespace weft::internal::train {
 
 class Peers;
 
-struct OpenedCheckpoint {
-    const std::string& folder;
-    const Metadata& metadata;
-    const TensorIndex& index;
-};
-
 // All ranks call it. `file` is written beside its place and replaced when it is complete.
 Status export_tensors(const Peers& peers, const OpenedCheckpoint& opened, const std::string& prefix,
                       const std::string& file);

@@ -27,6 +27,13 @@ class TensorIndex {
     std::map<std::string, Boxes> tensors_;
 };
 
+// A complete checkpoint, whose metadata was read. Movable: the index points to the metadata's boxes.
+struct OpenedCheckpoint {
+    std::string folder;  // absolute. Empty: none
+    Metadata metadata;
+    TensorIndex index;
+};
+
 // The part of a stored box that is read.
 struct Read {
     const StoredBox* stored = nullptr;
