@@ -90,7 +90,7 @@ TEST_CASE("anomalies are noted with their line, and ignored or interpreted", "[t
         REQUIRE(strange.ok());
         CHECK(strange->notes ==
               std::vector<std::string>{fmt::format(
-                  "line 2: affinity of cpu 0 is {}: taken for unknown; write it as in ffff,ffffffff", affinity)});
+                  "line 2: affinity of cpu 0 is `{}`: taken for unknown; write it as in ffff,ffffffff", affinity)});
         CHECK(strange->graph.node(0).cpu.affinity == "");
     }
     for (const char* affinity : {"f", "00000000,000000ff", "0", ""})
@@ -99,7 +99,7 @@ TEST_CASE("anomalies are noted with their line, and ignored or interpreted", "[t
     CHECK(
         machine.notes ==
         std::vector<std::string>{
-            "line 3: link_speed of 0000:01:00.0 is fast: taken for unknown; write it as in 16.0 GT/s PCIe",
+            "line 3: link_speed of 0000:01:00.0 is `fast`: taken for unknown; write it as in 16.0 GT/s PCIe",
             "line 3: link_width of 0000:01:00.0 is 0: taken for unknown",
             "line 6: link_width of 0000:02:00.0 is 255: taken for unknown",
             "line 15: <`future`> is not known and is skipped",

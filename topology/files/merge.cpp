@@ -13,9 +13,9 @@ namespace weft::internal::topology {
 
 namespace {
 
-std::string shown(const std::string& value) { return value; }
-std::string shown(int value) { return std::to_string(value); }
-std::string shown(double value) { return fmt::format("{}", value); }
+std::string value_text(const std::string& value) { return value; }
+std::string value_text(int value) { return std::to_string(value); }
+std::string value_text(double value) { return fmt::format("{}", value); }
 bool is_known(const std::string& value) { return !value.empty(); }
 bool is_known(int value) { return value != unknown; }
 bool is_known(double value) { return value != unknown; }
@@ -155,7 +155,7 @@ class Merger {
             mine = theirs;
         else
             say(notes_, "{} of {} is {} in the file, but {} as detected: the file's is kept", what, graph_.name(node),
-                shown(mine), shown(theirs));
+                value_text(mine), value_text(theirs));
     }
 
     int match(int theirs_index, int host) const {
