@@ -21,10 +21,14 @@ std::span<const DeviceCode> device_code() {
         {"step", {weft_step_fatbin_begin, weft_step_fatbin_end}},
         {"message", {weft_message_fatbin_begin, weft_message_fatbin_end}},
         {"access", {weft_access_fatbin_begin, weft_access_fatbin_end}},
-        {"optimizer", {weft_optimizer_fatbin_begin, weft_optimizer_fatbin_end}},
         {"convert", {weft_convert_fatbin_begin, weft_convert_fatbin_end}},
     };
     return all;
+}
+
+const DeviceCode* optimizer_code() {
+    static const DeviceCode code = {"optimizer", {weft_optimizer_fatbin_begin, weft_optimizer_fatbin_end}};
+    return &code;
 }
 
 const char* device_code_targets() { return "@WEFT_GPU_TARGETS@"; }

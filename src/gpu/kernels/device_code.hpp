@@ -10,8 +10,11 @@ struct DeviceCode {
     std::span<const std::byte> fatbin;
 };
 
-// The fatbins hold every entry point of kernels.hpp; Library::load loads each separately. Empty: built without nvcc.
+// Of communicators: the fatbins hold every entry point of kernels.hpp; Library::load loads each separately. Empty: built
+// without nvcc.
 std::span<const DeviceCode> device_code();
+// Of optimizers, which load it when one works on a device. Null: built without nvcc.
+const DeviceCode* optimizer_code();
 // The GPU architectures of the build option: "75 80 90".
 const char* device_code_targets();
 

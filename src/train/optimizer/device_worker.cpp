@@ -1,7 +1,6 @@
 // device_worker.cpp: the work on parts in a device's memory (part_worker.hpp): one kernel for many parts.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <mutex>
 
 #include "src/base/per_process.hpp"
@@ -26,14 +25,13 @@ Result<cuda::Library> library_of(const cuda::Driver& driver) {
     LoadedCode& code = of_process.get();
     std::lock_guard lock(code.mutex);
     if (code.loaded) return code.loaded;
-    for (const cuda::DeviceCode& family : cuda::device_code()) {
-        if (strcmp(family.name, "optimizer") != 0) continue;
-        auto library = cuda::Library::load(driver, family.fatbin.data());
-        if (library) code.loaded = *library;
-        return library;
-    }
-    return fail(error::gpu_no_device_code,
-                "this build of Weft has no device code: no nvcc was found when Weft was built");
+    const cuda::DeviceCode* const optimizer = cuda::optimizer_code();
+    if (!optimizer)
+        return fail(error::gpu_no_device_code,
+                    "this build of Weft has no device code: no nvcc was found when Weft was built");
+    auto library = cuda::Library::load(driver, optimizer->fatbin.data());
+    if (library) code.loaded = *library;
+    return library;
 }
 
 uint64_t chunks_of(const ModelPart& part) { return (part.count + cuda::optimizer_chunk - 1) / cuda::optimizer_chunk; }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "src/gpu/kernels/host_kernels.hpp"
 #include "tests/catch.hpp"
@@ -13,11 +14,14 @@ namespace weft::internal::cuda {
 TEST_CASE("each family of kernels is a fatbin in the library", "[cuda]") {
     if (std::string(device_code_targets()).empty()) {
         CHECK(device_code().empty());
+        CHECK(optimizer_code() == nullptr);
         WARN("built without device code");
         return;
     }
+    std::vector<DeviceCode> all(device_code().begin(), device_code().end());
+    all.push_back(*optimizer_code());
     std::set<const std::byte*> begins;
-    for (const DeviceCode& code : device_code()) {
+    for (const DeviceCode& code : all) {
         INFO(code.name);
         uint32_t magic = 0;
         REQUIRE(code.fatbin.size() > 4'000);
@@ -30,7 +34,7 @@ TEST_CASE("each family of kernels is a fatbin in the library", "[cuda]") {
         CHECK(bytes + 16 <= code.fatbin.size());
         begins.insert(code.fatbin.data());
     }
-    CHECK(begins.size() == device_code().size());
+    CHECK(begins.size() == all.size());
 }
 
 TEST_CASE("each body has an entry point of its own for each type, for sums and for the rest", "[cuda]") {
