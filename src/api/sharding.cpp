@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "src/api/training_boxes.hpp"
 #include "src/api/training_handle.hpp"
 #include "src/api/training_structs.hpp"
 #include "src/api/training_tensors.hpp"
