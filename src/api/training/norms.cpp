@@ -1,11 +1,11 @@
-// training_norms.cpp: the norms and the loss scale of train.h: checks handles and arguments, and calls src/train.
+// norms.cpp: the norms and the loss scale of train.h: checks handles and arguments, and calls src/train.
 #include <cmath>
 #include <cstddef>
 #include <span>
 
-#include "src/api/training_handle.hpp"
-#include "src/api/training_parts.hpp"
-#include "src/api/training_structs.hpp"
+#include "src/api/training/handle.hpp"
+#include "src/api/training/parts.hpp"
+#include "src/api/training/structs.hpp"
 #include "src/train/optimizer/gradient_norms.hpp"
 #include "weft/train.h"
 

@@ -1,4 +1,4 @@
-// training_boxes.hpp: reads the caller's arrays of weftTrainBox_t and weftTrainItem_t, of any version.
+// boxes.hpp: reads the caller's arrays of weftTrainBox_t and weftTrainItem_t, of any version.
 #pragma once
 #include <cstddef>
 #include <string>

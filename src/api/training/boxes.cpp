@@ -1,11 +1,11 @@
-#include "src/api/training_boxes.hpp"
+#include "src/api/training/boxes.hpp"
 
 #include <cstddef>
 #include <cstring>
 #include <set>
 
-#include "src/api/training_handle.hpp"
-#include "src/api/training_structs.hpp"
+#include "src/api/training/handle.hpp"
+#include "src/api/training/structs.hpp"
 #include "src/base/datatype.hpp"
 #include "src/train/memory_space.hpp"
 

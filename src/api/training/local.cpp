@@ -1,10 +1,10 @@
-// training_local.cpp: the part of train.h with rare communication: checks handles and arguments, and calls src/train.
+// local.cpp: the part of train.h with rare communication: checks handles and arguments, and calls src/train.
 #include <cmath>
 #include <cstddef>
 
-#include "src/api/training_handle.hpp"
-#include "src/api/training_host_tensors.hpp"
-#include "src/api/training_structs.hpp"
+#include "src/api/training/handle.hpp"
+#include "src/api/training/host_tensors.hpp"
+#include "src/api/training/structs.hpp"
 #include "src/train/local_sgd.hpp"
 #include "weft/train.h"
 

@@ -1,4 +1,4 @@
-// training_structs.hpp: reads and writes the structs of train.h, which another version of the caller may have made.
+// structs.hpp: reads and writes the structs of train.h, which another version of the caller may have made.
 // They grow at their ends; `least` is the size in the first version. `initializer` is the macro that errors name.
 #pragma once
 #include <algorithm>

@@ -1,10 +1,10 @@
-// training_optimizer.cpp: the optimizers of train.h: checks handles and arguments, and calls src/train.
+// optimizer.cpp: the optimizers of train.h: checks handles and arguments, and calls src/train.
 #include <cmath>
 #include <cstddef>
 
-#include "src/api/training_handle.hpp"
-#include "src/api/training_parts.hpp"
-#include "src/api/training_structs.hpp"
+#include "src/api/training/handle.hpp"
+#include "src/api/training/parts.hpp"
+#include "src/api/training/structs.hpp"
 #include "src/train/optimizer/optimizer.hpp"
 #include "weft/train.h"
 

@@ -1,10 +1,10 @@
-// training_server.cpp: the parameter server of train.h: checks handles and arguments, and calls src/train.
+// server.cpp: the parameter server of train.h: checks handles and arguments, and calls src/train.
 #include <cmath>
 #include <cstddef>
 
-#include "src/api/training_handle.hpp"
-#include "src/api/training_host_tensors.hpp"
-#include "src/api/training_structs.hpp"
+#include "src/api/training/handle.hpp"
+#include "src/api/training/host_tensors.hpp"
+#include "src/api/training/structs.hpp"
 #include "src/train/server/parameter_server.hpp"
 #include "weft/train.h"
 

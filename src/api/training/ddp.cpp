@@ -1,12 +1,12 @@
-// training.cpp: train.h: checks handles and arguments, and calls src/train.
+// ddp.cpp: the data-parallel part of train.h: checks handles and arguments, and calls src/train.
 #include <cstddef>
 #include <optional>
 #include <set>
 
-#include "src/api/training_compressor.hpp"
-#include "src/api/training_handle.hpp"
-#include "src/api/training_structs.hpp"
-#include "src/api/training_tensors.hpp"
+#include "src/api/training/compressor.hpp"
+#include "src/api/training/handle.hpp"
+#include "src/api/training/structs.hpp"
+#include "src/api/training/tensors.hpp"
 #include "src/comm/facts.hpp"
 #include "src/streams/host_stream.hpp"
 #include "src/train/ddp.hpp"

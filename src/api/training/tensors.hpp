@@ -1,4 +1,4 @@
-// training_tensors.hpp: reads the caller's arrays of weftTrainTensor_t, of any version.
+// tensors.hpp: reads the caller's arrays of weftTrainTensor_t, of any version.
 #pragma once
 #include <set>
 #include <string>

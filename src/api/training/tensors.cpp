@@ -1,5 +1,5 @@
-#include "src/api/training_tensors.hpp"
-#include "src/api/training_structs.hpp"
+#include "src/api/training/tensors.hpp"
+#include "src/api/training/structs.hpp"
 
 #include <cstddef>
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "src/api/training_boxes.hpp"
-#include "src/api/training_handle.hpp"
-#include "src/api/training_structs.hpp"
-#include "src/api/training_tensors.hpp"
+#include "src/api/training/boxes.hpp"
+#include "src/api/training/handle.hpp"
+#include "src/api/training/structs.hpp"
+#include "src/api/training/tensors.hpp"
 #include "src/streams/host_stream.hpp"
 #include "src/train/sharding/sharded.hpp"
 #include "weft/train.h"

@@ -1,4 +1,4 @@
-// training_parts.hpp: reads the caller's arrays of weftTrainPart_t and of axes, and configs of any version.
+// parts.hpp: reads the caller's arrays of weftTrainPart_t and of axes, and configs of any version.
 #pragma once
 #include <vector>
 

@@ -1,9 +1,9 @@
-#include "src/api/training_host_tensors.hpp"
+#include "src/api/training/host_tensors.hpp"
 
 #include <set>
 
 #include "src/api/guard.hpp"
-#include "src/api/training_tensors.hpp"
+#include "src/api/training/tensors.hpp"
 #include "src/comm/facts.hpp"
 #include "src/train/memory_space.hpp"
 

@@ -1,10 +1,10 @@
-#include "src/api/training_parts.hpp"
+#include "src/api/training/parts.hpp"
 
 #include <cstddef>
 #include <optional>
 
 #include "src/api/guard.hpp"
-#include "src/api/training_structs.hpp"
+#include "src/api/training/structs.hpp"
 #include "src/base/datatype.hpp"
 #include "src/comm/facts.hpp"
 #include "src/streams/host_stream.hpp"

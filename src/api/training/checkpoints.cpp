@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "src/api/training_boxes.hpp"
-#include "src/api/training_handle.hpp"
+#include "src/api/training/boxes.hpp"
+#include "src/api/training/handle.hpp"
 #include "src/comm/facts.hpp"
 #include "src/train/checkpoint/checkpoint.hpp"
 #include "weft/train.h"

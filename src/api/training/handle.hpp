@@ -1,4 +1,4 @@
-// training_handle.hpp: the handles of train.h: their checks, and calls of one thread at a time.
+// handle.hpp: the handles of train.h: their checks, and calls of one thread at a time.
 #pragma once
 #include <atomic>
 #include <memory>

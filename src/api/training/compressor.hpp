@@ -1,4 +1,4 @@
-// training_compressor.hpp: the compressing hook of a config.
+// compressor.hpp: the compressing hook of a config.
 #pragma once
 #include <string>
 

@@ -1,10 +1,10 @@
-// training_compressor.cpp: the compressing hooks of train.h: checks handles and settings, and calls src/train.
+// compressor.cpp: the compressing hooks of train.h: checks handles and settings, and calls src/train.
 #include <cstddef>
 #include <cstring>
 
-#include "src/api/training_compressor.hpp"
-#include "src/api/training_handle.hpp"
-#include "src/api/training_structs.hpp"
+#include "src/api/training/compressor.hpp"
+#include "src/api/training/handle.hpp"
+#include "src/api/training/structs.hpp"
 #include "src/train/hooks/compressor.hpp"
 #include "weft/train.h"
 

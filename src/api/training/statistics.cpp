@@ -1,10 +1,10 @@
-// training_statistics.cpp: batch norm and samples of train.h: checks arguments, and calls src/train.
+// statistics.cpp: batch norm and samples of train.h: checks arguments, and calls src/train.
 #include <cmath>
 #include <cstddef>
 
-#include "src/api/training_handle.hpp"
-#include "src/api/training_parts.hpp"
-#include "src/api/training_structs.hpp"
+#include "src/api/training/handle.hpp"
+#include "src/api/training/parts.hpp"
+#include "src/api/training/structs.hpp"
 #include "src/train/optimizer/batch_norm.hpp"
 #include "src/train/optimizer/sampler.hpp"
 #include "weft/train.h"

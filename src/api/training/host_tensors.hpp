@@ -1,4 +1,4 @@
-// training_host_tensors.hpp: reads parameters of training that takes host memory only.
+// host_tensors.hpp: reads parameters of training that takes host memory only.
 #pragma once
 #include <vector>
 
