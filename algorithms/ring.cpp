@@ -77,7 +77,7 @@ class PartsOnRing {
     bool even_;
 };
 
-Builder parted(Collective collective, const Layout& layout, int channels) {
+Builder parted_ring(Collective collective, const Layout& layout, int channels) {
     return {"ring",
             collective,
             layout,
@@ -99,7 +99,7 @@ Builder chain(Collective collective, const Layout& layout, const Parameters& par
 }  // namespace
 
 Schedule ring_all_gather(const Layout& layout, const Parameters& parameters) {
-    Builder schedule = parted(Collective::all_gather, layout, parameters.channels);
+    Builder schedule = parted_ring(Collective::all_gather, layout, parameters.channels);
     for (int channel = 0; channel < parameters.channels; ++channel) {
         const PartsOnRing parts(layout, parameters.channels, channel);
         if (layout.ranks == 1) {
@@ -117,7 +117,7 @@ Schedule ring_all_gather(const Layout& layout, const Parameters& parameters) {
 }
 
 Schedule ring_reduce_scatter(const Layout& layout, const Parameters& parameters) {
-    Builder schedule = parted(Collective::reduce_scatter, layout, parameters.channels);
+    Builder schedule = parted_ring(Collective::reduce_scatter, layout, parameters.channels);
     for (int channel = 0; channel < parameters.channels; ++channel) {
         const PartsOnRing parts(layout, parameters.channels, channel);
         if (layout.ranks == 1) {

@@ -80,7 +80,7 @@ void print_notes(const Machine& machine) {
 }
 
 // Draws the machine and, below it, the channels that were found.
-Status draw(const Request& request, const Machine& machine, const topology::Channels* channels) {
+Status draw_topology(const Request& request, const Machine& machine, const topology::Channels* channels) {
     constexpr double left = 16, top = 16, width_least = 900;
     Svg svg;
     const Status drawn = draw_machine(svg, machine.graph, request.hosts, {left, top});
@@ -89,7 +89,7 @@ Status draw(const Request& request, const Machine& machine, const topology::Chan
     return write_file(request.svg, svg.finish("The machine's devices, links and channels"));
 }
 
-Status show(const Request& request) {
+Status show_topology(const Request& request) {
     const auto machine = machine_of(request);
     if (!machine) return machine.status().copy();
     print_output("{}", topology::write_text(machine->graph, {.pxn = request.pxn}));
@@ -99,7 +99,7 @@ Status show(const Request& request) {
         return fail(error::topology_invalid, "{}: the machine has no cpu, so there is nothing to show",
                     machine->source);
     if (!request.xml.empty()) WEFT_TRY(topology::write_topology_file(machine->graph, request.xml));
-    return request.svg.empty() ? ok() : draw(request, *machine, nullptr);
+    return request.svg.empty() ? ok() : draw_topology(request, *machine, nullptr);
 }
 
 // Checks whether the channels of a graph file fit the machines: a message for each that does not.
@@ -157,7 +157,7 @@ Status search(const Request& request) {
     const auto found = topology::search(*job, options);
     if (!found) return fail(found.status(), "{}: {}", machine->source, found.status().sentence());
     print_output("{}", topology::write_text(*found));
-    if (!request.svg.empty()) WEFT_TRY(draw(request, *machine, &*found));
+    if (!request.svg.empty()) WEFT_TRY(draw_topology(request, *machine, &*found));
     if (request.xml.empty()) return ok();
     if (found->kinds.size() > 1)
         return fail(error::command_input,
@@ -197,7 +197,7 @@ void make_topology_show(CLI::App& command, int& exit_status) {
     command.add_option("--xml", request->xml, "File to write the graph to, in NCCL's form");
     command.add_option("--svg", request->svg, "File to draw the machine to");
     command.add_flag("--pxn", request->pxn, "Paths to NICs also through another GPU");
-    command.callback([request, &exit_status] { exit_status = exit_status_of(show(*request)); });
+    command.callback([request, &exit_status] { exit_status = exit_status_of(show_topology(*request)); });
 }
 
 void add_topology_command(CLI::App& app, int& exit_status) {
@@ -206,7 +206,7 @@ void add_topology_command(CLI::App& app, int& exit_status) {
         app.add_subcommand("topology", "Shows machines as graphs of devices and links; without a subcommand, this one");
     command->require_subcommand(0, 1);
     command->callback([command, &exit_status] {
-        if (command->get_subcommands().empty()) exit_status = exit_status_of(show(Request()));
+        if (command->get_subcommands().empty()) exit_status = exit_status_of(show_topology(Request()));
     });
     make_topology_show(
         *command->add_subcommand(

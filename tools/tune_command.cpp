@@ -200,7 +200,7 @@ Status measure(Arrangement& arrangement, const TuneWork& work) {
 }
 
 // Checks the file before the measurement of a minute. The file keeps its content until the end.
-Status check_file(const std::string& name) {
+Status check_output_file(const std::string& name) {
     const bool there = access(name.c_str(), F_OK) == 0;
     std::FILE* file = std::fopen(name.c_str(), "a");
     if (!file) return fail(error::file_unwritable, "-o {}: the file cannot be written: {}", name, errno_text(errno));
@@ -232,11 +232,11 @@ Status check_length(const Plan& plan) {
                 bytes >> 10, most >> 10);
 }
 
-Status tune(const TuneRequest& request) {
+Status run_tune(const TuneRequest& request) {
     auto plan = plan_of(request);
     if (!plan) return plan.take_status();
     WEFT_TRY(check_length(*plan));
-    WEFT_TRY(check_file(request.file));
+    WEFT_TRY(check_output_file(request.file));
     for (Arrangement& arrangement : plan->arrangements) {
         print_output("measures {} ranks over {}, about {:.0f} s\n", arrangement.ranks, arrangement.transport(),
                      plan->work.seconds);
@@ -293,7 +293,7 @@ void add_tune_command(CLI::App& app, int& exit_status) {
             exit_status = run_as_rank(*request);
             return;
         }
-        const Status tuned = tune(*request);
+        const Status tuned = run_tune(*request);
         if (!tuned) print_error("weft tune: {}\n", tuned.text());
         exit_status = tuned ? 0 : tuned.code() == weftInvalidArgument ? 2 : 1;
     });

@@ -35,8 +35,8 @@ Status check_flags(unsigned flags) {
 
 // `check` checks the arguments and fills in the access.
 template <class Check>
-weftResult_t run(const char* function, RmaOp which, const Local& local, int peer, weftComm_t comm, weftStream_t stream,
-                 Check&& check) {
+weftResult_t run_access(const char* function, RmaOp which, const Local& local, int peer, weftComm_t comm,
+                        weftStream_t stream, Check&& check) {
     return guarded_call(function, comm, [&]() -> Status {
         Entered entered(comm);
         if (!entered.entered()) [[unlikely]]
@@ -126,39 +126,39 @@ weftResult_t weftWinGetUserPtr(weftComm_t comm, weftWindow_t win, void** outUser
 
 weftResult_t weftPut(const void* localbuff, size_t count, weftDataType_t datatype, int peer, weftWindow_t peerWin,
                      size_t peerWinOffset, weftComm_t comm, weftStream_t stream) {
-    return run(__func__, RmaOp::put, {"localbuff", const_cast<void*>(localbuff), count, datatype}, peer, comm, stream,
-               [&](Access& access) -> Status {
-                   WEFT_TRY(check_there(peerWin));
-                   access = {peerWin, peerWinOffset};
-                   return ok();
-               });
+    return run_access(__func__, RmaOp::put, {"localbuff", const_cast<void*>(localbuff), count, datatype}, peer, comm,
+                      stream, [&](Access& access) -> Status {
+                          WEFT_TRY(check_there(peerWin));
+                          access = {peerWin, peerWinOffset};
+                          return ok();
+                      });
 }
 
 weftResult_t weftPutSignal(const void* localbuff, size_t count, weftDataType_t datatype, int peer, weftWindow_t peerWin,
                            size_t peerWinOffset, int sigIdx, int ctx, unsigned int flags, weftComm_t comm,
                            weftStream_t stream) {
-    return run(__func__, RmaOp::put, {"localbuff", const_cast<void*>(localbuff), count, datatype}, peer, comm, stream,
-               [&](Access& access) -> Status {
-                   WEFT_TRY(check_there(peerWin));
-                   WEFT_TRY(check_signal(sigIdx, ctx));
-                   WEFT_TRY(check_flags(flags));
-                   access = {peerWin, peerWinOffset, Signals::number_of(sigIdx, ctx)};
-                   return ok();
-               });
+    return run_access(__func__, RmaOp::put, {"localbuff", const_cast<void*>(localbuff), count, datatype}, peer, comm,
+                      stream, [&](Access& access) -> Status {
+                          WEFT_TRY(check_there(peerWin));
+                          WEFT_TRY(check_signal(sigIdx, ctx));
+                          WEFT_TRY(check_flags(flags));
+                          access = {peerWin, peerWinOffset, Signals::number_of(sigIdx, ctx)};
+                          return ok();
+                      });
 }
 
 weftResult_t weftGet(void* localbuff, size_t count, weftDataType_t datatype, int peer, weftWindow_t peerWin,
                      size_t peerWinOffset, weftComm_t comm, weftStream_t stream) {
-    return run(__func__, RmaOp::get, {"localbuff", localbuff, count, datatype}, peer, comm, stream,
-               [&](Access& access) -> Status {
-                   WEFT_TRY(check_there(peerWin));
-                   access = {peerWin, peerWinOffset};
-                   return ok();
-               });
+    return run_access(__func__, RmaOp::get, {"localbuff", localbuff, count, datatype}, peer, comm, stream,
+                      [&](Access& access) -> Status {
+                          WEFT_TRY(check_there(peerWin));
+                          access = {peerWin, peerWinOffset};
+                          return ok();
+                      });
 }
 
 weftResult_t weftSignal(int peer, int sigIdx, int ctx, unsigned int flags, weftComm_t comm, weftStream_t stream) {
-    return run(__func__, RmaOp::signal, nothing, peer, comm, stream, [&](Access& access) -> Status {
+    return run_access(__func__, RmaOp::signal, nothing, peer, comm, stream, [&](Access& access) -> Status {
         WEFT_TRY(check_signal(sigIdx, ctx));
         WEFT_TRY(check_flags(flags));
         access.signal = Signals::number_of(sigIdx, ctx);
@@ -167,7 +167,7 @@ weftResult_t weftSignal(int peer, int sigIdx, int ctx, unsigned int flags, weftC
 }
 
 weftResult_t weftWaitSignal(int nDesc, const weftWaitSignalDesc_t* signalDescs, weftComm_t comm, weftStream_t stream) {
-    return run(__func__, RmaOp::wait, nothing, 0, comm, stream, [&](Access& access) -> Status {
+    return run_access(__func__, RmaOp::wait, nothing, 0, comm, stream, [&](Access& access) -> Status {
         if (nDesc < 0 || (nDesc > 0 && !signalDescs))
             return fail(nDesc < 0 ? error::argument_value : error::argument_null, "weftWaitSignal: nDesc is {}{}",
                         nDesc, nDesc < 0 ? "; it is at least 0" : " and signalDescs is NULL");

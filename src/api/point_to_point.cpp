@@ -26,7 +26,7 @@ Call receive_call(Caller by, void* buffer, size_t count, weftDataType_t type, in
 }
 
 // The messages of one call of the user.
-Status run(Entered& entered, weftComm_t comm, std::span<Call> messages) {
+Status run_messages(Entered& entered, weftComm_t comm, std::span<Call> messages) {
     if (messages.size() == 1 && std::get<MessageCall>(messages[0].kind).peer == comm->communicator->rank() &&
         !Group::current_open())
         return fail(error::usage_self_message,
@@ -45,7 +45,7 @@ weftResult_t run_one(const char* function, const char* name, Call call, weftComm
         WEFT_TRY(check_type(message.type));
         WEFT_TRY(check_rank("peer", message.peer, comm->communicator->ranks()));
         WEFT_TRY(check_buffer(name, message.data, message.count));
-        return run(entered, comm, {&call, 1});
+        return run_messages(entered, comm, {&call, 1});
     });
 }
 
@@ -84,7 +84,7 @@ weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int dest, void
                         sent, received, first < second ? second - first : first - second);
         Call calls[2] = {receive_call(Caller::send_receive, recvbuff, recvcount, datatype, source, stream),
                          send_call(Caller::send_receive, sendbuff, sendcount, datatype, dest, stream)};
-        return run(entered, comm, calls);
+        return run_messages(entered, comm, calls);
     });
 }
 }

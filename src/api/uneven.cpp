@@ -114,9 +114,9 @@ PeerBuffers& empty_peer_buffers() {
 
 // `fill(peer_buffers, rank, ranks)` writes the parts that this rank sends and receives.
 template <Collective collective, class Fill>
-weftResult_t run(const char* function, const void* send, void* receive, const char* receive_counts_name,
-                 weftDataType_t type, int root, weftComm_t comm, weftStream_t stream, Fill&& fill,
-                 weftRedOp_t op = weftSum) {
+weftResult_t run_uneven(const char* function, const void* send, void* receive, const char* receive_counts_name,
+                        weftDataType_t type, int root, weftComm_t comm, weftStream_t stream, Fill&& fill,
+                        weftRedOp_t op = weftSum) {
     return guarded_call(function, comm, [&]() -> Status {
         constexpr CollectiveFacts facts = facts_of(collective);
         Entered entered(comm);
@@ -166,7 +166,8 @@ weftResult_t weftAlltoAllv(const void* sendbuff, const size_t sendcounts[], cons
         if (sendcounts[rank] == recvcounts[rank]) return ok();
         return check_own("sendcounts", rank, sendcounts[rank], fmt::format("recvcounts[{}]", rank), recvcounts[rank]);
     };
-    return run<Collective::all_to_all_v>(__func__, sendbuff, recvbuff, "recvcounts", datatype, 0, comm, stream, fill);
+    return run_uneven<Collective::all_to_all_v>(__func__, sendbuff, recvbuff, "recvcounts", datatype, 0, comm, stream,
+                                                fill);
 }
 
 weftResult_t weftAlltoAllvDeviceCounts(const void* sendbuff, const size_t sendcounts[], const size_t sdispls[],
@@ -182,7 +183,8 @@ weftResult_t weftAlltoAllvDeviceCounts(const void* sendbuff, const size_t sendco
         peer_buffers.counts = {sendcounts, sdispls, recvcounts, rdispls, 0, 0};
         return ok();
     };
-    return run<Collective::all_to_all_v>(__func__, sendbuff, recvbuff, "recvcounts", datatype, 0, comm, stream, fill);
+    return run_uneven<Collective::all_to_all_v>(__func__, sendbuff, recvbuff, "recvcounts", datatype, 0, comm, stream,
+                                                fill);
 }
 
 weftResult_t weftGatherv(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t recvcounts[],
@@ -195,7 +197,8 @@ weftResult_t weftGatherv(const void* sendbuff, size_t sendcount, void* recvbuff,
                            size_of(datatype), rank, ranks));
         return check_own("recvcounts", rank, recvcounts[rank], "sendcount", sendcount);
     };
-    return run<Collective::gather_v>(__func__, sendbuff, recvbuff, "recvcounts", datatype, root, comm, stream, fill);
+    return run_uneven<Collective::gather_v>(__func__, sendbuff, recvbuff, "recvcounts", datatype, root, comm, stream,
+                                            fill);
 }
 
 weftResult_t weftScatterv(const void* sendbuff, const size_t sendcounts[], const size_t displs[], void* recvbuff,
@@ -207,7 +210,8 @@ weftResult_t weftScatterv(const void* sendbuff, const size_t sendcounts[], const
                            size_of(datatype), rank, ranks));
         return check_own("sendcounts", rank, sendcounts[rank], "recvcount", recvcount);
     };
-    return run<Collective::scatter_v>(__func__, sendbuff, recvbuff, "recvcount", datatype, root, comm, stream, fill);
+    return run_uneven<Collective::scatter_v>(__func__, sendbuff, recvbuff, "recvcount", datatype, root, comm, stream,
+                                             fill);
 }
 
 weftResult_t weftAllGatherv(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t recvcounts[],
@@ -219,7 +223,8 @@ weftResult_t weftAllGatherv(const void* sendbuff, size_t sendcount, void* recvbu
                            size_of(datatype), rank, ranks));
         return check_own("recvcounts", rank, recvcounts[rank], "sendcount", sendcount);
     };
-    return run<Collective::all_gather_v>(__func__, sendbuff, recvbuff, "recvcounts", datatype, 0, comm, stream, fill);
+    return run_uneven<Collective::all_gather_v>(__func__, sendbuff, recvbuff, "recvcounts", datatype, 0, comm, stream,
+                                                fill);
 }
 
 weftResult_t weftReduceScatterv(const void* sendbuff, void* recvbuff, const size_t recvcounts[],
@@ -236,7 +241,7 @@ weftResult_t weftReduceScatterv(const void* sendbuff, void* recvbuff, const size
             size_of(datatype), rank, ranks));
         return add_part(peer_buffers.receives, {"recvbuff", "its recvcount", recvbuff, recvcounts[rank]}, rank);
     };
-    return run<Collective::reduce_scatter_v>(__func__, sendbuff, recvbuff, "recvcounts", datatype, 0, comm, stream,
-                                             fill, op);
+    return run_uneven<Collective::reduce_scatter_v>(__func__, sendbuff, recvbuff, "recvcounts", datatype, 0, comm,
+                                                    stream, fill, op);
 }
 }

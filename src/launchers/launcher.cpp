@@ -17,12 +17,12 @@ namespace weft::internal {
 namespace {
 
 // A variable that the family requires, so it is set.
-std::string text_of(const char* variable) { return environment(variable).value_or(""); }
+std::string value_of(const char* variable) { return environment(variable).value_or(""); }
 
 Result<uint16_t> port_of(const char* variable) {
-    const auto port = parse_integer(text_of(variable));
+    const auto port = parse_integer(value_of(variable));
     if (!port || *port < 1 || *port > UINT16_MAX)
-        return fail(error::launcher_variables, "{} is `{}`, not a port from 1 to {}", variable, text_of(variable),
+        return fail(error::launcher_variables, "{} is `{}`, not a port from 1 to {}", variable, value_of(variable),
                     UINT16_MAX);
     return uint16_t(*port);
 }
@@ -71,18 +71,18 @@ Result<ExchangedText> exchange_id(const Family& family, const Options& options, 
             // Not TORCHELASTIC_RESTART_COUNT: each agent counts the restarts of its own workers.
             const std::string key =
                 fmt::format("{}/{}", environment("TORCHELASTIC_RUN_ID").value_or("env"), place.ranks);
-            return exchange_by_torch_store(text_of("MASTER_ADDR"), *port, key, exchange);
+            return exchange_by_torch_store(value_of("MASTER_ADDR"), *port, key, exchange);
         }
         case IdTransport::http: {
             auto port = port_of("HOROVOD_GLOO_RENDEZVOUS_PORT");
             if (!port) return port.take_status();
-            return exchange_by_http(text_of("HOROVOD_GLOO_RENDEZVOUS_ADDR"), *port, exchange);
+            return exchange_by_http(value_of("HOROVOD_GLOO_RENDEZVOUS_ADDR"), *port, exchange);
         }
         case IdTransport::pmi: {
-            const auto descriptor = parse_integer(text_of("PMI_FD"));
+            const auto descriptor = parse_integer(value_of("PMI_FD"));
             if (!descriptor || *descriptor < 0 || *descriptor > INT_MAX)
-                return fail(error::launcher_variables, "PMI_FD is `{}`, not a number from 0 on", text_of("PMI_FD"));
-            return exchange_by_pmi(int(*descriptor), text_of("PMI_JOBID"), exchange);
+                return fail(error::launcher_variables, "PMI_FD is `{}`, not a number from 0 on", value_of("PMI_FD"));
+            return exchange_by_pmi(int(*descriptor), value_of("PMI_JOBID"), exchange);
         }
         case IdTransport::pmix: return exchange_by_pmix(options, exchange, place);
     }

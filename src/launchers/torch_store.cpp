@@ -30,22 +30,22 @@ constexpr int64_t pause_first_ms = 1, pause_most_ms = 20;
 constexpr std::string_view asks = "asks ", has = "has ";
 
 template <class Number>
-std::string number(Number value) {
+std::string number_bytes(Number value) {
     static_assert(std::endian::native == std::endian::little);
     std::string bytes(sizeof value, '\0');
     memcpy(bytes.data(), &value, sizeof value);
     return bytes;
 }
 std::string query(Query what) { return std::string(1, char(what)); }
-std::string text(const std::string& value) { return number(uint64_t(value.size())) + value; }
+std::string text(const std::string& value) { return number_bytes(uint64_t(value.size())) + value; }
 
 Status set(ServerConnection& store, const std::string& key, const std::string& value) {
     return store.send(query(Query::set) + text(key) + text(value));
 }
 
 // Blocks until the key exists.
-Status await(ServerConnection& store, const std::string& key, const std::string& what) {
-    WEFT_TRY(store.send(query(Query::wait) + number(uint64_t(1)) + text(key)));
+Status await_key(ServerConnection& store, const std::string& key, const std::string& what) {
+    WEFT_TRY(store.send(query(Query::wait) + number_bytes(uint64_t(1)) + text(key)));
     auto answer = store.receive(1, what);
     if (!answer) return answer.take_status();
     return (*answer)[0] == stop_waiting ? ok() : store.unexpected_answer(what, *answer);
@@ -73,7 +73,8 @@ Status read_all(ServerConnection& store, const std::vector<std::string>& keys, s
     for (size_t first = 0; first < keys.size(); first += requests_at_once) {
         const size_t end = std::min(keys.size(), first + requests_at_once);
         std::string requests;
-        for (size_t i = first; i < end; ++i) requests += query(Query::check) + number(uint64_t(1)) + text(keys[i]);
+        for (size_t i = first; i < end; ++i)
+            requests += query(Query::check) + number_bytes(uint64_t(1)) + text(keys[i]);
         WEFT_TRY(store.send(requests));
         auto there = store.receive(end - first, what);
         if (!there) return there.take_status();
@@ -128,7 +129,7 @@ Result<ExchangedText> ask(ServerConnection& store, const std::string& job, const
     if (const size_t blank = former[0].find(' '); blank != std::string::npos)
         WEFT_TRY(forget(store, {answer_key(job, former[0].substr(blank + 1))}));
     WEFT_TRY(set(store, own, std::string(asks) + nonce));
-    WEFT_TRY(await(store, answer, what));
+    WEFT_TRY(await_key(store, answer, what));
     auto value = read(store, answer, what);
     if (!value) return value.take_status();
     WEFT_TRY(set(store, own, std::string(has) + nonce));
@@ -187,7 +188,7 @@ Result<ExchangedText> exchange_by_torch_store(const std::string& host, uint16_t 
     if (!connection) return connection.take_status();
     if (!*connection) return no_id_transport(fmt::format("no process serves PyTorch's store at {}:{}", host, port));
     ServerConnection& store = **connection;
-    WEFT_TRY(store.send(query(Query::validate) + number(validation)));
+    WEFT_TRY(store.send(query(Query::validate) + number_bytes(validation)));
     const std::string job = "/weft/" + key;
     auto shared = exchange.rank == 0 ? answer_all(store, job, exchange) : ask(store, job, exchange);
     if (shared || shared.status().code() != weftTimeout) return shared;

@@ -36,7 +36,7 @@ struct AbstractName {
     sockaddr_un address{};
     socklen_t bytes = 0;
 };
-AbstractName name_of(const FdServerAddress& where) {
+AbstractName socket_name(const FdServerAddress& where) {
     AbstractName name;
     name.address.sun_family = AF_UNIX;
     // The leading zero makes the name abstract: it belongs to the network namespace and ends with the socket.
@@ -66,7 +66,7 @@ Status await(int socket, short events, int64_t deadline_us) {
 Result<UnsharedFd> connect_to(const FdServerAddress& to, int64_t deadline_us) {
     UnsharedFd socket(Fd::socket(AF_UNIX, SOCK_SEQPACKET));
     if (!socket) return fail(error::system_descriptors, "a socket could not be made: {}", no_descriptor_text(errno));
-    const AbstractName name = name_of(to);
+    const AbstractName name = socket_name(to);
     while (connect(socket.number(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) != 0) {
         if (errno == ECONNREFUSED)
             return fail(error::shm_descriptor,
@@ -137,7 +137,7 @@ Result<std::shared_ptr<FdServer>> FdServer::of_process() {
             return fail(error::system_call, "random numbers for the name of a socket could not be read: {}",
                         errno_text(errno));
         Fd listener = Fd::socket(AF_UNIX, SOCK_SEQPACKET);
-        const AbstractName name = name_of(address);
+        const AbstractName name = socket_name(address);
         if (!listener || bind(listener.number(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) != 0 ||
             listen(listener.number(), 128) != 0)
             return fail(error::system_descriptors, "a socket for file descriptors could not be made: {}",

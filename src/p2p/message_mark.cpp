@@ -10,7 +10,7 @@ namespace weft::internal {
 
 namespace {
 
-const char* name_of(MessageCaller by) {
+const char* caller_name(MessageCaller by) {
     constexpr const char* names[] = {"weftSend",    "weftRecv",     "weftSendRecv",   "weftAlltoAllv",
                                      "weftGatherv", "weftScatterv", "weftAllGatherv", "weftReduceScatterv"};
     return size_t(by) < std::size(names) ? names[size_t(by)] : "an unknown call";
@@ -18,7 +18,7 @@ const char* name_of(MessageCaller by) {
 // The call that the other end is expected to make.
 const char* counterpart_of(MessageCaller by) {
     using Caller = MessageCaller;
-    return name_of(by == Caller::send ? Caller::receive : by == Caller::receive ? Caller::send : by);
+    return caller_name(by == Caller::send ? Caller::receive : by == Caller::receive ? Caller::send : by);
 }
 
 static_assert(weftNumTypes <= message_type_bits + 1 &&
@@ -26,7 +26,7 @@ static_assert(weftNumTypes <= message_type_bits + 1 &&
 
 bool reduces(const MessageView& view) { return caller_of(view.mark) == MessageCaller::reduce_scatter_v; }
 
-std::string amount(const MessageView& view) {
+std::string amount_text(const MessageView& view) {
     const weftDataType_t type = type_of(view.mark);
     std::string text = fmt::format("{} {}", view.count,
                                    is_datatype(type) ? weft::internal::name_of(type) : "elements of an unknown type");
@@ -40,8 +40,8 @@ std::string differing_messages(int from, const MessageView& sent, int to, const 
     return fmt::format(
         "rank {} called {} with {} for rank {}, which called {} with {} from rank {}: count, type{} and the order of "
         "messages between two ranks must be the same on both",
-        from, name_of(caller_of(sent.mark)), amount(sent), to, name_of(caller_of(wanted.mark)), amount(wanted), from,
-        reduces(sent) && reduces(wanted) ? ", reduction" : "");
+        from, caller_name(caller_of(sent.mark)), amount_text(sent), to, caller_name(caller_of(wanted.mark)),
+        amount_text(wanted), from, reduces(sent) && reduces(wanted) ? ", reduction" : "");
 }
 
 std::string owed_message(int rank, bool outgoing, bool begun, const MessageView& view) {
@@ -49,15 +49,15 @@ std::string owed_message(int rank, bool outgoing, bool begun, const MessageView&
     const char* const done = begun ? "has not gone on with" : "has not called";
     if (outgoing)
         return fmt::format("{} {} from rank {} for the {} that rank {} sends by {}", done, counterpart_of(by), rank,
-                           amount(view), rank, name_of(by));
+                           amount_text(view), rank, caller_name(by));
     return fmt::format("{} {} to rank {} of the {} that rank {} called {} for", done, counterpart_of(by), rank,
-                       amount(view), rank, name_of(by));
+                       amount_text(view), rank, caller_name(by));
 }
 
 std::string message_to_oneself(int rank, bool outgoing, const MessageView& view) {
     const MessageCaller by = caller_of(view.mark);
-    return fmt::format("rank {} called {} with {} {} itself, and not {} in the same group", rank, name_of(by),
-                       amount(view), outgoing ? "to" : "from", counterpart_of(by));
+    return fmt::format("rank {} called {} with {} {} itself, and not {} in the same group", rank, caller_name(by),
+                       amount_text(view), outgoing ? "to" : "from", counterpart_of(by));
 }
 
 }  // namespace weft::internal

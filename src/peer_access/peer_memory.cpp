@@ -38,12 +38,12 @@ struct Mapped {
     SharedMemory memory;
 };
 
-std::string name_of(const PeerMemory& where) { return fmt::format("/proc/{}/fd/{}", where.pid, where.fd); }
+std::string proc_path(const PeerMemory& where) { return fmt::format("/proc/{}/fd/{}", where.pid, where.fd); }
 
 // With the same user and pid namespace the descriptor can be opened by its name. In another pid namespace the name may
 // be that of any file.
 bool is_there(const PeerMemory& where, struct stat& status) {
-    return stat(name_of(where).c_str(), &status) == 0 && status.st_ino == where.inode;
+    return stat(proc_path(where).c_str(), &status) == 0 && status.st_ino == where.inode;
 }
 
 Result<std::shared_ptr<SharedMemory>> map(const PeerMemory& where) {
@@ -70,9 +70,9 @@ Result<Fd> open_peer_memory(const PeerMemory& where) {
     // Compare before opening: if it is our own segment, closing the descriptor would drop this process's liveness lock.
     struct stat status {};
     Fd fd;
-    if (is_there(where, status)) fd = Fd::open(name_of(where), O_RDWR);
+    if (is_there(where, status)) fd = Fd::open(proc_path(where), O_RDWR);
     if (!fd || fstat(fd.number(), &status) != 0 || status.st_ino != where.inode)
-        return fail(error::shm_peer_memory, "{} is not memory of that process, or may not be opened", name_of(where));
+        return fail(error::shm_peer_memory, "{} is not memory of that process, or may not be opened", proc_path(where));
     return fd;
 }
 

@@ -27,7 +27,7 @@ constexpr int64_t client_patience_us = 200'000;  // the leader knows more of the
 
 // A rank whose source fails still joins: a late rank would wait for it in vain otherwise.
 template <class T>
-Result<T> ask(const std::function<Result<T>()>& source) {
+Result<T> found_by(const std::function<Result<T>()>& source) {
     Result<T> answer = source ? source() : T();
     if (!answer) WEFT_LOG(warn, init, "{}; all ranks fail with this when all have joined", answer.status().text());
     return answer;
@@ -35,8 +35,8 @@ Result<T> ask(const std::function<Result<T>()>& source) {
 
 AgreedTexts texts_of_rank_0(const RendezvousOptions& options) {
     AgreedTexts texts;
-    auto machine = ask(options.machine);
-    auto tuning = ask(options.tuning);
+    auto machine = found_by(options.machine);
+    auto tuning = found_by(options.tuning);
     // For one host; if there are several, their leaders describe the machines.
     if (machine) texts.add_machine(std::move(*machine));
     if (tuning) texts.tuning = std::move(*tuning);
@@ -115,7 +115,7 @@ Result<bool> IdRendezvous::advance() {
         return true;
     }
     if (segment_ && (options_.spread || host_rendezvous_->foreign() || now_us() - begun_us_ > alone_us)) {
-        if (host_rendezvous_->needs_machine()) host_rendezvous_->set_machine(ask(options_.machine));
+        if (host_rendezvous_->needs_machine()) host_rendezvous_->set_machine(found_by(options_.machine));
         if (Status status = host_rendezvous_->meet_other_hosts(options_.roots || (rank_ == 0 && !options_.spread));
             !status)
             return give_up(std::move(status));

@@ -21,7 +21,7 @@ double us_of(const Tuning::Curve& curve, const Algorithm& row, const Layout& lay
                : measured * row.predicted_us(layout, links, bytes) / row.predicted_us(layout, links, nearest);
 }
 
-bool alike(const LinkCosts& one, const LinkCosts& other) {
+bool equal_links(const LinkCosts& one, const LinkCosts& other) {
     return one.ranks_per_core == other.ranks_per_core && one.zero_copy_most_bytes == other.zero_copy_most_bytes;
 }
 
@@ -42,7 +42,7 @@ static Prediction exact(const Algorithm& row, const Layout& layout, const Costs&
     const Basis scaled = simulated ? Basis::scaled_simulated : Basis::scaled,
                 known_so = simulated ? Basis::simulated : Basis::measured;
     const double its_us = us_of(*curve, row, measured, its_links, bytes);
-    if (curve->ranks == layout.ranks && measured.hosts == layout.hosts && alike(links, its_links))
+    if (curve->ranks == layout.ranks && measured.hosts == layout.hosts && equal_links(links, its_links))
         return {its_us, curve->within(bytes) == bytes ? known_so : scaled};
     const double correction = its_us / row.predicted_us(measured, its_links, bytes);
     if (!std::isfinite(correction)) return {model, Basis::model};

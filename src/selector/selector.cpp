@@ -96,7 +96,7 @@ const char* basis_of(const Prediction& prediction) {
     }
 }
 
-std::string text_of(const Prediction& prediction) {
+std::string prediction_text(const Prediction& prediction) {
     return fmt::format("{:.2f} us {}", prediction.us, basis_of(prediction));
 }
 
@@ -119,7 +119,7 @@ std::string choice_text(const Operation& operation, const Layout& layout, const 
     std::string text =
         fmt::format("{} ({} bytes) on {}: {} over {}, {}", operation.text(), operation.whole_bytes(layout.ranks),
                     ranks_text(layout), choice.algorithm->name, transports_of(layout),
-                    of_user ? "as WEFT_ALGO_FILES says" : text_of(choice.predicted));
+                    of_user ? "as WEFT_ALGO_FILES says" : prediction_text(choice.predicted));
     std::erase_if(candidates, [&](const Candidate& one) {
         return !one.excluded.empty() || one.algorithm == choice.algorithm || one.algorithm->of_user;
     });
@@ -139,10 +139,10 @@ std::string explain(const Operation& operation, const Layout& layout, const Cost
     std::string text = fmt::format("{} ({} bytes) on {}, {} a core\n", operation.text(),
                                    operation.whole_bytes(layout.ranks), ranks_text(layout), costs.links.ranks_per_core);
     for (const Candidate& candidate : candidates(operation, layout, costs, preferences, rows))
-        text +=
-            fmt::format("candidate {}: {}{}{}; {}\n", candidate.algorithm->name,
-                        candidate.algorithm->of_user ? "the user's, before Weft's own" : text_of(candidate.predicted),
-                        candidate.excluded.empty() ? "" : ", out: ", candidate.excluded, candidate.algorithm->cost);
+        text += fmt::format(
+            "candidate {}: {}{}{}; {}\n", candidate.algorithm->name,
+            candidate.algorithm->of_user ? "the user's, before Weft's own" : prediction_text(candidate.predicted),
+            candidate.excluded.empty() ? "" : ", out: ", candidate.excluded, candidate.algorithm->cost);
     const auto choice = select(operation, layout, costs, preferences, rows);
     if (!choice) return text + choice.status().sentence();
     return text + fmt::format("chosen: {} over {}, {}", choice->algorithm->name, transports_of(layout),

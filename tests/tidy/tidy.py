@@ -8,7 +8,8 @@ usage: tidy.py ROOT                        prints a line for each objection; exi
        tidy.py ROOT --commits              checks the subjects of the commits after COMMITS_AFTER; exits 77 without history
 
 Checked here: includes against the arrows of src/README.md, include cycles, dead files, folders that no build enters, missing test
-twins. Also: getenv and environ outside src/base, descriptors not made by Fd, unchecked output, missing head comments, random_device.
+twins. Also: getenv and environ outside src/base, descriptors not made by Fd, unchecked output, missing head comments, random_device,
+local functions of one name in two sources.
 structure.py checks cycles and sizes of units, classes and folders. prose.py checks the language. For both, known.txt lists today's
 offenders. A count above its entry is an objection, and so is an entry that is too high. Counts of lines may fall behind.
 """
@@ -273,6 +274,33 @@ def check_printing(tree):
                 yield f"{file}:{number}: {found.group()} does not check its output: use src/base/printing.hpp"
 
 
+LOCAL_FUNCTION = re.compile(r"(?:template[^>]*> )?(?:static |inline |constexpr |\[\[\w+\]\] )*[\w:<>,&*\s]+?[\s&*](\w+)\(")
+
+
+def local_functions(text):
+    """The functions in anonymous namespaces, each with the name of its enclosing namespace. The code is formatted."""
+    inside = []
+    for line in text.splitlines():
+        if opened := re.match(r"namespace ([\w:]*) ?\{$", line):
+            inside.append(opened[1])
+        elif re.match(r"\}\s+// namespace", line) and inside:
+            inside.pop()
+        elif "" in inside and re.match(r"[\w\[]", line) and (found := LOCAL_FUNCTION.match(line)):
+            yield "::".join(filter(None, inside)), found[1]
+
+
+def check_local_names(tree):
+    """In a unity build equal names of two sources are overloads, and the order of files can decide which one is called."""
+    first = {}
+    for file, text in tree.text.items():
+        if not file.startswith(("src/", "topology/", "transports/", "algorithms/", "tools/")) or Path(file).suffix != ".cpp":
+            continue
+        for key in sorted(set(local_functions(text))):
+            other = first.setdefault((file.startswith("tools/"), file.startswith("src/nccl/"), *key), file)
+            if other != file:
+                yield f"{file}: the local function {key[1]} is one of {other}, too: name one anew, since unity builds join them"
+
+
 def check_heads(tree):
     for file, text in tree.text.items():
         # A unit with a header of its own says there what it is for.
@@ -401,7 +429,8 @@ def objections(root):
     arrows = Arrows((tree.root / "src/README.md").read_text())
     found = []
     for check in (lambda: check_arrows(tree, arrows), *(lambda c=c: c(tree) for c in
-                  (check_cycles, check_dead, check_entered, check_twins, check_getenv, check_seeds, check_descriptors, check_printing, check_heads,
+                  (check_cycles, check_dead, check_entered, check_twins, check_getenv, check_seeds, check_descriptors, check_printing, check_local_names,
+                   check_heads,
                    check_known))):
         found += check()
     return tree, found

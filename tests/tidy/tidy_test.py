@@ -177,6 +177,13 @@ class TidyTest(unittest.TestCase):
             "algorithms/ring.cpp": '#include "algorithms/ring.hpp"\n#include "algorithms/algorithm.hpp"\n'
                                    'auto x = "/proc/1/environ", y = environment("A");  // not environ\n'}), [])
 
+    def test_a_local_function_has_a_name_of_its_own(self):
+        local = "// {}: a part.\nnamespace {}weft {{\nnamespace {{\n\nconst char* shown(int value) {{ return nullptr; }}\n\n}}  // namespace\n}}  // namespace weft\n"
+        changes = {"src/schedule/build.cpp": '#include "src/schedule/build.hpp"\n' + local.format("build.cpp", ""),
+                   "src/selector/choose.cpp": local.format("choose.cpp", "")}
+        self.assert_one(changes, "src/selector/choose.cpp", "shown", "src/schedule/build.cpp")
+        self.assertEqual(self.objections({**changes, "src/selector/choose.cpp": local.format("choose.cpp", "other::")}), [])
+
     def test_a_file_has_a_head_comment(self):
         self.assert_one({"perf/table.hpp": "#pragma once\n"}, "perf/table.hpp", "head comment")
 

@@ -13,7 +13,7 @@ namespace {
 using topology::LinkKind;
 
 // Colours that colour-blind readers can tell apart. Source: Okabe and Ito, "Color universal design", 2008.
-std::string_view colour_of(LinkKind kind) {
+std::string_view link_colour(LinkKind kind) {
     switch (kind) {
         case LinkKind::nvlink: return "#009e73";
         case LinkKind::c2c: return "#cc79a7";
@@ -46,7 +46,7 @@ double line_width(double gbs) { return std::clamp(0.42 * std::pow(gbs, 0.55), 0.
 Stroke LinkLegend::stroke(LinkKind kind, double gbs, bool assumed) {
     if (kind == LinkKind::local) gbs = 0;  // its bandwidth is unknown
     drawn_[kind].insert({gbs, assumed});
-    return {colour_of(kind), kind == LinkKind::local ? 2 : line_width(gbs), assumed};
+    return {link_colour(kind), kind == LinkKind::local ? 2 : line_width(gbs), assumed};
 }
 
 void LinkLegend::draw(Svg& svg, Point at, double width) const {
@@ -61,7 +61,7 @@ void LinkLegend::draw(Svg& svg, Point at, double width) const {
             const double wide = sample + 8 + width_of(text, 11) + 18;
             if (next.x > at.x && next.x + wide > at.x + width) next = {at.x, next.y + row};
             const double thick = kind == LinkKind::local ? 2 : line_width(look.gbs);
-            svg.line({next.x, next.y}, {next.x + sample, next.y}, {colour_of(kind), thick, look.assumed});
+            svg.line({next.x, next.y}, {next.x + sample, next.y}, {link_colour(kind), thick, look.assumed});
             svg.text({next.x + sample + 6, next.y + 4}, text);
             next.x += wide;
         }

@@ -22,7 +22,7 @@ enum class Kind { send, receive, forward, add, add_forward, copy, reduce, wait }
 struct TrackLook {
     const char *caption, *colour;
 };
-TrackLook look_of(Kind kind) {
+TrackLook track_look(Kind kind) {
     switch (kind) {
         case Kind::send: return {"send", "#8fc7ec"};
         case Kind::receive: return {"receive", "#7fcfae"};
@@ -136,7 +136,7 @@ class TimelineDrawing {
             const Track track{step.rank, step.block};
             const double from = x_of(std::exchange(free_us[track], step.end_us)), to = x_of(step.begin_us);
             if (to - from < 1) continue;
-            svg_.rectangle({from, middle_of(track) - 3, to - from, 6}, look_of(Kind::wait).colour, {"", 0}, 0);
+            svg_.rectangle({from, middle_of(track) - 3, to - from, 6}, track_look(Kind::wait).colour, {"", 0}, 0);
             drawn_.insert(Kind::wait);
         }
     }
@@ -156,8 +156,8 @@ class TimelineDrawing {
         drawn_.insert(kind_of_step(instruction.opcode));
         svg_.begin_group(
             fmt::format("{}, {:.2f} to {:.2f} us", text_of(instruction, step.iteration), step.begin_us, step.end_us));
-        svg_.rectangle({from, y - box_height / 2, wide, box_height}, look_of(kind_of_step(instruction.opcode)).colour,
-                       {"#555555", 0.6}, 2);
+        svg_.rectangle({from, y - box_height / 2, wide, box_height},
+                       track_look(kind_of_step(instruction.opcode)).colour, {"#555555", 0.6}, 2);
         const std::string name = chunks_of(step);
         if (width_of(name, letters) < wide) svg_.text({from + wide / 2, y + 3}, name, {letters, Anchor::middle});
         svg_.end_group();
@@ -191,7 +191,7 @@ class TimelineDrawing {
         double x = at_.x;
         const double y = bottom_ + 22;
         for (const Kind kind : drawn_) {
-            const TrackLook look = look_of(kind);
+            const TrackLook look = track_look(kind);
             const bool thin = kind == Kind::wait;
             svg_.rectangle({x, y - (thin ? 3.0 : 6.0), 22, thin ? 6.0 : 12.0}, look.colour, {"#555555", thin ? 0 : 0.6},
                            2);

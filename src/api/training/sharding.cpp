@@ -42,7 +42,7 @@ Status check_unit(const char* function, const train::Sharded& sharded, int unit)
     return fail(error::argument_value, "{}: unit is {}; it must be 0 to {}", function, unit, sharded.unit_count() - 1);
 }
 
-Status check_stream(const char* function, const train::Sharded& sharded, weftStream_t stream) {
+Status check_shard_stream(const char* function, const train::Sharded& sharded, weftStream_t stream) {
     if (sharded.on_device() && is_host_stream(stream))
         return fail(error::argument_stream, "{}: the object lies on a device: stream must be a CUDA stream", function);
     if (sharded.on_device()) return sharded.check_stream(function, stream);
@@ -103,14 +103,14 @@ Status read_units(const weftTrainUnit_t* units, size_t count, bool has_values, t
     return ok();
 }
 
-Result<std::unique_ptr<train::MemorySpace>> space_of(const train::ShardingPlan& plan, weftComm_t comm) {
+Result<std::unique_ptr<train::MemorySpace>> shard_space(const train::ShardingPlan& plan, weftComm_t comm) {
     if (!plan.on_device) return train::host_space();
     int device = -1;
     WEFT_TRY(train::called(weftCommCuDevice(comm, &device)));
     return train::device_space(device);
 }
 
-Status read_config(const weftTrainShardConfig_t* given, train::ShardingPlan& plan) {
+Status read_shard_config(const weftTrainShardConfig_t* given, train::ShardingPlan& plan) {
     weftTrainShardConfig_t config = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
     WEFT_TRY(read_config_struct(given, first_shard_config_size, WEFT_TRAIN_SHARD_CONFIG_MAGIC,
                                 "WEFT_TRAIN_SHARD_CONFIG_INITIALIZER", config));
@@ -162,13 +162,13 @@ weftResult_t weftTrainShardCreate(weftTrainShard_t* shard, weftComm_t comm, cons
                 return fail(error::argument_null,
                             "weftTrainShardCreate: shard is NULL: pass the address of a weftTrainShard_t");
             WEFT_TRY(read_units(units, unitCount, rank == 0, plan));
-            return read_config(config, plan);
+            return read_shard_config(config, plan);
         };
         // A rank that fails tells the others, which wait for it.
         Status own = read();
         std::unique_ptr<train::MemorySpace> space = train::host_space();
         if (own) {
-            auto found = space_of(plan, comm);
+            auto found = shard_space(plan, comm);
             if (found)
                 space = std::move(*found);
             else
@@ -190,7 +190,7 @@ weftResult_t weftTrainShardAbort(weftTrainShard_t shard) { return abort_training
 weftResult_t weftTrainShardGather(weftTrainShard_t shard, int unit, weftStream_t stream) {
     return guarded_training("weftTrainShardGather", shard, [&](train::Sharded& own) -> Status {
         WEFT_TRY(check_unit("weftTrainShardGather", own, unit));
-        WEFT_TRY(check_stream("weftTrainShardGather", own, stream));
+        WEFT_TRY(check_shard_stream("weftTrainShardGather", own, stream));
         return own.gather(unit, stream);
     });
 }
@@ -201,7 +201,7 @@ weftResult_t weftTrainShardRelease(weftTrainShard_t shard, int unit, weftTrainPa
         if (pass != weftTrainForward && pass != weftTrainBackward)
             return fail(error::argument_value, "weftTrainShardRelease: pass is {}; it must be a weftTrainPass_t",
                         int(pass));
-        WEFT_TRY(check_stream("weftTrainShardRelease", own, stream));
+        WEFT_TRY(check_shard_stream("weftTrainShardRelease", own, stream));
         return own.release(unit, pass == weftTrainForward, stream);
     });
 }
@@ -234,14 +234,14 @@ weftResult_t weftTrainShardReduceScatter(weftTrainShard_t shard, int unit, weftT
         if (mode != weftTrainSynchronize && mode != weftTrainAccumulate)
             return fail(error::argument_value, "weftTrainShardReduceScatter: mode is {}; it must be a weftTrainMode_t",
                         int(mode));
-        WEFT_TRY(check_stream("weftTrainShardReduceScatter", own, stream));
+        WEFT_TRY(check_shard_stream("weftTrainShardReduceScatter", own, stream));
         return own.reduce_scatter(unit, mode == weftTrainSynchronize, stream);
     });
 }
 
 weftResult_t weftTrainShardFinish(weftTrainShard_t shard, weftStream_t stream) {
     return guarded_training("weftTrainShardFinish", shard, [&](train::Sharded& own) -> Status {
-        WEFT_TRY(check_stream("weftTrainShardFinish", own, stream));
+        WEFT_TRY(check_shard_stream("weftTrainShardFinish", own, stream));
         return own.finish(stream);
     });
 }

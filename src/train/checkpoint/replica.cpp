@@ -29,7 +29,7 @@ StateCopy copy_of(const Peers& peers, uint64_t version, const std::vector<OwnBox
     return copy;
 }
 
-std::string text_of(const std::vector<StoredBox>& boxes, int files) {
+std::string boxes_text(const std::vector<StoredBox>& boxes, int files) {
     Metadata metadata;
     metadata.file_bytes.resize(size_t(files));
     metadata.boxes = boxes;
@@ -48,7 +48,7 @@ Result<std::vector<std::vector<StoredBox>>> boxes_in(const std::vector<std::stri
 }
 
 Result<std::vector<std::vector<StoredBox>>> all_boxes(const Peers& peers, const std::vector<StoredBox>& own) {
-    auto texts = all_gather_texts(peers, text_of(own, peers.ranks()));
+    auto texts = all_gather_texts(peers, boxes_text(own, peers.ranks()));
     if (!texts) return texts.take_status();
     return boxes_in(*texts);
 }
@@ -136,7 +136,7 @@ Status Replica::check_settings(const Peers& peers, Status own, uint64_t version)
 Status Replica::check_boxes(const Peers& peers, const std::vector<OwnBox>& boxes) {
     std::vector<StoredBox> own;
     for (const OwnBox& box : boxes) own.push_back(box.facts);
-    std::string text = text_of(own, peers.ranks());
+    std::string text = boxes_text(own, peers.ranks());
     const uint64_t known = checked_.rank == peers.rank() && checked_.own == text ? checked_.all : 0;
     std::vector<uint64_t> hashes(size_t(peers.ranks()));
     WEFT_TRY(peers.all_gather(&known, hashes.data(), sizeof known));
@@ -159,7 +159,7 @@ Status Replica::check_boxes(const Peers& peers, const std::vector<OwnBox>& boxes
 }
 
 Result<std::vector<StateCopy>> Replica::exchange(const Peers& peers, const StateCopy& own) const {
-    const std::string text = text_of(own.boxes, peers.ranks());
+    const std::string text = boxes_text(own.boxes, peers.ranks());
     const Sizes sizes{text.size(), own.data.size()};
     std::vector<Sizes> all(size_t(peers.ranks()));
     WEFT_TRY(peers.all_gather(&sizes, all.data(), sizeof sizes));

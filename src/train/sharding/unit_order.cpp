@@ -9,7 +9,7 @@ namespace weft::internal::train {
 
 namespace {
 
-std::string text_of(const UnitCall& call) {
+std::string unit_call_text(const UnitCall& call) {
     switch (call.kind) {
         case UnitCall::Kind::from_shards: return fmt::format("gathers unit {} from all shards", call.unit);
         case UnitCall::Kind::from_reshard_group: return fmt::format("gathers unit {} in its reshard group", call.unit);
@@ -38,7 +38,7 @@ Status check_order(const Peers& peers, UnitCall own) {
     return fail(error::train_order,
                 "rank {} {}, while rank {} {}: gather, release and reduce the same units in one order, with one pass "
                 "and one mode, on all ranks",
-                rank, text_of(seen[differs]), first, text_of(seen[0]))
+                rank, unit_call_text(seen[differs]), first, unit_call_text(seen[0]))
         .about({.rank = rank, .peer = first});
 }
 

@@ -6,7 +6,7 @@ namespace weft::internal::train {
 
 namespace {
 
-size_t elements(const Segment& segment) {
+size_t segment_elements(const Segment& segment) {
     size_t count = 0;
     for (const size_t each : segment.counts) count += each;
     return count;
@@ -90,7 +90,7 @@ Status UnitReduction::reduce_to(const Unit& unit, const std::byte* source, bool 
     Peers& peers = groups_->shard();
     size_t staged_offset = 0;
     for (const Segment& segment : unit.forms.reduced.segments()) {
-        const size_t count = elements(segment);
+        const size_t count = segment_elements(segment);
         if (count == 0) continue;
         const GradientDivision division = this->division(segment.type);
         weftRedOp_t op = weftSum;
