@@ -149,7 +149,7 @@ typedef struct {
     int shardRanks; /* consecutive ranks that share one copy of the model (HSDP); 0: all ranks of the communicator */
     double divisor; /* gradients are the sum over all ranks divided by it; 0: the number of ranks */
     int onDevice;   /* 1: the model lies on the communicator's device; 0: in host memory */
-    /* Mixed precision of float32 parameters in host memory: float32, float16 or bfloat16. Of two neighbours that differ
+    /* Mixed precision of float32 parameters: float32, float16 or bfloat16. Of two neighbours that differ
      * one is float32. The optimizer's values stay float32. weftNumTypes: the default */
     weftDataType_t parameterType; /* of whole units and their gradients; default: the parameters' own */
     weftDataType_t reduceType;    /* in which gradients are reduced; default: parameterType */

@@ -30,6 +30,7 @@ class DeviceShard {
     DeviceShard(const Ranks& ranks, int rank, const weftTrainShardConfig_t& config)
         : rank_(rank),
           ranks_(ranks.count()),
+          types_{config.parameterType, config.reduceType, config.outputType},
           device_(ranks.placing[size_t(rank)]),
           current_(device_),
           stream_(*ranks.streams[size_t(rank)]) {
@@ -38,14 +39,14 @@ class DeviceShard {
         const char* const names[] = {"a", "b", "c", "d", "e", "f"};
         for (weftTrainUnit_t& unit : entries) unit = WEFT_TRAIN_UNIT_INITIALIZER;
         for (int p = 0; p < parameters; ++p) {
-            std::vector<std::byte>& values = numbers(p, [&](size_t i) { return value_of(0, p, i); });
+            std::vector<std::byte>& values = numbers(p, own_type(p), [&](size_t i) { return value_of(0, p, i); });
             weftTrainUnit_t& unit = entries[model[p].unit];
             tensors[p] = WEFT_TRAIN_TENSOR_INITIALIZER;
             tensors[p].name = names[p];
             tensors[p].data = rank == 0 ? values.data() : nullptr;
             tensors[p].count = model[p].count;
             tensors[p].rows = model[p].rows;
-            tensors[p].datatype = model[p].type;
+            tensors[p].datatype = own_type(p);
             if (unit.parameterCount++ == 0) unit.parameters = &tensors[p];
             unit.name = names[model[p].unit];
         }
@@ -72,7 +73,8 @@ class DeviceShard {
                 if (model[p].unit != unit) continue;
                 demand(weftTrainShardGetGradient(shard_, p, &memory));
                 // The others are zeros.
-                if (writes(rank_, p)) write(memory, numbers(p, [&](size_t i) { return element(rank_, batch, p, i); }));
+                if (!writes(rank_, p)) continue;
+                write(memory, numbers(p, whole_type(p), [&](size_t i) { return element(rank_, batch, p, i); }));
             }
             demand(weftTrainShardRelease(shard_, unit, weftTrainBackward, stream()));
             demand(weftTrainShardReduceScatter(shard_, unit, mode, stream()));
@@ -85,7 +87,9 @@ class DeviceShard {
             const weftTrainPiece_t piece = this->piece(p);
             if (piece.count == 0) continue;
             if (!piece.gradient) throw std::runtime_error("no gradient");
-            see(piece.gradient, p, piece.count, [this, p, batches, begin = piece.begin](size_t i) {
+            const weftDataType_t type = or_else(types_.output, own_type(p));
+            const double digits = std::max(digits_of(type), digits_of(or_else(types_.reduction, whole_type(p))));
+            see(piece.gradient, p, type, digits, piece.count, [this, p, batches, begin = piece.begin](size_t i) {
                 double sum = 0;
                 for (int rank = 0; rank < ranks_; ++rank)
                     for (int batch = 0; batch < batches && writes(rank, p); ++batch)
@@ -98,8 +102,8 @@ class DeviceShard {
     void update(int step) {
         for (int p = 0; p < parameters; ++p) {
             const weftTrainPiece_t piece = this->piece(p);
-            std::vector<std::byte>& all = numbers(p, [&](size_t i) { return value_of(step, p, i); });
-            const size_t size = size_of(model[p].type);
+            std::vector<std::byte>& all = numbers(p, own_type(p), [&](size_t i) { return value_of(step, p, i); });
+            const size_t size = size_of(own_type(p));
             copy(piece.values, all.data() + piece.begin * size, piece.count * size);
         }
         demand(weftTrainShardZeroGradients(shard_));
@@ -107,11 +111,10 @@ class DeviceShard {
     // Checks the numbers that the stream has seen.
     void compare() {
         stream_.finish();
-        const double digits[] = {0, 0, 0, 0, 0, 0, 0x1p-11, 0x1p-24, 0x1p-53, 0x1p-8};
         for (const Seen& seen : seen_)
-            for (size_t i = 0; i < seen.bytes.size() / size_of(model[seen.parameter].type); ++i) {
-                const double number = number_at(seen.bytes.data(), model[seen.parameter].type, i);
-                if (std::abs(number - seen.expected(i)) > 400 * digits[model[seen.parameter].type])
+            for (size_t i = 0; i < seen.bytes.size() / size_of(seen.type); ++i) {
+                const double number = number_at(seen.bytes.data(), seen.type, i);
+                if (std::abs(number - seen.expected(i)) > 400 * seen.digits)
                     throw std::runtime_error("element " + std::to_string(i) + " of parameter " +
                                              std::to_string(seen.parameter) + " is " + std::to_string(number) +
                                              ", not " + std::to_string(seen.expected(i)));
@@ -123,10 +126,26 @@ class DeviceShard {
   private:
     struct Seen {
         int parameter;
+        weftDataType_t type;
+        double digits;
         std::vector<std::byte> bytes;
         std::function<double(size_t)> expected;
     };
 
+    struct Types {
+        weftDataType_t parameter, reduction, output;
+    };
+
+    static double digits_of(weftDataType_t type) {
+        constexpr double digits[] = {0, 0, 0, 0, 0, 0, 0x1p-11, 0x1p-24, 0x1p-53, 0x1p-8};
+        return digits[type];
+    }
+    static weftDataType_t or_else(weftDataType_t type, weftDataType_t other) {
+        return type == weftNumTypes ? other : type;
+    }
+    // Models of mixed precision are float32.
+    weftDataType_t own_type(int p) const { return types_.parameter == weftNumTypes ? model[p].type : weftFloat32; }
+    weftDataType_t whole_type(int p) const { return or_else(types_.parameter, own_type(p)); }
     static bool writes(int rank, int p) { return p != 3 || rank == 0; }
     static double element(int rank, int batch, int p, size_t i) { return gradient_element(rank, batch, p, i); }
     weftStream_t stream() const { return stream_.weft(); }
@@ -137,18 +156,19 @@ class DeviceShard {
     }
     // Of a parameter; valid until compare().
     template <class Number>
-    std::vector<std::byte>& numbers(int p, Number&& number) {
-        std::vector<std::byte>& bytes = sent_.emplace_back(model[p].count * size_of(model[p].type));
-        for (size_t i = 0; i < model[p].count; ++i) set_number(bytes.data(), model[p].type, i, number(i));
+    std::vector<std::byte>& numbers(int p, weftDataType_t type, Number&& number) {
+        std::vector<std::byte>& bytes = sent_.emplace_back(model[p].count * size_of(type));
+        for (size_t i = 0; i < model[p].count; ++i) set_number(bytes.data(), type, i, number(i));
         return bytes;
     }
     void copy(void* to, const void* from, size_t bytes) {
         if (bytes > 0) demand(cuMemcpyAsync(CUdeviceptr(to), CUdeviceptr(from), bytes, stream_.handle));
     }
     void write(void* to, const std::vector<std::byte>& from) { copy(to, from.data(), from.size()); }
-    void see(const void* from, int p, size_t count, std::function<double(size_t)> expected) {
+    void see(const void* from, int p, weftDataType_t type, double digits, size_t count,
+             std::function<double(size_t)> expected) {
         Seen& seen = seen_.emplace_back();
-        seen = {p, std::vector<std::byte>(count * size_of(model[p].type)), std::move(expected)};
+        seen = {p, type, digits, std::vector<std::byte>(count * size_of(type)), std::move(expected)};
         copy(seen.bytes.data(), from, seen.bytes.size());
     }
     void see_values(int unit, int step) {
@@ -156,11 +176,14 @@ class DeviceShard {
             void* memory = nullptr;
             if (model[p].unit != unit) continue;
             demand(weftTrainShardGetParameter(shard_, p, &memory));
-            see(memory, p, model[p].count, [step, p](size_t i) { return value_of(step, p, i); });
+            see(memory, p, whole_type(p), digits_of(whole_type(p)), model[p].count,
+                [step, p](size_t i) { return value_of(step, p, i); });
         }
     }
 
-    int rank_, ranks_, device_;
+    int rank_, ranks_;
+    Types types_;
+    int device_;
     Current current_;
     const Stream& stream_;
     std::deque<std::vector<std::byte>> sent_;  // until the stream has read them
@@ -182,19 +205,27 @@ TEST_CASE("sharded models on devices are trained in the order of the caller's st
         weftTrainSharding_t sharding;
         weftTrainStage_t stage;
         int shard_ranks;
+        weftDataType_t parameter = weftNumTypes, reduction = weftNumTypes, output = weftNumTypes;
     };
-    for (const Form& form : {Form{1, weftTrainShardFlat, weftTrainShardParameters, 0},
-                             Form{2, weftTrainShardRows, weftTrainShardParameters, 0},
-                             Form{3, weftTrainShardFlat, weftTrainShardParameters, 0},
-                             Form{2, weftTrainShardFlat, weftTrainShardOptimizer, 0},
-                             Form{4, weftTrainShardFlat, weftTrainShardGradients, 2}}) {
-        CAPTURE(form.ranks, form.sharding, form.stage);
+    for (const Form& form :
+         {Form{1, weftTrainShardFlat, weftTrainShardParameters, 0},
+          Form{2, weftTrainShardRows, weftTrainShardParameters, 0},
+          Form{3, weftTrainShardFlat, weftTrainShardParameters, 0},
+          Form{2, weftTrainShardFlat, weftTrainShardOptimizer, 0},
+          Form{4, weftTrainShardFlat, weftTrainShardGradients, 2},
+          Form{2, weftTrainShardRows, weftTrainShardParameters, 0, weftBfloat16, weftFloat32},
+          Form{3, weftTrainShardFlat, weftTrainShardGradients, 0, weftFloat16},
+          Form{4, weftTrainShardFlat, weftTrainShardParameters, 2, weftBfloat16, weftFloat32, weftBfloat16}}) {
+        CAPTURE(form.ranks, form.sharding, form.stage, form.parameter, form.reduction, form.output);
         const Ranks ranks(spread(form.ranks));
         check_on_threads(form.ranks, [&](int own) {
             weftTrainShardConfig_t config = on_device();
             config.sharding = form.sharding;
             config.stage = form.stage;
             config.shardRanks = form.shard_ranks;
+            config.parameterType = form.parameter;
+            config.reduceType = form.reduction;
+            config.outputType = form.output;
             DeviceShard rank(ranks, own, config);
             for (int step = 0; step < 3; ++step) {
                 for (int batch = 0; batch < 2; ++batch) {

@@ -89,9 +89,6 @@ Status check_types(const ShardingPlan& plan) {
                     "config.parameterType {}, reduceType {} and outputType {}: of two neighbours that differ one must "
                     "be float32",
                     name_of(types.whole), name_of(types.reduced), name_of(types.gradient));
-    if (plan.on_device)
-        return fail(error::argument_config,
-                    "config.parameterType, reduceType and outputType are for host memory: convert the values yourself");
     for (const UnitPlan& unit : plan.units)
         for (const UnitParameter& parameter : unit.parameters)
             if (parameter.facts.type != weftFloat32)
