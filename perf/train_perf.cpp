@@ -1,17 +1,15 @@
-// train_perf.cpp: data-parallel steps of weft/train.h beside one all-reduce of the same bytes, in turns.
+// train_perf.cpp: steps of weft/train.h beside bare collectives of the same bytes, in turns.
 #include <fmt/format.h>
 #include <unistd.h>
 #include <weft/train.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
-#include <fstream>
 #include <numeric>
 
 #include "job.hpp"
-#include "src/base/printing.hpp"
+#include "train_measure.hpp"
+#include "train_sharded.hpp"
 
 namespace perf {
 namespace {
@@ -22,17 +20,6 @@ struct Options {
     size_t small_count = 1000, small_bytes = 1024;
     double compute = 1.5;  // of the overlapped step, in times of the fused all-reduce
 };
-
-double now_us() {
-    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-// Of this process, which may have several ranks.
-double resident_mb() {
-    size_t whole = 0, resident = 0;
-    std::ifstream("/proc/self/statm") >> whole >> resident;
-    return double(resident) * double(sysconf(_SC_PAGESIZE)) / 1e6;
-}
 
 // A model of equal float32 parameters, and a buffer of its size for the fused all-reduce. Thread-bound.
 class Model {
@@ -118,33 +105,6 @@ class Compute {
     std::vector<float> numbers_ = std::vector<float>(4096);
 };
 
-// The medians over rounds of each body's time on the slowest rank. Each round runs all bodies in turn.
-std::vector<double> medians(Rank& rank, int rounds, const std::vector<std::function<void()>>& bodies) {
-    std::vector<std::vector<double>> times(bodies.size());
-    for (int round = 0; round < rounds; ++round)
-        for (size_t i = 0; i < bodies.size(); ++i) {
-            rank.barrier();
-            const double begin = now_us();
-            bodies[i]();
-            times[i].push_back(now_us() - begin);
-        }
-    std::vector<double> result;
-    for (std::vector<double>& each : times) {
-        rank.combine(each, weftMax);
-        std::nth_element(each.begin(), each.begin() + rounds / 2, each.end());
-        result.push_back(each[size_t(rounds) / 2]);
-    }
-    return result;
-}
-
-void print(const Rank& rank, const std::string& text) {
-    if (rank.is_first()) weft::internal::print_output("{}", text);
-}
-
-void print_row(const Rank& rank, const char* name, double step, double fused, const char* goal) {
-    print(rank, fmt::format("{:<36} {:>10.1f} {:>10.1f} {:>7.2f}  {}\n", name, step, fused, step / fused, goal));
-}
-
 void measure_small(Rank& rank, const Options& options) {
     Model model(rank, options.small_count, options.small_bytes);
     const auto times =
@@ -157,9 +117,9 @@ void measure_small(Rank& rank, const Options& options) {
 }
 
 void measure_large(Rank& rank, const Options& options) {
-    const double before = resident_mb();
+    const double before = memory_mb(rank);
     Model model(rank, options.layers, options.model_mb * 1'000'000 / options.layers / 4 * 4);
-    const double memory = rank.combine(resident_mb() - before, weftMax);
+    const double memory = memory_mb(rank) - before;
     const auto times = medians(rank, options.rounds, {[&] { model.fused(); }, [&] { model.step_together(); }});
     print_row(rank, fmt::format("{:.0f} MB, all ready at once", model.mb()).c_str(), times[1], times[0], "1.05");
     const double fused = times[0];
@@ -171,21 +131,23 @@ void measure_large(Rank& rank, const Options& options) {
                                      },
                                      [&] { model.step_one_by_one([&] { compute.run(loops); }); }});
     const double exposed = overlapped[1] - overlapped[0];
-    print(rank, fmt::format("\ncompute alone {:.0f} us, the step {:.0f} us, all-reduce alone {:.0f} us\n"
-                            "exposed communication {:.0f} us: {:.0f} % of the all-reduce (goal: 15 % with two cores a "
-                            "rank; {} cores here for {} ranks)\n"
-                            "memory of this process: {:.0f} MB more for a model of {:.0f} MB, its gradients and the "
-                            "buffer of the all-reduce\n",
-                            overlapped[0], overlapped[1], fused, exposed, 100 * exposed / fused,
-                            sysconf(_SC_NPROCESSORS_ONLN), rank.count(), memory, model.mb()));
+    print(rank,
+          fmt::format("\ncompute alone {:.0f} us, the step {:.0f} us, all-reduce alone {:.0f} us\n"
+                      "exposed communication {:.0f} us: {:.0f} % of the all-reduce (goal: 15 % with two cores a "
+                      "rank; {} cores here for {} ranks)\n"
+                      "memory of a rank: {:.0f} MB more for a model of {:.0f} MB, its gradients and the buffer of "
+                      "the all-reduce\n\n",
+                      overlapped[0], overlapped[1], fused, exposed, 100 * exposed / fused,
+                      sysconf(_SC_NPROCESSORS_ONLN), rank.count(), memory, model.mb()));
 }
 
 int run(Rank& rank, const Options& options) {
     print(rank, fmt::format("# train_perf: {} ranks, median of the slowest rank over {} rounds, in turns\n"
                             "{:<36} {:>10} {:>10} {:>7}  goal\n",
-                            rank.count(), options.rounds, "step", "us", "fused us", "ratio"));
+                            rank.count(), options.rounds, "step", "us", "bare us", "ratio"));
     measure_small(rank, options);
     measure_large(rank, options);
+    measure_sharded(rank, options.rounds, options.model_mb * 1'000'000);
     return 0;
 }
 
@@ -195,7 +157,7 @@ int run(Rank& rank, const Options& options) {
 int main(int argc, char** argv) {
     perf::Options options;
     perf::Arguments arguments;
-    CLI::App app("Data-parallel steps of weft/train.h beside one all-reduce of the same bytes.", "train_perf");
+    CLI::App app("Steps of weft/train.h beside bare collectives of the same bytes.", "train_perf");
     app.add_option("-t,--nthreads", arguments.threads, "ranks as threads, unless a launcher started processes")
         ->check(CLI::Range(1, 1024));
     app.add_option("-n,--rounds", options.rounds, "rounds of the large model; small ones run ten times as many")

@@ -1,0 +1,139 @@
+#include "train_sharded.hpp"
+
+#include <fmt/format.h>
+#include <weft/train.h>
+
+#include <vector>
+
+#include "train_measure.hpp"
+
+namespace perf {
+namespace {
+
+constexpr int units = 8;
+
+// Units of one float32 parameter each, and buffers of a unit for the bare calls. Thread-bound.
+class Units {
+  public:
+    // `count` elements, which the ranks divide.
+    Units(Rank& rank, size_t count) : rank_(rank), own_(count / size_t(rank.count())), count_(count) {
+        std::vector<float> values(rank.is_first() ? count : 0);
+        std::vector<weftTrainTensor_t> tensors(units, weftTrainTensor_t WEFT_TRAIN_TENSOR_INITIALIZER);
+        std::vector<weftTrainUnit_t> entries(units, weftTrainUnit_t WEFT_TRAIN_UNIT_INITIALIZER);
+        std::vector<std::string> names;
+        for (int unit = 0; unit < units; ++unit) names.push_back(fmt::format("unit{}", unit));
+        for (size_t unit = 0; unit < units; ++unit) {
+            tensors[unit].name = entries[unit].name = names[unit].c_str();
+            tensors[unit].data = values.data();
+            tensors[unit].count = count;
+            entries[unit].parameters = &tensors[unit];
+            entries[unit].parameterCount = 1;
+        }
+        const weftTrainShardConfig_t config = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
+        expect(weftTrainShardCreate(&shard_, rank.comm(), entries.data(), units, &config), "weftTrainShardCreate");
+    }
+    Units(const Units&) = delete;
+    ~Units() {
+        (void)weftTrainShardDestroy(shard_);
+        (void)weftMemFree(part_);
+        (void)weftMemFree(whole_);
+    }
+
+    double unit_mb() const { return double(count_) * 4 / 1e6; }
+    void forward() {
+        for (int unit = 0; unit < units; ++unit) {
+            gather(unit);
+            release(unit, weftTrainForward);
+        }
+    }
+    void backward() {
+        for (int unit = units - 1; unit >= 0; --unit) {
+            gather(unit);
+            compute(unit);
+            release(unit, weftTrainBackward);
+            reduce(unit);
+        }
+        finish();
+    }
+    void one_unit() {
+        gather(0);
+        compute(0);
+        release(0, weftTrainBackward);
+        reduce(0);
+        finish();
+    }
+    // The memory of the bare calls.
+    void allocate() {
+        expect(weftHostAlloc(&part_, own_ * 4), "weftHostAlloc");
+        expect(weftHostAlloc(&whole_, count_ * 4), "weftHostAlloc");
+    }
+    void bare(int gathers, int reductions) {
+        for (int i = 0; i < gathers; ++i)
+            expect(weftAllGather(part_, whole_, own_, weftFloat32, rank_.comm(), nullptr), "weftAllGather");
+        for (int i = 0; i < reductions; ++i)
+            expect(weftReduceScatter(whole_, part_, own_, weftFloat32, weftAvg, rank_.comm(), nullptr),
+                   "weftReduceScatter");
+    }
+    weftTrainShardStats_t stats() const {
+        weftTrainShardStats_t stats = WEFT_TRAIN_SHARD_STATS_INITIALIZER;
+        expect(weftTrainShardGetStats(shard_, &stats), "weftTrainShardGetStats");
+        return stats;
+    }
+
+  private:
+    void expect(weftResult_t result, const char* call) const { rank_.expect(result, call); }
+    void gather(int unit) { expect(weftTrainShardGather(shard_, unit, nullptr), "weftTrainShardGather"); }
+    void release(int unit, weftTrainPass_t pass) {
+        expect(weftTrainShardRelease(shard_, unit, pass, nullptr), "weftTrainShardRelease");
+    }
+    // Zeros, which the object writes.
+    void compute(int unit) {
+        void* gradient = nullptr;
+        expect(weftTrainShardGetGradient(shard_, unit, &gradient), "weftTrainShardGetGradient");
+    }
+    void reduce(int unit) {
+        expect(weftTrainShardReduceScatter(shard_, unit, weftTrainSynchronize, nullptr), "weftTrainShardReduceScatter");
+    }
+    void finish() {
+        expect(weftTrainShardFinish(shard_, nullptr), "weftTrainShardFinish");
+        expect(weftTrainShardZeroGradients(shard_), "weftTrainShardZeroGradients");
+    }
+
+    Rank& rank_;
+    size_t own_, count_;
+    void* part_ = nullptr;
+    void* whole_ = nullptr;
+    weftTrainShard_t shard_ = nullptr;
+};
+
+}  // namespace
+
+void measure_sharded(Rank& rank, int rounds, size_t bytes) {
+    const auto ranks = size_t(rank.count());
+    const double before = memory_mb(rank);
+    Units model(rank, bytes / units / 4 / (8 * ranks) * 8 * ranks);
+    model.forward();
+    const double after_forward = memory_mb(rank) - before;
+    model.backward();
+    const double after_step = memory_mb(rank) - before;
+    model.allocate();
+    const auto times = medians(rank, rounds,
+                               {[&] { model.bare(1, 1); }, [&] { model.one_unit(); },
+                                [&] { model.bare(2 * units, units); },
+                                [&] {
+                                    model.forward();
+                                    model.backward();
+                                }});
+    print_row(rank, fmt::format("unit of {:.1f} MB: gather and reduce", model.unit_mb()), times[1], times[0], "1.05");
+    print_row(rank, fmt::format("{} units, forward and backward", units), times[3], times[2], "1.05");
+    const double shard = model.unit_mb() * units / rank.count();
+    const weftTrainShardStats_t stats = model.stats();
+    print(rank,
+          fmt::format("\nmemory of a rank, sharded: {:.1f} MB more after a forward pass (goal: the shard and 3 units, {:.1f}), "
+                      "{:.1f} MB after a step (goal: 2 shards and 4 units, {:.1f})\n"
+                      "allocated: {:.1f} MB for its shards, {:.1f} MB for whole units and messages\n",
+                      after_forward, shard + 3 * model.unit_mb(), after_step, 2 * shard + 4 * model.unit_mb(),
+                      double(stats.shardBytes) / 1e6, double(stats.wholeBytes) / 1e6));
+}
+
+}  // namespace perf
