@@ -4,31 +4,11 @@
 #include <cmath>
 
 #include "src/base/datatype.hpp"
-#include "src/kernels/cpu_kernels.hpp"
 #include "src/train/hooks/largest_numbers.hpp"
 
 namespace weft::internal::train {
 
 namespace {
-
-void read_numbers(float* to, const void* from, size_t count, weftDataType_t type) {
-    if (type == weftFloat32)
-        std::copy_n(static_cast<const float*>(from), count, to);
-    else if (type == weftFloat64)
-        std::transform(static_cast<const double*>(from), static_cast<const double*>(from) + count, to,
-                       [](double number) { return float(number); });
-    else
-        cpu_kernels().widen[type](to, from, count);
-}
-
-void write_numbers(void* to, const float* from, size_t count, weftDataType_t type) {
-    if (type == weftFloat32)
-        std::copy_n(from, count, static_cast<float*>(to));
-    else if (type == weftFloat64)
-        std::copy_n(from, count, static_cast<double*>(to));
-    else
-        cpu_kernels().narrow[type](to, from, count);
-}
 
 bool all_finite(std::span<const float> numbers) { return std::isfinite(largest_magnitude(numbers)); }
 
