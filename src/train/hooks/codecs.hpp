@@ -63,7 +63,9 @@ class Int4Codec : public Codec {
   public:
     explicit Int4Codec(size_t block) : block_(block) {}
     size_t part_unit(int) const override { return block_; }
-    size_t bytes(size_t count) const override { return (count + block_ - 1) / block_ * sizeof(float) + (count + 1) / 2; }
+    size_t bytes(size_t count) const override {
+        return (count + block_ - 1) / block_ * sizeof(float) + (count + 1) / 2;
+    }
     void encode(std::span<const float> numbers, std::byte* message) const override;
     void decode(const std::byte* message, std::span<float> numbers) const override;
 
