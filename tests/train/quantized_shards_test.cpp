@@ -282,7 +282,8 @@ TEST_CASE("int4 numbers are whole multiples of their block's scale, two in a byt
 }
 
 TEST_CASE("quantised gathers give all ranks the bits of one serial computation, and main values stay exact") {
-    const MixedTypes forms[] = {{}, {weftBfloat16, weftFloat32, weftNumTypes}, {weftFloat16, weftNumTypes, weftNumTypes}};
+    const MixedTypes forms[] = {
+        {}, {weftBfloat16, weftFloat32, weftNumTypes}, {weftFloat16, weftNumTypes, weftNumTypes}};
     for (int ranks = 1; ranks <= 4; ++ranks)
         for (const Sharding sharding : {Sharding::flat, Sharding::rows})
             for (const MixedTypes& types : forms) {
@@ -381,8 +382,7 @@ TEST_CASE("int4 gradients that int4 can hold are summed exactly, in one hop and 
                 on_quantized(4, plan, [&](QuantizedRank& rank) {
                     for (int step = 1; step <= 2; ++step) {  // the second one is added
                         for (int unit = 1; unit >= 0; --unit)
-                            rank.reduce(unit,
-                                        [&](int own, int p, size_t i) { return factor(own) * number(p, i); });
+                            rank.reduce(unit, [&](int own, int p, size_t i) { return factor(own) * number(p, i); });
                         rank.check(rank.sharded->finish(nullptr));
                         for (int unit = 0; unit < 2; ++unit)
                             rank.expect_gradients(
@@ -393,7 +393,8 @@ TEST_CASE("int4 gradients that int4 can hold are summed exactly, in one hop and 
 }
 
 TEST_CASE("int4 reductions have the bits of a serial computation, and errors within the blocks' scales") {
-    const MixedTypes forms[] = {{}, {weftBfloat16, weftFloat32, weftNumTypes}, {weftNumTypes, weftNumTypes, weftFloat16}};
+    const MixedTypes forms[] = {
+        {}, {weftBfloat16, weftFloat32, weftNumTypes}, {weftNumTypes, weftNumTypes, weftFloat16}};
     for (int ranks = 1; ranks <= 4; ++ranks)
         for (const Sharding sharding : {Sharding::flat, Sharding::rows})
             for (const MixedTypes& types : forms)
@@ -413,9 +414,11 @@ TEST_CASE("int4 reductions have the bits of a serial computation, and errors wit
                             const auto type = [&](int p) { return unit.forms.whole.parameters()[size_t(p)].type; };
                             rank.reduce(number, [](int own, int p, size_t i) { return noise(own + 1, p, i); });
                             rank.check(rank.sharded->finish(nullptr));
-                            const auto sums = serial_reduction(
-                                unit, 0, rank.rank, apart ? 2 : 0, plan.quantization.block,
-                                [&](int own, int p, size_t i) { return rounded(type(p), noise(own + 1, first + p, i)); });
+                            const auto sums =
+                                serial_reduction(unit, 0, rank.rank, apart ? 2 : 0, plan.quantization.block,
+                                                 [&](int own, int p, size_t i) {
+                                                     return rounded(type(p), noise(own + 1, first + p, i));
+                                                 });
                             std::vector<std::vector<double>> expected(unit.layout.parameters().size());
                             each_of_shard(unit.forms.reduced, rank.rank, sums, [&](int p, size_t i, float sum) {
                                 auto& numbers = expected[size_t(p)];
@@ -459,7 +462,7 @@ TEST_CASE("int4 gradients take an eighth of float32's bytes, and fewer between h
             rank.reduce(0, [](int own, int, size_t i) { return double(own) + double(i % 3); });
             rank.check(rank.sharded->finish(nullptr));
             const Traffic seen = rank.sharded->counters().reduced;
-            const Traffic expected = bits == 0   ? Traffic{3 * 4096, 2 * 4096}
+            const Traffic expected = bits == 0  ? Traffic{3 * 4096, 2 * 4096}
                                      : two_hops ? Traffic{2 * message + message, message}
                                                 : Traffic{3 * message, 2 * message};
             if (seen.bytes != expected.bytes || seen.remote_bytes != expected.remote_bytes)
@@ -478,7 +481,8 @@ TEST_CASE("copies of the model add up int4 sums, and keep partial ones") {
         on_quantized(4, plan, [&](QuantizedRank& rank) {
             const auto number = [](size_t i) { return i % 4 == 0 ? 7.0 : double(i % 15) - 7; };
             for (const bool synchronizes : {false, true})
-                rank.reduce(0, [&](int own, int, size_t i) { return (own + 1) * number(i); }, synchronizes);
+                rank.reduce(
+                    0, [&](int own, int, size_t i) { return (own + 1) * number(i); }, synchronizes);
             rank.check(rank.sharded->finish(nullptr));
             rank.expect_gradients(
                 0, [&](int, size_t i) { return 2 * 10 * number(i) / (divisor > 0 ? divisor : 4); }, 1e-4);
@@ -527,6 +531,7 @@ TEST_CASE("units that cannot be quantised, and ranks with other settings, are er
         plan.quantization.reduce_bits = 4;
         plan.units[0].parameters[0].facts.type = weftInt32;
     });
-    refused(error::train_model, [](ShardingPlan& plan, int rank) { plan.quantization.gather_bits = rank == 2 ? 8 : 0; });
+    refused(error::train_model,
+            [](ShardingPlan& plan, int rank) { plan.quantization.gather_bits = rank == 2 ? 8 : 0; });
     refused(error::train_model, [](ShardingPlan& plan, int rank) { plan.quantization.block = rank == 1 ? 64 : 32; });
 }
