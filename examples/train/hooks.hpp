@@ -27,11 +27,9 @@ class Hook {
                                                                          {"fp16", weftTrainHookFloat16},
                                                                          {"bf16", weftTrainHookBfloat16},
                                                                          {"zeros", zeros}};
-        static const std::map<std::string, weftTrainCompression_t> methods = {{"powersgd", weftTrainPowerSgd},
-                                                                              {"topk", weftTrainTopK},
-                                                                              {"onebit", weftTrainOneBit},
-                                                                              {"int8", weftTrainInt8},
-                                                                              {"fp8", weftTrainFloat8}};
+        static const std::map<std::string, weftTrainCompression_t> methods = {
+            {"powersgd", weftTrainPowerSgd},  {"topk", weftTrainTopK}, {"onebit", weftTrainOneBit},
+            {"onebit-lamb", weftTrainOneBit}, {"int8", weftTrainInt8}, {"fp8", weftTrainFloat8}};
         if (const auto function = functions.find(name); function != functions.end()) {
             function_ = function->second;
             return;
@@ -44,6 +42,11 @@ class Hook {
         config.density = 0.2;
         if (name == "powersgd") config.startIteration = steps / 10;
         if (name == "onebit") config.startIteration = momentum_from_ = std::max(1, steps / 5);
+        if (name == "onebit-lamb") {
+            config.startIteration = std::max(1, steps / 5);
+            config.layerScales = 1;
+            is_lamb_ = true;
+        }
         compressor_ = std::make_unique<weft::train::Compressor>(config);
     }
 
@@ -55,11 +58,14 @@ class Hook {
     }
     // From this step on gradients are replaced by AdamW's momentum (1-bit Adam).
     int momentum_from() const { return momentum_from_; }
+    // For an optimizer of 1-bit LAMB; otherwise NULL.
+    weftTrainCompressor_t of_lamb() const { return is_lamb_ ? compressor_->get() : nullptr; }
 
   private:
     weftTrainHook_t function_ = nullptr;
     std::unique_ptr<weft::train::Compressor> compressor_;
     int momentum_from_ = 1 << 30;
+    bool is_lamb_ = false;
 };
 
 }  // namespace train

@@ -9,8 +9,14 @@ namespace train {
 template <class Stored>
 class Sharded final : public Model<Stored> {
   public:
-    Sharded(const Shape& shape, std::uint64_t seed, weft::Communicator& comm, const weftTrainShardConfig_t& config)
-        : Model<Stored>(shape), comm_(comm), shard_(made(seed, config)), gradients_(std::size_t(this->units())) {}
+    // host_ranks  of the groups that keep units after the forward pass; 0: all ranks
+    Sharded(const Shape& shape, std::uint64_t seed, weft::Communicator& comm, const weftTrainShardConfig_t& config,
+            int host_ranks)
+        : Model<Stored>(shape),
+          comm_(comm),
+          host_ranks_(host_ranks),
+          shard_(made(seed, config)),
+          gradients_(std::size_t(this->units())) {}
 
     void before(int unit, Pass pass) override {
         shard_.gather(unit);
@@ -74,7 +80,11 @@ class Sharded final : public Model<Stored> {
     std::string memory() const override {
         const weftTrainShardStats_t stats = shard_.stats();
         return std::to_string(stats.shardBytes / 1024) + " KiB of this rank's values and gradients, " +
-               std::to_string(stats.wholeBytes / 1024) + " KiB of whole ones";
+               std::to_string(stats.wholeBytes / 1024) +
+               " KiB of whole ones\nmoved: " + std::to_string(stats.gatheredBytes) + " bytes gathered, " +
+               std::to_string(stats.gatheredRemoteBytes) + " of them between hosts; " +
+               std::to_string(stats.reducedBytes) + " bytes reduced, " + std::to_string(stats.reducedRemoteBytes) +
+               " of them between hosts";
     }
 
   private:
@@ -92,7 +102,7 @@ class Sharded final : public Model<Stored> {
         }
         std::vector<weftTrainUnit_t> units;
         for (std::size_t i = 0; i < tensors.size(); ++i)  // the backward pass begins with the last one, so that is kept
-            units.push_back(weft::train::unit(names[i].c_str(), tensors[i], i + 1 == tensors.size() ? 1 : 0));
+            units.push_back(weft::train::unit(names[i].c_str(), tensors[i], i + 1 == tensors.size() ? 1 : host_ranks_));
         return weft::train::Shard(comm_, units, config);
     }
 
@@ -100,6 +110,7 @@ class Sharded final : public Model<Stored> {
     std::size_t place(int parameter) const { return this->offset(parameter) - this->offset(first_of_unit(unit_)); }
 
     weft::Communicator& comm_;
+    int host_ranks_;
     weft::train::Shard shard_;
     int unit_ = 0;  // is gathered
     bool last_ = false, evaluates_ = false;

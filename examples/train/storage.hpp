@@ -46,11 +46,14 @@ struct Piece {
     bool decays;  // matrices only
 };
 
-// weft::train::Optimizer for matrices, whose weights decay, and for vectors. Values that are not float32 have main values
+// weft::train::Optimizer, AdamW or LAMB, for matrices, whose weights decay, and for vectors. Values that are not float32 have main values
 // in float32 here.
 template <class Stored>
 class AdamW {
   public:
+    AdamW() = default;
+    // LAMB instead, or 1-bit LAMB with the hook that it asks.
+    AdamW(bool lamb, weftTrainCompressor_t compressor) : lamb_(lamb), compressor_(compressor) {}
     // The pieces are the same in each step. momentum: gradients are the first moment, and the second one is frozen.
     void step(const std::vector<Piece<Stored>>& pieces, float rate, bool momentum = false) {
         if (optimizers_.empty()) start(pieces);
@@ -104,6 +107,11 @@ class AdamW {
             config.beta1 = first;
             config.beta2 = second;
             config.weightDecay = decays ? 0.01 : 0;
+            if (lamb_) {
+                config.algorithm = compressor_ ? weftTrainOneBitLamb : weftTrainLamb;
+                config.compressor = compressor_;
+                config.biasCorrection = 0;
+            }
             both.emplace_back(parts, config);
         }
         return both;
@@ -131,7 +139,8 @@ class AdamW {
     std::vector<weft::train::Optimizer> optimizers_;  // of vectors, of matrices
     std::vector<std::vector<float>> mains_;
     int steps_ = 0;
-    bool frozen_ = false;
+    bool frozen_ = false, lamb_ = false;
+    weftTrainCompressor_t compressor_ = nullptr;
 };
 
 }  // namespace train

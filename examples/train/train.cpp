@@ -21,8 +21,9 @@ namespace train {
 namespace {
 
 struct Options {
-    std::string mode = "single", storage = "f32", hook = "average";
-    int steps = 300, batch = 16, accumulate = 1, virtual_ranks = 1, report = 50, period = 10;
+    std::string mode = "single", storage = "f32", hook = "average", gather = "exact", reduce = "exact",
+                optimizer = "adamw";
+    int steps = 300, batch = 16, accumulate = 1, virtual_ranks = 1, report = 50, period = 10, host_ranks = 0;
     std::uint64_t seed = 1;
     float rate = 6e-3f;
     bool deterministic = false;
@@ -36,7 +37,13 @@ const char* const usage =
     "  --mode ddp|zero1|zero2|zero3|fsdp|hsdp  ranks (weft run): data-parallel or sharded; hsdp has two copies\n"
     "  --mode local|diloco       ranks that exchange parameters every --period N steps\n"
     "  --storage f32|bf16        of parameters and gradients; arithmetic is float32\n"
-    "  --hook average|fp16|bf16|fp8|int8|powersgd|topk|onebit|zeros  how ddp sends gradients; zeros learns nothing\n"
+    "  --hook average|fp16|bf16|fp8|int8|powersgd|topk|onebit|onebit-lamb|zeros  how ddp sends gradients; zeros learns "
+    "nothing\n"
+    "  --optimizer adamw|lamb    lamb for single and ddp; --hook onebit-lamb needs it\n"
+    "  --gather exact|int8       how zero1 to hsdp gather parameters\n"
+    "  --reduce exact|int8|int4  how they reduce gradients\n"
+    "  --host-ranks N            how many ranks keep each unit together after the forward pass, such as those of a "
+    "host\n"
     "  --steps N --batch N --rate R --seed N   steps; sequences of a step, over all ranks; learning rate\n"
     "  --accumulate K            each rank computes its part of the batch in K micro-batches\n"
     "  --deterministic           sums in rank order\n"
@@ -51,13 +58,15 @@ bool is_local(const std::string& mode) { return mode == "local" || mode == "dilo
 Options parsed(int count, char** words) {
     Options options;
     const std::map<std::string, std::string*> names = {
-        {"--mode", &options.mode}, {"--storage", &options.storage}, {"--hook", &options.hook}};
+        {"--mode", &options.mode},     {"--storage", &options.storage}, {"--hook", &options.hook},
+        {"--gather", &options.gather}, {"--reduce", &options.reduce},   {"--optimizer", &options.optimizer}};
     const std::map<std::string, int*> numbers = {
         {"--steps", &options.steps},           {"--batch", &options.batch},
         {"--accumulate", &options.accumulate}, {"--virtual-ranks", &options.virtual_ranks},
         {"--report", &options.report},         {"--period", &options.period},
-        {"--layers", &options.shape.layers},   {"--width", &options.shape.width},
-        {"--heads", &options.shape.heads},     {"--context", &options.shape.context}};
+        {"--host-ranks", &options.host_ranks}, {"--layers", &options.shape.layers},
+        {"--width", &options.shape.width},     {"--heads", &options.shape.heads},
+        {"--context", &options.shape.context}};
     for (int i = 1; i < count; ++i) {
         const std::string word = words[i];
         if (word == "--deterministic") {
@@ -83,11 +92,27 @@ Options parsed(int count, char** words) {
     if (options.storage != "f32" && is_local(options.mode)) refuse("--storage f32 is for --mode local and diloco");
     if (options.texts.empty()) refuse("name a text");
     if (options.mode != "ddp" && options.hook != "average") refuse("--hook is for --mode ddp");
+    const bool sharded = options.mode != "ddp" && options.mode != "single" && !is_local(options.mode);
+    if (options.optimizer != "adamw" && (options.optimizer != "lamb" || sharded || is_local(options.mode)))
+        refuse("--optimizer is adamw, or lamb for --mode single and ddp");
+    if ((options.hook == "onebit-lamb" && options.optimizer != "lamb") ||
+        (options.hook == "onebit" && options.optimizer != "adamw"))
+        refuse("--hook onebit is for --optimizer adamw, and onebit-lamb for lamb");
+    if (!sharded && (options.gather != "exact" || options.reduce != "exact" || options.host_ranks > 0))
+        refuse("--gather, --reduce and --host-ranks are for --mode zero1 to hsdp");
     if (options.shape.width % options.shape.heads != 0) refuse("--width is a multiple of --heads");
     return options;
 }
 
-weftTrainShardConfig_t sharding_of(const std::string& mode, int ranks) {
+int bits_of(const std::string& name) {
+    if (name == "exact") return 0;
+    if (name == "int8") return 8;
+    if (name == "int4") return 4;
+    refuse(name + " is unknown");
+}
+
+weftTrainShardConfig_t sharding_of(const Options& options, int ranks) {
+    const std::string& mode = options.mode;
     weftTrainShardConfig_t config = weft::train::shard_config();
     if (mode == "zero1") {
         config.stage = weftTrainShardOptimizer;
@@ -102,6 +127,8 @@ weftTrainShardConfig_t sharding_of(const std::string& mode, int ranks) {
         if (ranks % 2 != 0) refuse("--mode hsdp needs an even number of ranks, for two copies of the model");
         config.shardRanks = ranks / 2;
     }
+    config.gatherBits = bits_of(options.gather);
+    config.reduceBits = bits_of(options.reduce);
     return config;
 }
 
@@ -123,8 +150,9 @@ class Training {
     Training(const Options& options, const Text& text, Model<Stored>& model, Share share, bool prints)
         : options_(options), text_(text), model_(model), share_(share), prints_(prints), gpt_(options.shape) {}
 
-    // Gradients are momentum from step `momentum_from` on: 1-bit Adam.
-    void run(int momentum_from = 1 << 30) {
+    // Gradients are momentum from step `momentum_from` on: 1-bit Adam. `of_lamb`: the hook of 1-bit LAMB.
+    void run(int momentum_from = 1 << 30, weftTrainCompressor_t of_lamb = nullptr) {
+        optimizer_ = AdamW<Stored>(options_.optimizer == "lamb", of_lamb);
         using Clock = std::chrono::steady_clock;
         auto before = Clock::now();
         int timed = 0;
@@ -231,12 +259,13 @@ void trained_together(const Options& options, const Text& text) {
         const Hook hook(options.hook, options.steps);
         hook.into(config);
         Replicated<Stored> model(options.shape, options.seed, comm, config);
-        Training<Stored>(options, text, model, share, prints).run(hook.momentum_from());
+        Training<Stored>(options, text, model, share, prints).run(hook.momentum_from(), hook.of_lamb());
     } else if (is_local(options.mode)) {
         Local model(options.shape, options.seed, comm, local_config(options.mode == "diloco", options.period));
         Training<float>(options, text, model, share, prints).run();
     } else {
-        Sharded<Stored> model(options.shape, options.seed, comm, sharding_of(options.mode, comm.ranks()));
+        Sharded<Stored> model(options.shape, options.seed, comm, sharding_of(options, comm.ranks()),
+                              options.host_ranks);
         Training<Stored>(options, text, model, share, prints).run();
     }
 }

@@ -154,11 +154,17 @@ typedef struct {
     weftDataType_t parameterType; /* of whole units and their gradients; default: the parameters' own */
     weftDataType_t reduceType;    /* in which gradients are reduced; default: parameterType */
     weftDataType_t outputType;    /* of reduced gradients; default: the parameters' own */
+    /* Messages of whole numbers, and a float32 scale for each block (Wang et al., "ZeRO++", 2023). For float32, float16
+     * and bfloat16 parameters in host memory */
+    int gatherBits;    /* 8: shards are gathered as int8, and all ranks get the same bits. 0: exactly */
+    int reduceBits;    /* 4 or 8: gradients are sent so, within the host and then between hosts, and added up in
+                          float32. 0: exactly */
+    size_t blockCount; /* elements of a block, 1 to 65536 */
 } weftTrainShardConfig_t;
 #define WEFT_TRAIN_SHARD_CONFIG_INITIALIZER                                                                   \
     {                                                                                                         \
         sizeof(weftTrainShardConfig_t), WEFT_TRAIN_SHARD_CONFIG_MAGIC, WEFT_VERSION_CODE, weftTrainShardFlat, \
-            weftTrainShardParameters, 0, 0, 0, weftNumTypes, weftNumTypes, weftNumTypes                       \
+            weftTrainShardParameters, 0, 0, 0, weftNumTypes, weftNumTypes, weftNumTypes, 0, 0, 256            \
     }
 
 /* This rank's part of a parameter: `count` elements from element `begin` on, of the parameter's datatype. Start from
@@ -181,9 +187,14 @@ typedef struct {
     uint64_t reducedElements;  /* of all reduce-scatters, likewise */
     size_t shardBytes;         /* memory for this rank's values and gradients */
     size_t wholeBytes;         /* memory for whole units, whole gradients and messages */
+    /* Bytes of messages, as if each part went to its rank directly. remote: of those, with ranks of other hosts */
+    uint64_t gatheredBytes;       /* received from other ranks by gathers */
+    uint64_t gatheredRemoteBytes; /* likewise */
+    uint64_t reducedBytes;       /* sent to other ranks by reduce-scatters, without the sums over copies of the model */
+    uint64_t reducedRemoteBytes; /* likewise */
 } weftTrainShardStats_t;
 #define WEFT_TRAIN_SHARD_STATS_INITIALIZER \
-    { sizeof(weftTrainShardStats_t), 0, 0, 0, 0 }
+    { sizeof(weftTrainShardStats_t), 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Saves and loads the checkpoints of a job. */
 typedef struct weftTrainCheckpoint* weftTrainCheckpoint_t;
@@ -227,12 +238,15 @@ typedef struct weftTrainReplica* weftTrainReplica_t;
 /* An optimizer of this rank's parts of a model, with its moments. */
 typedef struct weftTrainOptimizer* weftTrainOptimizer_t;
 
+/* A hook that sends less than the gradients, and its state. */
+typedef struct weftTrainCompressor* weftTrainCompressor_t;
+
 /* The dynamic loss scale of training with float16 gradients. */
 typedef struct weftTrainScaler* weftTrainScaler_t;
 
-/* The rule of an optimizer's step. */
-typedef WEFT_ENUM{weftTrainSgd = 0, weftTrainAdam = 1, weftTrainAdamW = 2, weftTrainLamb = 3,
-                  weftTrainLars = 4} weftTrainAlgorithm_t;
+/* The rule of an optimizer's step. OneBitLamb is LAMB until config.compressor sends momentum in place of gradients. */
+typedef WEFT_ENUM{weftTrainSgd = 0,  weftTrainAdam = 1, weftTrainAdamW = 2,
+                  weftTrainLamb = 3, weftTrainLars = 4, weftTrainOneBitLamb = 5} weftTrainAlgorithm_t;
 
 /* This rank's part of a parameter and of its gradient, or all of it. Start from WEFT_TRAIN_PART_INITIALIZER. In an array
  * all entries have the same `size`. The struct grows at its end only. */
@@ -269,12 +283,18 @@ typedef struct {
     weftTrainDdp_t ddp;             /* NULL, or where the gradients come from: a step needs averages */
     weftTrainShard_t shard;         /* NULL, or where the gradients come from: a step needs a finished iteration */
     int biasCorrection;             /* Adam, AdamW, LAMB: 1: moments are divided by 1 - beta^steps; 0: they are not, and
-                                       beta2 may be 1, which keeps exp_avg_sq as it is */
+                                       beta2 may be 1, which keeps exp_avg_sq as it is. OneBitLamb: 0 */
+    weftTrainCompressor_t
+        compressor;               /* OneBitLamb: the hook of config.ddp: OneBit, with momentum beta1 and layerScales */
+    double leastTrust, mostTrust; /* OneBitLamb: bounds of a layer's |weights| / |update| before compression */
+    double trustMean;             /* OneBitLamb: a layer's mean ratio keeps so much of its old value in a step */
+    double leastFactor, mostFactor; /* OneBitLamb: bounds of the factor of that mean ratio during compression */
+    double factorChange;            /* OneBitLamb: the factor changes by this share in a step at most */
 } weftTrainOptimizerConfig_t;
 #define WEFT_TRAIN_OPTIMIZER_CONFIG_INITIALIZER                                                                       \
     {                                                                                                                 \
         sizeof(weftTrainOptimizerConfig_t), WEFT_TRAIN_OPTIMIZER_CONFIG_MAGIC, WEFT_VERSION_CODE, weftTrainSgd, 0, 0, \
-            0, 0.9, 0.999, 1e-8, 0, 0.001, NULL, NULL, 1                                                              \
+            0, 0.9, 0.999, 1e-8, 0, 0.001, NULL, NULL, 1, NULL, 0.01, 10, 0.9, 0.5, 4, 0.1                            \
     }
 
 /* Settings of a loss scale, equal on all ranks. Start from WEFT_TRAIN_SCALER_CONFIG_INITIALIZER. The struct grows at its
@@ -455,9 +475,6 @@ WEFT_API weftResult_t weftTrainBucketScratch(const weftTrainBucket_t* bucket, si
 
 /* ---- Compressing hooks ---- */
 
-/* A hook that sends less than the gradients, and its state. */
-typedef struct weftTrainCompressor* weftTrainCompressor_t;
-
 /* How a compressing hook sends gradients. All of them compute in float32.
  *
  * PowerSgd  matrices as products of two narrow ones (Vogels et al., NeurIPS 2019, by PyTorch's rules). A gradient is a
@@ -492,11 +509,13 @@ typedef struct {
     size_t blockCount; /* Int8: elements of a block, 1 to 65536 */
     double momentum;   /* OneBit: the result is the gradients' running mean with this factor, from 0 to below 1 */
     weftDataType_t float8; /* Float8: weftFloat8e4m3, or weftFloat8e5m2 with more range and less precision */
+    int layerScales; /* OneBit with momentum: 1: a parameter's momentum is sent as a multiple of its root mean square when
+                        compression began, so that parameters share a scale (1-bit LAMB) */
 } weftTrainCompressorConfig_t;
 #define WEFT_TRAIN_COMPRESSOR_CONFIG_INITIALIZER                                                                       \
     {                                                                                                                  \
         sizeof(weftTrainCompressorConfig_t), WEFT_TRAIN_COMPRESSOR_CONFIG_MAGIC, WEFT_VERSION_CODE, weftTrainPowerSgd, \
-            -1, 1, 1, 2, 1, 0, 0.01, 256, 0.9, weftFloat8e4m3                                                          \
+            -1, 1, 1, 2, 1, 0, 0.01, 256, 0.9, weftFloat8e4m3, 0                                                       \
     }
 
 /* Makes the hook of `config` and writes it to `compressor`. No communication. It serves one weftTrainDdp at a time,
@@ -528,6 +547,12 @@ WEFT_API weftResult_t weftTrainCompressorDestroy(weftTrainCompressor_t compresso
  * as weftAllReduce.
  * Thread-bound, to the hook that it is or that calls it. */
 WEFT_API weftResult_t weftTrainHookCompress(const weftTrainBucket_t* bucket, void* context);
+
+/* Writes to `compressed` whether the newest bucket of `compressor` was sent compressed: 1; 0: it was averaged exactly, or
+ * there was none.
+ * Errors: weftInvalidArgument.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainCompressorGetCompressed(weftTrainCompressor_t compressor, int* compressed);
 
 /* Writes the state of `compressor` to `state`: errors that were not sent, momentum, factors, and counts of iterations.
  * It belongs to this rank and to the parameters' numbers, not to buckets. Between iterations only.
@@ -920,7 +945,8 @@ WEFT_API weftResult_t weftTrainShardGetReduced(weftTrainShard_t shard, int* redu
  * config            settings, or NULL
  *
  * LAMB: You et al., "Large batch optimization for deep learning", ICLR 2020. LARS: You et al., "Large batch training of
- * convolutional networks", 2017. The other rules are those of torch.optim.
+ * convolutional networks", 2017. OneBitLamb: Li et al., "1-bit LAMB", HiPC 2022; its parts are whole, in host memory,
+ * with axes 0. The other rules are those of torch.optim.
  * Errors: weftInvalidArgument, weftSystemError (out of memory).
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainOptimizerCreate(weftTrainOptimizer_t* optimizer, const weftTrainPart_t* parts,
@@ -957,7 +983,7 @@ WEFT_API weftResult_t weftTrainOptimizerSetGradient(weftTrainOptimizer_t optimiz
 WEFT_API weftResult_t weftTrainOptimizerStep(weftTrainOptimizer_t optimizer, double learningRate, double gradientScale,
                                              int skip, weftStream_t stream);
 
-/* Writes to `states` how many arrays of moments `optimizer` has for each part: 0 to 2.
+/* Writes to `states` how many arrays of moments `optimizer` has for each part: 0 to 3.
  * Errors: weftInvalidArgument.
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainOptimizerGetStateCount(weftTrainOptimizer_t optimizer, int* states);
@@ -966,7 +992,8 @@ WEFT_API weftResult_t weftTrainOptimizerGetStateCount(weftTrainOptimizer_t optim
  *
  * optimizer, part, state  the object, the number of the part, the number of the array
  *
- * name                    PyTorch's: "momentum_buffer" (SGD, LARS), or "exp_avg", "exp_avg_sq" (Adam, AdamW, LAMB)
+ * name                    PyTorch's: "momentum_buffer" (SGD, LARS), or "exp_avg", "exp_avg_sq" (Adam, AdamW, LAMB);
+ *                         OneBitLamb also has "exp_avg_sq_fresh"
  *
  * values                  host or device memory, as many elements as the part has; valid as long as the object
  *
@@ -974,6 +1001,16 @@ WEFT_API weftResult_t weftTrainOptimizerGetStateCount(weftTrainOptimizer_t optim
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainOptimizerGetState(weftTrainOptimizer_t optimizer, int part, int state, const char** name,
                                                  float** values);
+
+/* Writes to `trust` the mean ratio of the part number `part` of `optimizer`, and to `factor` that of its newest compressed
+ * step, or 0. A checkpoint of OneBitLamb needs them, besides the arrays.
+ * Errors: weftInvalidArgument (no such part, another algorithm).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainOptimizerGetTrust(weftTrainOptimizer_t optimizer, int part, double* trust,
+                                                 double* factor);
+/* Restores them, after the moments were restored.
+ * Errors and threads: as above. */
+WEFT_API weftResult_t weftTrainOptimizerSetTrust(weftTrainOptimizer_t optimizer, int part, double trust, double factor);
 
 /* Writes to `steps` how many steps the part number `part` of `optimizer` has taken.
  * Errors: weftInvalidArgument (no such part).

@@ -159,6 +159,12 @@ class Compressor {
         check(weftTrainCompressorSave(handle_, state.data(), &bytes));
         return state;
     }
+    // Whether the newest bucket was sent compressed, not averaged exactly.
+    bool compressed() const {
+        int compressed = 0;
+        check(weftTrainCompressorGetCompressed(handle_, &compressed));
+        return compressed != 0;
+    }
     void load(const std::vector<unsigned char>& state) {
         check(weftTrainCompressorLoad(handle_, state.data(), state.size()));
     }
@@ -522,6 +528,15 @@ class Optimizer {
         return steps;
     }
     void set_steps(int part, std::uint64_t steps) { check(weftTrainOptimizerSetSteps(handle_, part, steps)); }
+    // 1-bit LAMB: the mean ratio of a part, and the factor of its newest compressed step.
+    std::pair<double, double> trust(int part) const {
+        std::pair<double, double> trust;
+        check(weftTrainOptimizerGetTrust(handle_, part, &trust.first, &trust.second));
+        return trust;
+    }
+    void set_trust(int part, double trust, double factor) {
+        check(weftTrainOptimizerSetTrust(handle_, part, trust, factor));
+    }
 
   private:
     weftTrainOptimizer_t handle_ = nullptr;

@@ -34,6 +34,7 @@ Compressor::Compressor(const nb::dict& settings) {
     config.blockCount = nb::cast<size_t>(settings["block_count"]);
     config.momentum = nb::cast<double>(settings["momentum"]);
     config.float8 = type_named(settings["float8"]);
+    config.layerScales = nb::cast<bool>(settings["layer_scales"]) ? 1 : 0;
     check(weftTrainCompressorCreate(&handle_, &config));
 }
 
@@ -49,9 +50,16 @@ nb::bytes Compressor::save() const {
 
 void Compressor::load(const nb::bytes& state) { check(weftTrainCompressorLoad(handle_, state.data(), state.size())); }
 
+bool Compressor::compressed() const {
+    int compressed = 0;
+    check(weftTrainCompressorGetCompressed(handle_, &compressed));
+    return compressed != 0;
+}
+
 void bind_compressors(nb::module_& module) {
     nb::class_<Compressor>(module, "Compressor", nb::is_weak_referenceable())
         .def(nb::init<const nb::dict&>(), nb::arg("settings"), InFrame())
+        .def("_compressed", &Compressor::compressed, InFrame())
         .def("_save", &Compressor::save, InFrame())
         .def("_load", &Compressor::load, InFrame());
 }

@@ -15,6 +15,7 @@ class Compressor {
     ~Compressor();
 
     weftTrainCompressor_t handle() const { return handle_; }
+    bool compressed() const;
     nb::bytes save() const;
     void load(const nb::bytes& state);
 

@@ -10,6 +10,7 @@
 #include "python/binding/collector.hpp"
 #include "python/binding/memory_view.hpp"
 #include "python/binding/training.hpp"
+#include "python/binding/training_compressor.hpp"
 
 namespace weft::python {
 
@@ -31,14 +32,12 @@ Array float_array(nb::handle object, const std::string& name, Access access) {
 }
 
 weftTrainAlgorithm_t algorithm_named(const std::string& name) {
-    const std::pair<const char*, weftTrainAlgorithm_t> known[] = {{"sgd", weftTrainSgd},
-                                                                  {"adam", weftTrainAdam},
-                                                                  {"adamw", weftTrainAdamW},
-                                                                  {"lamb", weftTrainLamb},
-                                                                  {"lars", weftTrainLars}};
+    const std::pair<const char*, weftTrainAlgorithm_t> known[] = {
+        {"sgd", weftTrainSgd},   {"adam", weftTrainAdam}, {"adamw", weftTrainAdamW},
+        {"lamb", weftTrainLamb}, {"lars", weftTrainLars}, {"onebit_lamb", weftTrainOneBitLamb}};
     for (const auto& [each, algorithm] : known)
         if (name == each) return algorithm;
-    refuse("python.value", "algorithm is " + name + "; it must be sgd, adam, adamw, lamb or lars");
+    refuse("python.value", "algorithm is " + name + "; it must be sgd, adam, adamw, lamb, lars or onebit_lamb");
 }
 
 weftTrainOptimizerConfig_t optimizer_config_of(const nb::dict& settings) {
@@ -227,14 +226,15 @@ void TrainParts::clear() {
 }
 
 TrainOptimizer::TrainOptimizer(const nb::list& parts, const nb::list& axes, const nb::dict& settings,
-                               const nb::object& ddp, const nb::object& shard)
-    : parts_(parts), axes_(axes), ddp_(ddp), shard_(shard), process_(getpid()) {
+                               const nb::object& ddp, const nb::object& shard, const nb::object& compressor)
+    : parts_(parts), axes_(axes), ddp_(ddp), shard_(shard), compressor_(compressor), process_(getpid()) {
     weftTrainOptimizerConfig_t config = optimizer_config_of(settings);
     if (!ddp.is_none()) config.ddp = nb::cast<Ddp&>(ddp).handle();
     if (!shard.is_none()) {
         const auto link = nb::cast<nb::capsule>(shard.attr("_link")());
         config.shard = static_cast<weftTrainShard_t>(link.data("weftTrainShard"));
     }
+    if (!compressor.is_none()) config.compressor = nb::cast<Compressor&>(compressor).handle();
     const auto handles = axes_.handles();
     check(weftTrainOptimizerCreate(&handle_, parts_.data(), parts_.size(), handles.data(), handles.size(), &config));
 }
@@ -279,6 +279,16 @@ uint64_t TrainOptimizer::steps(int part) {
 
 void TrainOptimizer::set_steps(int part, uint64_t steps) { check(weftTrainOptimizerSetSteps(handle(), part, steps)); }
 
+nb::tuple TrainOptimizer::trust(int part) {
+    double trust = 0, factor = 0;
+    check(weftTrainOptimizerGetTrust(handle(), part, &trust, &factor));
+    return nb::make_tuple(trust, factor);
+}
+
+void TrainOptimizer::set_trust(int part, double trust, double factor) {
+    check(weftTrainOptimizerSetTrust(handle(), part, trust, factor));
+}
+
 void TrainOptimizer::close() {
     if (!handle_) return;
     if (views_ > 0) refuse_usage("python.closed", "arrays over the states of the Optimizer exist. Delete them first");
@@ -290,6 +300,7 @@ void TrainOptimizer::close() {
 int TrainOptimizer::visit(visitproc visit, void* arg) const {
     Py_VISIT(ddp_.ptr());
     Py_VISIT(shard_.ptr());
+    Py_VISIT(compressor_.ptr());
     if (const int stop = parts_.visit(visit, arg)) return stop;
     return axes_.visit(visit, arg);
 }
@@ -348,9 +359,10 @@ void bind_training_optimizer(nb::module_& module) {
     MemoryView<TrainOptimizer>::bind(module, "OptimizerMemory");
     nb::class_<TrainOptimizer>(module, "TrainOptimizer", nb::type_slots(collected<TrainOptimizer>()),
                                nb::is_weak_referenceable())
-        .def(nb::init<const nb::list&, const nb::list&, const nb::dict&, const nb::object&, const nb::object&>(),
+        .def(nb::init<const nb::list&, const nb::list&, const nb::dict&, const nb::object&, const nb::object&,
+                      const nb::object&>(),
              nb::arg("parts"), nb::arg("axes"), nb::arg("settings"), nb::arg("ddp").none(), nb::arg("shard").none(),
-             InFrame())
+             nb::arg("compressor").none(), InFrame())
         .def("_step", &TrainOptimizer::step, InFrame())
         .def("_set_gradient", &TrainOptimizer::set_gradient, nb::arg("part"), nb::arg("gradient").none(), InFrame())
         .def("_states",
@@ -366,6 +378,8 @@ void bind_training_optimizer(nb::module_& module) {
              })
         .def("_steps", &TrainOptimizer::steps, InFrame())
         .def("_set_steps", &TrainOptimizer::set_steps, InFrame())
+        .def("_trust", &TrainOptimizer::trust, InFrame())
+        .def("_set_trust", &TrainOptimizer::set_trust, InFrame())
         .def("_close", &TrainOptimizer::close, InFrame());
     nb::class_<TrainScaler>(module, "TrainScaler", nb::type_slots(collected<TrainScaler>()),
                             nb::is_weak_referenceable())

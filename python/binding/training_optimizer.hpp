@@ -46,7 +46,7 @@ class TrainParts {
 class TrainOptimizer {
   public:
     TrainOptimizer(const nb::list& parts, const nb::list& axes, const nb::dict& settings, const nb::object& ddp,
-                   const nb::object& shard);
+                   const nb::object& shard, const nb::object& compressor);
     TrainOptimizer(const TrainOptimizer&) = delete;
     ~TrainOptimizer();
 
@@ -56,6 +56,8 @@ class TrainOptimizer {
     std::pair<const char*, float*> state(int part, int number);
     uint64_t steps(int part);
     void set_steps(int part, uint64_t steps);
+    nb::tuple trust(int part);
+    void set_trust(int part, double trust, double factor);
     size_t bytes_of_state(int part) const { return parts_.bytes_of_state(part); }
     void close();
 
@@ -68,7 +70,7 @@ class TrainOptimizer {
 
     TrainParts parts_;
     TrainAxes axes_;
-    nb::object ddp_, shard_;
+    nb::object ddp_, shard_, compressor_;
     int views_ = 0;  // of its memory, which Python holds: it must not be freed
     weftTrainOptimizer_t handle_ = nullptr;
     int process_;

@@ -85,7 +85,9 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
     nb::tuple stats() {
         weftTrainShardStats_t stats = WEFT_TRAIN_SHARD_STATS_INITIALIZER;
         check(weftTrainShardGetStats(handle(), &stats));
-        return nb::make_tuple(stats.gatheredElements, stats.reducedElements, stats.shardBytes, stats.wholeBytes);
+        return nb::make_tuple(stats.gatheredElements, stats.reducedElements, stats.shardBytes, stats.wholeBytes,
+                              stats.gatheredBytes, stats.gatheredRemoteBytes, stats.reducedBytes,
+                              stats.reducedRemoteBytes);
     }
     // The memory lives as long as arrays over it.
     void close() {
@@ -154,6 +156,9 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
         config.parameterType = type("parameter_type");
         config.reduceType = type("reduce_type");
         config.outputType = type("output_type");
+        config.gatherBits = nb::cast<int>(settings["gather_bits"]);
+        config.reduceBits = nb::cast<int>(settings["reduce_bits"]);
+        config.blockCount = nb::cast<size_t>(settings["block_count"]);
         return config;
     }
 

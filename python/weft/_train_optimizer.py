@@ -36,7 +36,8 @@ def _gradient_parts(gradients: Named, axes: Axes, sharded: Sharded) -> list[tupl
 class Optimizer(_Closing, _weft.TrainOptimizer):
     """An optimizer of this rank's parts of a model, with its moments, in host memory.
 
-    algorithm: "sgd", "adam", "adamw", "lamb" or "lars". The rules are those of torch.optim and of the papers.
+    algorithm: "sgd", "adam", "adamw", "lamb", "lars" or "onebit_lamb". The rules are those of torch.optim and of the
+        papers.
     parameters: a mapping of names, or pairs: float32 arrays, which a step changes.
     gradients: their gradients: float32, float16 or bfloat16. A name without one stays as it is.
     copies: float16 or bfloat16 arrays of some parameters, which a step writes.
@@ -47,6 +48,8 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
     ddp: a Ddp whose gradients are used for parameters without their own. A step in the middle of an accumulation is
         an error.
     shard: a Shard of whose pieces parameters and gradients are. A step before its iteration is finished is an error.
+    compressor: "onebit_lamb": the hook of the Ddp, a Compressor("onebit", momentum=betas[0], layer_scales=True).
+        bias_correction is False then.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
         bias_correction: bool = True,
         ddp: Any = None,
         shard: Any = None,
+        compressor: Any = None,
     ) -> None:
         pairs = list(parameters.items()) if isinstance(parameters, Mapping) else list(parameters)
         names = [name for name, _ in pairs]
@@ -96,6 +100,7 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
             },
             ddp,
             shard,
+            compressor,
         )
         # Small arrays, so that a closed Optimizer keeps no memory of the caller's.
         self._forms = [(_results.like(x, (1,)), _results.shape_of(x)) for _, x in pairs]
@@ -140,6 +145,14 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
     def set_steps(self, name: str, steps: int) -> None:
         """Sets it, after moments were restored."""
         self._set_steps(self._number(name), steps)
+
+    def trust(self, name: str) -> tuple[float, float]:
+        """"onebit_lamb": a parameter's mean ratio, and the factor of its newest compressed step; 0: there was none."""
+        return self._trust(self._number(name))
+
+    def set_trust(self, name: str, trust: float, factor: float) -> None:
+        """Sets them, after moments were restored."""
+        self._set_trust(self._number(name), trust, factor)
 
     def close(self) -> None:
         """Frees the moments."""

@@ -64,6 +64,10 @@ class Stats(NamedTuple):
     reduced_elements: int  #: of whole units
     shard_bytes: int  #: for this rank's values and gradients
     whole_bytes: int  #: for whole units, whole gradients and messages
+    gathered_bytes: int  #: received from other ranks by gathers
+    gathered_remote_bytes: int  #: of those, from other hosts
+    reduced_bytes: int  #: sent to other ranks by reduce-scatters
+    reduced_remote_bytes: int  #: of those, to other hosts
 
 
 class _Form(NamedTuple):
@@ -92,6 +96,9 @@ class Shard(_Training, _weft.Shard):
     divisor: of gradients; 0: the number of ranks.
     parameter_type, reduce_type, output_type: dtypes for mixed precision of float32 parameters of numpy or torch: of
         whole units and their gradients, of gradients while they are reduced, of reduced gradients. None: as before.
+    gather_bits: 8: shards are gathered as int8 (ZeRO++); 0: exactly.
+    reduce_bits: 4 or 8: gradients are sent so, within the host and then between hosts; 0: exactly.
+    block_count: elements that share a scale.
 
     `with` closes it, or ends it on all ranks if an exception leaves the block.
     One thread at a time uses it; abort may come from any thread. After a failed call of a communicator it has ended on
@@ -111,6 +118,9 @@ class Shard(_Training, _weft.Shard):
         parameter_type: Any = None,
         reduce_type: Any = None,
         output_type: Any = None,
+        gather_bits: int = 0,
+        reduce_bits: int = 0,
+        block_count: int = 256,
     ) -> None:
         self._parameters: dict[str, int] = {}
         self._forms: list[_Form] = []
@@ -132,6 +142,7 @@ class Shard(_Training, _weft.Shard):
         except Exception as error:
             refused = error
         settings: dict[str, Any] = {"rows": sharding == "rows", "stage": stage, "shard_ranks": shard_ranks, "divisor": divisor}
+        settings.update(gather_bits=gather_bits, reduce_bits=reduce_bits, block_count=block_count)
         types = {"parameter_type": parameter_type, "reduce_type": reduce_type, "output_type": output_type}
         settings.update({name: None if each is None else _name(each) for name, each in types.items()})
         super().__init__(comm, entries, settings, refused)

@@ -121,6 +121,8 @@ class Compressor(_weft.Compressor):
     block_count: int8. Elements with one scale.
     momentum: onebit. The result is the gradients' running mean with this factor.
     float8: float8. "float8_e4m3fn", or "float8_e5m2" with more range and less precision.
+    layer_scales: onebit with momentum. Each parameter's momentum is sent as a multiple of its root mean square when
+        compression began: for 1-bit LAMB.
     """
 
     def __init__(
@@ -137,6 +139,7 @@ class Compressor(_weft.Compressor):
         block_count: int = 256,
         momentum: float = 0.9,
         float8: Any = "float8_e4m3fn",
+        layer_scales: bool = False,
     ) -> None:
         super().__init__(
             {
@@ -151,8 +154,13 @@ class Compressor(_weft.Compressor):
                 "block_count": block_count,
                 "momentum": momentum,
                 "float8": float8,
+                "layer_scales": layer_scales,
             }
         )
+
+    def compressed(self) -> bool:
+        """Whether the newest bucket was sent compressed, not averaged exactly."""
+        return self._compressed()
 
     def save(self) -> bytes:
         """This rank's state, between iterations: errors that were not sent, momentum, factors, counts."""

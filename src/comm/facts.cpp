@@ -21,6 +21,14 @@ std::string explain(Communicator& communicator, const Operation& operation) {
            (context.device ? context.device->explain(operation, preference) : "");
 }
 
+std::vector<int> hosts_of_ranks(Communicator& communicator) {
+    const Segment& segment = *communicator.context().segment;
+    std::vector<int> hosts;
+    for (int rank = 0; !segment.one_host() && rank < segment.ranks(); ++rank)
+        hosts.push_back(segment.rank_info(rank).host);
+    return hosts;
+}
+
 Result<int> cuda_device(Communicator& communicator) {
     const GpuEngine* const device = communicator.context().device.get();
     if (device && device->facts().use != DeviceFacts::none) return int(device->facts().ordinal);

@@ -1,6 +1,7 @@
 // facts.hpp: facts about a communicator that the API reports or decides by.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "src/comm/communicator.hpp"
 
@@ -13,6 +14,8 @@ struct MemoryUse {
 MemoryUse memory_use(Communicator& communicator);
 // The choice for an operation, as weftCommExplain prints it.
 std::string explain(Communicator& communicator, const Operation& operation);
+// Of each rank: the number of its host. Empty: all ranks are on one host.
+std::vector<int> hosts_of_ranks(Communicator& communicator);
 // The number of the communicator's device in this process, also if Weft cannot use the device.
 Result<int> cuda_device(Communicator& communicator);
 // Whether a blocking collective on host memory has cancellation points only where the code takes CancelHeld itself.

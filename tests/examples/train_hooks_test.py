@@ -13,11 +13,11 @@ MODEL = "--mode ddp --layers 1 --width 32 --heads 2 --context 16 --steps 500 --b
 SEEDS = range(1, 4)
 
 
-def loss(hook):
+def loss(hook, *options):
     """The mean validation loss after training by `hook`."""
     total = 0
     for seed in SEEDS:
-        command = [WEFT, "run", "-n", "2", PROGRAM, *MODEL, "--hook", hook, "--seed", str(seed), *TEXTS]
+        command = [WEFT, "run", "-n", "2", PROGRAM, *MODEL, "--hook", hook, *options, "--seed", str(seed), *TEXTS]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         if done.returncode:
             raise AssertionError(done.stderr)
@@ -30,15 +30,20 @@ class Hooks(unittest.TestCase):
     def setUpClass(cls):
         cls.exact = loss("average")
 
-    def is_near(self, hook):
-        found = loss(hook)
-        print(f"{hook}: validation loss {found:.4f}, exact {self.exact:.4f}")
-        return abs(found - self.exact) <= 0.02 * self.exact
+    def is_near(self, hook, *options, exact=None):
+        exact = exact or self.exact
+        found = loss(hook, *options)
+        print(f"{hook}: validation loss {found:.4f}, exact {exact:.4f}")
+        return abs(found - exact) <= 0.02 * exact
 
     def test_hooks_that_lose_bits_learn_as_well(self):
         for hook in "fp16", "bf16", "fp8", "int8", "powersgd", "topk", "onebit":
             with self.subTest(hook=hook):
                 self.assertTrue(self.is_near(hook))
+
+    def test_one_bit_lamb_learns_as_well_as_lamb(self):
+        exact = loss("average", "--optimizer", "lamb")
+        self.assertTrue(self.is_near("onebit-lamb", "--optimizer", "lamb", exact=exact))
 
     def test_a_hook_that_sends_zeros_is_found(self):
         self.assertFalse(self.is_near("zeros"))

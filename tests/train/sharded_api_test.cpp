@@ -55,6 +55,11 @@ TEST_CASE("wrong units and settings are refused at creation") {
     CHECK(creation_error([](SmallUnits& s) { s.config.divisor = -1; }) == "argument.config");
     CHECK(creation_error([](SmallUnits& s) { s.config.onDevice = 2; }) == "argument.config");
     CHECK(creation_error([](SmallUnits& s) { s.config.parameterType = weftFloat64; }) == "argument.config");
+    CHECK(creation_error([](SmallUnits& s) { s.config.gatherBits = 4; }) == "argument.config");
+    CHECK(creation_error([](SmallUnits& s) { s.config.reduceBits = 1; }) == "argument.config");
+    CHECK(creation_error([](SmallUnits& s) { s.config.blockCount = 0; }) == "argument.config");
+    CHECK(creation_error([](SmallUnits& s) { s.config.gatherBits = 8, s.tensors[2].datatype = weftFloat64; }) ==
+          "argument.config");
     CHECK(creation_error([](SmallUnits& s) {
               s.config.parameterType = weftFloat16, s.config.reduceType = weftBfloat16;
           }) == "argument.config");

@@ -37,6 +37,9 @@ Status check_compressor_config(const weftTrainCompressorConfig_t& config) {
         return refuse("blockCount", config.blockCount, "1 to 65536");
     if (!(config.momentum >= 0 && config.momentum < 1))
         return refuse("momentum", config.momentum, "0 or more, and below 1");
+    if (!is_switch(config.layerScales)) return refuse("layerScales", config.layerScales, "0 or 1");
+    if (config.layerScales == 1 && (config.method != weftTrainOneBit || config.momentum == 0))
+        return refuse("layerScales", config.layerScales, "0, except for method OneBit with a momentum");
     if (config.float8 != weftFloat8e4m3 && config.float8 != weftFloat8e5m2)
         return refuse("float8", int(config.float8), "weftFloat8e4m3 or weftFloat8e5m2");
     return ok();
@@ -62,6 +65,7 @@ Result<train::CompressorSettings> read_compressor_config(const weftTrainCompress
     settings.block = config.blockCount;
     settings.momentum = config.momentum;
     settings.float8 = config.float8;
+    settings.layer_scales = config.layerScales == 1;
     return settings;
 }
 
@@ -74,6 +78,17 @@ Result<std::string> weft::internal::compressor_settings(void* compressor) {
     if (!handle->object) return check_training(handle);
     WEFT_TRY(handle->object->check_free(nullptr));
     return handle->object->described();
+}
+
+Status weft::internal::check_one_bit(weftTrainCompressor_t compressor, double momentum) {
+    WEFT_TRY(check_training(compressor));
+    std::lock_guard lock(compressor->mutex);
+    if (!compressor->object) return check_training(compressor);
+    const train::CompressorSettings& settings = compressor->object->settings();
+    if (settings.layer_scales && settings.momentum == momentum) return ok();
+    return fail(error::argument_config,
+                "config.compressor must be of method OneBit with layerScales 1 and momentum {}, which is config.beta1",
+                momentum);
 }
 
 extern "C" {
@@ -101,6 +116,14 @@ weftResult_t weftTrainHookCompress(const weftTrainBucket_t* bucket, void* contex
                                 auto owner = train::owner_of(bucket);
                                 return owner ? own.reduce(**owner, *bucket) : owner.take_status();
                             });
+}
+
+weftResult_t weftTrainCompressorGetCompressed(weftTrainCompressor_t compressor, int* compressed) {
+    return guarded_training("weftTrainCompressorGetCompressed", compressor, [&](train::Compressor& own) -> Status {
+        if (!compressed) return fail(error::argument_null, "weftTrainCompressorGetCompressed: compressed is NULL");
+        *compressed = own.compressed() ? 1 : 0;
+        return ok();
+    });
 }
 
 weftResult_t weftTrainCompressorSave(weftTrainCompressor_t compressor, void* state, size_t* bytes) {

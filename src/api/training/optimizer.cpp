@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstddef>
 
+#include "src/api/training/compressor.hpp"
 #include "src/api/training/handle.hpp"
 #include "src/api/training/parts.hpp"
 #include "src/api/training/structs.hpp"
@@ -31,7 +32,7 @@ Status check_rule(const weftTrainOptimizerConfig_t& config) {
     const auto positive = [&](const char* name, double value) {
         return check(name, value, value >= 0 && std::isfinite(value), "a number that is not negative");
     };
-    if (config.algorithm < weftTrainSgd || config.algorithm > weftTrainLars)
+    if (config.algorithm < weftTrainSgd || config.algorithm > weftTrainOneBitLamb)
         return fail(error::argument_config, "config.algorithm is {}; it is a weftTrainAlgorithm_t",
                     int(config.algorithm));
     WEFT_TRY(positive("momentum", config.momentum));
@@ -57,6 +58,42 @@ Status check_part(const char* function, const train::Optimizer& own, int part) {
     return fail(error::argument_value, "{}: part is {}; it must be 0 to {}", function, part, own.part_count() - 1);
 }
 
+Status check_one_bit_lamb(const weftTrainOptimizerConfig_t& config) {
+    if (config.algorithm != weftTrainOneBitLamb) return ok();
+    if (config.biasCorrection)
+        return fail(error::argument_config, "config.biasCorrection is 1; it must be 0 for weftTrainOneBitLamb");
+    if (!(config.leastTrust > 0 && config.leastTrust <= config.mostTrust && std::isfinite(config.mostTrust)) ||
+        !(config.leastFactor > 0 && config.leastFactor <= config.mostFactor && std::isfinite(config.mostFactor)))
+        return fail(
+            error::argument_config,
+            "config.leastTrust {} and mostTrust {}, leastFactor {} and mostFactor {}: they must be above 0 and in "
+            "this order",
+            config.leastTrust, config.mostTrust, config.leastFactor, config.mostFactor);
+    if (!(config.trustMean >= 0 && config.trustMean < 1) || !(config.factorChange > 0 && config.factorChange < 1))
+        return fail(error::argument_config,
+                    "config.trustMean is {} and factorChange {}; they must be below 1, and factorChange above 0",
+                    config.trustMean, config.factorChange);
+    return check_one_bit(config.compressor, config.beta1);
+}
+
+Status check_one_bit_parts(const char* function, const weftTrainOptimizerConfig_t& config,
+                           const std::vector<train::ModelPart>& parts, int device) {
+    if (config.algorithm != weftTrainOneBitLamb) return ok();
+    if (device >= 0) return fail(error::argument_device, "{}: weftTrainOneBitLamb serves host memory", function);
+    for (const train::ModelPart& part : parts)
+        if (part.axes != 0)
+            return fail(error::argument_config,
+                        "{}: part \"{}\" is sharded over axes; weftTrainOneBitLamb serves whole parameters", function,
+                        part.name);
+    return ok();
+}
+
+Status check_trust(const char* function, const train::Optimizer& own, int part) {
+    WEFT_TRY(check_part(function, own, part));
+    if (own.has_trust()) return ok();
+    return fail(error::argument_value, "{}: the algorithm is not weftTrainOneBitLamb", function);
+}
+
 }  // namespace
 
 extern "C" {
@@ -74,17 +111,21 @@ weftResult_t weftTrainOptimizerCreate(weftTrainOptimizer_t* optimizer, const wef
         WEFT_TRY(read_config_struct(given, first_optimizer_size, WEFT_TRAIN_OPTIMIZER_CONFIG_MAGIC,
                                     "WEFT_TRAIN_OPTIMIZER_CONFIG_INITIALIZER", config));
         WEFT_TRY(check_rule(config));
+        WEFT_TRY(check_one_bit_lamb(config));
         if (partCount == 0) return fail(error::argument_value, "{}: partCount is 0; it must be at least 1", function);
         auto read_comms = read_axes(function, axes, axisCount);
         if (!read_comms) return read_comms.take_status();
         auto read = read_parts(function, parts, partCount, axisCount, true);
         if (!read) return read.take_status();
-        const train::OptimizerRule rule{config.algorithm,     config.momentum,    config.dampening,
-                                        config.nesterov == 1, config.beta1,       config.beta2,
-                                        config.epsilon,       config.weightDecay, config.trust,
-                                        config.ddp,           config.shard,       config.biasCorrection == 1};
+        train::OptimizerRule rule{config.algorithm, config.momentum, config.dampening, config.nesterov == 1,
+                                  config.beta1,     config.beta2,    config.epsilon,   config.weightDecay,
+                                  config.trust,     config.ddp,      config.shard,     config.biasCorrection == 1};
         auto worker = worker_of(function, *read, {axes, axisCount});
         if (!worker) return worker.take_status();
+        WEFT_TRY(check_one_bit_parts(function, config, *read, (*worker)->device()));
+        rule.compressor = config.compressor;
+        rule.trust_rule = {config.leastTrust,  config.mostTrust,  config.trustMean,
+                           config.leastFactor, config.mostFactor, config.factorChange};
         auto made = train::Optimizer::make(rule, std::move(*read), std::move(*read_comms), std::move(*worker));
         if (!made) return made.take_status();
         *optimizer = keep_training<weftTrainOptimizer>(std::move(*made));
@@ -145,6 +186,29 @@ weftResult_t weftTrainOptimizerGetState(weftTrainOptimizer_t optimizer, int part
         if (!name || !values) return fail(error::argument_null, "{}: {} is NULL", function, name ? "values" : "name");
         *name = own.state_name(state);
         *values = own.state(part, state);
+        return ok();
+    });
+}
+
+weftResult_t weftTrainOptimizerGetTrust(weftTrainOptimizer_t optimizer, int part, double* trust, double* factor) {
+    constexpr const char* function = "weftTrainOptimizerGetTrust";
+    return guarded_training(function, optimizer, [&](train::Optimizer& own) -> Status {
+        WEFT_TRY(check_trust(function, own, part));
+        if (!trust || !factor)
+            return fail(error::argument_null, "{}: {} is NULL", function, trust ? "factor" : "trust");
+        *trust = own.trust(part).mean;
+        *factor = own.trust(part).factor;
+        return ok();
+    });
+}
+
+weftResult_t weftTrainOptimizerSetTrust(weftTrainOptimizer_t optimizer, int part, double trust, double factor) {
+    constexpr const char* function = "weftTrainOptimizerSetTrust";
+    return guarded_training(function, optimizer, [&](train::Optimizer& own) -> Status {
+        WEFT_TRY(check_trust(function, own, part));
+        WEFT_TRY(check_number(function, "trust", trust, trust >= 0 && std::isfinite(trust), "a number from 0"));
+        WEFT_TRY(check_number(function, "factor", factor, factor >= 0 && std::isfinite(factor), "a number from 0"));
+        own.trust(part) = {trust, factor};
         return ok();
     });
 }

@@ -9,6 +9,7 @@
 #include "src/api/training/handle.hpp"
 #include "src/api/training/structs.hpp"
 #include "src/api/training/tensors.hpp"
+#include "src/comm/facts.hpp"
 #include "src/streams/host_stream.hpp"
 #include "src/train/sharding/sharded.hpp"
 #include "weft/train.h"
@@ -131,6 +132,13 @@ Status read_shard_config(const weftTrainShardConfig_t* given, train::ShardingPla
     plan.divisor = config.divisor;
     plan.on_device = config.onDevice != 0;
     plan.types = {config.parameterType, config.reduceType, config.outputType};
+    if (config.gatherBits != 0 && config.gatherBits != 8)
+        return fail(error::argument_config, "config.gatherBits is {}; it must be 0 or 8", config.gatherBits);
+    if (config.reduceBits != 0 && config.reduceBits != 4 && config.reduceBits != 8)
+        return fail(error::argument_config, "config.reduceBits is {}; it must be 0, 4 or 8", config.reduceBits);
+    if (config.blockCount < 1 || config.blockCount > 65536)
+        return fail(error::argument_config, "config.blockCount is {}; it must be 1 to 65536", config.blockCount);
+    plan.quantization = {config.gatherBits, config.reduceBits, config.blockCount};
     return ok();
 }
 
@@ -157,6 +165,7 @@ weftResult_t weftTrainShardCreate(weftTrainShard_t* shard, weftComm_t comm, cons
         int rank = 0;
         WEFT_TRY(train::called(weftCommUserRank(comm, &rank)));
         train::ShardingPlan plan;
+        if (const auto communicator = comm->share()) plan.hosts = hosts_of_ranks(*communicator);
         const auto read = [&]() -> Status {
             if (!shard)
                 return fail(error::argument_null,
@@ -283,8 +292,15 @@ weftResult_t weftTrainShardGetBox(weftTrainShard_t shard, int parameter, weftTra
 weftResult_t weftTrainShardGetStats(weftTrainShard_t shard, weftTrainShardStats_t* stats) {
     return guarded_training("weftTrainShardGetStats", shard, [&](train::Sharded& own) -> Status {
         const train::ShardingCounters found = own.counters();
-        const weftTrainShardStats_t made = {sizeof made, found.gathered_elements, found.reduced_elements,
-                                            found.shard_bytes, found.whole_bytes};
+        const weftTrainShardStats_t made = {sizeof made,
+                                            found.gathered_elements,
+                                            found.reduced_elements,
+                                            found.shard_bytes,
+                                            found.whole_bytes,
+                                            found.gathered.bytes,
+                                            found.gathered.remote_bytes,
+                                            found.reduced.bytes,
+                                            found.reduced.remote_bytes};
         return write_struct("weftTrainShardGetStats", "stats", made, first_stats_size,
                             "WEFT_TRAIN_SHARD_STATS_INITIALIZER", stats);
     });

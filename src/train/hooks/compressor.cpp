@@ -4,31 +4,11 @@
 #include <cmath>
 
 #include "src/base/datatype.hpp"
-#include "src/kernels/cpu_kernels.hpp"
 #include "src/train/hooks/largest_numbers.hpp"
 
 namespace weft::internal::train {
 
 namespace {
-
-void read_numbers(float* to, const void* from, size_t count, weftDataType_t type) {
-    if (type == weftFloat32)
-        std::copy_n(static_cast<const float*>(from), count, to);
-    else if (type == weftFloat64)
-        std::transform(static_cast<const double*>(from), static_cast<const double*>(from) + count, to,
-                       [](double number) { return float(number); });
-    else
-        cpu_kernels().widen[type](to, from, count);
-}
-
-void write_numbers(void* to, const float* from, size_t count, weftDataType_t type) {
-    if (type == weftFloat32)
-        std::copy_n(from, count, static_cast<float*>(to));
-    else if (type == weftFloat64)
-        std::copy_n(from, count, static_cast<double*>(to));
-    else
-        cpu_kernels().narrow[type](to, from, count);
-}
 
 bool all_finite(std::span<const float> numbers) { return std::isfinite(largest_magnitude(numbers)); }
 
@@ -44,10 +24,10 @@ Compressor::Compressor(const CompressorSettings& settings) : settings_(settings)
 std::string Compressor::described() const {
     return fmt::format(
         "compress with method {}, startIteration {}, errorFeedback {}, rank {}, leastRate {}, warmStart {}, seed {}, "
-        "density {}, blockCount {}, momentum {}, float8 {}",
+        "density {}, blockCount {}, momentum {}, float8 {}, layerScales {}",
         int(settings_.method), settings_.start_iteration, int(settings_.error_feedback), settings_.rank,
         settings_.least_rate, int(settings_.warm_start), settings_.seed, settings_.density, settings_.block,
-        settings_.momentum, name_of(settings_.float8));
+        settings_.momentum, name_of(settings_.float8), int(settings_.layer_scales));
 }
 
 Status Compressor::check_free(const std::shared_ptr<const char>& life) const {
@@ -65,6 +45,7 @@ Status Compressor::reduce(HookOwner& owner, const weftTrainBucket_t& bucket) {
     const bool first = members_.front().state->iterations < settings_.start_iteration;
     WEFT_TRY(first ? average_first(bucket) : exchange(*owner.peers, bucket));
     for (const Member& member : members_) ++member.state->iterations;
+    compressed_ = !first;
     return ok();
 }
 
@@ -130,12 +111,34 @@ void Compressor::keep_momentum() {
         std::copy_n(values_.data() + member.begin, member.count, member.state->momentum.data());
 }
 
+// The momentum of exact iterations is equal on all ranks, and so are the scales.
+void Compressor::scale_layers() {
+    if (!settings_.layer_scales || !has_momentum()) return;
+    for (const Member& member : members_) {
+        CompressorState& state = *member.state;
+        if (state.scale == 0) {
+            double squares = 0;
+            for (const float number : state.momentum) squares += double(number) * double(number);
+            const double mean = std::sqrt(squares / double(std::max<size_t>(1, member.count)));
+            state.scale = mean > 0 ? 1 / mean : 1;
+        }
+        for (size_t i = 0; i < member.count; ++i) values_[member.begin + i] *= float(state.scale);
+    }
+}
+
+void Compressor::unscale_layers() {
+    if (!settings_.layer_scales || !has_momentum()) return;
+    for (const Member& member : members_)
+        for (size_t i = 0; i < member.count; ++i) values_[member.begin + i] /= float(member.state->scale);
+}
+
 Status Compressor::exchange(const Peers& peers, const weftTrainBucket_t& bucket) {
     const double divisor = bucket.divisor;
     take_part(peers, divisor, bucket.count);
     values_.resize(bucket.count);
     read_numbers(values_.data(), bucket.data, bucket.count, bucket.datatype);
     if (has_momentum()) add_momentum();
+    scale_layers();
     errors_.resize(settings_.error_feedback ? bucket.count : 0);
     for (const Member& member : members_) {
         if (!settings_.error_feedback) break;
@@ -143,6 +146,7 @@ Status Compressor::exchange(const Peers& peers, const weftTrainBucket_t& bucket)
         for (size_t i = 0; i < member.count; ++i) values_[member.begin + i] += member.state->error[i];
     }
     WEFT_TRY(send(peers, divisor));
+    unscale_layers();
     if (all_finite(values_)) keep_state();
     write_numbers(bucket.data, values_.data(), bucket.count, bucket.datatype);
     return ok();

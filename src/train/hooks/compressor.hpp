@@ -26,6 +26,7 @@ struct CompressorSettings {
     size_t block = 256;     // int8
     double momentum = 0.9;  // 1-bit
     weftDataType_t float8 = weftFloat8e4m3;
+    bool layer_scales = false;  // 1-bit
 };
 
 // The hook's state for one training object at a time: from its first reduce() to its end. Thread-bound.
@@ -41,6 +42,9 @@ class Compressor {
     Status load(std::span<const std::byte> bytes);
     // A failure while it serves a training object other than `life`'s.
     Status check_free(const std::shared_ptr<const char>& life) const;
+    const CompressorSettings& settings() const { return settings_; }
+    // Whether the newest bucket was compressed.
+    bool compressed() const { return compressed_; }
     // The settings, as a text that is equal on all ranks.
     std::string described() const;
     // For the checks of handles.
@@ -58,6 +62,9 @@ class Compressor {
     // The values become momentum of this rank, with the state's momentum and the values as gradients.
     void add_momentum();
     void keep_momentum();
+    // With layer_scales the values become multiples of each parameter's own scale, and back.
+    void scale_layers();
+    void unscale_layers();
     Status exchange(const Peers& peers, const weftTrainBucket_t& bucket);
     // Sets the errors of the sums that this rank makes.
     void take_part(const Peers& peers, double divisor, size_t count);
@@ -69,6 +76,7 @@ class Compressor {
     bool has_momentum() const { return settings_.method == weftTrainOneBit && settings_.momentum > 0; }
 
     CompressorSettings settings_;
+    bool compressed_ = false;
     std::weak_ptr<const char> serves_;                 // HookOwner::life
     std::vector<CompressorState> states_;              // of each parameter
     std::vector<Member> members_;                      // of the bucket

@@ -11,10 +11,11 @@ struct Head {
     char format[8];
     uint64_t method, parameters;
 };
-constexpr char current_format[8] = {'w', 'e', 'f', 't', 'c', 'p', 'r', '1'};
+constexpr char current_format[8] = {'w', 'e', 'f', 't', 'c', 'p', 'r', '2'};
 
 struct Facts {
     uint64_t iterations, count, error, momentum, right, sum_begin, sum_error;
+    double scale;
 };
 
 struct Writer {
@@ -52,6 +53,7 @@ bool take_state(Reader& reader, CompressorState& state) {
     state.iterations = facts.iterations;
     state.count = facts.count;
     state.sum_begin = facts.sum_begin;
+    state.scale = facts.scale;
     const auto is_whole = [&](uint64_t count) { return count == 0 || count == facts.count; };
     return is_whole(facts.error) && is_whole(facts.momentum) && facts.sum_begin <= facts.count &&
            facts.sum_error <= facts.count - facts.sum_begin && reader.take(state.error, facts.error) &&
@@ -67,8 +69,8 @@ std::vector<std::byte> bytes_of(weftTrainCompression_t method, std::span<const C
     Writer writer;
     writer.add(&head, sizeof head);
     for (const CompressorState& state : states) {
-        const Facts facts = {state.iterations,   state.count,     state.error.size(),    state.momentum.size(),
-                             state.right.size(), state.sum_begin, state.sum_error.size()};
+        const Facts facts = {state.iterations,   state.count,     state.error.size(),     state.momentum.size(),
+                             state.right.size(), state.sum_begin, state.sum_error.size(), state.scale};
         writer.add(&facts, sizeof facts);
         for (const auto* const numbers : {&state.error, &state.momentum, &state.right, &state.sum_error})
             writer.add(*numbers);

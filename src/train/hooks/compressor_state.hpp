@@ -19,6 +19,7 @@ struct CompressorState {
     // This rank adds up the messages for the elements from sum_begin on. The rest of their sums that it has not sent.
     size_t sum_begin = 0;
     std::vector<float> sum_error;
+    double scale = 0;  // of the momentum in messages, equal on all ranks; 0: not known yet
 };
 
 // For a checkpoint of this rank, read by a library of the same kind of processor.

@@ -12,14 +12,16 @@ bool has_momentum(const OptimizerRule& rule) {
     return (rule.algorithm == weftTrainSgd || rule.algorithm == weftTrainLars) && rule.momentum != 0;
 }
 bool has_moments(const OptimizerRule& rule) {
-    return rule.algorithm == weftTrainAdam || rule.algorithm == weftTrainAdamW || rule.algorithm == weftTrainLamb;
+    return rule.algorithm == weftTrainAdam || rule.algorithm == weftTrainAdamW || rule.algorithm == weftTrainLamb ||
+           rule.algorithm == weftTrainOneBitLamb;
 }
 
 // Each state begins on a cache line of its own.
 size_t whole_lines(size_t elements) { return (elements + 15) / 16 * 16; }
 
 AdamStep adam_step_of(const OptimizerRule& rule, uint64_t steps, double learning_rate, double scale) {
-    const bool lamb = rule.algorithm == weftTrainLamb, shrinks = rule.algorithm == weftTrainAdamW;
+    const bool lamb = rule.algorithm == weftTrainLamb || rule.algorithm == weftTrainOneBitLamb;
+    const bool shrinks = rule.algorithm == weftTrainAdamW;
     const double done = double(steps + 1);
     const auto unbiased = [&](double beta) { return rule.bias_correction ? 1 / (1 - std::pow(beta, done)) : 1; };
     const double unbias = unbiased(rule.beta1);
@@ -65,12 +67,15 @@ Result<std::shared_ptr<Optimizer>> Optimizer::make(const OptimizerRule& rule, st
     return made;
 }
 
-int Optimizer::states_of(const OptimizerRule& rule) { return has_moments(rule) ? 2 : has_momentum(rule) ? 1 : 0; }
+int Optimizer::states_of(const OptimizerRule& rule) {
+    if (rule.algorithm == weftTrainOneBitLamb) return 3;
+    return has_moments(rule) ? 2 : has_momentum(rule) ? 1 : 0;
+}
 
 // PyTorch's names, so that checkpoints of both look alike.
 const char* Optimizer::state_name(int state) const {
     if (!has_moments(rule_)) return "momentum_buffer";
-    return state == 0 ? "exp_avg" : "exp_avg_sq";
+    return state == 0 ? "exp_avg" : state == 1 ? "exp_avg_sq" : "exp_avg_sq_fresh";
 }
 
 float* Optimizer::state(int part, int state) const {
@@ -94,6 +99,12 @@ Status Optimizer::ready() const {
 }
 
 Status Optimizer::step(double learning_rate, double scale, weftStream_t stream) {
+    int compressed = 0;
+    if (has_trust()) WEFT_TRY(called(weftTrainCompressorGetCompressed(rule_.compressor, &compressed)));
+    if (compressed) {
+        step_compressed(learning_rate, scale);
+        return ok();
+    }
     std::vector<PartTask> tasks;
     std::vector<size_t> parts;
     for (size_t p = 0; p < parts_.size(); ++p) {
@@ -103,12 +114,20 @@ Status Optimizer::step(double learning_rate, double scale, weftStream_t stream) 
         parts.push_back(p);
     }
     if (by_layer()) WEFT_TRY(scale_layers(tasks, parts, learning_rate, scale, stream));
-    const PartWork step = !has_moments(rule_)                ? PartWork::sgd
-                          : rule_.algorithm == weftTrainLamb ? PartWork::lamb
-                                                             : PartWork::adam;
+    const PartWork step = !has_moments(rule_) ? PartWork::sgd : is_lamb() ? PartWork::lamb : PartWork::adam;
     WEFT_TRY(worker_->run(step, tasks, stream));
     for (const size_t p : parts) ++steps_[p];
     return ok();
+}
+
+void Optimizer::step_compressed(double learning_rate, double scale) {
+    const FrozenStep step{rule_.beta1, rule_.beta2, rule_.epsilon, rule_.weight_decay, learning_rate, scale};
+    for (size_t p = 0; p < parts_.size(); ++p) {
+        if (!parts_[p].gradient && parts_[p].count > 0) continue;
+        step_frozen(step, rule_.trust_rule, parts_[p], {state(int(p), 0), state(int(p), 1), state(int(p), 2)},
+                    trusts_[p]);
+        ++steps_[p];
+    }
 }
 
 PartTask Optimizer::task_of(size_t p, double learning_rate, double scale) const {
@@ -127,7 +146,7 @@ PartTask Optimizer::task_of(size_t p, double learning_rate, double scale) const 
 // All ranks send two numbers of each part, also of parts without a gradient.
 Status Optimizer::scale_layers(std::span<PartTask> tasks, std::span<const size_t> parts, double learning_rate,
                                double scale, weftStream_t stream) {
-    const bool lamb = rule_.algorithm == weftTrainLamb;
+    const bool lamb = is_lamb();
     auto own = worker_->sums(lamb ? PartWork::lamb_norms : PartWork::layer_norms, tasks, 2, stream);
     if (!own) return own.take_status();
     std::vector<double> squares(2 * parts_.size(), 0);
@@ -140,15 +159,16 @@ Status Optimizer::scale_layers(std::span<PartTask> tasks, std::span<const size_t
     WEFT_TRY(axes_.reduce(squares, masks, weftSum));
     for (size_t i = 0; i < tasks.size(); ++i) {
         const size_t p = parts[i];
-        const double of_layer = ratio(std::sqrt(squares[2 * p]), std::sqrt(squares[2 * p + 1]));
+        const double of_layer = ratio(p, std::sqrt(squares[2 * p]), std::sqrt(squares[2 * p + 1]));
         tasks[i].factor = float(learning_rate * of_layer);
         if (!lamb) tasks[i].sgd = sgd_step_of(rule_, steps_[p], learning_rate, scale, of_layer);
     }
     return ok();
 }
 
-double Optimizer::ratio(double weights, double update) const {
+double Optimizer::ratio(size_t part, double weights, double update) {
     if (weights == 0 || update == 0) return 1;
+    if (has_trust()) return warm_ratio(rule_.trust_rule, weights / update, trusts_[part]);
     if (rule_.algorithm == weftTrainLamb) return weights / update;
     return rule_.trust * weights / (update + rule_.weight_decay * weights);
 }

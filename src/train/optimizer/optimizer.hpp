@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/train/flat_buffer.hpp"
+#include "src/train/optimizer/one_bit_lamb.hpp"
 #include "src/train/optimizer/part_worker.hpp"
 #include "weft/train.h"
 
@@ -21,6 +22,8 @@ struct OptimizerRule {
     weftTrainDdp_t ddp = nullptr;
     weftTrainShard_t shard = nullptr;
     bool bias_correction = true;
+    weftTrainCompressor_t compressor = nullptr;  // 1-bit LAMB: says which stage it is
+    TrustRule trust_rule = {};
 };
 
 // Values, gradients and copies are the caller's memory; the moments belong to it, and are zero at first. All of it lies
@@ -53,27 +56,36 @@ class Optimizer {
     uint64_t steps(int part) const { return steps_[size_t(part)]; }
     void set_steps(int part, uint64_t steps) { steps_[size_t(part)] = steps; }
 
+    // 1-bit LAMB: of the part.
+    bool has_trust() const { return rule_.algorithm == weftTrainOneBitLamb; }
+    Trust& trust(int part) { return trusts_[size_t(part)]; }
+
   private:
     Optimizer(const OptimizerRule& rule, std::vector<ModelPart> parts, Axes axes, std::unique_ptr<PartWorker> worker)
         : rule_(rule),
           parts_(std::move(parts)),
           axes_(std::move(axes)),
           worker_(std::move(worker)),
-          steps_(parts_.size(), 0) {}
+          steps_(parts_.size(), 0),
+          trusts_(parts_.size()) {}
     static int states_of(const OptimizerRule& rule);
-    bool by_layer() const { return rule_.algorithm == weftTrainLamb || rule_.algorithm == weftTrainLars; }
+    bool is_lamb() const { return rule_.algorithm == weftTrainLamb || has_trust(); }
+    bool by_layer() const { return is_lamb() || rule_.algorithm == weftTrainLars; }
+    // 1-bit LAMB: gradients are momentum.
+    void step_compressed(double learning_rate, double scale);
     // The work of a step on one part, before its layer's ratio is known.
     PartTask task_of(size_t part, double learning_rate, double scale) const;
     // Puts the ratio of each layer into its task. `parts`: of the tasks.
     Status scale_layers(std::span<PartTask> tasks, std::span<const size_t> parts, double learning_rate, double scale,
                         weftStream_t stream);
-    double ratio(double weights, double update) const;
+    double ratio(size_t part, double weights, double update);
 
     OptimizerRule rule_;
     std::vector<ModelPart> parts_;
     Axes axes_;
     std::unique_ptr<PartWorker> worker_;
     std::vector<uint64_t> steps_;
+    std::vector<Trust> trusts_;
     FlatBuffer memory_;            // of all states; ends before the worker's space
     std::vector<size_t> offsets_;  // of each part's first state, in elements
 };

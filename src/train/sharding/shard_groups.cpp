@@ -5,7 +5,8 @@
 namespace weft::internal::train {
 
 Result<ShardGroups> ShardGroups::make(std::unique_ptr<Peers> all, weftComm_t comm, int shard_ranks,
-                                      const std::vector<int>& reshard_sizes, bool has_self) {
+                                      const std::vector<int>& reshard_sizes, bool has_self, std::vector<int> hosts,
+                                      int hop_ranks) {
     ShardGroups groups;
     Status first_failure;
     // After a failure this rank goes on, because the others wait for it in the next split.
@@ -17,10 +18,15 @@ Result<ShardGroups> ShardGroups::make(std::unique_ptr<Peers> all, weftComm_t com
             first_failure = made.take_status();
     };
     groups.all_ = std::move(all);
+    groups.hosts_ = std::move(hosts);
     const int rank = groups.all_->rank();
     if (shard_ranks < groups.all_->ranks()) {
         split(groups.shard_, rank / shard_ranks);
         split(groups.replicas_, rank % shard_ranks);
+    }
+    if (hop_ranks > 0) {
+        split(groups.host_, rank / hop_ranks);
+        split(groups.across_, rank / shard_ranks * hop_ranks + rank % hop_ranks);
     }
     if (has_self) split(groups.self_, rank);
     for (const int size : reshard_sizes) split(groups.reshard_[size], rank / size);
@@ -28,8 +34,19 @@ Result<ShardGroups> ShardGroups::make(std::unique_ptr<Peers> all, weftComm_t com
     return groups;
 }
 
+Traffic ShardGroups::traffic(int size, size_t bytes_each) const {
+    Traffic sum;
+    const int own = all_->rank(), first = own / size * size;
+    for (int rank = first; rank < first + size; ++rank)
+        if (rank != own) {
+            const bool remote = !hosts_.empty() && hosts_[size_t(rank)] != hosts_[size_t(own)];
+            sum += {bytes_each, remote ? bytes_each : 0};
+        }
+    return sum;
+}
+
 void ShardGroups::abort() {
-    for (Peers* peers : {all_.get(), shard_.get(), replicas_.get(), self_.get()})
+    for (Peers* peers : {all_.get(), shard_.get(), replicas_.get(), self_.get(), host_.get(), across_.get()})
         if (peers) peers->abort();
     for (const auto& [size, peers] : reshard_)
         if (peers) peers->abort();

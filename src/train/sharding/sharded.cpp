@@ -20,17 +20,19 @@ Result<std::shared_ptr<Sharded>> Sharded::make(Status own, const ShardingPlan& p
     WEFT_TRY(called(weftCommCount(comm, &ranks)));
     if (own) own = check_groups(plan, ranks);
     if (own) own = check_types(plan);
+    if (own) own = check_quantization(plan);
     const int shard_ranks = own ? shard_ranks_of(plan, ranks) : ranks;
     auto units = own ? units_of(plan, shard_ranks) : std::vector<Unit>();
     std::shared_ptr<Sharded> made(new Sharded(plan, std::move(space), std::move(units)));
     // Before the communicators' first calls, so that peers can map it.
-    if (own) own = made->reserve(shard_ranks < ranks);
+    const int hop_ranks = own ? train::hop_ranks(plan, ranks) : 0;
+    if (own) own = made->reserve(shard_ranks<ranks, hop_ranks> 0 ? shard_ranks / hop_ranks : 1);
     auto all = Peers::make(comm);
     if (!all) return own ? all.take_status() : std::move(own);
     // All ranks have one plan, before they split the communicator by it.
     WEFT_TRY(check_agreement(**all, described(plan), std::move(own)));
     auto groups = ShardGroups::make(std::move(*all), comm, shard_ranks, reshard_sizes(made->units_),
-                                    made->space_->on_device() && made->divides_sums());
+                                    made->space_->on_device() && made->divides_sums(), plan.hosts, hop_ranks);
     if (!groups) return groups.take_status();
     made->groups_ = std::move(*groups);
     WEFT_TRY(made->scatter_values(plan));
@@ -41,8 +43,8 @@ Result<std::shared_ptr<Sharded>> Sharded::make(Status own, const ShardingPlan& p
 Sharded::Sharded(const ShardingPlan& plan, std::unique_ptr<MemorySpace> space, std::vector<Unit> units)
     : space_(std::move(space)),
       units_(std::move(units)),
-      gathers_(*space_, groups_, units_, plan.keeps_wholes),
-      gradients_(*space_, groups_, units_, plan.keeps_gradients, plan.divisor) {
+      gathers_(*space_, groups_, units_, plan.keeps_wholes, plan.quantization),
+      gradients_(*space_, groups_, units_, plan.keeps_gradients, plan.divisor, plan.quantization) {
     for (int u = 0; u < unit_count(); ++u)
         for (int p = 0; p < int(units_[size_t(u)].layout.parameters().size()); ++p) unit_of_.emplace_back(u, p);
 }
@@ -62,7 +64,7 @@ bool Sharded::divides_sums() const {
     });
 }
 
-Status Sharded::reserve(bool has_replicas) {
+Status Sharded::reserve(bool has_replicas, int hosts) {
     WEFT_TRY(space_->prepare_arithmetic());
     WEFT_TRY(allocate(*space_, largest(units_, staging_bytes), staging_));
     for (Unit& unit : units_) WEFT_TRY(allocate(*space_, unit.layout.shard_bytes(), unit.shard));
@@ -70,7 +72,7 @@ Status Sharded::reserve(bool has_replicas) {
     if (!queue) return queue.take_status();
     queue_ = std::move(*queue);
     WEFT_TRY(gathers_.reserve(*queue_, staging_.data()));
-    return gradients_.reserve(*queue_, staging_.data(), has_replicas);
+    return gradients_.reserve(*queue_, staging_.data(), has_replicas, hosts);
 }
 
 Status Sharded::scatter_values(const ShardingPlan& plan) {
@@ -82,6 +84,8 @@ Status Sharded::scatter_values(const ShardingPlan& plan) {
         Unit& unit = units_[u];
         const size_t bytes = unit.layout.shard_bytes();
         if (bytes == 0) continue;
+        // Padding is zeros, which change no scale of quantised messages.
+        if (has_values) WEFT_TRY(space_->zero(message.data(), bytes * size_t(unit.layout.ranks())));
         for (int p = 0; has_values && p < int(plan.units[u].parameters.size()); ++p) {
             const UnitParameter& parameter = plan.units[u].parameters[size_t(p)];
             const size_t size = size_of(parameter.facts.type);
@@ -225,7 +229,11 @@ ParameterShard Sharded::shard(int number) const {
 }
 
 ShardingCounters Sharded::counters() const {
-    ShardingCounters counters{gathers_.elements(), gradients_.elements(), 0,
+    ShardingCounters counters{gathers_.elements(),
+                              gradients_.elements(),
+                              gathers_.traffic(),
+                              gradients_.traffic(),
+                              0,
                               gathers_.bytes() + gradients_.bytes() + staging_.bytes()};
     for (const Unit& unit : units_)
         counters.shard_bytes +=

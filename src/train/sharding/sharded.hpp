@@ -23,6 +23,7 @@ struct ParameterShard {
 
 struct ShardingCounters {
     uint64_t gathered_elements = 0, reduced_elements = 0;  // of whole units, without padding
+    Traffic gathered, reduced;                             // received by gathers, sent by reductions over shards
     size_t shard_bytes = 0;                                // memory for values, gradients and parts of reshard groups
     size_t whole_bytes = 0;                                // memory for whole units, whole gradients and messages
 };
@@ -70,7 +71,7 @@ class Sharded {
   private:
     // Without communicators.
     Sharded(const ShardingPlan& plan, std::unique_ptr<MemorySpace> space, std::vector<Unit> units);
-    Status reserve(bool has_replicas);
+    Status reserve(bool has_replicas, int hosts);
     // Whether some reduction divides its result.
     bool divides_sums() const;
     Status scatter_values(const ShardingPlan& plan);

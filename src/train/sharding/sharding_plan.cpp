@@ -12,10 +12,10 @@ namespace weft::internal::train {
 std::string described(const ShardingPlan& plan) {
     std::string text = fmt::format(
         "the settings sharding {}, shardRanks {}, keeps units {}, keeps gradients {}, divisor {}, onDevice {}, "
-        "types {} {} {}, WEFT_CHECK_UNITS {}\n",
+        "types {} {} {}, gatherBits {}, reduceBits {}, blockCount {}, WEFT_CHECK_UNITS {}\n",
         int(plan.sharding), plan.shard_ranks, int(plan.keeps_wholes), int(plan.keeps_gradients), plan.divisor,
         int(plan.on_device), int(plan.types.parameter), int(plan.types.reduction), int(plan.types.output),
-        options().check_units);
+        plan.quantization.gather_bits, plan.quantization.reduce_bits, plan.quantization.block, options().check_units);
     for (size_t u = 0; u < plan.units.size(); ++u) {
         const UnitPlan& unit = plan.units[u];
         std::string name = unit.name;
@@ -97,6 +97,36 @@ Status check_types(const ShardingPlan& plan) {
                             "parameters are float32",
                             parameter.name, name_of(parameter.facts.type));
     return ok();
+}
+
+Status check_quantization(const ShardingPlan& plan) {
+    if (!plan.quantization.any()) return ok();
+    if (plan.on_device)
+        return fail(error::argument_config, "config.gatherBits and reduceBits are for host memory: set them to 0");
+    for (const UnitPlan& unit : plan.units)
+        for (const UnitParameter& parameter : unit.parameters)
+            if (const auto type = parameter.facts.type;
+                type != weftFloat32 && type != weftFloat16 && type != weftBfloat16)
+                return fail(error::argument_config,
+                            "parameter \"{}\" has {} elements: with config.gatherBits or reduceBits all parameters are "
+                            "float32, float16 or bfloat16",
+                            parameter.name, name_of(type));
+    return ok();
+}
+
+int hop_ranks(const ShardingPlan& plan, int ranks) {
+    const int shard_ranks = shard_ranks_of(plan, ranks);
+    if (plan.quantization.reduce_bits == 0 || plan.hosts.empty()) return 0;
+    const auto first_run =
+        std::find_if(plan.hosts.begin(), plan.hosts.end(), [&](int host) { return host != plan.hosts[0]; });
+    const int each = int(first_run - plan.hosts.begin());
+    if (each <= 1 || each >= shard_ranks || shard_ranks % each != 0) return 0;
+    std::set<int> seen;
+    for (int rank = 0; rank < ranks; ++rank) {
+        const int host = plan.hosts[size_t(rank)];
+        if (rank % each == 0 ? !seen.insert(host).second : host != plan.hosts[size_t(rank) - 1]) return 0;
+    }
+    return each;
 }
 
 std::vector<Unit> units_of(const ShardingPlan& plan, int shard_ranks) {

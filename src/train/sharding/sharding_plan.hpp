@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "src/base/result.hpp"
+#include "src/train/sharding/quantized_shards.hpp"
 #include "src/train/sharding/unit.hpp"
 #include "src/train/sharding/unit_layout.hpp"
 
@@ -37,6 +38,8 @@ struct ShardingPlan {
     bool on_device = false;
     MixedTypes types;
     double divisor = 0;  // of gradients; 0: the number of ranks
+    Quantization quantization;
+    std::vector<int> hosts;  // of each rank; empty: all ranks are on one host
 };
 
 // One line for each fact that must be equal on all ranks.
@@ -46,6 +49,11 @@ std::string described(const ShardingPlan& plan);
 Status check_types(const ShardingPlan& plan);
 // Fails if the ranks cannot be divided into the plan's groups.
 Status check_groups(const ShardingPlan& plan, int ranks);
+// Fails if units of these types, or in this memory, cannot be quantised.
+Status check_quantization(const ShardingPlan& plan);
+// The ranks of a host, if gradients go in two hops: each shard group has as many ranks, more than one, on each of its
+// hosts. Otherwise 0.
+int hop_ranks(const ShardingPlan& plan, int ranks);
 int shard_ranks_of(const ShardingPlan& plan, int ranks);
 // Without memory.
 std::vector<Unit> units_of(const ShardingPlan& plan, int shard_ranks);

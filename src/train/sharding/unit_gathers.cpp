@@ -21,17 +21,20 @@ size_t converted_bytes(const Unit& unit) {
 
 }  // namespace
 
-UnitGathers::UnitGathers(MemorySpace& space, const ShardGroups& groups, std::vector<Unit>& units, bool keeps_wholes)
+UnitGathers::UnitGathers(MemorySpace& space, const ShardGroups& groups, std::vector<Unit>& units, bool keeps_wholes,
+                         const Quantization& quantization)
     : space_(&space),
       groups_(&groups),
       units_(&units),
       keeps_wholes_(keeps_wholes),
+      quantized_(space, quantization.gather_bits, quantization.block),
       wholes_(space, largest(units, pooled_capacity)) {}
 
 Status UnitGathers::reserve(LaunchQueue& queue, std::byte* staging) {
     queue_ = &queue;
     staging_ = staging;
-    WEFT_TRY(allocate(*space_, largest(*units_, converted_bytes), converted_));
+    WEFT_TRY(quantized_.reserve(*units_));
+    if (!quantized_.used()) WEFT_TRY(allocate(*space_, largest(*units_, converted_bytes), converted_));
     const auto pooled =
         std::count_if(units_->begin(), units_->end(), [this](const Unit& unit) { return !has_own_whole(unit); });
     WEFT_TRY(wholes_.reserve(std::min(whole_buffers, int(pooled))));
@@ -74,6 +77,7 @@ Status UnitGathers::start(Unit& unit) {
         unit.whole = std::move(*buffer);
     }
     elements_ += elements_of(unit);
+    traffic_ += traffic_of(unit);
     unit.state = UnitState::gathering;
     unit.gathered_by = queue_->add([this, &unit, secondary = unit.has_secondary]() -> Status {
         const auto kind = secondary ? UnitCall::Kind::from_reshard_group : UnitCall::Kind::from_shards;
@@ -90,17 +94,9 @@ Status UnitGathers::gather_whole(const Unit& unit, bool from_secondary) {
     if (from_secondary)
         return groups_->reshard(unit.reshard_ranks)
             .all_gather(unit.secondary.data(), unit.whole.data(), secondary_bytes(unit), space_->stream());
-    const std::byte* shard = unit.shard.data();
-    if (converts(unit.layout, layout)) {
-        const weftDataType_t type = layout.segments()[0].type;
-        WEFT_TRY(
-            space_->convert(converted_.data(), type, shard, unit.layout.segments()[0].type, bytes / size_of(type)));
-        shard = converted_.data();
-    }
-    if (layout.sharding() == Sharding::flat)
-        return groups_->shard().all_gather(shard, unit.whole.data(), bytes, space_->stream());
+    if (layout.sharding() == Sharding::flat) return gather_shards(unit, unit.whole.data());
     std::byte* const staging = staging_;
-    WEFT_TRY(groups_->shard().all_gather(shard, staging, bytes, space_->stream()));
+    WEFT_TRY(gather_shards(unit, staging));
     for (int p = 0; p < int(layout.parameters().size()); ++p) {
         const size_t size = size_of(layout.parameters()[size_t(p)].type);
         for (int rank = 0; rank < layout.ranks(); ++rank) {
@@ -110,6 +106,28 @@ Status UnitGathers::gather_whole(const Unit& unit, bool from_secondary) {
         }
     }
     return ok();
+}
+
+Status UnitGathers::gather_shards(const Unit& unit, std::byte* gathered) {
+    if (quantized_.used()) return quantized_.run(groups_->shard(), unit, gathered);
+    const UnitLayout& layout = unit.forms.whole;
+    const size_t bytes = layout.shard_bytes();
+    const std::byte* shard = unit.shard.data();
+    if (converts(unit.layout, layout)) {
+        const weftDataType_t type = layout.segments()[0].type;
+        WEFT_TRY(
+            space_->convert(converted_.data(), type, shard, unit.layout.segments()[0].type, bytes / size_of(type)));
+        shard = converted_.data();
+    }
+    return groups_->shard().all_gather(shard, gathered, bytes, space_->stream());
+}
+
+Traffic UnitGathers::traffic_of(const Unit& unit) const {
+    if (unit.has_secondary) return groups_->traffic(unit.reshard_ranks, secondary_bytes(unit));
+    const UnitLayout& layout = unit.forms.whole;
+    if (layout.shard_bytes() == 0) return {};
+    return groups_->traffic(layout.ranks(),
+                            quantized_.used() ? quantized_.message_bytes(layout) : layout.shard_bytes());
 }
 
 Status UnitGathers::release(int number, bool after_forward) {

@@ -6,6 +6,7 @@
 #include "src/train/memory_space.hpp"
 #include "src/train/sharding/buffer_pool.hpp"
 #include "src/train/sharding/gather_trace.hpp"
+#include "src/train/sharding/quantized_shards.hpp"
 #include "src/train/sharding/shard_groups.hpp"
 #include "src/train/sharding/unit.hpp"
 
@@ -15,7 +16,8 @@ namespace weft::internal::train {
 class UnitGathers {
   public:
     // With keeps_wholes a released unit keeps its memory, and its values until finish().
-    UnitGathers(MemorySpace& space, const ShardGroups& groups, std::vector<Unit>& units, bool keeps_wholes);
+    UnitGathers(MemorySpace& space, const ShardGroups& groups, std::vector<Unit>& units, bool keeps_wholes,
+                const Quantization& quantization);
     // `staging` is memory for messages of units that are sharded by rows. The launches use it in turn.
     Status reserve(LaunchQueue& queue, std::byte* staging);
 
@@ -29,7 +31,9 @@ class UnitGathers {
     void finish();
 
     uint64_t elements() const { return elements_; }
-    size_t bytes() const { return wholes_.bytes() + kept_bytes_ + converted_.bytes(); }
+    // Received from other ranks.
+    const Traffic& traffic() const { return traffic_; }
+    size_t bytes() const { return wholes_.bytes() + kept_bytes_ + converted_.bytes() + quantized_.bytes(); }
 
   private:
     // Units that stay have memory of their own size. The others take some of the pool.
@@ -37,6 +41,9 @@ class UnitGathers {
     Status start(Unit& unit);
     // In the thread of the launches.
     Status gather_whole(const Unit& unit, bool from_secondary);
+    // The shards of all ranks in the type of whole units, one behind the other.
+    Status gather_shards(const Unit& unit, std::byte* gathered);
+    Traffic traffic_of(const Unit& unit) const;
     void drop(Unit& unit);
 
     MemorySpace* space_;
@@ -45,10 +52,12 @@ class UnitGathers {
     bool keeps_wholes_;
     LaunchQueue* queue_ = nullptr;
     std::byte* staging_ = nullptr;
-    FlatBuffer converted_;  // a shard in the type of whole units. The launches use it in turn
+    FlatBuffer converted_;       // a shard in the type of whole units. The launches use it in turn
+    QuantizedGather quantized_;  // likewise
     BufferPool wholes_;
     GatherTrace trace_;
     uint64_t elements_ = 0;  // that were gathered
+    Traffic traffic_;
     size_t kept_bytes_ = 0;
 };
 

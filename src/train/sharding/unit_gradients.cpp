@@ -18,18 +18,18 @@ size_t reduced_bytes(const Unit& unit) { return unit.forms.reduced.shard_bytes()
 }  // namespace
 
 UnitGradients::UnitGradients(MemorySpace& space, const ShardGroups& groups, std::vector<Unit>& units, bool keeps_wholes,
-                             double divisor)
+                             double divisor, const Quantization& quantization)
     : space_(&space),
       groups_(&groups),
       units_(&units),
       keeps_wholes_(keeps_wholes),
       wholes_(space, largest(units, whole_bytes)),
-      reduction_(space, groups, divisor) {}
+      reduction_(space, groups, divisor, quantization) {}
 
-Status UnitGradients::reserve(LaunchQueue& queue, std::byte* staging, bool has_replicas) {
+Status UnitGradients::reserve(LaunchQueue& queue, std::byte* staging, bool has_replicas, int hosts) {
     queue_ = &queue;
     staging_ = staging;
-    WEFT_TRY(reduction_.reserve(*units_));
+    WEFT_TRY(reduction_.reserve(*units_, hosts));
     if (!keeps_wholes_) WEFT_TRY(wholes_.reserve(std::min(gradient_buffers, int(units_->size()))));
     for (Unit& unit : *units_) {
         WEFT_TRY(allocate(*space_, shard_bytes(unit), unit.gradient.shard));
@@ -115,6 +115,7 @@ Status UnitGradients::reduce(int number, bool synchronizes) {
 
 LaunchQueue::Ticket UnitGradients::launch(Unit& unit, const ReductionPlan& plan, bool synchronizes) {
     elements_ += elements_of(unit);
+    traffic_ += reduction_.traffic(unit);
     return queue_->add([this, &unit, plan, synchronizes, whole = unit.gradient.whole.data()]() -> Status {
         const auto kind = synchronizes ? UnitCall::Kind::reduce : UnitCall::Kind::reduce_and_accumulate;
         WEFT_TRY(check_order(groups_->all(), {kind, int(&unit - units_->data())}));

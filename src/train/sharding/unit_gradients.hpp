@@ -18,9 +18,10 @@ class UnitGradients {
   public:
     // With keeps_wholes each unit has its own memory for its whole gradient. `divisor` 0: the number of all ranks.
     UnitGradients(MemorySpace& space, const ShardGroups& groups, std::vector<Unit>& units, bool keeps_wholes,
-                  double divisor);
+                  double divisor, const Quantization& quantization);
+    // `hosts`: of a shard group, if quantised gradients go in two hops; otherwise 1.
     // `staging` is memory for messages of units that are sharded by rows. The launches use it in turn.
-    Status reserve(LaunchQueue& queue, std::byte* staging, bool has_replicas);
+    Status reserve(LaunchQueue& queue, std::byte* staging, bool has_replicas, int hosts);
 
     // The whole gradient of a unit: zeros, unless it is being computed.
     Result<std::byte*> whole(int number);
@@ -33,6 +34,8 @@ class UnitGradients {
     void end() { replica_queue_.reset(); }
 
     uint64_t elements() const { return elements_; }
+    // Sent to other ranks of shard groups.
+    const Traffic& traffic() const { return traffic_; }
     size_t bytes() const { return wholes_.bytes() + kept_bytes_ + reduction_.bytes(); }
 
   private:
@@ -62,6 +65,7 @@ class UnitGradients {
     std::vector<Reducing> reducing_;                                       // in the order of the launches
     std::map<const std::byte*, std::unique_ptr<StreamPlace>> reduced_at_;  // of memory for whole gradients, on a device
     uint64_t elements_ = 0;                                                // that were reduced
+    Traffic traffic_;
     size_t kept_bytes_ = 0;
     std::unique_ptr<LaunchQueue> replica_queue_;  // null without replicas. Its thread uses the others
 };

@@ -14,10 +14,15 @@ size_t segment_elements(const Segment& segment) {
 
 }  // namespace
 
-UnitReduction::UnitReduction(MemorySpace& space, const ShardGroups& groups, double divisor)
-    : space_(&space), groups_(&groups), divisor_(divisor) {}
+UnitReduction::UnitReduction(MemorySpace& space, const ShardGroups& groups, double divisor,
+                             const Quantization& quantization)
+    : space_(&space),
+      groups_(&groups),
+      divisor_(divisor),
+      quantized_(space, quantization.reduce_bits, quantization.block) {}
 
-Status UnitReduction::reserve(const std::vector<Unit>& units) {
+Status UnitReduction::reserve(const std::vector<Unit>& units, int hosts) {
+    WEFT_TRY(quantized_.reserve(units, hosts));
     WEFT_TRY(
         allocate(*space_, largest(units, [](const Unit& unit) { return unit.forms.reduced.shard_bytes(); }), sum_));
     return allocate(
@@ -87,6 +92,7 @@ Status UnitReduction::keep(Unit& unit, const ReductionPlan& plan, const std::byt
 }
 
 Status UnitReduction::reduce_to(const Unit& unit, const std::byte* source, bool staged, std::byte* shard) {
+    if (quantized_.used()) return reduce_quantized(unit, source, staged, shard);
     Peers& peers = groups_->shard();
     size_t staged_offset = 0;
     for (const Segment& segment : unit.forms.reduced.segments()) {
@@ -106,6 +112,32 @@ Status UnitReduction::reduce_to(const Unit& unit, const std::byte* source, bool 
         staged_offset += count * size_of(segment.type);
     }
     return ok();
+}
+
+Status UnitReduction::reduce_quantized(const Unit& unit, const std::byte* source, bool staged, std::byte* shard) {
+    WholeGradient gradient;
+    std::vector<double> factors;
+    size_t staged_offset = 0;
+    for (const Segment& segment : unit.forms.reduced.segments()) {
+        gradient.segments.push_back(source + (staged ? staged_offset : segment.whole_offset));
+        staged_offset += elements(segment) * size_of(segment.type);
+        const GradientDivision division = this->division(segment.type);
+        const bool averages = division.reduction == GradientDivision::Reduction::average;
+        factors.push_back(1 / (averages ? double(groups_->shard().ranks()) : division.before));
+    }
+    return quantized_.run(*groups_, unit.forms.reduced, gradient, factors, shard);
+}
+
+Traffic UnitReduction::traffic(const Unit& unit) const {
+    const UnitLayout& layout = unit.forms.reduced;
+    if (layout.shard_bytes() == 0) return {};
+    if (!quantized_.used()) return groups_->traffic(layout.ranks(), layout.shard_bytes());
+    const size_t bytes = quantized_.message_bytes(layout);
+    if (!groups_->has_hops()) return groups_->traffic(layout.ranks(), bytes);
+    const size_t hosts = size_t(groups_->across().ranks());
+    Traffic sum = groups_->traffic(groups_->host().ranks(), hosts * bytes);
+    sum += {(hosts - 1) * bytes, (hosts - 1) * bytes};
+    return sum;
 }
 
 Status UnitReduction::stage(const Unit& unit, const std::byte* gradient, std::byte* staging) {

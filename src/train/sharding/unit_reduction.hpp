@@ -2,6 +2,7 @@
 #pragma once
 #include "src/train/memory_space.hpp"
 #include "src/train/sharding/gradient_division.hpp"
+#include "src/train/sharding/quantized_shards.hpp"
 #include "src/train/sharding/shard_groups.hpp"
 #include "src/train/sharding/unit.hpp"
 
@@ -18,10 +19,12 @@ struct ReductionPlan {
 class UnitReduction {
   public:
     // `divisor` 0: the number of all ranks.
-    UnitReduction(MemorySpace& space, const ShardGroups& groups, double divisor);
-    Status reserve(const std::vector<Unit>& units);
+    UnitReduction(MemorySpace& space, const ShardGroups& groups, double divisor, const Quantization& quantization);
+    Status reserve(const std::vector<Unit>& units, int hosts);
 
-    size_t bytes() const { return sum_.bytes() + converted_.bytes(); }
+    size_t bytes() const { return sum_.bytes() + converted_.bytes() + quantized_.bytes(); }
+    // Of over_shards(), if each part goes to its rank by itself.
+    Traffic traffic(const Unit& unit) const;
 
     // The sum over the shard group. `staging` is memory of staging_bytes(). Without
     // replicas it completes the gradient shard.
@@ -32,6 +35,7 @@ class UnitReduction {
   private:
     GradientDivision division(weftDataType_t type) const;
     Status reduce_to(const Unit& unit, const std::byte* source, bool staged, std::byte* shard);
+    Status reduce_quantized(const Unit& unit, const std::byte* source, bool staged, std::byte* shard);
     // Converts the gradient, and orders it by ranks and types, with zeros as padding.
     Status stage(const Unit& unit, const std::byte* gradient, std::byte* staging);
     Status divide_after(const Unit& unit, std::byte* shard);
@@ -45,7 +49,8 @@ class UnitReduction {
     MemorySpace* space_;
     const ShardGroups* groups_;
     double divisor_;
-    FlatBuffer sum_;        // of the shard group, before it is added to another
+    FlatBuffer sum_;  // of the shard group, before it is added to another
+    QuantizedReduction quantized_;
     FlatBuffer converted_;  // a complete reduction, before it is added
 };
 

@@ -1,0 +1,170 @@
+#include "src/train/hooks/codecs.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "src/base/arithmetic.hpp"
+#include "src/kernels/cpu_kernels.hpp"
+#include "src/train/hooks/largest_numbers.hpp"
+
+namespace weft::internal::train {
+
+void read_numbers(float* to, const void* from, size_t count, weftDataType_t type) {
+    if (type == weftFloat32)
+        std::copy_n(static_cast<const float*>(from), count, to);
+    else if (type == weftFloat64)
+        std::transform(static_cast<const double*>(from), static_cast<const double*>(from) + count, to,
+                       [](double number) { return float(number); });
+    else
+        cpu_kernels().widen[type](to, from, count);
+}
+
+void write_numbers(void* to, const float* from, size_t count, weftDataType_t type) {
+    if (type == weftFloat32)
+        std::copy_n(from, count, static_cast<float*>(to));
+    else if (type == weftFloat64)
+        std::copy_n(from, count, static_cast<double*>(to));
+    else
+        cpu_kernels().narrow[type](to, from, count);
+}
+
+namespace {
+
+constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
+
+struct Scale {
+    float scale = 0, inverse = 0;
+};
+// Maps `largest` to `highest`, and an infinity or NaN to NaN. Numbers whose scale would be subnormal count as zero: its
+// inverse may overflow.
+Scale scale_to(float highest, float largest) {
+    if (!std::isfinite(largest)) return {not_a_number, 0};
+    if (largest < highest * std::numeric_limits<float>::min()) return {};
+    return {largest / highest, highest / largest};
+}
+
+// The lowest bits of the nearest whole number, which is small. Adding `magic` rounds, and the lowest bits hold the result.
+uint32_t rounded_bits(float number) {
+    constexpr float magic = 0x1.8p23f;
+    return std::bit_cast<uint32_t>(number + magic);
+}
+
+}  // namespace
+
+size_t OneBitCodec::part_unit(int ranks) const { return std::lcm(size_t(8), size_t(ranks)); }
+
+void OneBitCodec::begin(std::span<const float> numbers) {
+    double squares = 0;
+    for (const float number : numbers) squares += double(number) * double(number);
+    scale_ = numbers.empty() ? 0 : float(std::sqrt(squares / double(numbers.size())));
+    if (!std::isfinite(scale_)) scale_ = not_a_number;
+}
+
+void OneBitCodec::encode(std::span<const float> numbers, std::byte* message) const {
+    memcpy(message, &scale_, sizeof scale_);
+    message += sizeof scale_;
+    for (size_t i = 0; i < numbers.size(); i += 8) {
+        unsigned bits = 0;
+        for (size_t k = 0; k < std::min<size_t>(8, numbers.size() - i); ++k)
+            bits |= (numbers[i + k] >= 0 ? 1u : 0u) << k;
+        message[i / 8] = std::byte(bits);
+    }
+}
+
+void OneBitCodec::decode(const std::byte* message, std::span<float> numbers) const {
+    float scale = 0;
+    memcpy(&scale, message, sizeof scale);
+    message += sizeof scale;
+    for (size_t i = 0; i < numbers.size(); ++i)
+        numbers[i] = (unsigned(message[i / 8]) >> (i % 8) & 1u) != 0 ? scale : -scale;
+}
+
+void Int8Codec::encode(std::span<const float> numbers, std::byte* message) const {
+    std::byte* const small = message + (numbers.size() + block_ - 1) / block_ * sizeof(float);
+    for (size_t begin = 0; begin < numbers.size(); begin += block_) {
+        const auto block = numbers.subspan(begin, std::min(block_, numbers.size() - begin));
+        const Scale scale = scale_to(127, largest_magnitude(block));
+        memcpy(message + begin / block_ * sizeof(float), &scale.scale, sizeof(float));
+        for (size_t i = 0; i < block.size(); ++i)
+            small[begin + i] = std::byte(rounded_bits(block[i] * scale.inverse) & 0xffu);
+    }
+}
+
+void Int8Codec::decode(const std::byte* message, std::span<float> numbers) const {
+    const std::byte* const small = message + (numbers.size() + block_ - 1) / block_ * sizeof(float);
+    for (size_t begin = 0; begin < numbers.size(); begin += block_) {
+        float scale = 0;
+        memcpy(&scale, message + begin / block_ * sizeof(float), sizeof scale);
+        const size_t end = std::min(begin + block_, numbers.size());
+        for (size_t i = begin; i < end; ++i) numbers[i] = float(int8_t(small[i])) * scale;
+    }
+}
+
+void Int4Codec::encode(std::span<const float> numbers, std::byte* message) const {
+    std::byte* const small = message + (numbers.size() + block_ - 1) / block_ * sizeof(float);
+    std::fill_n(small, (numbers.size() + 1) / 2, std::byte(0));
+    for (size_t begin = 0; begin < numbers.size(); begin += block_) {
+        const auto block = numbers.subspan(begin, std::min(block_, numbers.size() - begin));
+        const Scale scale = scale_to(7, largest_magnitude(block));
+        memcpy(message + begin / block_ * sizeof(float), &scale.scale, sizeof(float));
+        for (size_t i = 0; i < block.size(); ++i)
+            small[(begin + i) / 2] |= std::byte((rounded_bits(block[i] * scale.inverse) & 0xfu) << (begin + i) % 2 * 4);
+    }
+}
+
+void Int4Codec::decode(const std::byte* message, std::span<float> numbers) const {
+    const std::byte* const small = message + (numbers.size() + block_ - 1) / block_ * sizeof(float);
+    for (size_t begin = 0; begin < numbers.size(); begin += block_) {
+        float scale = 0;
+        memcpy(&scale, message + begin / block_ * sizeof(float), sizeof scale);
+        const size_t end = std::min(begin + block_, numbers.size());
+        for (size_t i = begin; i < end; ++i) {
+            const int bits = int(small[i / 2]) >> i % 2 * 4 & 0xf;
+            numbers[i] = float(bits < 8 ? bits : bits - 16) * scale;
+        }
+    }
+}
+
+void Float8Codec::begin(std::span<const float> numbers) {
+    const Scale scale = scale_to(type_ == weftFloat8e4m3 ? 448.0f : 57344.0f, largest_magnitude(numbers));
+    scale_ = scale.scale;
+    inverse_ = scale.inverse;
+}
+
+void Float8Codec::encode(std::span<const float> numbers, std::byte* message) const {
+    memcpy(message, &scale_, sizeof scale_);
+    std::byte* const small = message + sizeof scale_;
+    const auto all = [&]<weftDataType_t type>() {
+        for (size_t i = 0; i < numbers.size(); ++i)
+            small[i] = std::byte(Arithmetic<type>::round(numbers[i] * inverse_));
+    };
+    if (type_ == weftFloat8e4m3)
+        all.operator()<weftFloat8e4m3>();
+    else
+        all.operator()<weftFloat8e5m2>();
+}
+
+void Float8Codec::decode(const std::byte* message, std::span<float> numbers) const {
+    float scale = 0;
+    memcpy(&scale, message, sizeof scale);
+    const std::byte* const small = message + sizeof scale;
+    const auto all = [&]<weftDataType_t type>() {
+        for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = Arithmetic<type>::widen(uint8_t(small[i])) * scale;
+    };
+    if (type_ == weftFloat8e4m3)
+        all.operator()<weftFloat8e4m3>();
+    else
+        all.operator()<weftFloat8e5m2>();
+}
+
+std::unique_ptr<Codec> whole_number_codec(int bits, size_t block) {
+    if (bits == 4) return std::make_unique<Int4Codec>(block);
+    return std::make_unique<Int8Codec>(block);
+}
+
+}  // namespace weft::internal::train

@@ -1,0 +1,537 @@
+// Sharded models whose messages are quantised (ZeRO++), against a serial computation of the same roundings.
+#include "src/train/sharding/quantized_shards.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "src/base/datatype.hpp"
+#include "src/train/sharding/sharded.hpp"
+#include "tests/amount.hpp"
+#include "tests/comm/on_threads.hpp"
+#include "tests/train/trained_rank.hpp"
+
+using namespace weft::internal;
+using namespace weft::internal::test;
+using namespace weft::internal::train;
+
+namespace {
+
+UnitPlan quantized_unit(const std::string& name, const std::vector<TensorFacts>& facts, int reshard_ranks = 0) {
+    UnitPlan unit{name, {}, reshard_ranks};
+    for (size_t p = 0; p < facts.size(); ++p)
+        unit.parameters.push_back({name + " " + std::to_string(p), nullptr, facts[p]});
+    return unit;
+}
+
+// A number as its type holds it.
+float rounded(weftDataType_t type, double number) {
+    double memory = 0;
+    set_number(&memory, type, 0, number);
+    return float(number_at(&memory, type, 0));
+}
+
+// Rounds numbers as a message does, by the rule in the guide.
+void quantize(std::vector<float>& numbers, int bits, size_t block) {
+    const float highest = bits == 4 ? 7 : 127;
+    for (size_t begin = 0; begin < numbers.size(); begin += block) {
+        const size_t end = std::min(begin + block, numbers.size());
+        float largest = 0;
+        for (size_t i = begin; i < end; ++i) largest = std::max(largest, std::fabs(numbers[i]));
+        for (size_t i = begin; i < end && largest > 0; ++i)
+            numbers[i] = std::nearbyint(numbers[i] * (highest / largest)) * (largest / highest);
+    }
+}
+
+// The elements of a rank's shard in the order of its message. element(parameter, i)
+template <class Element>
+std::vector<float> shard_of(const UnitLayout& layout, int rank, Element&& element) {
+    std::vector<float> numbers;
+    for (const Segment& segment : layout.segments()) {
+        const size_t before = numbers.size();
+        numbers.resize(before + segment.counts[size_t(rank)]);
+        for (const int p : segment.parameters) {
+            const Piece piece = layout.piece(p, rank);
+            const size_t first =
+                before + (piece.shard_offset - segment.shard_offsets[size_t(rank)]) / size_of(segment.type);
+            for (size_t i = 0; i < piece.count; ++i) numbers[first + i] = element(p, piece.begin + i);
+        }
+    }
+    return numbers;
+}
+
+// The reverse: write(parameter, i, number)
+template <class Write>
+void each_of_shard(const UnitLayout& layout, int rank, const std::vector<float>& numbers, Write&& write) {
+    size_t before = 0;
+    for (const Segment& segment : layout.segments()) {
+        for (const int p : segment.parameters) {
+            const Piece piece = layout.piece(p, rank);
+            const size_t first =
+                before + (piece.shard_offset - segment.shard_offsets[size_t(rank)]) / size_of(segment.type);
+            for (size_t i = 0; i < piece.count; ++i) write(p, piece.begin + i, numbers[first + i]);
+        }
+        before += segment.counts[size_t(rank)];
+    }
+}
+
+// Numbers without a pattern, equal on all ranks.
+double noise(int what, int parameter, size_t i) {
+    std::minstd_rand random(uint32_t(what) * 7919u + uint32_t(parameter) * 104729u + uint32_t(i) * 31u + 1);
+    random.discard(3);
+    return (double(random()) / double(random.max()) - 0.5) * (1 + double(i % 5));
+}
+
+class QuantizedRank {
+  public:
+    QuantizedRank(ShardingPlan plan, weftComm_t comm) : plan_(std::move(plan)) {
+        (void)weftCommUserRank(comm, &rank);
+        (void)weftCommCount(comm, &ranks);
+        values_.reserve(100);
+        for (UnitPlan& unit : plan_.units)
+            for (UnitParameter& parameter : unit.parameters) {
+                const int p = int(values_.size());
+                std::vector<std::byte>& memory = values_.emplace_back(parameter.facts.count * 8);
+                for (size_t i = 0; i < parameter.facts.count; ++i)
+                    set_number(memory.data(), parameter.facts.type, i, noise(0, p, i));
+                parameter.data = rank == 0 ? memory.data() : nullptr;
+            }
+        auto made = Sharded::make(ok(), plan_, host_space(), comm);
+        if (made)
+            sharded = std::move(*made);
+        else
+            complain(made.status().text());
+        // The plan's layouts, for the serial computation.
+        units = units_of(plan_, shard_ranks_of(plan_, ranks));
+        (void)weftBarrier(comm, nullptr);
+    }
+    void complain(const std::string& text) {
+        if (wrong.empty()) wrong = "rank " + std::to_string(rank) + ": " + text;
+    }
+    void check(Status status) {
+        if (!status) complain(status.text());
+    }
+    int first_of(int unit) const {
+        int first = 0;
+        for (int u = 0; u < unit; ++u) first += int(plan_.units[size_t(u)].parameters.size());
+        return first;
+    }
+    float value(int p, size_t i, weftDataType_t type) const { return rounded(type, noise(0, p, i)); }
+
+    // The whole unit has what the messages of all ranks hold, bit by bit.
+    void expect_quantized(int number) {
+        const Unit& unit = units[size_t(number)];
+        const int first = first_of(number);
+        for (int r = 0; r < unit.layout.ranks(); ++r) {
+            std::vector<float> numbers = shard_of(unit.layout, r, [&](int p, size_t i) {
+                return value(first + p, i, unit.layout.parameters()[size_t(p)].type);
+            });
+            quantize(numbers, 8, plan_.quantization.block);
+            each_of_shard(unit.layout, r, numbers, [&](int p, size_t i, float expected) {
+                const weftDataType_t type = unit.forms.whole.parameters()[size_t(p)].type;
+                auto whole = sharded->parameter(first + p);
+                if (!whole) return complain(whole.status().text());
+                const double seen = number_at(*whole, type, i);
+                if (seen != double(rounded(type, expected)))
+                    complain("element " + std::to_string(i) + " of parameter " + std::to_string(first + p) + " is " +
+                             std::to_string(seen) + ", not " + std::to_string(expected));
+            });
+        }
+    }
+    void expect_exact_values() {
+        for (int u = 0; u < int(units.size()); ++u)
+            for (int p = 0; p < int(units[size_t(u)].layout.parameters().size()); ++p) {
+                const weftDataType_t type = units[size_t(u)].layout.parameters()[size_t(p)].type;
+                const ParameterShard shard = sharded->shard(first_of(u) + p);
+                for (size_t i = 0; i < shard.count; ++i)
+                    if (number_at(shard.values, type, i) != double(value(first_of(u) + p, shard.begin + i, type)))
+                        complain("a main value was rounded");
+            }
+    }
+    // element(rank, parameter, i)
+    template <class Element>
+    void reduce(int number, Element&& element, bool synchronizes = true) {
+        check(sharded->gather(number, nullptr));
+        const Unit& unit = units[size_t(number)];
+        for (int p = 0; p < int(unit.layout.parameters().size()); ++p) {
+            const TensorFacts& facts = unit.forms.whole.parameters()[size_t(p)];
+            auto gradient = sharded->gradient(first_of(number) + p);
+            if (!gradient) return complain(gradient.status().text());
+            for (size_t i = 0; i < facts.count; ++i)
+                set_number(*gradient, facts.type, i, element(rank, first_of(number) + p, i));
+        }
+        check(sharded->release(number, false, nullptr));
+        check(sharded->reduce_scatter(number, synchronizes, nullptr));
+    }
+    // expected(parameter, i)
+    template <class Expected>
+    void expect_gradients(int number, Expected&& expected, double tolerance) {
+        const Unit& unit = units[size_t(number)];
+        for (int p = 0; p < int(unit.layout.parameters().size()); ++p) {
+            const ParameterShard shard = sharded->shard(first_of(number) + p);
+            const weftDataType_t type = unit.forms.gradient.parameters()[size_t(p)].type;
+            for (size_t i = 0; i < shard.count; ++i) {
+                const double seen = number_at(shard.gradient, type, i);
+                const double right = expected(first_of(number) + p, shard.begin + i);
+                if (!(std::fabs(seen - right) <= tolerance))
+                    complain("gradient " + std::to_string(shard.begin + i) + " of parameter " +
+                             std::to_string(first_of(number) + p) + " is " + std::to_string(seen) + ", not " +
+                             std::to_string(right));
+            }
+        }
+    }
+
+    int rank = 0, ranks = 1;
+    std::vector<Unit> units;
+    std::shared_ptr<Sharded> sharded;
+    std::string wrong;
+
+  private:
+    ShardingPlan plan_;
+    std::vector<std::vector<std::byte>> values_;
+};
+
+template <class Body>
+void on_quantized(int ranks, const ShardingPlan& plan, Body&& body) {
+    CAPTURE(ranks);
+    for (const std::string& wrong : on_threads(ranks, nullptr, [&](weftComm_t comm, int) {
+             QuantizedRank rank(plan, comm);
+             if (rank.wrong.empty()) body(rank);
+             return rank.wrong;
+         }))
+        CHECK(wrong == "");
+}
+
+ShardingPlan odd_units() {
+    ShardingPlan plan;
+    plan.units = {quantized_unit("first", {{weftFloat32, 90, 10}, {weftFloat32, 7}}),
+                  quantized_unit("second", {{weftFloat16, 133}, {weftFloat32, 0}, {weftBfloat16, 12, 3}}),
+                  quantized_unit("third", {{weftFloat32, 101}}, 1)};
+    plan.quantization.block = 16;
+    return plan;
+}
+
+void make_float32(ShardingPlan& plan) {
+    for (UnitPlan& unit : plan.units)
+        for (UnitParameter& parameter : unit.parameters) parameter.facts.type = weftFloat32;
+}
+
+// The gradient shard of a rank of a shard group in which `hop` ranks share a host: the serial computation.
+template <class Element>
+std::vector<float> serial_reduction(const Unit& unit, int first_rank, int own, int hop, size_t block,
+                                    Element&& element) {
+    const UnitLayout& layout = unit.forms.reduced;
+    const auto add_up = [&](int from, int count) {
+        std::vector<float> sum;
+        for (int rank = from; rank < from + count; ++rank) {
+            auto numbers = shard_of(layout, own, [&](int p, size_t i) { return element(first_rank + rank, p, i); });
+            quantize(numbers, 4, block);
+            sum.resize(numbers.size());
+            for (size_t i = 0; i < sum.size(); ++i) sum[i] += numbers[i];
+        }
+        return sum;
+    };
+    if (hop == 0) return add_up(0, layout.ranks());
+    std::vector<float> all;
+    for (int host = 0; host < layout.ranks() / hop; ++host) {
+        auto sum = add_up(host * hop, hop);
+        quantize(sum, 4, block);
+        all.resize(sum.size());
+        for (size_t i = 0; i < sum.size(); ++i) all[i] += sum[i];
+    }
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("int4 numbers are whole multiples of their block's scale, two in a byte") {
+    Int4Codec codec(4);
+    const std::vector<float> numbers = {7, -7, 3.4f, -0.6f, 0, 0, 0, 0, -14, 2, 5};
+    REQUIRE(codec.bytes(11) == 3 * sizeof(float) + 6);
+    std::vector<std::byte> message(codec.bytes(11));
+    codec.encode(numbers, message.data());
+    std::vector<float> decoded(11, 99);
+    codec.decode(message.data(), decoded);
+    CHECK(decoded == std::vector<float>{7, -7, 3, -1, 0, 0, 0, 0, -14, 2, 4});
+    CHECK(message[12] == std::byte(0x97));
+    std::vector<float> broken = numbers;
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+        broken[1] = bad;
+        codec.encode(broken, message.data());
+        codec.decode(message.data(), decoded);
+        CHECK(std::isnan(decoded[0]));
+        CHECK(decoded[8] == -14);
+    }
+    for (const auto& [bits, steps] : {std::pair(4, 14.0), std::pair(8, 254.0)}) {
+        const auto each = whole_number_codec(bits, 32);
+        std::vector<float> random(100);
+        for (size_t i = 0; i < random.size(); ++i) random[i] = float(noise(5, bits, i));
+        std::vector<std::byte> memory(each->bytes(100));
+        std::vector<float> back(100);
+        each->encode(random, memory.data());
+        each->decode(memory.data(), back);
+        for (size_t begin = 0; begin < 100; begin += 32) {
+            const auto block = std::span(random).subspan(begin, std::min<size_t>(32, 100 - begin));
+            float largest = 0;
+            for (const float number : block) largest = std::max(largest, std::fabs(number));
+            for (size_t i = begin; i < begin + block.size(); ++i)
+                CHECK(std::fabs(random[i] - back[i]) <= double(largest) / steps * 1.000001);
+        }
+    }
+}
+
+TEST_CASE("quantised gathers give all ranks the bits of one serial computation, and main values stay exact") {
+    const MixedTypes forms[] = {
+        {}, {weftBfloat16, weftFloat32, weftNumTypes}, {weftFloat16, weftNumTypes, weftNumTypes}};
+    for (int ranks = 1; ranks <= 4; ++ranks)
+        for (const Sharding sharding : {Sharding::flat, Sharding::rows})
+            for (const MixedTypes& types : forms) {
+                if (small() && ranks < 3) continue;
+                ShardingPlan plan = odd_units();
+                plan.sharding = sharding;
+                plan.types = types;
+                plan.quantization.gather_bits = 8;
+                if (types.mixes()) make_float32(plan);
+                plan.keeps_wholes = ranks == 3;
+                if (ranks == 4) plan.shard_ranks = 2;
+                CAPTURE(int(sharding), int(types.parameter));
+                on_quantized(ranks, plan, [](QuantizedRank& rank) {
+                    for (int step = 0; step < 2; ++step) {  // the second one prefetches
+                        for (int unit = 0; unit < 3; ++unit) {
+                            rank.check(rank.sharded->gather(unit, nullptr));
+                            rank.expect_quantized(unit);
+                            rank.check(rank.sharded->release(unit, true, nullptr));
+                        }
+                        for (int unit = 2; unit >= 0; --unit) {
+                            rank.check(rank.sharded->gather(unit, nullptr));
+                            rank.expect_quantized(unit);
+                            rank.check(rank.sharded->release(unit, false, nullptr));
+                        }
+                        rank.check(rank.sharded->finish(nullptr));
+                        rank.expect_exact_values();
+                    }
+                });
+            }
+}
+
+TEST_CASE("a quantised gather moves a quarter of float32's bytes, and the scales") {
+    ShardingPlan plan;
+    plan.units = {quantized_unit("unit", {{weftFloat32, 4096}})};
+    for (const int bits : {0, 8}) {
+        plan.quantization.gather_bits = bits;
+        on_quantized(4, plan, [&](QuantizedRank& rank) {
+            rank.check(rank.sharded->gather(0, nullptr));
+            rank.check(rank.sharded->release(0, false, nullptr));
+            rank.check(rank.sharded->finish(nullptr));
+            const uint64_t expected = bits == 8 ? 3 * (1024 + 4 * 4) : 3 * 4096;
+            if (const auto bytes = rank.sharded->counters().gathered.bytes; bytes != expected)
+                rank.complain(std::to_string(bytes) + " bytes");
+        });
+    }
+}
+
+TEST_CASE("with reshard groups of a host the backward gathers send nothing between hosts") {
+    for (const int bits : {0, 8}) {
+        ShardingPlan plan = odd_units();
+        for (UnitPlan& unit : plan.units) unit.reshard_ranks = 2;
+        plan.quantization.gather_bits = bits;
+        plan.hosts = {0, 0, 1, 1};
+        on_quantized(4, plan, [&](QuantizedRank& rank) {
+            const auto remote = [&] { return rank.sharded->counters().gathered.remote_bytes; };
+            for (int step = 0; step < 2; ++step) {
+                for (int unit = 0; unit < 3; ++unit) {
+                    const uint64_t before = remote();
+                    rank.check(rank.sharded->gather(unit, nullptr));
+                    if (bits) rank.expect_quantized(unit);
+                    rank.check(rank.sharded->release(unit, true, nullptr));
+                    // From the second step on the unit may have been gathered ahead.
+                    if (step == 0 && remote() == before) rank.complain("a forward gather without the other host");
+                }
+                const uint64_t before = remote(), all = rank.sharded->counters().gathered.bytes;
+                for (int unit = 2; unit >= 0; --unit) {
+                    rank.check(rank.sharded->gather(unit, nullptr));
+                    if (bits) rank.expect_quantized(unit);
+                    rank.check(rank.sharded->release(unit, false, nullptr));
+                }
+                if (remote() != before) rank.complain("bytes between hosts in the backward pass");
+                if (rank.sharded->counters().gathered.bytes == all) rank.complain("no bytes in the backward pass");
+                rank.check(rank.sharded->finish(nullptr));
+            }
+        });
+    }
+}
+
+TEST_CASE("int4 gradients that int4 can hold are summed exactly, in one hop and in two") {
+    // A rank's gradient is its own factor times numbers from -7 to 7, with a 7 in each block.
+    const auto number = [](int p, size_t i) { return i % 4 == 0 ? 7.0 : double((i * 5 + size_t(p) * 3) % 15) - 7; };
+    const auto factor = [](int rank) { return double(rank % 3 + 1); };
+    const std::vector<std::vector<int>> places = {{}, {0, 0, 1, 1}, {0, 0, 0, 1}, {0, 1, 0, 1}, {0, 1, 2, 3}};
+    for (const std::vector<int>& hosts : places)
+        for (const int shard_ranks : {4, 2})
+            for (const Sharding sharding : {Sharding::flat, Sharding::rows}) {
+                if (small() && shard_ranks == 2 && sharding == Sharding::rows) continue;
+                ShardingPlan plan;
+                plan.units = {quantized_unit("first", {{weftFloat32, 400, 100}, {weftFloat32, 64, 16}}),
+                              quantized_unit("second", {{weftFloat32, 512, 128}})};
+                plan.sharding = sharding;
+                plan.shard_ranks = shard_ranks;
+                plan.quantization = {0, 4, 8};
+                plan.hosts = hosts;
+                CAPTURE(hosts, shard_ranks, int(sharding));
+                on_quantized(4, plan, [&](QuantizedRank& rank) {
+                    for (int step = 1; step <= 2; ++step) {  // the second one is added
+                        for (int unit = 1; unit >= 0; --unit)
+                            rank.reduce(unit, [&](int own, int p, size_t i) { return factor(own) * number(p, i); });
+                        rank.check(rank.sharded->finish(nullptr));
+                        for (int unit = 0; unit < 2; ++unit)
+                            rank.expect_gradients(
+                                unit, [&](int p, size_t i) { return step * (1 + 2 + 3 + 1) * number(p, i) / 4; }, 0);
+                    }
+                });
+            }
+}
+
+TEST_CASE("int4 reductions have the bits of a serial computation, and errors within the blocks' scales") {
+    const MixedTypes forms[] = {
+        {}, {weftBfloat16, weftFloat32, weftNumTypes}, {weftNumTypes, weftNumTypes, weftFloat16}};
+    for (int ranks = 1; ranks <= 4; ++ranks)
+        for (const Sharding sharding : {Sharding::flat, Sharding::rows})
+            for (const MixedTypes& types : forms)
+                for (const bool apart : {false, true}) {
+                    if ((apart && ranks != 4) || (small() && ranks < 3)) continue;
+                    ShardingPlan plan = odd_units();
+                    plan.sharding = sharding;
+                    plan.types = types;
+                    plan.quantization.reduce_bits = 4;
+                    if (types.mixes()) make_float32(plan);
+                    if (apart) plan.hosts = {0, 0, 1, 1};
+                    CAPTURE(int(sharding), int(types.parameter), apart);
+                    on_quantized(ranks, plan, [&](QuantizedRank& rank) {
+                        for (int number = 2; number >= 0; --number) {
+                            const Unit& unit = rank.units[size_t(number)];
+                            const int first = rank.first_of(number);
+                            const auto type = [&](int p) { return unit.forms.whole.parameters()[size_t(p)].type; };
+                            rank.reduce(number, [](int own, int p, size_t i) { return noise(own + 1, p, i); });
+                            rank.check(rank.sharded->finish(nullptr));
+                            const auto sums =
+                                serial_reduction(unit, 0, rank.rank, apart ? 2 : 0, plan.quantization.block,
+                                                 [&](int own, int p, size_t i) {
+                                                     return rounded(type(p), noise(own + 1, first + p, i));
+                                                 });
+                            std::vector<std::vector<double>> expected(unit.layout.parameters().size());
+                            each_of_shard(unit.forms.reduced, rank.rank, sums, [&](int p, size_t i, float sum) {
+                                auto& numbers = expected[size_t(p)];
+                                numbers.resize(std::max(numbers.size(), i + 1));
+                                // float16 is divided in two steps.
+                                const auto reduced = unit.forms.reduced.parameters()[size_t(p)].type;
+                                const auto output = unit.forms.gradient.parameters()[size_t(p)].type;
+                                numbers[i] = rounded(output, rounded(reduced, sum * float(1.0 / rank.ranks)));
+                            });
+                            rank.expect_gradients(
+                                number, [&](int p, size_t i) { return expected[size_t(p - first)][i]; }, 2e-2);
+                            // Of float32 the bits are equal.
+                            if (unit.forms.gradient.segments()[0].type == weftFloat32 &&
+                                unit.forms.gradient.segments().size() == 1)
+                                rank.expect_gradients(
+                                    number, [&](int p, size_t i) { return expected[size_t(p - first)][i]; }, 0);
+                            // Each contribution of at most 2.5 is rounded by 1/14 of that, and so are sums of hosts.
+                            const double bound = 2.5 / 14 * (apart ? 2.1 : 1) + 0.02;
+                            rank.expect_gradients(
+                                number,
+                                [&](int p, size_t i) {
+                                    double sum = 0;
+                                    for (int own = 0; own < rank.ranks; ++own) sum += noise(own + 1, p, i);
+                                    return sum / rank.ranks;
+                                },
+                                bound);
+                        }
+                    });
+                }
+}
+
+TEST_CASE("int4 gradients take an eighth of float32's bytes, and fewer between hosts in two hops") {
+    ShardingPlan plan;
+    plan.units = {quantized_unit("unit", {{weftFloat32, 4096}})};
+    plan.hosts = {0, 0, 1, 1};
+    constexpr uint64_t message = 1024 / 2 + 4 * 4;
+    for (const auto& [bits, two_hops] : {std::pair(0, true), std::pair(4, true), std::pair(4, false)}) {
+        plan.quantization.reduce_bits = bits;
+        if (!two_hops) plan.hosts = {0, 1, 0, 1};
+        on_quantized(4, plan, [&, bits = bits, two_hops = two_hops](QuantizedRank& rank) {
+            rank.reduce(0, [](int own, int, size_t i) { return double(own) + double(i % 3); });
+            rank.check(rank.sharded->finish(nullptr));
+            const Traffic seen = rank.sharded->counters().reduced;
+            const Traffic expected = bits == 0  ? Traffic{3 * 4096, 2 * 4096}
+                                     : two_hops ? Traffic{2 * message + message, message}
+                                                : Traffic{3 * message, 2 * message};
+            if (seen.bytes != expected.bytes || seen.remote_bytes != expected.remote_bytes)
+                rank.complain(std::to_string(seen.bytes) + " and " + std::to_string(seen.remote_bytes) + " bytes");
+        });
+    }
+}
+
+TEST_CASE("copies of the model add up int4 sums, and keep partial ones") {
+    for (const double divisor : {0.0, 3.0}) {
+        ShardingPlan plan;
+        plan.units = {quantized_unit("unit", {{weftFloat32, 256}})};
+        plan.shard_ranks = 2;
+        plan.divisor = divisor;
+        plan.quantization = {8, 4, 8};
+        on_quantized(4, plan, [&](QuantizedRank& rank) {
+            const auto number = [](size_t i) { return i % 4 == 0 ? 7.0 : double(i % 15) - 7; };
+            for (const bool synchronizes : {false, true})
+                rank.reduce(
+                    0, [&](int own, int, size_t i) { return (own + 1) * number(i); }, synchronizes);
+            rank.check(rank.sharded->finish(nullptr));
+            rank.expect_gradients(
+                0, [&](int, size_t i) { return 2 * 10 * number(i) / (divisor > 0 ? divisor : 4); }, 1e-4);
+        });
+    }
+}
+
+TEST_CASE("a gradient that is not finite reaches its owner as NaN, in one hop and in two") {
+    for (const bool apart : {false, true}) {
+        ShardingPlan plan;
+        plan.units = {quantized_unit("unit", {{weftFloat32, 256}})};
+        plan.quantization = {0, 4, 8};
+        if (apart) plan.hosts = {0, 0, 1, 1};
+        on_quantized(4, plan, [](QuantizedRank& rank) {
+            rank.reduce(0, [](int own, int, size_t i) {
+                return own == 1 && i == 130 ? std::numeric_limits<double>::infinity() : 1.0;
+            });
+            rank.check(rank.sharded->finish(nullptr));
+            const ParameterShard shard = rank.sharded->shard(0);
+            for (size_t i = 0; i < shard.count; ++i) {
+                const size_t at = shard.begin + i;
+                if (std::isfinite(static_cast<const float*>(shard.gradient)[i]) != (at < 128 || at >= 136))
+                    rank.complain("element " + std::to_string(at));
+            }
+        });
+    }
+}
+
+TEST_CASE("units that cannot be quantised, and ranks with other settings, are errors on all ranks") {
+    const auto refused = [](ErrorId id, auto&& change) {
+        for (const std::string& wrong : on_threads(3, nullptr, [&](weftComm_t comm, int rank) -> std::string {
+                 ShardingPlan plan;
+                 plan.units = {quantized_unit("unit", {{weftFloat32, 0}})};
+                 change(plan, rank);
+                 auto made = Sharded::make(ok(), plan, host_space(), comm);
+                 if (made) return "no error";
+                 return made.status().id() == id ? "" : made.status().text();
+             }))
+            CHECK(wrong == "");
+    };
+    refused(error::argument_config, [](ShardingPlan& plan, int) {
+        plan.quantization.gather_bits = 8;
+        plan.units[0].parameters[0].facts.type = weftFloat64;
+    });
+    refused(error::argument_config, [](ShardingPlan& plan, int) {
+        plan.quantization.reduce_bits = 4;
+        plan.units[0].parameters[0].facts.type = weftInt32;
+    });
+    refused(error::train_model,
+            [](ShardingPlan& plan, int rank) { plan.quantization.gather_bits = rank == 2 ? 8 : 0; });
+    refused(error::train_model, [](ShardingPlan& plan, int rank) { plan.quantization.block = rank == 1 ? 64 : 32; });
+}
