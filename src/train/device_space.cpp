@@ -1,6 +1,8 @@
 // device_space.cpp: memory of a CUDA device (memory_space.hpp).
 #include <algorithm>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "src/base/datatype.hpp"
 #include "src/drivers/cuda/memory.hpp"
@@ -156,24 +158,56 @@ class DeviceSpace : public MemorySpace {
 
 Result<std::unique_ptr<MemorySpace>> device_space(int device) { return DeviceSpace::make(device); }
 
-Result<int> device_of(const void* memory, int current) {
-    if (!memory || !cuda::Driver::in_use()) return -1;
-    auto driver = cuda::Driver::get();
-    if (!driver) return driver.take_status();
-    std::optional<cuda::Context> context;
-    std::optional<cuda::ContextScope> scope;
-    if (current >= 0) {
-        auto retained = cuda::Context::retain(**driver, current);
-        if (!retained) return retained.take_status();
-        context.emplace(std::move(*retained));
-        scope.emplace(*context);
-        WEFT_TRY(scope->take_status());
+namespace {
+
+// The driver and the context that answer for the addresses of a call.
+class PointerContext {
+  public:
+    static Result<PointerContext> make(int device) {
+        PointerContext made;
+        made.device_ = device;
+        if (!cuda::Driver::in_use()) return made;
+        auto driver = cuda::Driver::get();
+        if (!driver) return driver.take_status();
+        made.driver_ = *driver;
+        if (device < 0) return made;
+        auto context = cuda::Context::retain(**driver, device);
+        if (!context) return context.take_status();
+        made.context_.emplace(std::move(*context));
+        return made;
     }
-    auto facts = cuda::describe_pointer(**driver, memory);
-    // Without a context this thread has no device memory.
-    if (!facts && current < 0) return -1;
-    if (!facts) return facts.take_status();
-    return facts->on_device() ? facts->device : -1;
+    Result<int> device_of(const void* memory) const {
+        if (!driver_) return -1;
+        std::optional<cuda::ContextScope> scope;
+        if (context_) {
+            scope.emplace(*context_);
+            WEFT_TRY(scope->take_status());
+        }
+        auto facts = cuda::describe_pointer(*driver_, memory);
+        // Without a context this thread has no device memory.
+        if (!facts && device_ < 0) return -1;
+        if (!facts) return facts.take_status();
+        return facts->on_device() ? facts->device : -1;
+    }
+
+  private:
+    int device_ = -1;
+    const cuda::Driver* driver_ = nullptr;  // null: the process uses none
+    std::optional<cuda::Context> context_;
+};
+
+}  // namespace
+
+DeviceFinder device_finder(int current) {
+    return [current, known = std::shared_ptr<PointerContext>()](const void* memory) mutable -> Result<int> {
+        if (!memory) return -1;
+        if (!known) {
+            auto made = PointerContext::make(current);
+            if (!made) return made.take_status();
+            known = std::make_shared<PointerContext>(std::move(*made));
+        }
+        return known->device_of(memory);
+    };
 }
 
 }  // namespace weft::internal::train

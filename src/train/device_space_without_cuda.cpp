@@ -7,6 +7,8 @@ Result<std::unique_ptr<MemorySpace>> device_space(int device) {
     return fail(error::gpu_unavailable, "device {} cannot be used: this build has no GPU support", device);
 }
 
-Result<int> device_of(const void*, int) { return -1; }
+DeviceFinder device_finder(int) {
+    return [](const void*) { return Result<int>(-1); };
+}
 
 }  // namespace weft::internal::train

@@ -1,6 +1,7 @@
 // memory_space.hpp: where a training object's memory lies, and the copies there: host memory, or one CUDA device.
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <memory>
 
 #include "src/base/result.hpp"
@@ -59,8 +60,12 @@ class MemorySpace {
 
 std::unique_ptr<MemorySpace> host_space();
 Result<std::unique_ptr<MemorySpace>> device_space(int device);
-// The device that holds the memory; -1: host memory. `current` is the communicator's device, whose context answers; -1:
-// it has none.
-Result<int> device_of(const void* memory, int current);
+// The device that holds the memory; -1: host memory.
+using DeviceFinder = std::function<Result<int>(const void* memory)>;
+// For the addresses of one call: whether the process uses a driver is found once, which reads its memory map. `current`
+// is the communicator's device, whose context answers; -1: it has none. For one thread.
+DeviceFinder device_finder(int current);
+// For one address.
+inline Result<int> device_of(const void* memory, int current) { return device_finder(current)(memory); }
 
 }  // namespace weft::internal::train

@@ -35,23 +35,58 @@ TEST_CASE("a full disk on one rank is an error on all, without metadata, and the
 
 TEST_CASE("if the metadata cannot be written, no data stays") {
     const Folder folder;
-    const std::string name = folder.path / "c";
     const SmallModel model;
-    std::filesystem::create_directory(name);
-    std::filesystem::create_symlink("/dev/full", name + "/checkpoint.json.partial");
+    // So long that the names of data files are possible, and that of the metadata's draft is not.
+    constexpr size_t path_bytes_most = 4095;
+    const size_t wanted = path_bytes_most - std::string("/checkpoint.json.0123456789abcdef.partial").size() + 1;
+    std::string name = folder.path;
+    while (name.size() < wanted) {
+        const size_t missing = wanted - name.size();
+        name += '/' + std::string(missing > 252 ? 200 : missing - 1, 'x');
+    }
+    std::filesystem::create_directories(name);
     on_keepers(2, [&](Keeper& keeper, int rank) {
         auto parts = model.parts(rank);
         keeper.expect(keeper.save(name, parts), "file.unwritable", rank == 1 ? 0 : -1);
-        // The draft was removed.
-        keeper.check(keeper.save(name, parts));
-    });
-    std::filesystem::remove(name + "/checkpoint.json");
-    std::filesystem::create_symlink("/dev/full", name + "/checkpoint.json.partial");
-    on_keepers(2, [&](Keeper& keeper, int rank) {
-        auto parts = model.parts(rank);
-        keeper.expect(keeper.save(name, parts), "file.unwritable", rank == 1 ? 0 : -1);
+        keeper.check(keeper.save(folder.path / "next", parts));
     });
     CHECK(std::filesystem::is_empty(name));
+}
+
+TEST_CASE("files of two saves are told apart") {
+    const Folder folder;
+    const SmallModel model;
+    const auto name = [&](const char* each) { return (folder.path / each).string(); };
+    const std::string file = "/rank-00001.safetensors";
+    on_keepers(2, [&](Keeper& keeper, int rank) {
+        auto parts = model.parts(rank);
+        for (const char* each : {"old", "new"}) keeper.check(keeper.save(name(each), parts));
+    });
+    // An interrupted save left a file of the same length in the folder of rank 0; rank 1 writes elsewhere.
+    for (const char* each : {"left", "other"}) std::filesystem::create_directory(name(each));
+    std::filesystem::copy_file(name("old") + file, name("left") + file);
+    on_keepers(2, [&](Keeper& keeper, int rank) {
+        auto parts = model.parts(rank);
+        keeper.expect(keeper.save(name(rank == 0 ? "left" : "other"), parts), "file.unreadable", rank == 1 ? 0 : -1);
+    });
+    CHECK_FALSE(exists(name("left") + "/checkpoint.json"));
+    CHECK_FALSE(exists(name("left") + "/rank-00000.safetensors"));
+    CHECK_FALSE(exists(name("other") + file));
+    CHECK(exists(name("left") + file));  // it may be another job's
+    // Loads: the ranks name different folders, and files are mixed.
+    std::filesystem::copy(name("new"), name("mixed"));
+    std::filesystem::copy_file(name("old") + file, name("mixed") + file,
+                               std::filesystem::copy_options::overwrite_existing);
+    on_keepers(2, [&](Keeper& keeper, int rank) {
+        auto loaded = model.parts(1 - rank, false);
+        keeper.check(keeper.load(name("new"), loaded));
+        keeper.expect(keeper.load(name(rank == 0 ? "new" : "old"), loaded), "train.checkpoint-damaged",
+                      rank == 0 ? 1 : -1);
+        std::vector<Part> none;
+        keeper.expect(keeper.load(name("mixed"), none), "train.checkpoint-damaged", rank == 0 ? 1 : -1);
+        const std::string sentence = weftGetLastError(nullptr);
+        if (sentence.find(name("mixed") + file) == std::string::npos) keeper.complain(sentence);
+    });
 }
 
 TEST_CASE("ranks may save in different modes") {

@@ -5,6 +5,8 @@
 
 #include "src/train/checkpoint/checksum.hpp"
 #include "src/train/checkpoint/plan.hpp"
+#include "src/train/checkpoint/save_id.hpp"
+#include "src/train/checkpoint/stored.hpp"
 #include "tests/error.hpp"
 
 using namespace weft::internal;
@@ -158,6 +160,7 @@ TEST_CASE("runs copy the common part of two boxes") {
 
 TEST_CASE("metadata is read as it was written, and wrong texts are refused") {
     Metadata metadata = rows(10, 3);
+    metadata.save = "0123456789abcdef";
     metadata.file_bytes[2] = uint64_t(1) << 40;
     metadata.boxes[1].tensor = "größe \"x\"\n";
     metadata.boxes[1].begin = 96;
@@ -166,6 +169,7 @@ TEST_CASE("metadata is read as it was written, and wrong texts are refused") {
     const auto read = metadata_of(text, "text");
     REQUIRE(read);
     CHECK(to_json(*read) == text);
+    CHECK(read->save == metadata.save);
     CHECK(read->boxes[1].tensor == metadata.boxes[1].tensor);
     CHECK(read->boxes[3].box == metadata.boxes[3].box);
     CHECK_FALSE(is_text("\xff"));
@@ -178,6 +182,7 @@ TEST_CASE("metadata is read as it was written, and wrong texts are refused") {
                                                            {"\"rank\":0", "\"rank\":4"},
                                                            {"\"rank\":0", "\"rank\":\"0\""},
                                                            {"\"boxes\"", "\"Boxes\""},
+                                                           {"\"0123456789abcdef\"", "7"},
                                                            {"[4294967295]", "[1,2]"},
                                                            // Silent conversions, and volumes beyond 64 bits.
                                                            {"\"rank\":0", "\"rank\":4294967296"},
@@ -196,4 +201,55 @@ TEST_CASE("metadata is read as it was written, and wrong texts are refused") {
         CHECK_ERROR(metadata_of(sealed(changed.substr(0, changed.rfind(",\"crc32c\":\"")) + "}"), "text"),
                     "train.checkpoint-damaged");
     }
+}
+
+TEST_CASE("saves have different ids, and their files begin with them") {
+    const std::string id = new_save_id();
+    CHECK(id.size() == 16);
+    CHECK(id != new_save_id());
+    const std::string header = safetensors_header(rows(10, 3).boxes, id);
+    CHECK(header.substr(8, header_begin(id).size()) == header_begin(id));
+    CHECK(header_begin(id).find(id) != std::string::npos);
+}
+
+TEST_CASE("metadata of boxes that no save writes is refused, with tensor and file") {
+    const auto checked = [](auto&& change) {
+        Metadata metadata = rows(10, 3);
+        metadata.boxes.push_back({item_name("step", -1), weftUint8, {8}, {{0}, {8}}, 1, 0, {}});
+        for (StoredBox& each : metadata.boxes) {
+            each.begin = 100;
+            each.checksums = {7};
+            metadata.file_bytes[size_t(each.rank)] = 200;
+        }
+        change(metadata);
+        return check_stored(metadata, TensorIndex(metadata), "folder");
+    };
+    const auto expect = [&](const char* tensor, const char* file, auto&& change) {
+        const Status status = checked(change);
+        CHECK_ERROR(status, "train.checkpoint-damaged");
+        INFO(status.sentence());
+        CHECK(status.sentence().find(fmt::format("\"{}\"", tensor)) != std::string::npos);
+        CHECK(status.sentence().find(file) != std::string::npos);
+    };
+    CHECK(checked([](Metadata&) {}));
+    CHECK(checked([](Metadata& metadata) { metadata.boxes[1].begin = 200 - 48; }));
+    const char *const second = "rank-00001.safetensors", *const third = "rank-00002.safetensors";
+    expect("w", second, [](Metadata& metadata) { metadata.boxes[1].begin = 200 - 47; });
+    expect("w", second, [](Metadata& metadata) { metadata.boxes[1].begin = INT64_MAX; });
+    expect("w", second, [](Metadata& metadata) { metadata.boxes[1].begin = UINT64_MAX - 47; });
+    expect("w", second, [](Metadata& metadata) { metadata.boxes[1].checksums.clear(); });
+    expect("w", second, [](Metadata& metadata) { metadata.boxes[1].type = weftInt32; });
+    expect("w", second, [](Metadata& metadata) { metadata.boxes[1].shape = {11, 4}; });
+    // An overlap and a gap of equal size, a gap, the same box twice, an item in two files.
+    expect("w", third, [](Metadata& metadata) { metadata.boxes[2].box.offsets[0] = 5; });
+    expect("w", "rank-", [](Metadata& metadata) { metadata.boxes.erase(metadata.boxes.begin() + 1); });
+    expect("w", third, [](Metadata& metadata) {
+        metadata.boxes.push_back(metadata.boxes[1]);
+        metadata.boxes.back().rank = 2;
+    });
+    expect("item:all:step", third, [](Metadata& metadata) {
+        metadata.boxes.push_back(metadata.boxes.back());
+        metadata.boxes.back().rank = 2;
+    });
+    expect("item:all:step", second, [](Metadata& metadata) { metadata.boxes.back().type = weftInt8; });
 }

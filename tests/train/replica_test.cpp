@@ -1,5 +1,7 @@
 // Copies of states in other ranks' memory: groups, recovery after lost ranks, other numbers of ranks, failed saves.
+#include <cstdlib>
 #include <memory>
+#include <new>
 #include <numeric>
 #include <set>
 
@@ -9,6 +11,22 @@
 
 using namespace weft::internal;
 using namespace weft::internal::test;
+
+namespace {
+
+// This thread gets no memory of so many bytes or more.
+thread_local size_t refused_bytes = SIZE_MAX;
+
+}  // namespace
+
+// Not inlined: compilers would object to free().
+__attribute__((noinline)) void* operator new(size_t bytes) {
+    void* const memory = bytes < refused_bytes ? malloc(bytes > 0 ? bytes : 1) : nullptr;
+    if (!memory) throw std::bad_alloc();
+    return memory;
+}
+__attribute__((noinline)) void operator delete(void* memory) noexcept { free(memory); }
+__attribute__((noinline)) void operator delete(void* memory, size_t) noexcept { free(memory); }
 
 namespace {
 
@@ -223,5 +241,29 @@ TEST_CASE("after a failed save the version before it is loaded") {
          }))
         CHECK(wrong == "");
     all[3] = std::make_unique<Process>(2, 2);
+    expect_load(all, 1, wholes, random);
+}
+
+TEST_CASE("a rank without memory for a load is an error on all ranks, and a later load succeeds") {
+    std::mt19937 random(seed());
+    // Each rank needs what another one holds.
+    const std::vector<Whole> wholes = {random_whole("large", weftFloat32, {4, 20'000}, random)};
+    Processes all = processes(3, 1, 3);
+    Parts parts(3);
+    for (size_t rank = 0; rank < 3; ++rank) {
+        parts[rank].emplace_back(wholes[0], rank < 2 ? Box{{rank, 0}, {1, 20'000}} : Box{{2, 0}, {2, 20'000}});
+        parts[rank].back().data = parts[rank].back().wanted();
+    }
+    save(all, 1, parts);
+    for (int poor = 0; poor < 3; ++poor)
+        for (const std::string& id : on_threads(3, nullptr, [&](weftComm_t comm, int rank) -> std::string {
+                 std::vector<Part> wanted;
+                 wanted.emplace_back(wholes[0], Box{{0, 0}, {4, 20'000}});
+                 if (rank == poor) refused_bytes = 50'000;
+                 const weftResult_t result = all[size_t(rank)]->load(comm, wanted, nullptr);
+                 refused_bytes = SIZE_MAX;
+                 return result == weftSuccess ? std::string("none") : last_error().id;
+             }))
+            CHECK(id == "memory.exhausted");
     expect_load(all, 1, wholes, random);
 }

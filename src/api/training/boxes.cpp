@@ -41,7 +41,7 @@ Status check_place(const train::StoredBox& box, size_t number) {
     return ok();
 }
 
-Result<train::OwnBox> read_box(const weftTrainBox_t& box, size_t number, int own_device) {
+Result<train::OwnBox> read_box(const weftTrainBox_t& box, size_t number, const train::DeviceFinder& device_of) {
     WEFT_TRY(check_name(box.name, "box", number));
     if (train::is_item_name(box.name) || strcmp(box.name, "__metadata__") == 0)
         return fail(error::argument_value, "box {} has the name \"{}\", which is reserved", number, box.name);
@@ -68,7 +68,7 @@ Result<train::OwnBox> read_box(const weftTrainBox_t& box, size_t number, int own
     if (!box.data)
         return fail(error::argument_null, "box {}, \"{}\", has {} elements, but its data is NULL", number, box.name,
                     read.facts.box.volume());
-    const auto device = train::device_of(box.data, own_device);
+    const auto device = device_of(box.data);
     if (!device) return device.status().copy();
     if (*device >= 0)
         return fail(error::argument_device,
@@ -83,11 +83,12 @@ Status read_boxes(const char* function, const weftTrainBox_t* boxes, size_t coun
                   std::vector<train::OwnBox>& read) {
     if (!boxes && count > 0)
         return fail(error::argument_null, "{}: boxes is NULL, but boxCount is {}", function, count);
+    const train::DeviceFinder device_of = train::device_finder(own_device);
     for (size_t i = 0; i < count; ++i) {
         const auto entry = read_struct(boxes, i, WEFT_TRAIN_BOX_INITIALIZER, first_box_size, fmt::format("box {}", i),
                                        "WEFT_TRAIN_BOX_INITIALIZER");
         if (!entry) return entry.status().copy();
-        auto box = read_box(*entry, i, own_device);
+        auto box = read_box(*entry, i, device_of);
         if (!box) return box.take_status();
         read.push_back(std::move(*box));
     }

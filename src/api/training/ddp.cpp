@@ -88,10 +88,11 @@ Result<std::unique_ptr<train::MemorySpace>> space_of(const train::Model& model, 
     if (!communicator) return check_handle(comm);
     const auto own_device = cuda_device(*communicator);
     const int device = own_device ? *own_device : -1;
+    const train::DeviceFinder device_of = train::device_finder(device);
     std::optional<int> common;
     const auto check = [&](const std::string& name, const void* memory) -> Status {
         if (!memory) return ok();
-        auto found = train::device_of(memory, device);
+        auto found = device_of(memory);
         if (!found) return found.take_status();
         if (common && *common != *found)
             return fail(error::argument_device,

@@ -11,10 +11,11 @@ namespace weft::internal {
 
 namespace {
 
-Status check_tensor_memory(const char* function, const weftTrainTensor_t& tensor, int own_device) {
+Status check_tensor_memory(const char* function, const weftTrainTensor_t& tensor,
+                           const train::DeviceFinder& device_of) {
     for (const void* const memory : {tensor.data, tensor.gradient}) {
         if (!memory || tensor.count == 0) continue;
-        auto device = train::device_of(memory, own_device);
+        auto device = device_of(memory);
         if (!device) return device.take_status();
         if (*device >= 0)
             return fail(error::argument_device,
@@ -35,6 +36,7 @@ Status read_host_parameters(const char* function, const weftTrainTensor_t* tenso
     const auto communicator = comm->share();
     if (!communicator) return check_handle(comm);
     const auto device = cuda_device(*communicator);
+    const train::DeviceFinder device_of = train::device_finder(device ? *device : -1);
     std::set<std::string> names;
     for (size_t i = 0; i < count; ++i) {
         const auto tensor = read_entry(tensors, i, "parameter");
@@ -43,7 +45,7 @@ Status read_host_parameters(const char* function, const weftTrainTensor_t* tenso
         if (!tensor->data && tensor->count > 0)
             return fail(error::argument_null, "parameter {}, \"{}\", has {} elements, but its data is NULL", i,
                         tensor->name, tensor->count);
-        WEFT_TRY(check_tensor_memory(function, *tensor, device ? *device : -1));
+        WEFT_TRY(check_tensor_memory(function, *tensor, device_of));
         read.push_back({tensor->name, tensor->data, tensor->gradient, {tensor->datatype, tensor->count}});
     }
     return ok();

@@ -76,12 +76,13 @@ Result<std::unique_ptr<train::PartWorker>> worker_of(const char* function, std::
     for (const weftComm_t comm : axes)
         if (const auto communicator = comm->share(); communicator && current < 0)
             if (const auto device = cuda_device(*communicator)) current = *device;
+    const train::DeviceFinder device_of = train::device_finder(current);
     std::optional<int> common;
     for (const train::ModelPart& part : parts)
         for (const void* memory : {static_cast<const void*>(part.values), static_cast<const void*>(part.copy),
                                    static_cast<const void*>(part.gradient)}) {
             if (!memory || part.count == 0) continue;
-            auto found = train::device_of(memory, current);
+            auto found = device_of(memory);
             if (!found) return found.take_status();
             if (common && *common != *found)
                 return fail(error::argument_device,

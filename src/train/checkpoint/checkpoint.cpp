@@ -1,21 +1,16 @@
 #include "src/train/checkpoint/checkpoint.hpp"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstring>
-#include <filesystem>
 
-#include "src/base/file.hpp"
-#include "src/train/checkpoint/durable_file.hpp"
 #include "src/train/checkpoint/export.hpp"
+#include "src/train/checkpoint/folder.hpp"
+#include "src/train/checkpoint/save_id.hpp"
 #include "src/train/checkpoint/verdict.hpp"
 
 namespace weft::internal::train {
 
 struct Checkpoint::Saving {
-    std::string folder;
+    std::string folder, id;
     std::vector<StoredBox> boxes;   // that this rank writes
     std::vector<const void*> data;  // of each box: the caller's memory, or its copy
     std::vector<std::unique_ptr<std::byte[]>> copies;
@@ -31,80 +26,9 @@ struct Checkpoint::Saving {
 
 namespace {
 
-Status prepare_folder(const std::string& folder) {
-    if (access((folder + "/" + metadata_name).c_str(), F_OK) == 0)
-        return fail(error::train_checkpoint_exists, "{} holds a complete checkpoint already: name another folder",
-                    folder);
-    std::error_code problem;
-    std::vector<std::string> parents;  // of new folders
-    for (std::filesystem::path path = folder; !path.empty() && !std::filesystem::exists(path, problem);
-         path = path.parent_path())
-        parents.push_back(folder_of(path.string()));
-    std::filesystem::create_directories(folder, problem);
-    if (problem) return fail(error::file_unwritable, "{} could not be made: {}", folder, problem.message());
-    for (const std::string& parent : parents) WEFT_TRY(sync_folder(parent));
-    return ok();
-}
-
-// For a program that changes its folder while a save is in progress, or before it reads an item.
-std::string absolute(const std::string& folder) {
-    std::error_code problem;
-    const auto path = std::filesystem::absolute(folder, problem);
-    return problem ? folder : path.lexically_normal().string();
-}
-
-Status check_visible(const std::string& folder, const Metadata& metadata) {
-    for (size_t rank = 0; rank < metadata.file_bytes.size(); ++rank) {
-        const std::string name = folder + "/" + data_file_name(int(rank));
-        struct stat status {};
-        if (stat(name.c_str(), &status) == 0 && uint64_t(status.st_size) == metadata.file_bytes[rank]) continue;
-        return fail(
-            error::file_unreadable,
-            "rank 0 does not see {} with the {} bytes that rank {} wrote: name one folder on a file system that "
-            "all hosts share",
-            name, metadata.file_bytes[rank], rank);
-    }
-    return ok();
-}
-
-// On rank 0, once all data files are on the disk.
-Status write_metadata(const std::string& folder, const std::vector<std::string>& parts) {
-    Metadata metadata;
-    for (size_t rank = 0; rank < parts.size(); ++rank) {
-        auto part = metadata_of(parts[rank], fmt::format("the message of rank {}", rank));
-        if (!part) return part.take_status();
-        metadata.file_bytes.push_back(part->file_bytes.at(rank));
-        std::move(part->boxes.begin(), part->boxes.end(), std::back_inserter(metadata.boxes));
-    }
-    WEFT_TRY(check_visible(folder, metadata));
-    const std::string name = folder + "/" + metadata_name, draft = name + ".partial", text = to_json(metadata);
-    auto file = DurableFile::create(draft);
-    if (!file) return file.take_status();
-    Status written = file->write_at(0, text.data(), text.size());
-    if (written) written = file->sync();
-    if (written) written = sync_folder(folder);  // the names of the data files
-    if (written) written = rename_durably(draft, name);
-    if (!written)
-        for (const std::string& each : {draft, name}) (void)unlink(each.c_str());
-    return written;
-}
-
-Result<std::string> read_metadata(const std::string& folder) {
-    constexpr size_t bytes_most = size_t(4) << 30;
-    const std::string name = folder + "/" + metadata_name;
-    struct stat status {};
-    if (stat(folder.c_str(), &status) == 0 && access(name.c_str(), F_OK) != 0)
-        return fail(
-            error::train_checkpoint_incomplete,
-            "{} holds no complete checkpoint, because {} is missing: it is still being written, or its save was "
-            "interrupted",
-            folder, metadata_name);
-    return read_file(name, bytes_most);
-}
-
-// The masks of all ranks, one a line.
+// The id of the save and the masks of all ranks, one a line.
 std::string text_of(const std::vector<std::vector<bool>>& writers) {
-    std::string text;
+    std::string text = new_save_id() + '\n';
     for (const std::vector<bool>& mask : writers) {
         for (const bool writes : mask) text += writes ? '1' : '0';
         text += '\n';
@@ -206,7 +130,8 @@ Status Checkpoint::choose(Saving& saving, Status own, std::vector<OwnBox> boxes)
     WEFT_TRY(common_verdict(*peers_, std::move(assigned)));
     auto all = broadcast_text(*peers_, std::move(masks));
     if (!all) return all.take_status();
-    const std::string mask = line(*all, peers_->rank());
+    saving.id = line(*all, 0);
+    const std::string mask = line(*all, 1 + peers_->rank());
     for (size_t i = 0; i < boxes.size(); ++i)
         if (mask[i] == '1') {
             saving.boxes.push_back(std::move(boxes[i].facts));
@@ -218,7 +143,7 @@ Status Checkpoint::choose(Saving& saving, Status own, std::vector<OwnBox> boxes)
 Status Checkpoint::write(Saving& saving) const {
     Metadata part;
     Status own = attempt([&]() -> Status {
-        auto bytes = write_data(saving.folder, peers_->rank(), saving.boxes, saving.data);
+        auto bytes = write_data(saving.folder, saving.id, peers_->rank(), saving.boxes, saving.data);
         if (!bytes) return bytes.take_status();
         part.file_bytes.resize(size_t(peers_->ranks()));
         part.file_bytes[size_t(peers_->rank())] = *bytes;
@@ -227,7 +152,7 @@ Status Checkpoint::write(Saving& saving) const {
     });
     // Room for the next attempt.
     const auto without_data = [&](Status failure) {
-        (void)unlink((saving.folder + "/" + data_file_name(peers_->rank())).c_str());
+        remove_data(saving.folder, saving.id, peers_->rank());
         return failure;
     };
     // Rank 0 cannot have written metadata without this rank.
@@ -235,7 +160,7 @@ Status Checkpoint::write(Saving& saving) const {
     auto parts = gather_texts(*peers_, to_json(part));
     if (!parts) return parts.take_status();
     Status complete;
-    if (peers_->rank() == 0) complete = attempt([&] { return write_metadata(saving.folder, *parts); });
+    if (peers_->rank() == 0) complete = attempt([&] { return write_metadata(saving.folder, saving.id, *parts); });
     Status verdict = common_verdict(*peers_, std::move(complete));
     // If a rank was lost, rank 0 may have written it.
     if (verdict || verdict.code() == weftRemoteError || verdict.code() == weftTimeout) return verdict;
@@ -257,10 +182,12 @@ Result<OpenedCheckpoint> Checkpoint::open(Status own, const std::string& given) 
     WEFT_TRY(common_verdict(*peers_, std::move(own)));
     auto all = broadcast_text(*peers_, std::move(text));
     if (!all) return all.take_status();
-    auto metadata = metadata_of(*all, folder + "/" + metadata_name);
-    if (!metadata) return metadata.take_status();
-    opened.metadata = std::move(*metadata);
-    opened.index = TensorIndex(opened.metadata);
+    WEFT_TRY(opened.read(*all));
+    // Each rank looks at its share of the data files.
+    Status files;
+    for (int rank = peers_->rank(); rank < opened.ranks() && files; rank += peers_->ranks())
+        files = open_data(folder, opened.metadata, rank).take_status();
+    WEFT_TRY(common_verdict(*peers_, std::move(files)));
     return opened;
 }
 

@@ -39,16 +39,23 @@ Status write_boxes(DurableFile& file, const std::string& header, std::vector<Sto
     return file.sync();
 }
 
+bool is_of_save(const Fd& file, const std::string& save) {
+    constexpr off_t length_bytes = 8;  // of the header, before its text
+    const std::string wanted = header_begin(save);
+    std::string found(wanted.size(), '\0');
+    return pread(file.number(), found.data(), found.size(), length_bytes) == ssize_t(found.size()) && found == wanted;
+}
+
 }  // namespace
 
-Result<uint64_t> write_data(const std::string& folder, int rank, std::vector<StoredBox>& boxes,
+Result<uint64_t> write_data(const std::string& folder, const std::string& save, int rank, std::vector<StoredBox>& boxes,
                             const std::vector<const void*>& data) {
     const std::string name = folder + "/" + data_file_name(rank);
     auto file = DurableFile::create(name);
     if (!file) return file.take_status();
     for (StoredBox& box : boxes) box.rank = rank;
     uint64_t bytes = 0;
-    Status written = write_boxes(*file, safetensors_header(boxes), boxes, data, bytes);
+    Status written = write_boxes(*file, safetensors_header(boxes, save), boxes, data, bytes);
     if (written) return bytes;
     (void)unlink(name.c_str());
     return written;
@@ -114,20 +121,40 @@ Status DataReader::read_bytes(const StoredBox& stored, size_t begin, size_t byte
 }
 
 Result<const Fd*> DataReader::open(int rank) {
+    constexpr size_t files_most = 256;  // fewer than a process may open
     const auto known = files_.find(rank);
     if (known != files_.end()) return &known->second;
-    const std::string name = folder_ + "/" + data_file_name(rank);
+    auto file = open_data(folder_, metadata_, rank);
+    if (!file) return file.take_status();
+    if (files_.size() == files_most) files_.clear();
+    return &(files_[rank] = std::move(*file));
+}
+
+void remove_data(const std::string& folder, const std::string& save, int rank) {
+    const std::string name = folder + "/" + data_file_name(rank);
+    const Fd file = Fd::open(name, O_RDONLY);
+    if (file && is_of_save(file, save)) (void)unlink(name.c_str());
+}
+
+Result<Fd> open_data(const std::string& folder, const Metadata& metadata, int rank) {
+    const std::string name = folder + "/" + data_file_name(rank);
     Fd file = Fd::open(name, O_RDONLY);
     if (!file) return fail(error::file_unreadable, "{} could not be read: {}", name, no_descriptor_text(errno));
     struct stat status {};
     if (fstat(file.number(), &status) != 0)
         return fail(error::file_unreadable, "{} could not be read: {}", name, errno_text(errno));
-    const uint64_t wanted = metadata_.file_bytes[size_t(rank)];
+    const uint64_t wanted = metadata.file_bytes[size_t(rank)];
     if (uint64_t(status.st_size) != wanted)
         return fail(error::train_checkpoint_damaged,
                     "{} has {} bytes, but the checkpoint's metadata says {}. Load an older checkpoint", name,
                     status.st_size, wanted);
-    return &(files_[rank] = std::move(file));
+    if (!is_of_save(file, metadata.save))
+        return fail(
+            error::train_checkpoint_damaged,
+            "{} is no file of save {}, to which the checkpoint's metadata belongs. Files of two saves are mixed, "
+            "or ranks named different folders",
+            name, metadata.save);
+    return file;
 }
 
 }  // namespace weft::internal::train

@@ -12,10 +12,14 @@
 
 namespace weft::internal::train {
 
-// Writes a rank's data file and syncs it. data[i] is the memory of boxes[i]. Sets their places and checksums, and
-// returns the file's bytes. A file that could not be written is removed.
-Result<uint64_t> write_data(const std::string& folder, int rank, std::vector<StoredBox>& boxes,
+// Writes a rank's data file of the save with the id `save` and syncs it. data[i] is the memory of boxes[i]. Sets their
+// places and checksums, and returns the file's bytes. A file that could not be written is removed.
+Result<uint64_t> write_data(const std::string& folder, const std::string& save, int rank, std::vector<StoredBox>& boxes,
                             const std::vector<const void*>& data);
+// Removes a rank's data file if it is of that save.
+void remove_data(const std::string& folder, const std::string& save, int rank);
+// Opens a rank's data file, and checks its length and its save.
+Result<Fd> open_data(const std::string& folder, const Metadata& metadata, int rank);
 
 // Reads parts of stored boxes. Every block that is read is verified. Thread-bound.
 class DataReader {

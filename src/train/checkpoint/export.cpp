@@ -7,6 +7,7 @@
 #include "src/base/datatype.hpp"
 #include "src/train/checkpoint/data.hpp"
 #include "src/train/checkpoint/durable_file.hpp"
+#include "src/train/checkpoint/save_id.hpp"
 #include "src/train/checkpoint/verdict.hpp"
 #include "src/train/peers.hpp"
 
@@ -92,14 +93,16 @@ Status export_tensors(const Peers& peers, const OpenedCheckpoint& opened, const 
                     opened.folder, prefix);
     std::vector<StoredBox> renamed = tensors;
     for (StoredBox& tensor : renamed) tensor.tensor.erase(0, prefix.size());
-    const std::string header = safetensors_header(renamed);
+    const std::string header = safetensors_header(renamed, "");
     uint64_t end = header.size();
     for (StoredBox& tensor : tensors) {
         tensor.begin = end;
         end += tensor.bytes();
     }
-    const std::string draft = file + ".partial";
     const bool first = peers.rank() == 0;
+    const auto id = broadcast_text(peers, first ? new_save_id() : "");
+    if (!id) return id.status().copy();
+    const std::string draft = draft_of(file, *id);
     const auto step = [&](Status own) {
         Status verdict = common_verdict(peers, std::move(own));
         if (!verdict && first) (void)unlink(draft.c_str());

@@ -105,6 +105,7 @@ std::string to_json(const Metadata& metadata) {
                          {"crc32c", box.checksums}});
     const Json json = {{"format", format_name},
                        {"version", format_version},
+                       {"save", metadata.save},
                        {"block_bytes", checksum_block_bytes},
                        {"file_bytes", metadata.file_bytes},
                        {"boxes", std::move(boxes)}};
@@ -130,6 +131,7 @@ Result<Metadata> metadata_of(const std::string& text, const std::string& source)
             json.at("block_bytes") != checksum_block_bytes)
             return damaged("its format or version is another one");
         Metadata metadata;
+        json.at("save").get_to(metadata.save);
         check_numbers(json.at("file_bytes"), INT64_MAX);
         json.at("file_bytes").get_to(metadata.file_bytes);
         for (const Json& each : json.at("boxes")) {
@@ -145,8 +147,14 @@ Result<Metadata> metadata_of(const std::string& text, const std::string& source)
     }
 }
 
-std::string safetensors_header(const std::vector<StoredBox>& boxes) {
+std::string header_begin(const std::string& save) {
+    const std::string text = Json{{"__metadata__", {{"weft_save", save}}}}.dump();
+    return text.substr(0, text.size() - 1);
+}
+
+std::string safetensors_header(const std::vector<StoredBox>& boxes, const std::string& save) {
     Json json = Json::object();
+    if (!save.empty()) json["__metadata__"] = {{"weft_save", save}};
     size_t begin = 0;
     for (const StoredBox& box : boxes) {
         const bool whole = box.box.extents == box.shape;

@@ -29,6 +29,7 @@ struct StoredBox {
 };
 
 struct Metadata {
+    std::string save;                  // the id of the save, which is in all its files. Empty: a message of a rank
     std::vector<uint64_t> file_bytes;  // of the data file of each rank
     std::vector<StoredBox> boxes;
 };
@@ -47,7 +48,9 @@ std::string sealed(std::string json);
 // `source` names the text in errors.
 Result<Metadata> metadata_of(const std::string& text, const std::string& source);
 // The header of a safetensors file with its length, for boxes whose data lies one behind the other from the header's
-// end on. A box that is not whole has its place in its name.
-std::string safetensors_header(const std::vector<StoredBox>& boxes);
+// end on. A box that is not whole has its place in its name. `save` is the id of a save; empty: none.
+std::string safetensors_header(const std::vector<StoredBox>& boxes, const std::string& save);
+// The first bytes of the header's text, after its length, in a data file of a save.
+std::string header_begin(const std::string& save);
 
 }  // namespace weft::internal::train

@@ -1,11 +1,11 @@
 #include "src/train/checkpoint/plan.hpp"
 
 #include <algorithm>
-#include <set>
 #include <tuple>
 #include <utility>
 
 #include "src/base/datatype.hpp"
+#include "src/train/checkpoint/overlap.hpp"
 
 namespace weft::internal::train {
 
@@ -42,28 +42,6 @@ bool comes_before(const Offered& left, const Offered& right) {
         return std::tie(each.box->box.offsets, each.box->box.extents, each.rank);
     };
     return key(left) < key(right);
-}
-
-// Two boxes that overlap, or null ones. Only boxes that meet in the dimension that tells most of them apart are compared.
-std::pair<const Box*, const Box*> overlap_in(std::vector<const Box*> boxes) {
-    size_t best = 0, most = 0;
-    for (size_t d = 0; !boxes.empty() && d < boxes[0]->offsets.size(); ++d) {
-        std::set<size_t> offsets;
-        for (const Box* each : boxes) offsets.insert(each->offsets[d]);
-        if (offsets.size() <= most) continue;
-        most = offsets.size();
-        best = d;
-    }
-    // Without dimensions a box is the whole tensor.
-    if (most == 0) return boxes.size() > 1 ? std::pair(boxes[0], boxes[1]) : std::pair<const Box*, const Box*>();
-    std::stable_sort(boxes.begin(), boxes.end(),
-                     [&](const Box* left, const Box* right) { return left->offsets[best] < right->offsets[best]; });
-    for (size_t i = 0; i < boxes.size(); ++i) {
-        const size_t end = boxes[i]->offsets[best] + boxes[i]->extents[best];
-        for (size_t k = i + 1; k < boxes.size() && boxes[k]->offsets[best] < end; ++k)
-            if (intersection(*boxes[i], *boxes[k]).volume() > 0) return {boxes[i], boxes[k]};
-    }
-    return {};
 }
 
 // `boxes` are sorted and different.

@@ -32,6 +32,10 @@ struct OpenedCheckpoint {
     std::string folder;  // absolute. Empty: none
     Metadata metadata;
     TensorIndex index;
+
+    // The text of the folder's metadata, which is verified. Fails if it is not what a save writes.
+    Status read(const std::string& text);
+    int ranks() const { return int(metadata.file_bytes.size()); }
 };
 
 // The part of a stored box that is read.

@@ -113,6 +113,18 @@ void add_items(const TensorIndex& index, int rank, std::vector<StoredBox>& wante
     }
 }
 
+// Adds the items that the reader gets to its boxes.
+Status plan_delivery(const TensorIndex& index, int reader, std::vector<StoredBox>& boxes, Delivery& delivery) {
+    add_items(index, reader, boxes);
+    for (size_t i = 0; i < boxes.size(); ++i) {
+        boxes[i].rank = reader;
+        auto reads = plan_reads(index, boxes[i], "in memory");
+        if (!reads) return reads.take_status();
+        delivery.add(reader, std::move(*reads), i);
+    }
+    return ok();
+}
+
 }  // namespace
 
 Status Replica::check_settings(const Peers& peers, Status own, uint64_t version) const {
@@ -250,33 +262,27 @@ Status Replica::deliver(const Peers& peers, const std::vector<const StateCopy*>&
     auto wishes = all_boxes(peers, own);
     if (!wishes) return wishes.take_status();
     Delivery delivery(peers, sources);
+    std::map<std::string, std::vector<std::byte>> items;
+    std::vector<void*> memory;  // of this rank's boxes
     // A wish that cannot be fulfilled is the same failure on all ranks. Lack of memory is not.
-    Status planned;
-    Status packed = attempt([&] {
-        for (int reader = 0; reader < peers.ranks() && planned; ++reader) {
-            std::vector<StoredBox>& boxes = (*wishes)[size_t(reader)];
-            add_items(index, reader, boxes);
-            for (size_t i = 0; i < boxes.size() && planned; ++i) {
-                boxes[i].rank = reader;
-                const auto reads = plan_reads(index, boxes[i], "in memory");
-                planned = reads ? delivery.add(reader, *reads, i) : reads.status().copy();
-            }
-        }
-        return planned.copy();
-    });
-    WEFT_TRY(common_verdict(peers, std::move(packed)));
+    WEFT_TRY(common_verdict(peers, attempt([&]() -> Status {
+                                for (int reader = 0; reader < peers.ranks(); ++reader)
+                                    WEFT_TRY(plan_delivery(index, reader, (*wishes)[size_t(reader)], delivery));
+                                delivery.allocate();
+                                const std::vector<StoredBox>& boxes = (*wishes)[size_t(peers.rank())];
+                                for (const OwnBox& box : wanted) memory.push_back(box.data);
+                                for (size_t i = wanted.size(); i < boxes.size(); ++i) {
+                                    std::vector<std::byte>& item = items[boxes[i].tensor];
+                                    item.resize(boxes[i].bytes());
+                                    memory.push_back(item.data());
+                                }
+                                return ok();
+                            })));
     WEFT_TRY(delivery.exchange());
-    const std::vector<StoredBox>& boxes = (*wishes)[size_t(peers.rank())];
-    std::vector<void*> memory;
-    for (const OwnBox& box : wanted) memory.push_back(box.data);
-    items_.clear();
+    WEFT_TRY(delivery.unpack((*wishes)[size_t(peers.rank())], memory));
+    items_ = std::move(items);
     rank_ = peers.rank();
-    for (size_t i = wanted.size(); i < boxes.size(); ++i) {
-        std::vector<std::byte>& item = items_[boxes[i].tensor];
-        item.resize(boxes[i].bytes());
-        memory.push_back(item.data());
-    }
-    return delivery.unpack(boxes, memory);
+    return ok();
 }
 
 const std::vector<std::byte>* Replica::item(const std::string& name, bool of_rank) const {
