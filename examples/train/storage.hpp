@@ -7,7 +7,9 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace train {
@@ -46,11 +48,19 @@ struct Piece {
     bool decays;  // matrices only
 };
 
+// Where an optimizer keeps its moments, and main values: a folder on a disk, or, if it is empty, memory.
+struct Offload {
+    std::string folder;
+    const weft::Communicator* comm = nullptr;  // over which the parts are sharded: all its ranks see a full disk
+};
+
 // weft::train::Optimizer for matrices, whose weights decay, and for vectors. Values that are not float32 have main values
 // in float32 here.
 template <class Stored>
 class AdamW {
   public:
+    explicit AdamW(Offload offload = {}) : offload_(std::move(offload)) {}
+
     // The pieces are the same in each step. momentum: gradients are the first moment, and the second one is frozen.
     void step(const std::vector<Piece<Stored>>& pieces, float rate, bool momentum = false) {
         if (optimizers_.empty()) start(pieces);
@@ -75,6 +85,7 @@ class AdamW {
             mains_.push_back(std::move(values));
         }
         optimizers_ = made(pieces, beta1, beta2);
+        if (!offload_.folder.empty()) mains_.clear();
     }
 
     // 1-bit Adam: moments that do not change any more, without their bias.
@@ -104,7 +115,14 @@ class AdamW {
             config.beta1 = first;
             config.beta2 = second;
             config.weightDecay = decays ? 0.01 : 0;
-            both.emplace_back(parts, config);
+            if (offload_.folder.empty()) {
+                both.emplace_back(parts, config);
+                continue;
+            }
+            for (weftTrainPart_t& part : parts) part.axes = 1;
+            config.offloadFolder = offload_.folder.c_str();
+            config.offloadValues = main_ ? 1 : 0;
+            both.emplace_back(parts, config, std::vector<const weft::Communicator*>{offload_.comm});
         }
         return both;
     }
@@ -127,6 +145,7 @@ class AdamW {
         return part;
     }
 
+    Offload offload_;
     static constexpr bool main_ = !std::is_same<Stored, float>::value;
     std::vector<weft::train::Optimizer> optimizers_;  // of vectors, of matrices
     std::vector<std::vector<float>> mains_;

@@ -21,7 +21,7 @@ namespace train {
 namespace {
 
 struct Options {
-    std::string mode = "single", storage = "f32", hook = "average";
+    std::string mode = "single", storage = "f32", hook = "average", offload;
     int steps = 300, batch = 16, accumulate = 1, virtual_ranks = 1, report = 50, period = 10;
     std::uint64_t seed = 1;
     float rate = 6e-3f;
@@ -36,6 +36,7 @@ const char* const usage =
     "  --mode ddp|zero1|zero2|zero3|fsdp|hsdp  ranks (weft run): data-parallel or sharded; hsdp has two copies\n"
     "  --mode local|diloco       ranks that exchange parameters every --period N steps\n"
     "  --storage f32|bf16        of parameters and gradients; arithmetic is float32\n"
+    "  --offload nvme:FOLDER     zero1 to hsdp: moments, and main values of bf16, in files in a folder on a disk\n"
     "  --hook average|fp16|bf16|fp8|int8|powersgd|topk|onebit|zeros  how ddp sends gradients; zeros learns nothing\n"
     "  --steps N --batch N --rate R --seed N   steps; sequences of a step, over all ranks; learning rate\n"
     "  --accumulate K            each rank computes its part of the batch in K micro-batches\n"
@@ -50,8 +51,10 @@ bool is_local(const std::string& mode) { return mode == "local" || mode == "dilo
 
 Options parsed(int count, char** words) {
     Options options;
-    const std::map<std::string, std::string*> names = {
-        {"--mode", &options.mode}, {"--storage", &options.storage}, {"--hook", &options.hook}};
+    const std::map<std::string, std::string*> names = {{"--mode", &options.mode},
+                                                       {"--storage", &options.storage},
+                                                       {"--hook", &options.hook},
+                                                       {"--offload", &options.offload}};
     const std::map<std::string, int*> numbers = {
         {"--steps", &options.steps},           {"--batch", &options.batch},
         {"--accumulate", &options.accumulate}, {"--virtual-ranks", &options.virtual_ranks},
@@ -83,6 +86,13 @@ Options parsed(int count, char** words) {
     if (options.storage != "f32" && is_local(options.mode)) refuse("--storage f32 is for --mode local and diloco");
     if (options.texts.empty()) refuse("name a text");
     if (options.mode != "ddp" && options.hook != "average") refuse("--hook is for --mode ddp");
+    if (!options.offload.empty()) {
+        const std::string kind = "nvme:";
+        if (options.offload.rfind(kind, 0) != 0 || options.offload == kind) refuse("--offload is nvme:FOLDER");
+        if (options.mode == "single" || options.mode == "ddp" || is_local(options.mode))
+            refuse("--offload is for --mode zero1, zero2, zero3, fsdp and hsdp");
+        options.offload.erase(0, kind.size());
+    }
     if (options.shape.width % options.shape.heads != 0) refuse("--width is a multiple of --heads");
     return options;
 }
@@ -120,8 +130,15 @@ struct Share {
 template <class Stored>
 class Training {
   public:
-    Training(const Options& options, const Text& text, Model<Stored>& model, Share share, bool prints)
-        : options_(options), text_(text), model_(model), share_(share), prints_(prints), gpt_(options.shape) {}
+    Training(const Options& options, const Text& text, Model<Stored>& model, Share share, bool prints,
+             const Offload& offload = {})
+        : options_(options),
+          text_(text),
+          model_(model),
+          share_(share),
+          prints_(prints),
+          gpt_(options.shape),
+          optimizer_(offload) {}
 
     // Gradients are momentum from step `momentum_from` on: 1-bit Adam.
     void run(int momentum_from = 1 << 30) {
@@ -237,7 +254,7 @@ void trained_together(const Options& options, const Text& text) {
         Training<float>(options, text, model, share, prints).run();
     } else {
         Sharded<Stored> model(options.shape, options.seed, comm, sharding_of(options.mode, comm.ranks()));
-        Training<Stored>(options, text, model, share, prints).run();
+        Training<Stored>(options, text, model, share, prints, {options.offload, &comm}).run();
     }
 }
 
