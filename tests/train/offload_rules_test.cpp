@@ -83,9 +83,12 @@ TEST_CASE("a file that has become shorter is an error, and so is an error of the
         const auto states = states_of({3000, 5000}, engine);
         const auto nothing = [](std::span<const LoadedPiece>) { return ok(); };
         int calls = 0;
-        CHECK(states->pass({true, true}, true, [&](std::span<const LoadedPiece>) {
-                  return ++calls == 3 ? fail(error::internal_state, "third") : ok();
-              }).id() == error::internal_state);
+        CHECK(states
+                  ->pass({true, true}, true,
+                         [&](std::span<const LoadedPiece>) {
+                             return ++calls == 3 ? fail(error::internal_state, "third") : ok();
+                         })
+                  .id() == error::internal_state);
         CHECK(states->pass({true, true}, true, nothing).ok());
         REQUIRE(ftruncate(states->file().number(), 5 * 8192 + 4096) == 0);
         CHECK(states->pass({true, true}, false, nothing).id() == error::train_offload);

@@ -73,8 +73,8 @@ class Parts {
             part.axes = comm ? p % 2 : 0;
             parts.push_back(part);
         }
-        const weftResult_t made = weftTrainOptimizerCreate(&optimizer_, parts.data(), parts.size(), &comm,
-                                                           comm ? 1 : 0, &config);
+        const weftResult_t made =
+            weftTrainOptimizerCreate(&optimizer_, parts.data(), parts.size(), &comm, comm ? 1 : 0, &config);
         // Offloaded values are not read any more.
         if (config.offloadFolder && config.offloadValues)
             for (auto& values : values_) values.assign(values.size(), NAN);
@@ -270,9 +270,8 @@ TEST_CASE("ranks that share a folder offload shards, also empty ones") {
             auto config = config_of(algorithm);
             config.offloadValues = values;
             config.offloadChunk = 1024;
-            for (const std::string& wrong : on_threads(3, nullptr, [&](weftComm_t comm, int rank) {
-                     return trains(config, folder, comm, 3, rank);
-                 }))
+            for (const std::string& wrong : on_threads(
+                     3, nullptr, [&](weftComm_t comm, int rank) { return trains(config, folder, comm, 3, rank); }))
                 CHECK(wrong == "");
         }
 }
@@ -360,7 +359,8 @@ TEST_CASE("a step that cannot write is an error on all ranks, and so are those a
             if (weftTrainOptimizerGetSteps(optimizer, 0, &steps) != weftSuccess || steps != 1) notes += " steps";
             return notes + id_of(weftTrainOptimizerDestroy(optimizer));
         });
-        CHECK(seen == std::vector<std::string>{"  train.offload train.offload", "  train.offload-peer train.offload-peer"});
+        CHECK(seen ==
+              std::vector<std::string>{"  train.offload train.offload", "  train.offload-peer train.offload-peer"});
     }
     signal(SIGXFSZ, SIG_DFL);
 }

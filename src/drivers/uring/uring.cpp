@@ -22,8 +22,8 @@ Result<UringFunctions> uring_functions() {
     if (!library) return fail(error::driver_missing, "no liburing: {}", library.status().sentence());
     UringFunctions all;
     bool found = true;
-#define WEFT_URING_FUNCTION(name)                                           \
-    all.name = reinterpret_cast<decltype(&::name)>(library->find(#name));   \
+#define WEFT_URING_FUNCTION(name)                                         \
+    all.name = reinterpret_cast<decltype(&::name)>(library->find(#name)); \
     found = found && all.name != nullptr;
 #include "src/drivers/uring/uring.def"
 #undef WEFT_URING_FUNCTION
@@ -55,8 +55,7 @@ class LiburingRing : public Ring {
         int submitted;
         do submitted = functions_.io_uring_submit(&ring_);
         while (submitted == -EINTR);
-        if (submitted < 0)
-            return fail(error::system_call, "io_uring refuses a transfer: {}", errno_text(-submitted));
+        if (submitted < 0) return fail(error::system_call, "io_uring refuses a transfer: {}", errno_text(-submitted));
         return ok();
     }
     Result<Completion> next() override {

@@ -30,8 +30,7 @@ OffloadedStates::OffloadedStates(OffloadLayout layout, size_t part_count, int ar
 Result<std::unique_ptr<OffloadedStates>> OffloadedStates::make(const OffloadRule& rule, std::span<const size_t> counts,
                                                                int arrays) {
     const size_t elements = rule.chunk_elements ? rule.chunk_elements : OffloadRule::chunk_default;
-    std::unique_ptr<OffloadedStates> made(
-        new OffloadedStates(OffloadLayout(counts, elements), counts.size(), arrays));
+    std::unique_ptr<OffloadedStates> made(new OffloadedStates(OffloadLayout(counts, elements), counts.size(), arrays));
     const uint64_t bytes = made->layout_.chunk_count() * made->chunk_bytes_;
     auto file = StateFile::create(rule.folder, bytes);
     if (!file) return file.take_status();

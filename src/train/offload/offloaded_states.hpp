@@ -15,10 +15,10 @@ namespace weft::internal::train {
 struct OffloadRule {
     enum class Engine { any, ring, threads };
 
-    std::string folder;            // empty: states lie in memory
-    bool values = false;           // the float32 values, too
-    size_t chunk_elements = 0;     // of each array; 0: chunk_default
-    int buffers = 4;               // chunks in memory
+    std::string folder;         // empty: states lie in memory
+    bool values = false;        // the float32 values, too
+    size_t chunk_elements = 0;  // of each array; 0: chunk_default
+    int buffers = 4;            // chunks in memory
     Engine engine = Engine::any;
 
     static constexpr size_t chunk_default = 262'144;  // 1 MiB of each array: a disk reaches its bandwidth

@@ -26,7 +26,8 @@ Status StateFile::open() {
     file_ = Fd::open(folder_, O_TMPFILE | O_RDWR, 0600);
     // Some file systems, such as NFS, have no unnamed files. A name of a crashed run is left alone.
     static std::atomic<unsigned> made{0};
-    for (int tries = 0; !file_ && (errno == EOPNOTSUPP || errno == EISDIR || errno == EEXIST) && tries < 1000; ++tries) {
+    for (int tries = 0; !file_ && (errno == EOPNOTSUPP || errno == EISDIR || errno == EEXIST) && tries < 1000;
+         ++tries) {
         const std::string name = fmt::format("{}/weft-offload-{}-{}", folder_, getpid(), made++);
         file_ = Fd::open(name, O_CREAT | O_EXCL | O_RDWR, 0600);
         if (file_) unlink(name.c_str());
