@@ -117,23 +117,24 @@ void measure_sharded(Rank& rank, int rounds, size_t bytes) {
     model.backward();
     const double after_step = memory_mb(rank) - before;
     model.allocate();
-    const auto times = medians(rank, rounds,
-                               {[&] { model.bare(1, 1); }, [&] { model.one_unit(); },
-                                [&] { model.bare(2 * units, units); },
-                                [&] {
-                                    model.forward();
-                                    model.backward();
-                                }});
+    const auto times =
+        medians(rank, rounds,
+                {[&] { model.bare(1, 1); }, [&] { model.one_unit(); }, [&] { model.bare(2 * units, units); },
+                 [&] {
+                     model.forward();
+                     model.backward();
+                 }});
     print_row(rank, fmt::format("unit of {:.1f} MB: gather and reduce", model.unit_mb()), times[1], times[0], "1.05");
     print_row(rank, fmt::format("{} units, forward and backward", units), times[3], times[2], "1.05");
     const double shard = model.unit_mb() * units / rank.count();
     const weftTrainShardStats_t stats = model.stats();
     print(rank,
-          fmt::format("\nmemory of a rank, sharded: {:.1f} MB more after a forward pass (goal: the shard and 3 units, {:.1f}), "
-                      "{:.1f} MB after a step (goal: 2 shards and 4 units, {:.1f})\n"
-                      "allocated: {:.1f} MB for its shards, {:.1f} MB for whole units and messages\n",
-                      after_forward, shard + 3 * model.unit_mb(), after_step, 2 * shard + 4 * model.unit_mb(),
-                      double(stats.shardBytes) / 1e6, double(stats.wholeBytes) / 1e6));
+          fmt::format(
+              "\nmemory of a rank, sharded: {:.1f} MB more after a forward pass (goal: the shard and 3 units, {:.1f}), "
+              "{:.1f} MB after a step (goal: 2 shards and 4 units, {:.1f})\n"
+              "allocated: {:.1f} MB for its shards, {:.1f} MB for whole units and messages\n",
+              after_forward, shard + 3 * model.unit_mb(), after_step, 2 * shard + 4 * model.unit_mb(),
+              double(stats.shardBytes) / 1e6, double(stats.wholeBytes) / 1e6));
 }
 
 }  // namespace perf

@@ -7,7 +7,9 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace train {
@@ -46,14 +48,21 @@ struct Piece {
     bool decays;  // matrices only
 };
 
+// Where an optimizer keeps its moments, and main values: a folder on a disk, or, if it is empty, memory.
+struct Offload {
+    std::string folder;
+    const weft::Communicator* comm = nullptr;  // over which the parts are sharded: all its ranks see a full disk
+};
+
 // weft::train::Optimizer, AdamW or LAMB, for matrices, whose weights decay, and for vectors. Values that are not float32 have main values
 // in float32 here.
 template <class Stored>
 class AdamW {
   public:
-    AdamW() = default;
-    // LAMB instead, or 1-bit LAMB with the hook that it asks.
-    AdamW(bool lamb, weftTrainCompressor_t compressor) : lamb_(lamb), compressor_(compressor) {}
+    explicit AdamW(Offload offload = {}) : offload_(std::move(offload)) {}
+    // LAMB, or 1-bit LAMB with the hook that it asks.
+    explicit AdamW(weftTrainCompressor_t compressor) : lamb_(true), compressor_(compressor) {}
+
     // The pieces are the same in each step. momentum: gradients are the first moment, and the second one is frozen.
     void step(const std::vector<Piece<Stored>>& pieces, float rate, bool momentum = false) {
         if (optimizers_.empty()) start(pieces);
@@ -78,6 +87,7 @@ class AdamW {
             mains_.push_back(std::move(values));
         }
         optimizers_ = made(pieces, beta1, beta2);
+        if (!offload_.folder.empty()) mains_.clear();
     }
 
     // 1-bit Adam: moments that do not change any more, without their bias.
@@ -112,7 +122,14 @@ class AdamW {
                 config.compressor = compressor_;
                 config.biasCorrection = 0;
             }
-            both.emplace_back(parts, config);
+            if (offload_.folder.empty()) {
+                both.emplace_back(parts, config);
+                continue;
+            }
+            for (weftTrainPart_t& part : parts) part.axes = 1;
+            config.offloadFolder = offload_.folder.c_str();
+            config.offloadValues = main_ ? 1 : 0;
+            both.emplace_back(parts, config, std::vector<const weft::Communicator*>{offload_.comm});
         }
         return both;
     }
@@ -135,6 +152,7 @@ class AdamW {
         return part;
     }
 
+    Offload offload_;
     static constexpr bool main_ = !std::is_same<Stored, float>::value;
     std::vector<weft::train::Optimizer> optimizers_;  // of vectors, of matrices
     std::vector<std::vector<float>> mains_;

@@ -22,7 +22,7 @@ namespace {
 
 struct Options {
     std::string mode = "single", storage = "f32", hook = "average", gather = "exact", reduce = "exact",
-                optimizer = "adamw";
+                optimizer = "adamw", offload;
     int steps = 300, batch = 16, accumulate = 1, virtual_ranks = 1, report = 50, period = 10, host_ranks = 0;
     std::uint64_t seed = 1;
     float rate = 6e-3f;
@@ -37,6 +37,7 @@ const char* const usage =
     "  --mode ddp|zero1|zero2|zero3|fsdp|hsdp  ranks (weft run): data-parallel or sharded; hsdp has two copies\n"
     "  --mode local|diloco       ranks that exchange parameters every --period N steps\n"
     "  --storage f32|bf16        of parameters and gradients; arithmetic is float32\n"
+    "  --offload nvme:FOLDER     zero1 to hsdp: moments, and main values of bf16, in files in a folder on a disk\n"
     "  --hook average|fp16|bf16|fp8|int8|powersgd|topk|onebit|onebit-lamb|zeros  how ddp sends gradients; zeros learns "
     "nothing\n"
     "  --optimizer adamw|lamb    lamb for single and ddp; --hook onebit-lamb needs it\n"
@@ -58,8 +59,9 @@ bool is_local(const std::string& mode) { return mode == "local" || mode == "dilo
 Options parsed(int count, char** words) {
     Options options;
     const std::map<std::string, std::string*> names = {
-        {"--mode", &options.mode},     {"--storage", &options.storage}, {"--hook", &options.hook},
-        {"--gather", &options.gather}, {"--reduce", &options.reduce},   {"--optimizer", &options.optimizer}};
+        {"--mode", &options.mode},      {"--storage", &options.storage}, {"--hook", &options.hook},
+        {"--gather", &options.gather},  {"--reduce", &options.reduce},   {"--optimizer", &options.optimizer},
+        {"--offload", &options.offload}};
     const std::map<std::string, int*> numbers = {
         {"--steps", &options.steps},           {"--batch", &options.batch},
         {"--accumulate", &options.accumulate}, {"--virtual-ranks", &options.virtual_ranks},
@@ -100,6 +102,12 @@ Options parsed(int count, char** words) {
         refuse("--hook onebit is for --optimizer adamw, and onebit-lamb for lamb");
     if (!sharded && (options.gather != "exact" || options.reduce != "exact" || options.host_ranks > 0))
         refuse("--gather, --reduce and --host-ranks are for --mode zero1 to hsdp");
+    if (!options.offload.empty()) {
+        const std::string kind = "nvme:";
+        if (options.offload.rfind(kind, 0) != 0 || options.offload == kind) refuse("--offload is nvme:FOLDER");
+        if (!sharded) refuse("--offload is for --mode zero1 to hsdp");
+        options.offload.erase(0, kind.size());
+    }
     if (options.shape.width % options.shape.heads != 0) refuse("--width is a multiple of --heads");
     return options;
 }
@@ -147,12 +155,19 @@ struct Share {
 template <class Stored>
 class Training {
   public:
-    Training(const Options& options, const Text& text, Model<Stored>& model, Share share, bool prints)
-        : options_(options), text_(text), model_(model), share_(share), prints_(prints), gpt_(options.shape) {}
+    Training(const Options& options, const Text& text, Model<Stored>& model, Share share, bool prints,
+             const Offload& offload = {})
+        : options_(options),
+          text_(text),
+          model_(model),
+          share_(share),
+          prints_(prints),
+          gpt_(options.shape),
+          optimizer_(offload) {}
 
     // Gradients are momentum from step `momentum_from` on: 1-bit Adam. `of_lamb`: the hook of 1-bit LAMB.
     void run(int momentum_from = 1 << 30, weftTrainCompressor_t of_lamb = nullptr) {
-        optimizer_ = AdamW<Stored>(options_.optimizer == "lamb", of_lamb);
+        if (options_.optimizer == "lamb") optimizer_ = AdamW<Stored>(of_lamb);
         using Clock = std::chrono::steady_clock;
         auto before = Clock::now();
         int timed = 0;
@@ -266,7 +281,7 @@ void trained_together(const Options& options, const Text& text) {
     } else {
         Sharded<Stored> model(options.shape, options.seed, comm, sharding_of(options, comm.ranks()),
                               options.host_ranks);
-        Training<Stored>(options, text, model, share, prints).run();
+        Training<Stored>(options, text, model, share, prints, {options.offload, &comm}).run();
     }
 }
 

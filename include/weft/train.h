@@ -265,6 +265,11 @@ typedef struct {
 #define WEFT_TRAIN_PART_INITIALIZER \
     { sizeof(weftTrainPart_t), NULL, NULL, NULL, NULL, 0, weftBfloat16, weftFloat32, 0 }
 
+/* How an optimizer reads and writes the file of config.offloadFolder. Any: by io_uring if the build, the host and the
+ * kernel allow it, otherwise by threads. Uring: without io_uring the object is not made. */
+typedef WEFT_ENUM{weftTrainOffloadAny = 0, weftTrainOffloadUring = 1,
+                  weftTrainOffloadThreads = 2} weftTrainOffloadEngine_t;
+
 /* Settings of an optimizer, equal on all ranks. Start from WEFT_TRAIN_OPTIMIZER_CONFIG_INITIALIZER. The struct grows at
  * its end only. */
 #define WEFT_TRAIN_OPTIMIZER_CONFIG_MAGIC 0x7765746fu
@@ -290,11 +295,21 @@ typedef struct {
     double trustMean;             /* OneBitLamb: a layer's mean ratio keeps so much of its old value in a step */
     double leastFactor, mostFactor; /* OneBitLamb: bounds of the factor of that mean ratio during compression */
     double factorChange;            /* OneBitLamb: the factor changes by this share in a step at most */
+    const char* offloadFolder; /* NULL, or the folder, on a disk of this host, of a file in which the moments lie; set
+                                       on all ranks or none. The path may differ. For parts in host memory */
+    int offloadValues;   /* with a folder, 1: the float32 values lie in the file, too. Then weftTrainOptimizerCreate
+                                       reads part.values, which may be freed after it. The model uses part.copy */
+    size_t offloadChunk; /* elements of an array that are read at once, 1 to 67108864, rounded up to a multiple
+                                       of 1024; 0: 262144 */
+    int offloadBuffers;  /* chunks of all arrays that are in memory during a step: 1 to 64. With 3 or more, reads,
+                                       arithmetic and writes overlap */
+    weftTrainOffloadEngine_t offloadEngine; /* how the file is read and written */
 } weftTrainOptimizerConfig_t;
 #define WEFT_TRAIN_OPTIMIZER_CONFIG_INITIALIZER                                                                       \
     {                                                                                                                 \
         sizeof(weftTrainOptimizerConfig_t), WEFT_TRAIN_OPTIMIZER_CONFIG_MAGIC, WEFT_VERSION_CODE, weftTrainSgd, 0, 0, \
-            0, 0.9, 0.999, 1e-8, 0, 0.001, NULL, NULL, 1, NULL, 0.01, 10, 0.9, 0.5, 4, 0.1                            \
+            0, 0.9, 0.999, 1e-8, 0, 0.001, NULL, NULL, 1, NULL, 0.01, 10, 0.9, 0.5, 4, 0.1, NULL, 0, 0, 4,            \
+            weftTrainOffloadAny                                                                                       \
     }
 
 /* Settings of a loss scale, equal on all ranks. Start from WEFT_TRAIN_SCALER_CONFIG_INITIALIZER. The struct grows at its
@@ -934,7 +949,8 @@ WEFT_API weftResult_t weftTrainDdpGetReduced(weftTrainDdp_t ddp, int* reduced);
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainShardGetReduced(weftTrainShard_t shard, int* reduced);
 
-/* Makes an optimizer of this rank's parts and writes its object to `optimizer`. Does not communicate.
+/* Makes an optimizer of this rank's parts and writes its object to `optimizer`. Does not communicate, except with
+ * config.offloadFolder: then all ranks of each axis call it, and an error of one rank is an error on all of them.
  *
  * parts, partCount  an array of at least one element, as many on all ranks and in one order; copied. Host memory, or
  *                   memory of one device, which lives as long as the object. `copy` is written by the first step
@@ -946,8 +962,10 @@ WEFT_API weftResult_t weftTrainShardGetReduced(weftTrainShard_t shard, int* redu
  *
  * LAMB: You et al., "Large batch optimization for deep learning", ICLR 2020. LARS: You et al., "Large batch training of
  * convolutional networks", 2017. OneBitLamb: Li et al., "1-bit LAMB", HiPC 2022; its parts are whole, in host memory,
- * with axes 0. The other rules are those of torch.optim.
- * Errors: weftInvalidArgument, weftSystemError (out of memory).
+ * with axes 0. The other rules are those of torch.optim. Offload: Rajbhandari et al., "ZeRO-Infinity", 2021. The file
+ * has no name: it needs no cleaning, and ranks may share a folder. Its whole space is reserved.
+ * Errors: weftInvalidArgument, weftSystemError (out of memory; train.offload: no folder, a full disk, a limit of file
+ * sizes), weftRemoteError (train.offload-peer: the offload of another rank of the axes).
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainOptimizerCreate(weftTrainOptimizer_t* optimizer, const weftTrainPart_t* parts,
                                                size_t partCount, const weftComm_t* axes, size_t axisCount,
@@ -969,6 +987,11 @@ WEFT_API weftResult_t weftTrainOptimizerSetGradient(weftTrainOptimizer_t optimiz
  * axis, of two float64 numbers a part: a rank that gets an error before leaves the others in it until their timeout. If
  * the all-reduce fails, the values and the steps stay as they were. The other rules do not communicate.
  *
+ * With config.offloadFolder all ranks of each axis call it, and each step ends by one all-reduce for each axis. If a
+ * rank cannot read or write its file, all ranks of its axes get an error. Then parts of the model may have changed, and
+ * all further steps are errors: make a new optimizer and load a checkpoint. A failure while LAMB or LARS compute norms
+ * changes nothing, and the step may be repeated. Results have the bits of those without a folder.
+ *
  * learningRate   not negative
  *
  * gradientScale  multiplies the gradients: 1 / loss scale, a clip coefficient, or 1
@@ -978,12 +1001,13 @@ WEFT_API weftResult_t weftTrainOptimizerSetGradient(weftTrainOptimizer_t optimiz
  * stream         host memory: NULL. A device: a CUDA stream, on which the work is enqueued
  *
  * Errors: weftInvalidArgument, weftInvalidUsage (train.step: config.ddp or config.shard has no reduced gradients),
- * weftRemoteError, weftTimeout, weftSystemError.
+ * weftRemoteError (also train.offload-peer), weftTimeout, weftSystemError (also train.offload).
  * Thread-bound, also to the axes. */
 WEFT_API weftResult_t weftTrainOptimizerStep(weftTrainOptimizer_t optimizer, double learningRate, double gradientScale,
                                              int skip, weftStream_t stream);
 
-/* Writes to `states` how many arrays of moments `optimizer` has for each part: 0 to 3.
+/* Writes to `states` how many arrays of moments `optimizer` has for each part: 0 to 3. Values that are offloaded are one
+ * more, the last one.
  * Errors: weftInvalidArgument.
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainOptimizerGetStateCount(weftTrainOptimizer_t optimizer, int* states);
@@ -994,10 +1018,12 @@ WEFT_API weftResult_t weftTrainOptimizerGetStateCount(weftTrainOptimizer_t optim
  *
  * name                    PyTorch's: "momentum_buffer" (SGD, LARS), or "exp_avg", "exp_avg_sq" (Adam, AdamW, LAMB);
  *                         OneBitLamb also has "exp_avg_sq_fresh"
+ *                         "values" for values that are offloaded
  *
- * values                  host or device memory, as many elements as the part has; valid as long as the object
+ * values                  host or device memory, as many elements as the part has; valid as long as the object. NULL: only
+ *                         the name is wanted
  *
- * Errors: weftInvalidArgument (no such part or array).
+ * Errors: weftInvalidArgument (no such part or array), weftInvalidUsage (train.offload-state: it lies in a file).
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainOptimizerGetState(weftTrainOptimizer_t optimizer, int part, int state, const char** name,
                                                  float** values);
@@ -1011,6 +1037,21 @@ WEFT_API weftResult_t weftTrainOptimizerGetTrust(weftTrainOptimizer_t optimizer,
 /* Restores them, after the moments were restored.
  * Errors and threads: as above. */
 WEFT_API weftResult_t weftTrainOptimizerSetTrust(weftTrainOptimizer_t optimizer, int part, double trust, double factor);
+/* Copies one array of moments, or of offloaded values, for checkpoints: also one that lies in a file. Does not
+ * communicate. On a device it waits for the copy, but not for steps on the caller's streams.
+ *
+ * optimizer, part, state  the object, the number of the part, the number of the array
+ *
+ * values                  receives as many elements as the part has: host memory
+ *
+ * Errors: weftInvalidArgument (no such part or array), weftSystemError (train.offload).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainOptimizerReadState(weftTrainOptimizer_t optimizer, int part, int state, float* values);
+/* Copies `values`, as many elements as the part number `part` has, from host memory to the array number `state` of
+ * `optimizer`. After an error a part of the array may have changed. Offloaded values do not change part.copy.
+ * Errors and threads: as above. */
+WEFT_API weftResult_t weftTrainOptimizerWriteState(weftTrainOptimizer_t optimizer, int part, int state,
+                                                   const float* values);
 
 /* Writes to `steps` how many steps the part number `part` of `optimizer` has taken.
  * Errors: weftInvalidArgument (no such part).

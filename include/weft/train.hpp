@@ -522,6 +522,19 @@ class Optimizer {
         check(weftTrainOptimizerGetState(handle_, part, state, &found.first, &found.second));
         return found;
     }
+    // Only the name, also of an array that lies in a file.
+    const char* state_name(int part, int state) const {
+        const char* name = nullptr;
+        check(weftTrainOptimizerGetState(handle_, part, state, &name, nullptr));
+        return name;
+    }
+    // Copies an array of as many elements as the part has, also one that lies in a file.
+    void read_state(int part, int state, float* values) const {
+        check(weftTrainOptimizerReadState(handle_, part, state, values));
+    }
+    void write_state(int part, int state, const float* values) {
+        check(weftTrainOptimizerWriteState(handle_, part, state, values));
+    }
     std::uint64_t steps(int part) const {
         std::uint64_t steps = 0;
         check(weftTrainOptimizerGetSteps(handle_, part, &steps));

@@ -40,6 +40,13 @@ weftTrainAlgorithm_t algorithm_named(const std::string& name) {
     refuse("python.value", "algorithm is " + name + "; it must be sgd, adam, adamw, lamb, lars or onebit_lamb");
 }
 
+weftTrainOffloadEngine_t engine_named(const std::string& name) {
+    if (name == "any") return weftTrainOffloadAny;
+    if (name == "uring") return weftTrainOffloadUring;
+    if (name == "threads") return weftTrainOffloadThreads;
+    refuse("python.value", "offload_engine is " + name + "; it must be any, uring or threads");
+}
+
 weftTrainOptimizerConfig_t optimizer_config_of(const nb::dict& settings) {
     weftTrainOptimizerConfig_t config = WEFT_TRAIN_OPTIMIZER_CONFIG_INITIALIZER;
     config.algorithm = algorithm_named(nb::cast<std::string>(settings["algorithm"]));
@@ -52,6 +59,10 @@ weftTrainOptimizerConfig_t optimizer_config_of(const nb::dict& settings) {
     config.weightDecay = nb::cast<double>(settings["weight_decay"]);
     config.trust = nb::cast<double>(settings["trust"]);
     config.biasCorrection = nb::cast<bool>(settings["bias_correction"]) ? 1 : 0;
+    config.offloadValues = nb::cast<bool>(settings["offload_values"]) ? 1 : 0;
+    config.offloadChunk = nb::cast<size_t>(settings["offload_chunk"]);
+    config.offloadBuffers = nb::cast<int>(settings["offload_buffers"]);
+    config.offloadEngine = engine_named(nb::cast<std::string>(settings["offload_engine"]));
     return config;
 }
 
@@ -236,7 +247,16 @@ TrainOptimizer::TrainOptimizer(const nb::list& parts, const nb::list& axes, cons
     }
     if (!compressor.is_none()) config.compressor = nb::cast<Compressor&>(compressor).handle();
     const auto handles = axes_.handles();
-    check(weftTrainOptimizerCreate(&handle_, parts_.data(), parts_.size(), handles.data(), handles.size(), &config));
+    std::string folder;
+    if (const nb::object given = settings["offload"]; !given.is_none()) {
+        folder = nb::cast<std::string>(given);
+        config.offloadFolder = folder.c_str();
+    }
+    axes_.run([&] {
+        return weftTrainOptimizerCreate(&handle_, parts_.data(), parts_.size(), handles.data(), handles.size(),
+                                        &config);
+    });
+    if (config.offloadFolder && config.offloadValues) parts_.drop_values();
 }
 
 TrainOptimizer::~TrainOptimizer() {
@@ -269,6 +289,24 @@ std::pair<const char*, float*> TrainOptimizer::state(int part, int number) {
     std::pair<const char*, float*> found;
     check(weftTrainOptimizerGetState(handle(), part, number, &found.first, &found.second));
     return found;
+}
+
+const char* TrainOptimizer::state_name(int number) {
+    const char* name = nullptr;
+    check(weftTrainOptimizerGetState(handle(), 0, number, &name, nullptr));
+    return name;
+}
+
+void TrainOptimizer::read_state(int part, int number, nb::handle to) {
+    const Array values = float_array(to, "values", Access::write);
+    check_count(values, "values", bytes_of_state(part) / sizeof(float), "as many as the parameter");
+    check(weftTrainOptimizerReadState(handle(), part, number, static_cast<float*>(values.data())));
+}
+
+void TrainOptimizer::write_state(int part, int number, nb::handle from) {
+    const Array values = float_array(from, "values", Access::read);
+    check_count(values, "values", bytes_of_state(part) / sizeof(float), "as many as the parameter");
+    check(weftTrainOptimizerWriteState(handle(), part, number, static_cast<const float*>(values.data())));
 }
 
 uint64_t TrainOptimizer::steps(int part) {
@@ -376,6 +414,14 @@ void bind_training_optimizer(nb::module_& module) {
                  }
                  return states;
              })
+        .def("_state_names",
+             [](TrainOptimizer& own) {
+                 std::vector<std::string> names;
+                 for (int i = 0; i < own.state_count(); ++i) names.emplace_back(own.state_name(i));
+                 return names;
+             })
+        .def("_read_state", &TrainOptimizer::read_state, InFrame())
+        .def("_write_state", &TrainOptimizer::write_state, InFrame())
         .def("_steps", &TrainOptimizer::steps, InFrame())
         .def("_set_steps", &TrainOptimizer::set_steps, InFrame())
         .def("_trust", &TrainOptimizer::trust, InFrame())

@@ -35,6 +35,7 @@ class TrainParts {
     void* set_gradient(size_t part, nb::handle gradient);
     size_t bytes_of_state(int part) const { return parts_[size_t(part)].count * sizeof(float); }
     int visit(visitproc visit, void* arg) const;
+    void drop_values() { values_.clear(); }
     void clear();
 
   private:
@@ -54,6 +55,10 @@ class TrainOptimizer {
     void set_gradient(int part, nb::handle gradient);
     int state_count();
     std::pair<const char*, float*> state(int part, int number);
+    // Copies to or from an array: states that lie in a file have no memory.
+    const char* state_name(int number);
+    void read_state(int part, int number, nb::handle to);
+    void write_state(int part, int number, nb::handle from);
     uint64_t steps(int part);
     void set_steps(int part, uint64_t steps);
     nb::tuple trust(int part);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence, Sized, Union
 
@@ -50,6 +51,14 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
     shard: a Shard of whose pieces parameters and gradients are. A step before its iteration is finished is an error.
     compressor: "onebit_lamb": the hook of the Ddp, a Compressor("onebit", momentum=betas[0], layer_scales=True).
         bias_correction is False then.
+    offload: a folder on a disk of this host: the moments lie in a file there, without a name, in place of memory. All
+        ranks of the axes call Optimizer() and step(), and an error of one's disk is an error on all of them. Results
+        have the bits of those without it. After a step that failed, make a new Optimizer and load a checkpoint.
+    offload_values: the float32 values lie in the file, too. The parameters' arrays are read now and never again; the
+        model uses the copies.
+    offload_chunk, offload_buffers: how many elements of each array are read at once (0: 262144), and how many chunks
+        are in memory during a step.
+    offload_engine: "any", "uring" (io_uring, or an error) or "threads".
     """
 
     def __init__(
@@ -72,6 +81,11 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
         ddp: Any = None,
         shard: Any = None,
         compressor: Any = None,
+        offload: Optional[Union[str, os.PathLike[str]]] = None,
+        offload_values: bool = False,
+        offload_chunk: int = 0,
+        offload_buffers: int = 4,
+        offload_engine: str = "any",
     ) -> None:
         pairs = list(parameters.items()) if isinstance(parameters, Mapping) else list(parameters)
         names = [name for name, _ in pairs]
@@ -97,6 +111,11 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
                 "weight_decay": weight_decay,
                 "trust": trust,
                 "bias_correction": bias_correction,
+                "offload": None if offload is None else os.fspath(offload),
+                "offload_values": offload_values,
+                "offload_chunk": offload_chunk,
+                "offload_buffers": offload_buffers,
+                "offload_engine": offload_engine,
             },
             ddp,
             shard,
@@ -133,10 +152,30 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
         self._set_gradient(self._number(name), gradient)
 
     def state(self, name: str) -> dict[str, Any]:
-        """A parameter's moments by torch's names, as arrays that may be read and written between steps."""
+        """A parameter's moments by torch's names, as arrays that may be read and written between steps.
+
+        With offload they have no memory: see read_state.
+        """
         number = self._number(name)
         form, shape = self._forms[number]
         return {key: _results.over(form, memory, shape) for key, memory in self._states(number)}
+
+    def read_state(self, name: str) -> dict[str, Any]:
+        """Copies of a parameter's moments by torch's names, and of "values" that are offloaded: for checkpoints."""
+        number = self._number(name)
+        form, shape = self._forms[number]
+        copies = {key: _floats(form, shape) for key in self._state_names()}
+        for place, copy in enumerate(copies.values()):
+            self._read_state(number, place, copy)
+        return copies
+
+    def write_state(self, name: str, state: Mapping[str, Any]) -> None:
+        """Sets the arrays of a parameter that `state` names, as read_state gave them."""
+        number, names = self._number(name), self._state_names()
+        for key, values in state.items():
+            if key not in names:
+                raise refuse("python.value", f"state has {key!r}; the optimizer has {', '.join(names) or 'no state'}")
+            self._write_state(number, names.index(key), values)
 
     def steps(self, name: str) -> int:
         """How many steps the parameter has taken."""

@@ -1,8 +1,10 @@
 """train_test.py PROGRAM WEFT TEXT...: examples/train learns, and ranks learn the same as one process, to the bit."""
 
+import os
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 PROGRAM, WEFT, *TEXTS = sys.argv[1:]
@@ -41,6 +43,17 @@ class Train(unittest.TestCase):
                     self.assertEqual(results(ranks, *options, "--mode", mode, "--deterministic"), alone)
         self.assertEqual(len(seen), 3)  # the hash sees differences
 
+    def test_offload_to_a_disk_keeps_the_bits(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for ranks, storage, mode in (2, "f32", "zero1"), (2, "bf16", "zero2"), (3, "bf16", "zero3"), (2, "f32", "fsdp"):
+                options = "--mode", mode, "--storage", storage, "--deterministic"
+                with self.subTest(mode=mode, storage=storage):
+                    self.assertEqual(results(ranks, *options, "--offload", "nvme:" + folder), results(ranks, *options))
+                    self.assertEqual(os.listdir(folder), [])
+            done = run(2, "--mode", "fsdp", "--offload", f"nvme:{folder}/none")
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("none", done.stderr)
+
     def test_other_sums_and_hooks_stay_near(self):
         wanted, weights = results(0)
         for ranks, *options in (2, "--accumulate", "3"), (2, "--hook", "bf16"), (2, "--hook", "fp16"), (
@@ -61,7 +74,7 @@ class Train(unittest.TestCase):
 
     def test_wrong_options_are_named(self):
         for options, word in (["--batch", "13", "--accumulate", "2"], "--batch"), (["--storage", "x"], "--storage"), (
-            ["--hook", "fp16"], "--hook"), (["--mode", "local"], "--steps"), (
+            ["--hook", "fp16"], "--hook"), (["--offload", "nvme:x"], "--offload"), (["--offload", "x"], "--offload"), (["--mode", "local"], "--steps"), (
             ["--widht", "8"], "--widht"), (["--heads", "5"], "--heads"), (["--steps", "0"], "--steps"):
             done = run(0, *options)
             self.assertEqual(done.returncode, 1)

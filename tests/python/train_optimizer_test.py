@@ -1,6 +1,7 @@
 """weft.train's optimizers, norms, loss scale, batch norm and sampler, against numpy and torch."""
 import gc
 import math
+import tempfile
 import unittest
 
 import numpy as np
@@ -57,6 +58,45 @@ class Optimizers(unittest.TestCase):
         with self.assertRaisesRegex(weft.Error, "python.closed"):
             saved.step(0.1)
         restored.close()
+
+    def test_states_in_a_file_are_those_in_memory(self):
+        random = np.random.default_rng(7)
+        first = random.standard_normal((50, 31)).astype(np.float32)
+        g = random.standard_normal((50, 31)).astype(np.float32)
+        for values in False, True:
+            x, other, half, copy = first.copy(), first.copy(), np.zeros_like(g, np.float16), np.zeros_like(g, np.float16)
+            memory = train.Optimizer("adamw", {"x": x}, gradients={"x": g}, copies={"x": half})
+            with tempfile.TemporaryDirectory() as folder:
+                disk = train.Optimizer(
+                    "adamw", {"x": other}, gradients={"x": g}, copies={"x": copy}, offload=folder, offload_values=values,
+                    offload_chunk=1024, offload_buffers=2, offload_engine="threads",
+                )
+                if values:
+                    other[...] = np.nan
+                for _ in range(2):
+                    memory.step(0.1)
+                    disk.step(0.1)
+                state = disk.read_state("x")
+                self.assertEqual(list(state), ["exp_avg", "exp_avg_sq"] + ["values"] * values)
+                for name, expected in memory.read_state("x").items():
+                    np.testing.assert_array_equal(state[name], expected)
+                np.testing.assert_array_equal(copy, half)
+                np.testing.assert_array_equal(state["values"] if values else other, x)
+                disk.write_state("x", {"exp_avg": np.ones_like(x)})
+                np.testing.assert_array_equal(disk.read_state("x")["exp_avg"], np.ones_like(x))
+                np.testing.assert_array_equal(disk.read_state("x")["exp_avg_sq"], state["exp_avg_sq"])
+                with self.assertRaisesRegex(weft.Error, "train.offload-state"):
+                    disk.state("x")
+                with self.assertRaisesRegex(weft.Error, "python.value"):
+                    disk.write_state("x", {"none": x})
+                with self.assertRaisesRegex(weft.Error, "python.size"):
+                    disk.write_state("x", {"exp_avg": x[0]})
+                disk.close()
+            memory.close()
+        with self.assertRaisesRegex(weft.Error, "train.offload"):
+            train.Optimizer("adamw", {"x": x}, gradients={"x": g}, offload="/no/such/folder")
+        with self.assertRaisesRegex(weft.Error, "python.value"):
+            train.Optimizer("adamw", {"x": x}, gradients={"x": g}, offload="/", offload_engine="tape")
 
     def test_it_trains_with_the_gradients_of_a_ddp_and_refuses_a_step_in_an_accumulation(self):
         def body(comm):

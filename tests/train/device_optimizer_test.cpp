@@ -194,6 +194,30 @@ TEST_CASE("parts in two memories, and streams of another kind, are refused", "[t
     CHECK_REFUSED(weftTrainOptimizerStep(optimizer, 1, 1, 0, ranks.streams[0]->weft()), nullptr, "argument.stream");
     demand(weftTrainOptimizerDestroy(optimizer));
     demand(weftStreamDestroy(host_stream));
+    weftTrainOptimizerConfig_t offloaded = WEFT_TRAIN_OPTIMIZER_CONFIG_INITIALIZER;
+    offloaded.algorithm = weftTrainAdam;
+    offloaded.offloadFolder = "/tmp";
+    CHECK_REFUSED(weftTrainOptimizerCreate(&optimizer, &mixed[1], 1, ranks.comms.data(), 1, &offloaded), nullptr,
+                  "argument.device");
+}
+
+TEST_CASE("states on a device are copied to host memory and back", "[train]") {
+    const Ranks ranks({0});
+    const Current current(0);
+    Twins twins(0, 1);
+    const weftTrainPart_t part = twins.parts(true)[0];
+    weftTrainOptimizerConfig_t config = WEFT_TRAIN_OPTIMIZER_CONFIG_INITIALIZER;
+    config.algorithm = weftTrainAdam;
+    weftTrainOptimizer_t optimizer = nullptr;
+    demand(weftTrainOptimizerCreate(&optimizer, &part, 1, ranks.comms.data(), 1, &config));
+    std::vector<float> written(part.count), read(part.count, -1), zeros(part.count, -1);
+    for (size_t i = 0; i < written.size(); ++i) written[i] = float(i) / 7;
+    demand(weftTrainOptimizerWriteState(optimizer, 0, 1, written.data()));
+    demand(weftTrainOptimizerReadState(optimizer, 0, 1, read.data()));
+    demand(weftTrainOptimizerReadState(optimizer, 0, 0, zeros.data()));
+    CHECK(read == written);
+    CHECK(zeros == std::vector<float>(part.count, 0));
+    demand(weftTrainOptimizerDestroy(optimizer));
 }
 
 }  // namespace weft::internal::test

@@ -141,8 +141,7 @@ struct SerialLamb {
                 gradient /= float(ranks);
                 layer.momentum[i] = beta1 * layer.momentum[i] + (1 - beta1) * gradient;
                 layer.second[i] = beta2 * layer.second[i] + (1 - beta2) * gradient * gradient;
-                update.push_back(layer.momentum[i] / (std::sqrt(layer.second[i]) + epsilon) +
-                                 decay * layer.weights[i]);
+                update.push_back(layer.momentum[i] / (std::sqrt(layer.second[i]) + epsilon) + decay * layer.weights[i]);
             }
             const double ratio = std::clamp(norm(layer.weights) / norm(update), 0.01, 10.0);
             layer.trust = 0.9 * layer.trust + 0.1 * ratio;
@@ -165,10 +164,9 @@ struct SerialLamb {
             std::vector<float> own(total);
             for (size_t l : {0, 1})
                 for (size_t i = 0; i < counts[l]; ++i)
-                    own[layers[l].begin + i] =
-                        (beta1 * layers[l].momentum[i] + (1 - beta1) * noise(step, rank, l, i)) *
-                            float(layers[l].scale) +
-                        errors[size_t(rank)][layers[l].begin + i];
+                    own[layers[l].begin + i] = (beta1 * layers[l].momentum[i] + (1 - beta1) * noise(step, rank, l, i)) *
+                                                   float(layers[l].scale) +
+                                               errors[size_t(rank)][layers[l].begin + i];
             const auto sent = signs(own, root_mean(own));
             for (size_t i = 0; i < total; ++i) {
                 errors[size_t(rank)][i] = own[i] - sent[i];
@@ -189,8 +187,7 @@ struct SerialLamb {
     }
     void compressed(int step, double rate) {
         for (Layer& layer : layers)
-            if (layer.scale == 0)
-                layer.scale = std::sqrt(double(layer.momentum.size())) / norm(layer.momentum);
+            if (layer.scale == 0) layer.scale = std::sqrt(double(layer.momentum.size())) / norm(layer.momentum);
         const std::vector<float> all = exchanged(step);
         for (size_t l : {0, 1}) {
             Layer& layer = layers[l];
@@ -210,8 +207,7 @@ struct SerialLamb {
             double factor = std::clamp(largest * share + 1 - share, 0.5, 4.0);
             factor = std::clamp(factor, layer.factor * 0.9, layer.factor * 1.1);
             layer.factor = factor;
-            for (size_t i = 0; i < counts[l]; ++i)
-                layer.weights[i] -= float(rate * layer.trust * factor) * update[i];
+            for (size_t i = 0; i < counts[l]; ++i) layer.weights[i] -= float(rate * layer.trust * factor) * update[i];
         }
     }
 
@@ -323,7 +319,8 @@ TEST_CASE("1-bit LAMB goes on from its saved state") {
                 must(weftTrainOptimizerSetTrust(second.optimizer, int(layer), trust, factor));
             }
             run(second, at, 14);
-            for (size_t layer : {0, 1}) for (size_t i = 0; i < counts[layer]; ++i)
+            for (size_t layer : {0, 1})
+                for (size_t i = 0; i < counts[layer]; ++i)
                     demand(whole.values[layer][i] == second.values[layer][i],
                            "weight " + std::to_string(i) + ": " + std::to_string(whole.values[layer][i]) + " and " +
                                std::to_string(second.values[layer][i]));

@@ -266,6 +266,12 @@ TEST_CASE("an optimizer, a scaler, norms, statistics and samples have owners and
         if (optimizer.state_count() != 1 || optimizer.state(0, 0).first != std::string("momentum_buffer") ||
             optimizer.state(0, 0).second[1] != 4)
             return "no momentum";
+        float momentum[3] = {};
+        optimizer.read_state(0, 0, momentum);
+        if (momentum[2] != 4 || optimizer.state_name(0, 0) != std::string("momentum_buffer")) return "no copy";
+        momentum[1] = 7;
+        optimizer.write_state(0, 0, momentum);
+        if (optimizer.state(0, 0).second[1] != 7) return "not written";
         optimizer.set_steps(0, 0);
         const float x[2] = {float(1 + rank), float(3 + rank)};
         float mean = 0, invstd = 0, sums[2];

@@ -53,9 +53,22 @@ Status check_rule(const weftTrainOptimizerConfig_t& config) {
     return ok();
 }
 
-Status check_part(const char* function, const train::Optimizer& own, int part) {
-    if (part >= 0 && part < own.part_count()) return ok();
-    return fail(error::argument_value, "{}: part is {}; it must be 0 to {}", function, part, own.part_count() - 1);
+Result<train::OffloadRule> read_offload(const weftTrainOptimizerConfig_t& config) {
+    constexpr size_t most_chunk = size_t(1) << 26;  // a transfer stays far below 4 GiB
+    if (!config.offloadFolder) return train::OffloadRule{};
+    if (!*config.offloadFolder) return fail(error::argument_config, "config.offloadFolder is empty; name a folder");
+    if (!is_switch(config.offloadValues))
+        return fail(error::argument_config, "config.offloadValues is {}; it must be 0 or 1", config.offloadValues);
+    if (config.offloadChunk > most_chunk)
+        return fail(error::argument_config, "config.offloadChunk is {}; it must be 0 to {}", config.offloadChunk,
+                    most_chunk);
+    if (config.offloadBuffers < 1 || config.offloadBuffers > 64)
+        return fail(error::argument_config, "config.offloadBuffers is {}; it must be 1 to 64", config.offloadBuffers);
+    if (config.offloadEngine < weftTrainOffloadAny || config.offloadEngine > weftTrainOffloadThreads)
+        return fail(error::argument_config, "config.offloadEngine is {}; it is a weftTrainOffloadEngine_t",
+                    int(config.offloadEngine));
+    return train::OffloadRule{config.offloadFolder, config.offloadValues == 1, config.offloadChunk,
+                              config.offloadBuffers, train::OffloadRule::Engine(config.offloadEngine)};
 }
 
 Status check_one_bit_lamb(const weftTrainOptimizerConfig_t& config) {
@@ -73,6 +86,9 @@ Status check_one_bit_lamb(const weftTrainOptimizerConfig_t& config) {
         return fail(error::argument_config,
                     "config.trustMean is {} and factorChange {}; they must be below 1, and factorChange above 0",
                     config.trustMean, config.factorChange);
+    if (config.offloadFolder)
+        return fail(error::argument_config,
+                    "config.offloadFolder is set; weftTrainOneBitLamb keeps its moments in memory: leave it NULL");
     return check_one_bit(config.compressor, config.beta1);
 }
 
@@ -88,10 +104,56 @@ Status check_one_bit_parts(const char* function, const weftTrainOptimizerConfig_
     return ok();
 }
 
+using MadeOptimizer = Result<std::shared_ptr<train::Optimizer>>;
+MadeOptimizer make_optimizer(const char* function, const weftTrainPart_t* parts, size_t part_count,
+                             const train::Axes& axes, const weftTrainOptimizerConfig_t& config) {
+    WEFT_TRY(check_rule(config));
+    WEFT_TRY(check_one_bit_lamb(config));
+    auto offload = read_offload(config);
+    if (!offload) return offload.take_status();
+    if (part_count == 0) return fail(error::argument_value, "{}: partCount is 0; it must be at least 1", function);
+    auto read = read_parts(function, parts, part_count, size_t(axes.count()), true);
+    if (!read) return read.take_status();
+    train::OptimizerRule rule{config.algorithm,   config.momentum, config.dampening, config.nesterov == 1,
+                              config.beta1,       config.beta2,    config.epsilon,   config.weightDecay,
+                              config.trust,       config.ddp,      config.shard,     config.biasCorrection == 1,
+                              std::move(*offload)};
+    rule.compressor = config.compressor;
+    rule.trust_rule = {config.leastTrust,  config.mostTrust,  config.trustMean,
+                       config.leastFactor, config.mostFactor, config.factorChange};
+    auto worker = worker_of(function, *read, axes.comms());
+    if (!worker) return worker.take_status();
+    WEFT_TRY(check_one_bit_parts(function, config, *read, (*worker)->device()));
+    if (config.offloadFolder && (*worker)->device() >= 0)
+        return fail(error::argument_device,
+                    "{}: config.offloadFolder is for parts in host memory, and these lie on device {}", function,
+                    (*worker)->device());
+    return train::Optimizer::make(rule, std::move(*read), axes, std::move(*worker));
+}
+
+Status check_part(const char* function, const train::Optimizer& own, int part) {
+    if (part >= 0 && part < own.part_count()) return ok();
+    return fail(error::argument_value, "{}: part is {}; it must be 0 to {}", function, part, own.part_count() - 1);
+}
+
 Status check_trust(const char* function, const train::Optimizer& own, int part) {
     WEFT_TRY(check_part(function, own, part));
     if (own.has_trust()) return ok();
     return fail(error::argument_value, "{}: the algorithm is not weftTrainOneBitLamb", function);
+}
+
+Status check_state(const char* function, const train::Optimizer& own, int state) {
+    const int states = own.state_count();
+    if (state >= 0 && state < states) return ok();
+    return fail(error::argument_value, "{}: state is {}, but the algorithm has {} for each part", function, state,
+                states);
+}
+
+Status check_copied_state(const char* function, const train::Optimizer& own, int part, int state, const float* values) {
+    WEFT_TRY(check_part(function, own, part));
+    WEFT_TRY(check_state(function, own, state));
+    if (values || own.part_elements(part) == 0) return check_on_host(function, "values", values);
+    return fail(error::argument_null, "{}: values is NULL", function);
 }
 
 }  // namespace
@@ -110,23 +172,10 @@ weftResult_t weftTrainOptimizerCreate(weftTrainOptimizer_t* optimizer, const wef
         weftTrainOptimizerConfig_t config = WEFT_TRAIN_OPTIMIZER_CONFIG_INITIALIZER;
         WEFT_TRY(read_config_struct(given, first_optimizer_size, WEFT_TRAIN_OPTIMIZER_CONFIG_MAGIC,
                                     "WEFT_TRAIN_OPTIMIZER_CONFIG_INITIALIZER", config));
-        WEFT_TRY(check_rule(config));
-        WEFT_TRY(check_one_bit_lamb(config));
-        if (partCount == 0) return fail(error::argument_value, "{}: partCount is 0; it must be at least 1", function);
-        auto read_comms = read_axes(function, axes, axisCount);
-        if (!read_comms) return read_comms.take_status();
-        auto read = read_parts(function, parts, partCount, axisCount, true);
+        auto read = read_axes(function, axes, axisCount);
         if (!read) return read.take_status();
-        train::OptimizerRule rule{config.algorithm, config.momentum, config.dampening, config.nesterov == 1,
-                                  config.beta1,     config.beta2,    config.epsilon,   config.weightDecay,
-                                  config.trust,     config.ddp,      config.shard,     config.biasCorrection == 1};
-        auto worker = worker_of(function, *read, {axes, axisCount});
-        if (!worker) return worker.take_status();
-        WEFT_TRY(check_one_bit_parts(function, config, *read, (*worker)->device()));
-        rule.compressor = config.compressor;
-        rule.trust_rule = {config.leastTrust,  config.mostTrust,  config.trustMean,
-                           config.leastFactor, config.mostFactor, config.factorChange};
-        auto made = train::Optimizer::make(rule, std::move(*read), std::move(*read_comms), std::move(*worker));
+        auto made = make_optimizer(function, parts, partCount, *read, config);
+        if (config.offloadFolder) WEFT_TRY(read->agree(made.status().copy()));
         if (!made) return made.take_status();
         *optimizer = keep_training<weftTrainOptimizer>(std::move(*made));
         return ok();
@@ -179,13 +228,14 @@ weftResult_t weftTrainOptimizerGetState(weftTrainOptimizer_t optimizer, int part
     constexpr const char* function = "weftTrainOptimizerGetState";
     return guarded_training(function, optimizer, [&](train::Optimizer& own) -> Status {
         WEFT_TRY(check_part(function, own, part));
-        const int states = own.state_count();
-        if (state < 0 || state >= states)
-            return fail(error::argument_value, "{}: state is {}, but the algorithm has {} for each part", function,
-                        state, states);
-        if (!name || !values) return fail(error::argument_null, "{}: {} is NULL", function, name ? "values" : "name");
+        WEFT_TRY(check_state(function, own, state));
+        if (!name) return fail(error::argument_null, "{}: name is NULL", function);
+        if (values && own.offloads())
+            return fail(error::train_offload_state,
+                        "{}: the states lie in a file, and have no address: call weftTrainOptimizerReadState",
+                        function);
         *name = own.state_name(state);
-        *values = own.state(part, state);
+        if (values) *values = own.state(part, state);
         return ok();
     });
 }
@@ -210,6 +260,22 @@ weftResult_t weftTrainOptimizerSetTrust(weftTrainOptimizer_t optimizer, int part
         WEFT_TRY(check_number(function, "factor", factor, factor >= 0 && std::isfinite(factor), "a number from 0"));
         own.trust(part) = {trust, factor};
         return ok();
+    });
+}
+
+weftResult_t weftTrainOptimizerReadState(weftTrainOptimizer_t optimizer, int part, int state, float* values) {
+    constexpr const char* function = "weftTrainOptimizerReadState";
+    return guarded_training(function, optimizer, [&](train::Optimizer& own) -> Status {
+        WEFT_TRY(check_copied_state(function, own, part, state, values));
+        return own.read_state(part, state, values);
+    });
+}
+
+weftResult_t weftTrainOptimizerWriteState(weftTrainOptimizer_t optimizer, int part, int state, const float* values) {
+    constexpr const char* function = "weftTrainOptimizerWriteState";
+    return guarded_training(function, optimizer, [&](train::Optimizer& own) -> Status {
+        WEFT_TRY(check_copied_state(function, own, part, state, values));
+        return own.write_state(part, state, values);
     });
 }
 

@@ -49,8 +49,7 @@ Status check_boxes(const std::string& folder, const TensorIndex::Boxes& boxes) {
 }  // namespace
 
 Status check_stored(const Metadata& metadata, const TensorIndex& index, const std::string& folder) {
-    for (const StoredBox& box : metadata.boxes)
-        WEFT_TRY(check_box(folder, box, metadata.file_bytes[size_t(box.rank)]));
+    for (const StoredBox& box : metadata.boxes) WEFT_TRY(check_box(folder, box, metadata.file_bytes[size_t(box.rank)]));
     for (const auto& [name, boxes] : index.tensors()) WEFT_TRY(check_boxes(folder, boxes));
     return ok();
 }

@@ -55,35 +55,81 @@ SgdStep sgd_step_of(const OptimizerRule& rule, uint64_t steps, double learning_r
 Result<std::shared_ptr<Optimizer>> Optimizer::make(const OptimizerRule& rule, std::vector<ModelPart> parts, Axes axes,
                                                    std::unique_ptr<PartWorker> worker) {
     std::shared_ptr<Optimizer> made(new Optimizer(rule, std::move(parts), std::move(axes), std::move(worker)));
-    size_t elements = 0;
-    for (const ModelPart& part : made->parts_) {
-        made->offsets_.push_back(elements);
-        elements += size_t(made->state_count()) * whole_lines(part.count);
-    }
-    auto memory = FlatBuffer::allocate(made->worker_->space(), elements * sizeof(float));
-    if (!memory) return memory.take_status();
-    made->memory_ = std::move(*memory);
-    WEFT_TRY(made->worker_->space().synchronize());  // the caller's streams use it
+    WEFT_TRY(rule.offload.folder.empty() ? made->allocate() : made->offload());
     return made;
 }
 
-int Optimizer::states_of(const OptimizerRule& rule) {
+Status Optimizer::allocate() {
+    size_t elements = 0;
+    for (const ModelPart& part : parts_) {
+        offsets_.push_back(elements);
+        elements += size_t(state_count()) * whole_lines(part.count);
+    }
+    auto memory = FlatBuffer::allocate(worker_->space(), elements * sizeof(float));
+    if (!memory) return memory.take_status();
+    memory_ = std::move(*memory);
+    return worker_->space().synchronize();  // the caller's streams use it
+}
+
+Status Optimizer::offload() {
+    const int moments = moments_of(rule_), arrays = moments + (rule_.offload.values ? 1 : 0);
+    if (arrays == 0) return ok();  // SGD without momentum keeps nothing
+    std::vector<size_t> counts;
+    for (const ModelPart& part : parts_) counts.push_back(part.count);
+    auto states = OffloadedStates::make(rule_.offload, counts, arrays);
+    if (!states) return states.take_status();
+    auto worker =
+        std::make_unique<OffloadWorker>(std::move(worker_), std::move(*states), moments, rule_.offload.values);
+    offload_ = worker.get();
+    worker_ = std::move(worker);
+    offload_->set_parts(parts_);
+    if (!rule_.offload.values) return ok();
+    WEFT_TRY(offload_->write_values());
+    for (ModelPart& part : parts_) part.values = nullptr;  // the caller may free them
+    return ok();
+}
+
+int Optimizer::moments_of(const OptimizerRule& rule) {
     if (rule.algorithm == weftTrainOneBitLamb) return 3;
     return has_moments(rule) ? 2 : has_momentum(rule) ? 1 : 0;
 }
 
 // PyTorch's names, so that checkpoints of both look alike.
 const char* Optimizer::state_name(int state) const {
+    if (state == moments_of(rule_)) return "values";
     if (!has_moments(rule_)) return "momentum_buffer";
     return state == 0 ? "exp_avg" : state == 1 ? "exp_avg_sq" : "exp_avg_sq_fresh";
 }
 
 float* Optimizer::state(int part, int state) const {
+    if (offload_) return nullptr;
     const size_t offset = offsets_[size_t(part)] + size_t(state) * whole_lines(parts_[size_t(part)].count);
     return reinterpret_cast<float*>(memory_.data()) + offset;
 }
 
+Status Optimizer::read_state(int part, int state, float* to) const {
+    if (offload_) return offload_->read(size_t(part), state, to);
+    WEFT_TRY(worker_->space().copy(to, this->state(part, state), parts_[size_t(part)].count * sizeof(float)));
+    return worker_->space().synchronize();
+}
+
+Status Optimizer::write_state(int part, int state, const float* from) {
+    if (offload_) return offload_->write(size_t(part), state, from);
+    WEFT_TRY(worker_->space().copy(this->state(part, state), from, parts_[size_t(part)].count * sizeof(float)));
+    return worker_->space().synchronize();
+}
+
 Status Optimizer::ready() const {
+    if (in_step_)
+        return fail(
+            error::train_offload,
+            "a step before has ended by an exception, so parts of the model have changed and others not: make a "
+            "new optimizer, and load a checkpoint");
+    if (!broken_)
+        return fail(broken_,
+                    "a step before has failed, so parts of the model have changed and others not: make a new "
+                    "optimizer, and load a checkpoint. Its reason: {}",
+                    broken_.sentence());
     int reduced = 1;
     if (rule_.ddp) WEFT_TRY(called(weftTrainDdpGetReduced(rule_.ddp, &reduced)));
     if (!reduced)
@@ -115,9 +161,18 @@ Status Optimizer::step(double learning_rate, double scale, weftStream_t stream) 
     }
     if (by_layer()) WEFT_TRY(scale_layers(tasks, parts, learning_rate, scale, stream));
     const PartWork step = !has_moments(rule_) ? PartWork::sgd : is_lamb() ? PartWork::lamb : PartWork::adam;
-    WEFT_TRY(worker_->run(step, tasks, stream));
+    in_step_ = offload_ != nullptr;
+    Status stepped = worker_->run(step, tasks, stream);
+    if (offload_) stepped = settle_offloaded(std::move(stepped));
+    WEFT_TRY(std::move(stepped));
     for (const size_t p : parts) ++steps_[p];
     return ok();
+}
+
+Status Optimizer::settle_offloaded(Status stepped) {
+    broken_ = axes_.agree(std::move(stepped));
+    in_step_ = false;
+    return broken_.copy();
 }
 
 void Optimizer::step_compressed(double learning_rate, double scale) {
@@ -148,6 +203,7 @@ Status Optimizer::scale_layers(std::span<PartTask> tasks, std::span<const size_t
                                double scale, weftStream_t stream) {
     const bool lamb = is_lamb();
     auto own = worker_->sums(lamb ? PartWork::lamb_norms : PartWork::layer_norms, tasks, 2, stream);
+    if (offload_) WEFT_TRY(axes_.agree(own.status().copy()));  // nothing has changed
     if (!own) return own.take_status();
     std::vector<double> squares(2 * parts_.size(), 0);
     std::vector<uint32_t> masks;

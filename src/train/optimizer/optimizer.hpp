@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/train/flat_buffer.hpp"
+#include "src/train/offload/offload_worker.hpp"
 #include "src/train/optimizer/one_bit_lamb.hpp"
 #include "src/train/optimizer/part_worker.hpp"
 #include "weft/train.h"
@@ -22,12 +23,13 @@ struct OptimizerRule {
     weftTrainDdp_t ddp = nullptr;
     weftTrainShard_t shard = nullptr;
     bool bias_correction = true;
+    OffloadRule offload = {};
     weftTrainCompressor_t compressor = nullptr;  // 1-bit LAMB: says which stage it is
     TrustRule trust_rule = {};
 };
 
 // Values, gradients and copies are the caller's memory; the moments belong to it, and are zero at first. All of it lies
-// in the worker's space.
+// in the worker's space, except what is offloaded: the moments, and maybe the values.
 // Thread-bound, also to the axes.
 class Optimizer {
   public:
@@ -44,14 +46,21 @@ class Optimizer {
     PartWorker& worker() const { return *worker_; }
     void set_gradient(int part, void* gradient) { parts_[size_t(part)].gradient = gradient; }
     int part_count() const { return int(parts_.size()); }
+    size_t part_elements(int part) const { return parts_[size_t(part)].count; }
     // It waits for nothing at its end, and an exception leaves other ranks alone.
     Status settle() const { return ok(); }
     void end_by_exception() const noexcept {}
 
     // The number of arrays of part.count elements that the algorithm keeps for each part, and the name of each.
-    int state_count() const { return states_of(rule_); }
+    // Offloaded values are the last one.
+    int state_count() const { return moments_of(rule_) + (offload_ && rule_.offload.values ? 1 : 0); }
     const char* state_name(int state) const;
+    bool offloads() const { return offload_ != nullptr; }
+    // Null: it lies in a file.
     float* state(int part, int state) const;
+    // Copies it to or from the caller's memory.
+    Status read_state(int part, int state, float* to) const;
+    Status write_state(int part, int state, const float* from);
     // The steps that the part has taken.
     uint64_t steps(int part) const { return steps_[size_t(part)]; }
     void set_steps(int part, uint64_t steps) { steps_[size_t(part)] = steps; }
@@ -68,7 +77,11 @@ class Optimizer {
           worker_(std::move(worker)),
           steps_(parts_.size(), 0),
           trusts_(parts_.size()) {}
-    static int states_of(const OptimizerRule& rule);
+    static int moments_of(const OptimizerRule& rule);
+    Status allocate();
+    Status offload();
+    // The end of a step, of which a rank may have done a part.
+    Status settle_offloaded(Status stepped);
     bool is_lamb() const { return rule_.algorithm == weftTrainLamb || has_trust(); }
     bool by_layer() const { return is_lamb() || rule_.algorithm == weftTrainLars; }
     // 1-bit LAMB: gradients are momentum.
@@ -86,8 +99,11 @@ class Optimizer {
     std::unique_ptr<PartWorker> worker_;
     std::vector<uint64_t> steps_;
     std::vector<Trust> trusts_;
-    FlatBuffer memory_;            // of all states; ends before the worker's space
-    std::vector<size_t> offsets_;  // of each part's first state, in elements
+    FlatBuffer memory_;                 // of all states; ends before the worker's space
+    std::vector<size_t> offsets_;       // of each part's first state, in elements
+    OffloadWorker* offload_ = nullptr;  // the worker, if states lie in a file
+    Status broken_;                     // by a step that ended in the middle
+    bool in_step_ = false;              // the last step has ended by an exception
 };
 
 }  // namespace weft::internal::train

@@ -7,6 +7,24 @@
 
 namespace weft::internal::train {
 
+namespace {
+
+// All ranks of `comm` call it: the sentence of one that has failed becomes the others' failure.
+Status tell_failure(weftComm_t comm, const Status& own) {
+    int rank = 0;
+    WEFT_TRY(called(weftCommUserRank(comm, &rank)));
+    int32_t failed = own ? -1 : rank;
+    WEFT_TRY(finished(weftAllReduce(&failed, &failed, 1, weftInt32, weftMax, comm, nullptr), comm));
+    if (failed < 0) return ok();
+    char sentence[1024] = {};
+    if (failed == rank) own.sentence().copy(sentence, sizeof sentence - 1);
+    WEFT_TRY(finished(weftBroadcast(sentence, sentence, sizeof sentence, weftUint8, failed, comm, nullptr), comm));
+    return fail(error::train_offload_peer, "the offload of rank {} failed: {}", failed, sentence)
+        .about({.rank = failed});
+}
+
+}  // namespace
+
 const float* read_block(const void* memory, weftDataType_t type, size_t first, size_t count, float* block) {
     if (type == weftFloat32) return static_cast<const float*>(memory) + first;
     cpu_kernels().widen[type](block, static_cast<const uint16_t*>(memory) + first, count);
@@ -42,6 +60,16 @@ Result<bool> Axes::any(bool own) const {
     for (const weftComm_t comm : comms_)
         WEFT_TRY(finished(weftAllReduce(&found, &found, 1, weftInt32, weftMax, comm, nullptr), comm));
     return found != 0;
+}
+
+Status Axes::agree(Status own) const {
+    Status agreed = std::move(own);
+    for (const weftComm_t comm : comms_) {
+        const bool failed = !agreed;
+        Status sent = tell_failure(comm, agreed);
+        if (!failed) agreed = std::move(sent);  // its own failure comes first
+    }
+    return agreed;
 }
 
 }  // namespace weft::internal::train

@@ -49,6 +49,8 @@ class Axes {
     Status reduce(std::span<double> numbers, std::span<const uint32_t> masks, weftRedOp_t op) const;
     // Whether it is true on any rank of the mesh.
     Result<bool> any(bool own) const;
+    // All ranks of the mesh call it with their status. If one has failed, the others fail with its sentence.
+    Status agree(Status own) const;
 
   private:
     std::vector<weftComm_t> comms_;

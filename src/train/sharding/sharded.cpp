@@ -26,7 +26,8 @@ Result<std::shared_ptr<Sharded>> Sharded::make(Status own, const ShardingPlan& p
     std::shared_ptr<Sharded> made(new Sharded(plan, std::move(space), std::move(units)));
     // Before the communicators' first calls, so that peers can map it.
     const int hop_ranks = own ? train::hop_ranks(plan, ranks) : 0;
-    if (own) own = made->reserve(shard_ranks<ranks, hop_ranks> 0 ? shard_ranks / hop_ranks : 1);
+    const bool has_replicas = shard_ranks < ranks;
+    if (own) own = made->reserve(has_replicas, hop_ranks > 0 ? shard_ranks / hop_ranks : 1);
     auto all = Peers::make(comm);
     if (!all) return own ? all.take_status() : std::move(own);
     // All ranks have one plan, before they split the communicator by it.

@@ -120,7 +120,7 @@ Status UnitReduction::reduce_quantized(const Unit& unit, const std::byte* source
     size_t staged_offset = 0;
     for (const Segment& segment : unit.forms.reduced.segments()) {
         gradient.segments.push_back(source + (staged ? staged_offset : segment.whole_offset));
-        staged_offset += elements(segment) * size_of(segment.type);
+        staged_offset += segment_elements(segment) * size_of(segment.type);
         const GradientDivision division = this->division(segment.type);
         const bool averages = division.reduction == GradientDivision::Reduction::average;
         factors.push_back(1 / (averages ? double(groups_->shard().ranks()) : division.before));
