@@ -22,8 +22,7 @@ struct Place {
 // Saves and loads what a Model and its AdamW hold. All ranks make the calls in one order. Thread-bound.
 class Saved {
   public:
-    Saved(weft::Communicator& comm, const std::string& folder)
-        : comm_(comm), folder_(folder), checkpoint_(comm) {}
+    Saved(weft::Communicator& comm, const std::string& folder) : comm_(comm), folder_(folder), checkpoint_(comm) {}
 
     template <class Stored>
     void save(Model<Stored>& model, AdamW<Stored>& optimizer, Place place) {

@@ -49,7 +49,6 @@ const char* const usage =
     "  --checkpoint FOLDER --checkpoint-every N   ddp and sharded: saves the state after so many steps\n"
     "  --resume                  continues from the newest complete checkpoint in FOLDER, if there is one\n"
     "  --fail-at N               the last rank kills itself after N steps, unless the training was resumed\n";
-"--elastic\n";
 
 [[noreturn]] void refuse(const std::string& reason) { throw std::runtime_error(reason + "\n" + usage); }
 
