@@ -88,6 +88,35 @@ class Train(unittest.TestCase):
                 for loss, near in zip(losses, wanted[6:]):
                     self.assertAlmostEqual(loss, near, delta=0.002)
 
+    def test_an_elastic_job_that_lost_a_rank_ends_like_one_that_did_not(self):
+        for mode, ranks in ("fsdp", 2), ("ddp", 2):
+            with self.subTest(mode=mode), tempfile.TemporaryDirectory() as folder:
+                options = "--mode", mode, "--report", "1"
+                wanted = results(ranks, *options)
+                saving = *options, "--checkpoint", folder, "--checkpoint-every", "3", "--resume", "--fail-at", "8"
+                command = [WEFT, "run", "--elastic", f"1:{ranks}", "-n", str(ranks), PROGRAM, *SMALL, *saving, *TEXTS]
+                done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertRegex(done.stderr, r"weft run: rank 1 \(pid \d+\) on \S+ was killed by signal 9 \(SIGKILL\)")
+                self.assertIn(f"restart 1 of 3 with {ranks} ranks", done.stderr)
+                self.assertNotIn("restart 2", done.stderr)
+                before, after = done.stdout.split("resumed after step ")
+                first = int(after.split()[0])
+                self.assertIn(first, (3, 6))  # the save after step 6 may be in progress
+                losses = [float(loss) for loss in re.findall(r"loss (\S+)", after.replace(",", ""))]
+                self.assertEqual((losses, after.split()[-1]), (wanted[0][first:], wanted[1]))
+                self.assertNotIn("weights", before)
+
+    def test_an_elastic_job_that_shrinks_learns_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            wanted, _ = results(3, "--mode", "fsdp")
+            options = "--mode", "fsdp", "--checkpoint", folder, "--checkpoint-every", "3", "--resume", "--fail-at", "8"
+            command = [WEFT, "run", "--elastic", "2:3", "--shrink", PROGRAM, *SMALL, *options, *TEXTS]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("restart 1 of 3 with 2 ranks", done.stderr)
+            self.assertAlmostEqual(float(re.findall(r"validation loss ([\d.]+)", done.stdout)[0]), wanted[-1], delta=0.02)
+
     def test_a_checkpoint_of_another_training_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:
             options = "--mode", "fsdp", "--checkpoint", folder, "--checkpoint-every", "6"
